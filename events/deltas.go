@@ -1,0 +1,67 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	headerStream = "exec-stream" // "stdout" or "stderr"
+	headerOffset = "exec-offset" // bytes of that stream before this chunk
+
+	deltasInFlight = 4096 // fragments published and not yet acknowledged
+)
+
+// Delta is a streaming fragment: an OpenCode part growing, or a chunk of an execution's output.
+type Delta struct {
+	Subject string
+	Type    string // "opencode.message.part.delta", "opencode.message.part.updated", or "exec.output"
+	Stream  string // exec.output: "stdout" or "stderr"
+	Offset  int64  // exec.output: bytes of that stream before this one
+	Data    []byte // OpenCode's JSON, or raw bytes
+}
+
+// ExecOutput is the type of an execution's output chunk.
+const ExecOutput = "exec.output"
+
+// PublishDelta hands a fragment to DELTAS and does not wait for its acknowledgement: a fragment lost in a crash is
+// made good by the closing event. It blocks while too many are in flight.
+func (l *Log) PublishDelta(d Delta) error {
+	h := nats.Header{}
+	h.Set(headerType, d.Type)
+	if d.Type == ExecOutput {
+		h.Set(headerStream, d.Stream)
+		h.Set(headerOffset, strconv.FormatInt(d.Offset, 10))
+	}
+	m := &nats.Msg{Subject: d.Subject, Header: h, Data: l.redact.Bytes(d.Data)}
+	if _, err := l.js.PublishMsgAsync(m, jetstream.WithStallWait(requestTimeout)); err != nil {
+		return fmt.Errorf("publish delta %s: %w", d.Subject, err)
+	}
+	return nil
+}
+
+// FollowDeltas calls fn with fragments as they are published, from now on, until ctx ends. It is for people watching:
+// a follower that cannot keep up misses fragments, and nobody waits for it.
+func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)) error {
+	arrived := make(chan *nats.Msg, deltasInFlight)
+	for _, f := range filters {
+		sub, err := l.nc.ChanSubscribe(f, arrived)
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", f, err)
+		}
+		defer sub.Unsubscribe()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m := <-arrived:
+			offset, _ := strconv.ParseInt(m.Header.Get(headerOffset), 10, 64)
+			fn(Delta{Subject: m.Subject, Type: m.Header.Get(headerType), Stream: m.Header.Get(headerStream), Offset: offset, Data: m.Data})
+		}
+	}
+}

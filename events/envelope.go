@@ -1,0 +1,191 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Headers of a stored event: CloudEvents 1.0 in NATS binary mode, its NATS protocol binding, plus two of our own.
+const (
+	headerSpecVersion = "ce-specversion"
+	headerID          = "ce-id"
+	headerType        = "ce-type"
+	headerSource      = "ce-source"
+	headerTime        = "ce-time"
+	headerActor       = "ce-actor"
+	headerCause       = "ce-causationid"
+	headerCorrelation = "ce-correlationid"
+	headerOpenCodeSeq = "opencode-seq"
+	headerBlob        = "pocketcoder-blob" // "1": the body is a Blob, the event's JSON is in BLOBS
+
+	specVersion = "1.0"
+)
+
+// Sources of events.
+const (
+	SourceSelf      = "pocketcoder"
+	SourceReconcile = "reconcile" // fetched from OpenCode after the fact, because the live stream was not there
+)
+
+// Actors: who did it. Users, engines and schedules add their id.
+const (
+	ActorPolicy  = "policy"
+	ActorSandbox = "sandbox"
+)
+
+// UserActor is user:<id>.
+func UserActor(id string) string { return "user:" + id }
+
+// EngineActor is engine:<id>; it is also the ce-source of what that OpenCode reported live.
+func EngineActor(id string) string { return "engine:" + id }
+
+// Event is a fact with its envelope. Before it is appended Seq is 0.
+type Event struct {
+	Seq         uint64 // place in the stream
+	Subject     Subject
+	RawSubject  string
+	ID          string
+	Time        time.Time // UTC; when the writer saw it, never used for order
+	Source      string
+	Actor       string
+	Cause       string // id of the event or command that led here
+	Correlation string
+	OpenCodeSeq int64 // place in OpenCode's session history, -1 for an event that is not durable there
+	Data        json.RawMessage
+
+	// Malformed says why a stored message is no event: only somebody writing past this package can cause it. Readers
+	// set such a message aside; it never stops them.
+	Malformed error
+}
+
+// OpenCode is the body of an OpenCode event: its properties, exactly as OpenCode sent them.
+type OpenCode struct {
+	Type       string
+	Properties json.RawMessage
+}
+
+// Kind is opencode.<type>.
+func (o OpenCode) Kind() string { return openCode + o.Type }
+
+// New makes a fact of our own about a chat.
+func New(chat, actor string, d Data) (Event, error) {
+	body, err := json.Marshal(d)
+	if err != nil {
+		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
+	}
+	return build(ChatSubject(chat, d.Kind()), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
+}
+
+// NewOpenCode makes the event for what an OpenCode reported: about a chat, or about the engine when chat is empty. id
+// is OpenCode's event id and seq its durable sequence, -1 when it has none.
+func NewOpenCode(chat, engine, id string, seq int64, o OpenCode) (Event, error) {
+	subject := ChatOpenCodeSubject(chat, o.Type)
+	if chat == "" {
+		subject = EngineOpenCodeSubject(engine, o.Type)
+	}
+	actor := EngineActor(engine)
+	return build(subject, Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Data: o.Properties})
+}
+
+func build(subject string, e Event) (Event, error) {
+	s, err := ParseSubject(subject)
+	if err != nil {
+		return Event{}, err
+	}
+	if e.ID == "" {
+		return Event{}, fmt.Errorf("make event %s: no id", subject)
+	}
+	if !json.Valid(e.Data) {
+		return Event{}, fmt.Errorf("make event %s: body is not JSON", subject)
+	}
+	e.Subject, e.RawSubject, e.Time = s, subject, time.Now().UTC()
+	return e, nil
+}
+
+// CausedBy names the event or command that led to e.
+func (e Event) CausedBy(id string) Event { e.Cause = id; return e }
+
+// Reconciled marks e as fetched from OpenCode after the fact.
+func (e Event) Reconciled() Event { e.Source = SourceReconcile; return e }
+
+func encode(e Event, body []byte) *nats.Msg {
+	h := nats.Header{}
+	h.Set(headerSpecVersion, specVersion)
+	h.Set(headerID, e.ID)
+	h.Set(nats.MsgIdHdr, e.ID)
+	h.Set(headerType, e.Subject.Kind)
+	h.Set(headerSource, e.Source)
+	h.Set(headerTime, e.Time.Format(time.RFC3339Nano))
+	h.Set(headerActor, e.Actor)
+	for name, v := range map[string]string{headerCause: e.Cause, headerCorrelation: e.Correlation} {
+		if v != "" {
+			h.Set(name, v)
+		}
+	}
+	if e.OpenCodeSeq >= 0 {
+		h.Set(headerOpenCodeSeq, strconv.FormatInt(e.OpenCodeSeq, 10))
+	}
+	return &nats.Msg{Subject: e.RawSubject, Header: h, Data: body}
+}
+
+// decode reads a stored message. stored is when the server stored it, the fallback for a message without ce-time.
+func decode(subject string, h nats.Header, data []byte, seq uint64, stored time.Time) Event {
+	e := Event{
+		Seq: seq, RawSubject: subject, Data: data, OpenCodeSeq: -1, Time: stored.UTC(),
+		ID: h.Get(headerID), Source: h.Get(headerSource), Actor: h.Get(headerActor),
+		Cause: h.Get(headerCause), Correlation: h.Get(headerCorrelation),
+	}
+	fail := func(err error) Event {
+		e.Malformed = fmt.Errorf("decode #%d %s: %w", seq, subject, err)
+		return e
+	}
+	var err error
+	if e.Subject, err = ParseSubject(subject); err != nil {
+		return fail(err)
+	}
+	if e.ID == "" || h.Get(headerType) != e.Subject.Kind {
+		return fail(fmt.Errorf("ce-id %q and ce-type %q do not belong to the subject", e.ID, h.Get(headerType)))
+	}
+	if e.Time, err = time.Parse(time.RFC3339Nano, h.Get(headerTime)); err != nil {
+		return fail(err)
+	}
+	if s := h.Get(headerOpenCodeSeq); s != "" {
+		if e.OpenCodeSeq, err = strconv.ParseInt(s, 10, 64); err != nil {
+			return fail(err)
+		}
+	}
+	if !json.Valid(data) {
+		return fail(fmt.Errorf("body is not JSON"))
+	}
+	return e
+}
+
+// MarshalJSON gives the CloudEvents JSON form (structured mode): the attributes, the log sequence as "sequence", and
+// the body unchanged under "data".
+func (e Event) MarshalJSON() ([]byte, error) {
+	v := struct {
+		SpecVersion string          `json:"specversion"`
+		Sequence    uint64          `json:"sequence"`
+		ID          string          `json:"id"`
+		Type        string          `json:"type"`
+		Source      string          `json:"source"`
+		Subject     string          `json:"subject"`
+		Time        time.Time       `json:"time"`
+		Actor       string          `json:"actor,omitempty"`
+		Cause       string          `json:"causationid,omitempty"`
+		Correlation string          `json:"correlationid,omitempty"`
+		OpenCodeSeq *int64          `json:"opencodeseq,omitempty"`
+		Data        json.RawMessage `json:"data"`
+	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Data}
+	if e.OpenCodeSeq >= 0 {
+		v.OpenCodeSeq = &e.OpenCodeSeq
+	}
+	if e.Malformed != nil {
+		v.Data, _ = json.Marshal(string(e.Data))
+	}
+	return json.Marshal(v)
+}

@@ -1,0 +1,239 @@
+package events
+
+// The catalogue: everything of our own that can happen. Rows are added, never changed or removed, because the stored
+// form is a promise: a field may be added (optional), a kind may be added, nothing is renamed. OpenCode's own events
+// are not listed: their type is stored verbatim and their JSON unchanged (see OpenCode in envelope.go).
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// Data is the body of an event of our own.
+type Data interface {
+	Kind() string // past tense, stored for ever, never derived from the Go name
+}
+
+// ChatCreated opens a chat. A chat that was opened in OpenCode's own TUI is adopted.
+type ChatCreated struct {
+	Title   string `json:"title"`
+	User    string `json:"user,omitempty"` // owner; empty for an adopted chat
+	Engine  string `json:"engine"`
+	Agent   string `json:"agent,omitempty"`
+	Adopted bool   `json:"adopted,omitempty"`
+}
+
+// SessionBound ties an OpenCode root session to the chat. The last one bound is the chat's own session.
+type SessionBound struct {
+	Session   string `json:"session"`
+	Directory string `json:"directory"`
+}
+
+// Part is a piece of a person's message: type "text" with Text, or "file" with Mime, URL and Filename.
+type Part struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Mime     string `json:"mime,omitempty"`
+	URL      string `json:"url,omitempty"`
+	Filename string `json:"filename,omitempty"`
+}
+
+// MessageSubmitted is a person's message, accepted by us.
+type MessageSubmitted struct {
+	Message string `json:"message"`
+	Parts   []Part `json:"parts"`
+}
+
+// MessageSending fixes the ids under which OpenCode gets the message, before it is sent: a resend after a crash uses
+// the same, and OpenCode runs it once.
+type MessageSending struct {
+	Message       string   `json:"message"`
+	Session       string   `json:"session"`
+	EngineMessage string   `json:"engine_message"`
+	EngineParts   []string `json:"engine_parts"`
+}
+
+// MessageDelivered says OpenCode has accepted the message.
+type MessageDelivered struct {
+	Message       string `json:"message"`
+	EngineMessage string `json:"engine_message"`
+}
+
+// MessageFailed says the message could not be delivered and will not be tried again.
+type MessageFailed struct {
+	Message string `json:"message"`
+	Domain  string `json:"domain"` // "infrastructure" or "provider"
+	Error   string `json:"error"`
+}
+
+// Decision is what a permission's decision says; the values are those clients write.
+type Decision string
+
+// The two decisions.
+const (
+	Authorized Decision = "authorized"
+	Denied     Decision = "denied"
+)
+
+// PermissionDecided is the one decision about a permission ask. It repeats what was decided on, so that an exec can be
+// checked against it alone. Who decided is the event's actor.
+type PermissionDecided struct {
+	Permission string   `json:"permission"` // OpenCode's per_… id
+	Decision   Decision `json:"decision"`
+	Reason     string   `json:"reason,omitempty"` // a person's words, shown to the model with a denial
+	Rule       string   `json:"rule,omitempty"`   // the rule that allowed, when the policy decided
+	Grant      string   `json:"grant,omitempty"`  // the interrupted ask whose approval this one uses up
+	Session    string   `json:"session"`
+	Call       string   `json:"call,omitempty"`
+	Type       string   `json:"type"`              // bash, edit, …
+	Command    string   `json:"command,omitempty"` // exact bytes, for bash
+	Request    string   `json:"request"`           // SHA-256 of type, patterns and metadata: the same request asked again has the same
+}
+
+// PermissionInterrupted says OpenCode forgot the ask because it restarted; it can still be decided.
+type PermissionInterrupted struct {
+	Permission string `json:"permission"`
+}
+
+// PermissionExpired says the ask cannot be answered any more: OpenCode does not know it and its turn is over.
+type PermissionExpired struct {
+	Permission string `json:"permission"`
+	Reason     string `json:"reason"`
+}
+
+// QuestionAnswered is a person's answer to one of the questions the model asked together: labels or free text. OpenCode
+// is answered when all of them have one. A rejection rejects all of them.
+type QuestionAnswered struct {
+	Question string   `json:"question"` // OpenCode's que_… id
+	Index    int      `json:"index"`    // which of them, from 0
+	Answers  []string `json:"answers,omitempty"`
+	Rejected bool     `json:"rejected,omitempty"`
+}
+
+// QuestionExpired says the question cannot be answered any more.
+type QuestionExpired struct {
+	Question string `json:"question"`
+	Reason   string `json:"reason"`
+}
+
+// ExecRequested says a command passed the gate and is handed to the sandbox.
+type ExecRequested struct {
+	Exec       string `json:"exec"`
+	Permission string `json:"permission"`
+	Session    string `json:"session"`
+	Call       string `json:"call"`
+	Command    string `json:"command"`
+	Cwd        string `json:"cwd"`
+	Pool       string `json:"pool"`
+}
+
+// ExecRefused says a command was asked for that nothing had authorized. It was not run.
+type ExecRefused struct {
+	Exec    string `json:"exec"`
+	Session string `json:"session"`
+	Call    string `json:"call"`
+	Command string `json:"command"`
+	Cwd     string `json:"cwd"`
+	Reason  string `json:"reason"`
+}
+
+// ExecFinished is the result of a command, recorded even when nobody waits for it any more.
+type ExecFinished struct {
+	Exec       string `json:"exec"`
+	ExitCode   int    `json:"exit_code"`
+	Signal     string `json:"signal,omitempty"`
+	Reason     string `json:"reason,omitempty"` // cancelled, timeout, lost, refused; empty when it ended by itself
+	Error      string `json:"error,omitempty"`
+	DurationMS int64  `json:"duration_ms"`
+	Stdout     Output `json:"stdout"`
+	Stderr     Output `json:"stderr"`
+}
+
+// Output is what a command wrote to one stream: inline when the execution's output is at most MaxInline bytes, as text
+// or, when it is not UTF-8, as base64; else whole in the BLOBS bucket.
+type Output struct {
+	Bytes  int64  `json:"bytes"`
+	Text   string `json:"text,omitempty"`
+	Base64 []byte `json:"base64,omitempty"`
+	Blob   *Blob  `json:"blob,omitempty"`
+}
+
+// TurnLost says a turn ended without an end: OpenCode went away in the middle of it. It can be resumed.
+type TurnLost struct {
+	Session string `json:"session"`
+	Message string `json:"message,omitempty"` // OpenCode's assistant message that was never completed
+}
+
+// TurnResumed says a lost turn was taken up again with a continue prompt, sent under these ids.
+type TurnResumed struct {
+	Session       string `json:"session"`
+	Permission    string `json:"permission,omitempty"` // the interrupted ask whose approval resumes it
+	EngineMessage string `json:"engine_message"`
+	EnginePart    string `json:"engine_part"`
+}
+
+// AbortRequested is a person's wish that the running turn stop. Session narrows it to one subagent.
+type AbortRequested struct {
+	Session string `json:"session,omitempty"`
+}
+
+// AbortCompleted says OpenCode has taken the abort, or there was nothing left to abort.
+type AbortCompleted struct {
+	Requested uint64 `json:"requested"` // sequence of the abort.requested
+}
+
+func (ChatCreated) Kind() string           { return "created" }
+func (SessionBound) Kind() string          { return "session.bound" }
+func (MessageSubmitted) Kind() string      { return "message.submitted" }
+func (MessageSending) Kind() string        { return "message.sending" }
+func (MessageDelivered) Kind() string      { return "message.delivered" }
+func (MessageFailed) Kind() string         { return "message.failed" }
+func (PermissionDecided) Kind() string     { return "permission.decided" }
+func (PermissionInterrupted) Kind() string { return "permission.interrupted" }
+func (PermissionExpired) Kind() string     { return "permission.expired" }
+func (QuestionAnswered) Kind() string      { return "question.answered" }
+func (QuestionExpired) Kind() string       { return "question.expired" }
+func (ExecRequested) Kind() string         { return "exec.requested" }
+func (ExecRefused) Kind() string           { return "exec.refused" }
+func (ExecFinished) Kind() string          { return "exec.finished" }
+func (TurnLost) Kind() string              { return "turn.lost" }
+func (TurnResumed) Kind() string           { return "turn.resumed" }
+func (AbortRequested) Kind() string        { return "abort.requested" }
+func (AbortCompleted) Kind() string        { return "abort.completed" }
+
+var catalogue = kinds(
+	ChatCreated{}, SessionBound{},
+	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{},
+	PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
+	QuestionAnswered{}, QuestionExpired{},
+	ExecRequested{}, ExecRefused{}, ExecFinished{},
+	TurnLost{}, TurnResumed{}, AbortRequested{}, AbortCompleted{},
+)
+
+func kinds(data ...Data) map[string]reflect.Type {
+	m := make(map[string]reflect.Type, len(data))
+	for _, d := range data {
+		m[d.Kind()] = reflect.TypeOf(d)
+	}
+	return m
+}
+
+// Decode gives the body of an event of our own as the catalogue's type, by value. An OpenCode event decodes to OpenCode.
+func Decode(e Event) (Data, error) {
+	if e.Malformed != nil {
+		return nil, e.Malformed
+	}
+	if typ, ok := e.Subject.OpenCodeType(); ok {
+		return OpenCode{Type: typ, Properties: e.Data}, nil
+	}
+	t, ok := catalogue[e.Subject.Kind]
+	if !ok {
+		return nil, fmt.Errorf("decode #%d %s: unknown kind", e.Seq, e.RawSubject)
+	}
+	v := reflect.New(t)
+	if err := json.Unmarshal(e.Data, v.Interface()); err != nil {
+		return nil, fmt.Errorf("decode #%d %s: %w", e.Seq, e.RawSubject, err)
+	}
+	return v.Elem().Interface().(Data), nil
+}

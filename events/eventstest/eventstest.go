@@ -1,0 +1,58 @@
+// Package eventstest gives tests a real log in milliseconds: an in-process nats-server with JetStream on a temporary
+// directory, set up like the real one (sync on every append) and gone with the test.
+package eventstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+)
+
+// Server starts a server without a network listener on the given directory, so that a test can stop it and start
+// another one there. It is stopped with the test.
+func Server(t testing.TB, dir string) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server is not ready after 10 s")
+	}
+	return s
+}
+
+// Conn connects to the server in process.
+func Conn(t testing.TB, s *server.Server) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// Log opens a fresh log that knows the given secrets.
+func Log(t testing.TB, secrets ...string) *events.Log {
+	t.Helper()
+	return Open(t, Conn(t, Server(t, t.TempDir())), secrets...)
+}
+
+// Open opens the log over a connection.
+func Open(t testing.TB, nc *nats.Conn, secrets ...string) *events.Log {
+	t.Helper()
+	l, err := events.Open(t.Context(), nc, events.DefaultStreamOptions, events.NewRedactor(secrets...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -1,0 +1,79 @@
+// Package events is the log: what can happen (events.go), where it is kept (subjects.go, streams.go), and the only code
+// that reads and writes it.
+//
+// Facts are kept in the JetStream stream EVENTS, for ever; streaming fragments in DELTAS, for a week; bodies over 256
+// KiB in the bucket BLOBS. An event's body is its JSON and nothing else; its metadata are CloudEvents headers.
+//
+// Promises: an event that Append acknowledged is on disk (sync-always server) and is never changed or removed. A
+// batch is stored whole, in order, or not at all. Append with an Expect refuses with ErrConflict when another writer
+// was first. Read gives every stored event from a sequence on, in order, once, and says when it has caught up; it does
+// not stop on a message it cannot understand. Large bodies are moved out and back here; nobody else sees them move.
+// Known secrets are replaced before anything is stored.
+//
+// It must not know what a decision, a read model or an OpenCode server is, and imports none of ours.
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// MaxInline is the largest body, in bytes, that is stored in the message itself.
+const MaxInline = 256 << 10
+
+// ErrConflict says another writer appended first: read again, decide again.
+var ErrConflict = errors.New("the chat has newer events")
+
+// Log is the API over the streams. It is safe for concurrent use.
+type Log struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	blobs  jetstream.ObjectStore
+	redact Redactor
+}
+
+// Open creates or updates the streams and gives the log. Deploying is migrating: there is no other step.
+func Open(ctx context.Context, nc *nats.Conn, o StreamOptions, r Redactor) (*Log, error) {
+	l, err := Attach(ctx, nc)
+	if err != nil {
+		return nil, err
+	}
+	l.redact = r
+	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
+		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
+			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
+		}
+	}
+	if l.blobs, err = l.js.CreateOrUpdateObjectStore(ctx, BlobsConfig(o)); err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", blobsBucket, err)
+	}
+	return l, nil
+}
+
+// Attach gives the log of a system that is already running, for a reader whose rights end at reading.
+func Attach(ctx context.Context, nc *nats.Conn) (*Log, error) {
+	// The stall wait is how long a delta waits for room among those in flight; the default of 200 ms is shorter than
+	// one slow sync.
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(deltasInFlight), jetstream.WithDefaultTimeout(requestTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	return &Log{nc: nc, js: js}, nil
+}
+
+// requestTimeout bounds one request to the server; an append may wait behind slow syncs.
+const requestTimeout = 15 * time.Second
+
+// Last is the sequence of the newest event, 0 for an empty log.
+func (l *Log) Last(ctx context.Context) (uint64, error) {
+	s, err := l.js.Stream(ctx, eventsStream)
+	if err != nil {
+		return 0, fmt.Errorf("look up stream %s: %w", eventsStream, err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}

@@ -1,0 +1,81 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Every subject of the log is spelled here and nowhere else. An id given to these functions has passed ParseID or was
+// made by NewID; New parses the subject it is given once more, so a bad one can never be stored.
+
+// AllEvents is every fact: the subject of the EVENTS stream.
+const AllEvents = "evt.>"
+
+// AllDeltas is every fragment: the subject of the DELTAS stream.
+const AllDeltas = "delta.>"
+
+// ChatSubject is evt.chat.<chat>.<kind>, a fact of our own about a chat.
+func ChatSubject(chat, kind string) string { return "evt.chat." + chat + "." + kind }
+
+// ChatOpenCodeSubject is evt.chat.<chat>.opencode.<type>, an OpenCode event of a session of the chat, type verbatim.
+func ChatOpenCodeSubject(chat, typ string) string { return ChatSubject(chat, openCode+typ) }
+
+// EngineOpenCodeSubject is evt.engine.<engine>.opencode.<type>, an OpenCode event that belongs to no session.
+func EngineOpenCodeSubject(engine, typ string) string {
+	return "evt.engine." + engine + "." + openCode + typ
+}
+
+// ChatFilter is evt.chat.<chat>.>, a chat's whole history, child sessions included.
+func ChatFilter(chat string) string { return "evt.chat." + chat + ".>" }
+
+// MessageDeltaSubject is delta.chat.<chat>.<message>.<part>: OpenCode's ids of the message and the part.
+func MessageDeltaSubject(chat, message, part string) string {
+	return "delta.chat." + chat + "." + message + "." + part
+}
+
+// ExecDeltaSubject is delta.exec.<chat>.<exec>: output chunks of one execution.
+func ExecDeltaSubject(chat, exec string) string { return "delta.exec." + chat + "." + exec }
+
+// ChatDeltaFilters is every fragment of a chat: delta.chat.<chat>.> and delta.exec.<chat>.>.
+func ChatDeltaFilters(chat string) []string {
+	return []string{"delta.chat." + chat + ".>", "delta.exec." + chat + ".>"}
+}
+
+const openCode = "opencode."
+
+// Scope says what a fact is about.
+type Scope string
+
+// The scopes in use. A new one is a new word after evt.
+const (
+	ScopeChat   Scope = "chat"
+	ScopeEngine Scope = "engine"
+)
+
+// Subject is a parsed evt.<scope>.<id>.<kind>.
+type Subject struct {
+	Scope Scope
+	ID    string // of the chat or the engine
+	Kind  string // "message.submitted", "opencode.session.idle": also the event's ce-type
+}
+
+// OpenCodeType is the OpenCode event type, and whether the subject is that of an OpenCode event at all.
+func (s Subject) OpenCodeType() (string, bool) { return strings.CutPrefix(s.Kind, openCode) }
+
+// ParseSubject reads a subject of the EVENTS stream.
+func ParseSubject(subject string) (Subject, error) {
+	tokens := strings.Split(subject, ".")
+	if len(tokens) < 4 || tokens[0] != "evt" {
+		return Subject{}, fmt.Errorf("parse subject %q: want evt.<scope>.<id>.<kind>", subject)
+	}
+	s := Subject{Scope: Scope(tokens[1]), ID: tokens[2], Kind: strings.Join(tokens[3:], ".")}
+	if s.Scope != ScopeChat && s.Scope != ScopeEngine {
+		return Subject{}, fmt.Errorf("parse subject %q: unknown scope %q", subject, s.Scope)
+	}
+	for _, t := range tokens[2:] {
+		if _, err := ParseID(t); err != nil {
+			return Subject{}, fmt.Errorf("parse subject %q: %w", subject, err)
+		}
+	}
+	return s, nil
+}
