@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -20,8 +22,8 @@ type Blob struct {
 	SHA256 string `json:"sha256"`
 }
 
-// PutBlob stores what r gives under name, in constant memory, and returns the reference to keep in an event. Secrets
-// must have been taken out before (see RedactWriter): what is stored is stored as it is.
+// PutBlob stores what r gives under name, in constant memory, and returns the reference to keep in an event. What is
+// stored is stored as it is: secrets are taken out before, with Redactor.Writer.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (Blob, error) {
 	sum := sha256.New()
 	info, err := l.blobs.Put(ctx, jetstream.ObjectMeta{Name: name}, io.TeeReader(r, sum))
@@ -31,18 +33,32 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (Blob, erro
 	return Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// OpenBlob reads a stored blob.
+// OpenBlob reads a stored blob, in constant memory. It reads the bucket's messages directly, as the object store lays
+// them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
 func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) {
-	store, err := l.blobStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o, err := store.Get(ctx, name)
+	meta := "$O." + blobsBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+	var info jetstream.ObjectInfo
+	_, err := l.direct(ctx, blobsStream, meta, 0, func(m *nats.Msg, _ uint64) error { return json.Unmarshal(m.Data, &info) })
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
-	return o, nil
+	if info.NUID == "" || info.Deleted {
+		return nil, fmt.Errorf("open blob %s: %w", name, ErrNoBlob)
+	}
+	r, w := io.Pipe()
+	go func() {
+		chunks := "$O." + blobsBucket + ".C." + info.NUID
+		_, err := l.direct(ctx, blobsStream, chunks, 0, func(m *nats.Msg, _ uint64) error {
+			_, err := w.Write(m.Data)
+			return err
+		})
+		w.CloseWithError(err)
+	}()
+	return r, nil
 }
+
+// ErrNoBlob says that there is no blob of that name.
+var ErrNoBlob = errors.New("no such blob")
 
 // putBody stores an event's large body under its own hash, so that a repeated append stores nothing new.
 func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
@@ -77,15 +93,4 @@ func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 		return nil, fmt.Errorf("read blob %s: content does not match its hash", b.Name)
 	}
 	return body, nil
-}
-
-func (l *Log) blobStore(ctx context.Context) (jetstream.ObjectStore, error) {
-	if l.blobs != nil {
-		return l.blobs, nil
-	}
-	store, err := l.js.ObjectStore(ctx, blobsBucket)
-	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", blobsBucket, err)
-	}
-	return store, nil
 }

@@ -39,10 +39,12 @@ type Part struct {
 	Filename string `json:"filename,omitempty"`
 }
 
-// MessageSubmitted is a person's message, accepted by us.
+// MessageSubmitted is a person's message, accepted by us. With Resumes it is the continue prompt that follows from a
+// person's approval of an interrupted ask (role system for those who read the chat).
 type MessageSubmitted struct {
 	Message string `json:"message"`
 	Parts   []Part `json:"parts"`
+	Resumes string `json:"resumes,omitempty"` // the interrupted ask, per_…
 }
 
 // MessageSending fixes the ids under which OpenCode gets the message, before it is sent: a resend after a crash uses
@@ -165,22 +167,10 @@ type TurnLost struct {
 	Message string `json:"message,omitempty"` // OpenCode's assistant message that was never completed
 }
 
-// TurnResumed says a lost turn was taken up again with a continue prompt, sent under these ids.
-type TurnResumed struct {
-	Session       string `json:"session"`
-	Permission    string `json:"permission,omitempty"` // the interrupted ask whose approval resumes it
-	EngineMessage string `json:"engine_message"`
-	EnginePart    string `json:"engine_part"`
-}
-
-// AbortRequested is a person's wish that the running turn stop. Session narrows it to one subagent.
+// AbortRequested is a person's wish that the running turn stop; what OpenCode made of it are its own events. Session
+// narrows it to one subagent.
 type AbortRequested struct {
 	Session string `json:"session,omitempty"`
-}
-
-// AbortCompleted says OpenCode has taken the abort, or there was nothing left to abort.
-type AbortCompleted struct {
-	Requested uint64 `json:"requested"` // sequence of the abort.requested
 }
 
 func (ChatCreated) Kind() string           { return "created" }
@@ -198,9 +188,7 @@ func (ExecRequested) Kind() string         { return "exec.requested" }
 func (ExecRefused) Kind() string           { return "exec.refused" }
 func (ExecFinished) Kind() string          { return "exec.finished" }
 func (TurnLost) Kind() string              { return "turn.lost" }
-func (TurnResumed) Kind() string           { return "turn.resumed" }
 func (AbortRequested) Kind() string        { return "abort.requested" }
-func (AbortCompleted) Kind() string        { return "abort.completed" }
 
 var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
@@ -208,7 +196,7 @@ var catalogue = kinds(
 	PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionAnswered{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecFinished{},
-	TurnLost{}, TurnResumed{}, AbortRequested{}, AbortCompleted{},
+	TurnLost{}, AbortRequested{},
 )
 
 func kinds(data ...Data) map[string]reflect.Type {

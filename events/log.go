@@ -33,13 +33,14 @@ var ErrConflict = errors.New("the chat has newer events")
 type Log struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
+	prefix string // of the JetStream API
 	blobs  jetstream.ObjectStore
 	redact Redactor
 }
 
 // Open creates or updates the streams and gives the log. Deploying is migrating: there is no other step.
 func Open(ctx context.Context, nc *nats.Conn, o StreamOptions, r Redactor) (*Log, error) {
-	l, err := Attach(ctx, nc)
+	l, err := Attach(nc, "$JS.API")
 	if err != nil {
 		return nil, err
 	}
@@ -55,16 +56,18 @@ func Open(ctx context.Context, nc *nats.Conn, o StreamOptions, r Redactor) (*Log
 	return l, nil
 }
 
-// Attach gives the log of a system that is already running, for a reader whose rights end at reading.
-func Attach(ctx context.Context, nc *nats.Conn) (*Log, error) {
-	// The stall wait is how long a delta waits for room among those in flight; the default of 200 ms is shorter than
-	// one slow sync.
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(deltasInFlight), jetstream.WithDefaultTimeout(requestTimeout))
+// Attach gives the log of a system that is already running to a reader: one whose rights end at reading, and whose
+// account sees JetStream's API under another prefix.
+func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
+	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight), jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return &Log{nc: nc, js: js}, nil
+	return &Log{nc: nc, js: js, prefix: apiPrefix}, nil
 }
+
+// Redactor knows the secrets of this installation.
+func (l *Log) Redactor() Redactor { return l.redact }
 
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.
 const requestTimeout = 15 * time.Second

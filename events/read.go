@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -124,61 +123,4 @@ func (l *Log) removeConsumer(c jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_ = l.js.DeleteConsumer(ctx, eventsStream, c.CachedInfo().Name) // the inactive threshold removes it otherwise
-}
-
-// Fold calls fn with every event now stored after the given sequence that matches filter, in order, and returns the
-// sequence of the last one (after itself when there is none): what a decision needs to know, without a consumer. It
-// uses the server's batched direct get, one round trip for up to MaxBatch events.
-func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(Event) error) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	inbox := l.nc.NewRespInbox()
-	sub, err := l.nc.SubscribeSync(inbox)
-	if err != nil {
-		return after, fmt.Errorf("fold %s: %w", filter, err)
-	}
-	defer sub.Unsubscribe()
-	for more := true; more; {
-		request := fmt.Sprintf(`{"seq":%d,"next_by_subj":%q,"batch":%d,"max_bytes":%d}`, after+1, filter, MaxBatch, maxBatchBytes)
-		if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+eventsStream, inbox, []byte(request)); err != nil {
-			return after, fmt.Errorf("fold %s: %w", filter, err)
-		}
-		if after, more, err = l.foldBatch(ctx, sub, after, fn); err != nil {
-			return after, fmt.Errorf("fold %s: %w", filter, err)
-		}
-	}
-	return after, nil
-}
-
-// foldBatch takes the answers of one batched direct get: messages with their place in headers, then an empty message
-// with a status (204 end of batch, 404 nothing there).
-func (l *Log) foldBatch(ctx context.Context, sub *nats.Subscription, after uint64, fn func(Event) error) (uint64, bool, error) {
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return after, false, err
-		}
-		switch status := m.Header.Get("Status"); status {
-		case "":
-		case "404":
-			return after, false, nil
-		case "204":
-			return after, m.Header.Get("Nats-Num-Pending") != "0", nil
-		default:
-			return after, false, fmt.Errorf("direct get: %s %s", status, m.Header.Get("Description"))
-		}
-		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
-		if err != nil {
-			return after, false, fmt.Errorf("direct get: %w", err)
-		}
-		at, _ := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
-		e, err := l.stored(ctx, m.Header.Get(jetstream.SubjectHeader), m.Header, m.Data, seq, at)
-		if err != nil {
-			return after, false, err
-		}
-		if err := fn(e); err != nil {
-			return after, false, err
-		}
-		after = seq
-	}
 }

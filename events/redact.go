@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/url"
 	"strings"
 )
@@ -45,13 +46,40 @@ func (r Redactor) Bytes(b []byte) []byte {
 	return b
 }
 
-// Overlap is how many bytes of a stream must be held back so that a secret split over two chunks is still seen.
-func (r Redactor) Overlap() int {
-	longest := 1
+// Writer redacts a stream: it holds back as many bytes as a secret may be cut at, so one that is split over two writes
+// is still found. Close writes the rest; it does not close w.
+func (r Redactor) Writer(w io.Writer) io.WriteCloser {
+	hold := 0
 	for _, p := range r.patterns {
-		longest = max(longest, len(p))
+		hold = max(hold, len(p)-1)
 	}
-	return longest - 1
+	return &redactWriter{r: r, w: w, hold: hold}
+}
+
+type redactWriter struct {
+	r    Redactor
+	w    io.Writer
+	hold int
+	rest []byte
+}
+
+func (w *redactWriter) Write(p []byte) (int, error) {
+	if w.hold == 0 {
+		return w.w.Write(p)
+	}
+	clean := w.r.Bytes(append(w.rest, p...))
+	keep := min(w.hold, len(clean))
+	if _, err := w.w.Write(clean[:len(clean)-keep]); err != nil {
+		return 0, err
+	}
+	w.rest = append([]byte(nil), clean[len(clean)-keep:]...)
+	return len(p), nil
+}
+
+func (w *redactWriter) Close() error {
+	_, err := w.w.Write(w.rest)
+	w.rest = nil
+	return err
 }
 
 // base64Forms are the parts of base64 text that s leaves whatever stands before and after it: one for each of the three

@@ -11,6 +11,7 @@ const (
 	eventsStream = "EVENTS"
 	deltasStream = "DELTAS"
 	blobsBucket  = "BLOBS"
+	blobsStream  = "OBJ_" + blobsBucket // the stream behind the bucket
 )
 
 // StreamOptions are the few things an installation may choose.

@@ -1,0 +1,57 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// workRetry is the pause before work that failed is tried again.
+const workRetry = time.Second
+
+// Work calls fn with every event that matches filter, one at a time and in order, remembering in the log's server under
+// name how far it has come: after a restart it goes on where it was. An event is done when fn returns nil; until then it
+// is tried again, after a crash or an error, so fn must find out for itself what an earlier try has done. failed hears of
+// each error.
+func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Context, Event) error, failed func(Event, error)) error {
+	consumer, err := l.js.CreateOrUpdateConsumer(ctx, eventsStream, jetstream.ConsumerConfig{
+		Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
+		MaxAckPending: 1, AckWait: 2 * requestTimeout,
+	})
+	if err != nil {
+		return fmt.Errorf("open worker %s: %w", name, err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1))
+	if err != nil {
+		return fmt.Errorf("run worker %s: %w", name, err)
+	}
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for {
+		m, err := messages.Next()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("run worker %s: %w", name, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("run worker %s: %w", name, err)
+		}
+		e, err := l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
+		if err == nil && e.Malformed == nil {
+			err = fn(ctx, e)
+		}
+		if err != nil {
+			failed(e, err)
+			err = m.NakWithDelay(workRetry)
+		} else {
+			err = m.Ack()
+		}
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("run worker %s: %w", name, err)
+		}
+	}
+}
