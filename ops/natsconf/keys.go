@@ -1,0 +1,103 @@
+package natsconf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// Keys are the identities' nkey seeds: one file <identity>.nk each, mode 0600, in a directory of mode 0700. A process gets
+// the one file it needs.
+type Keys struct {
+	Dir    string
+	Public map[Identity]string
+}
+
+// LoadKeys reads the keys in dir and creates those that are missing. A file that others can read is refused.
+func LoadKeys(dir string) (Keys, error) {
+	k := Keys{Dir: dir, Public: map[Identity]string{}}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Keys{}, fmt.Errorf("load NATS keys: %w", err)
+	}
+	for _, id := range Identities {
+		public, err := loadKey(k.SeedFile(id))
+		if err != nil {
+			return Keys{}, fmt.Errorf("load NATS key of %s: %w", id, err)
+		}
+		k.Public[id] = public
+	}
+	return k, nil
+}
+
+// SeedFile is where the seed of an identity is.
+func (k Keys) SeedFile(id Identity) string { return filepath.Join(k.Dir, string(id)+".nk") }
+
+// Options connect as an identity: its key, its inbox prefix, and the name the server shows for the connection. The
+// connection comes back by itself, for ever, after the server was away.
+func (k Keys) Options(id Identity, name string) ([]nats.Option, error) {
+	key, err := nats.NkeyOptionFromSeed(k.SeedFile(id))
+	if err != nil {
+		return nil, fmt.Errorf("load NATS key of %s: %w", id, err)
+	}
+	return []nats.Option{
+		key,
+		nats.CustomInboxPrefix(InboxPrefix(id)),
+		nats.Name(name),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(250 * time.Millisecond),
+	}, nil
+}
+
+// loadKey returns the public key of the seed in the file, which it creates when there is none.
+func loadKey(file string) (string, error) {
+	info, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return createKey(file)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s must be a plain file that only its owner can read (mode 0600), it is %s", file, info.Mode())
+	}
+	seed, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	key, err := nkeys.ParseDecoratedNKey(seed)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	return key.PublicKey()
+}
+
+// createKey writes a new seed beside file first, so that a crash leaves no half-written one.
+func createKey(file string) (string, error) {
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		return "", err
+	}
+	seed, err := key.Seed()
+	if err != nil {
+		return "", err
+	}
+	part, err := os.CreateTemp(filepath.Dir(file), ".new-*") // of mode 0600
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(append(seed, '\n'))
+	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Rename(part.Name(), file); err != nil {
+		return "", err
+	}
+	return key.PublicKey()
+}

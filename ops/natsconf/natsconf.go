@@ -1,0 +1,133 @@
+// Package natsconf is the one place that says who may do what in NATS: it makes the identities' keys, the text of the
+// server's configuration, and the embedded server itself. The same text configures an external cluster.
+//
+// Promises: every connection authenticates with an nkey, in-process ones too, and there is no anonymous user. Each
+// account sees only what this table says, because what crosses accounts is a service or a stream it imports:
+//
+//	identity  account  may
+//	core      APP      everything in APP: the streams, exec.run.>, and answering cmd.>, query.> and exec.request.>
+//	operator  OPS      ask cmd.> and query.>; read EVENTS and DELTAS
+//	observer  OPS      read EVENTS and DELTAS
+//	shell     SHELL    ask exec.request.<engine>, and control the exec it asked for
+//	worker    SBX      answer exec.run.<pool>
+//	sys       SYS      the server's own events and statistics
+//
+// allow_responses is used nowhere: who may answer with it may publish to any reply subject the asker chose, and so forge
+// events (measured). For the same reason the readers have their own account. A request that crosses accounts gets a reply
+// subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream itself would store its
+// answer there as an event (measured, nats-server 2.15.2).
+//
+// It must not know what the events mean or who runs which part; it takes the names of engines and pools as given.
+package natsconf
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// Identity is one kind of process that connects to NATS, with one nkey.
+type Identity string
+
+const (
+	Core     Identity = "core"     // handlers, bridge, projections, web
+	Operator Identity = "operator" // the command line
+	Observer Identity = "observer" // the nats CLI
+	Shell    Identity = "shell"    // pocketcoder-shell, run by OpenCode
+	Worker   Identity = "worker"   // the sandbox worker
+	Sys      Identity = "sys"      // the system account
+)
+
+// Identities are all of them, in the order of the configuration.
+var Identities = []Identity{Core, Operator, Observer, Shell, Worker, Sys}
+
+// ReaderAPI is the JetStream API prefix of operator and observer, instead of $JS.API: their account has no JetStream of
+// its own, and what it imports of APP's stands here.
+const ReaderAPI = "READ.API"
+
+// InboxPrefix is the only prefix under which an identity may subscribe to replies.
+func InboxPrefix(id Identity) string {
+	if id == Shell {
+		return wire.ShellInbox
+	}
+	return "_INBOX_" + strings.ToUpper(string(id))
+}
+
+// Config is what a server's configuration depends on.
+type Config struct {
+	Name     string              // of the server: one token, unique in a cluster
+	Listen   string              // host:port for clients, port 0 for any; "" for in-process connections only
+	StoreDir string              // absolute; JetStream's files
+	Keys     map[Identity]string // public nkeys, of Keys.Public
+	Engines  []string            // whose shells may ask
+	Pools    []string            // of sandbox workers
+	Reserved []string            // durable consumers of core, which readers may neither change nor take messages from
+	Cluster  *Cluster            // nil for one server
+}
+
+// Cluster joins servers. Name and Secret are the same on each.
+type Cluster struct {
+	Name   string
+	Listen string   // host:port for the other servers
+	Routes []string // host:port of the other servers
+	Secret string   // what they must know to join: one token
+}
+
+//go:embed nats.conf.tmpl
+var text string
+
+var confTemplate = template.Must(template.New("nats.conf").Funcs(template.FuncMap{
+	"inbox":   InboxPrefix,
+	"request": wire.RequestSubject,
+	"run":     wire.RunSubject,
+	"control": wire.ControlSubject,
+	"caller":  wire.CallerSubject,
+	"reads":   reads,
+	"streams": func() []string { return readable },
+	"readAPI": func() string { return ReaderAPI },
+}).Parse(text))
+
+// readable are the streams operator and observer read.
+var readable = []string{"EVENTS", "DELTAS"}
+
+// reads are the requests of the JetStream API that read and change nothing but the asker's own consumers.
+func reads() []string {
+	list := []string{"INFO", "STREAM.NAMES", "STREAM.LIST"}
+	for _, s := range readable {
+		list = append(list, "STREAM.INFO."+s, "STREAM.MSG.GET."+s, "DIRECT.GET."+s, "DIRECT.GET."+s+".>",
+			"CONSUMER.NAMES."+s, "CONSUMER.LIST."+s, "CONSUMER.INFO."+s+".*",
+			"CONSUMER.CREATE."+s+".>", "CONSUMER.MSG.NEXT."+s+".*")
+	}
+	return list
+}
+
+// Text is the configuration in nats-server's format.
+func (c Config) Text() (string, error) {
+	if err := c.validate(); err != nil {
+		return "", fmt.Errorf("write NATS configuration: %w", err)
+	}
+	c.Listen = anyPort(c.Listen)
+	keys := map[string]string{}
+	for id, key := range c.Keys {
+		keys[string(id)] = key
+	}
+	var b strings.Builder
+	if err := confTemplate.Execute(&b, struct {
+		Config
+		Keys map[string]string // what a template can look up
+	}{c, keys}); err != nil {
+		return "", fmt.Errorf("write NATS configuration: %w", err)
+	}
+	return b.String(), nil
+}
+
+// anyPort spells port 0 as nats-server does.
+func anyPort(listen string) string {
+	if host, ok := strings.CutSuffix(listen, ":0"); ok {
+		return host + ":-1"
+	}
+	return listen
+}

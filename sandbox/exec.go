@@ -1,0 +1,124 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// Exec runs one command and returns how it ended. stdout and stderr are written from two goroutines, which have ended
+// when it returns; a Write that blocks must return when ctx is done. When a Write fails the command sees a broken pipe.
+// The Result's byte counts are left to wire.Serve.
+func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	began := time.Now()
+	c, err := w.start(ctx, r)
+	if err != nil {
+		return wire.Result{
+			ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error(), DurationMS: time.Since(began).Milliseconds(),
+		}
+	}
+	defer w.forget(r.Exec)
+
+	finished := make(chan struct{})
+	go func() {
+		var streams sync.WaitGroup
+		streams.Go(func() { w.copy(ctx, stdout, c.stdout, r.Exec) })
+		streams.Go(func() { w.copy(ctx, stderr, c.stderr, r.Exec) })
+		streams.Wait()
+		<-c.exited
+		close(finished)
+	}()
+	limit := w.config.Timeout
+	if r.TimeoutMS > 0 {
+		limit = time.Duration(r.TimeoutMS) * time.Millisecond
+	}
+	reason := c.wait(ctx, limit, finished)
+	if reason != wire.Exited {
+		c.end(finished)
+	}
+	result := c.reap(reason)
+	result.DurationMS = time.Since(began).Milliseconds()
+	return result
+}
+
+func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
+	if err := w.check(r); err != nil {
+		return nil, err
+	}
+	dir, real, err := openDir(r.Cwd)
+	if err != nil {
+		return nil, fmt.Errorf("open cwd: %w", err)
+	}
+	defer dir.Close()
+	if !inside(w.workspace, real) {
+		return nil, fmt.Errorf("cwd %s is outside the workspace %s", r.Cwd, w.config.Workspace)
+	}
+	if ctx.Err() != nil {
+		return nil, errors.New("cancelled before it started")
+	}
+	label, err := w.register(r.Exec)
+	if err != nil {
+		return nil, err
+	}
+	c, err := w.spawn(r, label, dir, real)
+	if err != nil {
+		w.forget(r.Exec)
+		return nil, fmt.Errorf("start %s in %s: %w", w.config.Shell, r.Cwd, err)
+	}
+	return c, nil
+}
+
+func (w *Worker) check(r wire.Request) error {
+	switch {
+	case r.Exec == "":
+		return errors.New("request names no exec")
+	case r.Workspace != "" && filepath.Clean(r.Workspace) != filepath.Clean(w.config.Workspace) && r.Workspace != w.workspace:
+		return fmt.Errorf("workspace %s is not this worker's, which is %s", r.Workspace, w.config.Workspace)
+	case !filepath.IsAbs(r.Cwd):
+		return fmt.Errorf("cwd %q is not an absolute path", r.Cwd)
+	case strings.ContainsRune(r.Command, 0):
+		return errors.New("command contains a NUL byte")
+	case r.TimeoutMS < 0 || r.TimeoutMS > math.MaxInt64/int64(time.Millisecond):
+		return fmt.Errorf("timeout %d ms is out of range", r.TimeoutMS)
+	}
+	return nil
+}
+
+// inside compares by path component; both paths have their symlinks resolved.
+func inside(workspace, dir string) bool {
+	rel, err := filepath.Rel(workspace, dir)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func (w *Worker) register(exec string) (label, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.running[exec]; ok {
+		return label{}, fmt.Errorf("exec %s is already running", exec)
+	}
+	w.running[exec] = 0
+	w.serial++
+	w.execs.Add(1)
+	return w.id.command(exec, w.serial), nil
+}
+
+func (w *Worker) setShell(exec string, pid int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[exec] = pid
+}
+
+func (w *Worker) forget(exec string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, exec)
+	w.execs.Done()
+}

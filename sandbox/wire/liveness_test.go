@@ -1,0 +1,156 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/sandbox/wire"
+)
+
+func TestNobodyListeningIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := connect(t, natsServer(t))
+	_, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
+	is.True(errors.Is(err, wire.ErrNoWorker))
+	nc.Close()
+	_, err = wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
+	is.True(errors.Is(err, nats.ErrConnectionClosed))
+}
+
+// A worker that hangs and comes back late finds that it may not run the command any more.
+func TestAServerThatNeverSaysStartedRunsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	hung := connect(t, url)
+	taken, err := hung.QueueSubscribeSync(subject, "workers")
+	is.NoErr(err)
+	is.NoErr(hung.Flush())
+	nc := connect(t, url)
+	_, err = wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
+	is.True(errors.Is(err, wire.ErrNoWorker))
+
+	late, err := taken.NextMsg(time.Second)
+	is.NoErr(err)
+	is.NoErr(taken.Unsubscribe())
+	var ran atomic.Bool
+	serve(t, url, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+		ran.Store(true)
+		return wire.Result{}
+	})
+	inbox, err := hung.SubscribeSync(hung.NewInbox())
+	is.NoErr(err)
+	is.NoErr(hung.PublishRequest(subject, inbox.Subject, late.Data)) // now it is taken, and its caller is gone
+	is.Equal(finished(t, inbox).Reason, wire.Refused)
+	is.True(!ran.Load())
+}
+
+func TestAKilledServerLosesTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	server := process(t, url, "server")
+	var out bytes.Buffer
+	result, err := wire.Call(t.Context(), connect(t, url), subject, hello, writer(func(p []byte) (int, error) {
+		if out.Len() == 0 {
+			server.Process.Kill()
+		}
+		return out.Write(p)
+	}), io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Lost)
+	is.Equal(result.ExitCode, wire.ExitLost)
+}
+
+func TestAStoppedServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	server := process(t, url, "server")
+	var out bytes.Buffer
+	result, err := wire.Call(t.Context(), connect(t, url), subject, wire.Request{Command: "short", Cwd: "/"}, writer(func(p []byte) (int, error) {
+		if out.Len() == 0 {
+			stopFor(server.Process, 6*time.Second)
+		}
+		return out.Write(p)
+	}), io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Exited)
+	is.Equal(bytes.Count(out.Bytes(), []byte("tick")), 100)
+}
+
+func TestAKilledCallerCancelsTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	cancelled := make(chan time.Time, 1)
+	serve(t, url, func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+		io.WriteString(stdout, "running\n")
+		<-ctx.Done() // a quiet command: only the probes tell
+		cancelled <- time.Now()
+		return wire.Result{Reason: wire.Cancelled}
+	})
+	caller := process(t, url, "caller")
+	killed := time.Now()
+	is.NoErr(caller.Process.Kill())
+	t.Logf("noticed after %s", (<-cancelled).Sub(killed))
+}
+
+func TestAStoppedCallerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	var blocked atomic.Int64
+	done := make(chan error, 1)
+	serve(t, url, func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+		for range 100 { // far more than Window and all pipes hold
+			_, err := stdout.Write(bytes.Repeat([]byte("y\n"), wire.Window/20))
+			if err != nil {
+				done <- err
+				return wire.Result{}
+			}
+			blocked.Add(1)
+		}
+		done <- ctx.Err()
+		return wire.Result{}
+	})
+	caller := process(t, url, "caller")
+	stopFor(caller.Process, 6*time.Second)
+	is.NoErr(<-done)
+}
+
+func TestBothSidesGiveUpWithoutNATS(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := startNATS(t)
+	cancelled := make(chan bool, 1)
+	serve(t, s.ClientURL(), func(ctx context.Context, _ wire.Request, stdout, _ io.Writer) wire.Result {
+		io.WriteString(stdout, "running")
+		<-ctx.Done()
+		cancelled <- true
+		return wire.Result{Reason: wire.Cancelled}
+	})
+	result, err := wire.Call(t.Context(), connect(t, s.ClientURL()), subject, hello, writer(func(p []byte) (int, error) {
+		go s.Shutdown()
+		return len(p), nil
+	}), io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Lost)
+	is.True(<-cancelled)
+}
+
+func stopFor(p *os.Process, d time.Duration) {
+	p.Signal(syscall.SIGSTOP)
+	time.AfterFunc(d, func() { p.Signal(syscall.SIGCONT) })
+}

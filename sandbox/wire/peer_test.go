@@ -1,0 +1,153 @@
+package wire_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// finished reads a raw caller's inbox up to the result.
+func finished(t *testing.T, inbox *nats.Subscription) (r wire.Result) {
+	t.Helper()
+	is := is.New(t)
+	for {
+		m, err := inbox.NextMsg(10 * time.Second)
+		is.NoErr(err)
+		if m.Header.Get("Exec-Frame") == "finished" {
+			is.NoErr(json.Unmarshal(m.Data, &r))
+			return r
+		}
+	}
+}
+
+func frame(subject, kind string, body string) *nats.Msg {
+	return &nats.Msg{Subject: subject, Header: nats.Header{"Exec-Frame": {kind}}, Data: []byte(body)}
+}
+
+func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
+	t.Parallel()
+	for want, frames := range map[string][]string{
+		`unexpected frame "nonsense"`:           {"nonsense", ""},
+		`unexpected frame ""`:                   {"", ""},
+		`unexpected frame "started"`:            {"started", ""},
+		"chunk of 32769 bytes":                  {"stdout", strings.Repeat("x", wire.ChunkSize+1)},
+		"chunk of 0 bytes":                      {"stderr", ""},
+		"result is not JSON":                    {"finished", "{"},
+		"result: a number":                      {"finished", `{"exit_code":256}`},
+		"result: unknown reason":                {"finished", `{"reason":"bored"}`},
+		"0 of 7 bytes of stdout and 0 of 1 of ": {"finished", `{"stdout_bytes":7,"stderr_bytes":1}`},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			nc := connect(t, natsServer(t))
+			_, err := nc.Subscribe(subject, func(m *nats.Msg) {
+				var r wire.Request
+				json.Unmarshal(m.Data, &r)
+				nc.Subscribe(wire.ControlSubject(subject, r.Exec), func(c *nats.Msg) {
+					if c.Header.Get("Exec-Frame") == "credit" {
+						nc.PublishMsg(frame(m.Reply, frames[0], frames[1]))
+					}
+				})
+				nc.PublishMsg(frame(m.Reply, "started", ""))
+			})
+			is.NoErr(err)
+			result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
+			is.NoErr(err)
+			is.Equal(result.Reason, wire.Lost)
+			is.True(strings.Contains(result.Error, want))
+		})
+	}
+}
+
+func TestARefusalBeforeTheStartIsAResult(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := connect(t, natsServer(t))
+	_, err := nc.Subscribe(subject, func(m *nats.Msg) {
+		nc.PublishMsg(frame(m.Reply, "finished", `{"exit_code":126,"reason":"refused","error":"no\u001b[31m\nway"}`))
+	})
+	is.NoErr(err)
+	result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Refused)
+	is.Equal(result.Error, "no [31m way") // a peer's words cannot command the terminal
+}
+
+func TestBadRequestsOfAPeerAreRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	running := make(chan bool, 1)
+	nc := pair(t, func(ctx context.Context, _ wire.Request, _, _ io.Writer) wire.Result {
+		running <- true
+		<-ctx.Done()
+		return wire.Result{Reason: wire.Cancelled}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go wire.Call(ctx, nc, subject, wire.Request{Exec: "taken", Command: "x", Cwd: "/"}, io.Discard, io.Discard)
+	<-running
+	defer cancel()
+	for body, want := range map[string]string{
+		`{`: "not JSON",
+		`{"exec":"x","command":"echo","cwd":"relative"}`: "cwd must be",
+		`{"exec":"a.>","command":"echo","cwd":"/"}`:      "exec must be",
+		`{"command":"echo","cwd":"/"}`:                   "exec must be",
+		`{"exec":"taken","command":"echo","cwd":"/"}`:    "already running",
+	} {
+		inbox, err := nc.SubscribeSync(nc.NewInbox())
+		is.NoErr(err)
+		is.NoErr(nc.PublishRequest(subject, inbox.Subject, []byte(body)))
+		result := finished(t, inbox)
+		is.Equal(result.Reason, wire.Refused)
+		is.Equal(result.ExitCode, wire.ExitRefused)
+		is.True(strings.Contains(result.Error, want))
+	}
+}
+
+// Credit nobody can have earned does not open the window: the server would hold unlimited output.
+func TestFalseCreditIsIgnored(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	wrote := make(chan int, 1)
+	nc := pair(t, func(ctx context.Context, _ wire.Request, stdout, _ io.Writer) wire.Result {
+		n, err := stdout.Write(make([]byte, 10*wire.Window))
+		if err == nil {
+			n = -1
+		}
+		wrote <- n
+		return wire.Result{Reason: wire.Cancelled}
+	})
+	inbox, err := nc.SubscribeSync(nc.NewInbox())
+	is.NoErr(err)
+	presence, err := nc.SubscribeSync(wire.CallerSubject(subject, "x1"))
+	is.NoErr(err)
+	is.NoErr(nc.PublishRequest(subject, inbox.Subject, []byte(`{"exec":"x1","command":"x","cwd":"/"}`)))
+	_, err = inbox.NextMsg(5 * time.Second)
+	is.NoErr(err) // started
+	control := wire.ControlSubject(subject, "x1")
+	for _, credit := range []string{"0", "-1", "9223372036854775807", "99999999999999999999", "1e9", "", "0"} {
+		is.NoErr(nc.PublishMsg(frame(control, "credit", credit)))
+	}
+	is.NoErr(nc.PublishMsg(frame(control, "nonsense", "")))
+	_, err = presence.NextMsg(5 * time.Second)
+	is.NoErr(err) // a probe later it still waits
+	_, err = presence.NextMsg(5 * time.Second)
+	is.NoErr(err)
+	select {
+	case n := <-wrote:
+		t.Fatal("the writer did not wait, it wrote", n)
+	default:
+	}
+	is.NoErr(nc.PublishMsg(frame(control, "cancel", "")))
+	n := <-wrote
+	is.True(n > 0 && n <= wire.Window)
+	is.Equal(finished(t, inbox).StdoutBytes, int64(n))
+}

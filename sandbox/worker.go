@@ -1,0 +1,169 @@
+// Package sandbox is the worker that runs commands: one process tree per exec, many at once.
+//
+// A Worker serves one workspace. Exec is the handler for wire.Serve: it checks the request, runs [shell, -c, command] and
+// streams what it prints. Whether the command may run was decided before; here it is only made sure that it runs where
+// and how it was asked, and that it can be ended.
+//
+// Promises:
+//   - A command runs in its own session and process group, stdin is /dev/null, the directory is the requested one and
+//     lies inside the workspace after every symlink is resolved, also when it is swapped while the command starts.
+//   - The environment is built, never inherited (see environment).
+//   - Output is passed on as it comes, byte for byte, stdout and stderr apart, whatever its size, through buffers of
+//     fixed size: a Write that blocks blocks the command, as a pipe does.
+//   - It ends as `sh -c` into two pipes does: when the shell has exited and nobody holds its stdout or stderr any more.
+//     A daemon that redirected its output does not hold it and lives on until Close.
+//   - Timeout and a cancelled context end the whole tree, whatever left the process group included: SIGTERM to the group,
+//     wire.KillGrace later SIGKILL to all.
+//   - Exit code and signal come from wait(2) alone; no text a command prints means anything.
+//   - When the worker is killed, the kernel kills each shell with it; what those shells had started is found and killed by
+//     the next Open of the same workspace.
+//
+// How a tree is found: every process of a command carries its label, an environment marker and a value in an inherited
+// resource limit that nothing else uses. The first is lost by clearing the environment, the second only by setting that
+// very limit; a process that sheds both and leaves the group is not found, nor is, by the next Open, one that shed the
+// first. Orphans come back to the worker, which is their subreaper and reaps them. All of this is Linux's; on macOS
+// cancel reaches the process group only, nothing is swept, and a directory is entered by its checked path.
+//
+// The package must not know what a chat, a permission or an event is, nor that requests come over NATS.
+package sandbox
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Config is what a Worker needs to know. Only Workspace is required.
+type Config struct {
+	Workspace string        // absolute; commands run in it or below
+	Home      string        // HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
+	Shell     string        // called with -c and the command; default bash, else sh
+	Timeout   time.Duration // for requests that name none; 0 is no limit
+	Log       *slog.Logger  // default slog.Default()
+}
+
+// Worker runs the commands of one workspace. Its methods may be called from many goroutines.
+type Worker struct {
+	config    Config
+	workspace string // Config.Workspace with symlinks resolved
+	id        identity
+	stop      chan struct{}
+
+	mu      sync.Mutex
+	running map[string]int // exec id to the pid of its shell; 0 until it has started
+	serial  uint32         // commands started
+	execs   sync.WaitGroup // one for each Exec and for the reaper
+}
+
+// Open makes a Worker and kills what an earlier worker of this workspace left behind when it died. A live worker's
+// processes are never touched, so several may serve one workspace. Close it after use.
+func Open(c Config) (*Worker, error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	workspace, err := realDir(c.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	if c.Shell, err = findShell(c.Shell); err != nil {
+		return nil, err
+	}
+	if c.Home, err = makeHome(c.Home); err != nil {
+		return nil, fmt.Errorf("make home for commands: %w", err)
+	}
+	if err := adoptOrphans(); err != nil {
+		return nil, fmt.Errorf("become subreaper: %w", err)
+	}
+	w := &Worker{
+		config:    c,
+		workspace: workspace,
+		id:        newIdentity(),
+		stop:      make(chan struct{}),
+		running:   map[string]int{},
+	}
+	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
+		c.Log.Warn("killed leftovers of an earlier worker", "processes", n, "workspace", workspace)
+	}
+	w.execs.Go(w.reapOrphans)
+	return w, nil
+}
+
+// Close kills every process the worker's commands left running. It waits for Execs still running, whose contexts the
+// caller has cancelled.
+func (w *Worker) Close() {
+	close(w.stop)
+	w.execs.Wait()
+	if n := kill(w.id.label().on, nil); n > 0 {
+		w.config.Log.Info("killed background processes of ended commands", "processes", n)
+	}
+}
+
+// reapOrphans collects the daemons that ended since the last look. The interval only bounds how long a zombie is seen.
+func (w *Worker) reapOrphans() {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+			members(w.id.label().on, w.isShell)
+		}
+	}
+}
+
+// isShell says whether pid is the shell of a running command, which only its Exec may reap.
+func (w *Worker) isShell(pid int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.running {
+		if p == pid {
+			return true
+		}
+	}
+	return false
+}
+
+func realDir(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%q is not an absolute path", path)
+	}
+	dir, real, err := openDir(path)
+	if err != nil {
+		return "", err
+	}
+	return real, dir.Close()
+}
+
+func findShell(name string) (string, error) {
+	if name == "" {
+		if path, err := exec.LookPath("bash"); err == nil {
+			return path, nil
+		}
+		name = "sh"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("find shell: %w", err)
+	}
+	return filepath.Abs(path)
+}
+
+func makeHome(path string) (string, error) {
+	if path == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(cache, "pocketcoder", "home")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return path, os.MkdirAll(path, 0o700)
+}
