@@ -1,0 +1,132 @@
+// Package demo is a language model without a language model: a server that speaks the streaming OpenAI chat protocol
+// on loopback and answers from a script. OpenCode talks to it like to any provider, so the whole system runs on a
+// machine without a key, and every test drives the real OpenCode.
+//
+// A user message with lines that start with @@ is a script; its other lines are ignored. Steps are separated by
+// @@next, and step k is played when k assistant messages follow that user message in the request: a tool call in
+// step 0 is answered by step 1. Within a step, text, reasoning, calls and waits come in the order written.
+//
+//	@@text n=5 delay=20            n deltas "t0 " "t1 " …, delay ms apart (without: n=1 delay=0)
+//	@@say words                    one delta with these words
+//	@@reason n=4 delay=20          like @@text, as reasoning: "r0 " "r1 " …
+//	@@call TOOL {json}             a tool call, the arguments byte for byte; several lines are parallel calls
+//	@@argchunks 20                 stream this step's tool arguments in pieces of that many characters
+//	@@wait 5000                    wait, in ms
+//	@@status 500 [message]         answer this step with an HTTP error instead
+//	@@failfirst 2 500 [message]    the first 2 requests of this step fail so, then it plays
+//	@@header Retry-After: 1        an HTTP header on this step's answers and errors
+//	@@hang                         send nothing more until the client goes
+//	@@cut                          cut the connection
+//	@@usage in=100 out=20          the token counts reported (without: estimated from the text)
+//	@@next                         the next step begins
+//
+// A step past the end is a short closing text. A line that breaks these rules makes every answer to that message a
+// text that names the line and what is wrong with it. The prompt of a subagent may be a script of its own.
+//
+// The message that counts is the last one a user wrote. [Model.Continue] is not a new message: the one before it goes
+// on counting. A message that is no script gets the guided tour, which works with whatever the person types.
+//
+// Every tool call has an id that no other call ever had, across requests and restarts: callers key decisions on it.
+// The package knows OpenCode's prompts as far as it must (titles, summaries, the working directory) and nothing of
+// the rest of the product.
+package demo
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// Model answers chat requests. Set the fields before serving.
+type Model struct {
+	// Continue is the exact text of the prompt that resumes an interrupted turn.
+	Continue string
+	// Provider is markdown that says how a real model is connected; the guided tour ends with it.
+	Provider string
+
+	failures failures
+}
+
+// Server serves a Model on a loopback address.
+type Server struct {
+	http *http.Server
+	addr net.Addr
+	done chan struct{}
+}
+
+// Open listens on addr, a loopback host and a port (0 for a free one), and serves m until Close.
+func Open(addr string, m *Model) (*Server, error) {
+	tcp, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("open demo model: %w", err)
+	}
+	if !tcp.IP.IsLoopback() {
+		return nil, fmt.Errorf("open demo model: address %q is not a loopback address", addr)
+	}
+	ln, err := net.ListenTCP("tcp", tcp)
+	if err != nil {
+		return nil, fmt.Errorf("open demo model: %w", err)
+	}
+	s := &Server{http: &http.Server{Handler: m.handler()}, addr: ln.Addr(), done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		s.http.Serve(ln) // returns when Close closes ln
+	}()
+	return s, nil
+}
+
+// URL is the base of the provider, without a trailing slash: http://127.0.0.1:PORT/v1.
+func (s *Server) URL() string { return "http://" + s.addr.String() + "/v1" }
+
+// Close ends every answer under way and stops listening.
+func (s *Server) Close() error {
+	err := s.http.Close()
+	<-s.done
+	return err
+}
+
+func (m *Model) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models", models)
+	mux.HandleFunc("POST /v1/chat/completions", m.complete)
+	return mux
+}
+
+func models(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{
+		"object": "list",
+		"data":   []any{map[string]any{"id": "demo", "object": "model", "created": 0, "owned_by": "pocketcoder"}},
+	})
+}
+
+func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
+	req, err := readRequest(w, r)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if err := m.play(r.Context(), newReply(w, req), m.step(req)); err != nil {
+		panic(http.ErrAbortHandler) // net/http's way to close the connection without ending the answer
+	}
+}
+
+// step decides what this request is answered with.
+func (m *Model) step(req request) step {
+	if s, ok := chore(req); ok {
+		return s
+	}
+	t := req.turn(m.Continue)
+	if !isScript(t.text) {
+		return m.guide(req, t)
+	}
+	steps, err := parse(t.text)
+	if err != nil {
+		return say("This script cannot be played.\n" + err.Error())
+	}
+	if t.step >= len(steps) {
+		return say("The script has no more steps.")
+	}
+	s := steps[t.step]
+	s.key = fmt.Sprintf("%s/%d/%d/%s", req.session, t.index, t.step, t.text)
+	return s
+}

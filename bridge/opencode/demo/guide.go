@@ -1,0 +1,156 @@
+package demo
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// guided is a request from a person who typed something that is no script. Each of its steps makes at most one call.
+type guided struct {
+	request
+	turn
+	provider string
+	last     result // of the turn's last call
+}
+
+// guide answers depending on how many messages the person wrote before: first the tour, then what runs without a
+// question, then a question, then short answers.
+func (m *Model) guide(req request, t turn) step {
+	if strings.HasPrefix(t.text, saysCompacted) {
+		return prose("The conversation was shortened. Nothing is left to do.")
+	}
+	g := guided{request: req, turn: t, provider: m.Provider}
+	g.step = 0
+	for _, g.last = range req.results(t.index) {
+		if !g.last.interrupted() {
+			g.step++
+		}
+	}
+	if g.last.interrupted() {
+		return prose("I was interrupted here, so I ask again.").and(g.last.tool, g.last.args)
+	}
+	command, named := g.command()
+	switch n := req.ordinary(t.index, m.Continue); {
+	case n == 0:
+		return g.tour(command)
+	case named && g.has("bash"):
+		return g.run(command)
+	case n == 1 && g.has("glob") && g.directory() != "":
+		return g.look()
+	case n == 2 && g.has("question"):
+		return g.ask()
+	}
+	return prose(fill(textSmall, g.text) + g.ending())
+}
+
+func (g guided) tour(command string) step {
+	path := g.directory()
+	switch {
+	case g.step == 0 && g.has("bash"):
+		return prose(fill(textHello, g.text)).and("bash", arguments(
+			"command", command, "description", "Run the first command of the tour"))
+	case g.step == 1 && g.has("write") && path != "":
+		return prose(g.last.story()+"\n\n"+textWrite).and("write", arguments(
+			"filePath", filepath.Join(path, fileName), "content", fileText))
+	case g.step == 0:
+		return prose(fill(textNoTools, g.text) + g.ending())
+	}
+	return prose(g.last.story() + "\n\n" + textTourEnd + g.ending())
+}
+
+func (g guided) run(command string) step {
+	if g.step > 0 {
+		return prose(g.last.story())
+	}
+	return prose("I ask for that command; it runs if you approve it.").and("bash", arguments(
+		"command", command, "description", "Run the command you named"))
+}
+
+func (g guided) look() step {
+	if g.step > 0 {
+		return prose(g.last.story() + "\n\n" + textLookEnd)
+	}
+	return prose(fill(textLook, g.text)).and("glob", arguments("pattern", "*", "path", g.directory()))
+}
+
+func (g guided) ask() step {
+	if g.step > 0 {
+		return prose(g.last.story() + "\n\n" + textAskEnd + g.ending())
+	}
+	return prose(fill(textAsk, g.text)).and("question", question)
+}
+
+// named is how a person asks for a command of their own.
+var named = regexp.MustCompile("^(?:(?i:(?:please )?run) |[$!] ?)`?([^`\n]+)`?$")
+
+// command is the command the person named, or a harmless one.
+func (g guided) command() (string, bool) {
+	if found := named.FindStringSubmatch(g.text); found != nil {
+		return found[1], true
+	}
+	return "uname -a && date", false
+}
+
+func (g guided) ending() string {
+	if g.provider == "" {
+		return ""
+	}
+	return "\n\n**A real model.** " + g.provider
+}
+
+var directory = regexp.MustCompile(`(?m)^\s*Working directory: (/.*)$`)
+
+// directory is where OpenCode's system prompt says the session works, or "".
+func (r request) directory() string {
+	if found := directory.FindStringSubmatch(r.system()); found != nil {
+		return strings.TrimSpace(found[1])
+	}
+	return ""
+}
+
+// prose is a step that streams text as a model would, some words at a time.
+func prose(text string) step {
+	const words, delay = 3, 15 * time.Millisecond
+	a := act{delay: delay}
+	pieces := strings.SplitAfter(text, " ")
+	for len(pieces) > 0 {
+		n := min(words, len(pieces))
+		a.deltas = append(a.deltas, strings.Join(pieces[:n], ""))
+		pieces = pieces[n:]
+	}
+	return step{acts: []act{a}}
+}
+
+// and adds a tool call.
+func (s step) and(tool, args string) step {
+	s.acts = append(s.acts, act{tool: tool, args: args})
+	return s
+}
+
+// arguments is a JSON object of strings, given as keys and values.
+func arguments(pairs ...string) string {
+	object := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		object[pairs[i]] = pairs[i+1]
+	}
+	data, _ := json.Marshal(object) // strings always encode
+	return string(data)
+}
+
+// fill puts what the person wrote into a text.
+func fill(text, words string) string { return strings.Replace(text, "YOURS", quote(words), 1) }
+
+// quote shows what the person wrote on one line.
+func quote(words string) string {
+	return "“" + shorten(strings.Join(strings.Fields(words), " "), 120) + "”"
+}
+
+func shorten(s string, n int) string {
+	if runes := []rune(s); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return s
+}

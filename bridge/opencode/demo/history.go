@@ -1,0 +1,66 @@
+package demo
+
+import (
+	"fmt"
+	"strings"
+)
+
+// result is what became of one tool call.
+type result struct {
+	tool, args string
+	text       string
+}
+
+// The words by which OpenCode tells a model what became of a call, measured with 1.18.33.
+const (
+	saysRejected    = "The user rejected permission"
+	saysFeedback    = "with the following feedback: "
+	saysDismissed   = "The user dismissed this question"
+	saysInterrupted = "[Tool execution was interrupted]"
+)
+
+// results are those of the calls made after message index, in order.
+func (r request) results(index int) []result {
+	var out []result
+	calls := map[string]function{}
+	for _, m := range r.Messages[index:] {
+		for _, c := range m.Calls {
+			calls[c.ID] = c.Function
+		}
+		if m.Role == "tool" {
+			c := calls[m.CallID]
+			out = append(out, result{tool: c.Name, args: c.Arguments, text: string(m.Content)})
+		}
+	}
+	return out
+}
+
+// ordinary counts the messages before message index that a person wrote and that are no scripts.
+func (r request) ordinary(index int, resume string) int {
+	n := 0
+	for _, m := range r.Messages[:index] {
+		if text := userText(m); m.Role == "user" && text != resume && !isScript(text) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r result) interrupted() bool { return strings.Contains(r.text, saysInterrupted) }
+
+// story tells the person what became of the call.
+func (r result) story() string {
+	switch {
+	case strings.Contains(r.text, saysDismissed):
+		return "You left the question open. That is fine."
+	case strings.Contains(r.text, saysRejected):
+		_, reason, given := strings.Cut(r.text, saysFeedback)
+		if !given {
+			return "You said no, so nothing happened."
+		}
+		return fmt.Sprintf("You said no, so nothing happened. Your reason reached me: %s. A real model would act on it.",
+			quote(strings.TrimSuffix(reason, ".")))
+	}
+	text := strings.ReplaceAll(shorten(strings.TrimSpace(r.text), 600), "```", "'''")
+	return fmt.Sprintf("The `%s` tool answered:\n\n```text\n%s\n```", r.tool, text)
+}

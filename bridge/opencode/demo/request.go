@@ -1,0 +1,123 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// maxRequest bounds one request; a full context of a real conversation is some MiB.
+const maxRequest = 64 << 20
+
+// request is what the answer depends on.
+type request struct {
+	Model    string    `json:"model"`
+	Stream   bool      `json:"stream"`
+	Messages []message `json:"messages"`
+	Tools    []struct {
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	} `json:"tools"`
+
+	session string // OpenCode names its session in a header
+	size    int    // bytes
+}
+
+type message struct {
+	Role    string     `json:"role"`
+	Content content    `json:"content"`
+	Calls   []toolCall `json:"tool_calls"`
+	CallID  string     `json:"tool_call_id"`
+}
+
+// content is a message's text. On the wire it is a string, a list of parts of which the text ones count, or null.
+type content string
+
+func (c *content) UnmarshalJSON(data []byte) error {
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if len(data) == 0 || data[0] != '[' {
+		return json.Unmarshal(data, (*string)(c))
+	}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	var texts []string
+	for _, p := range parts {
+		if p.Type == "text" {
+			texts = append(texts, p.Text)
+		}
+	}
+	*c = content(strings.Join(texts, "\n"))
+	return nil
+}
+
+func readRequest(w http.ResponseWriter, r *http.Request) (request, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		return request{}, fmt.Errorf("read chat request: %w", err)
+	}
+	req := request{session: r.Header.Get("X-Session-Id"), size: len(body)}
+	if err := json.Unmarshal(body, &req); err != nil {
+		return request{}, fmt.Errorf("read chat request: %w", err)
+	}
+	return req, nil
+}
+
+func (r request) has(tool string) bool {
+	for _, t := range r.Tools {
+		if t.Function.Name == tool {
+			return true
+		}
+	}
+	return false
+}
+
+// system is the text of all system messages.
+func (r request) system() string {
+	var b strings.Builder
+	for _, m := range r.Messages {
+		if m.Role == "system" {
+			b.WriteString(string(m.Content))
+		}
+	}
+	return b.String()
+}
+
+// reminder is what OpenCode adds to a user's message for the model's eyes, such as the rules of its plan agent.
+var reminder = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
+
+// userText is what the person wrote.
+func userText(m message) string {
+	return strings.TrimSpace(reminder.ReplaceAllString(string(m.Content), ""))
+}
+
+// turn is the user message that is being answered.
+type turn struct {
+	text  string
+	index int // its place in the request
+	step  int // assistant messages after it
+}
+
+// turn finds the last user message that is not the resume prompt.
+func (r request) turn(resume string) turn {
+	var t turn
+	for i := len(r.Messages) - 1; i >= 0; i-- {
+		switch m := r.Messages[i]; m.Role {
+		case "assistant":
+			t.step++
+		case "user":
+			t.text, t.index = userText(m), i
+			if resume == "" || t.text != strings.TrimSpace(resume) {
+				return t
+			}
+		}
+	}
+	return t
+}
