@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -73,10 +74,13 @@ func (o OpenCode) Kind() string { return openCode + o.Type }
 
 // New makes a fact of our own about a chat.
 func New(chat, actor string, d Data) (Event, error) {
-	body, err := json.Marshal(d)
-	if err != nil {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // people read commands here
+	if err := encoder.Encode(d); err != nil {
 		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
 	}
+	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	return build(ChatSubject(chat, d.Kind()), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
 }
 

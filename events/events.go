@@ -164,7 +164,6 @@ type Output struct {
 // TurnLost says a turn ended without an end: OpenCode went away in the middle of it. It can be resumed.
 type TurnLost struct {
 	Session string `json:"session"`
-	Message string `json:"message,omitempty"` // OpenCode's assistant message that was never completed
 }
 
 // AbortRequested is a person's wish that the running turn stop; what OpenCode made of it are its own events. Session

@@ -1,0 +1,105 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+// Session is what is known of an OpenCode session.
+type Session struct {
+	Chat      string
+	Directory string // absolute
+}
+
+// Gate is the reaction to permission asks: what a rule allows is decided at once, in the name of the policy; what was
+// approved before OpenCode forgot it is decided by that approval, once; everything else waits for a person.
+type Gate struct {
+	Handlers *Handlers
+	Rules    []policy.Rule
+	Session  func(id string) (Session, bool) // of a session whose asks are in the log
+	Log      *slog.Logger
+}
+
+// GateWorker is the name under which the log remembers which asks the gate has looked at.
+const GateWorker = "gate"
+
+// Run reacts until ctx ends. Each ask is looked at exactly as often as it takes: after a crash it goes on where it was.
+func (g Gate) Run(ctx context.Context) error {
+	filter := events.ChatSubject("*", events.OpenCode{Type: events.PermissionAsked}.Kind())
+	return g.Handlers.Log.Work(ctx, GateWorker, filter, g.react, func(e events.Event, err error) {
+		g.Log.Error("gate", "seq", e.Seq, "err", err)
+	})
+}
+
+func (g Gate) react(ctx context.Context, e events.Event) error {
+	var ask events.PermissionAsk
+	if err := json.Unmarshal(e.Data, &ask); err != nil {
+		g.Log.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
+		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
+	}
+	chat := e.Subject.ID
+	s := newPermissions()
+	queries := []query{{filter: permissionFilters(chat)[0]}, {filter: permissionFilters(chat)[1]}}
+	if err := g.Handlers.fold(ctx, s, queries); err != nil {
+		return err
+	}
+	if _, done := s.settled[ask.ID]; done {
+		return nil
+	}
+	c := DecidePermission{Command: Command{ID: e.ID}, Chat: chat, Permission: ask.ID, Decision: events.Authorized}
+	if grant, by := s.grant(ask.Request()); grant != "" {
+		c.Grant, c.Actor, c.Reason = grant, by, fmt.Sprintf("approved as %s, which OpenCode forgot when it restarted", grant)
+	} else if rule, ok := policy.Evaluate(g.Rules, g.input(ask)); ok {
+		c.Actor, c.Rule = events.ActorPolicy, rule.String()
+	} else {
+		return g.supersede(ctx, s, chat, ask)
+	}
+	_, err := g.Handlers.DecidePermission(ctx, c)
+	if _, refused := err.(Refused); refused {
+		return nil // a person was first
+	}
+	return err
+}
+
+// supersede expires undecided asks that OpenCode forgot and now asks again, so that a person sees each request once.
+func (g Gate) supersede(ctx context.Context, s *permissions, chat string, ask events.PermissionAsk) error {
+	for id, earlier := range s.asks {
+		if _, done := s.settled[id]; done || !s.lost[id] || id == ask.ID || earlier.Request() != ask.Request() {
+			continue
+		}
+		e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "asked again as " + ask.ID})
+		if err != nil {
+			return err
+		}
+		if _, err := g.Handlers.Log.Append(ctx, e.CausedBy(ask.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// input is what the policy looks at. Paths are resolved here, because the policy does no I/O; what cannot be resolved
+// is left out, and the policy asks.
+func (g Gate) input(ask events.PermissionAsk) policy.Ask {
+	in := policy.Ask{Type: ask.Permission, Patterns: ask.Patterns, Command: ask.Command()}
+	session, ok := g.Session(ask.SessionID)
+	if !ok || (ask.Permission != "read" && ask.Permission != "list") {
+		return in
+	}
+	in.Root, _ = filepath.EvalSymlinks(session.Directory)
+	for _, p := range ask.Patterns {
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(session.Directory, p)
+		}
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			in.Paths = append(in.Paths, real)
+		}
+	}
+	return in
+}

@@ -1,0 +1,128 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"pocketcoder/events"
+)
+
+// DecidePermission answers a permission ask. The first decision wins; any later one is refused.
+type DecidePermission struct {
+	Command
+	Chat       string          `json:"chat"`
+	Permission string          `json:"permission"` // OpenCode's per_… id
+	Decision   events.Decision `json:"decision"`
+	Reason     string          `json:"reason,omitempty"` // shown to the model with a denial
+	Rule       string          `json:"-"`                // when the policy decides
+	Grant      string          `json:"-"`                // when an interrupted ask's approval is used up
+}
+
+// permissions is what the gate knows of a chat's asks.
+type permissions struct {
+	asks    map[string]events.PermissionAsk
+	settled map[string]settled // decided, expired, or answered in OpenCode by somebody else
+	lost    map[string]bool    // interrupted: OpenCode forgot the ask
+	used    map[string]bool    // interrupted asks whose approval another ask has used up
+}
+
+type settled struct {
+	seq     uint64
+	cause   string
+	by      string
+	decided *events.PermissionDecided
+	how     string
+}
+
+func newPermissions() *permissions {
+	return &permissions{map[string]events.PermissionAsk{}, map[string]settled{}, map[string]bool{}, map[string]bool{}}
+}
+
+// permissionFilters are the subjects a decision is made on; the first is where decisions are.
+func permissionFilters(chat string) []string {
+	return []string{events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*")}
+}
+
+func (s *permissions) apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.PermissionDecided:
+		s.settled[d.Permission] = settled{e.Seq, e.Cause, e.Actor, &d, string(d.Decision)}
+		if d.Grant != "" {
+			s.used[d.Grant] = true
+		}
+	case events.PermissionInterrupted:
+		s.lost[d.Permission] = true
+	case events.PermissionExpired:
+		s.settle(d.Permission, settled{seq: e.Seq, by: e.Actor, how: "expired: " + d.Reason})
+	case events.OpenCode:
+		s.applyOpenCode(e, d)
+	}
+}
+
+func (s *permissions) applyOpenCode(e events.Event, d events.OpenCode) {
+	switch d.Type {
+	case events.PermissionAsked:
+		var ask events.PermissionAsk
+		if json.Unmarshal(d.Properties, &ask) == nil {
+			s.asks[ask.ID] = ask
+		}
+	case events.PermissionReplied:
+		var reply struct{ RequestID, Reply string }
+		if json.Unmarshal(d.Properties, &reply) == nil {
+			s.settle(reply.RequestID, settled{seq: e.Seq, by: e.Actor, how: "answered in OpenCode: " + reply.Reply})
+		}
+	}
+}
+
+// settle keeps the decision when there is one: OpenCode's echo of it says nothing new.
+func (s *permissions) settle(id string, by settled) {
+	if _, ok := s.settled[id]; !ok {
+		s.settled[id] = by
+	}
+}
+
+// grant finds an interrupted ask for exactly this request that was authorized and not used since.
+func (s *permissions) grant(request string) (permission string, by string) {
+	for id, how := range s.settled {
+		if d := how.decided; d != nil && d.Decision == events.Authorized && d.Request == request && s.lost[id] && !s.used[id] {
+			return id, how.by
+		}
+	}
+	return "", ""
+}
+
+// DecidePermission carries out the command.
+func (h *Handlers) DecidePermission(ctx context.Context, c DecidePermission) (uint64, error) {
+	if c.Decision != events.Authorized && c.Decision != events.Denied {
+		return 0, refuse(Invalid, "decision: want %q or %q, got %q", events.Authorized, events.Denied, c.Decision)
+	}
+	if _, err := events.ParseID(c.Chat); err != nil {
+		return 0, refuse(Invalid, "chat: %v", err)
+	}
+	s := newPermissions()
+	return h.handle(ctx, c.Chat, c.Command, s, permissionFilters(c.Chat), func() (events.Data, uint64, error) {
+		return s.decide(c)
+	})
+}
+
+func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
+	ask, known := s.asks[c.Permission]
+	if !known {
+		return nil, 0, refuse(NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)
+	}
+	if how, ok := s.settled[c.Permission]; ok {
+		if c.ID != "" && how.cause == c.ID {
+			return nil, how.seq, nil
+		}
+		return nil, 0, refuse(Conflict, "permission %s is settled already: %s by %s", c.Permission, how.how, how.by)
+	}
+	return events.PermissionDecided{
+		Permission: ask.ID, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), Rule: c.Rule, Grant: c.Grant,
+		Session: ask.SessionID, Call: ask.Tool.CallID, Type: ask.Permission, Command: ask.Command(), Request: ask.Request(),
+	}, 0, nil
+}

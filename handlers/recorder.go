@@ -1,0 +1,132 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// maxLive is how much of an execution's output, in bytes, is published for people who watch; all of it is recorded.
+const maxLive = 8 << 20
+
+// recorder keeps an execution's output in constant memory: small output inline, large output in BLOBS, and the
+// beginning of it live in DELTAS. Secrets are taken out.
+type recorder struct {
+	log        *events.Log
+	chat, exec string
+	streams    map[string]*recorded
+}
+
+func newRecorder(log *events.Log, chat, exec string) *recorder {
+	return &recorder{log, chat, exec, map[string]*recorded{}}
+}
+
+// tee records what is written and passes it on to w. Losing w does not end the recording: that the caller is gone is
+// noticed elsewhere, and the result is recorded all the same.
+func (r *recorder) tee(stream string, w io.Writer) io.Writer {
+	s := &recorded{recorder: r, stream: stream}
+	s.redact = r.log.Redactor().Writer(writer(s.keep))
+	r.streams[stream] = s
+	return writer(func(p []byte) (int, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.redact.Write(p)
+		w.Write(p)
+		return len(p), nil
+	})
+}
+
+type writer func([]byte) (int, error)
+
+func (f writer) Write(p []byte) (int, error) { return f(p) }
+
+// finish gives the event of the result. Nothing is written any more.
+func (r *recorder) finish(result wire.Result) events.ExecFinished {
+	d := events.ExecFinished{
+		Exec: r.exec, ExitCode: result.ExitCode, Signal: result.Signal, Reason: string(result.Reason), Error: result.Error,
+		DurationMS: result.DurationMS,
+	}
+	for name, to := range map[string]*events.Output{"stdout": &d.Stdout, "stderr": &d.Stderr} {
+		var err error
+		if *to, err = r.streams[name].finish(); err != nil && d.Error == "" {
+			d.Error = err.Error()
+		}
+	}
+	return d
+}
+
+// recorded is one stream of an execution.
+type recorded struct {
+	*recorder
+	stream string
+	redact io.WriteCloser
+	mu     sync.Mutex
+	bytes  int64
+	inline bytes.Buffer
+	blob   *io.PipeWriter // set once the output has outgrown inline
+	stored chan stored
+}
+
+type stored struct {
+	blob events.Blob
+	err  error
+}
+
+func (s *recorded) keep(p []byte) (int, error) {
+	if s.bytes < maxLive {
+		// A fragment that is not published is no loss: the closing event has everything.
+		_ = s.log.PublishDelta(events.Delta{
+			Subject: events.ExecDeltaSubject(s.chat, s.exec), Type: events.ExecOutput, Stream: s.stream, Offset: s.bytes, Data: p,
+		})
+	}
+	s.bytes += int64(len(p))
+	if s.blob == nil && s.inline.Len()+len(p) > events.MaxInline {
+		s.spill()
+	}
+	if s.blob == nil {
+		return s.inline.Write(p)
+	}
+	s.blob.Write(p) // an error is that of the store, and finish reports it
+	return len(p), nil
+}
+
+// spill moves the output to BLOBS, what is inline already first.
+func (s *recorded) spill() {
+	r, w := io.Pipe()
+	s.blob, s.stored = w, make(chan stored, 1)
+	head := bytes.NewReader(bytes.Clone(s.inline.Bytes()))
+	go func() {
+		b, err := s.log.PutBlob(context.Background(), s.exec+"."+s.stream, io.MultiReader(head, r))
+		r.CloseWithError(err)
+		s.stored <- stored{b, err}
+	}()
+}
+
+func (s *recorded) finish() (events.Output, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.redact.Close()
+	out := events.Output{Bytes: s.bytes}
+	if s.blob != nil {
+		s.blob.Close()
+		got := <-s.stored
+		if got.err == nil {
+			out.Blob = &got.blob
+			return out, nil
+		}
+		out.Text = strings.ToValidUTF8(s.inline.String(), "\uFFFD")
+		return out, got.err
+	}
+	if b := s.inline.Bytes(); utf8.Valid(b) {
+		out.Text = string(b)
+	} else {
+		out.Base64 = bytes.Clone(b)
+	}
+	return out, nil
+}

@@ -1,0 +1,139 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// commandPrefix is where commands are taken over NATS: cmd.<name>, request/reply, JSON both ways.
+const commandPrefix = "cmd."
+
+// Accepted is the answer to a command that was carried out.
+type Accepted struct {
+	ID  string `json:"id,omitempty"` // of what it created
+	Seq uint64 `json:"seq"`          // of its event
+}
+
+// answer is what goes over the wire: one of the two.
+type answer struct {
+	Accepted *Accepted `json:"accepted,omitempty"`
+	Refused  *Refused  `json:"refused,omitempty"`
+	Error    string    `json:"error,omitempty"`
+}
+
+// commandTimeout bounds one command.
+const commandTimeout = 20 * time.Second
+
+// commands is every command that can be given over NATS, by name.
+func (h *Handlers) commands() map[string]func(context.Context, string, []byte) (Accepted, error) {
+	return map[string]func(context.Context, string, []byte) (Accepted, error){
+		"chat.create":       command(func(c *CreateChat, actor string) { c.Actor = actor }, h.createChat),
+		"message.submit":    command(func(c *SubmitMessage, actor string) { c.Actor = actor }, h.submitMessage),
+		"permission.decide": command(func(c *DecidePermission, actor string) { c.Actor = actor }, seqOnly(h.DecidePermission)),
+		"question.answer":   command(func(c *AnswerQuestion, actor string) { c.Actor = actor }, seqOnly(h.AnswerQuestion)),
+		"turn.abort":        command(func(c *AbortTurn, actor string) { c.Actor = actor }, seqOnly(h.AbortTurn)),
+	}
+}
+
+func (h *Handlers) createChat(ctx context.Context, c CreateChat) (Accepted, error) {
+	id, seq, err := h.CreateChat(ctx, c)
+	return Accepted{id, seq}, err
+}
+
+func (h *Handlers) submitMessage(ctx context.Context, c SubmitMessage) (Accepted, error) {
+	id, seq, err := h.SubmitMessage(ctx, c)
+	return Accepted{id, seq}, err
+}
+
+func seqOnly[C any](carryOut func(context.Context, C) (uint64, error)) func(context.Context, C) (Accepted, error) {
+	return func(ctx context.Context, c C) (Accepted, error) {
+		seq, err := carryOut(ctx, c)
+		return Accepted{Seq: seq}, err
+	}
+}
+
+// command decodes the JSON of a command, names its actor, and carries it out.
+func command[C any](by func(*C, string), carryOut func(context.Context, C) (Accepted, error)) func(context.Context, string, []byte) (Accepted, error) {
+	return func(ctx context.Context, actor string, body []byte) (Accepted, error) {
+		var c C
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&c); err != nil {
+			return Accepted{}, refuse(Invalid, "the command is not readable: %v", err)
+		}
+		by(&c, actor)
+		return carryOut(ctx, c)
+	}
+}
+
+// Serve takes commands over NATS until ctx ends, in the name of actor: only the operator's identity may publish there.
+func (h *Handlers) Serve(ctx context.Context, nc *nats.Conn, actor string, log *slog.Logger) error {
+	for name, carryOut := range h.commands() {
+		sub, err := nc.QueueSubscribe(commandPrefix+name, "handlers", func(m *nats.Msg) {
+			go func() {
+				ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+				defer cancel()
+				accepted, err := carryOut(ctx, actor, m.Data)
+				if err := respond(m, accepted, err); err != nil {
+					log.Error("answer command", "command", name, "err", err)
+				}
+			}()
+		})
+		if err != nil {
+			return fmt.Errorf("serve command %s: %w", name, err)
+		}
+		defer sub.Unsubscribe()
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func respond(m *nats.Msg, accepted Accepted, err error) error {
+	a := answer{Accepted: &accepted}
+	if err != nil {
+		a = answer{Error: err.Error()}
+		if r := (Refused{}); errors.As(err, &r) {
+			a = answer{Refused: &r}
+		}
+	}
+	body, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return m.Respond(body)
+}
+
+// Give gives a command to a running system over NATS. A refusal comes back as Refused.
+func Give(ctx context.Context, nc *nats.Conn, name string, command any) (Accepted, error) {
+	body, err := json.Marshal(command)
+	if err != nil {
+		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
+	}
+	if limit := nc.MaxPayload(); int64(len(body)) > limit {
+		return Accepted{}, Refused{Invalid, fmt.Sprintf("the command is %d bytes; the limit is %d", len(body), limit)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, commandPrefix+name, body)
+	if err != nil {
+		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
+	}
+	var a answer
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
+	}
+	switch {
+	case a.Refused != nil:
+		return Accepted{}, *a.Refused
+	case a.Error != "" || a.Accepted == nil:
+		return Accepted{}, fmt.Errorf("give %s: %s", name, a.Error)
+	}
+	return *a.Accepted, nil
+}
