@@ -1,0 +1,195 @@
+package projections
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+func (s *story) asks(id, session, command string) events.Event {
+	return s.opencode(false, "permission.asked", fmt.Sprintf(
+		`{"id":%q,"sessionID":%q,"permission":"bash","patterns":[%q],"metadata":{"command":%q},"always":["echo *"],"tool":{"messageID":"msg_a","callID":"call_1"}}`, id, session, command, command))
+}
+
+func (s *story) replies(id, reply string) events.Event {
+	return s.opencode(false, "permission.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"reply":%q}`, ses, id, reply))
+}
+
+func (s *story) decides(actor, id string, d events.Decision) events.Event {
+	return own(s.t, actor, events.PermissionDecided{Permission: id, Decision: d, Reason: "because", Rule: "echo *", Session: ses, Type: "bash"})
+}
+
+// fate is what became of an ask.
+func fate(t testing.TB, m *Model, id string) string {
+	t.Helper()
+	p, found, err := m.Permission(t.Context(), id)
+	if err != nil || !found {
+		t.Fatal("no permission", id, err)
+	}
+	return fmt.Sprintf("%s by %s approved_by=%s replied=%t interrupted=%t used=%t", p.Status, p.DecidedBy, p.ApprovedBy, p.Replied, p.Interrupted, p.GrantUsed)
+}
+
+func TestFirstDecisionAboutAnAskStands(t *testing.T) {
+	t.Parallel()
+	s := &story{t: t}
+	for name, test := range map[string]struct {
+		events []events.Event
+		want   string
+	}{
+		"nobody yet":             {nil, "draft by  approved_by= replied=false interrupted=false used=false"},
+		"a person":               {[]events.Event{s.decides(user, "per_1", events.Authorized)}, "authorized by user:ann approved_by=ann replied=false interrupted=false used=false"},
+		"the policy":             {[]events.Event{s.decides("policy", "per_1", events.Authorized), s.replies("per_1", "once")}, "authorized by policy approved_by= replied=true interrupted=false used=false"},
+		"a denial":               {[]events.Event{s.decides(user, "per_1", events.Denied)}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
+		"a late one":             {[]events.Event{s.decides(user, "per_1", events.Denied), s.decides("user:bob", "per_1", events.Authorized)}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
+		"OpenCode rejects":       {[]events.Event{s.replies("per_1", "reject"), s.decides(user, "per_1", events.Authorized)}, "denied by engine:oc1 approved_by= replied=true interrupted=false used=false"},
+		"allowed elsewhere":      {[]events.Event{s.replies("per_1", "once")}, "authorized by engine:oc1 approved_by= replied=true interrupted=false used=false"},
+		"seen again":             {[]events.Event{s.decides(user, "per_1", events.Denied), s.asks("per_1", ses, "echo hi")}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
+		"expired":                {[]events.Event{s.decides(user, "per_1", events.Authorized), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "expired by user:ann approved_by=ann replied=false interrupted=false used=false"},
+		"answered cannot expire": {[]events.Event{s.replies("per_1", "once"), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "authorized by engine:oc1 approved_by= replied=true interrupted=false used=false"},
+		"interrupted":            {[]events.Event{s.own(events.PermissionInterrupted{Permission: "per_1"})}, "draft by  approved_by= replied=false interrupted=true used=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m := still(t)
+			feed(t, m, s.created(), s.asks("per_1", ses, "echo hi"))
+			feed(t, m, test.events...)
+			is.Equal(fate(t, m, "per_1"), test.want)
+		})
+	}
+}
+
+func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.asks("per_1", ses, "echo  hi\nls"))
+	all, err := m.Permissions(t.Context(), chatID, PermissionDraft)
+	is.NoErr(err)
+	p := all[0]
+	is.Equal([]string{p.ID, p.EnginePermission, p.Session, p.Chat, p.Permission}, []string{RecordID("per_1"), "per_1", ses, chatID, "bash"})
+	is.Equal([]string{string(p.Patterns), string(p.Metadata), string(p.Always)}, []string{`["echo  hi\nls"]`, `{"command":"echo  hi\nls"}`, `["echo *"]`})
+	is.Equal([]string{p.EngineMessage, p.Call, p.Message, p.Source}, []string{"msg_a", "call_1", "bash: echo hi ls", "opencode"})
+	ask := events.PermissionAsk{Permission: "bash", Patterns: []string{"echo  hi\nls"}, Metadata: []byte(`{"command":"echo  hi\nls"}`)}
+	is.Equal(p.Request, ask.Request())
+	none, err := m.Permissions(t.Context(), "", PermissionDenied)
+	is.NoErr(err)
+	is.Equal(len(none), 0)
+}
+
+func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	lists := func() string {
+		t.Helper()
+		pending, err := m.PendingAsks(t.Context())
+		is.NoErr(err)
+		decided, err := m.DecidedUnreplied(t.Context())
+		is.NoErr(err)
+		ids := func(asks []Ask) string {
+			var s []string
+			for _, a := range asks {
+				s = append(s, a.EnginePermission+"@"+a.Directory)
+			}
+			return strings.Join(s, " ")
+		}
+		return "pending " + ids(pending) + " decided " + ids(decided)
+	}
+	feed(t, m, s.begun()...)
+	is.Equal(lists(), "pending  decided ")
+	feed(t, m, s.asks("per_1", ses, "a"), s.asks("per_2", ses, "b"), s.own(events.PermissionInterrupted{Permission: "per_2"}))
+	is.Equal(lists(), "pending per_1@/workspace per_2@/workspace decided ")
+	feed(t, m, s.decides(user, "per_2", events.Authorized), s.decides(user, "per_1", events.Denied))
+	is.Equal(lists(), "pending  decided per_2@/workspace per_1@/workspace")
+	feed(t, m, s.replies("per_1", "reject"), s.own(events.PermissionExpired{Permission: "per_2", Reason: "gone"}))
+	is.Equal(lists(), "pending  decided ")
+}
+
+func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.asks("per_1", ses, "date"), s.asks("per_x", ses, "date"), s.own(events.PermissionInterrupted{Permission: "per_1"}),
+		s.decides(user, "per_1", events.Authorized), s.decides(user, "per_x", events.Authorized))
+	asked, _, err := m.Permission(t.Context(), "per_1")
+	is.NoErr(err)
+	grants := func(request string) int {
+		t.Helper()
+		all, err := m.UnusedGrants(t.Context(), chatID, request)
+		is.NoErr(err)
+		return len(all)
+	}
+	is.Equal(grants(asked.Request), 1) // per_x was not interrupted: it was used as it was given
+	is.Equal(grants("another request"), 0)
+	again := events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Session: ses, Type: "bash", Request: asked.Request}
+	feed(t, m, s.asks("per_2", ses, "date"), own(t, "policy", again))
+	is.Equal(grants(asked.Request), 0)
+	is.Equal(fate(t, m, "per_2"), "authorized by policy approved_by= replied=false interrupted=false used=false")
+}
+
+func (s *story) questions() events.Event {
+	return s.opencode(false, "question.asked", fmt.Sprintf(`{"id":"que_1","sessionID":%q,"questions":[
+		{"question":"Colour?","header":"C","options":[{"label":"Red","description":"warm"},{"label":"Blue","description":"cold"}]},
+		{"question":"Why?","header":"W","options":[],"multiple":true}],"tool":{"messageID":"msg_a","callID":"call_1"}}`, ses))
+}
+
+func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	lists := func() string {
+		t.Helper()
+		pending, err := m.PendingQuestions(t.Context())
+		is.NoErr(err)
+		answered, err := m.AnsweredUnreplied(t.Context())
+		is.NoErr(err)
+		return fmt.Sprintf("pending %d answered %d", len(pending), len(answered))
+	}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.questions(), s.questions())
+	is.Equal(lists(), "pending 2 answered 0")
+	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Answers: []string{"so"}}))
+	is.Equal(lists(), "pending 1 answered 0")
+	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Red"}}), s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Blue"}}))
+	is.Equal(lists(), "pending 0 answered 2")
+	all, err := m.Questions(t.Context(), chatID, QuestionReplied)
+	is.NoErr(err)
+	q := all[0]
+	is.Equal([]string{q.Question, q.Header, string(q.Choices), string(q.Descriptions), string(q.Reply), q.RepliedBy},
+		[]string{"Colour?", "C", `["Red","Blue"]`, `["warm","cold"]`, `["Red"]`, user})
+	is.Equal([]any{all[1].Index, all[1].Multiple, string(all[1].Choices)}, []any{int64(1), true, "[]"})
+	feed(t, m, s.opencode(false, "question.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1","answers":[["Red"],["so"]]}`, ses)))
+	is.Equal(lists(), "pending 0 answered 0")
+}
+
+func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
+	t.Parallel()
+	s := &story{t: t}
+	for name, test := range map[string]struct {
+		event    events.Event
+		status   string
+		answered int
+	}{
+		"here":     {s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), QuestionRejected, 2},
+		"OpenCode": {s.opencode(false, "question.rejected", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1"}`, ses)), QuestionRejected, 0},
+		"expired":  {s.own(events.QuestionExpired{Question: "que_1", Reason: "gone"}), QuestionExpired, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m := still(t)
+			feed(t, m, s.created(), s.questions(), test.event)
+			all, err := m.Questions(t.Context(), chatID, test.status)
+			is.NoErr(err)
+			is.Equal(len(all), 2)
+			answered, err := m.AnsweredUnreplied(t.Context())
+			is.NoErr(err)
+			is.Equal(len(answered), test.answered)
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package projections
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+)
+
+// Chat is a conversation.
+type Chat struct {
+	Record
+	Title       string `db:"title" json:"title"`
+	Session     string `db:"ai_engine_session_id" json:"ai_engine_session_id"` // its own session: the last one bound
+	EngineType  string `db:"engine_type" json:"engine_type"`
+	Engine      string `db:"engine" json:"engine"`
+	User        string `db:"user" json:"user"` // owner; empty for an adopted chat
+	Agent       string `db:"agent" json:"agent"`
+	LastActive  string `db:"last_active" json:"last_active"`
+	Preview     string `db:"preview" json:"preview"` // one line of what was said last
+	Turn        string `db:"turn" json:"turn"`       // user, assistant
+	Description string `db:"description" json:"description"`
+	Archived    bool   `db:"archived" json:"archived"`
+	Tags        string `db:"tags" json:"tags"`
+	Adopted     bool   `db:"adopted" json:"adopted"`
+	Outbox      int64  `db:"outbox" json:"-"` // messages submitted and still on their way
+}
+
+// Whose turn it is.
+const (
+	TurnUser      = "user"
+	TurnAssistant = "assistant"
+)
+
+// engineType is the kind of all engines there are.
+const engineType = "opencode"
+
+// maxPreview is the length of a preview in runes.
+const maxPreview = 120
+
+type chats struct{}
+
+func (chats) Name() string   { return "chats" }
+func (chats) Schema() string { return schema("chats") }
+
+// Apply comes after sessions and messages: a chat's turn follows from what they hold.
+func (chats) Apply(tx *Tx, e events.Event, body any) error {
+	c, found := tx.chats.get(e.Subject.ID)
+	if b, ok := body.(events.ChatCreated); ok && !found {
+		c.Title, c.User, c.Engine, c.Agent, c.Adopted = b.Title, b.User, b.Engine, b.Agent, b.Adopted
+		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, tx.at
+	} else if !found {
+		return nil
+	}
+	switch b := body.(type) {
+	case events.SessionBound:
+		c.Session = b.Session
+	case events.MessageSubmitted:
+		c.LastActive = max(c.LastActive, tx.at)
+		for _, p := range b.Parts {
+			c.setPreview(p.Text)
+		}
+	case ocSession:
+		if c.Adopted && b.SessionID == c.Session {
+			s, _ := tx.sessions.get(b.SessionID)
+			c.Title = s.Title
+		}
+	}
+	own, _ := tx.sessions.get(c.Session)
+	c.Turn = turn(c, own)
+	tx.chats.put(c)
+	return nil
+}
+
+// said notes that something new was said in a session of a chat; the preview is of the chat's own session.
+func (tx *Tx) said(chat, session, text string) {
+	if c, found := tx.chats.get(chat); found {
+		c.LastActive = max(c.LastActive, tx.at)
+		if session == c.Session {
+			c.setPreview(text)
+		}
+		tx.chats.put(c)
+	}
+}
+
+// turn says whose turn it is in a chat, from its own session: a subagent's session does not count.
+func turn(c Chat, own Session) string {
+	if c.Outbox > 0 || c.Session != "" && own.active() {
+		return TurnAssistant
+	}
+	return TurnUser
+}
+
+// setPreview keeps the last text that says something, as one line of whole runes.
+func (c *Chat) setPreview(text string) {
+	line := make([]rune, 0, maxPreview)
+	for word := range strings.FieldsSeq(text) {
+		if len(line) > 0 {
+			line = append(line, ' ')
+		}
+		if line = append(line, []rune(word)...); len(line) >= maxPreview {
+			break
+		}
+	}
+	if len(line) > maxPreview {
+		line = append(line[:maxPreview-1], '…')
+	}
+	if len(line) > 0 {
+		c.Preview = string(line)
+	}
+}
+
+// Chats lists chats, those with the newest activity first.
+func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
+	return list[Chat](ctx, m, "chats", "SELECT * FROM chats ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
+		dbx.Params{"limit": limit, "offset": offset})
+}
+
+// Chat gives one chat and whether there is one.
+func (m *Model) Chat(ctx context.Context, id string) (Chat, bool, error) {
+	return first[Chat](ctx, m, "chat "+id, "SELECT * FROM chats WHERE id={:id}", dbx.Params{"id": id})
+}

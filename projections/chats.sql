@@ -1,0 +1,21 @@
+CREATE TABLE chats(
+  id                   TEXT PRIMARY KEY,
+  title                TEXT NOT NULL,
+  ai_engine_session_id TEXT NOT NULL,    -- the chat's own session: the last one bound
+  engine_type          TEXT NOT NULL,
+  engine               TEXT NOT NULL,
+  user                 TEXT NOT NULL,    -- owner; empty for an adopted chat
+  agent                TEXT NOT NULL,
+  last_active          TEXT NOT NULL,
+  preview              TEXT NOT NULL,    -- one line of what was said last, at most 120 runes
+  turn                 TEXT NOT NULL,    -- user, assistant
+  description          TEXT NOT NULL,
+  archived             INTEGER NOT NULL,
+  tags                 TEXT NOT NULL,
+  adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface: its title follows the session's
+  outbox               INTEGER NOT NULL, -- messages submitted and still on their way
+  created              TEXT NOT NULL,
+  updated              TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX chats_last_active ON chats(last_active DESC, id);
+CREATE INDEX chats_session ON chats(ai_engine_session_id);

@@ -1,0 +1,126 @@
+package projections
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+func chat(t testing.TB, m *Model) Chat {
+	t.Helper()
+	c, found, err := m.Chat(t.Context(), chatID)
+	if err != nil || !found {
+		t.Fatal("no chat", err)
+	}
+	return c
+}
+
+func TestPreviewIsOneLineOfWholeRunes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ text, want string }{
+		{"short", "short"},
+		{"  two\n\n\tlines  ", "two lines"},
+		{strings.Repeat("ü", 120), strings.Repeat("ü", 120)},
+		{strings.Repeat("ü", 121), strings.Repeat("ü", 119) + "…"},
+		{strings.Repeat("日本 ", 100), strings.Repeat("日本 ", 39) + "日本…"},
+		{" \n ", "before"}, // says nothing
+	} {
+		is := is.New(t)
+		c := Chat{Preview: "before"}
+		c.setPreview(test.text)
+		is.Equal(c.Preview, test.want)
+		is.True(utf8.RuneCountInString(c.Preview) <= maxPreview)
+	}
+}
+
+func TestPreviewIsWhatWasSaidLast(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	is.Equal(chat(t, m).Preview, "words of m1")
+	long := textPart(s, "msg_a", "prt_a", "a long answer, longer than the one that comes after it")
+	feed(t, m, s.assistant(ses, "msg_a", msg1, ""), long)
+	feed(t, m, s.assistant(ses, "msg_b", msg1, ""), textPart(s, "msg_b", "prt_b", "short"))
+	is.Equal(chat(t, m).Preview, "short")
+	feed(t, m, long) // seen again
+	is.Equal(chat(t, m).Preview, "short")
+	feed(t, m, s.child(), s.opencode(true, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_c","messageID":"msg_c","type":"text","text":"a subagent's"}}`, child)))
+	feed(t, m, s.opencode(true, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_d","messageID":"msg_b","type":"text","text":"made up","synthetic":true}}`, ses)))
+	is.Equal(chat(t, m).Preview, "short")
+}
+
+func TestTitleFollowsTheSessionOfAnAdoptedChat(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		adopted bool
+		want    string
+	}{{true, "New title"}, {false, "Chat"}} {
+		is := is.New(t)
+		m, s := still(t), &story{t: t}
+		titled := s.opencode(true, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":"Old title"}}`, ses, ses))
+		feed(t, m, s.own(events.ChatCreated{Title: "Chat", Engine: engine, Adopted: test.adopted}), s.own(events.SessionBound{Session: ses}), titled,
+			s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":"New title"}}`, ses, ses)),
+			titled, s.child())
+		is.Equal(chat(t, m).Title, test.want)
+	}
+}
+
+func TestChatsAreListedByActivity(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created())
+	other, err := events.New("chat2", user, events.ChatCreated{Title: "Other", Engine: engine})
+	is.NoErr(err)
+	feed(t, m, other)
+	order := func() (ids []string) {
+		t.Helper()
+		chats, err := m.Chats(t.Context(), 10, 0)
+		is.NoErr(err)
+		for _, c := range chats {
+			ids = append(ids, c.ID)
+		}
+		return ids
+	}
+	is.Equal(order(), []string{"chat2", chatID})
+	feed(t, m, s.submitted("m1"))
+	is.Equal(order(), []string{chatID, "chat2"})
+	page, err := m.Chats(t.Context(), 1, 1)
+	is.NoErr(err)
+	is.Equal(page[0].ID, "chat2")
+	_, found, err := m.Chat(t.Context(), "nobody")
+	is.NoErr(err)
+	is.True(!found)
+}
+
+func TestUpdatedMovesForwardWithEveryChangeAndOnlyThen(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	r := Record{}
+	for _, step := range []struct{ at, want string }{
+		{"2026-01-02 03:04:05.000Z", "2026-01-02 03:04:05.000Z"},
+		{"2026-01-02 03:04:05.000Z", "2026-01-02 03:04:05.001Z"}, // the same millisecond
+		{"2026-01-02 03:04:04.000Z", "2026-01-02 03:04:05.002Z"}, // a clock that went back
+		{"2026-01-02 03:04:06.500Z", "2026-01-02 03:04:06.500Z"},
+	} {
+		r.stamp(step.at)
+		is.Equal(r.Updated, step.want)
+		is.Equal(r.Created, "2026-01-02 03:04:05.000Z")
+	}
+
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	answer := s.assistant(ses, "msg_a", msg1, ended)
+	feed(t, m, answer)
+	before := shown(t, m)[1].Updated
+	feed(t, m, answer) // seen again: nothing changes
+	is.Equal(shown(t, m)[1].Updated, before)
+	feed(t, m, textPart(s, "msg_a", "prt_a", "more")) // a part is a change of its message
+	is.True(shown(t, m)[1].Updated > before)
+}

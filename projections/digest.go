@@ -1,0 +1,91 @@
+package projections
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"hash"
+)
+
+// Digest is the SHA-256, in hex, of everything the read models hold, the checkpoint included: every row of every table,
+// in the order of its key. The same log gives the same digest.
+func (m *Model) Digest(ctx context.Context) (string, error) {
+	m.use.RLock()
+	defer m.use.RUnlock()
+	tx, err := m.current.snapshot(ctx)
+	if err != nil {
+		return "", fmt.Errorf("digest read models: %w", err)
+	}
+	defer tx.Rollback()
+	return digest(ctx, tx)
+}
+
+// snapshot gives a transaction that sees the file as it is now, whatever is committed meanwhile.
+func (f *file) snapshot(ctx context.Context) (*sql.Tx, error) {
+	tx, err := f.readers.DB().BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	var seq uint64
+	if err := tx.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&seq); err != nil { // the first read fixes what it sees
+		tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+func digest(ctx context.Context, tx *sql.Tx) (string, error) {
+	tables, err := tx.QueryContext(ctx, "SELECT name FROM sqlite_schema WHERE type='table' ORDER BY name")
+	if err != nil {
+		return "", fmt.Errorf("digest read models: %w", err)
+	}
+	defer tables.Close()
+	var names []string
+	for tables.Next() {
+		var name string
+		if err := tables.Scan(&name); err != nil {
+			return "", fmt.Errorf("digest read models: %w", err)
+		}
+		names = append(names, name)
+	}
+	if err := tables.Err(); err != nil {
+		return "", fmt.Errorf("digest read models: %w", err)
+	}
+	h := sha256.New()
+	for _, name := range names {
+		if err := digestTable(ctx, tx, name, h); err != nil {
+			return "", fmt.Errorf("digest read models: table %s: %w", name, err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// digestTable adds a table: its name and columns, then each value with its length. The first column is the key.
+func digestTable(ctx context.Context, tx *sql.Tx, name string, h hash.Hash) error {
+	rows, err := tx.QueryContext(ctx, "SELECT * FROM "+name+" ORDER BY 1")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(h, "%s %q\n", name, columns)
+	values, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for _, v := range values {
+			fmt.Fprintf(h, "%d:", len(v))
+			h.Write(v)
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,143 @@
+package projections
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+)
+
+// Execution is a run of a command in a sandbox, or its refusal.
+type Execution struct {
+	Record
+	Permission  string `db:"permission" json:"permission"` // record id; empty for a refused one
+	Command     string `db:"command" json:"command"`       // record id
+	Chat        string `db:"chat" json:"chat"`
+	Session     string `db:"session_id" json:"session_id"`
+	Call        string `db:"call_id" json:"call_id"`
+	Cwd         string `db:"cwd" json:"cwd"`
+	Status      string `db:"status" json:"status"` // executing, completed, failed, refused, cancelled, timeout, lost
+	ExitCode    int64  `db:"exit_code" json:"exit_code"`
+	Signal      string `db:"signal" json:"signal"`
+	Reason      string `db:"reason" json:"reason"`
+	Error       string `db:"error" json:"error"`
+	Outputs     JSON   `db:"outputs" json:"outputs"` // {stdout, stderr}, each an events.Output
+	StdoutBytes int64  `db:"stdout_bytes" json:"stdout_bytes"`
+	StderrBytes int64  `db:"stderr_bytes" json:"stderr_bytes"`
+	DurationMS  int64  `db:"duration_ms" json:"duration_ms"`
+	Source      string `db:"source" json:"source"`
+	Pool        string `db:"pool" json:"pool"`
+	Started     string `db:"started" json:"started"`
+	Finished    string `db:"finished" json:"finished"`
+	Position    int64  `db:"position" json:"position"`
+}
+
+// Command is a command that was asked to run, kept once.
+type Command struct {
+	Record
+	Hash    string `db:"hash" json:"hash"` // SHA-256, hex
+	Command string `db:"command" json:"command"`
+	Uses    int64  `db:"uses" json:"uses"` // how often it was handed to a sandbox
+}
+
+// How an execution stands. A finished one has a reason as its status (cancelled, timeout, lost) unless it ended by itself.
+const (
+	ExecExecuting = "executing"
+	ExecCompleted = "completed" // exit code 0
+	ExecFailed    = "failed"
+	ExecRefused   = "refused"
+)
+
+type executions struct{}
+
+func (executions) Name() string   { return "executions" }
+func (executions) Schema() string { return schema("executions") }
+
+func (executions) Apply(tx *Tx, e events.Event, body any) error {
+	switch b := body.(type) {
+	case events.ExecRequested:
+		x, found := tx.executions.get(b.Exec)
+		if found {
+			return fmt.Errorf("execution %s exists", b.Exec)
+		}
+		x.begin(tx, e, b.Session, b.Call, b.Cwd)
+		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, ExecExecuting, tx.at
+		x.Command = tx.command(b.Command, 1)
+		tx.executions.put(x)
+	case events.ExecRefused:
+		x, found := tx.executions.get(b.Exec)
+		if found {
+			return fmt.Errorf("execution %s exists", b.Exec)
+		}
+		x.begin(tx, e, b.Session, b.Call, b.Cwd)
+		x.Status, x.Reason, x.ExitCode, x.Finished = ExecRefused, b.Reason, refusedExitCode, tx.at
+		x.Command = tx.command(b.Command, 0)
+		tx.executions.put(x)
+	case events.ExecFinished:
+		x, found := tx.executions.get(b.Exec)
+		if !found {
+			return fmt.Errorf("execution %s was never requested", b.Exec)
+		}
+		x.finish(tx, b)
+		tx.executions.put(x)
+	}
+	return nil
+}
+
+// refusedExitCode is what the shell that asked ends with: "command found but not executable", as POSIX shells say it.
+const refusedExitCode = 126
+
+func (x *Execution) begin(tx *Tx, e events.Event, session, call, cwd string) {
+	x.Chat, x.Session, x.Call, x.Cwd = e.Subject.ID, session, call, cwd
+	x.Source, x.Outputs, x.Position = engineType, "{}", int64(e.Seq)
+}
+
+func (x *Execution) finish(tx *Tx, b events.ExecFinished) {
+	switch {
+	case b.Reason != "":
+		x.Status = b.Reason
+	case b.ExitCode == 0 && b.Signal == "" && b.Error == "":
+		x.Status = ExecCompleted
+	default:
+		x.Status = ExecFailed
+	}
+	x.ExitCode, x.Signal, x.Reason, x.Error = int64(b.ExitCode), b.Signal, b.Reason, b.Error
+	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, tx.at
+	x.Outputs = encoded(struct {
+		Stdout events.Output `json:"stdout"`
+		Stderr events.Output `json:"stderr"`
+	}{b.Stdout, b.Stderr})
+}
+
+// command counts uses of a command and gives its record id.
+func (tx *Tx) command(command string, uses int64) string {
+	sum := sha256.Sum256([]byte(command))
+	hash := hex.EncodeToString(sum[:])
+	c, _ := tx.commands.get(RecordID(hash))
+	c.Hash, c.Command = hash, command
+	c.Uses += uses
+	tx.commands.put(c)
+	return c.ID
+}
+
+// Run is an execution with its command's text.
+type Run struct {
+	Execution
+	Text string `db:"text" json:"text"`
+}
+
+const selectRuns = "SELECT x.*, c.command AS text FROM executions x JOIN commands c ON c.id=x.command WHERE "
+
+// Executions lists a chat's executions in order.
+func (m *Model) Executions(ctx context.Context, chat string) ([]Run, error) {
+	return list[Run](ctx, m, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
+}
+
+// RunningExecutions lists what no result is known of, oldest first.
+func (m *Model) RunningExecutions(ctx context.Context) ([]Run, error) {
+	return list[Run](ctx, m, "running executions", selectRuns+"x.status='executing' ORDER BY x.position", nil)
+}

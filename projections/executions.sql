@@ -1,0 +1,38 @@
+CREATE TABLE executions(
+  id           TEXT PRIMARY KEY,
+  permission   TEXT NOT NULL,    -- permissions.id; empty for a refused one
+  command      TEXT NOT NULL,    -- commands.id
+  chat         TEXT NOT NULL,
+  session_id   TEXT NOT NULL,
+  call_id      TEXT NOT NULL,
+  cwd          TEXT NOT NULL,
+  status       TEXT NOT NULL,    -- executing, completed, failed, refused, cancelled, timeout, lost
+  exit_code    INTEGER NOT NULL,
+  signal       TEXT NOT NULL,
+  reason       TEXT NOT NULL,
+  error        TEXT NOT NULL,
+  outputs      TEXT NOT NULL,    -- JSON {stdout, stderr}
+  stdout_bytes INTEGER NOT NULL,
+  stderr_bytes INTEGER NOT NULL,
+  duration_ms  INTEGER NOT NULL,
+  source       TEXT NOT NULL,
+  pool         TEXT NOT NULL,
+  started      TEXT NOT NULL,
+  finished     TEXT NOT NULL,
+  position     INTEGER NOT NULL, -- sequence of the event that began it
+  created      TEXT NOT NULL,
+  updated      TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX executions_chat ON executions(chat, position);
+CREATE INDEX executions_running ON executions(position) WHERE status = 'executing';
+
+-- Every command that was ever asked to run.
+CREATE TABLE commands(
+  id      TEXT PRIMARY KEY,
+  hash    TEXT NOT NULL,    -- SHA-256 of the command, hex
+  command TEXT NOT NULL,
+  uses    INTEGER NOT NULL, -- how often it was handed to a sandbox
+  created TEXT NOT NULL,
+  updated TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX commands_hash ON commands(hash);

@@ -1,0 +1,80 @@
+package projections
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+func TestExecutionEndsAsItsResultSays(t *testing.T) {
+	t.Parallel()
+	for want, result := range map[string]events.ExecFinished{
+		"completed": {},
+		"failed":    {ExitCode: 3},
+		"cancelled": {Signal: "SIGTERM", Reason: "cancelled"},
+		"timeout":   {Signal: "SIGKILL", Reason: "timeout"},
+		"lost":      {Reason: "lost", Error: "the worker died"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			is := is.New(t)
+			m, s := still(t), &story{t: t}
+			feed(t, m, s.created(), s.asks("per_1", ses, "make"), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make", Cwd: "/workspace", Pool: "default"}))
+			running, err := m.RunningExecutions(t.Context())
+			is.NoErr(err)
+			is.Equal(len(running), 1)
+			is.Equal([]string{running[0].Status, running[0].Text, running[0].Permission, running[0].Started}, []string{"executing", "make", RecordID("per_1"), running[0].Created})
+			result.Exec, result.DurationMS, result.Stdout = "x1", 12, events.Output{Bytes: 3, Text: "out"}
+			feed(t, m, own(t, "sandbox", result))
+			all, err := m.Executions(t.Context(), chatID)
+			is.NoErr(err)
+			x := all[0]
+			is.Equal([]any{x.Status, x.ExitCode, x.Signal, x.Error, x.StdoutBytes, x.DurationMS}, []any{want, int64(result.ExitCode), result.Signal, result.Error, int64(3), int64(12)})
+			is.Equal(string(x.Outputs), `{"stdout":{"bytes":3,"text":"out"},"stderr":{"bytes":0}}`)
+			is.True(x.Finished > x.Started)
+			running, err = m.RunningExecutions(t.Context())
+			is.NoErr(err)
+			is.Equal(len(running), 0)
+		})
+	}
+}
+
+func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "make"}),
+		s.own(events.ExecRequested{Exec: "x2", Permission: "per_2", Command: "make"}),
+		s.own(events.ExecRefused{Exec: "x3", Session: ses, Call: "call_2", Command: "make", Reason: "nobody allowed it"}))
+	all, err := m.Executions(t.Context(), chatID)
+	is.NoErr(err)
+	is.Equal([]any{all[2].Status, all[2].Reason, all[2].ExitCode, all[2].Text}, []any{"refused", "nobody allowed it", int64(126), "make"})
+	commands, err := list[Command](t.Context(), m, "commands", "SELECT * FROM commands", nil)
+	is.NoErr(err)
+	is.Equal(len(commands), 1) // the same command, kept once
+	is.Equal([]any{commands[0].Command, commands[0].Uses, len(commands[0].ID)}, []any{"make", int64(2), 15})
+}
+
+func TestSubagentEndsAsItsTurnDoes(t *testing.T) {
+	t.Parallel()
+	s := &story{t: t}
+	for want, steps := range map[string][]events.Event{
+		"running":   {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", "")},
+		"completed": {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ended), s.status(child, "idle")},
+		"aborted":   {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ""), s.failed(child, "MessageAbortedError"), s.status(child, "idle"), s.assistant(child, "msg_c", "msg_p", aborted)},
+		"failed":    {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ""), s.own(events.TurnLost{Session: child})},
+	} {
+		t.Run(want, func(t *testing.T) {
+			is := is.New(t)
+			m := still(t)
+			feed(t, m, s.created(), s.child())
+			feed(t, m, steps...)
+			all, err := m.Subagents(t.Context(), chatID)
+			is.NoErr(err)
+			a := all[0]
+			is.Equal([]string{a.Status, a.Session, a.Delegating, a.Agent, a.Title}, []string{want, child, ses, "general", "look"})
+			is.Equal(a.Finished == "", want == "running")
+		})
+	}
+}

@@ -1,0 +1,194 @@
+package projections
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+)
+
+const (
+	chatID   = "chat1"
+	engine   = "oc1"
+	user     = "user:ann"
+	ours     = "message1" // our id of the first message a person wrote in a recording
+	directed = "/workspace"
+)
+
+// recorded is a line of a recording: an OpenCode event with its durable sequence, -1 for none.
+type recorded struct {
+	ID         string          `json:"id"`
+	Type       string          `json:"type"`
+	Seq        int64           `json:"seq"`
+	Properties json.RawMessage `json:"properties"`
+}
+
+// recording reads what a real OpenCode 1.18 reported in a scenario.
+func recording(t testing.TB, name string) []events.Event {
+	t.Helper()
+	is := is.New(t)
+	f, err := os.Open(filepath.Join("testdata", name+".jsonl"))
+	is.NoErr(err)
+	defer f.Close()
+	var all []events.Event
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return all
+		}
+		var r recorded
+		is.NoErr(json.Unmarshal(line, &r))
+		all = append(all, opencode(t, r.ID, r.Seq, r.Type, string(r.Properties)))
+	}
+}
+
+// opencode makes an OpenCode event of the chat, or of the engine when it names no session.
+func opencode(t testing.TB, id string, seq int64, typ, properties string) events.Event {
+	t.Helper()
+	chat := chatID
+	if !strings.Contains(properties, `"sessionID":`) {
+		chat = ""
+	}
+	e, err := events.NewOpenCode(chat, engine, id, seq, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// own makes a fact of our own about the chat.
+func own(t testing.TB, actor string, d events.Data) events.Event {
+	t.Helper()
+	e, err := events.New(chatID, actor, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// started gives the first session and the first message of a person that a recording names.
+func started(all []events.Event) (session, prompt string) {
+	for _, e := range all {
+		switch b, _ := decode(e); b := b.(type) {
+		case ocStatus:
+			session = cmp.Or(session, b.SessionID)
+		case ocSession:
+			session = cmp.Or(session, b.SessionID)
+		case ocMessage:
+			if b.Info.Role == roleUser {
+				prompt = cmp.Or(prompt, b.Info.ID)
+			}
+		}
+	}
+	return session, cmp.Or(prompt, "msg_unseen")
+}
+
+// conversation puts a recording into a chat of ours as it happens: the person's message first, then what OpenCode makes
+// of it. The message counts as delivered after the first of its events.
+func conversation(t testing.TB, name string) []events.Event {
+	t.Helper()
+	oc := recording(t, name)
+	ses, msg := started(oc)
+	all := []events.Event{
+		own(t, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine}),
+		own(t, user, events.MessageSubmitted{Message: ours, Parts: []events.Part{{Type: "text", Text: "what I wrote"}}}),
+		own(t, events.EngineActor(engine), events.SessionBound{Session: ses, Directory: directed}),
+		own(t, events.EngineActor(engine), events.MessageSending{Message: ours, Session: ses, EngineMessage: msg, EngineParts: []string{"prt_1"}}),
+	}
+	all = append(all, oc[:1]...)
+	all = append(all, own(t, events.EngineActor(engine), events.MessageDelivered{Message: ours, EngineMessage: msg}))
+	return append(all, oc[1:]...)
+}
+
+// model opens read models over a fresh log that holds the events, and waits until they are applied.
+func model(t testing.TB, all []events.Event) *Model {
+	t.Helper()
+	is := is.New(t)
+	log := eventstest.Log(t)
+	m := running(t, t.TempDir(), log)
+	if len(all) > 0 {
+		last, err := log.AppendAll(t.Context(), all)
+		is.NoErr(err)
+		is.NoErr(m.Wait(t.Context(), last))
+	}
+	return m
+}
+
+// still opens read models without a worker: feed applies events to them.
+func still(t testing.TB) *Model {
+	t.Helper()
+	m, err := Open(t.Context(), t.TempDir(), eventstest.Log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// feed applies events as if they came next in the log, 7 ms apart.
+func feed(t testing.TB, m *Model, all ...events.Event) {
+	t.Helper()
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i := range all {
+		all[i].Seq = m.Seq() + uint64(i) + 1
+		all[i].Time = start.Add(time.Duration(all[i].Seq) * 7 * time.Millisecond)
+	}
+	if err := m.take(decodeAll(all), true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running opens read models and runs their worker until the test ends.
+func running(t testing.TB, dir string, log *events.Log) *Model {
+	t.Helper()
+	m, err := Open(t.Context(), dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := work(t, m)
+	t.Cleanup(func() { stop(); m.Close() })
+	return m
+}
+
+// work runs the worker until stop is called.
+func work(t testing.TB, m *Model) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the worker ended with %v", err)
+		}
+	})
+}
+
+// copies gives the events n times over, each time with ids of its own.
+func copies(t testing.TB, all []events.Event, n int) []events.Event {
+	t.Helper()
+	ids := regexp.MustCompile(`\b((?:ses|msg|prt|per|que|evt)_\w+|call_\w+)\b`)
+	var out []events.Event
+	for i := range n {
+		for _, e := range all {
+			suffix := fmt.Sprintf("x%d", i)
+			e.Data = ids.ReplaceAll(e.Data, []byte("${1}"+suffix))
+			e.ID += suffix
+			out = append(out, e)
+		}
+	}
+	return out
+}

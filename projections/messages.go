@@ -1,0 +1,188 @@
+package projections
+
+import (
+	"fmt"
+
+	"pocketcoder/events"
+)
+
+// Message is a message of a chat, subagents' included. Tokens are counts, cost is in the provider's currency.
+type Message struct {
+	Record
+	Chat             string  `db:"chat" json:"chat"`
+	Session          string  `db:"session" json:"session"`                             // OpenCode's; empty until it is sent
+	Role             string  `db:"role" json:"role"`                                   // user, assistant, system
+	EngineStatus     string  `db:"engine_message_status" json:"engine_message_status"` // processing, completed, failed, aborted
+	UserStatus       string  `db:"user_message_status" json:"user_message_status"`     // pending, sending, delivered, failed
+	EngineMessage    string  `db:"ai_engine_message_id" json:"ai_engine_message_id"`
+	Parent           string  `db:"parent_id" json:"parent_id"`       // engine id of the user message it answers
+	ErrorDomain      string  `db:"error_domain" json:"error_domain"` // infrastructure, provider
+	ErrorPayload     JSON    `db:"error_payload" json:"error_payload"`
+	Agent            string  `db:"agent" json:"agent"`
+	Provider         string  `db:"provider" json:"provider"`
+	Model            string  `db:"model" json:"model"`
+	Cost             float64 `db:"cost" json:"cost"`
+	TokensInput      int64   `db:"tokens_input" json:"tokens_input"`
+	TokensOutput     int64   `db:"tokens_output" json:"tokens_output"`
+	TokensReasoning  int64   `db:"tokens_reasoning" json:"tokens_reasoning"`
+	TokensCacheRead  int64   `db:"tokens_cache_read" json:"tokens_cache_read"`
+	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
+	Finish           string  `db:"finish" json:"finish"`
+	Submitted        JSON    `db:"submitted" json:"-"`
+	EngineParts      JSON    `db:"engine_parts" json:"-"`
+	Position         int64   `db:"position" json:"position"` // order within the chat
+	OCSeq            int64   `db:"oc_seq" json:"oc_seq"`
+	Removed          bool    `db:"removed" json:"-"`
+}
+
+// part is a piece of a message as OpenCode sent it.
+type part struct {
+	Record         // the id is OpenCode's
+	Message string `db:"message"`
+	Chat    string `db:"chat"`
+	OCSeq   int64  `db:"oc_seq"`
+	Removed bool   `db:"removed"`
+	Data    JSON   `db:"data"`
+}
+
+// engineID says under which id OpenCode knows a message of ours.
+type engineID struct {
+	Record         // the id is OpenCode's
+	Message string `db:"message"`
+}
+
+// The words of a message's columns.
+const (
+	roleUser      = "user"
+	roleAssistant = "assistant"
+	roleSystem    = "system"
+
+	statusPending   = "pending"
+	statusSending   = "sending"
+	statusDelivered = "delivered"
+
+	statusProcessing = "processing"
+	statusCompleted  = "completed"
+	statusFailed     = "failed"
+	statusAborted    = "aborted"
+
+	domainInfrastructure = "infrastructure"
+	domainProvider       = "provider"
+)
+
+type messages struct{}
+
+func (messages) Name() string   { return "messages" }
+func (messages) Schema() string { return schema("messages") }
+
+func (messages) Apply(tx *Tx, e events.Event, body any) error {
+	switch b := body.(type) {
+	case events.MessageSubmitted:
+		return submitted(tx, e, b)
+	case events.MessageSending:
+		return sending(tx, b)
+	case events.MessageDelivered:
+		return delivered(tx, b)
+	case events.MessageFailed:
+		return undelivered(tx, b)
+	case events.TurnLost:
+		endTurn(tx, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
+	case ocSessionDeleted:
+		endTurn(tx, e, b.SessionID, statusAborted, "")
+	case ocMessage:
+		applyMessage(tx, e, b)
+	case ocPart:
+		applyPart(tx, e, b)
+	case ocRemoved:
+		applyRemoved(tx, e, b)
+	case ocError:
+		applyError(tx, e, b)
+	}
+	return nil
+}
+
+// ourError is the error_payload of what we report ourselves.
+type ourError struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+}
+
+func submitted(tx *Tx, e events.Event, b events.MessageSubmitted) error {
+	m, found := tx.messages.get(b.Message)
+	if found {
+		return fmt.Errorf("message %s exists", b.Message)
+	}
+	chat, found := tx.chats.get(e.Subject.ID)
+	if !found {
+		return fmt.Errorf("chat %s was never created", e.Subject.ID)
+	}
+	chat.Outbox++
+	tx.chats.put(chat)
+	m.Chat, m.Role, m.UserStatus = e.Subject.ID, roleUser, statusPending
+	if b.Resumes != "" {
+		m.Role = roleSystem // nobody wrote it
+	}
+	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
+	tx.messages.put(m)
+	return nil
+}
+
+func sending(tx *Tx, b events.MessageSending) error {
+	m, found := tx.messages.get(b.Message)
+	if !found {
+		return fmt.Errorf("message %s was never submitted", b.Message)
+	}
+	alias, _ := tx.engineIDs.get(b.EngineMessage)
+	alias.Message = b.Message
+	tx.engineIDs.put(alias)
+	m.Session, m.EngineMessage, m.EngineParts = b.Session, b.EngineMessage, encoded(b.EngineParts)
+	tx.setUserStatus(&m, statusSending)
+	tx.messages.put(m)
+	return nil
+}
+
+// delivered is old news when OpenCode has shown the message, or an error about it, before we got to say so.
+func delivered(tx *Tx, b events.MessageDelivered) error {
+	m, found := tx.messages.get(b.Message)
+	if !found {
+		return fmt.Errorf("message %s was never submitted", b.Message)
+	}
+	if m.undelivered() {
+		tx.setUserStatus(&m, statusDelivered)
+		tx.messages.put(m)
+	}
+	return nil
+}
+
+func undelivered(tx *Tx, b events.MessageFailed) error {
+	m, found := tx.messages.get(b.Message)
+	if !found {
+		return fmt.Errorf("message %s was never submitted", b.Message)
+	}
+	if !m.undelivered() {
+		return nil
+	}
+	tx.setUserStatus(&m, statusFailed)
+	m.ErrorDomain, m.ErrorPayload = b.Domain, encoded(ourError{"MessageFailed", b.Error})
+	tx.messages.put(m)
+	if s, found := tx.sessions.get(m.Session); found && s.Awaiting == m.EngineMessage {
+		s.Awaiting = ""
+		tx.sessions.put(s)
+	}
+	return nil
+}
+
+func (m Message) undelivered() bool {
+	return m.UserStatus == statusPending || m.UserStatus == statusSending
+}
+
+// setUserStatus also counts the chat's messages that are still on their way.
+func (tx *Tx) setUserStatus(m *Message, status string) {
+	was := m.undelivered()
+	m.UserStatus = status
+	if was && !m.undelivered() {
+		chat, _ := tx.chats.get(m.Chat)
+		chat.Outbox--
+		tx.chats.put(chat)
+	}
+}

@@ -1,0 +1,53 @@
+CREATE TABLE messages(
+  id                    TEXT PRIMARY KEY,
+  chat                  TEXT NOT NULL,
+  session               TEXT NOT NULL,    -- OpenCode's; empty until the message is sent
+  role                  TEXT NOT NULL,    -- user, assistant, system; empty for a removal that came first
+  engine_message_status TEXT NOT NULL,    -- assistant: processing, completed, failed, aborted
+  user_message_status   TEXT NOT NULL,    -- user: pending, sending, delivered, failed
+  ai_engine_message_id  TEXT NOT NULL,
+  parent_id             TEXT NOT NULL,    -- engine id of the user message it answers
+  error_domain          TEXT NOT NULL,    -- infrastructure, provider
+  error_payload         TEXT NOT NULL,    -- JSON {name, data} of OpenCode, {name, message} of ours
+  agent                 TEXT NOT NULL,
+  provider              TEXT NOT NULL,
+  model                 TEXT NOT NULL,
+  cost                  REAL NOT NULL,    -- in the provider's currency
+  tokens_input          INTEGER NOT NULL,
+  tokens_output         INTEGER NOT NULL,
+  tokens_reasoning      INTEGER NOT NULL,
+  tokens_cache_read     INTEGER NOT NULL,
+  tokens_cache_write    INTEGER NOT NULL,
+  finish                TEXT NOT NULL,
+  submitted             TEXT NOT NULL,    -- JSON list of parts as the person wrote them, shown until OpenCode's are there
+  engine_parts          TEXT NOT NULL,    -- JSON list of the part ids it is sent under
+  position              INTEGER NOT NULL, -- sequence of the event it first appeared in
+  oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none
+  removed               INTEGER NOT NULL, -- for ever: an older update that comes late does not bring it back
+  created               TEXT NOT NULL,
+  updated               TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX messages_chat ON messages(chat, position);
+CREATE INDEX messages_engine ON messages(ai_engine_message_id);
+CREATE INDEX messages_outbox ON messages(position) WHERE user_message_status IN ('pending', 'sending');
+
+-- Parts of messages, as OpenCode sent them. The parts of a message are put together when it is read.
+CREATE TABLE parts(
+  id      TEXT PRIMARY KEY, -- OpenCode's
+  message TEXT NOT NULL,    -- messages.id, which may come later
+  chat    TEXT NOT NULL,
+  oc_seq  INTEGER NOT NULL,
+  removed INTEGER NOT NULL,
+  data    TEXT NOT NULL,    -- JSON
+  created TEXT NOT NULL,
+  updated TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX parts_message ON parts(message, id);
+
+-- Which of our messages OpenCode knows under which id.
+CREATE TABLE engine_ids(
+  id      TEXT PRIMARY KEY, -- OpenCode's
+  message TEXT NOT NULL,
+  created TEXT NOT NULL,
+  updated TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

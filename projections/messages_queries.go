@@ -1,0 +1,51 @@
+package projections
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+)
+
+// ShownMessage is a message with its parts.
+type ShownMessage struct {
+	Message
+	Parts    JSON   `db:"shown" json:"parts"`       // list, in the order of their ids
+	Subagent string `db:"subagent" json:"subagent"` // the subagent's session whose message it is; empty in the chat's own conversation
+}
+
+// Messages lists a chat's messages in order, subagents' among them. Of a person's message OpenCode does not have yet,
+// the parts are as they were submitted.
+func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, error) {
+	return list[ShownMessage](ctx, m, "messages of "+chat, selectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
+}
+
+// Message gives one message and whether there is one.
+func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, error) {
+	return first[ShownMessage](ctx, m, "message "+id, selectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
+}
+
+const selectShown = `SELECT m.*, coalesce(
+		(SELECT '['||group_concat(data, ',' ORDER BY id)||']' FROM parts WHERE message=m.id AND NOT removed), m.submitted) AS shown,
+		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent
+	FROM messages m WHERE `
+
+// OutboxMessage is a person's message on its way to OpenCode. Submitted is the list of its events.Part, EngineParts the
+// ids they are sent under once that is decided.
+type OutboxMessage struct {
+	Message
+	ChatAgent string `db:"chat_agent"`
+	ChatTitle string `db:"chat_title"`
+	Engine    string `db:"engine"`
+	Bound     string `db:"bound"`     // the chat's own session; empty when it has none yet
+	Directory string `db:"directory"` // of that session
+	Free      bool   `db:"free"`      // no turn is running there but this message's own
+}
+
+// OutboxMessages lists messages that are pending or sending, in log order.
+func (m *Model) OutboxMessages(ctx context.Context) ([]OutboxMessage, error) {
+	return list[OutboxMessage](ctx, m, "outbox", `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.engine AS engine,
+			c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
+			coalesce(s.status='idle' AND s.processing='[]' AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
+		FROM messages m JOIN chats c ON c.id=m.chat LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
+		WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position`, nil)
+}

@@ -1,0 +1,203 @@
+package projections
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+func shown(t testing.TB, m *Model) []ShownMessage {
+	t.Helper()
+	messages, err := m.Messages(t.Context(), chatID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+func textPart(s *story, message, id, text string) events.Event {
+	return s.opencode(true, "message.part.updated",
+		fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"sessionID":%q,"type":"text","text":%q}}`, ses, id, message, ses, text))
+}
+
+func TestMessageIsOneRowFromSubmissionToEcho(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.submitted("m1"))
+	is.Equal(describe(t, shown(t, m)[0]), `user pending "words of m1"`)
+	feed(t, m, s.own(events.SessionBound{Session: ses, Directory: directed}), s.sending("m1", msg1))
+	is.Equal(describe(t, shown(t, m)[0]), `user sending "words of m1"`)
+	is.Equal(shown(t, m)[0].EngineMessage, msg1)
+	feed(t, m, s.userMessage(msg1), textPart(s, msg1, "prt_m1", "as OpenCode has it"))
+	is.Equal(describe(t, shown(t, m)[0]), `user delivered "as OpenCode has it"`) // it has the message, whatever we have noted
+	feed(t, m, s.delivered("m1", msg1))
+	is.Equal(len(shown(t, m)), 1)
+}
+
+func TestMessageTypedElsewhereIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.userMessage("msg_typed"), textPart(s, "msg_typed", "prt_1", "typed"))
+	is.Equal(describe(t, shown(t, m)[0]), `user delivered "typed"`)
+	is.Equal(shown(t, m)[0].ID, RecordID("msg_typed"))
+	feed(t, m, s.failed(ses, "UnknownError"))
+	is.Equal(describe(t, shown(t, m)[0]), `user failed "typed" !provider:UnknownError`)
+}
+
+func TestContinuePromptIsNobodysMessage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.own(events.MessageSubmitted{Message: "m2", Resumes: "per_1", Parts: []events.Part{{Type: "text", Text: "go on"}}}),
+		s.sending("m2", msg2), s.delivered("m2", msg2), s.userMessage(msg2))
+	is.Equal(describe(t, shown(t, m)[1]), `system delivered "go on"`)
+}
+
+func TestUndeliverableMessageSaysWhy(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	failed := s.own(events.MessageFailed{Message: "m1", Domain: "infrastructure", Error: "OpenCode is not there"})
+	feed(t, m, s.created(), s.submitted("m1"), failed)
+	got := shown(t, m)[0]
+	is.Equal(got.UserStatus, "failed")
+	is.Equal(string(got.ErrorPayload), `{"name":"MessageFailed","message":"OpenCode is not there"}`)
+	feed(t, m, s.sending("m1", msg1), s.userMessage(msg1))
+	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1"`) // it got there after all
+	feed(t, m, failed)
+	is.Equal(shown(t, m)[0].UserStatus, "delivered") // and what is there stays there
+}
+
+func TestLostTurnFailsItsMessages(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.own(events.TurnLost{Session: ses}))
+	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1" !infrastructure:TurnLost`) // nothing had answered it
+	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), s.assistant(ses, "msg_a", msg2, ""), s.own(events.TurnLost{Session: ses}))
+	is.Equal(describe(t, shown(t, m)[1]), `user delivered "words of m2"`)
+	is.Equal(describe(t, shown(t, m)[2]), `assistant failed !infrastructure:TurnLost`)
+	feed(t, m, s.assistant(ses, "msg_a", msg2, ended))
+	is.Equal(describe(t, shown(t, m)[2]), `assistant completed`) // OpenCode's word counts when it has one
+}
+
+func TestRemovedMessagesAndPartsStayRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	answer, text := s.assistant(ses, "msg_a", msg1, ended), textPart(s, "msg_a", "prt_a", "first")
+	other := textPart(s, "msg_a", "prt_b", "second")
+	noPart := s.opencode(true, "message.part.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a","partID":"prt_a"}`, ses))
+	feed(t, m, s.created(), answer, text, other, noPart, text)
+	is.Equal(describe(t, shown(t, m)[0]), `assistant completed "second"`)
+	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), answer)
+	is.Equal(len(shown(t, m)), 0)
+}
+
+func TestPartsAreInTheOrderOfTheirIDs(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.assistant(ses, "msg_a", msg1, ""), textPart(s, "msg_a", "prt_b", "two"), textPart(s, "msg_a", "prt_a", "one"), textPart(s, "msg_a", "prt_B", "zero"))
+	is.Equal(describe(t, shown(t, m)[0]), `assistant processing "zero" "one" "two"`) // bytewise
+}
+
+func TestUsageCountsEveryMessageOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	spent := func(id string, cost float64, in int) events.Event {
+		return s.assistant(ses, id, msg1, fmt.Sprintf(`,"providerID":"p","modelID":"m","cost":%g,"tokens":{"input":%d,"output":1,"reasoning":2,"cache":{"read":3,"write":4}}`, cost, in))
+	}
+	feed(t, m, s.created(), spent("msg_a", 0.25, 10), spent("msg_a", 0.5, 20), spent("msg_b", 0.25, 5),
+		s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_b"}`, ses)))
+	got, err := m.Usage(t.Context(), chatID)
+	is.NoErr(err)
+	is.Equal(len(got), 1)
+	u := got[0]
+	is.Equal([]any{u.Provider, u.Model, u.Messages, u.Cost}, []any{"p", "m", int64(2), 0.75}) // removed is spent all the same
+	is.Equal([]int64{u.TokensInput, u.TokensOutput, u.TokensReasoning, u.TokensCacheRead, u.TokensCacheWrite}, []int64{25, 2, 4, 6, 8})
+}
+
+func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	outbox := func() string {
+		t.Helper()
+		messages, err := m.OutboxMessages(t.Context())
+		is.NoErr(err)
+		var lines []string
+		for _, o := range messages {
+			lines = append(lines, fmt.Sprintf("%s %s %s %s free=%t", o.ID, o.UserStatus, o.Bound, o.EngineParts, o.Free))
+		}
+		return strings.Join(lines, "\n")
+	}
+	feed(t, m, s.created(), s.submitted("m1"))
+	is.Equal(outbox(), "m1 pending  [] free=true") // no session yet
+	feed(t, m, s.own(events.SessionBound{Session: ses, Directory: directed}), s.sending("m1", msg1), s.submitted("m2"))
+	is.Equal(outbox(), "m1 sending ses_own [\"prt_m1\"] free=true\nm2 pending ses_own [] free=false")
+	feed(t, m, s.delivered("m1", msg1))
+	is.Equal(outbox(), "m2 pending ses_own [] free=false") // m1 waits for its answer
+	feed(t, m, s.assistant(ses, "msg_a", msg1, ""), s.status(ses, "busy"))
+	is.Equal(outbox(), "m2 pending ses_own [] free=false")
+	feed(t, m, s.assistant(ses, "msg_a", msg1, ended))
+	is.Equal(outbox(), "m2 pending ses_own [] free=false") // there may be another step
+	feed(t, m, s.status(ses, "idle"))
+	is.Equal(outbox(), "m2 pending ses_own [] free=true")
+	first, err := m.OutboxMessages(t.Context())
+	is.NoErr(err)
+	is.Equal(string(first[0].Submitted), `[{"type":"text","text":"words of m2"}]`)
+	is.Equal([]string{first[0].ChatTitle, first[0].Engine, first[0].Directory}, []string{"Chat", engine, directed})
+}
+
+func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	unfinished := func() (ids []string) {
+		t.Helper()
+		sessions, err := m.UnfinishedTurns(t.Context())
+		is.NoErr(err)
+		for _, x := range sessions {
+			ids = append(ids, x.ID)
+		}
+		return ids
+	}
+	feed(t, m, s.created(), s.own(events.SessionBound{Session: ses, Directory: directed}), s.submitted("m1"), s.sending("m1", msg1))
+	is.Equal(unfinished(), nil) // it will be sent again
+	feed(t, m, s.delivered("m1", msg1))
+	is.Equal(unfinished(), []string{ses})
+	feed(t, m, s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""))
+	is.Equal(unfinished(), []string{ses})
+	feed(t, m, s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"))
+	is.Equal(unfinished(), nil)
+}
+
+func TestSessionsKnowTheirPlaceInOpenCodesHistory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.child(), s.opencode(true, "session.next.prompted", fmt.Sprintf(`{"sessionID":%q}`, ses))) // a type we do not follow
+	got, found, err := m.Session(t.Context(), ses)
+	is.NoErr(err)
+	is.True(found)
+	is.Equal([]any{got.Seq, got.Directory, got.Engine, got.Root}, []any{int64(2), directed, engine, ses})
+	all, err := m.Sessions(t.Context(), engine)
+	is.NoErr(err)
+	is.Equal(len(all), 2)
+	is.Equal([]string{all[0].ID, all[0].Parent, all[0].Root, all[0].Chat}, []string{child, ses, ses, chatID})
+	feed(t, m, s.opencode(true, "session.deleted", fmt.Sprintf(`{"sessionID":%q}`, child)))
+	all, err = m.Sessions(t.Context(), engine)
+	is.NoErr(err)
+	is.Equal(len(all), 1)
+}

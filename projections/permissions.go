@@ -1,0 +1,154 @@
+package projections
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"pocketcoder/events"
+)
+
+// Permission is an ask of OpenCode's and what became of it.
+type Permission struct {
+	Record
+	EnginePermission string `db:"ai_engine_permission_id" json:"ai_engine_permission_id"`
+	Session          string `db:"session_id" json:"session_id"` // that asked, a subagent's too
+	Chat             string `db:"chat" json:"chat"`
+	Permission       string `db:"permission" json:"permission"` // bash, edit, …
+	Patterns         JSON   `db:"patterns" json:"patterns"`     // list
+	Metadata         JSON   `db:"metadata" json:"metadata"`     // object
+	Always           JSON   `db:"always" json:"always"`         // list
+	EngineMessage    string `db:"message_id" json:"message_id"`
+	Call             string `db:"call_id" json:"call_id"`
+	Status           string `db:"status" json:"status"`           // draft, authorized, denied, expired
+	Interrupted      bool   `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
+	Replied          bool   `db:"replied" json:"replied"`         // OpenCode has its answer
+	Reason           string `db:"reason" json:"reason"`
+	Rule             string `db:"rule" json:"rule"`             // that allowed it, when the policy decided
+	DecidedBy        string `db:"decided_by" json:"decided_by"` // actor
+	Source           string `db:"source" json:"source"`
+	Message          string `db:"message" json:"message"` // the ask in one readable line
+	Challenge        string `db:"challenge" json:"challenge"`
+	ApprovedBy       string `db:"approved_by" json:"approved_by"` // user who authorized it
+	ApprovedAt       string `db:"approved_at" json:"approved_at"`
+	Request          string `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
+	GrantUsed        bool   `db:"grant_used" json:"grant_used"` // its approval answered the same request asked again
+	AskedSeq         int64  `db:"asked_seq" json:"asked_seq"`
+	DecidedSeq       int64  `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
+}
+
+// What has become of an ask.
+const (
+	PermissionDraft      = "draft"
+	PermissionAuthorized = string(events.Authorized)
+	PermissionDenied     = string(events.Denied)
+	PermissionExpired    = "expired"
+)
+
+type permissions struct{}
+
+func (permissions) Name() string   { return "permissions" }
+func (permissions) Schema() string { return schema("permissions") }
+
+func (permissions) Apply(tx *Tx, e events.Event, body any) error {
+	switch b := body.(type) {
+	case events.PermissionAsk:
+		asked(tx, e, b)
+	case ocReply:
+		replied(tx, e, b)
+	case events.PermissionDecided:
+		return decided(tx, e, b)
+	case events.PermissionInterrupted:
+		return tx.changePermission(b.Permission, func(p *Permission) { p.Interrupted = true })
+	case events.PermissionExpired:
+		return tx.changePermission(b.Permission, func(p *Permission) {
+			if !p.Replied {
+				p.Status, p.Reason = PermissionExpired, b.Reason
+			}
+		})
+	}
+	return nil
+}
+
+func (tx *Tx) changePermission(enginePermission string, change func(*Permission)) error {
+	p, found := tx.permissions.get(RecordID(enginePermission))
+	if !found {
+		return fmt.Errorf("permission %s was never asked", enginePermission)
+	}
+	change(&p)
+	tx.permissions.put(p)
+	return nil
+}
+
+// asked makes the row; an ask seen a second time, after a reconnect, is the same ask.
+func asked(tx *Tx, e events.Event, b events.PermissionAsk) {
+	p, found := tx.permissions.get(RecordID(b.ID))
+	if found {
+		return
+	}
+	p.EnginePermission, p.Session, p.Chat, p.Permission = b.ID, b.SessionID, e.Subject.ID, b.Permission
+	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), encodedList(b.Always)
+	p.EngineMessage, p.Call = b.Tool.MessageID, b.Tool.CallID
+	p.Status, p.Source, p.Message = PermissionDraft, engineType, askLine(b)
+	p.Request, p.AskedSeq = b.Request(), int64(e.Seq)
+	tx.permissions.put(p)
+}
+
+// askLine says in one line what is asked for: the command, the file, the address, or else the patterns.
+func askLine(b events.PermissionAsk) string {
+	var about struct {
+		Command     string `json:"command"`
+		Filepath    string `json:"filepath"`
+		URL         string `json:"url"`
+		Description string `json:"description"`
+	}
+	_ = json.Unmarshal(b.Metadata, &about) // whatever shape it has: the patterns say it then
+	for _, text := range []string{about.Command, about.Filepath, about.URL, about.Description, strings.Join(b.Patterns, " ")} {
+		if text = strings.Join(strings.Fields(text), " "); text != "" {
+			return b.Permission + ": " + text
+		}
+	}
+	return b.Permission
+}
+
+// decided keeps the first decision.
+func decided(tx *Tx, e events.Event, b events.PermissionDecided) error {
+	if b.Grant != "" {
+		if err := tx.changePermission(b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {
+			return err
+		}
+	}
+	return tx.changePermission(b.Permission, func(p *Permission) {
+		if p.Status == PermissionDraft {
+			p.decide(string(b.Decision), e)
+			p.Reason, p.Rule = b.Reason, b.Rule
+		}
+	})
+}
+
+// replied takes OpenCode's word. For an ask that nobody here decided somebody else did, in its own interface, or OpenCode
+// itself: rejecting one ask rejects all others of the session.
+func replied(tx *Tx, e events.Event, b ocReply) {
+	p, found := tx.permissions.get(RecordID(b.RequestID))
+	if !found {
+		return
+	}
+	p.Replied = true
+	if p.Status == PermissionDraft {
+		if b.Reply == "reject" {
+			p.decide(PermissionDenied, e)
+			p.Reason = "rejected in OpenCode: by another client, or together with another ask of the session"
+		} else {
+			p.decide(PermissionAuthorized, e)
+			p.Reason = "allowed in OpenCode by another client"
+		}
+	}
+	tx.permissions.put(p)
+}
+
+func (p *Permission) decide(status string, e events.Event) {
+	p.Status, p.DecidedBy, p.DecidedSeq = status, e.Actor, int64(e.Seq)
+	if user, ok := strings.CutPrefix(e.Actor, events.UserActor("")); ok && status == PermissionAuthorized {
+		p.ApprovedBy, p.ApprovedAt = user, e.Time.UTC().Format(TimeFormat)
+	}
+}

@@ -1,0 +1,33 @@
+CREATE TABLE permissions(
+  id                      TEXT PRIMARY KEY,
+  ai_engine_permission_id TEXT NOT NULL,
+  session_id              TEXT NOT NULL,    -- of the session that asked, a subagent's too
+  chat                    TEXT NOT NULL,
+  permission              TEXT NOT NULL,    -- bash, edit, …
+  patterns                TEXT NOT NULL,    -- JSON list
+  metadata                TEXT NOT NULL,    -- JSON object
+  always                  TEXT NOT NULL,    -- JSON list
+  message_id              TEXT NOT NULL,
+  call_id                 TEXT NOT NULL,
+  status                  TEXT NOT NULL,    -- draft, authorized, denied, expired
+  interrupted             INTEGER NOT NULL, -- OpenCode restarted and forgot it
+  replied                 INTEGER NOT NULL, -- OpenCode has its answer
+  reason                  TEXT NOT NULL,
+  rule                    TEXT NOT NULL,    -- that allowed it, when the policy decided
+  decided_by              TEXT NOT NULL,    -- actor
+  source                  TEXT NOT NULL,
+  message                 TEXT NOT NULL,    -- the ask in one readable line
+  challenge               TEXT NOT NULL,
+  approved_by             TEXT NOT NULL,    -- user who authorized it
+  approved_at             TEXT NOT NULL,
+  request                 TEXT NOT NULL,    -- SHA-256 of what is asked for: see events.PermissionAsk
+  grant_used              INTEGER NOT NULL, -- the approval of this interrupted ask answered the same request asked again
+  asked_seq               INTEGER NOT NULL,
+  decided_seq             INTEGER NOT NULL, -- 0 until it is decided
+  created                 TEXT NOT NULL,
+  updated                 TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX permissions_chat ON permissions(chat, asked_seq);
+CREATE INDEX permissions_draft ON permissions(asked_seq) WHERE status = 'draft';
+CREATE INDEX permissions_unreplied ON permissions(decided_seq) WHERE status IN ('authorized', 'denied') AND NOT replied;
+CREATE INDEX permissions_grants ON permissions(chat, request) WHERE status = 'authorized' AND interrupted AND NOT grant_used;

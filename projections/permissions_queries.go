@@ -1,0 +1,44 @@
+package projections
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+)
+
+// Permissions lists asks in the order they were asked; an empty chat or status does not narrow.
+func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
+	return list[Permission](ctx, m, "permissions", `SELECT * FROM permissions
+		WHERE (chat={:chat} OR {:chat}='') AND (status={:status} OR {:status}='') ORDER BY asked_seq`, dbx.Params{"chat": chat, "status": status})
+}
+
+// Permission gives one ask by OpenCode's id (per_…) and whether there is one.
+func (m *Model) Permission(ctx context.Context, enginePermission string) (Permission, bool, error) {
+	return first[Permission](ctx, m, "permission "+enginePermission, "SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
+}
+
+// Ask is a permission with where its session works, which OpenCode wants to know with a reply.
+type Ask struct {
+	Permission
+	Directory string `db:"directory" json:"directory"`
+	Engine    string `db:"engine" json:"engine"`
+}
+
+const selectAsks = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM permissions p LEFT JOIN sessions s ON s.id=p.session_id WHERE "
+
+// PendingAsks lists what waits for a decision, interrupted asks too, oldest first.
+func (m *Model) PendingAsks(ctx context.Context) ([]Ask, error) {
+	return list[Ask](ctx, m, "pending asks", selectAsks+"p.status='draft' ORDER BY p.asked_seq", nil)
+}
+
+// DecidedUnreplied lists what was decided here and OpenCode has not confirmed, in the order of the decisions.
+func (m *Model) DecidedUnreplied(ctx context.Context) ([]Ask, error) {
+	return list[Ask](ctx, m, "decided asks", selectAsks+"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
+}
+
+// UnusedGrants lists approvals of interrupted asks of a chat that the same request, asked again, may use up: once each.
+func (m *Model) UnusedGrants(ctx context.Context, chat, request string) ([]Permission, error) {
+	return list[Permission](ctx, m, "grants", `SELECT * FROM permissions
+		WHERE chat={:chat} AND request={:request} AND status='authorized' AND interrupted AND NOT grant_used ORDER BY decided_seq`,
+		dbx.Params{"chat": chat, "request": request})
+}

@@ -1,0 +1,37 @@
+package projections
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pocketbase/dbx"
+)
+
+// list gives all rows of a query; what names it in an error.
+func list[R any](ctx context.Context, m *Model, what, query string, params dbx.Params) ([]R, error) {
+	m.use.RLock()
+	defer m.use.RUnlock()
+	rows := []R{}
+	if err := m.current.readers.NewQuery(query).WithContext(ctx).Bind(params).All(&rows); err != nil {
+		return nil, fmt.Errorf("query %s: %w", what, err)
+	}
+	return rows, nil
+}
+
+// first gives the first row of a query and whether there is one.
+func first[R any](ctx context.Context, m *Model, what, query string, params dbx.Params) (R, bool, error) {
+	rows, err := list[R](ctx, m, what, query, params)
+	if err != nil || len(rows) == 0 {
+		return *new(R), false, err
+	}
+	return rows[0], true, nil
+}
+
+// DeadLetters counts the events that could not be applied.
+func (m *Model) DeadLetters(ctx context.Context) (int, error) {
+	rows, err := list[struct{ N int }](ctx, m, "dead letters", "SELECT count(*) AS n FROM dead_letters", nil)
+	if err != nil {
+		return 0, err
+	}
+	return rows[0].N, nil
+}

@@ -1,0 +1,24 @@
+-- The model may ask several questions together: one row each.
+CREATE TABLE questions(
+  id                    TEXT PRIMARY KEY,
+  ai_engine_question_id TEXT NOT NULL,
+  idx                   INTEGER NOT NULL, -- which of those asked together, from 0
+  session_id            TEXT NOT NULL,
+  call_id               TEXT NOT NULL,
+  chat                  TEXT NOT NULL,
+  question              TEXT NOT NULL,
+  header                TEXT NOT NULL,
+  choices               TEXT NOT NULL,    -- JSON list of labels
+  descriptions          TEXT NOT NULL,    -- JSON list, one for each choice
+  multiple              INTEGER NOT NULL, -- several choices may be taken
+  reply                 TEXT NOT NULL,    -- JSON list of labels or free text
+  status                TEXT NOT NULL,    -- asked, replied, rejected, expired
+  replied_by            TEXT NOT NULL,    -- actor
+  engine_replied        INTEGER NOT NULL, -- OpenCode has its answer
+  position              INTEGER NOT NULL, -- sequence of the event that asked
+  created               TEXT NOT NULL,
+  updated               TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX questions_chat ON questions(chat, position, idx);
+CREATE INDEX questions_asked ON questions(position, idx) WHERE status = 'asked';
+CREATE INDEX questions_open ON questions(position, idx) WHERE NOT engine_replied AND status <> 'expired';

@@ -1,0 +1,145 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// Rebuilt is the result of a rebuild.
+type Rebuilt struct {
+	Events        uint64        // applied
+	Duration      time.Duration // of applying them
+	Before, After string        // digests of the old file and the new one at the same sequence
+}
+
+// Rebuild computes the read models again from the first event, in a file beside the one that goes on serving, and puts
+// it in its place when it has caught up. progress is told, from this goroutine, the sequence reached and the last one.
+// Only one rebuild runs at a time; a second one fails at once.
+func (m *Model) Rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
+	if !m.rebuilding.TryLock() {
+		return Rebuilt{}, errors.New("rebuild read models: another rebuild is running")
+	}
+	defer m.rebuilding.Unlock()
+	r, err := m.rebuild(ctx, progress)
+	if err != nil {
+		return Rebuilt{}, fmt.Errorf("rebuild read models: %w", err)
+	}
+	return r, nil
+}
+
+func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
+	path := m.path() + ".building"
+	if err := removeFiles(path); err != nil { // of a rebuild that was cut short
+		return Rebuilt{}, err
+	}
+	building, err := openFile(ctx, path)
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	defer removeFiles(path)
+	defer building.close()
+	started := time.Now()
+	r := Rebuilt{}
+	if r.Events, err = m.build(ctx, building, progress); err != nil {
+		return Rebuilt{}, err
+	}
+	r.Duration = time.Since(started)
+	if r.Before, r.After, err = m.compare(ctx, building); err != nil {
+		return Rebuilt{}, err
+	}
+	return r, m.exchange(func() (*file, error) {
+		if err := m.level(ctx, building); err != nil {
+			return nil, err
+		}
+		if err := errors.Join(building.close(), m.current.close(), removeFiles(m.path())); err != nil {
+			return nil, err
+		}
+		if err := os.Rename(path, m.path()); err != nil {
+			return nil, err
+		}
+		return openFile(ctx, m.path())
+	})
+}
+
+// build applies the whole log to the file and gives the number of events.
+func (m *Model) build(ctx context.Context, f *file, progress func(done, total uint64)) (uint64, error) {
+	total, err := m.log.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var n uint64
+	err = follow(ctx, m.log, 0, func(batch []decoded, caughtUp bool) error {
+		if err := f.commit(batch); err != nil {
+			return err
+		}
+		n += uint64(len(batch))
+		progress(f.seq, max(total, f.seq))
+		if caughtUp {
+			return events.Stop
+		}
+		return nil
+	})
+	return n, err
+}
+
+// compare gives the digests of the serving file and of the new one, at the same sequence, while the former goes on. A
+// damaged file has none.
+func (m *Model) compare(ctx context.Context, building *file) (before, after string, err error) {
+	m.write.Lock()
+	if err = m.level(ctx, building); err != nil {
+		m.write.Unlock()
+		return "", "", err
+	}
+	m.use.RLock()
+	defer m.use.RUnlock()
+	serving, err := m.current.snapshot(ctx)
+	m.write.Unlock()
+	if err == nil {
+		before, err = digest(ctx, serving)
+		serving.Rollback()
+	}
+	if err != nil && !errors.Is(unusable(err), errUnusable) {
+		return "", "", err
+	}
+	fresh, err := building.snapshot(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	defer fresh.Rollback()
+	after, err = digest(ctx, fresh)
+	return before, after, err
+}
+
+// level brings the file and the current one to the same sequence, unless the current one is damaged. The caller holds
+// m.write.
+func (m *Model) level(ctx context.Context, f *file) error {
+	target := max(f.seq, m.current.seq)
+	if err := m.catchUp(ctx, m.current, target); err != nil && !errors.Is(err, errUnusable) {
+		return err
+	}
+	return m.catchUp(ctx, f, target)
+}
+
+// catchUp applies the log to a file up to target, which the log has.
+func (m *Model) catchUp(ctx context.Context, f *file, target uint64) error {
+	if f.seq >= target {
+		return nil
+	}
+	return follow(ctx, m.log, f.seq, func(batch []decoded, _ bool) error {
+		for len(batch) > 0 && batch[len(batch)-1].Seq > target {
+			batch = batch[:len(batch)-1]
+		}
+		if err := f.commit(batch); err != nil {
+			return err
+		}
+		if f.seq >= target {
+			return events.Stop
+		}
+		return nil
+	})
+}

@@ -1,0 +1,136 @@
+package projections
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Queries are answered over NATS too, for the command line: query.<name>, JSON both ways. A refusal is in the header
+// Error. query.rebuild is answered with progress, several times.
+const (
+	queryPrefix = "query."
+	errorHeader = "Error"
+
+	queryTimeout = 15 * time.Second
+)
+
+// Query is what a question over NATS may say. After is a sequence the answer must hold.
+type Query struct {
+	Chat   string `json:"chat,omitempty"`
+	Status string `json:"status,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+	Offset int    `json:"offset,omitempty"`
+	After  uint64 `json:"after,omitempty"`
+}
+
+// queries is every question that can be asked over NATS, by name.
+func (m *Model) queries() map[string]func(context.Context, Query) (any, error) {
+	return map[string]func(context.Context, Query) (any, error){
+		"chats": func(ctx context.Context, q Query) (any, error) { return m.Chats(ctx, q.Limit, q.Offset) },
+		"chat": func(ctx context.Context, q Query) (any, error) {
+			chat, ok, err := m.Chat(ctx, q.Chat)
+			if err == nil && !ok {
+				err = fmt.Errorf("there is no chat %s", q.Chat)
+			}
+			return chat, err
+		},
+		"messages":    func(ctx context.Context, q Query) (any, error) { return m.Messages(ctx, q.Chat) },
+		"permissions": func(ctx context.Context, q Query) (any, error) { return m.Permissions(ctx, q.Chat, q.Status) },
+		"questions":   func(ctx context.Context, q Query) (any, error) { return m.Questions(ctx, q.Chat, q.Status) },
+		"executions":  func(ctx context.Context, q Query) (any, error) { return m.Executions(ctx, q.Chat) },
+		"subagents":   func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
+		"usage":       func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
+		"digest":      func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
+	}
+}
+
+// Serve answers queries over NATS until ctx ends.
+func (m *Model) Serve(ctx context.Context, nc *nats.Conn) error {
+	for name, ask := range m.queries() {
+		sub, err := nc.QueueSubscribe(queryPrefix+name, "projections", func(msg *nats.Msg) {
+			go func() { respond(nc, msg, func() (any, error) { return m.answer(ctx, msg.Data, ask) }) }()
+		})
+		if err != nil {
+			return fmt.Errorf("serve query %s: %w", name, err)
+		}
+		defer sub.Unsubscribe()
+	}
+	sub, err := nc.QueueSubscribe(queryPrefix+"rebuild", "projections", func(msg *nats.Msg) { go m.serveRebuild(ctx, nc, msg) })
+	if err != nil {
+		return fmt.Errorf("serve rebuild: %w", err)
+	}
+	defer sub.Unsubscribe()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (m *Model) answer(ctx context.Context, body []byte, ask func(context.Context, Query) (any, error)) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	q := Query{Limit: 100}
+	if err := json.Unmarshal(body, &q); err != nil {
+		return nil, fmt.Errorf("the query is not readable: %w", err)
+	}
+	if err := m.Wait(ctx, q.After); err != nil {
+		return nil, err
+	}
+	return ask(ctx, q)
+}
+
+// respond sends what answer gives, or its error.
+func respond(nc *nats.Conn, msg *nats.Msg, answer func() (any, error)) {
+	out := nats.NewMsg(msg.Reply)
+	body, err := answer()
+	if err == nil {
+		out.Data, err = json.Marshal(body)
+	}
+	if err == nil && int64(len(out.Data)) > nc.MaxPayload() {
+		err = fmt.Errorf("the answer is %d bytes; ask for less", len(out.Data))
+	}
+	if err != nil {
+		out.Data = nil
+		out.Header.Set(errorHeader, err.Error())
+	}
+	_ = msg.RespondMsg(out) // who asked and went away needs no answer
+}
+
+// rebuildStep is a progress answer of query.rebuild; the last one holds the result.
+type rebuildStep struct {
+	Done    uint64   `json:"done"`
+	Total   uint64   `json:"total"`
+	Rebuilt *rebuilt `json:"rebuilt,omitempty"`
+}
+
+type rebuilt struct {
+	Events  uint64  `json:"events"`
+	Seconds float64 `json:"seconds"`
+	Before  string  `json:"before"` // digests of the old read models and the new ones
+	After   string  `json:"after"`
+}
+
+// progressPause is how often a rebuild says how far it is.
+const progressPause = 100 * time.Millisecond
+
+func (m *Model) serveRebuild(ctx context.Context, nc *nats.Conn, msg *nats.Msg) {
+	said := time.Now()
+	result, err := m.Rebuild(ctx, func(done, total uint64) {
+		if time.Since(said) >= progressPause {
+			said = time.Now()
+			respond(nc, msg, func() (any, error) { return rebuildStep{Done: done, Total: total}, nil })
+		}
+	})
+	respond(nc, msg, func() (any, error) {
+		r := rebuilt{result.Events, result.Duration.Seconds(), result.Before, result.After}
+		return rebuildStep{Done: result.Events, Total: result.Events, Rebuilt: &r}, err
+	})
+}
+
+// UnmarshalJSON keeps the text, for those who get rows over NATS.
+func (j *JSON) UnmarshalJSON(b []byte) error {
+	*j = JSON(b)
+	return nil
+}

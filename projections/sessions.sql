@@ -1,0 +1,27 @@
+-- OpenCode's sessions: not shown to clients. A session without a parent is a chat's own, now or earlier.
+CREATE TABLE sessions(
+  id            TEXT PRIMARY KEY, -- OpenCode's
+  chat          TEXT NOT NULL,
+  parent        TEXT NOT NULL,
+  root          TEXT NOT NULL,
+  engine        TEXT NOT NULL,
+  directory     TEXT NOT NULL,
+  agent         TEXT NOT NULL,
+  title         TEXT NOT NULL,
+  status        TEXT NOT NULL,    -- idle, busy, retry: OpenCode's last word
+  retry_attempt INTEGER NOT NULL,
+  retry_message TEXT NOT NULL,
+  retry_next    INTEGER NOT NULL, -- Unix ms
+  seq           INTEGER NOT NULL, -- newest durable sequence in the log, -1 for none
+  oc_seq        INTEGER NOT NULL, -- durable sequence of what directory, agent and title say
+  processing    TEXT NOT NULL,    -- JSON list, sorted: ids of its assistant messages that have not ended
+  awaiting      TEXT NOT NULL,    -- engine id of the message we sent that nothing has answered
+  unanswered    TEXT NOT NULL,    -- engine id of the newest user message that nothing has answered, whoever sent it
+  outcome       TEXT NOT NULL,    -- how its last assistant message ended: completed, failed, aborted
+  deleted       INTEGER NOT NULL,
+  created       TEXT NOT NULL,
+  updated       TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_engine ON sessions(engine);
+CREATE INDEX sessions_unfinished ON sessions(id) WHERE processing <> '[]' OR (awaiting <> '' AND status = 'idle');
+CREATE INDEX sessions_running ON sessions(engine) WHERE status <> 'idle';
