@@ -1,0 +1,95 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"pocketcoder/events"
+)
+
+// AbortWorker is the name under which the log remembers which aborts were carried out.
+const AbortWorker = "abort"
+
+// Abort carries out people's wishes that a turn stop, until ctx ends: each until OpenCode has taken it.
+func (b *Bridge) Abort(ctx context.Context) error {
+	filter := events.ChatSubject("*", events.AbortRequested{}.Kind())
+	return b.Log.Work(ctx, AbortWorker, filter, b.abort, func(e events.Event, err error) {
+		b.Logger.Warn("abort", "chat", e.Subject.ID, "err", err)
+	})
+}
+
+func (b *Bridge) abort(ctx context.Context, e events.Event) error {
+	if err := b.live.wait(ctx); err != nil {
+		return err
+	}
+	if err := b.Model.Wait(ctx, e.Seq); err != nil {
+		return err
+	}
+	var wish events.AbortRequested
+	if err := json.Unmarshal(e.Data, &wish); err != nil {
+		return err
+	}
+	chat, ok, err := b.Model.Chat(ctx, e.Subject.ID)
+	if err != nil {
+		return err
+	}
+	if wish.Session == "" {
+		wish.Session = chat.Session
+	}
+	s, known := b.tracker.get(wish.Session)
+	if !ok || !known || s.chat != chat.ID || chat.Engine != b.Engine {
+		return nil // nothing has run there yet
+	}
+	if err := b.client().Abort(ctx, wish.Session); err != nil && !errors.Is(err, ErrGone) {
+		return err
+	}
+	return b.dropAsks(ctx, wish.Session)
+}
+
+// dropAsks settles what an aborted turn was waiting for: OpenCode keeps listing an aborted ask as pending.
+func (b *Bridge) dropAsks(ctx context.Context, session string) error {
+	const reason = "the turn was aborted"
+	asks, err := b.Model.PendingAsks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range asks {
+		if !b.below(p.Session, session) {
+			continue
+		}
+		if err := b.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: reason}); err != nil {
+			return err
+		}
+		if err := b.client().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, ErrGone) {
+			return fmt.Errorf("drop ask: %w", err)
+		}
+	}
+	questions, err := b.Model.PendingQuestions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, group := range together(questions) {
+		q := group[0]
+		if !b.below(q.Session, session) {
+			continue
+		}
+		if err := b.record(ctx, q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: reason}); err != nil {
+			return err
+		}
+		if err := b.client().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, ErrGone) {
+			return fmt.Errorf("drop question: %w", err)
+		}
+	}
+	return nil
+}
+
+// below says whether a session is the given one or one of its subagents, however deep.
+func (b *Bridge) below(session, root string) bool {
+	for session != "" && session != root {
+		s, _ := b.tracker.get(session)
+		session = s.parent
+	}
+	return session == root && root != ""
+}

@@ -1,0 +1,214 @@
+// Package opencode is the bridge to an OpenCode server: it installs and supervises the server, speaks its HTTP API and
+// reads its event stream.
+//
+// The outside half, which knows OpenCode and nothing of ours:
+//
+//	Install     finds OpenCode and ripgrep, or installs the versions this package was written against
+//	Supervisor  runs OpenCode as a child: own directories, own configuration, restarts, clean stop, no orphans
+//	Client      the endpoints we use; errors say whether trying again can help (Retryable) and whether OpenCode
+//	            has forgotten what was named (ErrGone)
+//	Stream      every event in arrival order, in batches of what has arrived; a silent connection ends it
+//	History     the durable events missed while not connected
+//
+// Promises: JSON that will be stored is kept as OpenCode wrote it (the Raw fields, Event.Properties). A durable event is
+// given once, with its sequence number. The workspace cannot configure OpenCode: Supervisor refuses to start one whose
+// effective configuration lets any tool run without asking.
+//
+// Only OpenCode 1.18.33 is known to work; what is said here about its behaviour was measured with it.
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// requestTimeout bounds an ordinary request. The first prompt of an instance takes OpenCode about 3 s.
+const requestTimeout = 30 * time.Second
+
+// ErrGone matches an error by which OpenCode says that it does not know the session, ask or question (any more). Asks
+// and questions are known per directory: a wrong directory looks the same.
+var ErrGone = errors.New("no longer known to opencode")
+
+// Client speaks OpenCode's HTTP API. It is safe for concurrent use.
+type Client struct {
+	base     string
+	password string
+	http     *http.Client
+}
+
+// NewClient returns a client of the server at base, such as http://127.0.0.1:4096, which asks for password with Basic
+// authentication under OpenCode's default user name.
+func NewClient(base, password string) *Client {
+	return &Client{base: strings.TrimRight(base, "/"), password: password, http: &http.Client{Transport: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		DisableCompression:  true, // loopback
+		MaxIdleConnsPerHost: 8,
+		IdleConnTimeout:     time.Minute,
+	}}}
+}
+
+// URL is the base URL the client was made with.
+func (c *Client) URL() string { return c.base }
+
+// Error is a request that failed. Status is the HTTP status, or 0 when no whole answer came; then Err is the cause.
+type Error struct {
+	Op      string // what was tried: "prompt session ses_x"
+	Status  int
+	Name    string // OpenCode's name for the error: "NotFoundError"
+	Message string
+	Err     error
+}
+
+func (e *Error) Error() string {
+	if e.Status == 0 {
+		return fmt.Sprintf("%s: %v", e.Op, e.Err)
+	}
+	return strings.Join(strings.Fields(fmt.Sprintf("%s: %d %s: %s", e.Op, e.Status, e.Name, e.Message)), " ")
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether e means target; only ErrGone is known.
+func (e *Error) Is(target error) bool {
+	return target == ErrGone && e.Status == http.StatusNotFound && strings.HasSuffix(e.Name, "NotFoundError")
+}
+
+// Retryable reports whether the same request may succeed later: OpenCode was unreachable, too slow, or failed inside. A
+// request cancelled by its caller and one that OpenCode refused are final.
+func Retryable(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	return e.Status == 0 || e.Status >= 500 || e.Status == http.StatusTooManyRequests
+}
+
+// Health asks whether the server is up and returns its version.
+func (c *Client) Health(ctx context.Context) (version string, err error) {
+	var out struct {
+		Healthy bool   `json:"healthy"`
+		Version string `json:"version"`
+	}
+	if _, err := c.do(ctx, call{op: "check opencode", path: "/global/health", out: &out}); err != nil {
+		return "", err
+	}
+	if !out.Healthy {
+		return "", errors.New("check opencode: it says it is not healthy")
+	}
+	return out.Version, nil
+}
+
+// Dispose ends every instance cleanly: running tools get SIGTERM, unfinished messages are completed as aborted. Killing
+// the server without it leaves both as they are for ever.
+func (c *Client) Dispose(ctx context.Context) error {
+	_, err := c.do(ctx, call{op: "dispose opencode", method: "POST", path: "/global/dispose"})
+	return err
+}
+
+// call is one request: in is sent as JSON unless nil, the answer is decoded into out unless nil.
+type call struct {
+	op      string
+	method  string // GET when empty
+	path    string
+	query   url.Values
+	in, out any
+	timeout time.Duration // requestTimeout when 0
+}
+
+func (c *Client) do(ctx context.Context, r call) (http.Header, error) {
+	timeout := r.timeout
+	if timeout == 0 {
+		timeout = requestTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if r.out == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+	} else {
+		err = json.NewDecoder(resp.Body).Decode(r.out)
+	}
+	if err != nil {
+		return nil, failed(ctx, r.op, fmt.Errorf("read answer: %w", err))
+	}
+	return resp.Header, nil
+}
+
+// send returns the response to r when its status is a success; the body is the caller's to close.
+func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
+	var body io.Reader
+	if r.in != nil {
+		b, err := json.Marshal(r.in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: encode request: %w", r.op, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	target := c.base + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.op, err)
+	}
+	req.SetBasicAuth("opencode", c.password)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, failed(ctx, r.op, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		defer resp.Body.Close()
+		return nil, refused(r.op, resp)
+	}
+	return resp, nil
+}
+
+// failed is the error of a request without a whole answer; when ctx ended, its cause says more than the transport.
+func failed(ctx context.Context, op string, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // op already says what was tried
+	}
+	return &Error{Op: op, Err: err}
+}
+
+// refused reads OpenCode's error bodies, of which there are two shapes: {name, data: {message}} and {_tag, message}.
+func refused(op string, resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	e := &Error{Op: op, Status: resp.StatusCode}
+	var body struct {
+		Name    string
+		Tag     string `json:"_tag"`
+		Message string
+		Data    struct{ Message string }
+	}
+	if json.Unmarshal(b, &body) == nil {
+		e.Name, e.Message = body.Name+body.Tag, body.Data.Message+body.Message
+	}
+	if e.Name == "" {
+		e.Name, e.Message = http.StatusText(resp.StatusCode), string(b[:min(len(b), 200)])
+	}
+	return e
+}
+
+func inDirectory(directory string) url.Values { return url.Values{"directory": {directory}} }

@@ -1,0 +1,205 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"pocketcoder/events"
+)
+
+// present is what OpenCode holds in memory only, by id.
+type present struct {
+	busy      map[string]Status // session -> status, of those that are not idle
+	asks      map[string]json.RawMessage
+	questions map[string]json.RawMessage
+
+	// unknown are directories whose asks OpenCode cannot list: it answers 400 while one of glob, grep or webfetch without
+	// its optional arguments is among them (measured). There are some, so it has forgotten none.
+	unknown map[string]bool
+}
+
+func (b *Bridge) look(ctx context.Context) (present, error) {
+	there := present{map[string]Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
+	directories := b.tracker.directories()
+	directories[b.Directory] = true
+	for dir := range directories {
+		busy, err := b.client().Statuses(ctx, dir)
+		if err != nil {
+			return there, err
+		}
+		for id, status := range busy {
+			there.busy[id] = status
+		}
+		asks, err := b.client().Asks(ctx, dir)
+		if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest {
+			there.unknown[dir] = true
+		} else if err != nil {
+			return there, err
+		}
+		questions, err := b.client().Questions(ctx, dir)
+		if err != nil {
+			return there, err
+		}
+		for _, ask := range asks {
+			there.asks[ask.ID] = ask.Raw
+		}
+		for _, question := range questions {
+			there.questions[question.ID] = question.Raw
+		}
+	}
+	return there, nil
+}
+
+// comparison finds what the read model lacks of what is present, and what it still believes that is gone.
+type comparison struct {
+	*Bridge
+	present
+	missing []events.Event
+}
+
+// reconciled appends an OpenCode event that was not heard. Its id is ours: OpenCode's is not known.
+func (c *comparison) reconciled(session, typ string, properties any) error {
+	s, ok := c.tracker.get(session)
+	if !ok {
+		return nil // its session.created comes through the stream, and what belongs to it after that
+	}
+	body, err := json.Marshal(properties)
+	if err != nil {
+		return err
+	}
+	e, err := events.NewOpenCode(s.chat, c.Engine, events.NewID(), -1, events.OpenCode{Type: typ, Properties: body})
+	if err != nil {
+		return err
+	}
+	c.missing = append(c.missing, e.Reconciled())
+	return nil
+}
+
+// own appends a fact of our own.
+func (c *comparison) own(chat string, d events.Data) error {
+	e, err := events.New(chat, events.EngineActor(c.Engine), d)
+	if err != nil {
+		return err
+	}
+	c.missing = append(c.missing, e.Reconciled())
+	return nil
+}
+
+// statuses corrects what is believed of each session: busy, idle, or waiting to retry.
+func (c *comparison) statuses(ctx context.Context) error {
+	known, err := c.Model.Sessions(ctx, c.Engine)
+	if err != nil {
+		return err
+	}
+	for _, s := range known {
+		status, busy := c.busy[s.ID]
+		if !busy {
+			status = Status{Type: "idle", Raw: json.RawMessage(`{"type":"idle"}`)}
+		}
+		if status.Type == s.Status {
+			continue
+		}
+		if err := c.reconciled(s.ID, "session.status", map[string]any{"sessionID": s.ID, "status": status.Raw}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turns ends those that OpenCode does not run any more and never completed.
+func (c *comparison) turns(ctx context.Context) error {
+	unfinished, err := c.Model.UnfinishedTurns(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range unfinished {
+		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine {
+			continue
+		}
+		if err := c.own(s.Chat, events.TurnLost{Session: s.ID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asks adds those we did not hear of, and settles those OpenCode does not hold any more: while its session goes on,
+// somebody else answered; when it does not, OpenCode forgot the ask, and a person can still decide it.
+func (c *comparison) asks(ctx context.Context) error {
+	pending, err := c.Model.PendingAsks(ctx)
+	if err != nil {
+		return err
+	}
+	decided, err := c.Model.DecidedUnreplied(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range append(pending, decided...) {
+		if _, there := c.present.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
+			continue
+		}
+		var d events.Data = events.PermissionInterrupted{Permission: p.EnginePermission}
+		if _, busy := c.busy[p.Session]; busy {
+			d = events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"}
+		}
+		if err := c.own(p.Chat, d); err != nil {
+			return err
+		}
+	}
+	for id, raw := range c.present.asks {
+		if _, known, err := c.Model.Permission(ctx, id); err != nil {
+			return err
+		} else if known {
+			continue
+		}
+		var ask events.PermissionAsk
+		if err := json.Unmarshal(raw, &ask); err != nil {
+			return err
+		}
+		if err := c.reconciled(ask.SessionID, events.PermissionAsked, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// questions is the same for questions; what OpenCode forgot cannot be answered any more.
+func (c *comparison) questions(ctx context.Context) error {
+	pending, err := c.Model.PendingQuestions(ctx)
+	if err != nil {
+		return err
+	}
+	answered, err := c.Model.AnsweredUnreplied(ctx)
+	if err != nil {
+		return err
+	}
+	believed := map[string]bool{}
+	for _, q := range append(pending, answered...) {
+		if believed[q.EngineQuestion] || q.Engine != c.Engine {
+			continue
+		}
+		believed[q.EngineQuestion] = true
+		if _, there := c.present.questions[q.EngineQuestion]; there {
+			continue
+		}
+		d := events.QuestionExpired{Question: q.EngineQuestion, Reason: "OpenCode does not wait for it any more"}
+		if err := c.own(q.Chat, d); err != nil {
+			return err
+		}
+	}
+	for id, raw := range c.present.questions {
+		if believed[id] {
+			continue
+		}
+		var ask events.QuestionAsk
+		if err := json.Unmarshal(raw, &ask); err != nil {
+			return err
+		}
+		if err := c.reconciled(ask.SessionID, events.QuestionAsked, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

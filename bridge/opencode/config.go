@@ -1,0 +1,158 @@
+package opencode
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed plugin.js
+var pluginSource string
+
+// ShellAccess is what an agent's command needs to ask for permission to run. The shell finds it in its environment as
+// POCKETCODER_NATS_URL, POCKETCODER_SHELL_KEY and POCKETCODER_ENGINE, beside OPENCODE_SESSION_ID and OPENCODE_CALL_ID.
+type ShellAccess struct {
+	NATSURL string
+	Key     string
+	Engine  string
+}
+
+// The directories below Dir. Nothing of OpenCode is written elsewhere.
+func (s *Supervisor) path(elem ...string) string {
+	return filepath.Join(append([]string{s.Dir}, elem...)...)
+}
+
+func (s *Supervisor) configDir() string { return s.path("config", "opencode") }
+func (s *Supervisor) pluginFile() string {
+	return filepath.Join(s.configDir(), "plugin", "pocketcoder.js")
+}
+
+// prepare writes the configuration directory anew, with our plugin, and empties the temporary one, where OpenCode leaves
+// the libraries it unpacks at each start.
+func (s *Supervisor) prepare() error {
+	for _, dir := range []string{s.configDir(), s.path("tmp")} {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{s.path("home"), s.path("tmp"), s.path("data", "opencode", "log"),
+		filepath.Join(s.configDir(), "node_modules"), filepath.Dir(s.pluginFile())} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	plugin, err := s.plugin()
+	if err != nil {
+		return err
+	}
+	// OpenCode installs its plugin library from npm into every configuration directory that lacks it, and the first request
+	// waits for that, 70 s when offline. These three say that it is there; our plugin does without.
+	dependencies := `{"@opencode-ai/plugin":"` + Version + `"}`
+	for name, content := range map[string]string{
+		filepath.Join(s.configDir(), "package.json"): `{"dependencies":` + dependencies + `}`,
+		filepath.Join(s.configDir(), "package-lock.json"): `{"name":"pocketcoder","lockfileVersion":3,"requires":true,` +
+			`"packages":{"":{"dependencies":` + dependencies + `}}}`,
+		s.pluginFile(): plugin,
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return s.silenceOwnLog()
+}
+
+// silenceOwnLog makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we keep.
+func (s *Supervisor) silenceOwnLog() error {
+	path := s.path("data", "opencode", "log", "opencode.log")
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return os.Symlink(os.DevNull, path)
+}
+
+// plugin is the source of our plugin, with what it tells commands and what it hides from them.
+func (s *Supervisor) plugin() (string, error) {
+	agent, err := json.Marshal(map[string]string{
+		"POCKETCODER_NATS_URL": s.Access.NATSURL, "POCKETCODER_SHELL_KEY": s.Access.Key, "POCKETCODER_ENGINE": s.Access.Engine,
+	})
+	if err != nil {
+		return "", err
+	}
+	hidden, err := json.Marshal(slices.Concat([]string{"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT", "OPENCODE_AUTH_CONTENT"},
+		slices.Sorted(maps.Keys(s.Provider.Keys))))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("const agent = %s\nconst hidden = %s\n\n%s", agent, hidden, pluginSource), nil
+}
+
+// asks is the permission configuration: every tool call asks, we are the one authority.
+var asks = map[string]any{"*": "ask"}
+
+// config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
+// would run outside the sandbox.
+func (s *Supervisor) config() (string, error) {
+	config, err := s.Provider.config()
+	if err != nil {
+		return "", err
+	}
+	maps.Copy(config, map[string]any{
+		"shell": s.Shell, "permission": asks, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
+		// Without the workspace's configuration OpenCode would not read this either. It is text for the model, no authority.
+		"instructions": []string{filepath.Join(s.Workspace, "AGENTS.md")},
+	})
+	b, err := json.Marshal(config)
+	return string(b), err
+}
+
+// passedOn are the variables of our environment that OpenCode gets.
+var passedOn = []string{
+	"LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+	"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy",
+}
+
+// environment is all that OpenCode finds in its environment.
+func (s *Supervisor) environment(password string) ([]string, error) {
+	config, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{
+		"PATH":                            filepath.Dir(s.Tools.Ripgrep) + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"HOME":                            s.path("home"),
+		"TMPDIR":                          s.path("tmp"),
+		"XDG_CONFIG_HOME":                 s.path("config"),
+		"XDG_DATA_HOME":                   s.path("data"),
+		"XDG_STATE_HOME":                  s.path("state"),
+		"XDG_CACHE_HOME":                  s.path("cache"),
+		"NO_PROXY":                        strings.TrimPrefix(os.Getenv("NO_PROXY")+",127.0.0.1,localhost", ","),
+		"OPENCODE_CONFIG_CONTENT":         config,
+		"OPENCODE_SERVER_PASSWORD":        password,
+		"OPENCODE_DISABLE_AUTOUPDATE":     "1",
+		"OPENCODE_DISABLE_MODELS_FETCH":   "1",
+		"OPENCODE_DISABLE_LSP_DOWNLOAD":   "1",
+		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", // else the workspace could allow its own tools, name a shell and load plugins
+		// OpenCode runs git in the workspace: what its .git/config could make git run is switched off.
+		"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false",
+		"GIT_CONFIG_KEY_1": "core.hooksPath", "GIT_CONFIG_VALUE_1": os.DevNull,
+	}
+	for _, name := range passedOn {
+		if value := os.Getenv(name); value != "" {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, s.Provider.Keys)
+	if s.Provider.Auth != "" {
+		env["OPENCODE_AUTH_CONTENT"] = s.Provider.Auth
+	}
+	var list []string
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	return list, nil
+}

@@ -1,0 +1,181 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// Deliver hands submitted messages to OpenCode until ctx ends: in order and one turn at a time in each chat, at most
+// MaxTurns across chats. What is to be delivered is read from the read model, which is to say from the log: nothing
+// else remembers it, so a crash anywhere loses nothing. The ids OpenCode gets are appended before it gets them, so that
+// what is sent again after a crash is the same message to it.
+func (b *Bridge) Deliver(ctx context.Context) error {
+	d := &deliveries{Bridge: b, done: make(chan string), busy: map[string]bool{}}
+	return b.watch(ctx, d.done, func(chat string) { delete(d.busy, chat) }, d.start)
+}
+
+// watch calls work whenever the read model has moved or something of one's own has ended, while the bridge is live.
+func (b *Bridge) watch(ctx context.Context, done chan string, ended func(string), work func(context.Context) error) error {
+	for {
+		seq := b.Model.Seq()
+		if err := b.live.wait(ctx); err != nil {
+			return err
+		}
+		if err := work(ctx); err != nil {
+			return err
+		}
+		moved := make(chan error, 1)
+		waiting, cancel := context.WithCancel(ctx)
+		go func() { moved <- b.Model.Wait(waiting, seq+1) }()
+		select {
+		case id := <-done:
+			ended(id)
+		case <-moved:
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+type deliveries struct {
+	*Bridge
+	done chan string     // chats whose delivery ended
+	busy map[string]bool // chats with a delivery under way
+}
+
+func (d *deliveries) start(ctx context.Context) error {
+	waiting, err := d.Model.OutboxMessages(ctx)
+	if err != nil {
+		return err
+	}
+	running, err := d.Model.RunningTurns(ctx, d.Engine)
+	if err != nil {
+		return err
+	}
+	for _, m := range waiting {
+		if m.Engine != d.Engine || d.busy[m.Chat] || !m.Free {
+			continue
+		}
+		if d.MaxTurns > 0 && running+len(d.busy) >= d.MaxTurns {
+			return nil
+		}
+		d.busy[m.Chat] = true
+		go func() {
+			if err := d.deliver(ctx, m); err != nil && ctx.Err() == nil {
+				d.Logger.Error("deliver message", "chat", m.Chat, "message", m.ID, "err", err)
+			}
+			select {
+			case d.done <- m.Chat:
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return nil
+}
+
+// deliver sends one message, trying again while trying again may help, and appends what came of it.
+func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) error {
+	if m.OCSeq >= 0 { // OpenCode has shown it to us: only the note that it was delivered is missing
+		return d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: m.EngineMessage})
+	}
+	sending, err := d.sending(ctx, m)
+	for try := 0; err == nil; try++ {
+		if err = d.send(ctx, m, sending); err == nil {
+			return d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: sending.EngineMessage})
+		}
+		if !Retryable(err) || try == len(d.RetryAfter) {
+			break
+		}
+		d.Logger.Warn("deliver message", "chat", m.Chat, "message", m.ID, "try", try+1, "err", err)
+		err = pause(ctx, d.RetryAfter[try])
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(err, d.record(ctx, m.Chat, events.MessageFailed{Message: m.ID, Domain: "infrastructure", Error: err.Error()}))
+}
+
+// sending gives the ids under which OpenCode knows the message: those of an earlier try, or new ones, appended first.
+func (d *deliveries) sending(ctx context.Context, m projections.OutboxMessage) (events.MessageSending, error) {
+	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage}
+	if s.EngineMessage != "" {
+		return s, json.Unmarshal([]byte(m.EngineParts), &s.EngineParts)
+	}
+	parts, err := submitted(m)
+	if err != nil {
+		return s, err
+	}
+	if s.Session, err = d.session(ctx, m); err != nil {
+		return s, err
+	}
+	s.EngineMessage = NewID("msg", time.Now())
+	for range parts {
+		s.EngineParts = append(s.EngineParts, NewID("prt", time.Now()))
+	}
+	return s, d.record(ctx, m.Chat, s)
+}
+
+func submitted(m projections.OutboxMessage) (parts []events.Part, err error) {
+	if err := json.Unmarshal([]byte(m.Submitted), &parts); err != nil {
+		return nil, fmt.Errorf("read the parts of message %s: %w", m.ID, err)
+	}
+	return parts, nil
+}
+
+// session gives the chat's live session, making one when it has none or OpenCode has lost it. Ingest binds it to the
+// chat, by the metadata, when OpenCode reports it.
+func (d *deliveries) session(ctx context.Context, m projections.OutboxMessage) (string, error) {
+	if m.Bound != "" {
+		_, err := d.client().Session(ctx, m.Bound)
+		if err == nil || !errors.Is(err, ErrGone) {
+			return m.Bound, err
+		}
+	}
+	s, err := d.client().CreateSession(ctx, NewSession{
+		Directory: d.Directory, Title: m.ChatTitle, Agent: m.ChatAgent, Metadata: map[string]any{metadataChat: m.Chat},
+	})
+	return s.ID, err
+}
+
+func (d *deliveries) send(ctx context.Context, m projections.OutboxMessage, s events.MessageSending) error {
+	parts, err := submitted(m)
+	if err != nil {
+		return err
+	}
+	p := Prompt{MessageID: s.EngineMessage}
+	for i, part := range parts {
+		p.Parts = append(p.Parts, TextPart{ID: s.EngineParts[i], Text: part.Text})
+	}
+	return d.client().Prompt(ctx, s.Session, p)
+}
+
+// record appends a fact of ours about a chat, and returns once the read model holds it: what is to be done is read from
+// there, and must not show what was done just now.
+func (b *Bridge) record(ctx context.Context, chat string, d events.Data) error {
+	e, err := events.New(chat, events.EngineActor(b.Engine), d)
+	if err != nil {
+		return err
+	}
+	seq, err := b.Log.Append(ctx, e)
+	if err != nil {
+		return err
+	}
+	return b.Model.Wait(ctx, seq)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

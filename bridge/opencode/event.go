@@ -1,0 +1,81 @@
+package opencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Event is one thing OpenCode reported.
+type Event struct {
+	ID         string // evt_…, ascending in order of arrival
+	Type       string // without the schema version a durable event has in the history: "message.updated"
+	Directory  string // of its instance; "global", or empty for the server's own
+	Session    string // empty when it belongs to none
+	Seq        int64  // the session's gapless count of durable events, from 0; -1 when the event is not durable
+	Properties json.RawMessage
+	Sync       bool // from a durable twin or the history
+}
+
+// size is what an event weighs in a buffer, in bytes.
+func (e Event) size() int { return len(e.Properties) + 256 }
+
+// durable reports whether OpenCode stores events of this type and announces each twice on the live stream: plain, and
+// right after it as a sync twin with the same id and the sequence number.
+func durable(typ string) bool {
+	switch typ {
+	case "session.created", "session.updated", "session.deleted",
+		"message.updated", "message.removed", "message.part.updated", "message.part.removed":
+		return true
+	}
+	return strings.HasPrefix(typ, "session.next.") && !strings.HasSuffix(typ, ".delta")
+}
+
+// parseEvent reads one event of /global/event. ok is false for the plain half of a durable pair, which its twin replaces.
+func parseEvent(data []byte) (e Event, ok bool, err error) {
+	var in struct {
+		Directory string
+		Payload   struct {
+			ID, Type   string
+			Properties json.RawMessage
+			SyncEvent  struct {
+				Type, AggregateID string
+				Seq               int64
+				Data              json.RawMessage
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return e, false, fmt.Errorf("read event %q: %w", data[:min(len(data), 200)], err)
+	}
+	p := in.Payload
+	switch {
+	case p.Type == "":
+		return e, false, fmt.Errorf("read event %q: no type", data[:min(len(data), 200)])
+	case p.Type == "sync":
+		s := p.SyncEvent
+		return Event{ID: p.ID, Type: unversioned(s.Type), Directory: in.Directory, Session: s.AggregateID, Seq: s.Seq,
+			Properties: s.Data, Sync: true}, true, nil
+	case durable(p.Type):
+		return e, false, nil
+	}
+	return Event{ID: p.ID, Type: p.Type, Directory: in.Directory, Session: sessionOf(p.Properties), Seq: -1,
+		Properties: p.Properties}, true, nil
+}
+
+// sessionOf is the session an event that is not durable names, if any.
+func sessionOf(properties json.RawMessage) string {
+	var p struct{ SessionID string }
+	if json.Unmarshal(properties, &p) != nil {
+		return "" // properties of another shape name no session
+	}
+	return p.SessionID
+}
+
+// unversioned takes the schema version off the type of a stored event: "session.created.1".
+func unversioned(typ string) string {
+	if i := strings.LastIndexByte(typ, '.'); i > 0 && strings.Trim(typ[i+1:], "0123456789") == "" {
+		return typ[:i]
+	}
+	return typ
+}

@@ -1,0 +1,235 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// noise is what OpenCode says that is no fact: liveness and start-up chatter. It is counted, not stored.
+var noise = map[string]bool{
+	"server.heartbeat": true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
+}
+
+// metadataChat is the key under which a session we make carries its chat's id.
+const metadataChat = "pocketcoder_chat"
+
+// errGap says the live stream skipped a durable event: reconcile must fetch it first.
+var errGap = errors.New("the live stream has a gap")
+
+// ingest turns what OpenCode reports into events: one goroutine, in arrival order. What it returns an error for is not
+// lost; the caller reconciles and goes on.
+type ingest struct {
+	*Bridge
+	running map[string]bool // tool parts last seen running
+}
+
+// take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS.
+func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) error {
+	var facts []events.Event
+	fragments := map[string]events.Delta{}
+	var order []string
+	reached := map[string]int64{} // durable sequence of each session within this burst
+	for _, e := range burst {
+		if noise[e.Type] {
+			in.noise.Add(1)
+			continue
+		}
+		s, err := in.place(ctx, e)
+		if err != nil {
+			return err
+		}
+		if seq, ok := reached[e.Session]; ok {
+			s.seq = seq
+		}
+		if e.Seq >= 0 {
+			if e.Seq <= s.seq { // the log has it already
+				continue
+			}
+			if e.Seq > s.seq+1 && !reconciled {
+				return fmt.Errorf("session %s: %w from %d to %d", e.Session, errGap, s.seq, e.Seq)
+			}
+			reached[e.Session] = e.Seq
+		}
+		if d, key, ok := in.fragment(s.chat, e); ok {
+			if _, seen := fragments[key]; !seen {
+				order = append(order, key)
+			}
+			fragments[key] = d // of a part that only grows, the last says it all
+			continue
+		}
+		fact, err := events.NewOpenCode(s.chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Properties: e.Properties})
+		if err != nil {
+			in.Logger.Error("opencode event not stored", "type", e.Type, "id", e.ID, "err", err)
+			continue
+		}
+		if reconciled {
+			fact = fact.Reconciled()
+		}
+		facts = append(facts, fact)
+	}
+	if err := in.append(ctx, facts); err != nil {
+		return err
+	}
+	for session, seq := range reached {
+		in.tracker.advance(session, seq)
+	}
+	for _, key := range order {
+		if err := in.Log.PublishDelta(fragments[key]); err != nil {
+			in.Logger.Warn("delta not published", "err", err) // the closing event of the part has it all
+		}
+	}
+	return nil
+}
+
+// appendPause is the pause between tries while the log does not take events; what OpenCode says meanwhile waits.
+const appendPause = time.Second
+
+// append does not give up: an event that OpenCode reported once and does not keep would be lost.
+func (in *ingest) append(ctx context.Context, facts []events.Event) error {
+	for {
+		seq, err := in.Log.AppendAll(ctx, facts)
+		if err == nil {
+			if seq > 0 {
+				in.last.Store(seq)
+				in.stored.Add(uint64(len(facts)))
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		in.Logger.Error("append opencode events", "n", len(facts), "err", err)
+		select {
+		case <-time.After(appendPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// fragment says whether an event is a streaming fragment: a delta, or a tool part that was running and still is. key is
+// equal for fragments of which the later replaces the earlier.
+func (in *ingest) fragment(chat string, e Event) (d events.Delta, key string, ok bool) {
+	if chat == "" {
+		return d, "", false
+	}
+	switch e.Type {
+	case "message.part.delta":
+		var p struct{ MessageID, PartID string }
+		if json.Unmarshal(e.Properties, &p) != nil {
+			return d, "", false
+		}
+		d.Subject, key = events.MessageDeltaSubject(chat, p.MessageID, p.PartID), e.ID
+	case "message.part.updated":
+		var p struct {
+			Part struct {
+				ID, MessageID, Type string
+				State               struct{ Status string }
+			}
+		}
+		if json.Unmarshal(e.Properties, &p) != nil || p.Part.Type != "tool" {
+			return d, "", false
+		}
+		again := in.running[p.Part.ID]
+		if p.Part.State.Status != "running" {
+			delete(in.running, p.Part.ID)
+			return d, "", false
+		}
+		if in.running[p.Part.ID] = true; !again {
+			return d, "", false
+		}
+		d.Subject, key = events.MessageDeltaSubject(chat, p.Part.MessageID, p.Part.ID), p.Part.ID
+	default:
+		return d, "", false
+	}
+	d.Type, d.Data = events.OpenCode{Type: e.Type}.Kind(), e.Properties
+	for _, token := range strings.Split(d.Subject, ".") {
+		if _, err := events.ParseID(token); err != nil {
+			return d, "", false // no subject can be made of it: it is stored as a fact
+		}
+	}
+	return d, key, true
+}
+
+// place finds the session's chat, learning of sessions that are new. An event without a session, or of one that OpenCode
+// has deleted before we knew it, belongs to no chat.
+func (in *ingest) place(ctx context.Context, e Event) (tracked, error) {
+	if e.Session == "" {
+		return tracked{seq: -1}, nil
+	}
+	if s, ok := in.tracker.get(e.Session); ok {
+		return s, nil
+	}
+	info, err := in.sessionInfo(ctx, e)
+	if errors.Is(err, ErrGone) {
+		return tracked{seq: e.Seq - 1}, nil
+	}
+	if err != nil {
+		return tracked{}, err
+	}
+	return in.learn(ctx, info)
+}
+
+// sessionInfo is in the session's first event, session.created; of a session whose beginning we missed OpenCode is asked.
+func (in *ingest) sessionInfo(ctx context.Context, e Event) (Session, error) {
+	var created struct{ Info Session }
+	if e.Type == "session.created" && json.Unmarshal(e.Properties, &created) == nil && created.Info.ID == e.Session {
+		return created.Info, nil
+	}
+	return in.client().Session(ctx, e.Session)
+}
+
+// learn ties a session to its chat: that of its parent, that which its maker wrote into its metadata, or a new one: a
+// session that no chat asked for is adopted.
+func (in *ingest) learn(ctx context.Context, info Session) (tracked, error) {
+	s := tracked{parent: info.ParentID, directory: info.Directory, seq: -1}
+	if info.ParentID != "" {
+		parent, err := in.place(ctx, Event{Session: info.ParentID, Seq: -1})
+		if err != nil {
+			return s, err
+		}
+		if s.chat = parent.chat; s.chat != "" {
+			in.tracker.put(info.ID, s)
+			return s, nil
+		}
+	}
+	actor := events.EngineActor(in.Engine)
+	var facts []events.Data
+	if s.chat = info.chat(); s.chat == "" {
+		s.chat = events.NewID()
+		facts = append(facts, events.ChatCreated{Title: info.Title, Engine: in.Engine, Agent: info.Agent, Adopted: true})
+	}
+	var all []events.Event
+	for _, d := range append(facts, events.SessionBound{Session: info.ID, Directory: info.Directory}) {
+		e, err := events.New(s.chat, actor, d)
+		if err != nil {
+			return s, err
+		}
+		all = append(all, e)
+	}
+	if err := in.append(ctx, all); err != nil {
+		return s, err
+	}
+	in.tracker.put(info.ID, s)
+	return s, nil
+}
+
+// chat is the chat its maker wrote into the session's metadata, "" when there is none.
+func (s Session) chat() string {
+	var metadata map[string]any
+	if json.Unmarshal(s.Metadata, &metadata) != nil {
+		return ""
+	}
+	text, _ := metadata[metadataChat].(string)
+	chat, err := events.ParseID(text)
+	if err != nil {
+		return ""
+	}
+	return chat
+}

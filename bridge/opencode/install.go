@@ -1,0 +1,154 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// The versions this package was written against and is tested with.
+const (
+	Version        = "1.18.33" // of OpenCode
+	RipgrepVersion = "1.18.0"  // of the npm package that holds ripgrep; the program has a version of its own
+)
+
+// Tools are the programs the bridge runs. OpenCode's grep, glob and skill tools need ripgrep, and try to download it when
+// it is not on their PATH.
+type Tools struct {
+	OpenCode string // absolute path
+	Version  string // of OpenCode
+	Ripgrep  string // absolute path
+}
+
+// Installation says where to look for the tools, and where to put them when they are not found.
+type Installation struct {
+	Dir      string            // absolute; packages are installed below it, each in a directory named after its version
+	OpenCode string            // path the user names; empty: the one on PATH if it is Version, else the installed one
+	Progress func(line string) // told what is done and how far it is; lines without end
+}
+
+// Install finds OpenCode and ripgrep and installs with npm what it does not find. It may be called again, and by several
+// processes at once: one installs, the others wait. A crash leaves nothing that the next call does not clean up.
+func Install(ctx context.Context, in Installation) (Tools, error) {
+	opencode, version, err := in.findOpenCode(ctx)
+	if err != nil {
+		return Tools{}, err
+	}
+	if opencode == "" {
+		version = Version
+		if opencode, err = in.npm(ctx, opencodePackage()); err != nil {
+			return Tools{}, err
+		}
+	}
+	ripgrep, err := findOnPath(ctx, "rg")
+	if err != nil {
+		return Tools{}, err
+	}
+	if ripgrep == "" {
+		if ripgrep, err = in.npm(ctx, ripgrepPackage()); err != nil {
+			return Tools{}, err
+		}
+	}
+	return Tools{OpenCode: opencode, Version: version, Ripgrep: ripgrep}, nil
+}
+
+// findOpenCode returns the OpenCode to use if it is there already: the one the user named, whatever its version, or one of
+// the right version on PATH.
+func (in Installation) findOpenCode(ctx context.Context) (path, version string, err error) {
+	if in.OpenCode == "" {
+		if path, err = findOnPath(ctx, "opencode"); path == "" || err != nil {
+			return "", "", err
+		}
+		if version, err = versionOf(ctx, path); err != nil || version != Version {
+			in.Progress(fmt.Sprintf("not using %s: it is version %q, and only %s is known to work", path, version, Version))
+			return "", "", nil
+		}
+		return path, version, nil
+	}
+	if path, err = filepath.Abs(in.OpenCode); err != nil {
+		return "", "", err
+	}
+	if version, err = versionOf(ctx, path); err != nil {
+		return "", "", fmt.Errorf("use opencode: %w", err)
+	}
+	if version != Version {
+		in.Progress(fmt.Sprintf("%s is version %s; only %s is known to work", path, version, Version))
+	}
+	return path, version, nil
+}
+
+// findOnPath returns the absolute path of a program on PATH that answers --version, or "".
+func findOnPath(ctx context.Context, name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", nil // not there, or only in the current directory
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", err
+	}
+	if _, err := versionOf(ctx, path); err != nil {
+		return "", ctx.Err()
+	}
+	return path, nil
+}
+
+// versionOf runs path --version and returns the first line.
+func versionOf(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	home, err := os.MkdirTemp("", "pocketcoder-version-") // OpenCode makes its directories whatever it is asked
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(home)
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+		}
+		return "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line, nil
+}
+
+// npmPackage is a package whose program sits in one of several packages for this platform.
+type npmPackage struct {
+	name, version string
+	programs      []string // paths below node_modules, the best first
+}
+
+// platform is this machine as npm spells it.
+func platform() (system, processor string) {
+	processor = runtime.GOARCH
+	if processor == "amd64" {
+		processor = "x64"
+	}
+	return runtime.GOOS, processor
+}
+
+// opencodePackage: the plain program needs AVX2, the musl ones a C library of that name. npm installs several of them, and
+// which one runs here is found by trying; the package's own install script, which does the same, is not run.
+func opencodePackage() npmPackage {
+	system, processor := platform()
+	p := npmPackage{name: "opencode-ai", version: Version}
+	for _, variant := range []string{"", "-baseline", "-musl", "-baseline-musl"} {
+		p.programs = append(p.programs, filepath.Join("opencode-"+system+"-"+processor+variant, "bin", "opencode"))
+	}
+	return p
+}
+
+func ripgrepPackage() npmPackage {
+	system, processor := platform()
+	return npmPackage{name: "@vscode/ripgrep", version: RipgrepVersion,
+		programs: []string{filepath.Join("@vscode", "ripgrep-"+system+"-"+processor, "bin", "rg")}}
+}

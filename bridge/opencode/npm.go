@@ -1,0 +1,149 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// npm returns the path of a package's program, after installing the package unless that was done before. The directory
+// appears by a rename when the program in it has answered, so its existence says that it is whole.
+func (in Installation) npm(ctx context.Context, p npmPackage) (string, error) {
+	dir := filepath.Join(in.Dir, path.Base(p.name)+"-"+p.version)
+	program := filepath.Join(dir, "program")
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		return real, nil
+	}
+	if err := in.install(ctx, p, dir); err != nil {
+		return "", fmt.Errorf("install %s %s: %w", p.name, p.version, err)
+	}
+	return filepath.EvalSymlinks(program)
+}
+
+// install makes dir, or finds it made by another process.
+func (in Installation) install(ctx context.Context, p npmPackage, dir string) error {
+	if err := os.MkdirAll(in.Dir, 0o755); err != nil {
+		return err
+	}
+	unlock, err := in.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(filepath.Join(dir, "program")); err == nil {
+		return nil
+	}
+	for _, old := range []string{dir, dir + ".new"} { // of a crash
+		if err := os.RemoveAll(old); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir+".new", 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir + ".new")
+	if err := in.runNPM(ctx, p, dir+".new"); err != nil {
+		return err
+	}
+	program, err := p.choose(ctx, dir+".new")
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(program, filepath.Join(dir+".new", "program")); err != nil {
+		return err
+	}
+	return os.Rename(dir+".new", dir)
+}
+
+// choose returns the program that runs on this machine, relative to dir.
+func (p npmPackage) choose(ctx context.Context, dir string) (string, error) {
+	var tried []error
+	for _, program := range p.programs {
+		program = filepath.Join("node_modules", program)
+		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
+			tried = append(tried, err)
+			continue
+		}
+		_, err := versionOf(ctx, filepath.Join(dir, program))
+		if err == nil {
+			return program, nil
+		}
+		tried = append(tried, err)
+	}
+	return "", fmt.Errorf("no program of it runs on this machine: %w", errors.Join(tried...))
+}
+
+// runNPM installs p into dir and reports every second how far it is.
+func (in Installation) runNPM(ctx context.Context, p npmPackage, dir string) error {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return errors.New("npm is not on PATH: install Node.js 20 or newer, or install opencode and ripgrep yourself " +
+			"and put them on PATH (opencode also by --opencode PATH)")
+	}
+	spec := p.name + "@" + p.version
+	cmd := exec.CommandContext(ctx, npm, "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", spec)
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	var out tail
+	cmd.Stdout, cmd.Stderr = &out, &out
+	in.Progress("installing " + spec + " with npm")
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			in.Progress(fmt.Sprintf("installing %s: %ds, %d MB", spec, int(time.Since(began).Seconds()), treeSize(dir)>>20))
+		case err := <-done:
+			if err != nil {
+				return fmt.Errorf("%w; its last lines:\n%s", err, &out)
+			}
+			in.Progress(fmt.Sprintf("installed %s in %.1fs", spec, time.Since(began).Seconds()))
+			return nil
+		}
+	}
+}
+
+// lock keeps other processes from installing into Dir meanwhile, and waits while one of them does.
+func (in Installation) lock(ctx context.Context) (unlock func(), err error) {
+	for told := false; ; {
+		unlock, err = tryLock(filepath.Join(in.Dir, "lock"))
+		if !errors.Is(err, errLocked) {
+			return unlock, err
+		}
+		if !told {
+			in.Progress("waiting for another process that is installing into " + in.Dir)
+			told = true
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// treeSize is the size of all files below dir in bytes, as far as it can be read.
+func treeSize(dir string) (size int64) {
+	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // npm moves files about meanwhile
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+		return nil
+	})
+	return size
+}

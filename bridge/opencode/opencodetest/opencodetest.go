@@ -1,0 +1,28 @@
+// Package opencodetest gives tests the real OpenCode: one installation in the user's cache directory, shared by all test
+// packages and made by the first that needs it.
+package opencodetest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pocketcoder/bridge/opencode"
+)
+
+// Tools finds OpenCode and ripgrep or installs them, which needs npm and takes about ten seconds the first time.
+func Tools(t testing.TB) opencode.Tools {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, err := opencode.Install(t.Context(), opencode.Installation{
+		Dir:      filepath.Join(cache, "pocketcoder", "npm"),
+		Progress: func(line string) { t.Log(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tools
+}

@@ -1,0 +1,21 @@
+package opencode
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// childAttributes make OpenCode leader of its own process group, which a Ctrl-C in our terminal does not reach.
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// processID tells one run of a process from any other with the same pid: its start time. It is empty when there is no
+// such process.
+func processID(pid int) string {
+	out, err := exec.Command("ps", "-o", "lstart=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,113 @@
+package opencode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Provider says which model answers. The zero value leaves it to OpenCode, which without a key knows no model that works
+// offline.
+type Provider struct {
+	Model   string            // "provider/model"; OpenCode chooses when empty
+	BaseURL string            // of an OpenAI-compatible server, the provider that Model names; empty for one OpenCode knows
+	APIKey  string            // for BaseURL
+	Keys    map[string]string // environment variables by which OpenCode finds the keys of providers it knows
+	Auth    string            // content of OpenCode's auth.json: what its own login stored
+}
+
+// keyVariables are the variables by which OpenCode's providers take a single key, as its model catalogue names them.
+var keyVariables = []string{
+	"ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_API_KEY", "CEREBRAS_API_KEY", "COHERE_API_KEY", "DEEPSEEK_API_KEY",
+	"FIREWORKS_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "GROQ_API_KEY", "HF_TOKEN", "MISTRAL_API_KEY",
+	"MOONSHOT_API_KEY", "NVIDIA_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY", "OPENROUTER_API_KEY", "PERPLEXITY_API_KEY",
+	"TOGETHER_API_KEY", "XAI_API_KEY", "ZHIPU_API_KEY",
+}
+
+// UserProvider is what the user has set up for OpenCode on this machine: provider keys in the environment, and logins in
+// OpenCode's auth.json. found is false when there is neither.
+func UserProvider(getenv func(string) string) (p Provider, found bool, err error) {
+	p.Keys = map[string]string{}
+	for _, name := range keyVariables {
+		if value := getenv(name); value != "" {
+			p.Keys[name] = value
+		}
+	}
+	data := getenv("XDG_DATA_HOME")
+	if data == "" {
+		data = filepath.Join(getenv("HOME"), ".local", "share")
+	}
+	path := filepath.Join(data, "opencode", "auth.json")
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, len(p.Keys) > 0, nil
+	}
+	if err != nil {
+		return p, false, fmt.Errorf("read opencode's logins: %w", err)
+	}
+	logins := map[string]json.RawMessage{}
+	if err := json.Unmarshal(b, &logins); err != nil {
+		return p, false, fmt.Errorf("read opencode's logins in %s: %w", path, err)
+	}
+	for name, login := range logins {
+		var l struct{ Type string }
+		if json.Unmarshal(login, &l) != nil || l.Type == "wellknown" {
+			delete(logins, name) // OpenCode would fetch its configuration from there
+		}
+	}
+	if len(logins) > 0 {
+		b, err = json.Marshal(logins)
+		p.Auth = string(b)
+	}
+	return p, len(p.Keys) > 0 || len(logins) > 0, err
+}
+
+// Secrets is what must never be stored: the keys, and every text of the logins.
+func (p Provider) Secrets() []string {
+	secrets := []string{p.APIKey}
+	for _, key := range p.Keys {
+		secrets = append(secrets, key)
+	}
+	logins := map[string]map[string]any{}
+	_ = json.Unmarshal([]byte(p.Auth), &logins) // UserProvider wrote it
+	for _, login := range logins {
+		for name, value := range login {
+			if text, ok := value.(string); ok && name != "type" {
+				secrets = append(secrets, text)
+			}
+		}
+	}
+	return secrets
+}
+
+// config is the part of OpenCode's configuration that concerns models.
+func (p Provider) config() (map[string]any, error) {
+	config := map[string]any{}
+	if p.Model == "" {
+		if p.BaseURL != "" {
+			return nil, fmt.Errorf("provider at %s: no model named", p.BaseURL)
+		}
+		return config, nil
+	}
+	provider, model, ok := strings.Cut(p.Model, "/")
+	if !ok || provider == "" || model == "" {
+		return nil, fmt.Errorf("model %q: want provider/model", p.Model)
+	}
+	config["model"], config["small_model"] = p.Model, p.Model
+	if p.BaseURL != "" {
+		config["provider"] = map[string]any{provider: map[string]any{
+			"npm":     "@ai-sdk/openai-compatible", // bundled in OpenCode
+			"name":    provider,
+			"options": map[string]any{"baseURL": p.BaseURL, "apiKey": p.APIKey},
+			"models": map[string]any{model: map[string]any{
+				"name": model, "reasoning": true, "tool_call": true,
+				"limit": map[string]int{"context": 200_000, "output": 32_000},
+			}},
+		}}
+	}
+	return config, nil
+}

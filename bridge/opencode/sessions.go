@@ -1,0 +1,229 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+)
+
+// Session is what we look at in OpenCode's session object; Raw is all of it.
+type Session struct {
+	ID        string          `json:"id"`
+	ParentID  string          `json:"parentID"` // of a subagent's session
+	Directory string          `json:"directory"`
+	Title     string          `json:"title"`
+	Agent     string          `json:"agent"`
+	Metadata  json.RawMessage `json:"metadata"`
+	Raw       json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON keeps the object as it came in Raw.
+func (s *Session) UnmarshalJSON(b []byte) error {
+	type fields Session
+	s.Raw = bytes.Clone(b)
+	return json.Unmarshal(b, (*fields)(s))
+}
+
+// Model names a model of a provider, both as OpenCode spells them.
+type Model struct {
+	Provider, ID string
+}
+
+// NewSession describes a session to create. A title saves OpenCode a request to the model.
+type NewSession struct {
+	Directory string
+	Title     string
+	Metadata  map[string]any
+	Agent     string // OpenCode's default when empty
+	Model     *Model // OpenCode's default when nil
+}
+
+// CreateSession makes a session in the given directory.
+func (c *Client) CreateSession(ctx context.Context, n NewSession) (Session, error) {
+	in := map[string]any{"title": n.Title}
+	if n.Metadata != nil {
+		in["metadata"] = n.Metadata
+	}
+	if n.Agent != "" {
+		in["agent"] = n.Agent
+	}
+	if n.Model != nil {
+		in["model"] = map[string]string{"id": n.Model.ID, "providerID": n.Model.Provider}
+	}
+	var s Session
+	_, err := c.do(ctx, call{op: "create session in " + n.Directory, method: "POST", path: "/session",
+		query: inDirectory(n.Directory), in: in, out: &s})
+	return s, err
+}
+
+// Session returns a session, or an error that is ErrGone.
+func (c *Client) Session(ctx context.Context, id string) (Session, error) {
+	var s Session
+	_, err := c.do(ctx, call{op: "get session " + id, path: sessionPath(id, ""), out: &s})
+	return s, err
+}
+
+// Sessions lists the newest sessions of all directories, subagents' included, at most limit.
+func (c *Client) Sessions(ctx context.Context, limit int) ([]Session, error) {
+	var out []Session
+	_, err := c.do(ctx, call{op: "list sessions", path: "/experimental/session",
+		query: url.Values{"limit": {strconv.Itoa(limit)}}, out: &out})
+	return out, err
+}
+
+// DeleteSession deletes a session, its messages and its place in the history.
+func (c *Client) DeleteSession(ctx context.Context, id string) error {
+	_, err := c.do(ctx, call{op: "delete session " + id, method: "DELETE", path: sessionPath(id, "")})
+	return err
+}
+
+// Abort stops the running turn of a session and of its subagents. Aborting an idle session is no error.
+func (c *Client) Abort(ctx context.Context, session string) error {
+	_, err := c.do(ctx, call{op: "abort session " + session, method: "POST", path: sessionPath(session, "/abort")})
+	return err
+}
+
+// Prompt is a user message. Sending one again with the same MessageID and part ids neither stores nor runs it twice.
+type Prompt struct {
+	MessageID string // NewID("msg", …)
+	Agent     string // the session's when empty
+	Model     *Model // the session's when nil
+	Parts     []TextPart
+}
+
+// TextPart is a part of a Prompt.
+type TextPart struct {
+	ID   string // NewID("prt", …)
+	Text string
+}
+
+// Prompt hands a message to a session and returns as soon as OpenCode has accepted it.
+func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
+	parts := make([]map[string]string, len(p.Parts))
+	for i, part := range p.Parts {
+		parts[i] = map[string]string{"id": part.ID, "type": "text", "text": part.Text}
+	}
+	in := map[string]any{"messageID": p.MessageID, "parts": parts}
+	if p.Agent != "" {
+		in["agent"] = p.Agent
+	}
+	if p.Model != nil {
+		in["model"] = map[string]string{"modelID": p.Model.ID, "providerID": p.Model.Provider}
+	}
+	_, err := c.do(ctx, call{op: "prompt session " + session, method: "POST",
+		path: sessionPath(session, "/prompt_async"), in: in})
+	return err
+}
+
+// Status is what a session that is not idle is doing: "busy" (waiting for an ask is busy too) or "retry".
+type Status struct {
+	Type string          `json:"type"`
+	Raw  json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON keeps the object as it came in Raw.
+func (s *Status) UnmarshalJSON(b []byte) error {
+	type fields Status
+	s.Raw = bytes.Clone(b)
+	return json.Unmarshal(b, (*fields)(s))
+}
+
+// Statuses maps the sessions of a directory that are not idle to what they are doing.
+func (c *Client) Statuses(ctx context.Context, directory string) (map[string]Status, error) {
+	var out map[string]Status
+	_, err := c.do(ctx, call{op: "get session status in " + directory, path: "/session/status",
+		query: inDirectory(directory), out: &out})
+	return out, err
+}
+
+// Message is a message with its parts; both are as message.updated and message.part.updated carry them.
+type Message struct {
+	Info  MessageInfo `json:"info"`
+	Parts []Part      `json:"parts"`
+}
+
+// MessageInfo is what we look at in a message; Raw is all of it. An assistant message is finished when Time.Completed,
+// in Unix milliseconds, is set.
+type MessageInfo struct {
+	ID        string `json:"id"`
+	SessionID string `json:"sessionID"`
+	ParentID  string `json:"parentID"` // of an assistant message: the user message it answers
+	Role      string `json:"role"`
+	Time      struct {
+		Created   int64 `json:"created"`
+		Completed int64 `json:"completed"`
+	} `json:"time"`
+	Finish string          `json:"finish"` // "stop", "tool-calls", …
+	Error  json.RawMessage `json:"error"`
+	Raw    json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON keeps the object as it came in Raw.
+func (m *MessageInfo) UnmarshalJSON(b []byte) error {
+	type fields MessageInfo
+	m.Raw = bytes.Clone(b)
+	return json.Unmarshal(b, (*fields)(m))
+}
+
+// Part is what we look at in a part of a message; Raw is all of it.
+type Part struct {
+	ID        string `json:"id"`
+	MessageID string `json:"messageID"`
+	SessionID string `json:"sessionID"`
+	Type      string `json:"type"`   // "text", "reasoning", "tool", …
+	Tool      string `json:"tool"`   // of a tool part
+	CallID    string `json:"callID"` // of a tool part
+	State     struct {
+		Status string `json:"status"` // "pending", "running", "completed", "error"
+	} `json:"state"`
+	Raw json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON keeps the object as it came in Raw.
+func (p *Part) UnmarshalJSON(b []byte) error {
+	type fields Part
+	p.Raw = bytes.Clone(b)
+	return json.Unmarshal(b, (*fields)(p))
+}
+
+// messagePage is how many messages one request asks for.
+const messagePage = 100
+
+// Messages returns the newest limit messages of a session, oldest first; all of them when limit is 0.
+func (c *Client) Messages(ctx context.Context, session string, limit int) ([]Message, error) {
+	var pages [][]Message
+	before, left := "", limit
+	for {
+		query := url.Values{"limit": {strconv.Itoa(messagePage)}}
+		if limit > 0 {
+			query.Set("limit", strconv.Itoa(min(left, messagePage)))
+		}
+		if before != "" {
+			query.Set("before", before)
+		}
+		var page []Message
+		header, err := c.do(ctx, call{op: "list messages of session " + session, path: sessionPath(session, "/message"),
+			query: query, out: &page})
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, page)
+		left -= len(page)
+		next := header.Get("X-Next-Cursor")
+		if next == "" || len(page) == 0 || limit > 0 && left <= 0 {
+			break
+		}
+		if next == before {
+			return nil, fmt.Errorf("list messages of session %s: cursor %q does not advance", session, next)
+		}
+		before = next
+	}
+	slices.Reverse(pages)
+	return slices.Concat(pages...), nil
+}
+
+func sessionPath(id, rest string) string { return "/session/" + url.PathEscape(id) + rest }

@@ -1,0 +1,120 @@
+package opencode
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Bounds of the event stream.
+const (
+	// Silence ends a stream on which nothing arrives: OpenCode sends a heartbeat every 10 s.
+	Silence = 30 * time.Second
+
+	maxEvent   = 256 << 20 // bytes of one event; memory is proportional to the event, so there must be an end
+	maxBatch   = 1000      // events given at once: as many as one atomic batch of JetStream holds
+	maxPending = 16 << 20  // bytes read ahead of the consumer; OpenCode queues the rest
+)
+
+// Stream connects to the live stream and calls fn with what has arrived, in order, always from this goroutine: one event
+// when it is quiet, up to 1,000 in a burst. The first event is server.connected; nothing is replayed. While fn runs the
+// next 16 MiB are read ahead, then OpenCode waits. Durable events are given once (Event.Sync), heartbeats too are given.
+//
+// Stream returns fn's error, ctx's, or why the stream ended: OpenCode stopped, nothing arrived for silence (use
+// Silence), an event over 256 MiB or one that cannot be read. Everything that arrived before that was given to fn.
+func (c *Client) Stream(ctx context.Context, silence time.Duration, fn func([]Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	q := newQueue(maxPending)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		q.finish(c.read(ctx, cancel, silence, q.push))
+	}()
+	err := q.drain(fn)
+	q.stop()
+	cancel(nil)
+	<-read
+	return err
+}
+
+// read gives every event to push until the stream ends, and says why it did.
+func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, silence time.Duration, push func(Event) error) error {
+	watch := time.AfterFunc(silence, func() {
+		cancel(fmt.Errorf("nothing arrived for %s, not even a heartbeat", silence))
+	})
+	defer watch.Stop()
+	const op = "read events"
+	resp, err := c.send(ctx, call{op: op, path: "/global/event"})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	first := true
+	err = eachData(watched{resp.Body, watch, silence}, maxEvent, func(data []byte) error {
+		e, ok, err := parseEvent(data)
+		if err != nil {
+			return err
+		}
+		if first && e.Type != "server.connected" {
+			return fmt.Errorf("the first event is %q, not server.connected", e.Type)
+		}
+		if first = false; !ok {
+			return nil
+		}
+		return push(e)
+	})
+	if err == nil {
+		err = errors.New("opencode closed the stream")
+	}
+	return failed(ctx, op, err)
+}
+
+// watched lets the watch run only while a read waits: a slow consumer is not a silent server.
+type watched struct {
+	io.Reader
+	watch   *time.Timer
+	silence time.Duration
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	w.watch.Reset(w.silence)
+	n, err := w.Reader.Read(p)
+	w.watch.Stop()
+	return n, err
+}
+
+// eachData calls fn with the data of every server-sent event of r, until EOF. OpenCode writes an event as one data line,
+// of any length up to limit bytes, and uses no other field. data is valid until fn returns.
+func eachData(r io.Reader, limit int, fn func(data []byte) error) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var long []byte // a line longer than the reader's buffer
+	for {
+		line, err := in.ReadSlice('\n')
+		if len(long)+len(line) > limit {
+			return fmt.Errorf("an event is longer than %d bytes", limit)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, line...)
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return nil // what is left is no whole line
+		}
+		if err != nil {
+			return err
+		}
+		if long != nil {
+			line, long = append(long, line...), nil
+		}
+		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			if err := fn(bytes.TrimSpace(data)); err != nil {
+				return err
+			}
+		}
+	}
+}

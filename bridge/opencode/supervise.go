@@ -1,0 +1,186 @@
+package opencode
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// Supervisor runs OpenCode as a child of this process: on a free loopback port, with a random password, with everything
+// it writes below Dir and no configuration but ours. It starts it again when it dies. Used once.
+type Supervisor struct {
+	Tools     Tools
+	Dir       string // absolute; one supervisor at a time
+	Workspace string // absolute: where sessions live
+	Shell     string // absolute: runs the commands of agents, as Shell -c COMMAND; not named bash, zsh, fish or nu
+	Access    ShellAccess
+	Provider  Provider
+	Logger    *slog.Logger
+	Started   func(Generation) // called when OpenCode is ready, each time; must not block
+}
+
+// Generation is one life of OpenCode. A new one has forgotten pending asks and questions, and left unfinished turns as
+// they were.
+type Generation struct {
+	N      int // 1 for the first
+	Client *Client
+	PID    int
+	Exited <-chan struct{} // closed when this one is gone
+}
+
+const (
+	readyTime  = 90 * time.Second // for a slow disk; measured 3 s
+	pauseFirst = 500 * time.Millisecond
+	pauseMost  = 30 * time.Second
+	healthy    = time.Minute // a life this long starts the pauses over
+)
+
+// Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. That OpenCode cannot be started at
+// all, or is not configured as it must be, is an error; once it has run, it is started again for ever, after pauses that
+// grow to 30 s. What an earlier process of this data directory left running is killed first.
+func (s *Supervisor) Run(ctx context.Context) error {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("start opencode: %w", err)
+	}
+	unlock, err := tryLock(s.path("lock"))
+	if err != nil {
+		return fmt.Errorf("start opencode: %w", err)
+	}
+	defer unlock()
+	if err := killLeftOver(s.path("pid")); err != nil {
+		return err
+	}
+	log, err := openLog(s.path("opencode.log"))
+	if err != nil {
+		return fmt.Errorf("open opencode's log: %w", err)
+	}
+	defer log.Close()
+	pause, ready := pauseFirst, 0
+	for {
+		began := time.Now()
+		up, err := s.live(ctx, log, ready+1)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if up {
+			ready++
+		}
+		if ready == 0 {
+			return err
+		}
+		if up && time.Since(began) > healthy {
+			pause = pauseFirst
+		}
+		s.Logger.Error("opencode stopped; starting it again", "err", err, "pause", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+		pause = min(2*pause, pauseMost)
+	}
+}
+
+// live is one life of OpenCode, from start to end. up says whether it was ever ready.
+func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, err error) {
+	c, client, err := s.start(log)
+	if err != nil {
+		return false, fmt.Errorf("start opencode: %w", err)
+	}
+	defer os.Remove(s.path("pid"))
+	defer c.stop(client)
+	ready, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("not ready within %s", readyTime))
+	defer cancel()
+	if err := s.await(ready, c, client); err != nil {
+		return false, fmt.Errorf("start opencode: %w; its last lines:\n%s", err, log.last())
+	}
+	if err := s.verify(ready, client); err != nil {
+		return false, fmt.Errorf("start opencode: %w", err)
+	}
+	s.Logger.Info("opencode is ready", "url", client.URL(), "pid", c.cmd.Process.Pid)
+	s.Started(Generation{n, client, c.cmd.Process.Pid, c.exited})
+	select {
+	case <-ctx.Done():
+		return true, nil
+	case <-c.exited:
+		return true, fmt.Errorf("opencode ended by itself: %v; its last lines:\n%s", c.err, log.last())
+	}
+}
+
+// start writes what OpenCode will read and starts it.
+func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
+	if err := s.prepare(); err != nil {
+		return nil, nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, nil, err
+	}
+	password := rand.Text()
+	env, err := s.environment(password)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command(s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--print-logs", "--log-level", "WARN")
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, log, log
+	cmd.Dir = s.path("home") // not the workspace, whose .env and bunfig.toml a program built with Bun may read
+	c, err := startChild(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	client := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
+	if err := writePID(s.path("pid"), cmd.Process.Pid); err != nil {
+		c.stop(client)
+		return nil, nil, err
+	}
+	return c, client, nil
+}
+
+// tryTime bounds one question whether OpenCode is ready: one that comes just as it opens its port may never be answered
+// (measured), and the next one is.
+const tryTime = time.Second
+
+// await waits until OpenCode answers.
+func (s *Supervisor) await(ctx context.Context, c *child, client *Client) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		try, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("no answer within %s", tryTime))
+		version, err := client.Health(try)
+		cancel()
+		if err == nil {
+			if version != s.Tools.Version {
+				return fmt.Errorf("it is version %s, not %s", version, s.Tools.Version)
+			}
+			return nil
+		}
+		if !Retryable(err) && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-c.exited:
+			return fmt.Errorf("it ended: %v", c.err)
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// freePort returns a loopback port nobody listens on. OpenCode's --port 0 means its default port.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
