@@ -94,12 +94,29 @@ func (g Gate) input(ask events.PermissionAsk) policy.Ask {
 	}
 	in.Root, _ = filepath.EvalSymlinks(session.Directory)
 	for _, p := range ask.Patterns {
-		if !filepath.IsAbs(p) {
-			p = filepath.Join(session.Directory, p)
-		}
-		if real, err := filepath.EvalSymlinks(p); err == nil {
+		if real, ok := resolve(session.Directory, p); ok {
 			in.Paths = append(in.Paths, real)
 		}
 	}
 	return in
+}
+
+// resolve finds the file a pattern means. OpenCode writes it relative to its worktree: the directory, the git repository
+// around it, or / outside of one. That is taken which exists; when several do, none is.
+func resolve(directory, pattern string) (real string, ok bool) {
+	if filepath.IsAbs(pattern) {
+		real, err := filepath.EvalSymlinks(pattern)
+		return real, err == nil
+	}
+	for root := directory; ; root = filepath.Dir(root) {
+		if found, err := filepath.EvalSymlinks(filepath.Join(root, pattern)); err == nil {
+			if ok && found != real {
+				return "", false
+			}
+			real, ok = found, true
+		}
+		if root == filepath.Dir(root) {
+			return real, ok
+		}
+	}
 }

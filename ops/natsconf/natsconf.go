@@ -6,8 +6,8 @@
 //
 //	identity  account  may
 //	core      APP      everything in APP: the streams, exec.run.>, and answering cmd.>, query.> and exec.request.>
-//	operator  OPS      ask cmd.> and query.>; read EVENTS and DELTAS
-//	observer  OPS      read EVENTS and DELTAS
+//	operator  OPS      ask cmd.> and query.>; read EVENTS, DELTAS and BLOBS
+//	observer  OPS      read EVENTS, DELTAS and BLOBS
 //	shell     SHELL    ask exec.request.<engine>, and control the exec it asked for
 //	worker    SBX      answer exec.run.<pool>
 //	sys       SYS      the server's own events and statistics
@@ -90,8 +90,8 @@ var confTemplate = template.Must(template.New("nats.conf").Funcs(template.FuncMa
 	"readAPI": func() string { return ReaderAPI },
 }).Parse(text))
 
-// readable are the streams operator and observer read.
-var readable = []string{"EVENTS", "DELTAS"}
+// readable are the streams operator and observer read; OBJ_BLOBS is behind the bucket BLOBS.
+var readable = []string{"EVENTS", "DELTAS", "OBJ_BLOBS"}
 
 // reads are the requests of the JetStream API that read and change nothing but the asker's own consumers.
 func reads() []string {
