@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// ask is what waits for a person: a permission, or one of the questions asked together.
+type ask struct {
+	permission *shownAsk
+	question   openQuestion
+}
+
+func (a ask) is(id string, index int) bool {
+	if a.permission != nil {
+		return a.permission.ask.ID == id
+	}
+	return a.question.id == id && (index < 0 || a.question.index == index)
+}
+
+// pendingPermission is a row of the read model: an ask as OpenCode sent it, by other names.
+type pendingPermission struct {
+	ID          string          `json:"ai_engine_permission_id"`
+	Session     string          `json:"session_id"`
+	Permission  string          `json:"permission"`
+	Patterns    []string        `json:"patterns"`
+	Metadata    json.RawMessage `json:"metadata"`
+	Message     string          `json:"message_id"`
+	Call        string          `json:"call_id"`
+	Interrupted bool            `json:"interrupted"`
+}
+
+// pendingQuestion is a row of the read model.
+type pendingQuestion struct {
+	ID           string   `json:"ai_engine_question_id"`
+	Index        int      `json:"idx"`
+	Session      string   `json:"session_id"`
+	Header       string   `json:"header"`
+	Question     string   `json:"question"`
+	Choices      []string `json:"choices"`
+	Descriptions []string `json:"descriptions"`
+	Multiple     bool     `json:"multiple"`
+}
+
+// joinPending finds what waits already.
+func (c *conversation) joinPending(ctx context.Context, after uint64) error {
+	var permissions []pendingPermission
+	args := map[string]any{"chat": c.chat, "status": projections.PermissionDraft, "after": after}
+	if err := c.query(ctx, "permissions", args, &permissions); err != nil {
+		return err
+	}
+	for _, p := range permissions {
+		a := c.show.addAsk(events.PermissionAsk{ID: p.ID, SessionID: p.Session, Permission: p.Permission, Patterns: p.Patterns, Metadata: p.Metadata,
+			Tool: events.Call{MessageID: p.Message, CallID: p.Call}}, time.Time{})
+		a.interrupted = p.Interrupted
+	}
+	var questions []pendingQuestion
+	args["status"] = projections.QuestionAsked
+	if err := c.query(ctx, "questions", args, &questions); err != nil {
+		return err
+	}
+	for _, q := range questions {
+		c.waiting = append(c.waiting, ask{question: openQuestion{q.ID, q.Index, q.Session, q.Header, q.Question, q.Choices, q.Descriptions, q.Multiple}})
+	}
+	return nil
+}
+
+// addDue takes up the permission asks that the policy has left to a person.
+func (c *conversation) addDue(now time.Time) {
+	if !c.caughtUp {
+		return
+	}
+	for _, a := range c.show.due(now) {
+		if !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.permission == a }) {
+			c.waiting = append(c.waiting, ask{permission: a})
+		}
+	}
+}
+
+func (c *conversation) addQuestions(e events.Event) error {
+	if typ, ok := e.Subject.OpenCodeType(); !ok || typ != events.QuestionAsked || e.Seq <= c.joined {
+		return nil
+	}
+	var asked events.QuestionAsk
+	if err := json.Unmarshal(e.Data, &asked); err != nil {
+		return err
+	}
+	for _, q := range openQuestions(asked) {
+		if !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.is(q.id, q.index) }) {
+			c.waiting = append(c.waiting, ask{question: q})
+		}
+	}
+	return nil
+}
+
+// settle takes out what nobody waits for any more, whoever settled it.
+func (c *conversation) settle(e events.Event) {
+	switch d, _ := events.Decode(e); d := d.(type) {
+	case events.PermissionDecided:
+		c.remove(d.Permission, -1)
+	case events.PermissionExpired:
+		c.remove(d.Permission, -1)
+	case events.QuestionAnswered:
+		index := d.Index
+		if d.Rejected {
+			index = -1
+		}
+		c.remove(d.Question, index)
+	case events.QuestionExpired:
+		c.remove(d.Question, -1)
+	case events.OpenCode:
+		switch d.Type {
+		case events.PermissionReplied, events.QuestionReplied, events.QuestionRejected:
+			c.remove(readOpenCode(d).RequestID, -1)
+		}
+	}
+}
+
+func (c *conversation) remove(id string, index int) {
+	if len(c.waiting) > 0 && c.waiting[0].is(id, index) {
+		c.prompted = false
+	}
+	c.waiting = slices.DeleteFunc(c.waiting, func(a ask) bool { return a.is(id, index) })
+}
+
+// promptWriter is the screen's writer of prompts.
+const promptWriter = "prompt"
+
+// next answers what --approve answers, and shows what a person has to answer, or that it is their turn.
+func (c *conversation) next(ctx context.Context) error {
+	for c.approve != approveAsk && len(c.waiting) > 0 {
+		if a := c.waiting[0]; a.permission == nil && c.approve == approveAll {
+			break // no approval answers a question
+		}
+		if err := c.answerAlone(ctx, c.waiting[0]); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.show.writing == promptWriter:
+	case len(c.waiting) == 0:
+		if c.interactive && !c.once && !c.working {
+			c.show.flow(promptWriter, "", cyan, "› ")
+		}
+	default:
+		c.prompt(c.waiting[0])
+	}
+	return nil
+}
+
+// prompt shows what waits, whole the first time.
+func (c *conversation) prompt(a ask) {
+	var text string
+	switch {
+	case a.permission != nil:
+		c.show.showAsk(a.permission)
+		text = "allow it? y, n, or n REASON: "
+	case !c.prompted:
+		c.show.showQuestion(a.question)
+		fallthrough
+	default:
+		text = "a number or your own words, - dismisses: "
+		if a.question.multiple {
+			text = "numbers or your own words, - dismisses: "
+		}
+	}
+	c.prompted = true
+	c.show.flow(promptWriter, "", bold, text)
+}
+
+// answerAlone does what --approve says.
+func (c *conversation) answerAlone(ctx context.Context, a ask) error {
+	switch {
+	case a.permission == nil:
+		return c.give(ctx, a, "question.answer", handlers.AnswerQuestion{Command: newCommand(), Chat: c.chat, Question: a.question.id, Rejected: true})
+	case c.approve == approveAll:
+		return c.decide(ctx, a, events.Authorized, "")
+	}
+	return c.decide(ctx, a, events.Denied, "everything is denied in this conversation")
+}
+
+// answer takes a person's words for the first that waits.
+func (c *conversation) answer(ctx context.Context, words string) error {
+	if !c.interactive {
+		c.show.flow(promptWriter, "", plain, visible(words)+"\n")
+	}
+	a := c.waiting[0]
+	if a.permission == nil {
+		answers, rejected, ok := parseAnswer(a.question, words)
+		if !ok {
+			c.show.note("", dim, "(one answer, please; - dismisses the question)")
+			return nil
+		}
+		return c.give(ctx, a, "question.answer", handlers.AnswerQuestion{
+			Command: newCommand(), Chat: c.chat, Question: a.question.id, Index: a.question.index, Answers: answers, Rejected: rejected,
+		})
+	}
+	decision, reason, ok := parseDecision(words)
+	if !ok {
+		c.show.note("", dim, "(y allows; n denies and stops the turn; n REASON denies and tells the model why)")
+		return nil
+	}
+	return c.decide(ctx, a, decision, reason)
+}
+
+// parseDecision reads "y", "n", "n REASON", or just a reason of several words, which denies.
+func parseDecision(words string) (d events.Decision, reason string, ok bool) {
+	first, rest, several := strings.Cut(words, " ")
+	switch strings.ToLower(strings.TrimRight(first, ",:;.!")) {
+	case "y", "yes":
+		return events.Authorized, "", !several // "y but …" is no plain yes
+	case "n", "no":
+		return events.Denied, strings.TrimSpace(rest), true
+	}
+	return events.Denied, words, several
+}
+
+// parseAnswer reads the numbers of labels, or free text.
+func parseAnswer(q openQuestion, words string) (answers []string, rejected, ok bool) {
+	if words == "-" {
+		return nil, true, true
+	}
+	for _, field := range strings.FieldsFunc(words, func(r rune) bool { return r == ' ' || r == ',' }) {
+		n, err := strconv.Atoi(field)
+		if err != nil || n < 1 || n > len(q.labels) {
+			return []string{words}, false, true
+		}
+		answers = append(answers, q.labels[n-1])
+	}
+	return answers, false, len(answers) == 1 || len(answers) > 1 && q.multiple
+}
+
+func (c *conversation) decide(ctx context.Context, a ask, d events.Decision, reason string) error {
+	p := a.permission
+	if p.interrupted && d == events.Authorized {
+		c.working = true // the turn is resumed
+	}
+	return c.give(ctx, a, "permission.decide", handlers.DecidePermission{
+		Command: newCommand(), Chat: c.chat, Permission: p.ask.ID, Decision: d, Reason: reason,
+	})
+}
+
+// give sends an answer. That somebody else was first is no error: their event says so.
+func (c *conversation) give(ctx context.Context, a ask, name string, command any) error {
+	_, err := handlers.Give(ctx, c.nc, name, command)
+	r := handlers.Refused{}
+	if errors.As(err, &r) {
+		c.show.note("", dim, "(%s)", r.Text)
+		err = nil
+	}
+	switch answer, _ := command.(handlers.AnswerQuestion); {
+	case r.Code == handlers.Invalid: // it waits for a better one
+	case a.permission != nil:
+		a.permission.settled = true
+		c.remove(a.permission.ask.ID, -1)
+	case answer.Rejected:
+		c.remove(a.question.id, -1)
+	default:
+		c.remove(a.question.id, a.question.index)
+	}
+	return err
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what it may do, and watch what it does.
+
+  pocketcoder chat                                  a new chat
+  pocketcoder chat h2k0x9c3v7m1q5z                  go on with one that "pocketcoder chats" lists
+  pocketcoder chat -m "why does the build fail?"    one turn, then exit
+  pocketcoder chat -m "fix it" --approve all        without asking: for scripts
+  printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one a line
+
+When it asks for permission:  y allows;  n denies, and the turn stops;  n REASON denies and tells the model why.
+To a question answer with a number, several numbers, or your own words; - dismisses it.
+A line that ends with \ goes on in the next one. /abort stops the turn, /quit leaves and lets it go on.
+Ctrl-C stops the turn, a second Ctrl-C leaves.
+
+Exit status:
+  0  the turn was completed        4  it was aborted
+  1  it failed: see stderr         5  it was lost: OpenCode went away in the middle of it
+  2  wrong usage                   6  the input ended, and an ask or a question is left pending
+  3  something was denied and the turn stopped
+`
+
+// What --approve may say.
+const (
+	approveAsk  = "ask"
+	approveAll  = "all"
+	approveNone = "none"
+)
+
+// chatOptions is what a person may choose.
+type chatOptions struct {
+	data    dataDir
+	chat    string // empty for a new one
+	message string
+	once    bool // one turn with message
+	approve string
+	title   string
+}
+
+func chatFlags(env environment, args []string) (chatOptions, error) {
+	fs := newFlags(env, "chat", chatUsage)
+	data := dataFlag(fs, env)
+	o := chatOptions{}
+	fs.StringVar(&o.message, "m", "", "send this `text`, see the turn through, and exit")
+	fs.StringVar(&o.approve, "approve", or(env, "POCKETCODER_APPROVE", approveAsk), "`who` decides: ask, all (allow everything), none (deny everything) (POCKETCODER_APPROVE)")
+	fs.StringVar(&o.title, "title", "", "`title` of a new chat; the beginning of the first message when empty")
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return o, err
+	}
+	o.data = dataDir(*data)
+	fs.Visit(func(f *flag.Flag) { o.once = o.once || f.Name == "m" })
+	if len(rest) == 1 {
+		if o.chat, err = events.ParseID(rest[0]); err != nil {
+			return o, wrongUsage(env, "chat: %v", err)
+		}
+	}
+	switch {
+	case o.approve != approveAsk && o.approve != approveAll && o.approve != approveNone:
+		return o, wrongUsage(env, "chat: --approve must be ask, all or none, got %q", o.approve)
+	case o.once && strings.TrimSpace(o.message) == "":
+		return o, wrongUsage(env, "chat: the message is empty")
+	case len(o.message) > handlers.MaxMessage:
+		return o, wrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.message), handlers.MaxMessage)
+	case o.title != "" && o.chat != "":
+		return o, wrongUsage(env, "chat: --title is for a new chat, and %s exists", o.chat)
+	}
+	return o, nil
+}
+
+func runChat(ctx context.Context, env environment, args []string) error {
+	o, err := chatFlags(env, args)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, o.data)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, syscall.SIGINT)
+	defer signal.Stop(interrupts)
+	code, err := chat(ctx, env, s, o, interrupts)
+	if err == nil && code != exitCompleted {
+		return code
+	}
+	return err
+}
+
+// chat is one run of the subcommand against a system.
+func chat(ctx context.Context, env environment, s *system, o chatOptions, interrupts <-chan os.Signal) (exitCode, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := newConversation(env, s, o, interrupts)
+	after, err := c.join(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.follow(ctx, after)
+	c.input = readLines(ctx, env.stdin)
+	if o.once {
+		if err := c.submit(ctx, o.message); err != nil {
+			return 0, usageRefusal(env, err)
+		}
+	}
+	code, err := c.run(ctx)
+	c.endLine()
+	if err == nil {
+		c.farewell(env.stderr, code)
+	}
+	return code, errors.Join(err, c.screen().err)
+}
+
+// usageRefusal turns the refusal of a command that makes no sense into wrong usage.
+func usageRefusal(env environment, err error) error {
+	var r handlers.Refused
+	if errors.As(err, &r) && r.Code == handlers.Invalid {
+		return wrongUsage(env, "chat: %s", r.Text)
+	}
+	return err
+}
+
+// join finds the chat, or names a new one, and returns the sequence after which to read. Of a chat that exists the last
+// turn is shown again, and what waits for a person.
+func (c *conversation) join(ctx context.Context) (after uint64, err error) {
+	last, err := c.log.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.joined = last
+	if c.exists = c.chat != ""; !c.exists {
+		c.chat = events.NewID()
+		return last, nil
+	}
+	var row projections.Chat
+	if err := c.query(ctx, "chat", map[string]any{"chat": c.chat, "after": last}, &row); err != nil {
+		return 0, err
+	}
+	c.turn.root = row.Session
+	c.working = row.Turn == projections.TurnAssistant
+	if err := c.joinSession(ctx); err != nil {
+		return 0, err
+	}
+	if err := c.joinPending(ctx, last); err != nil {
+		return 0, err
+	}
+	if c.once && !c.working {
+		return last, nil
+	}
+	after = last
+	_, err = c.log.Fold(ctx, events.ChatSubject(c.chat, events.MessageSubmitted{}.Kind()), 0, func(e events.Event) error {
+		after = e.Seq - 1
+		return nil
+	})
+	return after, err
+}
+
+// joinSession learns where the chat's own session works.
+func (c *conversation) joinSession(ctx context.Context) error {
+	_, err := c.log.Fold(ctx, events.ChatSubject(c.chat, events.SessionBound{}.Kind()), 0, func(e events.Event) error {
+		c.show.event(e)
+		return nil
+	})
+	return err
+}
+
+// lines is what stdin gives: whole lines, and its end.
+type lines <-chan string
+
+// readLines reads lines until stdin ends; one that ends with a backslash goes on in the next.
+func readLines(ctx context.Context, r io.Reader) lines {
+	out := make(chan string)
+	go func() {
+		defer close(out)
+		in, whole := bufio.NewReader(r), ""
+		for {
+			line, err := in.ReadString('\n')
+			line = strings.TrimRight(line, "\r\n")
+			if more, ok := strings.CutSuffix(line, `\`); ok && err == nil {
+				whole += more + "\n"
+				continue
+			}
+			if whole += line; whole != "" || err == nil {
+				select {
+				case out <- whole:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if whole = ""; err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// farewell says on stderr what a script or a person should know of an end that is not the usual one.
+func (c *conversation) farewell(w io.Writer, code exitCode) {
+	again := "pocketcoder chat " + c.chat
+	switch code {
+	case exitFailed:
+		fmt.Fprintln(w, "the turn failed:", oneLine(c.turn.failure, 500))
+	case exitDenied:
+		fmt.Fprintln(w, "it was denied, and the turn stopped; go on with:", again)
+	case exitAborted:
+		fmt.Fprintln(w, "the turn was aborted; go on with:", again)
+	case exitLost:
+		fmt.Fprintln(w, "the turn was lost: OpenCode went away in the middle of it; go on with:", again)
+	case exitPending:
+		fmt.Fprintln(w, "what it asked is left pending; answer it with:", again)
+	default:
+		if c.exists && !c.once {
+			fmt.Fprintln(w, "go on with:", again)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"pocketcoder/projections"
+)
+
+const chatsUsage = `pocketcoder chats: list chats, those with the newest activity first.
+
+  pocketcoder chats
+  pocketcoder chats --limit 3 --json
+
+TURN says who has to act: user, or assistant while it works. Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+func runChats(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "chats", chatsUsage)
+	data := dataFlag(fs, env)
+	limit := fs.Int("limit", 20, "how many")
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := parse(fs, args, 0); err != nil {
+		return err
+	}
+	if *limit < 1 {
+		return wrongUsage(env, "chats: --limit must be at least 1, got %d", *limit)
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var chats []projections.Chat
+	if err := s.query(ctx, "chats", map[string]any{"limit": *limit, "offset": 0}, &chats); err != nil {
+		return err
+	}
+	if *asJSON {
+		return printJSON(env.stdout, chats)
+	}
+	return printChats(env.stdout, chats)
+}
+
+func printChats(w io.Writer, chats []projections.Chat) error {
+	if len(chats) == 0 {
+		_, err := fmt.Fprintln(w, "no chats yet; begin one with: pocketcoder chat")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW")
+	for _, c := range chats {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.Turn, localTime(c.LastActive), oneLine(c.Title, 30), oneLine(c.Preview, 60))
+	}
+	return t.Flush()
+}
+
+// localTime shows a row's time to the minute in this machine's time zone.
+func localTime(s string) string {
+	at, err := time.Parse(projections.TimeFormat, s)
+	if err != nil {
+		return s
+	}
+	return at.Local().Format("2006-01-02 15:04")
+}
+
+// indented is a value as JSON for a person, with a newline at its end.
+func indented(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// printJSON writes a value as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	body, err := indented(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(body)
+	return err
+}
+
+// wrongUsage says what was wrong with the arguments.
+func wrongUsage(env environment, format string, args ...any) error {
+	fmt.Fprintf(env.stderr, format+"\n", args...)
+	return errUsage
+}

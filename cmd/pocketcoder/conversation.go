@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// conversation is a person (or a script) at a chat. One goroutine does everything: what happens, what is typed and what
+// is shown keep their order.
+type conversation struct {
+	*system
+	chatOptions
+	interactive bool
+	show        *renderer
+	turn        *turn
+	exists      bool   // the chat
+	joined      uint64 // the log's last sequence when we came
+	caughtUp    bool   // with it
+	working     bool   // it is the assistant's turn, as far as the read model has said
+	stopping    bool   // an abort was asked for
+	waiting     []ask  // for a person, oldest first
+	prompted    bool   // the first of them is on the screen
+	ended       bool   // stdin
+
+	input      lines
+	interrupts <-chan os.Signal
+	arrived    chan events.Batch
+	fragments  chan events.Delta
+	failed     chan error
+	connection chan bool // whether there is one
+}
+
+func newConversation(env environment, s *system, o chatOptions, interrupts <-chan os.Signal) *conversation {
+	return &conversation{
+		system: s, chatOptions: o, interactive: env.interactive, interrupts: interrupts,
+		show: newRenderer(newScreen(env)), turn: newTurn(""),
+		arrived: make(chan events.Batch), fragments: make(chan events.Delta, 256), failed: make(chan error, 2), connection: make(chan bool, 8),
+	}
+}
+
+func (c *conversation) screen() *screen { return c.show.screen }
+func (c *conversation) endLine()        { c.show.endLine() }
+
+// follow brings the chat's events after a sequence, its fragments, and the state of the connection to run.
+func (c *conversation) follow(ctx context.Context, after uint64) {
+	go func() {
+		c.failed <- c.log.FollowDeltas(ctx, events.ChatDeltaFilters(c.chat), func(d events.Delta) {
+			select {
+			case c.fragments <- d:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	go func() {
+		c.failed <- c.log.Read(ctx, after, []string{events.ChatFilter(c.chat)}, func(b events.Batch) error {
+			select {
+			case c.arrived <- b:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	tell := func(up bool) {
+		select {
+		case c.connection <- up:
+		default:
+		}
+	}
+	c.nc.SetDisconnectErrHandler(func(*nats.Conn, error) { tell(false) })
+	c.nc.SetReconnectHandler(func(*nats.Conn) { tell(true) })
+}
+
+// reconnectTime is how long a lost connection may take to come back.
+const reconnectTime = 20 * time.Second
+
+// run goes on until the conversation is over, and says how.
+func (c *conversation) run(ctx context.Context) (exitCode, error) {
+	clock := time.NewTicker(decisionDelay / 3)
+	defer clock.Stop()
+	var lost <-chan time.Time
+	for {
+		if err := c.next(ctx); err != nil {
+			return 0, err
+		}
+		if code, over := c.over(); over {
+			return code, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case err := <-c.failed:
+			return 0, err
+		case b := <-c.arrived:
+			c.drain()
+			if err := c.take(ctx, b); err != nil {
+				return 0, err
+			}
+		case d := <-c.fragments:
+			c.show.fragment(d)
+		case line, ok := <-c.lines():
+			if code, leave, err := c.line(ctx, line, ok); leave || err != nil {
+				return code, err
+			}
+		case <-c.interrupts:
+			if code, leave, err := c.interrupt(ctx); leave || err != nil {
+				return code, err
+			}
+		case up := <-c.connection:
+			if lost = nil; !up {
+				c.show.note("", yellow, "(the connection to the system is lost; waiting for it to come back)")
+				lost = time.After(reconnectTime)
+			}
+		case <-lost:
+			return 0, fmt.Errorf("the system has been away for %s; what was said is kept: pocketcoder chat %s", reconnectTime, c.chat)
+		case now := <-clock.C:
+			c.addDue(now)
+		}
+	}
+}
+
+// drain shows the fragments that are here: what they show came before the events that are here.
+func (c *conversation) drain() {
+	for {
+		select {
+		case d := <-c.fragments:
+			c.show.fragment(d)
+		default:
+			return
+		}
+	}
+}
+
+// lines is stdin while a line is wanted: always of a person at a terminal; of a script only when it has to say
+// something, so that its answers and messages keep their order.
+func (c *conversation) lines() lines {
+	if !c.ended && (c.interactive || len(c.waiting) > 0 || !c.once && !c.working) {
+		return c.input
+	}
+	return nil
+}
+
+// over says whether there is nothing left to do, and how it ended.
+func (c *conversation) over() (exitCode, bool) {
+	switch {
+	case c.ended && len(c.waiting) > 0:
+		return exitPending, true
+	case c.working || len(c.waiting) > 0:
+		return 0, false
+	}
+	return c.turn.exit(), c.once || c.ended
+}
+
+// take shows events, and finds out whether the turn has ended.
+func (c *conversation) take(ctx context.Context, b events.Batch) error {
+	var asked uint64 // the newest event with which the turn may have ended
+	for _, e := range b.Events {
+		c.show.live = e.Seq > c.joined
+		c.show.event(e)
+		if c.turn.apply(e) && e.Seq > c.joined {
+			asked = e.Seq
+		}
+		c.settle(e)
+		if err := c.addQuestions(e); err != nil {
+			return err
+		}
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.MessageSubmitted:
+			c.working = c.working || e.Seq > c.joined
+		case events.MessageSending:
+			if c.show.quiet[d.Message] {
+				c.turn.begin() // whatever came before was another turn
+			}
+		}
+	}
+	c.show.live, c.caughtUp = true, c.caughtUp || b.Behind == 0
+	if asked == 0 || !c.working {
+		return nil
+	}
+	return c.check(ctx, asked)
+}
+
+// check asks the read model, at an event or later, whose turn it is.
+func (c *conversation) check(ctx context.Context, seq uint64) error {
+	var row projections.Chat
+	if err := c.query(ctx, "chat", map[string]any{"chat": c.chat, "after": seq}, &row); err != nil {
+		return err
+	}
+	if c.working = row.Turn == projections.TurnAssistant; !c.working {
+		c.stopping = false
+		c.endLine()
+	}
+	return nil
+}
+
+// titleLength is that of a title made from a message, in runes.
+const titleLength = 60
+
+// submit sends a message; the first one of a new chat opens it.
+func (c *conversation) submit(ctx context.Context, text string) error {
+	if !c.exists {
+		title := c.title
+		if title == "" {
+			title = oneLine(text, titleLength)
+		}
+		if _, err := handlers.Give(ctx, c.nc, "chat.create", handlers.CreateChat{Command: newCommand(), Chat: c.chat, Title: title}); err != nil {
+			return err
+		}
+		c.exists = true
+	}
+	message := events.NewID()
+	c.show.quiet[message] = true
+	_, err := handlers.Give(ctx, c.nc, "message.submit", handlers.SubmitMessage{
+		Command: newCommand(), Chat: c.chat, Message: message, Parts: []events.Part{{Type: "text", Text: text}},
+	})
+	if err != nil {
+		return err
+	}
+	if c.working {
+		c.show.note("", dim, "(it is answered after the current turn)")
+	}
+	c.working = true
+	return nil
+}
+
+func newCommand() handlers.Command { return handlers.Command{ID: events.NewID()} }
+
+// line does what a line of stdin says; ok is false at its end.
+func (c *conversation) line(ctx context.Context, line string, ok bool) (code exitCode, leave bool, err error) {
+	if c.interactive && c.show.writing == promptWriter {
+		c.show.writing = "" // the terminal has ended the line
+	}
+	words := strings.TrimSpace(line)
+	switch {
+	case !ok:
+		c.ended = true
+	case words == "/quit":
+		if len(c.waiting) > 0 {
+			return exitPending, true, nil
+		}
+		return c.turn.exit(), true, nil
+	case words == "/abort":
+		return 0, false, c.abort(ctx)
+	case len(c.waiting) > 0:
+		return 0, false, c.answer(ctx, words)
+	case words == "":
+	case c.once, c.working && (words == "y" || words == "n"):
+		c.show.note("", dim, "(nothing waits for an answer)")
+	default:
+		err = c.submit(ctx, line)
+		if r := (handlers.Refused{}); errors.As(err, &r) {
+			c.show.note("", red, "%s", r.Text)
+			err = nil
+		}
+	}
+	return 0, false, err
+}
+
+// interrupt is Ctrl-C: it stops the turn, and when there is none or it was asked before, the conversation.
+func (c *conversation) interrupt(ctx context.Context) (code exitCode, leave bool, err error) {
+	switch {
+	case !c.working:
+		return c.turn.exit(), true, nil
+	case c.stopping:
+		return exitAborted, true, nil
+	}
+	return 0, false, c.abort(ctx)
+}
+
+func (c *conversation) abort(ctx context.Context) error {
+	if !c.working {
+		c.show.note("", dim, "(nothing runs)")
+		return nil
+	}
+	c.stopping = true
+	_, err := handlers.Give(ctx, c.nc, "turn.abort", handlers.AbortTurn{Command: newCommand(), Chat: c.chat})
+	return err
+}

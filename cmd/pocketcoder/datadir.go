@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// layoutVersion is the version of the data directory's layout, kept in its file "version".
+const layoutVersion = "1"
+
+// dataDir is where everything of an installation is kept.
+//
+//	version          of this layout
+//	lock             held by the process that runs
+//	running.json     how to reach it
+//	keys/            nkey seeds, one for each kind of process
+//	nats/            the log
+//	readmodel.v<N>.db
+//	opencode/        OpenCode's home, configuration, log; npm/ when it was installed by us
+//	bin/             pocketcoder-shell, when it was built by us
+type dataDir string
+
+func (d dataDir) path(elem ...string) string {
+	return filepath.Join(append([]string{string(d)}, elem...)...)
+}
+
+// running is what a running system tells others of the same machine.
+type running struct {
+	PID       int       `json:"pid"`
+	Started   time.Time `json:"started"`
+	Version   string    `json:"version"`
+	NATS      string    `json:"nats"` // URL for clients with a key of keys/
+	HTTP      string    `json:"http"` // URL
+	Workspace string    `json:"workspace"`
+}
+
+// open makes the directory, or checks that it is one of ours, and holds it for this process.
+func (d dataDir) open() (release func(), err error) {
+	fail := func(err error) (func(), error) { return nil, fmt.Errorf("open data directory %s: %w", d, err) }
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return fail(err)
+	}
+	lock, err := os.OpenFile(d.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		if r, err := d.running(); err == nil {
+			return fail(fmt.Errorf("it is in use by pid %d (%s); stop that, or choose another with --data", r.PID, r.HTTP))
+		}
+		return fail(errors.New("it is in use by another process; stop that, or choose another with --data"))
+	}
+	if err := d.checkVersion(); err != nil {
+		lock.Close()
+		return fail(err)
+	}
+	return func() { os.Remove(d.path("running.json")); lock.Close() }, nil
+}
+
+func (d dataDir) checkVersion() error {
+	got, err := os.ReadFile(d.path("version"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeFile(d.path("version"), []byte(layoutVersion+"\n"))
+	}
+	if err != nil {
+		return err
+	}
+	if v := strings.TrimSpace(string(got)); v != layoutVersion {
+		return fmt.Errorf("its layout has version %q and this pocketcoder knows version %s; use the pocketcoder that made it, or another --data", v, layoutVersion)
+	}
+	return nil
+}
+
+// announce says how to reach this process.
+func (d dataDir) announce(r running) error {
+	body, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(d.path("running.json"), append(body, '\n'))
+}
+
+// errNotRunning says that nothing runs on a data directory.
+var errNotRunning = errors.New("nothing runs on this data directory; start it with: pocketcoder up")
+
+// running reads how to reach the process that runs.
+func (d dataDir) running() (running, error) {
+	var r running
+	body, err := os.ReadFile(d.path("running.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, fmt.Errorf("%s: %w", d, errNotRunning)
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		return r, fmt.Errorf("read %s: %w", d.path("running.json"), err)
+	}
+	if err := syscall.Kill(r.PID, 0); errors.Is(err, syscall.ESRCH) {
+		return r, fmt.Errorf("%s: %w (pid %d is gone)", d, errNotRunning, r.PID)
+	}
+	return r, nil
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(path string, body []byte) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(body)
+	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), path)
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// The end-to-end tests run the real program with the real OpenCode and the demo model. binaries holds both programs,
+// built once; shared is one running system for the tests that do not need one of their own.
+var (
+	binaries string
+	shared   struct {
+		sync.Once
+		s *process
+	}
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if binaries, err = os.MkdirTemp("", "pocketcoder-e2e-"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(binaries)
+		build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binaries, ".", "../pocketcoder-shell")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return 1
+		}
+		defer func() {
+			if shared.s != nil {
+				shared.s.stop()
+			}
+		}()
+		return m.Run()
+	}())
+}
+
+// process is a running "pocketcoder up", and a connection to it.
+type process struct {
+	*system
+	t         testing.TB
+	cmd       *exec.Cmd
+	exited    chan struct{}
+	output    *lockedBuffer
+	data      dataDir
+	workspace string
+	args      []string
+}
+
+// sharedSystem gives the system that several tests share, each with chats of its own.
+func sharedSystem(t *testing.T) *process {
+	t.Helper()
+	shared.Do(func() {
+		dir := filepath.Join(binaries, "shared")
+		if err := os.MkdirAll(filepath.Join(dir, "workspace"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		shared.s = startIn(t, dir)
+	})
+	if shared.s == nil {
+		t.Fatal("the shared system did not start")
+	}
+	return shared.s
+}
+
+// start starts a system of the test's own, in a directory of its own, and stops it with the test.
+func start(t testing.TB, args ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "workspace"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := startIn(t, dir, args...)
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Log(p.output.String())
+		}
+	})
+	return p
+}
+
+func startIn(t testing.TB, dir string, args ...string) *process {
+	t.Helper()
+	tools := opencodetest.Tools(t)
+	p := &process{t: t, data: dataDir(filepath.Join(dir, "data")), workspace: filepath.Join(dir, "workspace")}
+	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0", "--opencode", tools.OpenCode}, args...)
+	p.start(filepath.Dir(tools.Ripgrep))
+	return p
+}
+
+// start runs the program and waits until every part is ready.
+func (p *process) start(ripgrepDir string) {
+	p.t.Helper()
+	p.output, p.exited = &lockedBuffer{}, make(chan struct{})
+	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), p.args...)
+	p.cmd.Env = append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH"))
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() { p.cmd.Wait(); close(p.exited) }()
+	eventually(p.t, "the system is ready", func() bool {
+		select {
+		case <-p.exited:
+			p.t.Fatalf("up ended: %s", p.output)
+		default:
+		}
+		r, err := p.data.running()
+		if err != nil || r.PID != p.cmd.Process.Pid {
+			return false
+		}
+		resp, err := http.Get(r.HTTP + "/api/health")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	var err error
+	if p.system, err = connect(context.Background(), p.data); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends the program as a crash does: no part of it can say goodbye.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.exited
+	p.close()
+}
+
+// restart starts it again on the same data.
+func (p *process) restart() {
+	p.t.Helper()
+	tools := opencodetest.Tools(p.t)
+	p.start(filepath.Dir(tools.Ripgrep))
+}
+
+// stop ends the program as Ctrl-C does.
+func (p *process) stop() {
+	p.cmd.Process.Signal(syscall.SIGINT)
+	select {
+	case <-p.exited:
+	case <-time.After(20 * time.Second):
+		p.cmd.Process.Kill()
+		<-p.exited
+	}
+	p.close()
+}
+
+// chat makes a chat and submits a first message: a script of the demo model.
+func (p *process) chat(t testing.TB, script string) (chat string) {
+	t.Helper()
+	a, err := handlers.Give(t.Context(), p.nc, "chat.create", handlers.CreateChat{Title: t.Name()[:min(100, len(t.Name()))]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.submit(t, a.ID, script)
+	return a.ID
+}
+
+// submit submits a message to a chat and gives its id.
+func (p *process) submit(t testing.TB, chat, script string) (message string) {
+	t.Helper()
+	a, err := handlers.Give(t.Context(), p.nc, "message.submit", handlers.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.ID
+}
+
+// decide decides an ask.
+func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision, reason string) {
+	t.Helper()
+	_, err := handlers.Give(t.Context(), p.nc, "permission.decide", handlers.DecidePermission{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask waits for the nth ask of a chat, from 0.
+func (p *process) ask(t testing.TB, chat string, n int) (ask events.PermissionAsk) {
+	t.Helper()
+	e := p.event(t, chat, "opencode.permission.asked", func(events.Event) bool { n--; return n < 0 })
+	if err := json.Unmarshal(e.Data, &ask); err != nil {
+		t.Fatal(err)
+	}
+	return ask
+}
+
+// eventTimeout bounds the wait for something that must happen; a loaded machine takes its time.
+const eventTimeout = 90 * time.Second
+
+// event waits for the first event of a kind, since the chat began, for which match (nil for any) says true.
+func (p *process) event(t testing.TB, chat, kind string, match func(events.Event) bool) (found events.Event) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	err := p.log.Read(ctx, 0, []string{events.ChatSubject(chat, kind)}, func(b events.Batch) error {
+		for _, e := range b.Events {
+			if match == nil || match(e) {
+				found = e
+				return events.Stop
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("wait for %s in chat %s: %v; it has\n%s", kind, chat, err, strings.Join(p.kinds(context.Background(), chat), "\n"))
+	}
+	return found
+}
+
+// history is every event of a chat so far.
+func (p *process) history(t testing.TB, chat string) (all []events.Event) {
+	t.Helper()
+	if _, err := p.log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error { all = append(all, e); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (p *process) kinds(ctx context.Context, chat string) (kinds []string) {
+	_, _ = p.log.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error { kinds = append(kinds, e.Subject.Kind); return nil })
+	return kinds
+}
+
+// turnEnds waits until it is the person's turn again, at or after the given event.
+func (p *process) turnEnds(t testing.TB, chat string) {
+	t.Helper()
+	eventually(t, "the turn of chat "+chat+" ends", func() bool {
+		var c struct{ Turn string }
+		if err := p.query(t.Context(), "chat", map[string]any{"chat": chat}, &c); err != nil {
+			t.Fatal(err)
+		}
+		return c.Turn == "user"
+	})
+}
+
+// rows queries the read model for a list.
+func rows[R any](t testing.TB, p *process, name, chat string) (list []R) {
+	t.Helper()
+	last, err := p.log.Last(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.query(t.Context(), name, map[string]any{"chat": chat, "after": last}, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// eventually polls what cannot be waited for.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(eventTimeout)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", eventTimeout, what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

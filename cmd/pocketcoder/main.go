@@ -1,0 +1,151 @@
+// Command pocketcoder is the whole of PocketCoder but the shell that OpenCode runs: it starts the system, and talks to
+// one that runs.
+//
+// Only this package wires: it opens the foundations (NATS, the log, the read model, listeners) in order, hands them to
+// the actors, and closes them in reverse when the first actor ends. One file for each subcommand.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
+
+  pocketcoder up             start everything on this machine
+  pocketcoder chat           talk to the assistant, approve what it may do
+  pocketcoder chats          list chats
+  pocketcoder replay CHAT    show a chat again, from the log
+  pocketcoder rebuild        delete the read models and replay the log into new ones
+  pocketcoder nats-context   let the nats CLI read the log
+  pocketcoder nats-config    print the configuration of an external NATS server
+  pocketcoder sandbox        run commands for a system elsewhere
+  pocketcoder doctor         check what this machine has, and say how to get the rest
+  pocketcoder version
+
+Every command explains itself with -h. Everything is kept in one data directory: --data, POCKETCODER_DATA,
+or pocketcoder in $XDG_DATA_HOME (~/.local/share).
+`
+
+// environment is what surrounds a run of the program.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	interactive    bool // stdin and stdout are a terminal
+}
+
+// exitCode ends the program with that status and no message: what there was to say was said.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	env := environment{os.Stdin, os.Stdout, os.Stderr, os.Getenv, term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))}
+	err := app(ctx, env, os.Args[1:])
+	var code exitCode
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	case errors.Is(err, errUsage):
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "pocketcoder:", err)
+		os.Exit(1)
+	}
+}
+
+// errUsage is what wrong arguments end with; the flag set has said what was wrong.
+var errUsage = errors.New("wrong usage")
+
+// app is main with its surroundings as arguments.
+func app(ctx context.Context, env environment, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(env.stderr, usage)
+		return errUsage
+	}
+	run, ok := map[string]func(context.Context, environment, []string) error{
+		"up":           runUp,
+		"sandbox":      runSandbox,
+		"chat":         runChat,
+		"chats":        runChats,
+		"replay":       runReplay,
+		"rebuild":      runRebuild,
+		"nats-context": runNATSContext,
+		"nats-config":  runNATSConfig,
+		"doctor":       runDoctor,
+		"version":      runVersion,
+	}[args[0]]
+	if !ok {
+		switch args[0] {
+		case "help", "-h", "-help", "--help":
+			fmt.Fprint(env.stdout, usage)
+			return nil
+		}
+		fmt.Fprintf(env.stderr, "pocketcoder: there is no command %q\n\n%s", args[0], usage)
+		return errUsage
+	}
+	return run(ctx, env, args[1:])
+}
+
+// newFlags makes the flags of a subcommand: -h prints the usage text and the flags.
+func newFlags(env environment, name, text string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(env.stderr)
+	fs.Usage = func() {
+		fmt.Fprint(env.stderr, text, "\nFlags:\n")
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// parse reads the arguments; flags may stand before, between and behind the others, which are returned.
+func parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
+	var rest []string
+	for {
+		if err := fs.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, errUsage
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
+	}
+	if len(rest) > most {
+		fmt.Fprintf(fs.Output(), "%s: unexpected argument %q\n", fs.Name(), rest[most])
+		return nil, errUsage
+	}
+	return rest, nil
+}
+
+// or gives the value of an environment variable, or a default.
+func or(env environment, name, otherwise string) string {
+	if v := env.getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// dataFlag is --data, which every subcommand takes.
+func dataFlag(fs *flag.FlagSet, env environment) *string {
+	home := env.getenv("XDG_DATA_HOME")
+	if home == "" {
+		home = filepath.Join(env.getenv("HOME"), ".local", "share")
+	}
+	return fs.String("data", or(env, "POCKETCODER_DATA", filepath.Join(home, "pocketcoder")), "data `directory` (POCKETCODER_DATA)")
+}

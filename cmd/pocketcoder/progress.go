@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// progress says what happens while the system starts, a line for each thing.
+type progress struct {
+	mu    sync.Mutex
+	w     io.Writer
+	began time.Time
+}
+
+func newProgress(w io.Writer) *progress { return &progress{w: w, began: time.Now()} }
+
+func (p *progress) line(mark, part, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.w, "%5.1fs %s %-10s %s\n", time.Since(p.began).Seconds(), mark, part, fmt.Sprintf(format, args...))
+}
+
+// step says what is under way, done what is done, note what a person should know.
+func (p *progress) step(part, text string)                { p.line("·", part, "%s", text) }
+func (p *progress) done(part, format string, args ...any) { p.line("✓", part, format, args...) }
+func (p *progress) note(part, format string, args ...any) { p.line("!", part, format, args...) }
+
+// ready says what runs where, and what to try next.
+func (p *progress) ready(r running, s *parts) {
+	model := s.provider.Model
+	switch {
+	case s.isDemo:
+		model = "the demo model (no key of a provider was found): a script, not an AI"
+	case model == "":
+		model = "as OpenCode chooses"
+	}
+	p.done("ready", "pid %d", r.PID)
+	fmt.Fprintf(p.w, `
+  web         %s/api/health
+  log         %s (embedded NATS; see: pocketcoder nats-context)
+  opencode    %s %s
+  model       %s
+  sandbox     worker pid %d in %s
+  data        %s
+
+Try, in another terminal:
+
+  pocketcoder chat                     talk, and approve what may run
+  pocketcoder chat -m "hello"          one question
+  pocketcoder chats
+  pocketcoder replay CHAT
+
+Ctrl-C stops everything.
+`, r.HTTP, r.NATS, s.tools.OpenCode, s.tools.Version, model, s.worker.pid.Load(), r.Workspace, s.o.data)
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const rebuildUsage = `pocketcoder rebuild: compute the read models again, from the first event of the log.
+
+The running system builds new ones beside the old, compares them, and puts them in their place; it keeps serving
+meanwhile, and nothing but the log is read.
+
+  pocketcoder rebuild
+
+Exit status: 0 when the new read models are byte for byte the old ones; 1 when they differ or it failed, 2 for wrong usage.
+`
+
+// rebuildSilence is how long the system may say nothing during a rebuild.
+const rebuildSilence = time.Minute
+
+// rebuildAnswer is one of the messages that answer a rebuild: how far it is, or its result.
+type rebuildAnswer struct {
+	Done    uint64   `json:"done"` // sequence reached
+	Total   uint64   `json:"total"`
+	Rebuilt *rebuilt `json:"rebuilt"`
+}
+
+type rebuilt struct {
+	Events  uint64  `json:"events"`
+	Seconds float64 `json:"seconds"`
+	Before  string  `json:"before"` // SHA-256 of the old read models
+	After   string  `json:"after"`  // and of the new ones, at the same sequence
+}
+
+func runRebuild(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "rebuild", rebuildUsage)
+	data := dataFlag(fs, env)
+	if _, err := parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return rebuild(ctx, env, s.nc)
+}
+
+func rebuild(ctx context.Context, env environment, nc *nats.Conn) error {
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return fmt.Errorf("rebuild: %w", err)
+	}
+	defer answers.Unsubscribe()
+	if err := nc.PublishRequest("query.rebuild", inbox, nil); err != nil {
+		return fmt.Errorf("rebuild: %w", err)
+	}
+	bar := progressBar{env: env}
+	for {
+		a, err := nextAnswer(ctx, answers)
+		if err != nil {
+			bar.end()
+			return fmt.Errorf("rebuild: %w", err)
+		}
+		if a.Rebuilt == nil {
+			bar.show(a.Done, a.Total)
+			continue
+		}
+		bar.end()
+		return a.Rebuilt.report(env)
+	}
+}
+
+func nextAnswer(ctx context.Context, answers *nats.Subscription) (a rebuildAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rebuildSilence)
+	defer cancel()
+	m, err := answers.NextMsgWithContext(ctx)
+	if err != nil {
+		return a, err
+	}
+	if m.Header.Get("Status") == "503" {
+		return a, nats.ErrNoResponders
+	}
+	if text := m.Header.Get("Error"); text != "" {
+		return a, errors.New(text)
+	}
+	return a, json.Unmarshal(m.Data, &a)
+}
+
+// report says how fast it was and whether the read models are the same.
+func (r rebuilt) report(env environment) error {
+	rate := 0.0
+	if r.Seconds > 0 {
+		rate = float64(r.Events) / r.Seconds
+	}
+	fmt.Fprintf(env.stdout, "%d events in %.2f s: %.0f events/s\n", r.Events, r.Seconds, rate)
+	fmt.Fprintf(env.stdout, "before  %s\nafter   %s\n", r.Before, r.After)
+	if r.Before != r.After {
+		fmt.Fprintln(env.stdout, "the new read models DIFFER from the old ones; the new ones are in use")
+		return exitCode(1)
+	}
+	fmt.Fprintln(env.stdout, "the read models are the same, byte for byte")
+	return nil
+}
+
+// progressBar is a bar on a terminal, and elsewhere a line for every tenth.
+type progressBar struct {
+	env   environment
+	tenth uint64
+	drawn bool
+}
+
+const barWidth = 40
+
+func (b *progressBar) show(done, total uint64) {
+	if total == 0 {
+		return
+	}
+	done = min(done, total)
+	if b.env.interactive {
+		filled := int(done * barWidth / total)
+		fmt.Fprintf(b.env.stdout, "\r[%s%s] %d/%d", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), done, total)
+		b.drawn = true
+		return
+	}
+	if tenth := done * 10 / total; tenth > b.tenth {
+		b.tenth = tenth
+		fmt.Fprintf(b.env.stdout, "%d of %d events\n", done, total)
+	}
+}
+
+func (b *progressBar) end() {
+	if b.drawn {
+		fmt.Fprintln(b.env.stdout)
+	}
+}

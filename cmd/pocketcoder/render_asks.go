@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// shownAsk is a permission ask.
+type shownAsk struct {
+	ask         events.PermissionAsk
+	at          time.Time // when it was asked
+	interrupted bool
+	shown       bool // all of it is on the screen
+	settled     bool
+	denied      bool
+}
+
+func (r *renderer) addAsk(ask events.PermissionAsk, at time.Time) *shownAsk {
+	if r.asks[ask.ID] == nil { // it is seen again after a reconnect
+		r.asks[ask.ID] = &shownAsk{ask: ask, at: at}
+	}
+	return r.asks[ask.ID]
+}
+
+// due gives the asks that the policy has left to a person by now, oldest first.
+func (r *renderer) due(now time.Time) []*shownAsk {
+	var due []*shownAsk
+	for _, a := range r.asks {
+		if !a.settled && now.Sub(a.at) >= decisionDelay {
+			due = append(due, a)
+		}
+	}
+	slices.SortFunc(due, func(a, b *shownAsk) int { return strings.Compare(a.ask.ID, b.ask.ID) }) // ids ascend with time
+	return due
+}
+
+// showAsk shows all there is to know for a decision.
+func (r *renderer) showAsk(a *shownAsk) {
+	if a.shown {
+		return
+	}
+	a.shown = true
+	session, in := a.ask.SessionID, r.indent(a.ask.SessionID)
+	r.note(session, yellow, "? %s asks for permission", a.ask.Permission)
+	if a.interrupted {
+		r.note(session, yellow, "  (interrupted: OpenCode forgot it when it restarted; approving it resumes the turn)")
+	}
+	about := map[string]json.RawMessage{}
+	_ = json.Unmarshal(a.ask.Metadata, &about) // of another shape: the patterns say what it is about
+	for _, name := range sortedKeys(about) {
+		text := plainText(about[name])
+		switch {
+		case name == "command":
+			r.line(in+"    ", bold, visible(text))
+		case name == "diff":
+			r.diff(session, text)
+		default:
+			r.note(session, plain, "  %s: %s", name, text)
+		}
+	}
+	if cwd := r.cwd(a.ask); cwd != "" {
+		r.note(session, dim, "  in %s", cwd)
+	}
+	if patterns := strings.Join(a.ask.Patterns, " · "); patterns != "" && patterns != a.ask.Command() {
+		r.note(session, dim, "  patterns: %s", strings.ReplaceAll(patterns, "\n", "⏎"))
+	}
+}
+
+// cwd is where the tool call would work.
+func (r *renderer) cwd(ask events.PermissionAsk) string {
+	if dir := toolArgument(r.inputs[ask.SessionID+"/"+ask.Tool.CallID], "workdir"); dir != "" {
+		return dir
+	}
+	return r.directory[ask.SessionID]
+}
+
+// diff shows a unified diff, without the rule that OpenCode puts above it.
+func (r *renderer) diff(session, text string) {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		st := plain
+		switch {
+		case strings.HasPrefix(line, "Index: "), strings.HasPrefix(line, "====="):
+			continue
+		case strings.HasPrefix(line, "@@"):
+			st = cyan
+		case strings.HasPrefix(line, "+"):
+			st = green
+		case strings.HasPrefix(line, "-"):
+			st = red
+		}
+		r.line(r.indent(session)+"    ", st, visible(line))
+	}
+}
+
+// askOf finds the ask of a tool call.
+func (r *renderer) askOf(session, call string) *shownAsk {
+	for _, a := range r.asks {
+		if a.ask.SessionID == session && a.ask.Tool.CallID == call {
+			return a
+		}
+	}
+	return nil
+}
+
+// askName says in a word which ask is meant.
+func (r *renderer) askName(id string) string {
+	if a := r.asks[id]; a != nil {
+		return a.ask.Permission + " " + oneLine(askSubject(a.ask), 80)
+	}
+	return id
+}
+
+func askSubject(ask events.PermissionAsk) string {
+	if c := ask.Command(); c != "" {
+		return c
+	}
+	return strings.Join(ask.Patterns, " ")
+}
+
+func (r *renderer) decided(e events.Event, d events.PermissionDecided) {
+	a := r.asks[d.Permission]
+	if a == nil {
+		a = r.addAsk(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: []string{d.Command}}, e.Time)
+		a.shown = true
+	}
+	if e.Actor != events.ActorPolicy && d.Grant == "" {
+		r.showAsk(a)
+	}
+	mark, st := "✓", dim
+	if a.denied = d.Decision == events.Denied; a.denied {
+		mark, st = "✗", red
+	}
+	text := fmt.Sprintf("%s %s: %s by %s", mark, r.askName(d.Permission), d.Decision, e.Actor)
+	if d.Rule != "" {
+		text += fmt.Sprintf(", rule %q", d.Rule)
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	r.settle(d.Permission, st, text)
+}
+
+// replied is news only about an ask that nobody decided here.
+func (r *renderer) replied(e events.Event, p openCodePayload) {
+	if a := r.asks[p.RequestID]; a != nil && !a.settled {
+		r.showAsk(a)
+		r.settle(p.RequestID, yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.askName(p.RequestID), p.Reply))
+	}
+}
+
+func (r *renderer) settle(id string, st style, text string) {
+	session := ""
+	if a := r.asks[id]; a != nil {
+		session, a.settled = a.ask.SessionID, true
+	}
+	r.note(session, st, "%s", text)
+}
+
+// openQuestion is one of the questions that the model asked together.
+type openQuestion struct {
+	id           string // que_…, of all of them
+	index        int
+	session      string
+	header       string
+	text         string
+	labels       []string
+	descriptions []string // one for each label
+	multiple     bool
+}
+
+func openQuestions(ask events.QuestionAsk) []openQuestion {
+	var all []openQuestion
+	for i, q := range ask.Questions {
+		open := openQuestion{id: ask.ID, index: i, session: ask.SessionID, header: q.Header, text: q.Question, multiple: q.Multiple}
+		for _, o := range q.Options {
+			open.labels, open.descriptions = append(open.labels, o.Label), append(open.descriptions, o.Description)
+		}
+		all = append(all, open)
+	}
+	return all
+}
+
+func (r *renderer) showQuestion(q openQuestion) {
+	r.note(q.session, yellow, "? %s", strings.TrimSpace(q.text))
+	for i, label := range q.labels {
+		r.note(q.session, plain, "  %d) %s  %s", i+1, label, q.descriptions[i])
+	}
+}
+
+func (r *renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {
+	r.answered[d.Question] = true
+	text := "answered: " + strings.Join(d.Answers, ", ")
+	if d.Rejected {
+		text = "dismissed"
+	}
+	r.note("", dim, "✓ question %s by %s", text, e.Actor)
+}
+
+func (r *renderer) questionReplied(e events.Event, p openCodePayload) {
+	if r.answered[p.RequestID] {
+		return
+	}
+	text := "dismissed"
+	if p.Answers != nil {
+		text = fmt.Sprintf("answered: %q", p.Answers)
+	}
+	r.note(p.SessionID, yellow, "the question was %s in OpenCode", text)
+}
+
+func sortedKeys(m map[string]json.RawMessage) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// plainText is a JSON string's text, or any other value as compact JSON.
+func plainText(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	var b bytes.Buffer
+	_ = json.Compact(&b, value) // it was part of a valid document
+	return b.String()
+}

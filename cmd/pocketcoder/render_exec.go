@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// maxLiveOutput is how much of one stream of a command's output is shown, in bytes: as much as an event holds.
+const maxLiveOutput = events.MaxInline
+
+// shownExec is a command that runs.
+type shownExec struct {
+	id      string
+	session string
+	command string
+	begun   bool // exec.requested was seen
+	done    bool
+	early   []events.Delta
+	streams map[string]*shownStream
+}
+
+type shownStream struct {
+	bytes   int64 // shown
+	cleaner cleaner
+}
+
+func (r *renderer) exec(id string) *shownExec {
+	if r.execs[id] == nil {
+		r.execs[id] = &shownExec{id: id, streams: map[string]*shownStream{"stdout": {}, "stderr": {}}}
+	}
+	return r.execs[id]
+}
+
+func (r *renderer) execRequested(d events.ExecRequested) {
+	x := r.exec(d.Exec)
+	x.begun, x.session, x.command = true, d.Session, d.Command
+	r.calls[d.Session+"/"+d.Call] = x
+	r.execHeader(x, "")
+	for _, early := range x.early {
+		r.execOutput(early)
+	}
+	x.early = nil
+}
+
+// execHeader says whose output follows.
+func (r *renderer) execHeader(x *shownExec, more string) {
+	r.latest = x
+	r.note(x.session, bold, "$ %s%s", x.command, more)
+}
+
+// execOutput shows a chunk if it follows what was shown. After a gap the closing event shows the rest.
+func (r *renderer) execOutput(d events.Delta) {
+	x := r.exec(d.Subject[strings.LastIndexByte(d.Subject, '.')+1:])
+	s := x.streams[d.Stream]
+	switch {
+	case x.done || s == nil:
+	case !x.begun:
+		if len(x.early) < maxEarly {
+			x.early = append(x.early, d)
+		}
+	case d.Offset == s.bytes && s.bytes+int64(len(d.Data)) <= maxLiveOutput:
+		r.execShow(x, d.Stream, d.Data)
+	}
+}
+
+// maxEarly bounds the chunks kept of a command whose beginning was not seen.
+const maxEarly = 64
+
+func (r *renderer) execShow(x *shownExec, stream string, data []byte) {
+	if r.latest != x {
+		r.execHeader(x, "  (goes on)")
+	}
+	s := x.streams[stream]
+	s.bytes += int64(len(data))
+	r.execText(x, stream, s.cleaner.clean(data))
+}
+
+func (r *renderer) execText(x *shownExec, stream, text string) {
+	prefix, st := "  │ ", plain
+	if stream == "stderr" {
+		prefix, st = "  ┆ ", yellow
+	}
+	r.flow(x.id+"."+stream, r.indent(x.session)+prefix, st, text)
+}
+
+// execFinished shows the rest of the output and how the command ended.
+func (r *renderer) execFinished(d events.ExecFinished) {
+	x := r.exec(d.Exec)
+	if !x.begun {
+		x.command = "(a command that began earlier)"
+	}
+	r.execRest(x, "stdout", d.Stdout)
+	r.execRest(x, "stderr", d.Stderr)
+	x.done = true
+	r.line(r.indent(x.session)+"  └ ", endStyle(d), visible(execEnd(d)))
+}
+
+func (r *renderer) execRest(x *shownExec, stream string, out events.Output) {
+	s := x.streams[stream]
+	whole := []byte(out.Text)
+	if len(out.Base64) > 0 {
+		whole = out.Base64
+	}
+	if int64(len(whole)) > s.bytes {
+		r.execShow(x, stream, whole[s.bytes:])
+	}
+	r.execText(x, stream, s.cleaner.flush())
+	if out.Blob != nil {
+		r.line(r.indent(x.session)+"  ", dim, fmt.Sprintf("… %s is %s in all, kept as blob %s", stream, size(out.Bytes), visible(out.Blob.Name)))
+	}
+}
+
+func endStyle(d events.ExecFinished) style {
+	if d.ExitCode != 0 || d.Reason != "" {
+		return red
+	}
+	return dim
+}
+
+// execEnd says how a command ended: "exit 1, 1.2s", "cancelled, SIGKILL, 3s".
+func execEnd(d events.ExecFinished) string {
+	how := []string{fmt.Sprintf("exit %d", d.ExitCode)}
+	if d.Reason != "" {
+		how = []string{d.Reason}
+	}
+	if d.Signal != "" {
+		how = append(how, d.Signal)
+	}
+	how = append(how, (time.Duration(d.DurationMS) * time.Millisecond).String())
+	if d.Error != "" {
+		how = append(how, d.Error)
+	}
+	return strings.Join(how, ", ")
+}
+
+// size is a number of bytes for a person.
+func size(bytes int64) string {
+	unit, n := "bytes", float64(bytes)
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if n < 1024 {
+			break
+		}
+		unit, n = u, n/1024
+	}
+	if unit == "bytes" {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", n, unit)
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+
+	"pocketcoder/events"
+)
+
+// openCodePart is what is shown of a part of OpenCode's messages.
+type openCodePart struct {
+	ID, MessageID, SessionID string
+	Type                     string // text, reasoning, tool; others are not shown
+	Text                     string
+	Synthetic                bool
+	Time                     struct{ End int64 }
+	Tool, CallID             string
+	State                    toolState
+}
+
+// toolState is how a tool call stands.
+type toolState struct {
+	Status   string // pending, running, completed, error
+	Input    json.RawMessage
+	Output   string
+	Error    string
+	Title    string
+	Metadata struct{ Diff string }
+}
+
+// openCodePayload is what is shown of the other payloads.
+type openCodePayload struct {
+	SessionID string
+	Info      struct {
+		ID, Role, ParentID, Title, Agent, Directory string
+	}
+	Part      openCodePart
+	Status    openCodeStatus
+	Error     openCodeError
+	MessageID string // of message.removed
+	PartID    string
+	RequestID string
+	Reply     string
+	Answers   [][]string
+}
+
+type openCodeStatus struct {
+	Type, Message string
+	Attempt       int
+}
+
+type openCodeError struct {
+	Name string
+	Data struct{ Message string }
+}
+
+// abortedError is the name OpenCode gives to what happens when a person stops a turn.
+const abortedError = "MessageAbortedError"
+
+func (e openCodeError) String() string {
+	message, _, _ := strings.Cut(e.Data.Message, "\n") // a stack trace may follow
+	if message == "" {
+		return e.Name
+	}
+	return message
+}
+
+// readOpenCode reads a payload. A payload of another shape gives what could be read of it: what is not understood is not
+// shown, and stays in the log.
+func readOpenCode(d events.OpenCode) openCodePayload {
+	var p openCodePayload
+	_ = json.Unmarshal(d.Properties, &p)
+	return p
+}
+
+func (r *renderer) openCode(e events.Event, d events.OpenCode) {
+	switch d.Type {
+	case events.PermissionAsked:
+		var ask events.PermissionAsk
+		if json.Unmarshal(d.Properties, &ask) == nil {
+			r.addAsk(ask, e.Time)
+		}
+		return
+	case events.QuestionAsked:
+		var ask events.QuestionAsk
+		if json.Unmarshal(d.Properties, &ask) == nil && !r.live { // live, it is shown when it is its turn to be answered
+			for _, q := range openQuestions(ask) {
+				r.showQuestion(q)
+			}
+		}
+		return
+	}
+	p := readOpenCode(d)
+	switch d.Type {
+	case "session.created", "session.updated":
+		r.session(p)
+	case "session.status":
+		if p.Status.Type == "retry" {
+			r.note(p.SessionID, yellow, "the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
+		}
+	case "session.error":
+		if p.Error.Name != abortedError {
+			r.note(p.SessionID, red, "error: %s", p.Error)
+		}
+	case "session.compacted":
+		r.note(p.SessionID, dim, "(what was said before was summarised to make room)")
+	case "message.updated":
+		r.roles[p.Info.ID] = p.Info.Role
+	case "message.part.updated":
+		r.openCodePart(p.Part)
+	case "message.removed":
+		r.note(p.SessionID, dim, "(a message was removed)")
+	case events.PermissionReplied:
+		r.replied(e, p)
+	case events.QuestionReplied, events.QuestionRejected:
+		r.questionReplied(e, p)
+	}
+}
+
+// session places a session in the tree.
+func (r *renderer) session(p openCodePayload) {
+	r.directory[p.SessionID] = p.Info.Directory
+	if _, known := r.depth[p.SessionID]; known {
+		return
+	}
+	if p.Info.ParentID == "" {
+		r.depth[p.SessionID] = 0
+		return
+	}
+	r.depth[p.SessionID] = r.level(p.Info.ParentID) + 1
+	r.note(p.Info.ParentID, cyan, "↳ subagent %s: %s", p.Info.Agent, p.Info.Title)
+}
+
+func (r *renderer) openCodePart(part openCodePart) {
+	switch {
+	case part.Type == "tool":
+		r.tool(part)
+	case part.Type != "text" && part.Type != "reasoning":
+	case r.roles[part.MessageID] == "user":
+		if p := r.part(part.ID); !p.done && !r.submitted[part.MessageID] && !part.Synthetic {
+			p.done = true
+			r.userText(part.SessionID, clipped(part.Text, maxOutputLines))
+		}
+	default:
+		r.setPart(r.part(part.ID), part)
+	}
+}
+
+// maxOutputLines is how much of a tool's output is shown; a command's is shown whole, up to maxLiveOutput.
+const maxOutputLines = 12
+
+// tool shows a tool call when it begins and when it has ended. A command begins when the sandbox runs it.
+func (r *renderer) tool(part openCodePart) {
+	if r.tools[part.ID] == part.State.Status {
+		return
+	}
+	before := r.tools[part.ID]
+	r.tools[part.ID] = part.State.Status
+	r.inputs[part.SessionID+"/"+part.CallID] = part.State.Input
+	switch part.State.Status {
+	case "running":
+		if part.Tool != "bash" && part.Tool != "question" {
+			r.note(part.SessionID, bold, "● %s %s", part.Tool, toolSummary(part))
+		}
+	case "completed":
+		r.toolCompleted(part, before)
+	case "error":
+		if a := r.askOf(part.SessionID, part.CallID); a == nil || !a.denied {
+			r.note(part.SessionID, red, "✗ %s: %s", strings.TrimSpace(part.Tool+" "+toolSummary(part)), part.State.Error)
+		}
+	}
+}
+
+// toolCompleted leaves out what executions, subagents and questions show themselves.
+func (r *renderer) toolCompleted(part openCodePart, before string) {
+	switch {
+	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == "question", part.Tool == "task":
+	case part.Tool == "bash":
+		r.note(part.SessionID, bold, "$ %s", toolArgument(part.State.Input, "command"))
+		r.toolOutput(part.SessionID, part.State.Output)
+	default:
+		if before != "running" {
+			r.note(part.SessionID, bold, "● %s %s", part.Tool, toolSummary(part))
+		}
+		r.toolResult(part)
+	}
+}
+
+// toolResult shows what a tool gave: what it changed, unless that was asked for, or its output.
+func (r *renderer) toolResult(part openCodePart) {
+	a := r.askOf(part.SessionID, part.CallID)
+	switch {
+	case part.State.Metadata.Diff == "":
+		r.toolOutput(part.SessionID, part.State.Output)
+	case a == nil || !a.shown:
+		r.diff(part.SessionID, part.State.Metadata.Diff)
+	}
+}
+
+func (r *renderer) toolOutput(session, output string) {
+	if output != "" {
+		r.line(r.indent(session)+"  ", dim, cleaned(clipped(output, maxOutputLines)))
+	}
+}
+
+// toolArguments are those that say in a word what a call is about, the best first.
+var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "description", "name"}
+
+func toolSummary(part openCodePart) string {
+	for _, name := range toolArguments {
+		if text := toolArgument(part.State.Input, name); text != "" {
+			return oneLine(text, 120)
+		}
+	}
+	if input := string(part.State.Input); input != "{}" {
+		return oneLine(input, 120)
+	}
+	return ""
+}
+
+func toolArgument(input json.RawMessage, name string) string {
+	var all map[string]any
+	_ = json.Unmarshal(input, &all) // no object has no arguments
+	text, _ := all[name].(string)
+	return text
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"pocketcoder/events"
+)
+
+const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log alone.
+
+  pocketcoder replay h2k0x9c3v7m1q5z               as a person has seen it
+  pocketcoder replay h2k0x9c3v7m1q5z --speed 10    at ten times its pace; a pause lasts at most 3 s
+  pocketcoder replay h2k0x9c3v7m1q5z --json        every event, one JSON (CloudEvents) a line
+  pocketcoder replay h2k0x9c3v7m1q5z --at 812      the chat as it stood after event #812
+
+Exit status: 0; 1 when there is no such chat or it failed, 2 for wrong usage.
+`
+
+// replayOptions is what a person may choose.
+type replayOptions struct {
+	data     dataDir
+	chat     string
+	from, to uint64
+	at       uint64
+	speed    float64 // infinite: without waiting
+	json     bool
+}
+
+func replayFlags(env environment, args []string) (replayOptions, error) {
+	fs := newFlags(env, "replay", replayUsage)
+	data := dataFlag(fs, env)
+	o := replayOptions{}
+	fs.Uint64Var(&o.from, "from", 0, "first `sequence` to show")
+	fs.Uint64Var(&o.to, "to", math.MaxUint64, "last `sequence` to show")
+	fs.Uint64Var(&o.at, "at", 0, "show the chat as it stood after the event with this `sequence`")
+	speed := fs.String("speed", "max", "how many `times` the real pace, or max")
+	fs.BoolVar(&o.json, "json", false, "print JSON")
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return o, err
+	}
+	o.data = dataDir(*data)
+	if len(rest) == 0 {
+		return o, wrongUsage(env, "replay: which chat? \"pocketcoder chats\" lists them")
+	}
+	if o.chat, err = events.ParseID(rest[0]); err != nil {
+		return o, wrongUsage(env, "replay: %v", err)
+	}
+	if o.speed = math.Inf(1); *speed != "max" {
+		if o.speed, err = strconv.ParseFloat(*speed, 64); err != nil || !(o.speed > 0) {
+			return o, wrongUsage(env, "replay: --speed must be max or a number above 0, got %q", *speed)
+		}
+	}
+	switch {
+	case o.from > o.to:
+		return o, wrongUsage(env, "replay: --from %d is after --to %d", o.from, o.to)
+	case o.at != 0 && (o.from != 0 || o.to != math.MaxUint64):
+		return o, wrongUsage(env, "replay: --at shows one moment; it takes neither --from nor --to")
+	}
+	return o, nil
+}
+
+func runReplay(ctx context.Context, env environment, args []string) error {
+	o, err := replayFlags(env, args)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, o.data)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return replay(ctx, env, s.log, o)
+}
+
+// replay shows a chat from the log.
+func replay(ctx context.Context, env environment, log *events.Log, o replayOptions) error {
+	if err := inLog(ctx, log, o.chat); err != nil {
+		return err
+	}
+	switch {
+	case o.at != 0:
+		return replayAt(ctx, env, log, o)
+	case o.json:
+		return eachEvent(ctx, log, o, func(e events.Event) error { return printLine(env.stdout, e) })
+	}
+	show := newRenderer(newScreen(env))
+	var before time.Time
+	err := eachEvent(ctx, log, o, func(e events.Event) error {
+		if err := pause(ctx, e.Time.Sub(before), o.speed, before.IsZero()); err != nil {
+			return err
+		}
+		before = e.Time
+		for _, a := range show.due(e.Time) {
+			show.showAsk(a)
+		}
+		show.event(e)
+		return show.err
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range show.due(before.Add(decisionDelay)) {
+		show.showAsk(a)
+	}
+	show.endLine()
+	return show.err
+}
+
+// inLog looks for the chat's first event.
+func inLog(ctx context.Context, log *events.Log, chat string) error {
+	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(events.Event) error { return events.Stop })
+	if errors.Is(err, events.Stop) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("there is no chat %s in the log", chat)
+	}
+	return err
+}
+
+// eachEvent gives the chat's events from o.from to o.to in order.
+func eachEvent(ctx context.Context, log *events.Log, o replayOptions, fn func(events.Event) error) error {
+	_, err := log.Fold(ctx, events.ChatFilter(o.chat), max(o.from, 1)-1, func(e events.Event) error {
+		if e.Seq > o.to {
+			return events.Stop
+		}
+		return fn(e)
+	})
+	if errors.Is(err, events.Stop) {
+		return nil
+	}
+	return err
+}
+
+// longestPause is how long a replay stands still at most.
+const longestPause = 3 * time.Second
+
+// pause waits for the time between two events, at a speed.
+func pause(ctx context.Context, gap time.Duration, speed float64, first bool) error {
+	wait := min(time.Duration(float64(gap)/speed), longestPause)
+	if first || math.IsInf(speed, 1) || wait <= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// printLine writes a value as one line of JSON.
+func printLine(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}

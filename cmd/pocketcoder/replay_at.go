@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pocketcoder/events"
+)
+
+// moment is a chat as it stood after an event.
+type moment struct {
+	Chat        string                 `json:"chat"`
+	Sequence    uint64                 `json:"sequence"`
+	Turn        string                 `json:"turn"`        // user, assistant
+	Permissions []events.PermissionAsk `json:"permissions"` // that wait for a decision
+	Questions   []string               `json:"questions"`   // that wait for an answer: OpenCode's id, /, which of them
+	Events      []events.Event         `json:"events"`      // of each message and part the last; nothing of what was removed
+}
+
+// replayAt shows the chat as it stood after an event.
+func replayAt(ctx context.Context, env environment, log *events.Log, o replayOptions) error {
+	f, t := newFold(), newTurn("")
+	o.to = o.at
+	if err := eachEvent(ctx, log, o, func(e events.Event) error { f.apply(e); t.apply(e); return nil }); err != nil {
+		return err
+	}
+	standing := f.events()
+	if len(standing) == 0 {
+		return fmt.Errorf("chat %s begins after event #%d", o.chat, o.at)
+	}
+	show := newRenderer(newScreen(env))
+	if o.json {
+		show.w = io.Discard
+	}
+	for _, e := range standing {
+		show.event(e)
+	}
+	m := moment{Chat: o.chat, Sequence: o.at, Turn: t.whose(), Permissions: []events.PermissionAsk{}, Questions: pendingQuestions(standing), Events: standing}
+	for _, a := range show.due(f.last.Time.Add(decisionDelay)) {
+		show.showAsk(a)
+		m.Permissions = append(m.Permissions, a.ask)
+	}
+	if o.json {
+		return printLine(env.stdout, m)
+	}
+	show.note("", dim, "— at #%d: the turn is the %s's; pending: permissions %d, questions %d", o.at, m.Turn, len(m.Permissions), len(m.Questions))
+	return show.err
+}
+
+// fold keeps of a chat's events what still stands, each thing where it first appeared.
+type fold struct {
+	standing []standing
+	places   map[string]int  // key -> index
+	removed  map[string]bool // OpenCode's ids of messages and parts, for ever
+	last     events.Event
+}
+
+// standing is the last event about a thing.
+type standing struct {
+	key     string // OpenCode's id of what it is about, or the event's own
+	message string // of a part
+	event   events.Event
+}
+
+func newFold() *fold { return &fold{places: map[string]int{}, removed: map[string]bool{}} }
+
+func (f *fold) apply(e events.Event) {
+	f.last = e
+	s := standing{key: e.ID, event: e}
+	if typ, ok := e.Subject.OpenCodeType(); ok && e.Malformed == nil {
+		p := readOpenCode(events.OpenCode{Type: typ, Properties: e.Data})
+		switch typ {
+		case "session.created", "session.updated":
+			s.key = p.SessionID
+		case "message.updated":
+			s.key = p.Info.ID
+		case "message.part.updated":
+			s.key, s.message = p.Part.ID, p.Part.MessageID
+		case "message.removed":
+			f.removed[p.MessageID] = true
+			return
+		case "message.part.removed":
+			f.removed[p.PartID] = true
+			return
+		case "session.status", "session.idle", "session.diff": // they do not last
+			return
+		}
+	}
+	if i, ok := f.places[s.key]; ok {
+		f.standing[i] = s
+		return
+	}
+	f.places[s.key] = len(f.standing)
+	f.standing = append(f.standing, s)
+}
+
+func (f *fold) events() []events.Event {
+	var all []events.Event
+	for _, s := range f.standing {
+		if !f.removed[s.key] && !f.removed[s.message] {
+			all = append(all, s.event)
+		}
+	}
+	return all
+}
+
+// pendingQuestions gives the questions that wait for an answer, sorted.
+func pendingQuestions(all []events.Event) []string {
+	open := map[string]bool{}
+	for _, e := range all {
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.QuestionAnswered:
+			delete(open, questionKey(d.Question, d.Index))
+			if d.Rejected {
+				closeQuestion(open, d.Question)
+			}
+		case events.QuestionExpired:
+			closeQuestion(open, d.Question)
+		case events.OpenCode:
+			switch d.Type {
+			case events.QuestionAsked:
+				var ask events.QuestionAsk
+				_ = json.Unmarshal(d.Properties, &ask) // one that cannot be read asks nothing
+				for i := range ask.Questions {
+					open[questionKey(ask.ID, i)] = true
+				}
+			case events.QuestionReplied, events.QuestionRejected:
+				closeQuestion(open, readOpenCode(d).RequestID)
+			}
+		}
+	}
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(open))))
+}
+
+func questionKey(id string, index int) string { return id + "/" + strconv.Itoa(index) }
+
+func closeQuestion(open map[string]bool, id string) {
+	maps.DeleteFunc(open, func(key string, _ bool) bool { return strings.HasPrefix(key, id+"/") })
+}

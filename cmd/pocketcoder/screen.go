@@ -1,0 +1,88 @@
+package main
+
+import (
+	"io"
+	"strings"
+)
+
+// style is the terminal sequence that begins it.
+type style string
+
+const (
+	plain  style = ""
+	bold   style = "\x1b[1m"
+	dim    style = "\x1b[2m"
+	red    style = "\x1b[31m"
+	green  style = "\x1b[32m"
+	yellow style = "\x1b[33m"
+	cyan   style = "\x1b[36m"
+)
+
+// screen is where a person reads. Several write on it at once (an answer, commands, subagents), each on lines of its
+// own. The text given to it is safe already.
+type screen struct {
+	w       io.Writer
+	colours bool
+	writing string // who wrote the unfinished line; empty at the beginning of a line
+	err     error  // the first one; nothing is written after it
+}
+
+// newScreen uses colours on a terminal, unless NO_COLOR is set (no-color.org).
+func newScreen(env environment) *screen {
+	return &screen{w: env.stdout, colours: env.interactive && env.getenv("NO_COLOR") == ""}
+}
+
+// flow writes text that goes on where the same writer left off. Another writer's unfinished line is ended first. Each
+// line begins with prefix.
+func (s *screen) flow(writer, prefix string, st style, text string) {
+	if text == "" {
+		return
+	}
+	var b strings.Builder
+	if s.writing != "" && s.writing != writer {
+		b.WriteByte('\n')
+		s.writing = ""
+	}
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		if line == "" {
+			continue
+		}
+		if s.writing == "" {
+			b.WriteString(prefix)
+		}
+		body, ended := strings.CutSuffix(line, "\n")
+		b.WriteString(s.paint(st, body))
+		s.writing = writer
+		if ended {
+			b.WriteByte('\n')
+			s.writing = ""
+		}
+	}
+	s.write(b.String())
+}
+
+// line writes text on lines of its own.
+func (s *screen) line(prefix string, st style, text string) {
+	s.flow("line", prefix, st, strings.TrimRight(text, "\n")+"\n")
+}
+
+// endLine ends an unfinished line.
+func (s *screen) endLine() {
+	if s.writing != "" {
+		s.write("\n")
+		s.writing = ""
+	}
+}
+
+func (s *screen) paint(st style, text string) string {
+	if !s.colours || st == plain || text == "" {
+		return text
+	}
+	return string(st) + text + "\x1b[0m"
+}
+
+func (s *screen) write(text string) {
+	if s.err == nil {
+		_, s.err = io.WriteString(s.w, text)
+	}
+}

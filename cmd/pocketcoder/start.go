@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/oklog/run"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/projections"
+	"pocketcoder/web"
+)
+
+// up opens the foundations in order, each closed in reverse when every actor is done, and runs the actors until one of
+// them ends, a signal comes or ctx ends. ready is called once everything works.
+//
+//	browser ─▶ http ─────────▶ handlers ─▶ log (NATS) ─▶ model (SQLite) ─▶ http, cmd
+//	            OpenCode ◀─▶ bridge ─▲       │
+//	               └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
+func up(ctx context.Context, env environment, o upOptions, ready func(running)) error {
+	say := newProgress(env.stderr)
+	release, err := o.data.open()
+	if err != nil {
+		return err
+	}
+	defer release()
+	listener, err := net.Listen("tcp", o.http)
+	if err != nil {
+		return fmt.Errorf("open web server on %s: %w; choose another with --http", o.http, err)
+	}
+	defer listener.Close()
+
+	keys, err := natsconf.LoadKeys(o.data.path("keys"))
+	if err != nil {
+		return err
+	}
+	nc, url, closeNATS, err := openNATS(ctx, o, keys)
+	if err != nil {
+		return err
+	}
+	defer closeNATS()
+	provider, isDemo, closeModel, err := openProvider(env, o)
+	if err != nil {
+		return err
+	}
+	defer closeModel()
+	log, err := events.Open(ctx, nc, events.DefaultStreamOptions, events.NewRedactor(provider.Secrets()...))
+	if err != nil {
+		return err
+	}
+	last, err := log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	say.done("log", "NATS at %s, %d events", url, last)
+	model, err := projections.Open(ctx, string(o.data), log)
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	if aside := model.SetAside(); aside != "" {
+		say.note("read model", "%s", aside)
+	}
+	tools, err := opencode.Install(ctx, opencode.Installation{
+		Dir: o.data.path("npm"), OpenCode: o.opencode, Progress: func(line string) { say.step("opencode", line) },
+	})
+	if err != nil {
+		return err
+	}
+	shell, err := findShell(ctx, o.data, func(line string) { say.step("shell", line) })
+	if err != nil {
+		return err
+	}
+
+	s := &parts{
+		o: o, keys: keys, url: url, nc: nc, log: log, model: model, tools: tools, shell: shell,
+		provider: provider, isDemo: isDemo, stderr: env.stderr,
+	}
+	s.wire()
+	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
+	if err := o.data.announce(r); err != nil {
+		return err
+	}
+	return s.run(ctx, listener, func() { say.ready(r, s); ready(r) })
+}
+
+// openNATS starts the embedded server, or connects to the one that was named.
+func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (nc *nats.Conn, url string, closeAll func(), err error) {
+	options, err := keys.Options(natsconf.Core, "pocketcoder")
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if o.nats != "" {
+		nc, err := nats.Connect(o.nats, options...)
+		if err != nil {
+			return nil, "", nil, fmt.Errorf("connect to NATS at %s: %w", o.nats, err)
+		}
+		return nc, o.nats, nc.Close, nil
+	}
+	server, err := natsconf.Start(ctx, natsConfig(o.data, keys))
+	if err != nil {
+		return nil, "", nil, err
+	}
+	nc, err = nats.Connect("", append(options, nats.InProcessServer(server.Server))...)
+	if err != nil {
+		server.Close()
+		return nil, "", nil, fmt.Errorf("connect to the embedded NATS: %w", err)
+	}
+	return nc, server.ClientURL(), func() { nc.Close(); server.Close() }, nil
+}
+
+// natsConfig is the configuration of the embedded server, and the beginning of that of an external one.
+func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
+	return natsconf.Config{
+		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.path("nats"), Keys: keys.Public,
+		Engines: []string{engine}, Pools: []string{pool}, Reserved: []string{handlers.GateWorker, opencode.AbortWorker},
+	}
+}
+
+// openProvider finds what answers: what the user has set up, or the demo model.
+func openProvider(env environment, o upOptions) (p opencode.Provider, isDemo bool, closeModel func(), err error) {
+	p, found, err := opencode.UserProvider(env.getenv)
+	if err != nil {
+		return p, false, nil, err
+	}
+	if found && !o.demo {
+		p.Model = o.model
+		return p, false, func() {}, nil
+	}
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: opencode.Continue, Provider: providerHelp})
+	if err != nil {
+		return p, false, nil, err
+	}
+	p = opencode.Provider{Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo"}
+	return p, true, func() { server.Close() }, nil
+}
+
+const providerHelp = "Set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like."
+
+// parts is everything that runs, wired.
+type parts struct {
+	o        upOptions
+	keys     natsconf.Keys
+	url      string
+	nc       *nats.Conn
+	log      *events.Log
+	model    *projections.Model
+	tools    opencode.Tools
+	shell    string
+	provider opencode.Provider
+	isDemo   bool
+	stderr   io.Writer
+
+	handlers *handlers.Handlers
+	bridge   *opencode.Bridge
+	gate     handlers.Gate
+	exec     handlers.Exec
+	engine   *opencode.Supervisor
+	lives    lives
+	worker   *workerProcess
+	loaded   chan struct{} // closed once the read model has caught up and the bridge knows its sessions
+	changed  chan struct{} // a part's state may have changed
+}
+
+func (s *parts) wire() {
+	s.changed, s.loaded = make(chan struct{}, 1), make(chan struct{})
+	s.handlers = &handlers.Handlers{Log: s.log}
+	s.bridge = &opencode.Bridge{
+		Engine: engine, Directory: s.o.workspace, Log: s.log, Model: s.model, Handlers: s.handlers, Logger: s.o.logger,
+		Client: s.lives.client, MaxTurns: s.o.maxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
+	}
+	s.gate = handlers.Gate{Handlers: s.handlers, Rules: s.o.rules, Session: s.bridge.Session, Log: s.o.logger}
+	s.exec = handlers.Exec{Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Session: s.bridge.Session, Log: s.o.logger}
+	s.engine = &opencode.Supervisor{
+		Tools: s.tools, Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Shell: s.shell, Provider: s.provider, Logger: s.o.logger,
+		Access:  opencode.ShellAccess{NATSURL: s.url, Key: s.keys.SeedFile(natsconf.Shell), Engine: engine},
+		Started: s.lives.started,
+	}
+	s.worker = &workerProcess{
+		args:   []string{"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool, "--workspace", s.o.workspace},
+		stderr: s.stderr, logger: s.o.logger, ready: s.change,
+	}
+}
+
+func (s *parts) change() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// stopTime bounds how long an actor may take to end before the next one is stopped.
+const stopTime = 6 * time.Second
+
+// run starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode first,
+// while what it has to say is still heard.
+func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) error {
+	var g run.Group
+	rest := context.WithoutCancel(ctx)
+	g.Add(actor(rest, s.engine.Run))
+	for _, worker := range []func(context.Context) error{
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.exec.Run, s.bridge.Run, s.gate.Run,
+	} {
+		g.Add(actor(rest, s.onceLoaded(worker)))
+	}
+	g.Add(actor(rest, s.worker.Run))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.handlers.Serve(ctx, s.nc, operator, s.o.logger) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, listener, s.health) }))
+	g.Add(actor(rest, s.load))
+	g.Add(actor(rest, s.model.Run))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.announceReady(ctx, ready) }))
+	g.Add(run.SignalHandler(ctx, syscall.SIGINT, syscall.SIGTERM))
+	err := g.Run()
+	if errors.Is(err, run.ErrSignal) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// actor runs fn until it is interrupted, and then waits for it, so that interrupts are an order.
+func actor(ctx context.Context, fn func(context.Context) error) (func() error, func(error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	return func() error {
+			defer close(done)
+			return fn(ctx)
+		}, func(error) {
+			cancel()
+			select {
+			case <-done:
+			case <-time.After(stopTime):
+			}
+		}
+}
+
+func serveHTTP(ctx context.Context, l net.Listener, health func() web.Health) error {
+	server := &http.Server{Handler: (&web.Server{Health: health}).Handler(), ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() {
+		bounded, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		server.Shutdown(bounded)
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http: %w", err)
+	}
+	return ctx.Err()
+}

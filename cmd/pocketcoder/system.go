@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/ops/natsconf"
+)
+
+// system is a running PocketCoder, as a subcommand reaches it: over NATS, with the operator's rights.
+type system struct {
+	running
+	nc  *nats.Conn
+	log *events.Log // read only
+}
+
+// connectTimeout bounds a connection to a system on the same machine.
+const connectTimeout = 5 * time.Second
+
+// connect finds the system that runs on a data directory.
+func connect(ctx context.Context, d dataDir) (*system, error) {
+	r, err := d.running()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := natsconf.LoadKeys(d.path("keys"))
+	if err != nil {
+		return nil, err
+	}
+	opts, err := keys.Options(natsconf.Operator, "pocketcoder cli")
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(r.NATS, append(opts, nats.Timeout(connectTimeout))...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to pid %d at %s: %w", r.PID, r.NATS, err)
+	}
+	log, err := events.Attach(nc, natsconf.ReaderAPI)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return &system{r, nc, log}, nil
+}
+
+func (s *system) close() { s.nc.Close() }
+
+// query asks the read model; answer is decoded into out. With a sequence the answer holds at least that event.
+func (s *system) query(ctx context.Context, name string, args map[string]any, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	body, err := json.Marshal(args)
+	if err != nil {
+		return fmt.Errorf("query %s: %w", name, err)
+	}
+	m, err := s.nc.RequestWithContext(ctx, "query."+name, body)
+	if err != nil {
+		return fmt.Errorf("query %s: %w", name, err)
+	}
+	if text := m.Header.Get("Error"); text != "" {
+		return fmt.Errorf("query %s: %w", name, errors.New(text))
+	}
+	if err := json.Unmarshal(m.Data, out); err != nil {
+		return fmt.Errorf("query %s: %w", name, err)
+	}
+	return nil
+}

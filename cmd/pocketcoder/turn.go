@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// How a turn ended, as an exit status. 2 is wrong usage.
+const (
+	exitCompleted = 0
+	exitFailed    = 1
+	exitDenied    = 3
+	exitAborted   = 4
+	exitLost      = 5
+	exitPending   = 6
+)
+
+// turn follows what the chat's own session does: whose turn it is, and how the last one ended.
+type turn struct {
+	root     string
+	outbox   map[string]bool // messages on their way to OpenCode
+	sent     map[string]string
+	awaiting bool            // a message was sent that nothing has answered
+	busy     bool            // by OpenCode's last word
+	writing  map[string]bool // assistant messages without an end
+
+	answer  string // the assistant message that began last
+	failure string
+	denied  bool
+	aborted bool
+	lost    bool
+}
+
+func newTurn(root string) *turn {
+	return &turn{root: root, outbox: map[string]bool{}, sent: map[string]string{}, writing: map[string]bool{}}
+}
+
+// begin forgets how the turn before ended.
+func (t *turn) begin() { t.failure, t.denied, t.aborted, t.lost = "", false, false, false }
+
+// exit is how the turn ended.
+func (t *turn) exit() exitCode {
+	switch {
+	case t.lost:
+		return exitLost
+	case t.aborted:
+		return exitAborted
+	case t.failure != "":
+		return exitFailed
+	case t.denied:
+		return exitDenied
+	}
+	return exitCompleted
+}
+
+// whose is the person's turn or the assistant's.
+func (t *turn) whose() string {
+	if len(t.outbox) > 0 || t.awaiting || t.busy || len(t.writing) > 0 {
+		return projections.TurnAssistant
+	}
+	return projections.TurnUser
+}
+
+// apply takes an event of the chat, and says whether the turn may have ended with it.
+func (t *turn) apply(e events.Event) (mayEnd bool) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return false // shown by the renderer
+	}
+	switch d := d.(type) {
+	case events.SessionBound:
+		t.root = d.Session
+	case events.MessageSubmitted:
+		t.outbox[d.Message] = true
+	case events.MessageSending:
+		t.sent[d.EngineMessage], t.awaiting = d.Message, true
+	case events.MessageDelivered:
+		delete(t.outbox, d.Message)
+	case events.MessageFailed:
+		delete(t.outbox, d.Message)
+		t.failure, t.awaiting = d.Error, false
+		return true
+	case events.PermissionDecided:
+		t.denied = t.denied || d.Decision == events.Denied
+	case events.TurnLost:
+		if d.Session == t.root {
+			t.lost, t.awaiting, t.busy, t.writing = true, false, false, map[string]bool{}
+			return true
+		}
+	case events.OpenCode:
+		return t.openCode(d)
+	}
+	return false
+}
+
+func (t *turn) openCode(d events.OpenCode) (mayEnd bool) {
+	p := readOpenCode(d)
+	if d.Type == events.PermissionReplied {
+		t.denied = t.denied || p.Reply == "reject"
+	}
+	if p.SessionID != t.root && p.SessionID != "" {
+		return false
+	}
+	switch d.Type {
+	case "session.status":
+		t.busy = p.Status.Type != "idle"
+		return !t.busy
+	case "session.idle":
+		return true
+	case "session.error":
+		t.awaiting = false
+		t.failed(p.Error)
+		return true
+	case "message.updated":
+		if p.Info.Role != "assistant" {
+			delete(t.outbox, t.sent[p.Info.ID])
+			return false
+		}
+		return t.assistant(d)
+	}
+	return false
+}
+
+// assistant takes an assistant message. One that begins after a denial says that the model went on.
+func (t *turn) assistant(d events.OpenCode) (mayEnd bool) {
+	var m struct {
+		Info struct {
+			ID    string
+			Time  struct{ Completed int64 }
+			Error *openCodeError
+		}
+	}
+	if json.Unmarshal(d.Properties, &m) != nil {
+		return false
+	}
+	t.awaiting = false
+	if m.Info.ID > t.answer {
+		t.answer, t.denied = m.Info.ID, false
+	}
+	if m.Info.Time.Completed == 0 && m.Info.Error == nil {
+		t.writing[m.Info.ID] = true
+		return false
+	}
+	delete(t.writing, m.Info.ID)
+	if m.Info.Error != nil {
+		t.failed(*m.Info.Error)
+	}
+	return true
+}
+
+func (t *turn) failed(e openCodeError) {
+	if e.Name == abortedError {
+		t.aborted = true
+		return
+	}
+	t.failure = e.String()
+}

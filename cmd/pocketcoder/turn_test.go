@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+const echo = `@@call bash {"command":"echo hello; echo oops >&2; exit 3","description":"greet"}
+@@next
+@@say done`
+
+func TestApprovedCommandRunsInTheSandbox(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, echo)
+	ask := p.ask(t, chat, 0)
+	is.Equal(ask.Command(), "echo hello; echo oops >&2; exit 3")
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.turnEnds(t, chat)
+
+	runs := rows[projections.Run](t, p, "executions", chat)
+	is.Equal(len(runs), 1)
+	is.Equal(runs[0].Status, "failed")
+	is.Equal(runs[0].ExitCode, int64(3))
+	is.True(strings.Contains(string(runs[0].Outputs), `"text":"hello\n"`))
+	is.True(strings.Contains(string(runs[0].Outputs), `"text":"oops\n"`))
+	permissions := rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal(permissions[0].Status, projections.PermissionAuthorized)
+	is.Equal(permissions[0].DecidedBy, "user:operator")
+	messages := rows[projections.ShownMessage](t, p, "messages", chat)
+	is.Equal(len(messages), 3) // the person's, the one with the call, the closing one
+	is.Equal(messages[2].EngineStatus, "completed")
+	is.True(strings.Contains(string(messages[2].Parts), `"text":"done"`))
+
+	delivered := 0
+	for _, e := range p.history(t, chat) {
+		if e.Subject.Kind == "message.delivered" {
+			delivered++
+		}
+	}
+	is.Equal(delivered, 1)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+const upUsage = `pocketcoder up: start everything on this machine.
+
+It finds OpenCode and ripgrep or installs them with npm, starts the log (embedded NATS), OpenCode, the bridge to it, the
+read models and the sandbox worker, says what runs where, and runs until Ctrl-C. With no key of a model provider in the
+environment, and no login of OpenCode's, the built-in demo model answers.
+
+  pocketcoder up
+  pocketcoder up --workspace ~/src/project --allow 'bash: git status*'
+  ANTHROPIC_API_KEY=… pocketcoder up --model anthropic/claude-sonnet-4-5
+
+Then, in another terminal:  pocketcoder chat
+`
+
+// upOptions is what a person may choose.
+type upOptions struct {
+	data      dataDir
+	http      string
+	workspace string
+	nats      string
+	opencode  string
+	model     string
+	demo      bool
+	maxTurns  int
+	rules     []policy.Rule
+	logger    *slog.Logger
+}
+
+// rules is a flag that may be given several times.
+type rules []policy.Rule
+
+func (r *rules) String() string { return "" }
+
+func (r *rules) Set(s string) error {
+	rule, err := policy.ParseRule(s)
+	*r = append(*r, rule)
+	return err
+}
+
+func upFlags(env environment, args []string) (upOptions, error) {
+	fs := newFlags(env, "up", upUsage)
+	data := dataFlag(fs, env)
+	o := upOptions{}
+	fs.StringVar(&o.http, "http", or(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server, loopback (POCKETCODER_HTTP)")
+	behind := fs.Bool("behind-proxy", env.getenv("POCKETCODER_BEHIND_PROXY") != "", "allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
+	fs.StringVar(&o.workspace, "workspace", or(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
+	fs.StringVar(&o.nats, "nats", env.getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
+	fs.StringVar(&o.opencode, "opencode", env.getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
+	fs.StringVar(&o.model, "model", env.getenv("POCKETCODER_MODEL"), "`provider/model`; OpenCode chooses when empty (POCKETCODER_MODEL)")
+	fs.BoolVar(&o.demo, "demo", env.getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
+	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats; 0 is no limit")
+	var allow rules
+	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
+	if _, err := parse(fs, args, 0); err != nil {
+		return o, err
+	}
+	o.data, o.rules = dataDir(absolute(*data)), append(allow, policy.Defaults...)
+	o.workspace = absolute(o.workspace)
+	o.logger = slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return o, o.check(*behind)
+}
+
+func (o upOptions) check(behindProxy bool) error {
+	host, _, err := net.SplitHostPort(o.http)
+	if err != nil {
+		return fmt.Errorf("--http %q: %w", o.http, err)
+	}
+	if ip := net.ParseIP(host); !behindProxy && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--http %s is not a loopback address: everybody who reaches it would talk to it without TLS; put a proxy with TLS in front and say --behind-proxy", o.http)
+	}
+	info, err := os.Stat(o.workspace)
+	if err != nil {
+		return fmt.Errorf("--workspace: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("--workspace %s is not a directory", o.workspace)
+	}
+	if rel, err := filepath.Rel(o.workspace, string(o.data)); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+		return fmt.Errorf("--data %s lies in --workspace %s, where the assistant could read and write it; choose another of the two", o.data, o.workspace)
+	}
+	return nil
+}
+
+// absolute makes a path absolute. It fails only when the current directory is gone, and then opening the path says so.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+func runUp(ctx context.Context, env environment, args []string) error {
+	o, err := upFlags(env, args)
+	if err != nil {
+		return err
+	}
+	err = up(ctx, env, o, func(running) {})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// engine is the id of the one OpenCode of this process, and pool that of its sandbox workers.
+const (
+	engine = handlers.DefaultEngine
+	pool   = "default"
+)
+
+var _ flag.Value = (*rules)(nil)
