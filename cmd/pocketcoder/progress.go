@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -38,20 +40,29 @@ func (p *progress) ready(r running, s *parts) {
 	}
 	p.done("ready", "pid %d", r.PID)
 	fmt.Fprintf(p.w, `
-  web         %s/api/health
-  log         %s (embedded NATS; see: pocketcoder nats-context)
-  opencode    %s %s
-  model       %s
-  sandbox     worker pid %d in %s
-  data        %s
+  web         %[1]s/api/health
+  log         %[2]s (for the nats CLI: %[9]s nats-context)
+  opencode    %[3]s %[4]s
+  model       %[5]s
+  sandbox     worker pid %[6]d in %[7]s
+  data        %[8]s
 
 Try, in another terminal:
 
-  pocketcoder chat                     talk, and approve what may run
-  pocketcoder chat -m "hello"          one question
-  pocketcoder chats
-  pocketcoder replay CHAT
+  %[9]s chat               talk, and approve what may run
+  %[9]s chat -m "hello"    one question
+  %[9]s chats
+  %[9]s replay CHAT
 
 Ctrl-C stops everything.
-`, r.HTTP, r.NATS, s.tools.OpenCode, s.tools.Version, model, s.worker.pid.Load(), r.Workspace, s.o.data)
+`, r.HTTP, r.NATS, s.engine.Tools.OpenCode, s.engine.Tools.Version, model, s.worker.pid.Load(), r.Workspace, s.o.data, commandName())
+}
+
+// commandName is what a person types to run this program again: "go run" leaves no program behind.
+func commandName() string {
+	self, err := os.Executable()
+	if err == nil && strings.Contains(self, "go-build") {
+		return "go run ./cmd/pocketcoder"
+	}
+	return "pocketcoder"
 }

@@ -73,20 +73,9 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	if aside := model.SetAside(); aside != "" {
 		say.note("read model", "%s", aside)
 	}
-	tools, err := opencode.Install(ctx, opencode.Installation{
-		Dir: o.data.path("npm"), OpenCode: o.opencode, Progress: func(line string) { say.step("opencode", line) },
-	})
-	if err != nil {
-		return err
-	}
-	shell, err := findShell(ctx, o.data, func(line string) { say.step("shell", line) })
-	if err != nil {
-		return err
-	}
 
 	s := &parts{
-		o: o, keys: keys, url: url, nc: nc, log: log, model: model, tools: tools, shell: shell,
-		provider: provider, isDemo: isDemo, stderr: env.stderr,
+		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
 	}
 	s.wire()
 	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
@@ -152,13 +141,12 @@ const providerHelp = "Set the key of a provider before `pocketcoder up`, for exa
 // parts is everything that runs, wired.
 type parts struct {
 	o        upOptions
+	say      *progress
 	keys     natsconf.Keys
 	url      string
 	nc       *nats.Conn
 	log      *events.Log
 	model    *projections.Model
-	tools    opencode.Tools
-	shell    string
 	provider opencode.Provider
 	isDemo   bool
 	stderr   io.Writer
@@ -184,7 +172,7 @@ func (s *parts) wire() {
 	s.gate = handlers.Gate{Handlers: s.handlers, Rules: s.o.rules, Session: s.bridge.Session, Log: s.o.logger}
 	s.exec = handlers.Exec{Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Session: s.bridge.Session, Log: s.o.logger}
 	s.engine = &opencode.Supervisor{
-		Tools: s.tools, Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Shell: s.shell, Provider: s.provider, Logger: s.o.logger,
+		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger,
 		Access:  opencode.ShellAccess{NATSURL: s.url, Key: s.keys.SeedFile(natsconf.Shell), Engine: engine},
 		Started: s.lives.started,
 	}
@@ -209,7 +197,7 @@ const stopTime = 6 * time.Second
 func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) error {
 	var g run.Group
 	rest := context.WithoutCancel(ctx)
-	g.Add(actor(rest, s.engine.Run))
+	g.Add(actor(rest, s.runOpenCode))
 	for _, worker := range []func(context.Context) error{
 		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.exec.Run, s.bridge.Run, s.gate.Run,
 	} {
@@ -228,6 +216,22 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 		return nil
 	}
 	return err
+}
+
+// runOpenCode finds what OpenCode needs, or gets it, and keeps OpenCode running. The rest of the system does not wait.
+func (s *parts) runOpenCode(ctx context.Context) (err error) {
+	s.engine.Tools, err = opencode.Install(ctx, opencode.Installation{
+		Dir: s.o.data.path("npm"), OpenCode: s.o.opencode, Progress: func(line string) { s.say.step("opencode", line) },
+	})
+	if err != nil {
+		return err
+	}
+	s.engine.Shell, err = findShell(ctx, s.o.data, func(line string) { s.say.step("shell", line) })
+	if err != nil {
+		return err
+	}
+	s.say.step("opencode", "starting "+s.engine.Tools.OpenCode)
+	return s.engine.Run(ctx)
 }
 
 // actor runs fn until it is interrupted, and then waits for it, so that interrupts are an order.
