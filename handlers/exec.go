@@ -23,10 +23,13 @@ type Exec struct {
 	Pool     string
 	Session  func(id string) (Session, bool) // of a session whose asks are in the log
 	Log      *slog.Logger
+
+	chats *folds
 }
 
 // Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded.
 func (x Exec) Run(ctx context.Context) error {
+	x.chats = &folds{}
 	return wire.Serve(ctx, x.Conn, wire.RequestSubject(x.Engine), "handlers", x.exec)
 }
 
@@ -73,9 +76,12 @@ func (s *execState) apply(e events.Event) {
 // was started on it yet.
 func (x Exec) authorize(ctx context.Context, chat string, r wire.Request) (events.ExecRequested, error) {
 	d := events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd, Pool: x.Pool}
-	s := &execState{*newPermissions(), map[string]string{}}
-	filters := []string{events.ChatSubject(chat, d.Kind()), permissionFilters(chat)[0]}
-	_, err := x.Handlers.handle(ctx, chat, Command{Actor: events.EngineActor(x.Engine)}, s, filters, func() (events.Data, uint64, error) {
+	f := x.chats.get(chat, func() *folded {
+		s := &execState{*newPermissions(), map[string]string{}}
+		return fold(s, []string{events.ChatSubject(chat, d.Kind()), permissionFilters(chat)[0]})
+	})
+	s := f.state.(*execState)
+	_, err := x.Handlers.handleOn(ctx, chat, Command{Actor: events.EngineActor(x.Engine)}, f, func() (events.Data, uint64, error) {
 		if exec, ok := s.started[r.Session+"/"+r.Call]; ok {
 			return nil, 0, refuse(Conflict, "call %s was executed already, as %s", r.Call, exec)
 		}

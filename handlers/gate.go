@@ -43,41 +43,56 @@ func (g Gate) react(ctx context.Context, e events.Event) error {
 		g.Log.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
 	}
-	chat := e.Subject.ID
-	s := newPermissions()
-	queries := []query{{filter: permissionFilters(chat)[0]}, {filter: permissionFilters(chat)[1]}}
-	if err := g.Handlers.fold(ctx, s, queries); err != nil {
+	c, earlier, err := g.look(ctx, e, ask)
+	if err != nil || c == nil {
 		return err
 	}
-	if _, done := s.settled[ask.ID]; done {
-		return nil
+	if c.Decision == "" {
+		return g.supersede(ctx, c.Chat, ask.ID, earlier)
 	}
-	c := DecidePermission{Command: Command{ID: e.ID}, Chat: chat, Permission: ask.ID, Decision: events.Authorized}
-	if grant, by := s.grant(ask.Request()); grant != "" {
-		c.Grant, c.Actor, c.Reason = grant, by, fmt.Sprintf("approved as %s, which OpenCode forgot when it restarted", grant)
-	} else if rule, ok := policy.Evaluate(g.Rules, g.input(ask)); ok {
-		c.Actor, c.Rule = events.ActorPolicy, rule.String()
-	} else {
-		return g.supersede(ctx, s, chat, ask)
-	}
-	_, err := g.Handlers.DecidePermission(ctx, c)
+	_, err = g.Handlers.DecidePermission(ctx, *c)
 	if _, refused := err.(Refused); refused {
 		return nil // a person was first
 	}
 	return err
 }
 
-// supersede expires undecided asks that OpenCode forgot and now asks again, so that a person sees each request once.
-func (g Gate) supersede(ctx context.Context, s *permissions, chat string, ask events.PermissionAsk) error {
-	for id, earlier := range s.asks {
-		if _, done := s.settled[id]; done || !s.lost[id] || id == ask.ID || earlier.Request() != ask.Request() {
-			continue
+// look says what to do about an ask: nothing (nil), decide it, or, when the command has no decision, leave it to a person
+// and expire the earlier asks for the same, which OpenCode forgot.
+func (g Gate) look(ctx context.Context, e events.Event, a events.PermissionAsk) (c *DecidePermission, earlier []string, err error) {
+	f := g.Handlers.chatPermissions(e.Subject.ID)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.advance(ctx, g.Handlers.Log); err != nil {
+		return nil, nil, err
+	}
+	s := f.state.(*permissions)
+	if _, done := s.settled[a.ID]; done {
+		return nil, nil, nil
+	}
+	c = &DecidePermission{Command: Command{ID: e.ID}, Chat: e.Subject.ID, Permission: a.ID}
+	if grant, by := s.grant(a.Request()); grant != "" {
+		c.Decision, c.Grant, c.Actor = events.Authorized, grant, by
+		c.Reason = fmt.Sprintf("approved as %s, which OpenCode forgot when it restarted", grant)
+	} else if rule, ok := policy.Evaluate(g.Rules, g.input(a)); ok {
+		c.Decision, c.Actor, c.Rule = events.Authorized, events.ActorPolicy, rule.String()
+	}
+	for id, other := range s.asks {
+		if _, done := s.settled[id]; !done && s.lost[id] && id != a.ID && other.request == a.Request() {
+			earlier = append(earlier, id)
 		}
-		e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "asked again as " + ask.ID})
+	}
+	return c, earlier, nil
+}
+
+// supersede expires undecided asks that OpenCode forgot and now asks again, so that a person sees each request once.
+func (g Gate) supersede(ctx context.Context, chat, by string, earlier []string) error {
+	for _, id := range earlier {
+		e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "asked again as " + by})
 		if err != nil {
 			return err
 		}
-		if _, err := g.Handlers.Log.Append(ctx, e.CausedBy(ask.ID)); err != nil {
+		if _, err := g.Handlers.Log.Append(ctx, e.CausedBy(by)); err != nil {
 			return err
 		}
 	}

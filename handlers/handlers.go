@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"pocketcoder/events"
 )
@@ -44,6 +45,8 @@ func refuse(code Code, format string, args ...any) error {
 // Handlers carries out commands. The zero value but for Log is ready.
 type Handlers struct {
 	Log *events.Log
+
+	permissions folds // of chats whose asks are decided
 }
 
 // Command is what every command carries. ID is made by whoever gives it, so that giving it twice is giving it once;
@@ -59,37 +62,81 @@ const tries = 5
 // state is what a decision needs to know, folded from a chat's events: facts only, it cannot refuse one.
 type state interface{ apply(events.Event) }
 
+// folded is a state and how far its filters are folded into it. The lock makes decisions on it take turns: two of this
+// process never conflict with each other, only with those of others.
+type folded struct {
+	mu      sync.Mutex
+	state   state
+	queries []query
+}
+
 // query is one subject filter and the last sequence folded under it.
 type query struct {
 	filter string
 	last   uint64
 }
 
-// fold brings s up to date with every filter.
-func (h *Handlers) fold(ctx context.Context, s state, queries []query) error {
-	for i, q := range queries {
-		last, err := h.Log.Fold(ctx, q.filter, q.last, func(e events.Event) error { s.apply(e); return nil })
+func fold(s state, filters []string) *folded {
+	f := &folded{state: s}
+	for _, filter := range filters {
+		f.queries = append(f.queries, query{filter: filter})
+	}
+	return f
+}
+
+// advance brings the state up to date with every filter.
+func (f *folded) advance(ctx context.Context, log *events.Log) error {
+	for i, q := range f.queries {
+		last, err := log.Fold(ctx, q.filter, q.last, func(e events.Event) error { f.state.apply(e); return nil })
 		if err != nil {
 			return err
 		}
-		queries[i].last = last
+		f.queries[i].last = last
 	}
 	return nil
 }
 
-// handle is the loop of every command on a chat: fold the filters, decide, append one event expecting the first filter
-// unchanged, or begin again. A decide that returns a nil event found the command carried out already, at seq.
+// folds keeps the states of chats, so that a decision costs what is new since the last one, not the history. The zero
+// value is empty.
+type folds struct {
+	mu sync.Mutex
+	by map[string]*folded
+}
+
+// maxFolds is how many chats are kept; beyond, all are folded anew.
+const maxFolds = 256
+
+func (k *folds) get(chat string, begin func() *folded) *folded {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f, ok := k.by[chat]
+	if !ok {
+		if k.by == nil || len(k.by) >= maxFolds {
+			k.by = map[string]*folded{}
+		}
+		f = begin()
+		k.by[chat] = f
+	}
+	return f
+}
+
+// handle is the loop of every command on a chat: fold the filters into s, decide, append one event expecting the first
+// filter unchanged, or begin again. A decide that returns a nil event found the command carried out already, at seq.
 func (h *Handlers) handle(ctx context.Context, chat string, c Command, s state, filters []string,
 	decide func() (d events.Data, seq uint64, err error)) (uint64, error) {
 	if _, err := events.ParseID(chat); err != nil {
 		return 0, refuse(Invalid, "chat: %v", err)
 	}
-	queries := make([]query, len(filters))
-	for i, f := range filters {
-		queries[i].filter = f
-	}
+	return h.handleOn(ctx, chat, c, fold(s, filters), decide)
+}
+
+// handleOn is handle on a state that is kept between commands.
+func (h *Handlers) handleOn(ctx context.Context, chat string, c Command, f *folded,
+	decide func() (d events.Data, seq uint64, err error)) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for range tries {
-		if err := h.fold(ctx, s, queries); err != nil {
+		if err := f.advance(ctx, h.Log); err != nil {
 			return 0, err
 		}
 		d, seq, err := decide()
@@ -100,7 +147,7 @@ func (h *Handlers) handle(ctx context.Context, chat string, c Command, s state, 
 		if err != nil {
 			return 0, err
 		}
-		seq, err = h.Log.Append(ctx, e.CausedBy(c.ID), events.Expect{Filter: filters[0], Last: queries[0].last})
+		seq, err = h.Log.Append(ctx, e.CausedBy(c.ID), events.Expect{Filter: f.queries[0].filter, Last: f.queries[0].last})
 		if !errors.Is(err, events.ErrConflict) {
 			return seq, err
 		}

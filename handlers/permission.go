@@ -21,11 +21,14 @@ type DecidePermission struct {
 
 // permissions is what the gate knows of a chat's asks.
 type permissions struct {
-	asks    map[string]events.PermissionAsk
+	asks    map[string]ask
 	settled map[string]settled // decided, expired, or answered in OpenCode by somebody else
 	lost    map[string]bool    // interrupted: OpenCode forgot the ask
 	used    map[string]bool    // interrupted asks whose approval another ask has used up
 }
+
+// ask is what a decision repeats of what was asked.
+type ask struct{ id, session, call, typ, command, request string }
 
 type settled struct {
 	seq     uint64
@@ -36,7 +39,7 @@ type settled struct {
 }
 
 func newPermissions() *permissions {
-	return &permissions{map[string]events.PermissionAsk{}, map[string]settled{}, map[string]bool{}, map[string]bool{}}
+	return &permissions{map[string]ask{}, map[string]settled{}, map[string]bool{}, map[string]bool{}}
 }
 
 // permissionFilters are the subjects a decision is made on; the first is where decisions are.
@@ -67,9 +70,9 @@ func (s *permissions) apply(e events.Event) {
 func (s *permissions) applyOpenCode(e events.Event, d events.OpenCode) {
 	switch d.Type {
 	case events.PermissionAsked:
-		var ask events.PermissionAsk
-		if json.Unmarshal(d.Properties, &ask) == nil {
-			s.asks[ask.ID] = ask
+		var a events.PermissionAsk
+		if json.Unmarshal(d.Properties, &a) == nil {
+			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.CallID, a.Permission, a.Command(), a.Request()}
 		}
 	case events.PermissionReplied:
 		var reply struct{ RequestID, Reply string }
@@ -104,10 +107,14 @@ func (h *Handlers) DecidePermission(ctx context.Context, c DecidePermission) (ui
 	if _, err := events.ParseID(c.Chat); err != nil {
 		return 0, refuse(Invalid, "chat: %v", err)
 	}
-	s := newPermissions()
-	return h.handle(ctx, c.Chat, c.Command, s, permissionFilters(c.Chat), func() (events.Data, uint64, error) {
-		return s.decide(c)
+	f := h.chatPermissions(c.Chat)
+	return h.handleOn(ctx, c.Chat, c.Command, f, func() (events.Data, uint64, error) {
+		return f.state.(*permissions).decide(c)
 	})
+}
+
+func (h *Handlers) chatPermissions(chat string) *folded {
+	return h.permissions.get(chat, func() *folded { return fold(newPermissions(), permissionFilters(chat)) })
 }
 
 func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
@@ -122,7 +129,7 @@ func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
 		return nil, 0, refuse(Conflict, "permission %s is settled already: %s by %s", c.Permission, how.how, how.by)
 	}
 	return events.PermissionDecided{
-		Permission: ask.ID, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), Rule: c.Rule, Grant: c.Grant,
-		Session: ask.SessionID, Call: ask.Tool.CallID, Type: ask.Permission, Command: ask.Command(), Request: ask.Request(),
+		Permission: ask.id, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), Rule: c.Rule, Grant: c.Grant,
+		Session: ask.session, Call: ask.call, Type: ask.typ, Command: ask.command, Request: ask.request,
 	}, 0, nil
 }

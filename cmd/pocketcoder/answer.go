@@ -62,6 +62,7 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 		a := c.show.addAsk(events.PermissionAsk{ID: p.ID, SessionID: p.Session, Permission: p.Permission, Patterns: p.Patterns, Metadata: p.Metadata,
 			Tool: events.Call{MessageID: p.Message, CallID: p.Call}}, time.Time{})
 		a.interrupted = p.Interrupted
+		c.waiting = append(c.waiting, ask{permission: a})
 	}
 	var questions []pendingQuestion
 	args["status"] = projections.QuestionAsked
@@ -137,7 +138,7 @@ const promptWriter = "prompt"
 
 // next answers what --approve answers, and shows what a person has to answer, or that it is their turn.
 func (c *conversation) next(ctx context.Context) error {
-	for c.approve != approveAsk && len(c.waiting) > 0 {
+	for c.caughtUp && c.approve != approveAsk && len(c.waiting) > 0 {
 		if a := c.waiting[0]; a.permission == nil && c.approve == approveAll {
 			break // no approval answers a question
 		}
@@ -146,7 +147,7 @@ func (c *conversation) next(ctx context.Context) error {
 		}
 	}
 	switch {
-	case c.show.writing == promptWriter:
+	case c.show.writing == promptWriter || !c.caughtUp:
 	case len(c.waiting) == 0:
 		if c.interactive && !c.once && !c.working {
 			c.show.flow(promptWriter, "", cyan, "› ")

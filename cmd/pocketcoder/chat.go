@@ -156,30 +156,39 @@ func (c *conversation) join(ctx context.Context) (after uint64, err error) {
 	}
 	c.turn.root = row.Session
 	c.working = row.Turn == projections.TurnAssistant
-	if err := c.joinSession(ctx); err != nil {
-		return 0, err
-	}
 	if err := c.joinPending(ctx, last); err != nil {
 		return 0, err
 	}
-	if c.once && !c.working {
-		return last, nil
-	}
 	after = last
-	_, err = c.log.Fold(ctx, events.ChatSubject(c.chat, events.MessageSubmitted{}.Kind()), 0, func(e events.Event) error {
-		after = e.Seq - 1
-		return nil
-	})
-	return after, err
+	if c.working || !c.once {
+		_, err = c.log.Fold(ctx, events.ChatSubject(c.chat, events.MessageSubmitted{}.Kind()), 0, func(e events.Event) error {
+			after = e.Seq - 1
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return after, c.joinSessions(ctx, after)
 }
 
-// joinSession learns where the chat's own session works.
-func (c *conversation) joinSession(ctx context.Context) error {
-	_, err := c.log.Fold(ctx, events.ChatSubject(c.chat, events.SessionBound{}.Kind()), 0, func(e events.Event) error {
-		c.show.event(e)
+// joinSessions learns where the chat's own session works and which are its subagents, as far as it is not shown.
+func (c *conversation) joinSessions(ctx context.Context, until uint64) error {
+	w := c.show.w
+	c.show.w = io.Discard
+	defer func() { c.show.w = w }()
+	learn := func(e events.Event) error {
+		if e.Seq <= until || e.Subject.Kind == (events.SessionBound{}).Kind() {
+			c.show.event(e)
+		}
 		return nil
-	})
-	return err
+	}
+	for _, subject := range []string{events.ChatSubject(c.chat, events.SessionBound{}.Kind()), events.ChatOpenCodeSubject(c.chat, "session.created")} {
+		if _, err := c.log.Fold(ctx, subject, 0, learn); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lines is what stdin gives: whole lines, and its end.

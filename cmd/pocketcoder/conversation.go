@@ -144,7 +144,7 @@ func (c *conversation) drain() {
 // lines is stdin while a line is wanted: always of a person at a terminal; of a script only when it has to say
 // something, so that its answers and messages keep their order.
 func (c *conversation) lines() lines {
-	if !c.ended && (c.interactive || len(c.waiting) > 0 || !c.once && !c.working) {
+	if c.caughtUp && !c.ended && (c.interactive || len(c.waiting) > 0 || !c.once && !c.working) {
 		return c.input
 	}
 	return nil
@@ -155,7 +155,7 @@ func (c *conversation) over() (exitCode, bool) {
 	switch {
 	case c.ended && len(c.waiting) > 0:
 		return exitPending, true
-	case c.working || len(c.waiting) > 0:
+	case c.working || len(c.waiting) > 0 || !c.caughtUp:
 		return 0, false
 	}
 	return c.turn.exit(), c.once || c.ended

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/projections"
 )
 
 // The end-to-end tests run the real program with the real OpenCode and the demo model. binaries holds both programs,
@@ -109,6 +110,13 @@ func startIn(t testing.TB, dir string, args ...string) *process {
 // start runs the program and waits until every part is ready.
 func (p *process) start(ripgrepDir string) {
 	p.t.Helper()
+	p.launch(ripgrepDir)
+	p.await()
+}
+
+// launch runs the program.
+func (p *process) launch(ripgrepDir string) {
+	p.t.Helper()
 	p.output, p.exited = &lockedBuffer{}, make(chan struct{})
 	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), p.args...)
 	p.cmd.Env = append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH"))
@@ -117,6 +125,11 @@ func (p *process) start(ripgrepDir string) {
 		p.t.Fatal(err)
 	}
 	go func() { p.cmd.Wait(); close(p.exited) }()
+}
+
+// await waits until every part is ready.
+func (p *process) await() {
+	p.t.Helper()
 	eventually(p.t, "the system is ready", func() bool {
 		select {
 		case <-p.exited:
@@ -218,7 +231,7 @@ func (p *process) event(t testing.TB, chat, kind string, match func(events.Event
 		for _, e := range b.Events {
 			if match == nil || match(e) {
 				found = e
-				return events.Stop
+				return events.ErrStop
 			}
 		}
 		return nil
@@ -243,29 +256,10 @@ func (p *process) kinds(ctx context.Context, chat string) (kinds []string) {
 	return kinds
 }
 
-// turnEnds waits until it is the person's turn again, at or after the given event.
+// turnEnds waits until everything submitted so far has been answered and it is the person's turn again.
 func (p *process) turnEnds(t testing.TB, chat string) {
 	t.Helper()
-	eventually(t, "the turn of chat "+chat+" ends", func() bool {
-		var c struct{ Turn string }
-		if err := p.query(t.Context(), "chat", map[string]any{"chat": chat}, &c); err != nil {
-			t.Fatal(err)
-		}
-		return c.Turn == "user"
-	})
-}
-
-// rows queries the read model for a list.
-func rows[R any](t testing.TB, p *process, name, chat string) (list []R) {
-	t.Helper()
-	last, err := p.log.Last(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.query(t.Context(), name, map[string]any{"chat": chat, "after": last}, &list); err != nil {
-		t.Fatal(err)
-	}
-	return list
+	eventually(t, "the turn of chat "+chat+" ends", func() bool { return p.row(t, chat).Turn == projections.TurnUser })
 }
 
 // eventually polls what cannot be waited for.

@@ -206,11 +206,12 @@ func (r *renderer) questionReplied(e events.Event, p openCodePayload) {
 	if r.answered[p.RequestID] {
 		return
 	}
-	text := "dismissed"
-	if p.Answers != nil {
-		text = fmt.Sprintf("answered: %q", p.Answers)
+	if p.Answers == nil {
+		r.note(p.SessionID, yellow, "the question was dismissed in OpenCode")
 	}
-	r.note(p.SessionID, yellow, "the question was %s in OpenCode", text)
+	for _, answers := range p.Answers {
+		r.note(p.SessionID, yellow, "the question was answered in OpenCode: %s", strings.Join(answers, ", "))
+	}
 }
 
 func sortedKeys(m map[string]json.RawMessage) []string {

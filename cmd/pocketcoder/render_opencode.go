@@ -99,7 +99,9 @@ func (r *renderer) openCode(e events.Event, d events.OpenCode) {
 			r.note(p.SessionID, yellow, "the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
 		}
 	case "session.error":
-		if p.Error.Name != abortedError {
+		if p.Error.Name == abortedError {
+			r.note(p.SessionID, dim, "(stopped)")
+		} else {
 			r.note(p.SessionID, red, "error: %s", p.Error)
 		}
 	case "session.compacted":
@@ -127,7 +129,10 @@ func (r *renderer) session(p openCodePayload) {
 		r.depth[p.SessionID] = 0
 		return
 	}
-	r.depth[p.SessionID] = r.level(p.Info.ParentID) + 1
+	if _, known := r.depth[p.Info.ParentID]; !known {
+		r.depth[p.Info.ParentID] = 0
+	}
+	r.depth[p.SessionID] = r.depth[p.Info.ParentID] + 1
 	r.note(p.Info.ParentID, cyan, "↳ subagent %s: %s", p.Info.Agent, p.Info.Title)
 }
 

@@ -91,11 +91,23 @@ func replay(ctx context.Context, env environment, log *events.Log, o replayOptio
 	case o.json:
 		return eachEvent(ctx, log, o, func(e events.Event) error { return printLine(env.stdout, e) })
 	}
-	show := newRenderer(newScreen(env))
+	return replayText(ctx, newRenderer(newScreen(env)), log, o)
+}
+
+// replayText shows the events at the pace that was asked for. What came before the first of them is known and not shown.
+func replayText(ctx context.Context, show *renderer, log *events.Log, o replayOptions) error {
+	first, shown, begun := o.from, show.w, false
+	o.from, show.w = 0, io.Discard
 	var before time.Time
 	err := eachEvent(ctx, log, o, func(e events.Event) error {
-		if err := pause(ctx, e.Time.Sub(before), o.speed, before.IsZero()); err != nil {
-			return err
+		switch {
+		case e.Seq >= first && !begun:
+			show.endLine()
+			show.w, begun = shown, true
+		case begun:
+			if err := sleep(ctx, wait(e.Time.Sub(before), o.speed)); err != nil {
+				return err
+			}
 		}
 		before = e.Time
 		for _, a := range show.due(e.Time) {
@@ -116,8 +128,8 @@ func replay(ctx context.Context, env environment, log *events.Log, o replayOptio
 
 // inLog looks for the chat's first event.
 func inLog(ctx context.Context, log *events.Log, chat string) error {
-	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(events.Event) error { return events.Stop })
-	if errors.Is(err, events.Stop) {
+	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(events.Event) error { return events.ErrStop })
+	if errors.Is(err, events.ErrStop) {
 		return nil
 	}
 	if err == nil {
@@ -130,11 +142,11 @@ func inLog(ctx context.Context, log *events.Log, chat string) error {
 func eachEvent(ctx context.Context, log *events.Log, o replayOptions, fn func(events.Event) error) error {
 	_, err := log.Fold(ctx, events.ChatFilter(o.chat), max(o.from, 1)-1, func(e events.Event) error {
 		if e.Seq > o.to {
-			return events.Stop
+			return events.ErrStop
 		}
 		return fn(e)
 	})
-	if errors.Is(err, events.Stop) {
+	if errors.Is(err, events.ErrStop) {
 		return nil
 	}
 	return err
@@ -143,14 +155,15 @@ func eachEvent(ctx context.Context, log *events.Log, o replayOptions, fn func(ev
 // longestPause is how long a replay stands still at most.
 const longestPause = 3 * time.Second
 
-// pause waits for the time between two events, at a speed.
-func pause(ctx context.Context, gap time.Duration, speed float64, first bool) error {
-	wait := min(time.Duration(float64(gap)/speed), longestPause)
-	if first || math.IsInf(speed, 1) || wait <= 0 {
-		return ctx.Err()
-	}
+// wait is how long a gap between two events lasts at a speed.
+func wait(gap time.Duration, speed float64) time.Duration {
+	seconds := min(gap.Seconds()/speed, longestPause.Seconds())
+	return time.Duration(max(seconds, 0) * float64(time.Second))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(wait):
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -74,6 +74,9 @@ func (t *turn) apply(e events.Event) (mayEnd bool) {
 		t.root = d.Session
 	case events.MessageSubmitted:
 		t.outbox[d.Message] = true
+		if d.Resumes != "" {
+			t.begin()
+		}
 	case events.MessageSending:
 		t.sent[d.EngineMessage], t.awaiting = d.Message, true
 	case events.MessageDelivered:

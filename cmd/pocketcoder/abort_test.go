@@ -1,0 +1,73 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// killTime is how long the processes of an aborted command may live.
+const killTime = 2 * time.Second
+
+func TestAbortStopsTheAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, "@@text n=2000 delay=20")
+	eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
+	is.Equal(p.row(t, chat).Turn, projections.TurnAssistant)
+	p.abort(t, chat)
+	p.turnEnds(t, chat)
+	answer := rows[projections.ShownMessage](t, p, "messages", chat)[1]
+	is.Equal(answer.EngineStatus, "aborted")
+	is.True(len(p.text(t, chat)) > 0) // what was said stays
+	p.submit(t, chat, "@@say again")
+	p.turnEnds(t, chat)
+	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[3].EngineStatus, "completed")
+}
+
+func TestAbortKillsTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	path := filepath.Join(p.workspace, "abort.pids")
+	chat := p.chat(t, bash("trap '' TERM INT HUP; echo begun; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+"; wait; sleep 300"))
+	p.approve(t, chat, 0)
+	pids := pidsIn(t, path, 2)
+	p.abort(t, chat)
+	asked := time.Now()
+	finished := p.finished(t, chat, 0)
+	for _, pid := range pids {
+		is.True(!alive(pid)) // the result is recorded when all of them are gone
+	}
+	is.True(time.Since(asked) < 2*killTime) // two seconds, and as much for a loaded machine
+	is.Equal(finished.Reason, "cancelled")
+	is.Equal(finished.Stdout.Text, "begun\n")
+	p.turnEnds(t, chat)
+	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, "cancelled")
+	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
+	is.Equal(p.text(t, chat), "")
+}
+
+func TestAbortExpiresWhatWaits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("echo never"))
+	ask := p.ask(t, chat, 0)
+	p.abort(t, chat)
+	p.event(t, chat, "permission.expired", nil)
+	p.turnEnds(t, chat)
+	permission := rows[projections.Permission](t, p, "permissions", chat)[0]
+	is.Equal(permission.EnginePermission, ask.ID)
+	is.Equal(permission.Status, projections.PermissionExpired)
+	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
+	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
+	is.True(strings.Contains(p.conflict(t, chat, ask, events.Authorized), "expired")) // too late
+}

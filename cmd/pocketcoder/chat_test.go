@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// runApp runs the program in this process, with an empty data directory unless the arguments name another.
+func runApp(t testing.TB, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	home := t.TempDir()
+	env := environment{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(name string) string {
+		return map[string]string{"HOME": home}[name]
+	}}
+	err = app(t.Context(), env, args)
+	return out.String(), errs.String(), err
+}
+
+func TestWrongArgumentsAreNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"chat --nonsense":            "flag provided but not defined: -nonsense",
+		"chat a b":                   `unexpected argument "b"`,
+		"chat a.*":                   `parse id "a.*"`,
+		"chat -m=":                   "the message is empty",
+		"chat --approve maybe":       `--approve must be ask, all or none, got "maybe"`,
+		"chat c1 --title x":          "--title is for a new chat",
+		"chats --limit 0":            "--limit must be at least 1, got 0",
+		"chats x":                    `unexpected argument "x"`,
+		"replay":                     "which chat?",
+		"replay evt.>":               `parse id "evt.>"`,
+		"replay c --speed fast":      `--speed must be max or a number above 0, got "fast"`,
+		"replay c --speed NaN":       `--speed must be max`,
+		"replay c --from 5 --to 4":   "--from 5 is after --to 4",
+		"replay c --at 5 --from 1":   "--at shows one moment",
+		"replay c --from -1":         "invalid value",
+		"rebuild x":                  `unexpected argument "x"`,
+		"nats-context --name ../../": "--name: parse id",
+		"version x":                  `unexpected argument "x"`,
+		"doctor x":                   `unexpected argument "x"`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			is := is.New(t)
+			_, stderr, err := runApp(t, strings.Fields(args)...)
+			is.True(errors.Is(err, errUsage))
+			is.True(strings.Contains(stderr, want)) // stderr names what was wrong
+		})
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	for _, name := range []string{"chat", "chats", "replay", "rebuild", "nats-context", "doctor"} {
+		is := is.New(t)
+		_, stderr, err := runApp(t, name, "-h")
+		is.True(errors.Is(err, flag.ErrHelp))
+		is.True(strings.Contains(stderr, "pocketcoder "+name))
+		is.True(strings.Contains(stderr, "Exit status:"))
+		is.True(strings.Contains(stderr, "POCKETCODER_DATA"))
+	}
+}
+
+func TestNothingRunningIsSaid(t *testing.T) {
+	for _, args := range []string{"chat -m hello", "chats", "replay c1", "rebuild", "nats-context"} {
+		is := is.New(t)
+		_, _, err := runApp(t, strings.Fields(args)...)
+		is.True(errors.Is(err, errNotRunning))
+	}
+}
+
+func TestExitStatusTellsHowTheTurnEnded(t *testing.T) {
+	for name, want := range map[string]exitCode{
+		"perm-bash-once": exitCompleted, "perm-bash-reject": exitDenied, "perm-bash-reject-message": exitCompleted,
+		"child-shell": exitCompleted, "abort-text": exitAborted, "error-401": exitFailed, "error-nomodel": exitFailed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			all, _ := trace(t, name)
+			is.Equal(turnOf(t, all).exit(), want)
+			is.Equal(turnOf(t, all).whose(), projections.TurnUser)
+		})
+	}
+}
+
+// turnOf follows a trace whose first session is the chat's own.
+func turnOf(t *testing.T, all []events.Event) *turn {
+	t.Helper()
+	f := newTurn(readOpenCode(events.OpenCode{Properties: all[0].Data}).SessionID)
+	for _, e := range all {
+		f.apply(e)
+	}
+	return f
+}
+
+func TestTurnIsTheAssistantsUntilItHasEnded(t *testing.T) {
+	is := is.New(t)
+	all, _ := trace(t, "abort-text")
+	idle := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.session.idle" })
+	is.Equal(turnOf(t, all[:idle+1]).whose(), projections.TurnAssistant) // the first idle comes early
+	f := turnOf(t, all)
+	f.apply(own(t, 100, "user:u", events.MessageSubmitted{Message: "m2"}))
+	is.Equal(f.whose(), projections.TurnAssistant)
+	f.begin()
+	is.True(f.apply(own(t, 101, "user:u", events.MessageFailed{Message: "m2", Error: "no OpenCode"})))
+	is.Equal(f.whose(), projections.TurnUser)
+	is.Equal(f.exit(), exitCode(exitFailed))
+}
+
+func TestLostTurnIsResumedAsAnother(t *testing.T) {
+	is := is.New(t)
+	f := newTurn("ses_1")
+	is.True(f.apply(own(t, 1, "engine:local", events.TurnLost{Session: "ses_1"})))
+	is.Equal(f.exit(), exitCode(exitLost))
+	f.apply(own(t, 2, "engine:local", events.MessageSubmitted{Message: "m2", Resumes: "per_1"}))
+	is.Equal(f.exit(), exitCode(exitCompleted))
+	is.True(!f.apply(own(t, 3, "engine:local", events.TurnLost{Session: "ses_child"}))) // a subagent's is not the chat's
+}
+
+func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
+	for words, want := range map[string]struct {
+		decision events.Decision
+		reason   string
+		ok       bool
+	}{
+		"y": {events.Authorized, "", true}, "YES": {events.Authorized, "", true},
+		"n": {events.Denied, "", true}, "no": {events.Denied, "", true},
+		"n use make": {events.Denied, "use make", true}, "No, use make": {events.Denied, "use make", true},
+		"use make instead": {events.Denied, "use make instead", true},
+		"y but only once":  {ok: false}, "": {ok: false}, "yse": {ok: false}, "ok": {ok: false},
+	} {
+		t.Run(words, func(t *testing.T) {
+			is := is.New(t)
+			d, reason, ok := parseDecision(words)
+			is.Equal(ok, want.ok)
+			if ok {
+				is.Equal(d, want.decision)
+				is.Equal(reason, want.reason)
+			}
+		})
+	}
+}
+
+func TestAnswerIsNumbersOrWords(t *testing.T) {
+	one := openQuestion{labels: []string{"Red", "Blue"}}
+	many := openQuestion{labels: []string{"Red", "Blue"}, multiple: true}
+	for _, c := range []struct {
+		q     openQuestion
+		words string
+		want  string
+	}{
+		{one, "2", "[Blue] false true"}, {one, "1 2", "[Red Blue] false false"}, {many, "1, 2", "[Red Blue] false true"},
+		{one, "3", "[3] false true"}, {one, "0", "[0] false true"}, {many, "dark red, 2", "[dark red, 2] false true"},
+		{one, "-", "[] true true"}, {one, "", "[] false false"},
+	} {
+		t.Run(c.words, func(t *testing.T) {
+			answers, rejected, ok := parseAnswer(c.q, c.words)
+			is.New(t).Equal(fmt.Sprint(answers, rejected, ok), c.want)
+		})
+	}
+}
+
+func TestLineThatEndsWithABackslashGoesOn(t *testing.T) {
+	is := is.New(t)
+	var got []string
+	for line := range readLines(t.Context(), strings.NewReader("one\ntwo\\\nthree\r\n\nlast\\")) {
+		got = append(got, line)
+	}
+	is.Equal(got, []string{"one", "two\nthree", "", `last\`})
+}
+
+func TestListedChatsCannotTouchTheTerminal(t *testing.T) {
+	is := is.New(t)
+	var out bytes.Buffer
+	is.NoErr(printChats(&out, []projections.Chat{{Record: projections.Record{ID: "c1"}, Turn: "user", Title: "a\x1b[2J", Preview: "b\rc", LastActive: "2026-01-02 03:04:05.000Z"}}))
+	is.True(!strings.ContainsAny(out.String(), "\x1b\r"))
+	out.Reset()
+	is.NoErr(printChats(&out, nil))
+	is.True(strings.Contains(out.String(), "no chats yet"))
+}

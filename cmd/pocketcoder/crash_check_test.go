@@ -1,0 +1,261 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/web"
+)
+
+// check says what holds of a system whose turns have ended, whatever has happened to it. seen are events that were in the
+// log at some earlier time.
+func (p *process) check(t *testing.T, seen []events.Event) {
+	t.Helper()
+	all := p.all(t)
+	checkKept(t, all, seen)
+	checkOnce(t, all)
+	checkRuns(t, all)
+	p.checkMessages(t, all)
+	p.checkHistory(t, all)
+	p.checkModel(t)
+}
+
+// all is every event of the log.
+func (p *process) all(t *testing.T) (all []events.Event) {
+	t.Helper()
+	err := p.log.Read(t.Context(), 0, nil, func(b events.Batch) error {
+		if all = append(all, b.Events...); b.Behind == 0 {
+			return events.ErrStop
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// checkKept: what was in the log is there, at its place, byte for byte.
+func checkKept(t *testing.T, all, seen []events.Event) {
+	t.Helper()
+	for _, e := range seen {
+		i, found := slices.BinarySearchFunc(all, e.Seq, func(e events.Event, seq uint64) int { return cmp.Compare(e.Seq, seq) })
+		if !found {
+			t.Fatalf("#%d %s is gone", e.Seq, e.RawSubject)
+		}
+		want, _ := json.Marshal(e)
+		if got, _ := json.Marshal(all[i]); !bytes.Equal(got, want) {
+			t.Errorf("#%d was %s and is %s", e.Seq, want, got)
+		}
+	}
+}
+
+// checkOnce: no event is there twice, and the durable events of a session are in OpenCode's order.
+func checkOnce(t *testing.T, all []events.Event) {
+	t.Helper()
+	ids, last := map[string]uint64{}, map[string]events.Event{}
+	for _, e := range all {
+		if e.Malformed != nil {
+			t.Error(e.Malformed)
+		}
+		if first, twice := ids[e.ID]; twice {
+			t.Errorf("event %s is there twice, at #%d and #%d %s", e.ID, first, e.Seq, e.RawSubject)
+		}
+		ids[e.ID] = e.Seq
+		if e.OpenCodeSeq < 0 {
+			continue
+		}
+		var of struct{ SessionID string }
+		if err := json.Unmarshal(e.Data, &of); err != nil || of.SessionID == "" {
+			t.Fatalf("#%d %s names no session: %s", e.Seq, e.RawSubject, e.Data)
+		}
+		if before, ok := last[of.SessionID]; ok && e.OpenCodeSeq <= before.OpenCodeSeq {
+			t.Errorf("session %s: #%d has sequence %d, and #%d after it %d", of.SessionID, before.Seq, before.OpenCodeSeq, e.Seq, e.OpenCodeSeq)
+		}
+		last[of.SessionID] = e
+	}
+}
+
+// checkRuns: every execution has one result, every approval of a person was good for one execution at most, and every ask
+// was decided at most once.
+func checkRuns(t *testing.T, all []events.Event) {
+	t.Helper()
+	decided, requested, finished, used := map[string]events.PermissionDecided{}, map[string]int{}, map[string]int{}, map[string]string{}
+	for _, e := range all {
+		body, err := events.Decode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch d := body.(type) {
+		case events.PermissionDecided:
+			if _, twice := decided[d.Permission]; twice {
+				t.Errorf("#%d: permission %s is decided again", e.Seq, d.Permission)
+			}
+			decided[d.Permission] = d
+		case events.ExecRequested:
+			requested[d.Exec]++
+			approval := d.Permission
+			for decided[approval].Grant != "" {
+				approval = decided[approval].Grant
+			}
+			if decided[approval].Decision != events.Authorized {
+				t.Errorf("#%d: exec %s was not approved", e.Seq, d.Exec)
+			}
+			if other, twice := used[approval]; twice {
+				t.Errorf("#%d: the approval of %s was used for %s and %s", e.Seq, approval, other, d.Exec)
+			}
+			used[approval] = d.Exec
+		case events.ExecFinished:
+			finished[d.Exec]++
+		}
+	}
+	for exec := range requested {
+		if requested[exec] != 1 || finished[exec] != 1 {
+			t.Errorf("exec %s was requested %d times and finished %d times", exec, requested[exec], finished[exec])
+		}
+	}
+}
+
+// checkMessages: what people wrote was delivered, once, in order, and OpenCode has exactly that.
+func (p *process) checkMessages(t *testing.T, all []events.Event) {
+	t.Helper()
+	texts, sent := map[string]string{}, map[string][]string{} // message -> text; session -> texts in the order they were sent
+	sending, delivered, bound, sessions := map[string]int{}, map[string]int{}, map[string]int{}, []string{}
+	for _, e := range all {
+		body, _ := events.Decode(e) // checkRuns has decoded all
+		switch d := body.(type) {
+		case events.SessionBound:
+			bound[e.Subject.ID]++
+			sessions = append(sessions, d.Session)
+		case events.MessageSubmitted:
+			if _, twice := texts[d.Message]; twice {
+				t.Errorf("#%d: message %s is submitted again", e.Seq, d.Message)
+			}
+			texts[d.Message] = d.Parts[0].Text
+		case events.MessageSending:
+			sending[d.Message]++
+			sent[d.Session] = append(sent[d.Session], d.EngineMessage+" "+texts[d.Message])
+		case events.MessageDelivered:
+			delivered[d.Message]++
+		case events.MessageFailed:
+			t.Errorf("#%d: message %s failed: %s", e.Seq, d.Message, d.Error)
+		}
+	}
+	for message := range texts {
+		if sending[message] != 1 || delivered[message] > 1 {
+			t.Errorf("message %s: sending %d times, delivered %d times", message, sending[message], delivered[message])
+		}
+	}
+	for chat, n := range bound {
+		if n != 1 {
+			t.Errorf("chat %s has %d sessions", chat, n)
+		}
+		for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
+			if m.UserStatus != "" && m.UserStatus != "delivered" {
+				t.Errorf("message %s is %s", m.ID, m.UserStatus)
+			}
+		}
+	}
+	client, _ := p.engine(t)
+	for _, session := range sessions {
+		held, err := client.Messages(t.Context(), session, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := said(t, held); !slices.Equal(has, sent[session]) {
+			t.Errorf("session %s was sent %q and has %q", session, sent[session], has)
+		}
+	}
+}
+
+// said lists the user messages among what OpenCode holds, by id and text.
+func said(t *testing.T, held []opencode.Message) (texts []string) {
+	t.Helper()
+	for _, m := range held {
+		if m.Info.Role != "user" {
+			continue
+		}
+		text := m.Info.ID
+		for _, part := range m.Parts {
+			var body struct{ Text string }
+			if err := json.Unmarshal(part.Raw, &body); err != nil {
+				t.Fatal(err)
+			}
+			text += " " + body.Text
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// checkHistory: the log has every durable event OpenCode has, as OpenCode has it; but for a tool part's growing output,
+// which it need not have.
+func (p *process) checkHistory(t *testing.T, all []events.Event) {
+	t.Helper()
+	stored := map[string]events.Event{}
+	for _, e := range all {
+		stored[e.ID] = e
+	}
+	client, _ := p.engine(t)
+	history, err := client.History(t.Context(), map[string]int64{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, has := range history {
+		e, found := stored[has.ID]
+		switch {
+		case !found && has.Type == "message.part.updated" && strings.Contains(string(has.Properties), `"status":"running"`):
+		case !found:
+			t.Errorf("the log lacks %s %s, number %d of session %s", has.Type, has.ID, has.Seq, has.Session)
+		case e.OpenCodeSeq != has.Seq || !sameJSON(t, e.Data, has.Properties):
+			t.Errorf("#%d is number %d, %s; OpenCode has number %d, %s", e.Seq, e.OpenCodeSeq, e.Data, has.Seq, has.Properties)
+		}
+	}
+}
+
+func sameJSON(t *testing.T, a, b json.RawMessage) bool {
+	t.Helper()
+	var compact [2]bytes.Buffer
+	for i, raw := range []json.RawMessage{a, b} {
+		if err := json.Compact(&compact[i], raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bytes.Equal(compact[0].Bytes(), compact[1].Bytes())
+}
+
+// checkModel: the read models are those the log gives, computed again; nothing was set aside, and every part is ready.
+func (p *process) checkModel(t *testing.T) {
+	t.Helper()
+	if err := rebuild(t.Context(), environment{stdout: io.Discard}, p.nc); err != nil {
+		t.Errorf("rebuild: %v", err)
+	}
+	resp, err := http.Get(p.HTTP + "/api/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body struct{ Data map[string]web.Part }
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	for name, part := range body.Data {
+		if part.State != web.Ready {
+			t.Errorf("%s is %+v", name, part)
+		}
+	}
+	if strings.Contains(p.output.String(), "moved to") {
+		t.Errorf("something was set aside: %s", p.output)
+	}
+}

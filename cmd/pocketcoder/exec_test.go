@@ -1,0 +1,163 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// outputs are those of a finished execution, as the read model has them.
+type outputs struct{ Stdout, Stderr events.Output }
+
+func outputsOf(t testing.TB, r projections.Run) (o outputs) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(r.Outputs), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// runs lets a chat run one command to its end and gives the execution and the call, as OpenCode has it.
+func (p *process) runs(t testing.TB, args map[string]any) (projections.Run, part) {
+	t.Helper()
+	args["description"] = "test"
+	chat := p.chat(t, call("bash", args)+"\n@@next\n@@say done")
+	ask := p.approve(t, chat, 0)
+	p.turnEnds(t, chat)
+	all := rows[projections.Run](t, p, "executions", chat)
+	if len(all) != 1 || all[0].Text != ask.Command() || all[0].Text != args["command"] {
+		t.Fatalf("asked for %q, ran %+v", ask.Command(), all)
+	}
+	return all[0], p.tools(t, chat)[0]
+}
+
+func TestCommandsArriveByteForByte(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	for name, c := range map[string]struct{ command, stdout string }{
+		"lines":         {"echo one\necho two\n\nprintf three", "one\ntwo\nthree"},
+		"quotes":        {`printf '%s|' "a  b" 'c"d' e\'f "$(printf g)" '*' "\\n"`, `a  b|c"d|e'f|g|*|\n|`},
+		"here document": {"cat <<'EOF'\n$HOME `id` \"quoted\"\n\ttab é 日本\nEOF\n", "$HOME `id` \"quoted\"\n\ttab é 日本\n"},
+		"markup":        {"printf '<a href=\"x\">&amp;</a>'", `<a href="x">&amp;</a>`},
+		"flags":         {"echo -n -e; printf -- '-- %s' --help", "-- --help"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			run, _ := p.runs(t, map[string]any{"command": c.command})
+			is.Equal(run.Status, projections.ExecCompleted)
+			is.Equal(outputsOf(t, run).Stdout.Text, c.stdout)
+			is.Equal(run.Text, c.command)
+		})
+	}
+}
+
+func TestCommandRunsWhereItWasToldTo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	dir := filepath.Join(p.workspace, "sub dir")
+	is.NoErr(os.MkdirAll(dir, 0o755))
+	run, _ := p.runs(t, map[string]any{"command": "pwd", "workdir": dir})
+	is.Equal(run.Cwd, dir)
+	is.Equal(outputsOf(t, run).Stdout.Text, dir+"\n")
+}
+
+func TestSignalThatEndsACommandIsRecorded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	run, seen := p.runs(t, map[string]any{"command": "echo before; kill -KILL $$"})
+	is.Equal(run.Status, projections.ExecFailed)
+	is.Equal(run.Signal, "SIGKILL")
+	is.Equal(run.ExitCode, int64(137))
+	is.Equal(seen.State.Status, "completed")
+	is.True(strings.Contains(seen.State.Output, "before"))
+}
+
+func TestCommandOverItsTimeIsKilledAndTheModelIsTold(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	path := filepath.Join(p.workspace, "timeout.pids")
+	run, seen := p.runs(t, map[string]any{"command": "echo started; sleep 300 & echo $$ > " + path + "; echo $! >> " + path + "; wait", "timeout": 1500})
+	is.Equal(run.Status, "cancelled")
+	is.Equal(outputsOf(t, run).Stdout.Text, "started\n")
+	is.True(strings.Contains(seen.State.Output, "timeout 1500 ms"))
+	for _, pid := range pidsIn(t, path, 2) {
+		is.True(!alive(pid))
+	}
+}
+
+func TestOutputIsKeptWholeWhateverItsSize(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	small, _ := p.runs(t, map[string]any{"command": "head -c 100000 /dev/zero | tr '\\0' x"})
+	is.Equal(outputsOf(t, small).Stdout.Text, strings.Repeat("x", 100000)) // inline
+	is.Equal(small.StdoutBytes, int64(100000))
+
+	path := filepath.Join(p.workspace, "large.bin")
+	large, _ := p.runs(t, map[string]any{"command": "head -c 5242880 /dev/urandom | tee " + path + "; echo aside >&2"})
+	out := outputsOf(t, large)
+	is.Equal(large.StdoutBytes, int64(5<<20))
+	is.True(out.Stdout.Blob != nil)
+	written := sha256.Sum256([]byte(read(t, path)))
+	is.Equal(out.Stdout.Blob.SHA256, hex.EncodeToString(written[:]))
+	is.Equal(out.Stdout.Blob.Size, int64(5<<20))
+	blob, err := p.log.OpenBlob(t.Context(), out.Stdout.Blob.Name)
+	is.NoErr(err)
+	defer blob.Close()
+	stored := sha256.New()
+	_, err = io.Copy(stored, blob)
+	is.NoErr(err)
+	is.Equal(hex.EncodeToString(stored.Sum(nil)), hex.EncodeToString(written[:]))
+	is.Equal(out.Stderr.Bytes, int64(len("aside\n")))
+}
+
+func TestParallelCallsOfOneStepDoNotMix(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	command := func(word string) string {
+		return fmt.Sprintf("for i in 1 2 3 4 5 6 7 8 9; do echo %s $i; echo %s $i >&2; sleep 0.02; done", word, strings.ToUpper(word))
+	}
+	chat := p.chat(t, call("bash", map[string]any{"command": command("left"), "description": "left"})+"\n"+bash(command("right")))
+	first, second := p.ask(t, chat, 0), p.ask(t, chat, 1)
+	is.Equal(len(rows[projections.Permission](t, p, "permissions", chat)), 2)
+	p.decide(t, chat, second, events.Authorized, "")
+	p.decide(t, chat, first, events.Authorized, "")
+	p.turnEnds(t, chat)
+	all := rows[projections.Run](t, p, "executions", chat)
+	is.Equal(len(all), 2)
+	seen := map[string]string{}
+	for _, c := range p.tools(t, chat) {
+		seen[c.CallID] = c.State.Output
+	}
+	for _, run := range all {
+		word, other := "left", "right"
+		if run.Text == command("right") {
+			word, other = other, word
+		}
+		want := ""
+		for i := 1; i <= 9; i++ {
+			want += fmt.Sprintf("%s %d\n", word, i)
+		}
+		is.Equal(outputsOf(t, run).Stdout.Text, want)
+		is.Equal(outputsOf(t, run).Stderr.Text, strings.ToUpper(want))
+		is.True(strings.Contains(seen[run.Call], word+" 9"))
+		is.True(!strings.Contains(strings.ToLower(seen[run.Call]), other))
+		is.Equal(len(p.fragments(t, events.ExecDeltaSubject(chat, run.ID))) > 0, true) // streamed while it ran
+	}
+}

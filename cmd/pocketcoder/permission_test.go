@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+func TestModelSeesTheReasonOfADenialAndGoesOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("rm -rf important"))
+	p.decide(t, chat, p.ask(t, chat, 0), events.Denied, "use the trash, please")
+	p.turnEnds(t, chat)
+	calls := p.tools(t, chat)
+	is.Equal(len(calls), 1)
+	is.Equal(calls[0].State.Status, "error")
+	is.True(strings.Contains(calls[0].State.Error, "use the trash, please"))
+	is.Equal(p.text(t, chat), "done") // the model went on
+	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
+	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
+	is.Equal([]string{denied.Status, denied.Reason, denied.DecidedBy}, []string{projections.PermissionDenied, "use the trash, please", "user:operator"})
+	is.True(denied.Replied)
+}
+
+func TestDenialWithoutAReasonStopsTheTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("rm -rf important"))
+	p.decide(t, chat, p.ask(t, chat, 0), events.Denied, "")
+	p.turnEnds(t, chat)
+	calls := p.tools(t, chat)
+	is.Equal(len(calls), 1)
+	is.Equal(calls[0].State.Status, "error")
+	is.Equal(p.text(t, chat), "") // the model was not asked again
+	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
+
+	p.submit(t, chat, "@@say again") // and the chat can be used
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "again")
+}
+
+func TestFirstDecisionWins(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("echo once"))
+	ask := p.approve(t, chat, 0)
+	is.True(strings.Contains(p.conflict(t, chat, ask, events.Denied), "user:operator")) // it says who was first
+	p.turnEnds(t, chat)
+	is.Equal(rows[projections.Permission](t, p, "permissions", chat)[0].Status, projections.PermissionAuthorized)
+	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, projections.ExecCompleted)
+}
+
+// conflict decides an ask that is settled, and gives the words of the refusal.
+func (p *process) conflict(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision) string {
+	t.Helper()
+	_, err := handlers.Give(t.Context(), p.nc, "permission.decide", handlers.DecidePermission{Chat: chat, Permission: ask.ID, Decision: d})
+	var refused handlers.Refused
+	if !errors.As(err, &refused) || refused.Code != handlers.Conflict {
+		t.Fatalf("want a conflict, got %v", err)
+	}
+	return refused.Text
+}
+
+func TestFilesChangeOnlyWithApproval(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	path := filepath.Join(p.workspace, "edited.txt")
+	edit := func(from, to string) string {
+		return call("edit", map[string]any{"filePath": path, "oldString": from, "newString": to})
+	}
+	chat := p.chat(t, strings.Join([]string{
+		call("write", map[string]any{"filePath": path, "content": "one\ntwo\n"}), edit("two", "three"), edit("one", "zero"), "@@say done",
+	}, "\n@@next\n"))
+
+	written := p.ask(t, chat, 0)
+	is.Equal(written.Permission, "edit")
+	is.True(strings.Contains(string(written.Metadata), "+two")) // the ask shows the difference
+	_, err := os.Stat(path)
+	is.True(errors.Is(err, os.ErrNotExist)) // nothing is written before
+	p.decide(t, chat, written, events.Authorized, "")
+
+	edited := p.ask(t, chat, 1)
+	is.True(strings.Contains(string(edited.Metadata), "-two") && strings.Contains(string(edited.Metadata), "+three"))
+	is.Equal(read(t, path), "one\ntwo\n")
+	p.decide(t, chat, edited, events.Authorized, "")
+
+	p.decide(t, chat, p.ask(t, chat, 2), events.Denied, "leave the first line")
+	p.turnEnds(t, chat)
+	is.Equal(read(t, path), "one\nthree\n")
+	var states []string
+	for _, c := range p.tools(t, chat) {
+		states = append(states, c.Tool+" "+c.State.Status)
+	}
+	is.Equal(states, []string{"write completed", "edit completed", "edit error"})
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestLookingAroundInTheWorkspaceAsksNobody(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	path := filepath.Join(p.workspace, "silent", "notes.txt")
+	is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
+	is.NoErr(os.WriteFile(path, []byte("needle in the notes\n"), 0o600))
+	chat := p.chat(t, strings.Join([]string{
+		call("read", map[string]any{"filePath": path}),
+		call("glob", map[string]any{"pattern": "*.txt", "path": filepath.Dir(path)}),
+		call("grep", map[string]any{"pattern": "needle", "path": filepath.Dir(path)}),
+		"@@say done",
+	}, "\n@@next\n"))
+	p.turnEnds(t, chat)
+	for _, c := range p.tools(t, chat) {
+		is.Equal(c.State.Status, "completed") // c.Tool
+		is.True(strings.Contains(c.State.Output, "notes"))
+	}
+	rules := map[string]string{}
+	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
+		is.Equal([]string{a.Status, a.DecidedBy}, []string{projections.PermissionAuthorized, events.ActorPolicy})
+		rules[a.Permission] = a.Rule
+	}
+	is.Equal(rules, map[string]string{"read": "read: <workspace>", "glob": "glob: <workspace>", "grep": "grep: <workspace>"})
+}
+
+func TestReadingOutsideTheWorkspaceAsks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	path := filepath.Join(t.TempDir(), "secret.txt")
+	is.NoErr(os.WriteFile(path, []byte("the secret"), 0o600))
+	is.NoErr(os.MkdirAll(p.workspace, 0o755))
+	link := filepath.Join(p.workspace, "looks-inside.txt")
+	is.NoErr(os.Symlink(path, link))
+	for _, path := range []string{path, link} {
+		chat := p.chat(t, call("read", map[string]any{"filePath": path})+"\n@@next\n@@say done")
+		p.decide(t, chat, p.ask(t, chat, 0), events.Denied, "not that")
+		p.turnEnds(t, chat)
+		is.Equal(p.tools(t, chat)[0].State.Status, "error")
+		for _, e := range p.history(t, chat) {
+			is.True(!strings.Contains(string(e.Data), "the secret"))
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+func TestRefusalOfTheProviderFailsTheMessage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, "@@status 400 the model is on holiday")
+	p.turnEnds(t, chat)
+	answer := rows[projections.ShownMessage](t, p, "messages", chat)[1]
+	is.Equal(answer.EngineStatus, "failed")
+	is.Equal(answer.ErrorDomain, "provider")
+	is.True(strings.Contains(string(answer.ErrorPayload), "the model is on holiday"))
+	p.submit(t, chat, "@@say back")
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "back")
+}
+
+func TestProviderThatRecoversCompletesTheMessage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, "@@header Retry-After: 1\n@@failfirst 2 500 flaky\n@@say recovered")
+	retry := p.event(t, chat, "opencode.session.status", func(e events.Event) bool { return strings.Contains(string(e.Data), `"retry"`) })
+	is.True(strings.Contains(string(retry.Data), "flaky"))
+	p.turnEnds(t, chat)
+	answers := rows[projections.ShownMessage](t, p, "messages", chat)
+	is.Equal(len(answers), 2)
+	is.Equal(answers[1].EngineStatus, "completed")
+	is.Equal(answers[1].ErrorDomain, "")
+	is.Equal(p.text(t, chat), "recovered")
+}

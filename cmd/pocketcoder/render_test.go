@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"pgregory.net/rapid"
+
+	"pocketcoder/events"
+)
+
+var update = flag.Bool("update", false, "accept what the tests print as golden")
+
+// reported is one line of a recorded trace: an event of the real OpenCode 1.18.33.
+type reported struct {
+	ID, Type   string
+	Properties json.RawMessage
+}
+
+// trace reads a recording as events of a chat, numbered from 1.
+func trace(t testing.TB, name string) (all []events.Event, deltas []events.Delta) {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata", "traces", name+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := json.NewDecoder(bytes.NewReader(body)); dec.More(); {
+		var r reported
+		if err := dec.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Type == "message.part.delta" {
+			deltas = append(deltas, events.Delta{Subject: "delta.chat.chat1.m.p", Type: "opencode." + r.Type, Data: r.Properties})
+			continue
+		}
+		e, err := events.NewOpenCode("chat1", "local", r.ID, -1, events.OpenCode{Type: r.Type, Properties: r.Properties})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, numbered(e, len(all)+1))
+	}
+	return all, deltas
+}
+
+// numbered gives an event its place, and a time of a second for each.
+func numbered(e events.Event, seq int) events.Event {
+	e.Seq, e.Time = uint64(seq), time.Unix(int64(seq), 0).UTC()
+	return e
+}
+
+// own makes a fact of ours about the chat.
+func own(t testing.TB, seq int, actor string, d events.Data) events.Event {
+	t.Helper()
+	e, err := events.New("chat1", actor, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return numbered(e, seq)
+}
+
+// rendered shows events as a replay does.
+func rendered(all []events.Event) string {
+	var out bytes.Buffer
+	r := newRenderer(&screen{w: &out})
+	for _, e := range all {
+		for _, a := range r.due(e.Time) {
+			r.showAsk(a)
+		}
+		r.event(e)
+	}
+	r.endLine()
+	return out.String()
+}
+
+func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
+	for _, name := range []string{"perm-bash-once", "perm-bash-reject-message", "child-shell", "perm-edit", "question", "abort-text", "error-401", "reasoning"} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			all, _ := trace(t, name)
+			got, file := rendered(all), filepath.Join("testdata", "golden", name+".txt")
+			if *update {
+				is.NoErr(os.MkdirAll(filepath.Dir(file), 0o755))
+				is.NoErr(os.WriteFile(file, []byte(got), 0o644))
+			}
+			want, err := os.ReadFile(file)
+			is.NoErr(err)
+			is.Equal(got, string(want))
+		})
+	}
+}
+
+func TestWholeStoryOfACommandIsShown(t *testing.T) {
+	is := is.New(t)
+	ask := events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"make"},
+		Metadata: json.RawMessage(`{"command":"make\u001b[2K\rtest"}`), Tool: events.Call{CallID: "c1"}}
+	body, err := json.Marshal(ask)
+	is.NoErr(err)
+	asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: events.PermissionAsked, Properties: body})
+	is.NoErr(err)
+	got := rendered([]events.Event{
+		own(t, 1, "user:u", events.ChatCreated{Title: "a\x1b]0;b"}),
+		own(t, 2, "user:u", events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "do\nit"}, {Type: "file", Filename: "a.png", Mime: "image/png"}}}),
+		own(t, 3, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
+		numbered(asked, 4),
+		own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash", Session: "ses_1"}),
+		own(t, 6, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "make"}),
+		own(t, 7, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500, Stdout: events.Output{Bytes: 3, Text: "ok\n"},
+			Stderr: events.Output{Bytes: 3 << 20, Blob: &events.Blob{Name: "x1.stderr", Size: 3 << 20}}}),
+		own(t, 8, "engine:local", events.ExecRefused{Session: "ses_1", Command: "rm", Reason: "nothing authorized it"}),
+		own(t, 9, "engine:local", events.TurnLost{Session: "ses_1"}),
+	})
+	is.Equal(got, strings.TrimLeft(`
+chat chat1: a␛]0;b
+› do
+› it
+› [file a.png, image/png]
+? bash asks for permission
+    make␛[2K␍test
+  in /workspace
+  patterns: make
+✓ bash make␛[2K test: authorized by user:u
+$ make
+  │ ok
+  … stderr is 3.0 MiB in all, kept as blob x1.stderr
+  └ exit 2, 1.5s
+✗ refused to run: rm
+  nothing authorized it
+the turn was lost: OpenCode went away in the middle of it
+`, "\n"))
+}
+
+func TestWhatARuleAllowedIsOneLine(t *testing.T) {
+	is := is.New(t)
+	all, _ := trace(t, "perm-bash-once")
+	at := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
+	var ask events.PermissionAsk
+	is.NoErr(json.Unmarshal(all[at].Data, &ask))
+	decided := own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, Rule: "bash: echo *"})
+	got := rendered(slices.Insert(all, at+1, decided))
+	is.True(strings.Contains(got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\"\n"))
+	is.True(!strings.Contains(got, "asks for permission"))
+}
+
+// streamed shows a trace live: the deltas that keep says are put in at the places at says, in order.
+func streamed(all []events.Event, deltas []events.Delta, at []int) string {
+	var out bytes.Buffer
+	r := newRenderer(&screen{w: &out})
+	r.live = true
+	for i, e := range all {
+		for j, d := range deltas {
+			if at[j] == i {
+				r.fragment(d)
+			}
+		}
+		r.event(e)
+	}
+	r.endLine()
+	return out.String()
+}
+
+func TestStreamedTextIsWholeWheneverItsFragmentsCome(t *testing.T) {
+	all, deltas := trace(t, "reasoning")
+	want := streamed(all, nil, nil)
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.SliceOfN(rapid.IntRange(0, len(all)), len(deltas), len(deltas)).Draw(t, "at")
+		slices.Sort(at) // fragments come in order, and the last ones never
+		if got := sortedWords(streamed(all, deltas, at)); got != sortedWords(want) {
+			t.Fatalf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// sortedWords forgets where lines were broken because two wrote at once.
+func sortedWords(s string) string {
+	l := strings.Split(strings.ReplaceAll(s, "\n", ""), " ")
+	slices.Sort(l)
+	return strings.Join(l, " ")
+}
+
+func TestMissedFragmentLosesNoText(t *testing.T) {
+	is := is.New(t)
+	all, deltas := trace(t, "reasoning")
+	opened := slices.IndexFunc(all, func(e events.Event) bool { return bytes.Contains(e.Data, []byte(`"type":"reasoning"`)) })
+	at := make([]int, len(deltas))
+	for i := range at {
+		at[i] = opened + 1
+	}
+	at[1] = -1 // the second is missed
+	got := streamed(all, deltas, at)
+	is.True(strings.Contains(got, "(some of the text above was missed; this is all of it)\nr0 r1 r2"))
+}
+
+func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
+	text := "one\ntwo ünd three\nfour"
+	chunk := func(from, to int) events.Delta {
+		return events.Delta{Subject: "delta.exec.chat1.x1", Type: events.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var out bytes.Buffer
+		r := newRenderer(&screen{w: &out})
+		requested, _ := events.New("chat1", "engine:local", events.ExecRequested{Exec: "x1", Command: "c"})
+		finished, _ := events.New("chat1", "sandbox", events.ExecFinished{Exec: "x1", Stdout: events.Output{Bytes: int64(len(text)), Text: text}})
+		begin, end := rapid.IntRange(0, 5).Draw(t, "begin"), rapid.IntRange(5, 12).Draw(t, "end")
+		from := 0
+		for i := range 12 {
+			if i == begin {
+				r.event(requested)
+			}
+			if i == end {
+				r.event(finished)
+			}
+			to := rapid.IntRange(from, len(text)).Draw(t, "to")
+			if rapid.Bool().Draw(t, "missed") {
+				from = to
+				continue
+			}
+			r.fragment(chunk(from, to))
+			from = to
+		}
+		if end == 12 {
+			r.event(finished)
+		}
+		if want := "$ c\n  │ one\n  │ two ünd three\n  │ four\n  └ exit 0, 0s\n"; out.String() != want {
+			t.Fatalf("got\n%s\nwant\n%s", out.String(), want)
+		}
+	})
+}
+
+func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
+	is := is.New(t)
+	show := func(interactive bool, noColor string) string {
+		var out bytes.Buffer
+		env := environment{stdout: &out, interactive: interactive, getenv: func(string) string { return noColor }}
+		newRenderer(newScreen(env)).note("", red, "x")
+		return out.String()
+	}
+	is.Equal(show(true, ""), "\x1b[31mx\x1b[0m\n")
+	is.Equal(show(true, "1"), "x\n")
+	is.Equal(show(false, ""), "x\n")
+}
+
+func TestBrokenOutputIsReported(t *testing.T) {
+	is := is.New(t)
+	s := &screen{w: brokenPipe{}}
+	s.line("", plain, "x")
+	is.True(errors.Is(s.err, os.ErrClosed))
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+)
+
+// logged puts a trace, with the facts of ours around it, into a fresh log.
+func logged(t *testing.T, name string) (*events.Log, []events.Event) {
+	t.Helper()
+	log := eventstest.Log(t)
+	all, _ := trace(t, name)
+	session := readOpenCode(events.OpenCode{Properties: all[0].Data}).SessionID
+	all = slices.Insert(all, 0, own(t, 1, "user:u", events.ChatCreated{Title: name}), own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
+	for i := range all {
+		all[i] = numbered(all[i], i+1)
+	}
+	if _, err := log.AppendAll(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	return log, all
+}
+
+func replayed(t *testing.T, log *events.Log, o replayOptions) string {
+	t.Helper()
+	env, out := toEnvironment(nil)
+	if o.to == 0 {
+		o.to = math.MaxUint64
+	}
+	if o.speed == 0 {
+		o.speed = math.Inf(1)
+	}
+	if err := replay(t.Context(), env, log, o); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestReplayShowsWhatALivePersonSaw(t *testing.T) {
+	is := is.New(t)
+	log, all := logged(t, "child-shell")
+	is.Equal(replayed(t, log, replayOptions{chat: "chat1"}), rendered(all))
+}
+
+func TestReplayFromTheMiddleKnowsTheSubagents(t *testing.T) {
+	is := is.New(t)
+	log, _ := logged(t, "child-shell")
+	all := replayed(t, log, replayOptions{chat: "chat1"})
+	for from := range uint64(60) {
+		part := replayed(t, log, replayOptions{chat: "chat1", from: from})
+		for line := range strings.Lines(part) {
+			is.True(strings.Contains(all, line)) // indented as in the whole
+		}
+	}
+}
+
+func TestReplayedJSONIsEveryEvent(t *testing.T) {
+	is := is.New(t)
+	log, all := logged(t, "perm-bash-once")
+	var got []string
+	for line := range strings.Lines(replayed(t, log, replayOptions{chat: "chat1", json: true, from: 3, to: 7})) {
+		var e struct {
+			ID       string
+			Sequence uint64
+			Data     json.RawMessage
+		}
+		is.NoErr(json.Unmarshal([]byte(line), &e))
+		is.True(bytes.Equal(e.Data, all[e.Sequence-1].Data)) // unchanged
+		got = append(got, e.ID)
+	}
+	var want []string
+	for _, e := range all[2:7] {
+		want = append(want, e.ID)
+	}
+	is.Equal(got, want)
+}
+
+func TestUnknownChatIsNotReplayed(t *testing.T) {
+	is := is.New(t)
+	log, _ := logged(t, "error-401")
+	env, _ := toEnvironment(nil)
+	err := replay(t.Context(), env, log, replayOptions{chat: "chat2", to: math.MaxUint64})
+	is.True(err != nil)
+	is.Equal(err.Error(), "there is no chat chat2 in the log")
+	err = replay(t.Context(), env, log, replayOptions{chat: "chat1", at: 0, from: 10_000, to: math.MaxUint64})
+	is.NoErr(err) // the chat is there, that part of it is empty
+}
+
+func TestMomentHasWhatWasPendingThen(t *testing.T) {
+	is := is.New(t)
+	log, all := logged(t, "perm-bash-once")
+	asked := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" }) + 1
+	at := func(seq int) (m struct {
+		Turn        string
+		Permissions []events.PermissionAsk
+	}) {
+		is.NoErr(json.Unmarshal([]byte(replayed(t, log, replayOptions{chat: "chat1", at: uint64(seq), json: true})), &m))
+		return m
+	}
+	is.Equal(len(at(asked-1).Permissions), 0)
+	m := at(asked)
+	is.Equal(m.Turn, "assistant")
+	is.Equal(len(m.Permissions), 1)
+	is.Equal(m.Permissions[0].Command(), "echo permitted")
+	m = at(len(all))
+	is.Equal(m.Turn, "user")
+	is.Equal(len(m.Permissions), 0)
+	text := replayed(t, log, replayOptions{chat: "chat1", at: uint64(asked)})
+	is.True(strings.Contains(text, "? bash asks for permission\n    echo permitted\n"))
+	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", asked)))
+}
+
+func TestMomentHasPendingQuestions(t *testing.T) {
+	is := is.New(t)
+	all, _ := trace(t, "question")
+	asked := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
+	is.Equal(len(pendingQuestions(all[:asked+1])), 2)
+	is.Equal(len(pendingQuestions(all)), 0)
+	id := strings.TrimSuffix(pendingQuestions(all[:asked+1])[0], "/0")
+	one := own(t, 100, "user:u", events.QuestionAnswered{Question: id, Index: 0, Answers: []string{"Red"}})
+	is.Equal(pendingQuestions(append(all[:asked+1:asked+1], one)), []string{id + "/1"})
+}
+
+func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
+	is := is.New(t)
+	f := newFold()
+	all, _ := trace(t, "perm-bash-once")
+	last := ""
+	for _, e := range all {
+		f.apply(e)
+		if p := readOpenCode(events.OpenCode{Properties: e.Data}); p.Info.Role == "assistant" {
+			last = p.Info.ID
+		}
+	}
+	var out strings.Builder
+	for _, e := range f.events() {
+		out.Write(e.Data)
+	}
+	is.True(strings.Contains(out.String(), last))
+	body, err := json.Marshal(map[string]string{"sessionID": "ses_1", "messageID": last})
+	is.NoErr(err)
+	removed, err := events.NewOpenCode("chat1", "local", "evt_removed", -1, events.OpenCode{Type: "message.removed", Properties: body})
+	is.NoErr(err)
+	f.apply(removed)
+	for _, e := range f.events() {
+		is.True(!bytes.Contains(e.Data, []byte(`"`+last+`"`)))
+	}
+}
+
+func TestPauseKeepsTheSpeedAndHasAnEnd(t *testing.T) {
+	is := is.New(t)
+	is.Equal(wait(10*time.Second, 10), time.Second)
+	is.Equal(wait(time.Hour, 1), longestPause)
+	is.Equal(wait(time.Hour, math.Inf(1)), time.Duration(0))
+	is.Equal(wait(-time.Second, 1), time.Duration(0)) // two writers' clocks
+	is.Equal(wait(math.MaxInt64, 1e-9), longestPause)
+}

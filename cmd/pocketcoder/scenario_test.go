@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/projections"
+)
+
+// row is a chat's row in the read model, as of now.
+func (p *process) row(t testing.TB, chat string) (c projections.Chat) {
+	t.Helper()
+	last, err := p.log.Last(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.query(t.Context(), "chat", map[string]any{"chat": chat, "after": last}, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// rows queries the read model for a list.
+func rows[R any](t testing.TB, p *process, name, chat string) (list []R) {
+	t.Helper()
+	last, err := p.log.Last(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.query(t.Context(), name, map[string]any{"chat": chat, "after": last}, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// part is a piece of a message as OpenCode sent it.
+type part struct {
+	ID     string
+	Type   string
+	Text   string
+	Tool   string
+	CallID string
+	State  struct {
+		Status string
+		Output string
+		Error  string
+	}
+}
+
+func partsOf(t testing.TB, m projections.ShownMessage) (parts []part) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(m.Parts), &parts); err != nil {
+		t.Fatal(err)
+	}
+	return parts
+}
+
+// tools is every call of a tool in a chat, in order, as the read model shows it.
+func (p *process) tools(t testing.TB, chat string) (calls []part) {
+	t.Helper()
+	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
+		for _, part := range partsOf(t, m) {
+			if part.Type == "tool" {
+				calls = append(calls, part)
+			}
+		}
+	}
+	return calls
+}
+
+// text is what the assistant has said in a chat, its subagents included.
+func (p *process) text(t testing.TB, chat string) string {
+	t.Helper()
+	var said []string
+	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
+		for _, part := range partsOf(t, m) {
+			if m.Role == "assistant" && part.Type == "text" {
+				said = append(said, part.Text)
+			}
+		}
+	}
+	return strings.Join(said, "|")
+}
+
+// approve waits for the nth ask of a chat and allows it.
+func (p *process) approve(t testing.TB, chat string, n int) events.PermissionAsk {
+	t.Helper()
+	ask := p.ask(t, chat, n)
+	p.decide(t, chat, ask, events.Authorized, "")
+	return ask
+}
+
+// abort stops what runs in a chat.
+func (p *process) abort(t testing.TB, chat string) {
+	t.Helper()
+	if _, err := handlers.Give(t.Context(), p.nc, "turn.abort", handlers.AbortTurn{Chat: chat}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call is a script's line that calls a tool.
+func call(tool string, args map[string]any) string {
+	body, _ := json.Marshal(args) // strings and numbers always encode
+	return "@@call " + tool + " " + string(body)
+}
+
+// bash is a script that runs a command and says done.
+func bash(command string) string {
+	return call("bash", map[string]any{"command": command, "description": "test"}) + "\n@@next\n@@say done"
+}
+
+// finished waits for the nth result of a command in a chat, from 0.
+func (p *process) finished(t testing.TB, chat string, n int) (f events.ExecFinished) {
+	t.Helper()
+	e := p.event(t, chat, "exec.finished", func(events.Event) bool { n--; return n < 0 })
+	if err := json.Unmarshal(e.Data, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// fragments are what DELTAS holds of a chat under one subject, * and > as NATS has them.
+func (p *process) fragments(t testing.TB, subject string) (bodies []string) {
+	t.Helper()
+	js, err := jetstream.NewWithAPIPrefix(p.nc, natsconf.ReaderAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "DELTAS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for next := uint64(1); ; {
+		m, err := stream.GetMsg(t.Context(), next, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return bodies
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies, next = append(bodies, string(m.Data)), m.Sequence+1
+	}
+}
+
+// cli runs a subcommand of the real program against the system, with these lines on stdin.
+func (p *process) cli(t testing.TB, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return runProgram(t, nil, stdin, append(args, "--data", string(p.data))...)
+}
+
+// runProgram runs the real program to its end. env comes on top of the test's own.
+func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "pocketcoder"), args...)
+	var out, errs bytes.Buffer
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), strings.NewReader(stdin), &out, &errs
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 10 * time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("pocketcoder %s does not end: %s%s", strings.Join(args, " "), &out, &errs)
+	}
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// health asks the web server how the system is.
+func (p *process) health(t testing.TB) (code int, states map[string]string) {
+	t.Helper()
+	r, err := p.data.running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get(r.HTTP + "/api/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body struct {
+		Code int
+		Data map[string]struct{ State string }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || body.Code != resp.StatusCode {
+		t.Fatalf("health answers %d and says %d: %v", resp.StatusCode, body.Code, err)
+	}
+	states = map[string]string{}
+	for name, part := range body.Data {
+		states[name] = part.State
+	}
+	return resp.StatusCode, states
+}
+
+// engine is a client of the OpenCode that runs below a system, and its pid. Where it listens and its password are in its
+// command line and its environment, which only its owner can read.
+func (p *process) engine(t testing.TB) (client *opencode.Client, pid int) {
+	t.Helper()
+	var file struct{ PID int }
+	body, err := os.ReadFile(p.data.path("opencode", "pid"))
+	if err == nil {
+		err = json.Unmarshal(body, &file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, password := "", ""
+	for i, args := 0, procFile(file.PID, "cmdline"); i+1 < len(args); i++ {
+		if args[i] == "--port" {
+			port = args[i+1]
+		}
+	}
+	for _, v := range procFile(file.PID, "environ") {
+		if value, ok := strings.CutPrefix(v, "OPENCODE_SERVER_PASSWORD="); ok {
+			password = value
+		}
+	}
+	if port == "" || password == "" {
+		t.Skip("what OpenCode was started with cannot be read on this machine")
+	}
+	return opencode.NewClient("http://127.0.0.1:"+port, password), file.PID
+}
+
+// procFile reads a list from Linux's /proc.
+func procFile(pid int, name string) []string {
+	body, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name))
+	return strings.Split(string(body), "\x00")
+}
+
+// alive says whether a process runs; a zombie does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return err != nil || len(state) == 0 || state[0] != 'Z'
+}
+
+// pidsIn reads the process ids a command has written to a file, one a line, once there are n.
+func pidsIn(t testing.TB, path string, n int) (pids []int) {
+	t.Helper()
+	eventually(t, "the command has written its pids", func() bool {
+		body, _ := os.ReadFile(path)
+		if strings.Count(string(body), "\n") < n {
+			return false
+		}
+		pids = nil
+		for _, word := range strings.Fields(string(body)) {
+			pid, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+		return true
+	})
+	return pids
+}
