@@ -181,7 +181,9 @@ func residentMiB(b *testing.B, pid int) float64 {
 func BenchmarkIdle(b *testing.B) {
 	p := start(b)
 	var health struct {
-		Data struct{ Sandbox struct{ Detail struct{ PID int } } }
+		Data struct {
+			Sandbox struct{ Detail struct{ PID int } }
+		}
 	}
 	getJSON(b, p.HTTP+"/api/health", &health)
 	var ours float64
@@ -293,7 +295,9 @@ func upTime(b *testing.B, d dataDir) time.Duration {
 	defer func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() }()
 	for {
 		if r, err := d.running(); err == nil && r.PID == cmd.Process.Pid {
-			var health struct{ Data map[string]struct{ State string } }
+			var health struct {
+				Data map[string]struct{ State string }
+			}
 			getJSON(b, r.HTTP+"/api/health", &health)
 			if health.Data["log"].State == "ready" && health.Data["read_model"].State != "starting" {
 				return time.Since(began)

@@ -56,7 +56,9 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		return err
 	}
 	defer closeModel()
-	log, err := events.Open(ctx, nc, events.DefaultStreamOptions, events.NewRedactor(provider.Secrets()...))
+	streams := events.DefaultStreamOptions
+	streams.Replicas = o.replicas
+	log, err := events.Open(ctx, nc, streams, events.NewRedactor(provider.Secrets()...))
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type upOptions struct {
 	model     string
 	demo      bool
 	maxTurns  int
+	replicas  int
 	rules     []policy.Rule
 	logger    *slog.Logger
 }
@@ -64,6 +65,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	fs.StringVar(&o.opencode, "opencode", env.getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
 	fs.StringVar(&o.model, "model", env.getenv("POCKETCODER_MODEL"), "`provider/model`; OpenCode chooses when empty (POCKETCODER_MODEL)")
 	fs.BoolVar(&o.demo, "demo", env.getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
+	fs.IntVar(&o.replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats; 0 is no limit")
 	var allow rules
 	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")

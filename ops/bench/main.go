@@ -1,0 +1,158 @@
+// Command bench measures PocketCoder against its budgets in one run and prints a table. Each line is a benchmark of the
+// package that does the work; here are only the budgets. Machines differ and are noisy: ratios and differences within
+// one run say more than absolutes.
+//
+//	go run ./ops/bench [REGEXP]    only the lines whose name matches
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// run is one benchmark and what is read from it.
+type run struct {
+	pkg, bench string
+	time       string // -benchtime
+	lines      []line
+}
+
+// line is one measured figure. Budget is the most (or, with atLeast, the least) it may be; 0 is no budget.
+type line struct {
+	name    string
+	metric  string
+	under   string // of a sub-benchmark
+	budget  float64
+	atLeast bool
+}
+
+var runs = []run{
+	{"./events", "AppendVisible", "3000x", []line{
+		{name: "event appended → seen by a subscriber, p50 ms", metric: "p50-ms", budget: 3},
+		{name: "event appended → seen by a subscriber, p99 ms", metric: "p99-ms", budget: 25},
+	}},
+	{"./bridge/opencode", "Ingest", "5x", []line{
+		{name: "burst of OpenCode events into the log, events/s", metric: "events/s", budget: 20_000, atLeast: true},
+	}},
+	{"./projections", "Rebuild", "3x", []line{
+		{name: "rebuild of the read models, events/s", metric: "events/s", budget: 30_000, atLeast: true},
+	}},
+	{"./cmd/pocketcoder", "ShellBridge", "300x", []line{
+		{name: "sh -c, p50 ms", metric: "plain-p50-ms"},
+		{name: "sh -c, p99 ms", metric: "plain-p99-ms"},
+		{name: "shell bridge, p50 ms", metric: "bridge-p50-ms"},
+		{name: "shell bridge, p99 ms", metric: "bridge-p99-ms"},
+		{name: "shell bridge over sh -c, p50 ms", metric: "over-p50-ms", budget: 8},
+	}},
+	{"./cmd/pocketcoder", "ShellBridge64", "5x", []line{
+		{name: "64 at once, sh -c, commands/s", metric: "plain-cmds/s"},
+		{name: "64 at once, shell bridge, commands/s", metric: "bridge-cmds/s"},
+	}},
+	{"./cmd/pocketcoder", "Idle", "1x", []line{
+		{name: "our processes, idle on a fresh log, MiB", metric: "resident-MiB", budget: 70},
+	}},
+	{"./cmd/pocketcoder", "Start", "3x", []line{
+		{name: "NATS alone opens an empty log, ms", metric: "nats-ms", under: "0-events"},
+		{name: "up without OpenCode, over that, ms", metric: "over-ms", under: "0-events", budget: 300},
+		{name: "NATS alone opens a log of 1 M events, ms", metric: "nats-ms", under: "1000000-events"},
+		{name: "up without OpenCode, over that, ms", metric: "over-ms", under: "1000000-events", budget: 300},
+		{name: "up with 1 M events and no read model, s", metric: "first-s", under: "1000000-events"},
+	}},
+}
+
+func main() {
+	only := regexp.MustCompile(strings.Join(os.Args[1:], " "))
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(out, "measured\tbudget\t\t  what\n")
+	failed := false
+	for _, r := range runs {
+		if !only.MatchString(r.bench) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "running %s of %s\n", r.bench, r.pkg)
+		got, err := measure(r)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			failed = true
+			continue
+		}
+		for _, l := range r.lines {
+			value, ok := got[l.under][l.metric]
+			if !ok {
+				fmt.Fprintf(os.Stderr, "%s of %s reported no %s\n", r.bench, r.pkg, l.metric)
+				failed = true
+				continue
+			}
+			fmt.Fprintf(out, "%s\t%s\t%s\t  %s\n", number(value), l.bound(), l.verdict(value), l.name)
+		}
+	}
+	out.Flush()
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// measure runs a benchmark and gives its metrics by sub-benchmark.
+func measure(r run) (map[string]map[string]float64, error) {
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^Benchmark"+r.bench+"$", "-benchtime", r.time, "-timeout", "20m", r.pkg)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("benchmark %s of %s: %w\n%s", r.bench, r.pkg, err, text)
+	}
+	got := map[string]map[string]float64{}
+	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark"+r.bench) {
+			continue
+		}
+		_, under, _ := strings.Cut(fields[0], "/")
+		if i := strings.LastIndexByte(under, '-'); i >= 0 {
+			under = under[:i] // the number of processors
+		}
+		metrics := map[string]float64{}
+		for i := 2; i+1 < len(fields); i += 2 {
+			if metrics[fields[i+1]], err = strconv.ParseFloat(fields[i], 64); err != nil {
+				return nil, fmt.Errorf("benchmark %s of %s: read %q: %w", r.bench, r.pkg, lines.Text(), err)
+			}
+		}
+		got[under] = metrics
+	}
+	return got, nil
+}
+
+func (l line) bound() string {
+	switch {
+	case l.budget == 0:
+		return ""
+	case l.atLeast:
+		return "≥ " + number(l.budget)
+	}
+	return "≤ " + number(l.budget)
+}
+
+func (l line) verdict(value float64) string {
+	kept := value <= l.budget
+	if l.atLeast {
+		kept = value >= l.budget
+	}
+	switch {
+	case l.budget == 0:
+		return ""
+	case kept:
+		return "kept"
+	}
+	return "MISSED"
+}
+
+func number(v float64) string {
+	if v >= 100 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
