@@ -1,0 +1,218 @@
+package ops
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+const module = "pocketcoder"
+
+// mayImport gives each package those of ours that its files other than tests may import, relative to the module. A new
+// arrow is a decision about the design: add it here with the package that needs it.
+var mayImport = map[string]string{
+	"events":                       "",
+	"events/eventstest":            "events",
+	"projections":                  "events sandbox/wire",
+	"handlers":                     "events sandbox/wire handlers/policy",
+	"handlers/policy":              "",
+	"sandbox":                      "events sandbox/wire",
+	"sandbox/wire":                 "",
+	"bridge/opencode":              "events sandbox/wire handlers projections",
+	"bridge/opencode/demo":         "",
+	"bridge/opencode/opencodetest": "bridge/opencode",
+	"web":                          "events sandbox/wire handlers projections",
+	"ops":                          "",
+	"ops/natsconf":                 "events sandbox/wire",
+	"cmd/pocketcoder-shell":        "sandbox/wire",
+	"cmd/pocketcoder": "bridge/opencode bridge/opencode/demo events handlers handlers/policy ops/natsconf projections " +
+		"sandbox sandbox/wire web",
+}
+
+// shellLinks are the modules that pocketcoder-shell may link besides ours: nats.go and what it needs. The shell starts once
+// per command, and a larger program starts slower.
+var shellLinks = []string{
+	"github.com/klauspost/compress", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid",
+	"golang.org/x/crypto", "golang.org/x/sys",
+}
+
+// meaningless are package names that say nothing about what is inside.
+var meaningless = []string{"common", "helpers", "internal", "models", "pkg", "types", "util", "utils"}
+
+// maxLines is how long a file other than a test may be: what a reader still finds their way in.
+const maxLines = 300
+
+// packageFiles is a package as `go list` sees it. The ignored files are those of other operating systems.
+type packageFiles struct {
+	ImportPath, Dir                   string
+	GoFiles, CgoFiles, IgnoredGoFiles []string
+}
+
+func (p packageFiles) name() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+// files are the paths of all files of the package but its tests, on every operating system.
+func (p packageFiles) files() (paths []string) {
+	for _, f := range slices.Concat(p.GoFiles, p.CgoFiles, p.IgnoredGoFiles) {
+		if !strings.HasSuffix(f, "_test.go") {
+			paths = append(paths, filepath.Join(p.Dir, f))
+		}
+	}
+	return paths
+}
+
+func TestPackagesImportOnlyWhatTheTableGivesThem(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		allowed, listed := mayImport[p.name()]
+		if !listed {
+			t.Errorf("%s is not in the table: say there what it may import", p.name())
+			continue
+		}
+		for _, path := range p.files() {
+			for _, imported := range imports(t, path) {
+				if !slices.Contains(strings.Fields(allowed), imported) {
+					t.Errorf("%s may not import %s", strings.TrimPrefix(path, p.Dir+"/")+" of "+p.name(), imported)
+				}
+			}
+		}
+	}
+}
+
+func TestTheTableNamesOnlyPackagesThatExist(t *testing.T) {
+	t.Parallel()
+	exist := map[string]bool{}
+	for _, p := range packages(t) {
+		exist[p.name()] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(mayImport)) {
+		for _, n := range append(strings.Fields(mayImport[name]), name) {
+			if !exist[n] {
+				t.Errorf("the row of %s names %s, which does not exist", name, n)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		var said []string
+		for _, path := range p.files() {
+			if parse(t, path).Doc != nil {
+				said = append(said, filepath.Base(path))
+			}
+		}
+		if len(said) != 1 {
+			t.Errorf("%s has a package comment in %q, want exactly one", p.name(), said)
+		}
+	}
+}
+
+func TestPackageNamesMeanSomething(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, word := range strings.Split(p.name(), "/") {
+			if slices.Contains(meaningless, word) {
+				t.Errorf("%s: %q says nothing about what is inside", p.name(), word)
+			}
+		}
+	}
+}
+
+func TestNoFileOutgrowsItsReader(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, p := range packages(t) {
+		for _, path := range p.files() {
+			text, err := os.ReadFile(path)
+			is.NoErr(err)
+			if n := bytes.Count(text, []byte("\n")); n > maxLines && !ast.IsGenerated(parse(t, path)) {
+				t.Errorf("%s of %s has %d lines, at most %d: it holds more than one thing", filepath.Base(path), p.name(), n, maxLines)
+			}
+		}
+	}
+}
+
+func TestTheShellLinksNextToNothing(t *testing.T) {
+	t.Parallel()
+	out := goList(t, "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./cmd/pocketcoder-shell")
+	linked := slices.Compact(slices.Sorted(strings.FieldsSeq(string(out))))
+	for _, path := range linked {
+		if path != module && !slices.Contains(shellLinks, path) {
+			t.Errorf("pocketcoder-shell links %s", path)
+		}
+	}
+}
+
+// packages are all packages of the module.
+func packages(t *testing.T) (list []packageFiles) {
+	t.Helper()
+	is := is.New(t)
+	found := json.NewDecoder(bytes.NewReader(goList(t, "-json=ImportPath,Dir,GoFiles,CgoFiles,IgnoredGoFiles", "./...")))
+	for {
+		var p packageFiles
+		err := found.Decode(&p)
+		if err == io.EOF {
+			break
+		}
+		is.NoErr(err)
+		list = append(list, p)
+	}
+	is.True(len(list) > 1) // go list sees the module
+	return list
+}
+
+// goList runs go list in the root of the module.
+func goList(t *testing.T, args ...string) []byte {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir, cmd.Stderr = "..", &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	return out
+}
+
+func parse(t *testing.T, path string) *ast.File {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly|parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// imports are the packages of ours that a file imports, relative to the module.
+func imports(t *testing.T, path string) (list []string) {
+	t.Helper()
+	for _, spec := range parse(t, path).Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, ours := strings.CutPrefix(imported, module+"/"); ours {
+			list = append(list, name)
+		}
+	}
+	return list
+}
