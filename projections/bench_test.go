@@ -2,6 +2,7 @@ package projections
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,20 +27,25 @@ func recordings(t testing.TB) []string {
 	return names
 }
 
-// BenchmarkRebuild replays a log of real OpenCode events: all recordings, over and over with ids of their own.
-func BenchmarkRebuild(b *testing.B) {
+// longLog is read models over a log of real OpenCode events: all recordings, over and over with ids of their own.
+func longLog(b *testing.B) (*events.Log, *Model) {
+	b.Helper()
 	is := is.New(b)
 	log := eventstest.Log(b)
-	all := []events.Event{own(b, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})}
 	var oc []events.Event
 	for _, name := range recordings(b) {
 		oc = append(oc, recording(b, name)...)
 	}
-	all = append(all, copies(b, oc, 40)...)
-	last, err := log.AppendAll(b.Context(), all)
+	created := own(b, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})
+	last, err := log.AppendAll(b.Context(), append([]events.Event{created}, copies(b, oc, 40)...))
 	is.NoErr(err)
-	m := running(b, b.TempDir(), log)
-	is.NoErr(m.Wait(b.Context(), last))
+	return log, running(b, b.TempDir(), log).waited(b, last)
+}
+
+// BenchmarkRebuild replays the log; the metric is that of applying it, without comparing and exchanging the files.
+func BenchmarkRebuild(b *testing.B) {
+	is := is.New(b)
+	_, m := longLog(b)
 	var n uint64
 	var took time.Duration
 	for b.Loop() {
@@ -49,4 +55,52 @@ func BenchmarkRebuild(b *testing.B) {
 		n, took = n+r.Events, took+r.Duration
 	}
 	b.ReportMetric(float64(n)/took.Seconds(), "events/s")
+}
+
+// BenchmarkApply takes one event at a time from its acknowledged append to where queries show it.
+func BenchmarkApply(b *testing.B) {
+	is := is.New(b)
+	log := eventstest.Log(b)
+	m := running(b, b.TempDir(), log)
+	all := copies(b, conversation(b, "9i-perm-task")[1:], 1+b.N/50)
+	created := own(b, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})
+	_, err := log.Append(b.Context(), created)
+	is.NoErr(err)
+	var waits []time.Duration
+	for _, e := range all[:min(b.N, len(all))] {
+		seq, err := log.Append(b.Context(), e)
+		is.NoErr(err)
+		appended := time.Now()
+		is.NoErr(m.Wait(b.Context(), seq))
+		waits = append(waits, time.Since(appended))
+	}
+	slices.Sort(waits)
+	b.ReportMetric(float64(waits[len(waits)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkWorkLists asks for everything that is left to do, in a long log where little is.
+func BenchmarkWorkLists(b *testing.B) {
+	_, m := longLog(b)
+	ctx := b.Context()
+	for name, ask := range map[string]func() error{
+		"OutboxMessages":     func() error { _, err := m.OutboxMessages(ctx); return err },
+		"PendingAsks":        func() error { _, err := m.PendingAsks(ctx); return err },
+		"DecidedUnreplied":   func() error { _, err := m.DecidedUnreplied(ctx); return err },
+		"UnusedGrants":       func() error { _, err := m.UnusedGrants(ctx, chatID, "none"); return err },
+		"PendingQuestions":   func() error { _, err := m.PendingQuestions(ctx); return err },
+		"AnsweredUnreplied":  func() error { _, err := m.AnsweredUnreplied(ctx); return err },
+		"RunningExecutions":  func() error { _, err := m.RunningExecutions(ctx); return err },
+		"UnfinishedTurns":    func() error { _, err := m.UnfinishedTurns(ctx); return err },
+		"UnansweredMessages": func() error { _, err := m.UnansweredMessages(ctx); return err },
+		"RunningTurns":       func() error { _, err := m.RunningTurns(ctx, engine); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := ask(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -123,4 +123,12 @@ func TestUpdatedMovesForwardWithEveryChangeAndOnlyThen(t *testing.T) {
 	is.Equal(shown(t, m)[1].Updated, before)
 	feed(t, m, textPart(s, "msg_a", "prt_a", "more")) // a part is a change of its message
 	is.True(shown(t, m)[1].Updated > before)
+
+	feed(t, m, s.asks("per_1", ses, "date"), s.replies("per_1", "once"))
+	asked, _, err := m.Permission(t.Context(), "per_1")
+	is.NoErr(err)
+	feed(t, m, s.replies("per_1", "once"))
+	again, _, err := m.Permission(t.Context(), "per_1")
+	is.NoErr(err)
+	is.Equal(again.Updated, asked.Updated)
 }

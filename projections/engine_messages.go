@@ -38,12 +38,14 @@ func applyMessage(tx *Tx, e events.Event, b ocMessage) {
 	if b.Info.Role == roleAssistant {
 		m.fillAssistant(b.Info)
 		s.answered(m)
+		tx.forgive(m.Parent)
 	} else {
 		if first {
 			m.Role = roleUser
 			s.Unanswered = max(s.Unanswered, m.EngineMessage)
 		}
-		if first || m.undelivered() || m.ErrorDomain == domainInfrastructure { // OpenCode has it, whatever we thought
+		notSent := m.UserStatus == statusFailed && m.ErrorDomain == domainInfrastructure
+		if first || notSent || m.undelivered() { // OpenCode has it, whatever we thought
 			tx.setUserStatus(&m, statusDelivered)
 			m.ErrorDomain, m.ErrorPayload = "", ""
 		}
@@ -51,6 +53,16 @@ func applyMessage(tx *Tx, e events.Event, b ocMessage) {
 	}
 	tx.messages.put(m)
 	tx.said(m.Chat, m.Session, "")
+}
+
+// forgive takes an error back from a user message that is answered after all: it was about the message before. OpenCode
+// reports some errors twice, the second time when the next message may already be on its way.
+func (tx *Tx) forgive(engineMessage string) {
+	m, found := tx.messages.get(tx.messageID(engineMessage))
+	if found && m.UserStatus == statusFailed && m.ErrorDomain == domainProvider {
+		m.UserStatus, m.ErrorDomain, m.ErrorPayload = statusDelivered, "", ""
+		tx.messages.put(m)
+	}
 }
 
 func (m *Message) fillAssistant(i messageInfo) {

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/matryer/is"
@@ -60,7 +61,7 @@ func TestSubagentEndsAsItsTurnDoes(t *testing.T) {
 	t.Parallel()
 	s := &story{t: t}
 	for want, steps := range map[string][]events.Event{
-		"running":   {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", "")},
+		"running":   {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ended)}, // between two steps
 		"completed": {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ended), s.status(child, "idle")},
 		"aborted":   {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ""), s.failed(child, "MessageAbortedError"), s.status(child, "idle"), s.assistant(child, "msg_c", "msg_p", aborted)},
 		"failed":    {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ""), s.own(events.TurnLost{Session: child})},
@@ -75,6 +76,10 @@ func TestSubagentEndsAsItsTurnDoes(t *testing.T) {
 			a := all[0]
 			is.Equal([]string{a.Status, a.Session, a.Delegating, a.Agent, a.Title}, []string{want, child, ses, "general", "look"})
 			is.Equal(a.Finished == "", want == "running")
+			feed(t, m, s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"parentID":%q,"title":"looked"}}`, child, ses)))
+			again, err := m.Subagents(t.Context(), chatID)
+			is.NoErr(err)
+			is.Equal([]string{again[0].Title, again[0].Finished}, []string{"looked", a.Finished})
 		})
 	}
 }

@@ -75,13 +75,6 @@ func (f *file) prepare(ctx context.Context) error {
 	} else if mark != schemaMark(text) {
 		return fmt.Errorf("%w: it has other tables", errUnusable)
 	}
-	var damage string
-	if err := conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&damage); err != nil {
-		return err
-	}
-	if damage != "ok" {
-		return fmt.Errorf("%w: %s", errUnusable, damage)
-	}
 	if err := conn.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&f.seq); err != nil {
 		return err
 	}
@@ -111,6 +104,12 @@ func unusable(err error) error {
 		}
 	}
 	return err
+}
+
+// isFull says whether the disk had no room.
+func isFull(err error) bool {
+	var s *sqlite.Error
+	return errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_FULL
 }
 
 // commit applies events that follow the checkpoint.

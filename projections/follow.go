@@ -18,7 +18,7 @@ type decoded struct {
 const maxCommit = 4 * events.MaxBatch
 
 // follow reads the log after the given sequence and calls commit with what has arrived, decoded, until ctx ends or commit
-// returns an error; events.Stop ends it without one. It decodes while commit is busy. caughtUp says there was no more.
+// returns an error; events.ErrStop ends it without one. It decodes while commit is busy. caughtUp says there was no more.
 func follow(ctx context.Context, log *events.Log, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
 	type arrival struct {
 		batch    []decoded
@@ -50,7 +50,7 @@ func follow(ctx context.Context, log *events.Log, after uint64, commit func(batc
 					more = false
 				}
 			}
-			if err := commit(a.batch, a.caughtUp); errors.Is(err, events.Stop) {
+			if err := commit(a.batch, a.caughtUp); errors.Is(err, events.ErrStop) {
 				return nil
 			} else if err != nil {
 				return err

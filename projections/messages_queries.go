@@ -41,11 +41,19 @@ type OutboxMessage struct {
 	Free      bool   `db:"free"`      // no turn is running there but this message's own
 }
 
+const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.engine AS engine,
+		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
+		coalesce(s.status='idle' AND s.processing='[]' AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
+	FROM messages m JOIN chats c ON c.id=m.chat LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
+
 // OutboxMessages lists messages that are pending or sending, in log order.
 func (m *Model) OutboxMessages(ctx context.Context) ([]OutboxMessage, error) {
-	return list[OutboxMessage](ctx, m, "outbox", `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.engine AS engine,
-			c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
-			coalesce(s.status='idle' AND s.processing='[]' AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
-		FROM messages m JOIN chats c ON c.id=m.chat LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
-		WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position`, nil)
+	return list[OutboxMessage](ctx, m, "outbox", selectOutbox+"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
+}
+
+// UnansweredMessages lists messages that were delivered and nothing has answered yet.
+func (m *Model) UnansweredMessages(ctx context.Context) ([]OutboxMessage, error) {
+	return list[OutboxMessage](ctx, m, "unanswered messages", selectOutbox+`
+		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE awaiting<>'' AND processing='[]')
+		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
 }

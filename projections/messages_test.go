@@ -35,7 +35,7 @@ func TestMessageIsOneRowFromSubmissionToEcho(t *testing.T) {
 	is.Equal(shown(t, m)[0].EngineMessage, msg1)
 	feed(t, m, s.userMessage(msg1), textPart(s, msg1, "prt_m1", "as OpenCode has it"))
 	is.Equal(describe(t, shown(t, m)[0]), `user delivered "as OpenCode has it"`) // it has the message, whatever we have noted
-	feed(t, m, s.delivered("m1", msg1))
+	feed(t, m, s.delivered("m1", msg1), s.userMessage(msg1))
 	is.Equal(len(shown(t, m)), 1)
 }
 
@@ -69,10 +69,31 @@ func TestUndeliverableMessageSaysWhy(t *testing.T) {
 	got := shown(t, m)[0]
 	is.Equal(got.UserStatus, "failed")
 	is.Equal(string(got.ErrorPayload), `{"name":"MessageFailed","message":"OpenCode is not there"}`)
-	feed(t, m, s.sending("m1", msg1), s.userMessage(msg1))
-	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1"`) // it got there after all
-	feed(t, m, failed)
-	is.Equal(shown(t, m)[0].UserStatus, "delivered") // and what is there stays there
+	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.own(events.MessageFailed{Message: "m2", Domain: "infrastructure", Error: "no"}), s.userMessage(msg2))
+	is.Equal(describe(t, shown(t, m)[1]), `user delivered "words of m2"`) // it got there after all
+	feed(t, m, s.own(events.MessageFailed{Message: "m2", Domain: "infrastructure", Error: "no"}))
+	is.Equal(shown(t, m)[1].UserStatus, "delivered") // and what is there stays there
+}
+
+func TestMessageOpenCodeRefusesIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.submitted("m1"), s.sending("m1", msg1), s.failed(ses, "UnknownError"), s.delivered("m1", msg1), s.failed(ses, "UnknownError"))
+	is.Equal(describe(t, shown(t, m)[0]), `user failed "words of m1" !provider:UnknownError`)
+	is.Equal(chat(t, m).Turn, "user")
+}
+
+func TestLateErrorOfTheMessageBeforeIsTakenBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.failed(ses, "UnknownError"), s.submitted("m2"), s.sending("m2", msg2), s.failed(ses, "UnknownError"), s.delivered("m2", msg2), s.userMessage(msg2))
+	is.Equal(describe(t, shown(t, m)[1]), `user failed "words of m2" !provider:UnknownError`) // as far as anyone can tell
+	feed(t, m, s.assistant(ses, "msg_a", msg2, ""))
+	is.Equal(describe(t, shown(t, m)[1]), `user delivered "words of m2"`)
+	is.Equal(describe(t, shown(t, m)[0]), `user failed "words of m1" !provider:UnknownError`)
 }
 
 func TestLostTurnFailsItsMessages(t *testing.T) {
@@ -82,6 +103,8 @@ func TestLostTurnFailsItsMessages(t *testing.T) {
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.TurnLost{Session: ses}))
 	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1" !infrastructure:TurnLost`) // nothing had answered it
+	feed(t, m, s.userMessage(msg1))                                                                // another word about it answers nothing either
+	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1" !infrastructure:TurnLost`)
 	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), s.assistant(ses, "msg_a", msg2, ""), s.own(events.TurnLost{Session: ses}))
 	is.Equal(describe(t, shown(t, m)[1]), `user delivered "words of m2"`)
 	is.Equal(describe(t, shown(t, m)[2]), `assistant failed !infrastructure:TurnLost`)
@@ -176,7 +199,16 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 	is.Equal(unfinished(), nil) // it will be sent again
 	feed(t, m, s.delivered("m1", msg1))
 	is.Equal(unfinished(), []string{ses})
-	feed(t, m, s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""))
+	unanswered, err := m.UnansweredMessages(t.Context())
+	is.NoErr(err)
+	is.Equal(len(unanswered), 1)
+	is.Equal(unanswered[0].ID, "m1")
+	feed(t, m, s.status(ses, "busy"))
+	is.Equal(unfinished(), []string{ses})
+	feed(t, m, s.assistant(ses, "msg_a", msg1, ""))
+	unanswered, err = m.UnansweredMessages(t.Context())
+	is.NoErr(err)
+	is.Equal(len(unanswered), 0)
 	is.Equal(unfinished(), []string{ses})
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"))
 	is.Equal(unfinished(), nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"pocketcoder/events"
 )
@@ -25,6 +26,7 @@ type Model struct {
 	moved    chan struct{} // closed when seq or caughtUp changes
 	caughtUp bool
 	setAside string
+	trouble  string
 }
 
 // Open opens the read-model file in dir, or makes an empty one. A file that is damaged, of other tables or ahead of the
@@ -70,20 +72,64 @@ func (m *Model) SetAside() string {
 	return m.setAside
 }
 
+// Trouble says why the worker is not getting on just now; empty when it is.
+func (m *Model) Trouble() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.trouble
+}
+
+func (m *Model) setTrouble(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trouble = text
+}
+
+// fullPause is the pause before a full disk is tried again.
+const fullPause = time.Second
+
 // Run is the worker. It applies every event of the log from the checkpoint on, commits what has arrived without waiting
-// for more, and goes on until ctx ends or the log or the disk fails. A file found damaged is moved aside and made again.
+// for more, and goes on until ctx ends or the log or the disk fails. A file found damaged is moved aside and made again. A
+// full disk is waited for: the log has what is missing, and queries go on with what there is.
 func (m *Model) Run(ctx context.Context) error {
-	last, err := m.log.Last(ctx)
-	if err == nil && last <= m.Seq() { // nothing will come that says so
-		err = m.take(nil, true)
-	}
+	var err error
 	for err == nil {
-		err = follow(ctx, m.log, m.Seq(), m.take)
-		if errors.Is(err, errUnusable) {
+		err = m.work(ctx)
+		switch {
+		case errors.Is(err, errUnusable):
 			err = m.exchange(func() (*file, error) { return m.startOver(ctx, errors.Join(err, m.current.close())) })
+		case isFull(err):
+			m.setTrouble("no disk space: " + err.Error())
+			select {
+			case <-time.After(fullPause):
+				err = nil
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
 		}
 	}
 	return fmt.Errorf("run read models: %w", err)
+}
+
+// work follows the log until that fails, or the file is found damaged.
+func (m *Model) work(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		if err := m.check(ctx); errors.Is(err, errUnusable) {
+			cancel(err)
+		}
+	}()
+	return follow(ctx, m.log, m.Seq(), m.take)
+}
+
+// check reads the whole file for damage. That takes some 4 ms for each MB (measured), so nobody waits for it.
+func (m *Model) check(ctx context.Context) error {
+	found, _, err := first[struct{ QuickCheck string }](ctx, m, "damage", "PRAGMA quick_check(1)", nil)
+	if err == nil && found.QuickCheck != "ok" {
+		err = fmt.Errorf("%w: %s", errUnusable, found.QuickCheck)
+	}
+	return unusable(err)
 }
 
 // take commits a batch and tells those who wait.
@@ -98,6 +144,7 @@ func (m *Model) take(batch []decoded, caughtUp bool) error {
 			return err
 		}
 	}
+	m.setTrouble("")
 	m.move(m.current.seq, caughtUp)
 	return nil
 }

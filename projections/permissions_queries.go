@@ -8,8 +8,7 @@ import (
 
 // Permissions lists asks in the order they were asked; an empty chat or status does not narrow.
 func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
-	return list[Permission](ctx, m, "permissions", `SELECT * FROM permissions
-		WHERE (chat={:chat} OR {:chat}='') AND (status={:status} OR {:status}='') ORDER BY asked_seq`, dbx.Params{"chat": chat, "status": status})
+	return list[Permission](ctx, m, "permissions", "SELECT * FROM permissions"+narrowed(chat, status)+" ORDER BY asked_seq", dbx.Params{"chat": chat, "status": status})
 }
 
 // Permission gives one ask by OpenCode's id (per_…) and whether there is one.

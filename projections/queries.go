@@ -27,6 +27,19 @@ func first[R any](ctx context.Context, m *Model, what, query string, params dbx.
 	return rows[0], true, nil
 }
 
+// narrowed gives the condition of a list that may be of one chat, of one status, of both or of all.
+func narrowed(chat, status string) string {
+	switch {
+	case chat != "" && status != "":
+		return " WHERE chat={:chat} AND status={:status}"
+	case chat != "":
+		return " WHERE chat={:chat}"
+	case status != "":
+		return " WHERE status={:status}"
+	}
+	return ""
+}
+
 // DeadLetters counts the events that could not be applied.
 func (m *Model) DeadLetters(ctx context.Context) (int, error) {
 	rows, err := list[struct{ N int }](ctx, m, "dead letters", "SELECT count(*) AS n FROM dead_letters", nil)

@@ -129,8 +129,7 @@ func questionAnswered(tx *Tx, e events.Event, b events.QuestionAnswered) error {
 
 // Questions lists questions in the order they were asked; an empty chat or status does not narrow.
 func (m *Model) Questions(ctx context.Context, chat, status string) ([]Question, error) {
-	return list[Question](ctx, m, "questions", `SELECT * FROM questions
-		WHERE (chat={:chat} OR {:chat}='') AND (status={:status} OR {:status}='') ORDER BY position, idx`, dbx.Params{"chat": chat, "status": status})
+	return list[Question](ctx, m, "questions", "SELECT * FROM questions"+narrowed(chat, status)+" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
 }
 
 // OpenQuestion is a question with where its session works.

@@ -80,7 +80,7 @@ func (m *Model) build(ctx context.Context, f *file, progress func(done, total ui
 		n += uint64(len(batch))
 		progress(f.seq, max(total, f.seq))
 		if caughtUp {
-			return events.Stop
+			return events.ErrStop
 		}
 		return nil
 	})
@@ -138,7 +138,7 @@ func (m *Model) catchUp(ctx context.Context, f *file, target uint64) error {
 			return err
 		}
 		if f.seq >= target {
-			return events.Stop
+			return events.ErrStop
 		}
 		return nil
 	})

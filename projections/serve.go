@@ -98,18 +98,19 @@ func respond(nc *nats.Conn, msg *nats.Msg, answer func() (any, error)) {
 	_ = msg.RespondMsg(out) // who asked and went away needs no answer
 }
 
-// rebuildStep is a progress answer of query.rebuild; the last one holds the result.
-type rebuildStep struct {
-	Done    uint64   `json:"done"`
-	Total   uint64   `json:"total"`
-	Rebuilt *rebuilt `json:"rebuilt,omitempty"`
+// RebuildAnswer is one of the messages that answer query.rebuild: how far it is; the last one holds the result.
+type RebuildAnswer struct {
+	Done    uint64         `json:"done"` // sequence reached
+	Total   uint64         `json:"total"`
+	Rebuilt *RebuildResult `json:"rebuilt,omitempty"`
 }
 
-type rebuilt struct {
+// RebuildResult is Rebuilt as it is sent.
+type RebuildResult struct {
 	Events  uint64  `json:"events"`
 	Seconds float64 `json:"seconds"`
-	Before  string  `json:"before"` // digests of the old read models and the new ones
-	After   string  `json:"after"`
+	Before  string  `json:"before"` // SHA-256 of the old read models
+	After   string  `json:"after"`  // and of the new ones, at the same sequence
 }
 
 // progressPause is how often a rebuild says how far it is.
@@ -120,12 +121,12 @@ func (m *Model) serveRebuild(ctx context.Context, nc *nats.Conn, msg *nats.Msg) 
 	result, err := m.Rebuild(ctx, func(done, total uint64) {
 		if time.Since(said) >= progressPause {
 			said = time.Now()
-			respond(nc, msg, func() (any, error) { return rebuildStep{Done: done, Total: total}, nil })
+			respond(nc, msg, func() (any, error) { return RebuildAnswer{Done: done, Total: total}, nil })
 		}
 	})
 	respond(nc, msg, func() (any, error) {
-		r := rebuilt{result.Events, result.Duration.Seconds(), result.Before, result.After}
-		return rebuildStep{Done: result.Events, Total: result.Events, Rebuilt: &r}, err
+		r := RebuildResult{result.Events, result.Duration.Seconds(), result.Before, result.After}
+		return RebuildAnswer{Done: result.Events, Total: result.Events, Rebuilt: &r}, err
 	})
 }
 

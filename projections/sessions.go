@@ -144,11 +144,11 @@ func (m *Model) Session(ctx context.Context, id string) (Session, bool, error) {
 	return first[Session](ctx, m, "session "+id, "SELECT * FROM sessions WHERE id={:id}", dbx.Params{"id": id})
 }
 
-// UnfinishedTurns lists the sessions that have an assistant message without an end, or that are idle while a delivered
-// message waits for an answer. When OpenCode is not running them, their turns are lost.
+// UnfinishedTurns lists the sessions that have an assistant message without an end, or a delivered message that waits for
+// an answer. When OpenCode is not running them, their turns are lost.
 func (m *Model) UnfinishedTurns(ctx context.Context) ([]Session, error) {
 	return list[Session](ctx, m, "unfinished turns", `SELECT s.* FROM sessions s
-		WHERE (processing <> '[]' OR (awaiting <> '' AND status = 'idle'))
+		WHERE (processing <> '[]' OR awaiting <> '')
 		AND NOT (processing = '[]' AND EXISTS (SELECT 1 FROM messages WHERE ai_engine_message_id = s.awaiting AND user_message_status = 'sending'))
 		ORDER BY id`, nil)
 }

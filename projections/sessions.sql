@@ -22,6 +22,5 @@ CREATE TABLE sessions(
   created       TEXT NOT NULL,
   updated       TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX sessions_engine ON sessions(engine);
-CREATE INDEX sessions_unfinished ON sessions(id) WHERE processing <> '[]' OR (awaiting <> '' AND status = 'idle');
+CREATE INDEX sessions_unfinished ON sessions(id) WHERE processing <> '[]' OR awaiting <> '';
 CREATE INDEX sessions_running ON sessions(engine) WHERE status <> 'idle';
