@@ -18,11 +18,11 @@ const (
 type StreamOptions struct {
 	Replicas      int           // of EVENTS and BLOBS: 1 embedded, 3 in a cluster
 	DeltaMaxAge   time.Duration // how long streaming fragments are kept
-	DeltaMaxBytes int64         // and at most how much of them
+	DeltaMaxBytes int64         // and at most how much of them; the server sets that much disk aside
 }
 
 // DefaultStreamOptions are those of a single node.
-var DefaultStreamOptions = StreamOptions{Replicas: 1, DeltaMaxAge: 7 * 24 * time.Hour, DeltaMaxBytes: 4 << 30}
+var DefaultStreamOptions = StreamOptions{Replicas: 1, DeltaMaxAge: 7 * 24 * time.Hour, DeltaMaxBytes: 1 << 30}
 
 // EventsConfig is the stream of facts: kept for ever, refused when full, never forgotten, never rewritten. Sync to disk
 // on every append is a setting of the server (sync_interval: always), not of the stream.

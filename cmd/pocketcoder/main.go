@@ -61,6 +61,8 @@ func main() {
 		os.Exit(int(code))
 	case errors.Is(err, errUsage):
 		os.Exit(2)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		os.Exit(128 + int(syscall.SIGTERM)) // whoever sent it knows why
 	default:
 		fmt.Fprintln(os.Stderr, "pocketcoder:", err)
 		os.Exit(1)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"pocketcoder/projections"
 )
 
 const rebuildUsage = `pocketcoder rebuild: compute the read models again, from the first event of the log.
@@ -23,20 +25,6 @@ Exit status: 0 when the new read models are byte for byte the old ones; 1 when t
 
 // rebuildSilence is how long the system may say nothing during a rebuild.
 const rebuildSilence = time.Minute
-
-// rebuildAnswer is one of the messages that answer a rebuild: how far it is, or its result.
-type rebuildAnswer struct {
-	Done    uint64   `json:"done"` // sequence reached
-	Total   uint64   `json:"total"`
-	Rebuilt *rebuilt `json:"rebuilt"`
-}
-
-type rebuilt struct {
-	Events  uint64  `json:"events"`
-	Seconds float64 `json:"seconds"`
-	Before  string  `json:"before"` // SHA-256 of the old read models
-	After   string  `json:"after"`  // and of the new ones, at the same sequence
-}
 
 func runRebuild(ctx context.Context, env environment, args []string) error {
 	fs := newFlags(env, "rebuild", rebuildUsage)
@@ -74,11 +62,11 @@ func rebuild(ctx context.Context, env environment, nc *nats.Conn) error {
 			continue
 		}
 		bar.end()
-		return a.Rebuilt.report(env)
+		return report(env, *a.Rebuilt)
 	}
 }
 
-func nextAnswer(ctx context.Context, answers *nats.Subscription) (a rebuildAnswer, err error) {
+func nextAnswer(ctx context.Context, answers *nats.Subscription) (a projections.RebuildAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rebuildSilence)
 	defer cancel()
 	m, err := answers.NextMsgWithContext(ctx)
@@ -95,7 +83,7 @@ func nextAnswer(ctx context.Context, answers *nats.Subscription) (a rebuildAnswe
 }
 
 // report says how fast it was and whether the read models are the same.
-func (r rebuilt) report(env environment) error {
+func report(env environment, r projections.RebuildResult) error {
 	rate := 0.0
 	if r.Seconds > 0 {
 		rate = float64(r.Events) / r.Seconds

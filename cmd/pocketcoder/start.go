@@ -56,9 +56,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		return err
 	}
 	defer closeModel()
-	streams := events.DefaultStreamOptions
-	streams.Replicas = o.replicas
-	log, err := events.Open(ctx, nc, streams, events.NewRedactor(provider.Secrets()...))
+	log, err := events.Open(ctx, nc, streamOptions(o), events.NewRedactor(provider.Secrets()...))
 	if err != nil {
 		return err
 	}
@@ -118,6 +116,18 @@ func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
 		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.path("nats"), Keys: keys.Public,
 		Engines: []string{engine}, Pools: []string{pool}, Reserved: []string{handlers.GateWorker, opencode.AbortWorker},
 	}
+}
+
+// streamOptions leaves most of a small disk to the facts: the server sets the fragments' share aside, and counts only three
+// quarters of what is free.
+func streamOptions(o upOptions) events.StreamOptions {
+	streams := events.DefaultStreamOptions
+	streams.Replicas = o.replicas
+	var disk syscall.Statfs_t
+	if o.nats == "" && syscall.Statfs(string(o.data), &disk) == nil {
+		streams.DeltaMaxBytes = min(streams.DeltaMaxBytes, int64(disk.Bavail)*int64(disk.Bsize)/8)
+	}
+	return streams
 }
 
 // openProvider finds what answers: what the user has set up, or the demo model.

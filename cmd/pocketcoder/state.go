@@ -77,7 +77,13 @@ func (s *parts) modelHealth() web.Part {
 		return web.Part{State: web.Offline, Detail: detail}
 	}
 	detail["dead_letters"] = dead
-	return web.Part{State: either(dead == 0, web.Ready, web.Degraded), Detail: detail}
+	if trouble := s.model.Trouble(); trouble != "" {
+		detail["error"] = trouble
+	}
+	if aside := s.model.SetAside(); aside != "" {
+		detail["set_aside"] = aside
+	}
+	return web.Part{State: either(dead == 0 && s.model.Trouble() == "", web.Ready, web.Degraded), Detail: detail}
 }
 
 func natsState(connected bool) web.State { return either(connected, web.Ready, web.Offline) }
