@@ -132,7 +132,7 @@ func (l *Log) appendAtomic(ctx context.Context, batch []Event) (uint64, error) {
 
 // message encodes e as it is stored: redacted, and with its body in BLOBS when that is large.
 func (l *Log) message(ctx context.Context, e Event) (*nats.Msg, error) {
-	body := l.redact.Bytes(e.Data)
+	body := l.redact.JSON(e.Data)
 	if len(body) <= MaxInline {
 		return encode(e, body), nil
 	}

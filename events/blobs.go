@@ -25,12 +25,24 @@ type Blob struct {
 // PutBlob stores what r gives under name, in constant memory, and returns the reference to keep in an event. What is
 // stored is stored as it is: secrets are taken out before, with Redactor.Writer.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (Blob, error) {
+	bucket, err := l.bucket()
+	if err != nil {
+		return Blob{}, fmt.Errorf("store blob %s: %w", name, err)
+	}
 	sum := sha256.New()
-	info, err := l.blobs.Put(ctx, jetstream.ObjectMeta{Name: name}, io.TeeReader(r, sum))
+	info, err := bucket.Put(ctx, jetstream.ObjectMeta{Name: name}, io.TeeReader(r, sum))
 	if err != nil {
 		return Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
 	return Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// bucket is where blobs are written; a log that is attached for reading has none.
+func (l *Log) bucket() (jetstream.ObjectStore, error) {
+	if l.blobs == nil {
+		return nil, errors.New("the log is attached for reading")
+	}
+	return l.blobs, nil
 }
 
 // OpenBlob reads a stored blob, in constant memory. It reads the bucket's messages directly, as the object store lays
@@ -64,7 +76,11 @@ var ErrNoBlob = errors.New("no such blob")
 func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 	sum := sha256.Sum256(body)
 	name := "sha256-" + hex.EncodeToString(sum[:])
-	if _, err := l.blobs.GetInfo(ctx, name); errors.Is(err, jetstream.ErrObjectNotFound) {
+	bucket, err := l.bucket()
+	if err != nil {
+		return nil, fmt.Errorf("store blob %s: %w", name, err)
+	}
+	if _, err := bucket.GetInfo(ctx, name); errors.Is(err, jetstream.ErrObjectNotFound) {
 		if _, err := l.PutBlob(ctx, name, bytes.NewReader(body)); err != nil {
 			return nil, err
 		}

@@ -81,7 +81,7 @@ func New(chat, actor string, d Data) (Event, error) {
 		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
 	}
 	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	return build(ChatSubject(chat, d.Kind()), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
+	return build(ChatSubject(chat, d.Kind()), d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
 }
 
 // NewOpenCode makes the event for what an OpenCode reported: about a chat, or about the engine when chat is empty. id
@@ -92,13 +92,16 @@ func NewOpenCode(chat, engine, id string, seq int64, o OpenCode) (Event, error) 
 		subject = EngineOpenCodeSubject(engine, o.Type)
 	}
 	actor := EngineActor(engine)
-	return build(subject, Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Data: o.Properties})
+	return build(subject, o.Kind(), Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Data: o.Properties})
 }
 
-func build(subject string, e Event) (Event, error) {
+func build(subject, kind string, e Event) (Event, error) {
 	s, err := ParseSubject(subject)
 	if err != nil {
 		return Event{}, err
+	}
+	if s.Kind != kind { // an id with a dot moved it
+		return Event{}, fmt.Errorf("make event %s: its kind would be %q, not %q", subject, s.Kind, kind)
 	}
 	if e.ID == "" {
 		return Event{}, fmt.Errorf("make event %s: no id", subject)

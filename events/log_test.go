@@ -33,7 +33,7 @@ func read(t testing.TB, l *events.Log, after uint64, filters ...string) []events
 	err := l.Read(t.Context(), after, filters, func(b events.Batch) error {
 		got = append(got, b.Events...)
 		if b.Behind == 0 {
-			return events.Stop
+			return events.ErrStop
 		}
 		return nil
 	})

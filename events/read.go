@@ -18,15 +18,15 @@ type Batch struct {
 	Behind uint64
 }
 
-// Stop is what a reader's function returns to end Read without an error.
-var Stop = errors.New("stop reading")
+// ErrStop is what a reader's function returns to end Read without an error.
+var ErrStop = errors.New("stop reading")
 
 // Read calls fn with every event after the given sequence that matches one of filters (all events when there are none),
 // and goes on with new ones as they come until ctx ends or fn returns an error. It waits for nothing: a batch is what
 // has arrived.
 func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
 	err := l.read(ctx, after, filters, fn)
-	if errors.Is(err, Stop) {
+	if errors.Is(err, ErrStop) {
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -47,6 +47,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
 	defer l.removeConsumer(consumer)
+	nothing := consumer.CachedInfo().NumPending == 0
 	arrived := make(chan jetstream.Msg, 2*MaxBatch)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		select {
@@ -58,7 +59,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
 	defer consuming.Stop()
-	if consumer.CachedInfo().NumPending == 0 && consumer.CachedInfo().Delivered.Stream == 0 {
+	if nothing {
 		if err := fn(Batch{}); err != nil {
 			return err
 		}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -28,12 +30,22 @@ func NewRedactor(secrets ...string) Redactor {
 		if len(s) < minSecret {
 			continue
 		}
-		quoted, _ := json.Marshal(s)
-		for _, p := range append(base64Forms(s), s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(quoted), `"`)) {
+		for _, p := range append(base64Forms(s), s, url.QueryEscape(s), url.PathEscape(s), inJSON(s, true), inJSON(s, false)) {
 			r.patterns = append(r.patterns, []byte(p))
 		}
 	}
+	// The longest first: a secret that begins with another one is replaced whole.
+	slices.SortStableFunc(r.patterns, func(a, b []byte) int { return len(b) - len(a) })
 	return r
+}
+
+// inJSON is s as it stands inside a JSON string. Writers differ in whether they escape <, > and &.
+func inJSON(s string, escapeHTML bool) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(escapeHTML)
+	_ = encoder.Encode(s) // a string always encodes
+	return strings.TrimSuffix(b.String(), "\"\n")[1:]
 }
 
 // Bytes returns b with every secret replaced; b itself when there is none.
@@ -46,40 +58,61 @@ func (r Redactor) Bytes(b []byte) []byte {
 	return b
 }
 
-// Writer redacts a stream: it holds back as many bytes as a secret may be cut at, so one that is split over two writes
-// is still found. Close writes the rest; it does not close w.
-func (r Redactor) Writer(w io.Writer) io.WriteCloser {
-	hold := 0
-	for _, p := range r.patterns {
-		hold = max(hold, len(p)-1)
+// JSON is Bytes for a JSON text, and gives one back: where a replacement would break it, as in the digits of a number, only
+// strings are looked at.
+func (r Redactor) JSON(b []byte) []byte {
+	if clean := r.Bytes(b); json.Valid(clean) {
+		return clean
 	}
-	return &redactWriter{r: r, w: w, hold: hold}
+	return jsonString.ReplaceAllFunc(b, func(s []byte) []byte {
+		return slices.Concat(s[:1], r.Bytes(s[1:len(s)-1]), s[len(s)-1:])
+	})
 }
+
+var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// Writer redacts a stream: it holds back an end that may be the beginning of a secret, so one that is split over two
+// writes is still found, and nothing else. Close writes the rest; it does not close w.
+func (r Redactor) Writer(w io.Writer) io.WriteCloser { return &redactWriter{r: r, w: w} }
 
 type redactWriter struct {
 	r    Redactor
 	w    io.Writer
-	hold int
 	rest []byte
 }
 
 func (w *redactWriter) Write(p []byte) (int, error) {
-	if w.hold == 0 {
-		return w.w.Write(p)
-	}
 	clean := w.r.Bytes(append(w.rest, p...))
-	keep := min(w.hold, len(clean))
-	if _, err := w.w.Write(clean[:len(clean)-keep]); err != nil {
-		return 0, err
+	ready := len(clean) - w.r.begun(clean)
+	w.rest = bytes.Clone(clean[ready:])
+	return len(p), w.pass(clean[:ready])
+}
+
+func (w *redactWriter) pass(p []byte) error {
+	if len(p) == 0 {
+		return nil
 	}
-	w.rest = append([]byte(nil), clean[len(clean)-keep:]...)
-	return len(p), nil
+	_, err := w.w.Write(p)
+	return err
+}
+
+// begun is how many bytes at the end of b are the beginning of a secret.
+func (r Redactor) begun(b []byte) int {
+	longest := 0
+	for _, p := range r.patterns {
+		for n := min(len(p)-1, len(b)); n > longest; n-- {
+			if bytes.HasSuffix(b, p[:n]) {
+				longest = n
+			}
+		}
+	}
+	return longest
 }
 
 func (w *redactWriter) Close() error {
-	_, err := w.w.Write(w.rest)
+	rest := w.rest
 	w.rest = nil
-	return err
+	return w.pass(rest)
 }
 
 // base64Forms are the parts of base64 text that s leaves whatever stands before and after it: one for each of the three

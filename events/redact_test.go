@@ -3,6 +3,7 @@ package events_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -36,5 +37,52 @@ func TestSecretSplitOverWritesIsFound(t *testing.T) {
 		}
 		is.NoErr(w.Close())
 		is.Equal(out.String(), strings.ReplaceAll(text, secret, "[redacted]")) // whatever the chunk size
+	}
+}
+
+func TestSecretIsFoundInJSONOfEveryWriter(t *testing.T) {
+	for name, secret := range map[string]string{
+		"quote":         `pass"word&<more>`,
+		"quote at end":  `password"`,
+		"quote at both": `"password"`,
+		"backslash":     `pass\word\`,
+		"newline":       "pass\nword\t",
+		"unicode":       "pässwörd🙂",
+		"digits":        "12345678",
+	} {
+		for _, escapeHTML := range []bool{true, false} { // Go's way, and that of JSON.stringify
+			t.Run(name, func(t *testing.T) {
+				is := is.New(t)
+				var body bytes.Buffer
+				encoder := json.NewEncoder(&body)
+				encoder.SetEscapeHTML(escapeHTML)
+				is.NoErr(encoder.Encode(map[string]any{"text": "a " + secret + " z", secret: true, "number": 1712345678901, "plain": "password"}))
+				clean := events.NewRedactor(secret).JSON(body.Bytes())
+				var got map[string]any
+				is.NoErr(json.Unmarshal(clean, &got)) // still JSON
+				is.Equal(got["text"], "a [redacted] z")
+				is.Equal(got["[redacted]"], true)
+				is.Equal(got["number"], 1712345678901.0)
+			})
+		}
+	}
+}
+
+func TestSecretThatBeginsWithAnotherIsReplacedWhole(t *testing.T) {
+	is := is.New(t)
+	r := events.NewRedactor("sk-canary", "sk-canary-and-its-tail")
+	is.Equal(string(r.Bytes([]byte("<sk-canary-and-its-tail> <sk-canary>"))), "<[redacted]> <[redacted]>")
+}
+
+func TestWriterHoldsBackOnlyWhatMayBeASecret(t *testing.T) {
+	is := is.New(t)
+	var out bytes.Buffer
+	w := events.NewRedactor("sk-canary-0123456789").Writer(&out)
+	for _, step := range []struct{ write, out string }{
+		{"waiting ...", "waiting ..."}, {"\nkey: sk-can", "waiting ...\nkey: "}, {"oe\n", "waiting ...\nkey: sk-canoe\n"},
+	} {
+		_, err := w.Write([]byte(step.write))
+		is.NoErr(err)
+		is.Equal(out.String(), step.out)
 	}
 }

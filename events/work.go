@@ -8,8 +8,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// workRetry is the pause before work that failed is tried again.
-const workRetry = time.Second
+const (
+	workRetry = time.Second     // pause before work that failed is tried again
+	workLease = 3 * time.Second // after a crash the event is handed out again so much later; extended while the work goes on
+)
 
 // Work calls fn with every event that matches filter, one at a time and in order, remembering in the log's server under
 // name how far it has come: after a restart it goes on where it was. An event is done when fn returns nil; until then it
@@ -18,7 +20,7 @@ const workRetry = time.Second
 func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Context, Event) error, failed func(Event, error)) error {
 	consumer, err := l.js.CreateOrUpdateConsumer(ctx, eventsStream, jetstream.ConsumerConfig{
 		Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
-		MaxAckPending: 1, AckWait: 2 * requestTimeout,
+		MaxAckPending: 1, AckWait: workLease,
 	})
 	if err != nil {
 		return fmt.Errorf("open worker %s: %w", name, err)
@@ -42,7 +44,7 @@ func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Con
 		}
 		e, err := l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
 		if err == nil && e.Malformed == nil {
-			err = fn(ctx, e)
+			err = attempt(ctx, m, e, fn)
 		}
 		if err != nil {
 			failed(e, err)
@@ -54,4 +56,23 @@ func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Con
 			return fmt.Errorf("run worker %s: %w", name, err)
 		}
 	}
+}
+
+// attempt calls fn, and meanwhile keeps the server from handing the event out again.
+func attempt(ctx context.Context, m jetstream.Msg, e Event, fn func(context.Context, Event) error) error {
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		tick := time.NewTicker(workLease / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				_ = m.InProgress() // one that is lost costs another attempt
+			}
+		}
+	}()
+	return fn(ctx, e)
 }

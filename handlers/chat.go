@@ -54,6 +54,9 @@ func (h *Handlers) CreateChat(ctx context.Context, c CreateChat) (chat string, s
 	if len(c.Title) > maxTitle || !utf8.ValidString(c.Title) {
 		return "", 0, refuse(Invalid, "title: want at most %d bytes of UTF-8, got %d", maxTitle, len(c.Title))
 	}
+	if _, err := events.ParseID(c.Engine); err != nil {
+		return "", 0, refuse(Invalid, "engine: %v", err)
+	}
 	created := events.ChatCreated{Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent}
 	s := &chatState{}
 	seq, err = h.handle(ctx, c.Chat, c.Command, s, []string{events.ChatSubject(c.Chat, created.Kind())}, func() (events.Data, uint64, error) {

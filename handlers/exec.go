@@ -137,9 +137,9 @@ func (x Exec) forward(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 		switch {
 		case err == nil:
 			return result
-		case !errors.Is(err, wire.ErrNoWorker):
+		case !errors.Is(err, wire.ErrNoWorker): // and it certainly was not run
 			x.Log.Error("exec", "exec", r.Exec, "err", err)
-			return result
+			return refused("the command was not run: %v", err)
 		case try == workerTries || ctx.Err() != nil:
 			return refused("no sandbox worker answers in pool %q", x.Pool)
 		}
@@ -166,6 +166,6 @@ func (x Exec) finish(ctx context.Context, chat string, d events.ExecFinished) er
 // Lost records that nobody knows what came of an execution: it was running when its handler or its worker died.
 func (x Exec) Lost(ctx context.Context, chat, exec string) error {
 	return x.finish(ctx, chat, events.ExecFinished{
-		Exec: exec, ExitCode: -1, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
+		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
 	})
 }

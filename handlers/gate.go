@@ -47,18 +47,17 @@ func (g Gate) react(ctx context.Context, e events.Event) error {
 	if err != nil || c == nil {
 		return err
 	}
-	if c.Decision == "" {
-		return g.supersede(ctx, c.Chat, ask.ID, earlier)
+	if c.Decision != "" {
+		_, err := g.Handlers.DecidePermission(ctx, *c)
+		if _, refused := err.(Refused); err != nil && !refused { // refused: a person was first
+			return err
+		}
 	}
-	_, err = g.Handlers.DecidePermission(ctx, *c)
-	if _, refused := err.(Refused); refused {
-		return nil // a person was first
-	}
-	return err
+	return g.supersede(ctx, c.Chat, ask.ID, earlier)
 }
 
-// look says what to do about an ask: nothing (nil), decide it, or, when the command has no decision, leave it to a person
-// and expire the earlier asks for the same, which OpenCode forgot.
+// look says what to do about an ask: nothing (nil), decide it, or, when the command has no decision, leave it to a person.
+// earlier are undecided asks for the same, which OpenCode forgot.
 func (g Gate) look(ctx context.Context, e events.Event, a events.PermissionAsk) (c *DecidePermission, earlier []string, err error) {
 	f := g.Handlers.chatPermissions(e.Subject.ID)
 	f.mu.Lock()

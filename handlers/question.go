@@ -29,6 +29,10 @@ type answered struct {
 	cause string
 }
 
+func newQuestions() *questions {
+	return &questions{map[string]events.QuestionAsk{}, map[string]map[int]answered{}, map[string]string{}}
+}
+
 func (s *questions) apply(e events.Event) {
 	d, err := events.Decode(e)
 	if err != nil {
@@ -70,7 +74,7 @@ func (h *Handlers) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64
 	if _, err := events.ParseID(c.Chat); err != nil {
 		return 0, refuse(Invalid, "chat: %v", err)
 	}
-	s := &questions{map[string]events.QuestionAsk{}, map[string]map[int]answered{}, map[string]string{}}
+	s := newQuestions()
 	filters := []string{events.ChatSubject(c.Chat, "question.*"), events.ChatSubject(c.Chat, "opencode.question.*")}
 	return h.handle(ctx, c.Chat, c.Command, s, filters, func() (events.Data, uint64, error) { return s.answer(c) })
 }

@@ -36,6 +36,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/opencodetest": "bridge/opencode",
 	"web":                          "events sandbox/wire handlers projections",
 	"ops":                          "",
+	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "sandbox/wire",
 	"cmd/pocketcoder": "bridge/opencode bridge/opencode/demo events handlers handlers/policy ops/natsconf projections " +

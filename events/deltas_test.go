@@ -1,0 +1,78 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+)
+
+// publishUntilSeen publishes d again and again until a follower, who hears only what comes after it began, has it.
+func publishUntilSeen(t *testing.T, l *events.Log, d events.Delta, seen <-chan events.Delta) events.Delta {
+	t.Helper()
+	for range 2000 {
+		is.New(t).NoErr(l.PublishDelta(d))
+		select {
+		case got := <-seen:
+			return got
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Fatal("no fragment arrived within 20 s")
+	return events.Delta{}
+}
+
+func TestFollowerSeesItsChatAndNoOther(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Log(t, "sk-canary-0123456789")
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, done := make(chan events.Delta, 10_000), make(chan error, 1)
+	go func() {
+		done <- l.FollowDeltas(ctx, events.ChatDeltaFilters("chat1"), func(d events.Delta) { seen <- d })
+	}()
+	first := events.Delta{Subject: events.MessageDeltaSubject("chat1", "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta":"a"}`)}
+	is.Equal(publishUntilSeen(t, l, first, seen), first)
+	for _, d := range []events.Delta{
+		{Subject: events.ExecDeltaSubject("chat2", "x9"), Type: events.ExecOutput, Stream: "stdout", Data: []byte("another chat's")},
+		{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: events.ExecOutput, Stream: "stdout", Offset: 1 << 40, Data: []byte("\x00key sk-canary-0123456789 \xff")},
+	} {
+		is.NoErr(l.PublishDelta(d))
+	}
+	got := <-seen
+	for got.Type != events.ExecOutput { // what publishUntilSeen sent too much
+		got = <-seen
+	}
+	is.Equal(got, events.Delta{
+		Subject: "delta.exec.chat1.x1", Type: "exec.output", Stream: "stdout", Offset: 1 << 40, Data: []byte("\x00key [redacted] \xff"),
+	})
+	cancel()
+	is.True(errors.Is(<-done, context.Canceled))
+	is.Equal(len(seen), 0)
+}
+
+func TestFragmentsAreStoredRedacted(t *testing.T) {
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	l := eventstest.Open(t, nc, "sk-canary-0123456789")
+	subject := events.MessageDeltaSubject("chat1", "msg_1", "prt_1")
+	is.NoErr(l.PublishDelta(events.Delta{Subject: subject, Type: "opencode.message.part.delta", Data: []byte(`{"delta":"sk-canary-0123456789"}`)}))
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	s, err := js.Stream(t.Context(), "DELTAS")
+	is.NoErr(err)
+	var m *jetstream.RawStreamMsg
+	for range 2000 { // nobody waits for the acknowledgement of a fragment
+		if m, err = s.GetLastMsgForSubject(t.Context(), subject); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	is.NoErr(err)
+	is.Equal(string(m.Data), `{"delta":"[redacted]"}`)
+}

@@ -1,0 +1,205 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// The stored form is a promise: what these files hold stays readable for ever.
+var update = flag.Bool("update", false, "accept the stored form as it is now")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	is := is.New(t)
+	file := filepath.Join("testdata", name)
+	if *update {
+		is.NoErr(os.MkdirAll(filepath.Dir(file), 0o755))
+		is.NoErr(os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	is.NoErr(err)
+	is.Equal(got, string(want)) // accept with -update
+}
+
+// filled is one value of each kind with every field set.
+var filled = []Data{
+	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true},
+	SessionBound{Session: "ses_1", Directory: "/work space"},
+	MessageSubmitted{
+		Message: "m1", Resumes: "per_1",
+		Parts: []Part{{Type: "text", Text: "ä\n€", Mime: "text/plain", URL: "file:///a", Filename: "a"}},
+	},
+	MessageSending{Message: "m1", Session: "ses_1", EngineMessage: "msg_1", EngineParts: []string{"prt_1", "prt_2"}},
+	MessageDelivered{Message: "m1", EngineMessage: "msg_1"},
+	MessageFailed{Message: "m1", Domain: "infrastructure", Error: "OpenCode does not answer"},
+	PermissionDecided{
+		Permission: "per_2", Decision: Authorized, Reason: "fine", Rule: "bash: ls", Grant: "per_1",
+		Session: "ses_1", Call: "call_1", Type: "bash", Command: "ls && echo '<>'", Request: "00ff",
+	},
+	PermissionInterrupted{Permission: "per_1"},
+	PermissionExpired{Permission: "per_1", Reason: "asked again as per_2"},
+	QuestionAnswered{Question: "que_1", Index: 2, Answers: []string{"yes", "free text"}, Rejected: true},
+	QuestionExpired{Question: "que_1", Reason: "its turn is over"},
+	ExecRequested{Exec: "x1", Permission: "per_1", Session: "ses_1", Call: "call_1", Command: "ls", Cwd: "/w", Pool: "local"},
+	ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_2", Command: "rm", Cwd: "/w", Reason: "nothing allowed it"},
+	ExecFinished{
+		Exec: "x1", ExitCode: 137, Signal: "SIGKILL", Reason: "cancelled", Error: "gone", DurationMS: 1234,
+		Stdout: Output{Bytes: 3, Text: "a\x1b\n", Base64: []byte{0xff, 0}, Blob: &Blob{Name: "x1.stdout", Size: 3, SHA256: "ab"}},
+		Stderr: Output{Bytes: 4, Text: "oops", Base64: []byte{1}, Blob: &Blob{Name: "x1.stderr", Size: 4, SHA256: "cd"}},
+	},
+	TurnLost{Session: "ses_1"},
+	AbortRequested{Session: "ses_2"},
+}
+
+// stored is an event as it lies in the stream: sorted headers, an empty line, the body.
+func stored(e Event) string {
+	e.ID, e.Time = "id1", time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+	m := encode(e, e.Data)
+	var b strings.Builder
+	fmt.Fprintln(&b, m.Subject)
+	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(m.Header[name], ", "))
+	}
+	return b.String() + "\n" + string(m.Data) + "\n"
+}
+
+func TestStoredFormOfEveryKind(t *testing.T) {
+	is := is.New(t)
+	want := map[string]bool{}
+	for _, d := range filled {
+		everyFieldIsSet(t, d.Kind(), reflect.ValueOf(d))
+		e, err := New("chat1", UserActor("u1"), d)
+		is.NoErr(err)
+		e.Correlation = "corr1"
+		golden(t, "kinds/"+d.Kind()+".txt", stored(e.CausedBy("cause1")))
+		want[d.Kind()+".txt"] = true
+
+		back, err := Decode(e)
+		is.NoErr(err)
+		is.Equal(back, d) // nothing is lost on the way
+	}
+	for kind := range catalogue {
+		is.True(want[kind+".txt"]) // every kind of the catalogue has a filled value and a golden file
+	}
+	is.Equal(len(want), len(catalogue))
+	files, err := os.ReadDir(filepath.Join("testdata", "kinds"))
+	is.NoErr(err)
+	for _, f := range files {
+		is.True(want[f.Name()]) // a golden file without a kind: a kind is never removed
+	}
+}
+
+func everyFieldIsSet(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	switch {
+	case v.IsZero():
+		t.Errorf("%s is not filled in, so its stored form is not tested", path)
+	case v.Kind() == reflect.Pointer:
+		everyFieldIsSet(t, path, v.Elem())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		everyFieldIsSet(t, path+"[0]", v.Index(0))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			everyFieldIsSet(t, path+"."+v.Type().Field(i).Name, v.Field(i))
+		}
+	}
+}
+
+func TestStoredFormOfOpenCodeEvents(t *testing.T) {
+	is := is.New(t)
+	body := json.RawMessage(`{ "b":1, "a":"<&>\u00e4",  "n":1.0 }`) // unchanged, spaces and order included
+	e, err := NewOpenCode("chat1", "local", "evt_1", 7, OpenCode{Type: "session.updated", Properties: body})
+	is.NoErr(err)
+	golden(t, "opencode/durable.txt", stored(e))
+	golden(t, "opencode/reconciled.txt", stored(e.Reconciled()))
+	e, err = NewOpenCode("", "local", "evt_2", -1, OpenCode{Type: "server.connected", Properties: body})
+	is.NoErr(err)
+	golden(t, "opencode/engine.txt", stored(e))
+}
+
+func TestStreamConfigurations(t *testing.T) {
+	cluster := DefaultStreamOptions
+	cluster.Replicas = 3
+	for name, o := range map[string]StreamOptions{"one": DefaultStreamOptions, "three": cluster} {
+		for stream, config := range map[string]any{"EVENTS": EventsConfig(o), "DELTAS": DeltasConfig(o), "BLOBS": BlobsConfig(o)} {
+			var b bytes.Buffer
+			encoder := json.NewEncoder(&b)
+			encoder.SetEscapeHTML(false)
+			encoder.SetIndent("", "  ")
+			is.New(t).NoErr(encoder.Encode(config))
+			golden(t, "streams/"+name+"/"+stream+".json", b.String())
+		}
+	}
+}
+
+func TestSubjects(t *testing.T) {
+	is := is.New(t)
+	subjects := map[string]any{
+		"ChatSubject":           ChatSubject("CHAT", "message.submitted"),
+		"ChatOpenCodeSubject":   ChatOpenCodeSubject("CHAT", "session.idle"),
+		"EngineOpenCodeSubject": EngineOpenCodeSubject("ENGINE", "server.connected"),
+		"ChatFilter":            ChatFilter("CHAT"),
+		"MessageDeltaSubject":   MessageDeltaSubject("CHAT", "MESSAGE", "PART"),
+		"ExecDeltaSubject":      ExecDeltaSubject("CHAT", "EXEC"),
+		"ChatDeltaFilters":      ChatDeltaFilters("CHAT"),
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "subjects.go", nil, 0)
+	is.NoErr(err)
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && f.Name.Name != "ParseSubject" {
+			is.True(subjects[f.Name.Name] != nil) // every function that spells a subject has its line
+		}
+	}
+	got := fmt.Sprintf("AllEvents %s\nAllDeltas %s\n", AllEvents, AllDeltas)
+	for _, name := range slices.Sorted(maps.Keys(subjects)) {
+		got += fmt.Sprintf("%s %v\n", name, subjects[name])
+	}
+	golden(t, "subjects.txt", got)
+}
+
+func TestBadStoredMessagesAreMalformed(t *testing.T) {
+	e, err := New("chat1", ActorPolicy, TurnLost{Session: "ses_1"})
+	is.New(t).NoErr(err)
+	good := encode(e, e.Data)
+	for want, change := range map[string]func(subject *string, h map[string][]string, body *[]byte){
+		"want evt.<scope>":     func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.c1" },
+		"unknown scope":        func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.planet.c1.turn.lost" },
+		"parse id":             func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.*.turn.lost" },
+		`ce-id ""`:             func(_ *string, h map[string][]string, _ *[]byte) { delete(h, headerID) },
+		`ce-type "created"`:    func(_ *string, h map[string][]string, _ *[]byte) { h[headerType] = []string{"created"} },
+		"parsing time":         func(_ *string, h map[string][]string, _ *[]byte) { h[headerTime] = []string{"yesterday"} },
+		"ParseInt":             func(_ *string, h map[string][]string, _ *[]byte) { h[headerOpenCodeSeq] = []string{"x"} },
+		"body is not JSON":     func(_ *string, _ map[string][]string, b *[]byte) { *b = []byte(`{"session":`) },
+		"body is not JSON ":    func(_ *string, _ map[string][]string, b *[]byte) { *b = nil },
+		"decode #812 evt.chat": func(_ *string, _ map[string][]string, b *[]byte) { *b = []byte("x") }, // says where
+	} {
+		t.Run(want, func(t *testing.T) {
+			is := is.New(t)
+			subject, h, body := good.Subject, maps.Clone(good.Header), slices.Clone(good.Data)
+			change(&subject, h, &body)
+			got := decode(subject, h, body, 812, time.Now())
+			is.True(got.Malformed != nil)
+			is.True(strings.Contains(got.Malformed.Error(), strings.TrimSpace(want)))
+			_, err := Decode(got)
+			is.Equal(err, got.Malformed)
+			text, err := json.Marshal(got)
+			is.NoErr(err) // it can still be shown
+			is.True(json.Valid(text))
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package handlers
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// What every decision does, without a log: given what happened, when a command is given, then what comes of it.
+
+// decided is a person's decision on an ask of askBash.
+func decided(id, command string, d events.Decision) fact {
+	return fact{by: alice, cause: "cmd_" + id, data: events.PermissionDecided{
+		Permission: id, Decision: d, Session: "ses_1", Call: "call_" + id, Type: "bash", Command: command, Request: request(command),
+	}}
+}
+
+// request is the hash of an ask for a command.
+func request(command string) string {
+	return events.PermissionAsk{Permission: "bash", Patterns: []string{command}, Metadata: []byte(`{"command":"` + command + `"}`)}.Request()
+}
+
+func TestDecidePermission(t *testing.T) {
+	authorize := DecidePermission{Chat: "c1", Permission: "per_1", Decision: events.Authorized}
+	for name, c := range map[string]struct {
+		given []fact
+		when  DecidePermission
+		then  Code // "" is decided
+		says  string
+	}{
+		"an open ask":             {given: []fact{askBash("per_1", "ls")}, when: authorize},
+		"an interrupted ask":      {given: []fact{askBash("per_1", "ls"), {data: events.PermissionInterrupted{Permission: "per_1"}}}, when: authorize},
+		"beside another decision": {given: []fact{askBash("per_1", "ls"), askBash("per_2", "ls"), decided("per_2", "ls", events.Denied)}, when: authorize},
+		"nothing asked":           {when: authorize, then: NotFound, says: "no permission ask per_1"},
+		"another ask":             {given: []fact{askBash("per_2", "ls")}, when: authorize, then: NotFound},
+		"authorized before":       {given: []fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Authorized)}, when: authorize, then: Conflict, says: "authorized by user:alice"},
+		"denied before":           {given: []fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Denied)}, when: authorize, then: Conflict, says: "denied by user:alice"},
+		"expired":                 {given: []fact{askBash("per_1", "ls"), {data: events.PermissionExpired{Permission: "per_1", Reason: "its turn is over"}}}, when: authorize, then: Conflict, says: "its turn is over"},
+		"answered in OpenCode":    {given: []fact{askBash("per_1", "ls"), replied("per_1")}, when: authorize, then: Conflict, says: "answered in OpenCode: once"},
+		"OpenCode echoed": {
+			given: []fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Denied), replied("per_1")}, when: authorize, then: Conflict, says: "denied by user:alice",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := newPermissions()
+			given(t, s, c.given...)
+			d, _, err := s.decide(c.when)
+			is.Equal(refusal(t, err), c.then)
+			if c.then != "" {
+				is.True(strings.Contains(err.Error(), c.says))
+				is.Equal(d, nil)
+				return
+			}
+			is.Equal(d, events.PermissionDecided{
+				Permission: "per_1", Decision: events.Authorized, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: request("ls"),
+			})
+		})
+	}
+}
+
+func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
+	lost := fact{data: events.PermissionInterrupted{Permission: "per_1"}}
+	used := fact{by: alice, data: events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Request: request("ls")}}
+	for name, c := range map[string]struct {
+		given []fact
+		grant string
+	}{
+		"interrupted, authorized": {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized)}, "per_1"},
+		"not interrupted":         {[]fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Authorized)}, ""},
+		"not decided":             {[]fact{askBash("per_1", "ls"), lost}, ""},
+		"denied":                  {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Denied)}, ""},
+		"another request":         {[]fact{askBash("per_1", "ls "), lost, decided("per_1", "ls ", events.Authorized)}, ""},
+		"used":                    {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized), askBash("per_2", "ls"), used}, ""},
+		"expired":                 {[]fact{askBash("per_1", "ls"), lost, {data: events.PermissionExpired{Permission: "per_1"}}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := newPermissions()
+			given(t, s, c.given...)
+			grant, by := s.grant(request("ls"))
+			is.Equal(grant, c.grant)
+			is.Equal(by == alice, c.grant != "")
+		})
+	}
+}
+
+func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
+	asked := []fact{askBash("per_1", "ls -l"), askBash("per_2", "rm x"), askBash("per_3", "id")}
+	decisions := []fact{decided("per_1", "ls -l", events.Authorized), decided("per_2", "rm x", events.Denied)}
+	edit := fact{by: alice, data: events.PermissionDecided{Permission: "per_4", Decision: events.Authorized, Session: "ses_1", Call: "call_4", Type: "edit", Command: "ls -l"}}
+	for name, c := range map[string]struct {
+		session, call, command string
+		then                   Code
+		says                   string
+	}{
+		"as decided":        {"ses_1", "call_per_1", "ls -l", "", ""},
+		"a byte more":       {"ses_1", "call_per_1", "ls -l ", Conflict, "not the one that was authorized"},
+		"a byte less":       {"ses_1", "call_per_1", "ls -", Conflict, "not the one"},
+		"another case":      {"ses_1", "call_per_1", "LS -l", Conflict, "not the one"},
+		"another call":      {"ses_1", "call_per_9", "ls -l", NotFound, "no permission was decided for call call_per_9"},
+		"another session":   {"ses_2", "call_per_1", "ls -l", NotFound, "of session ses_2"},
+		"no call":           {"ses_1", "", "ls -l", NotFound, ""},
+		"denied":            {"ses_1", "call_per_2", "rm x", Conflict, "denied by user:alice"},
+		"undecided":         {"ses_1", "call_per_3", "id", NotFound, ""},
+		"of another tool":   {"ses_1", "call_4", "ls -l", NotFound, ""},
+		"nothing as nobody": {"", "", "", NotFound, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := &execState{*newPermissions(), map[string]string{}}
+			given(t, s, append(append(asked, decisions...), edit)...)
+			permission, err := s.authorized(wire.Request{Session: c.session, Call: c.call, Command: c.command})
+			is.Equal(refusal(t, err), c.then)
+			if err != nil {
+				is.True(strings.Contains(err.Error(), c.says))
+				return
+			}
+			is.Equal(permission, "per_1")
+		})
+	}
+}
+
+// asksTwo asks two questions together; the first takes several answers.
+var asksTwo = openCode(events.QuestionAsked, map[string]any{"id": "que_1", "sessionID": "ses_1", "questions": []map[string]any{
+	{"question": "Which?", "multiple": true, "options": []map[string]string{{"label": "a"}, {"label": "b"}}}, {"question": "Sure?"},
+}})
+
+func TestAnswerQuestion(t *testing.T) {
+	answers := func(index int, words ...string) AnswerQuestion {
+		return AnswerQuestion{Chat: "c1", Question: "que_1", Index: index, Answers: words}
+	}
+	rejects := AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1, Rejected: true}
+	first := fact{by: alice, cause: "cmd1", data: events.QuestionAnswered{Question: "que_1", Answers: []string{"a"}}}
+	rejected := fact{by: alice, data: events.QuestionAnswered{Question: "que_1", Rejected: true}}
+	settled := func(typ string) fact {
+		return openCode(typ, map[string]string{"sessionID": "ses_1", "requestID": "que_1"})
+	}
+	for name, c := range map[string]struct {
+		given []fact
+		when  AnswerQuestion
+		then  Code
+		says  string
+	}{
+		"one answer":            {[]fact{asksTwo}, answers(1, "yes"), "", ""},
+		"several":               {[]fact{asksTwo}, answers(0, "a", "b"), "", ""},
+		"free text":             {[]fact{asksTwo}, answers(0, "neither, because …"), "", ""},
+		"the other one":         {[]fact{asksTwo, first}, answers(1, "yes"), "", ""},
+		"a rejection":           {[]fact{asksTwo, first}, rejects, "", ""},
+		"several where one":     {[]fact{asksTwo}, answers(1, "yes", "no"), Invalid, "takes one answer, got 2"},
+		"nothing":               {[]fact{asksTwo}, answers(0), Invalid, "empty"},
+		"blanks":                {[]fact{asksTwo}, answers(0, " ", "\n"), Invalid, "empty"},
+		"beyond":                {[]fact{asksTwo}, answers(2, "x"), NotFound, "que_1/2"},
+		"before":                {[]fact{asksTwo}, answers(-1, "x"), NotFound, "que_1/-1"},
+		"never asked":           {nil, answers(0, "x"), NotFound, "no question"},
+		"answered before":       {[]fact{asksTwo, first}, answers(0, "b"), Conflict, "answered already"},
+		"after a rejection":     {[]fact{asksTwo, rejected}, answers(1, "yes"), Conflict, "rejected by user:alice"},
+		"expired":               {[]fact{asksTwo, {data: events.QuestionExpired{Question: "que_1", Reason: "gone"}}}, answers(0, "a"), Conflict, "expired: gone"},
+		"answered in OpenCode":  {[]fact{asksTwo, settled(events.QuestionReplied)}, answers(0, "a"), Conflict, "answered in OpenCode"},
+		"rejected in OpenCode":  {[]fact{asksTwo, settled(events.QuestionRejected)}, answers(0, "a"), Conflict, "answered in OpenCode"},
+		"OpenCode's own echoes": {[]fact{asksTwo, rejected, settled(events.QuestionRejected)}, answers(1, "a"), Conflict, "rejected by user:alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := newQuestions()
+			given(t, s, c.given...)
+			d, _, err := s.answer(c.when)
+			is.Equal(refusal(t, err), c.then)
+			if err != nil {
+				is.True(strings.Contains(err.Error(), c.says))
+				is.Equal(d, nil)
+				return
+			}
+			is.Equal(d, events.QuestionAnswered{Question: "que_1", Index: c.when.Index, Answers: c.when.Answers, Rejected: c.when.Rejected})
+		})
+	}
+}
+
+func TestCheckParts(t *testing.T) {
+	text := func(s string) events.Part { return events.Part{Type: "text", Text: s} }
+	for name, c := range map[string]struct {
+		parts []events.Part
+		says  string // "" is taken
+	}{
+		"text":              {[]events.Part{text("hi")}, ""},
+		"file":              {[]events.Part{{Type: "file", Mime: "text/plain", URL: "file:///a"}}, ""},
+		"text beside blank": {[]events.Part{text(" "), text("hi")}, ""},
+		"largest":           {[]events.Part{text(strings.Repeat("x", MaxMessage-len(`[{"type":"text","text":""}]`)))}, ""},
+		"one byte more":     {[]events.Part{text(strings.Repeat("x", 1+MaxMessage-len(`[{"type":"text","text":""}]`)))}, "the message is 1048577 bytes; the limit is 1048576"},
+		"no parts":          {nil, "empty"},
+		"blank":             {[]events.Part{text(" \n\t ")}, "empty"},
+		"unknown type":      {[]events.Part{text("hi"), {Type: "video"}}, `parts[1]: unknown type "video"`},
+		"no type":           {[]events.Part{{Text: "hi"}}, "parts[0]: unknown type"},
+		"file of nothing":   {[]events.Part{{Type: "file", Mime: "a/b"}}, "parts[0]: a file needs mime and url"},
+		"not UTF-8":         {[]events.Part{text("a\xff")}, "parts[0]: the text is not UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			err := checkParts(c.parts)
+			is.Equal(err != nil, c.says != "")
+			if err != nil {
+				is.Equal(refusal(t, err), Invalid)
+				is.True(strings.Contains(err.Error(), c.says))
+			}
+		})
+	}
+}

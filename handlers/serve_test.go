@@ -1,0 +1,117 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+)
+
+// serveCommands takes commands in alice's name and gives a connection to give them over.
+func serveCommands(t *testing.T) (*Handlers, *nats.Conn) {
+	t.Helper()
+	s := eventstest.Server(t, t.TempDir())
+	nc := eventstest.Conn(t, s)
+	h := &Handlers{Log: eventstest.Open(t, eventstest.Conn(t, s))}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(ctx, nc, alice, quiet()) }()
+	for nc.NumSubscriptions() < len(h.commands()) {
+		nc.Flush()
+	}
+	is.New(t).NoErr(nc.Flush())
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return h, eventstest.Conn(t, s)
+}
+
+func TestCommandsOverNATS(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h, nc := serveCommands(t)
+	give := func(name string, command any) Accepted {
+		t.Helper()
+		a, err := Give(t.Context(), nc, name, command)
+		is.NoErr(err)
+		return a
+	}
+	chat := give("chat.create", CreateChat{Title: "over NATS", Command: Command{Actor: "user:mallory"}})
+	is.Equal(chat.Seq, uint64(1))
+	message := give("message.submit", SubmitMessage{Chat: chat.ID, Message: "m1", Parts: say("hi")})
+	is.Equal(message, Accepted{ID: "m1", Seq: 2})
+	is.Equal(give("message.submit", SubmitMessage{Chat: chat.ID, Message: "m1", Parts: say("hi")}), message)
+	happened(t, h.Log, chat.ID, askBash("per_1", "ls"), asksTwo)
+	decided := give("permission.decide", DecidePermission{Command: Command{ID: "cmd1"}, Chat: chat.ID, Permission: "per_1", Decision: events.Denied, Reason: "no"})
+	is.Equal(decided, Accepted{Seq: 5})
+	is.Equal(give("question.answer", AnswerQuestion{Chat: chat.ID, Question: "que_1", Answers: []string{"a"}}).Seq, uint64(6))
+	is.Equal(give("turn.abort", AbortTurn{Chat: chat.ID}).Seq, uint64(7))
+	all, _ := history(t, h.Log, chat.ID)
+	is.Equal(len(all), 7)
+	is.Equal(all[0].Actor, alice) // who serves says who it was, not who asks
+	is.Equal(all[4].Cause, "cmd1")
+}
+
+func TestRefusalsComeBackOverNATS(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h, nc := serveCommands(t)
+	_, err := Give(t.Context(), nc, "chat.create", CreateChat{Chat: "c1", Title: "a"})
+	is.NoErr(err)
+	for _, c := range []struct {
+		name    string
+		command any
+		code    Code
+		says    string
+	}{
+		{"chat.create", CreateChat{Chat: "c1", Title: "b"}, Conflict, "chat c1 exists already"},
+		{"message.submit", SubmitMessage{Chat: "c9", Parts: say("hi")}, NotFound, "there is no chat c9"},
+		{"message.submit", SubmitMessage{Chat: "c1"}, Invalid, "the message is empty"},
+		{"message.submit", SubmitMessage{Chat: "c1", Parts: say(strings.Repeat("x", 2<<20))}, Invalid, "the limit is 1048576"},
+		{"message.submit", map[string]any{"chat": "c1", "txt": "hi"}, Invalid, `unknown field "txt"`},
+		{"permission.decide", map[string]any{"chat": "c1", "permission": "per_1", "decision": "denied", "rule": "bash: *"}, Invalid, `unknown field "rule"`},
+		{"permission.decide", map[string]any{"chat": "c1", "Actor": "user:root"}, Invalid, `unknown field "Actor"`},
+		{"permission.decide", []int{1}, Invalid, "the command is not readable"},
+		{"turn.abort", json.RawMessage(`"c1"`), Invalid, "the command is not readable"},
+	} {
+		_, err := Give(t.Context(), nc, c.name, c.command)
+		is.Equal(refusal(t, err), c.code)
+		is.True(err != nil && strings.Contains(err.Error(), c.says))
+	}
+	_, err = Give(t.Context(), nc, "chat.destroy", struct{}{})
+	is.True(errors.Is(err, nats.ErrNoResponders)) // and says which
+	is.True(strings.Contains(err.Error(), "give chat.destroy"))
+	last, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	is.Equal(last, uint64(1))
+}
+
+// What is ours to repair is no refusal.
+func TestErrorOfTheLogIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := eventstest.Server(t, t.TempDir())
+	nc, broken := eventstest.Conn(t, s), eventstest.Conn(t, s)
+	h := &Handlers{Log: eventstest.Open(t, broken)}
+	broken.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go h.Serve(ctx, nc, alice, quiet())
+	for nc.NumSubscriptions() < len(h.commands()) {
+		nc.Flush()
+	}
+	_, err := Give(t.Context(), nc, "turn.abort", AbortTurn{Chat: "c1"})
+	is.True(err != nil)
+	is.True(!errors.As(err, new(Refused)))
+	is.True(strings.Contains(err.Error(), "connection closed"))
+}
