@@ -26,7 +26,7 @@ func processID(pid int) string {
 	}
 	_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ") // field 2 may hold anything
 	fields := strings.Fields(rest)
-	const state, start = 3 - 3, 22 - 3
+	const state, start = 0, 19 // proc(5) counts them from 1, and its third is our first
 	if len(fields) <= start || fields[state] == "Z" {
 		return ""
 	}

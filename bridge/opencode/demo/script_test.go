@@ -105,7 +105,7 @@ func TestStatusAndHeaders(t *testing.T) {
 	is.Equal(a.status, 429)
 	is.Equal(a.header.Get("Retry-After"), "7")
 	is.True(strings.Contains(a.body, `"slow down please"`))
-	is.True(strings.Contains(s.ask(t.Context(), user("@@status 401")).body, http.StatusText(401)))
+	is.True(strings.Contains(s.ask(t.Context(), user("@@status 401")).body, http.StatusText(http.StatusUnauthorized)))
 	a = s.ask(t.Context(), user("@@header X-Mark: a: b\n@@say fine"))
 	is.Equal(a.header.Get("X-Mark"), "a: b")
 	is.Equal(a.text, "fine")

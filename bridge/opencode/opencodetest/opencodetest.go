@@ -10,9 +10,13 @@ import (
 	"pocketcoder/bridge/opencode"
 )
 
-// Tools finds OpenCode and ripgrep or installs them, which needs npm and takes about ten seconds the first time.
+// Tools finds OpenCode and ripgrep or installs them, which needs npm and takes about ten seconds the first time. Under
+// -short the test is left out: each start of OpenCode takes seconds.
 func Tools(t testing.TB) opencode.Tools {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs OpenCode, which -short leaves out")
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
