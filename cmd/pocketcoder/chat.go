@@ -126,7 +126,7 @@ func chat(ctx context.Context, env environment, s *system, o chatOptions, interr
 	if err == nil {
 		c.farewell(env.stderr, code)
 	}
-	return code, errors.Join(err, c.screen().err)
+	return code, errors.Join(usageRefusal(env, err), c.screen().err)
 }
 
 // usageRefusal turns the refusal of a command that makes no sense into wrong usage.

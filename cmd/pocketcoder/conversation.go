@@ -258,7 +258,7 @@ func (c *conversation) line(ctx context.Context, line string, ok bool) (code exi
 		c.show.note("", dim, "(nothing waits for an answer)")
 	default:
 		err = c.submit(ctx, line)
-		if r := (handlers.Refused{}); errors.As(err, &r) {
+		if r := (handlers.Refused{}); c.interactive && errors.As(err, &r) { // a script must notice
 			c.show.note("", red, "%s", r.Text)
 			err = nil
 		}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package main
 
 import (
@@ -21,7 +19,7 @@ func (p *process) leftover(t *testing.T) processes {
 	dir := strings.TrimSuffix(p.workspace, "/workspace")
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		t.Fatal(err)
+		t.Skip("only Linux tells what processes were started with")
 	}
 	found := processes{}
 	for _, entry := range entries {

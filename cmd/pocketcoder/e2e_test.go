@@ -68,6 +68,7 @@ type process struct {
 // sharedSystem gives the system that several tests share, each with chats of its own.
 func sharedSystem(t *testing.T) *process {
 	t.Helper()
+	opencodetest.Tools(t) // may end the test, and must not do so within the once
 	shared.Do(func() {
 		dir := filepath.Join(binaries, "shared")
 		if err := os.MkdirAll(filepath.Join(dir, "workspace"), 0o755); err != nil {
@@ -121,6 +122,7 @@ func (p *process) launch(ripgrepDir string) {
 	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), p.args...)
 	p.cmd.Env = append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH"))
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestCommandRunsWhereItWasToldTo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	dir := filepath.Join(p.workspace, "sub dir")
+	dir := filepath.Join(p.dir(t), "sub dir")
 	is.NoErr(os.MkdirAll(dir, 0o755))
 	run, _ := p.runs(t, map[string]any{"command": "pwd", "workdir": dir})
 	is.Equal(run.Cwd, dir)
@@ -90,7 +90,7 @@ func TestCommandOverItsTimeIsKilledAndTheModelIsTold(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	path := filepath.Join(p.workspace, "timeout.pids")
+	path := filepath.Join(p.dir(t), "pids")
 	run, seen := p.runs(t, map[string]any{"command": "echo started; sleep 300 & echo $$ > " + path + "; echo $! >> " + path + "; wait", "timeout": 1500})
 	is.Equal(run.Status, "cancelled")
 	is.Equal(outputsOf(t, run).Stdout.Text, "started\n")
@@ -108,7 +108,7 @@ func TestOutputIsKeptWholeWhateverItsSize(t *testing.T) {
 	is.Equal(outputsOf(t, small).Stdout.Text, strings.Repeat("x", 100000)) // inline
 	is.Equal(small.StdoutBytes, int64(100000))
 
-	path := filepath.Join(p.workspace, "large.bin")
+	path := filepath.Join(p.dir(t), "large.bin")
 	large, _ := p.runs(t, map[string]any{"command": "head -c 5242880 /dev/urandom | tee " + path + "; echo aside >&2"})
 	out := outputsOf(t, large)
 	is.Equal(large.StdoutBytes, int64(5<<20))

@@ -77,7 +77,7 @@ func TestFilesChangeOnlyWithApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	path := filepath.Join(p.workspace, "edited.txt")
+	path := filepath.Join(p.dir(t), "edited.txt")
 	edit := func(from, to string) string {
 		return call("edit", map[string]any{"filePath": path, "oldString": from, "newString": to})
 	}
@@ -120,8 +120,7 @@ func TestLookingAroundInTheWorkspaceAsksNobody(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	path := filepath.Join(p.workspace, "silent", "notes.txt")
-	is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
+	path := filepath.Join(p.dir(t), "notes.txt")
 	is.NoErr(os.WriteFile(path, []byte("needle in the notes\n"), 0o600))
 	chat := p.chat(t, strings.Join([]string{
 		call("read", map[string]any{"filePath": path}),
@@ -148,8 +147,7 @@ func TestReadingOutsideTheWorkspaceAsks(t *testing.T) {
 	p := sharedSystem(t)
 	path := filepath.Join(t.TempDir(), "secret.txt")
 	is.NoErr(os.WriteFile(path, []byte("the secret"), 0o600))
-	is.NoErr(os.MkdirAll(p.workspace, 0o755))
-	link := filepath.Join(p.workspace, "looks-inside.txt")
+	link := filepath.Join(p.dir(t), "looks-inside.txt")
 	is.NoErr(os.Symlink(path, link))
 	for _, path := range []string{path, link} {
 		chat := p.chat(t, call("read", map[string]any{"filePath": path})+"\n@@next\n@@say done")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,6 +114,16 @@ func (p *process) abort(t testing.TB, chat string) {
 	}
 }
 
+// dir makes a directory for the test in the workspace.
+func (p *process) dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(p.workspace, "test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // call is a script's line that calls a tool.
 func call(tool string, args map[string]any) string {
 	body, _ := json.Marshal(args) // strings and numbers always encode
@@ -183,32 +192,6 @@ func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdou
 		t.Fatal(err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-// health asks the web server how the system is.
-func (p *process) health(t testing.TB) (code int, states map[string]string) {
-	t.Helper()
-	r, err := p.data.running()
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.Get(r.HTTP + "/api/health")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var body struct {
-		Code int
-		Data map[string]struct{ State string }
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || body.Code != resp.StatusCode {
-		t.Fatalf("health answers %d and says %d: %v", resp.StatusCode, body.Code, err)
-	}
-	states = map[string]string{}
-	for name, part := range body.Data {
-		states[name] = part.State
-	}
-	return resp.StatusCode, states
 }
 
 // engine is a client of the OpenCode that runs below a system, and its pid. Where it listens and its password are in its

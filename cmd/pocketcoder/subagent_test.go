@@ -6,6 +6,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
 	"pocketcoder/projections"
 )
 
@@ -13,21 +14,28 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, strings.Join([]string{
-		call("task", map[string]any{"description": "look after it", "subagent_type": "general", "prompt": bash("echo from below")}),
-		call("bash", map[string]any{"command": "echo from above", "description": "test"}),
-		"@@say all done",
-	}, "\n@@next\n"))
-	is.Equal(p.approve(t, chat, 0).Permission, "task")
-	below := p.approve(t, chat, 1)
+	chat := p.chat(t, call("task", map[string]any{"description": "look after it", "subagent_type": "general", "prompt": bash("echo from below")})+"\n"+
+		call("bash", map[string]any{"command": "echo from above", "description": "test"})+"\n@@next\n@@say all done")
+	asks := map[string]events.PermissionAsk{}
+	for n := range 2 {
+		ask := p.ask(t, chat, n)
+		asks[ask.Permission] = ask
+	}
+	above := asks["bash"] // it waits while the subagent works
+	p.decide(t, chat, asks["task"], events.Authorized, "")
+	below := p.approve(t, chat, 2)
 	is.Equal(below.Command(), "echo from below")
-
-	above := p.ask(t, chat, 2) // the subagent is done by now, its parent is not
-	own := p.row(t, chat)
-	is.Equal(own.Turn, projections.TurnAssistant) // which the subagent's end has not changed
-	is.Equal(own.Session, above.SessionID)
 	is.True(below.SessionID != above.SessionID)
-	p.approve(t, chat, 2)
+
+	p.event(t, chat, "opencode.session.idle", func(e events.Event) bool { return strings.Contains(string(e.Data), below.SessionID) })
+	eventually(t, "the subagent has completed", func() bool {
+		all := rows[projections.Subagent](t, p, "subagents", chat)
+		return len(all) == 1 && all[0].Status == "completed"
+	})
+	own := p.row(t, chat)
+	is.Equal(own.Turn, projections.TurnAssistant) // the end of the subagent's turn is not that of its parent's
+	is.Equal(own.Session, above.SessionID)
+	p.decide(t, chat, above, events.Authorized, "")
 	p.turnEnds(t, chat)
 
 	all := rows[projections.Subagent](t, p, "subagents", chat)

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// on is the moment at which an event of a kind is in the log.
+func on(kind string) func(*testing.T, *process, events.Event) bool {
+	return func(_ *testing.T, _ *process, e events.Event) bool { return e.Subject.Kind == kind }
+}
+
+// commandRuns is the moment at which the command runs: it has written its line.
+func commandRuns(t *testing.T, p *process, e events.Event) bool {
+	if e.Subject.Kind != "exec.requested" {
+		return false
+	}
+	eventually(t, "the command runs", func() bool { return p.timesRun(t, "running") == 1 })
+	return true
+}
+
+// askWaits is the moment at which an ask waits for a person: everybody has seen it.
+func askWaits(t *testing.T, p *process, e events.Event) bool {
+	if e.Subject.Kind != "opencode.permission.asked" {
+		return false
+	}
+	eventually(t, "the ask is pending", func() bool {
+		asks := rows[projections.Permission](t, p, "permissions", e.Subject.ID)
+		return len(asks) == 1 && asks[0].Status == projections.PermissionDraft
+	})
+	return true
+}
+
+// subagentAsks is the moment at which a subagent waits for a person.
+func subagentAsks(t *testing.T, p *process, e events.Event) bool {
+	return e.Subject.Kind == "opencode.permission.asked" && strings.Contains(string(e.Data), `"permission":"bash"`)
+}
+
+// textStreams is the moment at which some of the text has come.
+func textStreams(t *testing.T, p *process, e events.Event) bool {
+	if e.Subject.Kind != "opencode.message.part.updated" || partOf(t, e).Type != "text" || partOf(t, e).Text != "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	fragments := 0
+	if err := p.log.FollowDeltas(ctx, events.ChatDeltaFilters(e.Subject.ID), func(events.Delta) {
+		if fragments++; fragments == 5 {
+			cancel()
+		}
+	}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("no text came: %v", err)
+	}
+	return true
+}
+
+// partEnded is the moment at which a part of that type is complete, after the turn has begun.
+func partEnded(typ string) func(*testing.T, *process, events.Event) bool {
+	return func(t *testing.T, _ *process, e events.Event) bool {
+		return e.Subject.Kind == "opencode.message.part.updated" && partOf(t, e).Type == typ
+	}
+}
+
+func partOf(t *testing.T, e events.Event) part {
+	t.Helper()
+	var b struct{ Part part }
+	if err := json.Unmarshal(e.Data, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Part
+}

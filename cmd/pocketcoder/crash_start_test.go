@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+func TestKillDuringStartIsMadeGoodByTheNext(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	chat := p.create(t, "started")
+	p.submit(t, chat, again(fmt.Sprintf(shortCommand, "started")))
+	p.ask(t, chat, 0)
+	waiting := p.chat(t, "@@say never lost")
+	seen := p.all(t)
+	p.kill()
+
+	var left []processes
+	for _, reached := range []func() bool{
+		func() bool { return strings.Contains(p.output.String(), "NATS at") },
+		func() bool { r, err := p.data.running(); return err == nil && r.PID == p.cmd.Process.Pid },
+		func() bool { return p.newEngine(t) },
+		func() bool { return p.interrupted(t, chat) },
+	} {
+		left = append(left, p.leftover(t))
+		p.launch(filepath.Dir(opencodetest.Tools(t).Ripgrep))
+		eventually(t, "the start has come so far", reached)
+		p.kill()
+	}
+	left = append(left, p.leftover(t))
+	p.restart()
+	for _, l := range left {
+		l.areGone(t)
+	}
+	p.settle(t, chat)
+	resumedByApproval(t, p, chat)
+	p.settle(t, waiting)
+	is.Equal(p.text(t, waiting), "never lost")
+	p.check(t, seen)
+}
+
+// newEngine says whether the program that is starting has started OpenCode.
+func (p *process) newEngine(t *testing.T) bool {
+	for pid, args := range p.leftover(t) {
+		parent := ""
+		for _, line := range strings.Split(strings.Join(procFile(pid, "status"), ""), "\n") {
+			if value, ok := strings.CutPrefix(line, "PPid:\t"); ok {
+				parent = value
+			}
+		}
+		if strings.Contains(args, "opencode serve") && parent == fmt.Sprint(p.cmd.Process.Pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// interrupted says whether the program that is starting has found that OpenCode forgot what a chat asked.
+func (p *process) interrupted(t *testing.T, chat string) bool {
+	r, err := p.data.running()
+	if err != nil || r.PID != p.cmd.Process.Pid {
+		return false
+	}
+	s, err := connect(t.Context(), p.data)
+	if err != nil {
+		return false
+	}
+	defer s.close()
+	found := false
+	_, err = s.log.Fold(t.Context(), events.ChatSubject(chat, "permission.interrupted"), 0, func(events.Event) error { found = true; return nil })
+	return err == nil && found
+}
+
+func TestMessagesBetweenCrashesAreDeliveredOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	chat := p.create(t, "crashes")
+	submit := func(i int) uint64 {
+		t.Helper()
+		accepted, err := handlers.Give(t.Context(), p.nc, "message.submit", handlers.SubmitMessage{
+			Chat: chat, Message: fmt.Sprintf("message-%d", i), Parts: []events.Part{{Type: "text", Text: fmt.Sprintf("@@say answer %d", i)}},
+		})
+		is.NoErr(err)
+		return accepted.Seq
+	}
+	var seqs []uint64
+	for i := range 3 {
+		seqs = append(seqs, submit(2*i), submit(2*i+1))
+		p.kill()
+		p.restart()
+		for i, seq := range seqs {
+			is.Equal(submit(i), seq) // who does not know whether it arrived says it again
+		}
+	}
+	p.turnEnds(t, chat)
+	answers, lost := strings.Count(p.text(t, chat), "answer"), len(p.lost(t, chat))
+	is.True(answers <= len(seqs) && answers+lost >= len(seqs)) // a turn that had begun may be lost, and says so
+	p.answers(t, chat)
+	p.check(t, nil)
+}
+
+func TestWorkerThatDiesLosesItsCommandAndIsReplaced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	pids := filepath.Join(p.workspace, "pids")
+	chat := p.chat(t, call("bash", map[string]any{"command": "echo $$ >>pids; sleep 300 & echo $! >>pids; wait", "description": "test"})+
+		"\n@@next\n"+bash("echo back"))
+	p.approve(t, chat, 0)
+	ran := pidsIn(t, pids, 2)
+	worker := p.worker(t)
+	is.NoErr(syscall.Kill(worker, syscall.SIGKILL))
+
+	is.Equal(p.finished(t, chat, 0).Reason, "lost")
+	p.approve(t, chat, 1) // the model was told, and goes on
+	f := p.finished(t, chat, 1)
+	is.Equal(f.Reason, "")
+	is.Equal(f.Stdout.Text, "back\n")
+	p.turnEnds(t, chat)
+	is.True(p.worker(t) != worker)
+	for _, pid := range ran {
+		eventually(t, "the lost command is gone", func() bool { return !alive(pid) })
+	}
+	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 2)
+	body, err := os.ReadFile(pids)
+	is.NoErr(err)
+	is.Equal(strings.Count(string(body), "\n"), 2) // it did not run again
+	p.check(t, nil)
+}
+
+// worker is the pid of the sandbox worker of a system.
+func (p *process) worker(t *testing.T) (worker int) {
+	t.Helper()
+	eventually(t, "a worker is ready", func() bool {
+		for pid, args := range p.leftover(t) {
+			if strings.Contains(args, "pocketcoder sandbox") {
+				worker = pid
+				return p.health(t).code == 200
+			}
+		}
+		return false
+	})
+	return worker
+}
+
+func TestOpenCodeThatCannotStartAtOnceIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	tools, dir := opencodetest.Tools(t), t.TempDir()
+	path, tried := filepath.Join(dir, "opencode"), filepath.Join(dir, "tried")
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ] && ! [ -e %[1]s ]; then touch %[1]s; exit 1; fi\nexec %[2]s \"$@\"\n", tried, tools.OpenCode)
+	is.NoErr(os.WriteFile(path, []byte(script), 0o755))
+	p := start(t, "--opencode", path)
+	_, err := os.Stat(tried)
+	is.NoErr(err) // it failed once, as it does when somebody takes its port
+	chat := p.chat(t, "@@say here")
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "here")
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// condition is what health answers: how the system is, and each of its parts.
+type condition struct {
+	code   int
+	states map[string]string
+}
+
+// health asks the web server at url how the system is.
+func health(url string) (condition, error) {
+	c := condition{states: map[string]string{}}
+	resp, err := http.Get(url + "/api/health")
+	if err != nil {
+		return c, err
+	}
+	defer resp.Body.Close()
+	var body struct {
+		Code int
+		Data map[string]struct{ State string }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		return c, err
+	}
+	if c.code = resp.StatusCode; body.Code != c.code {
+		return c, fmt.Errorf("health answers %d and says %d", c.code, body.Code)
+	}
+	for name, part := range body.Data {
+		c.states[name] = part.State
+	}
+	return c, nil
+}
+
+func (p *process) health(t testing.TB) condition {
+	t.Helper()
+	c, err := health(p.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// watchHealth asks a system that is being started, until it is ready: every answer in order. before is the one that ran
+// there before.
+func watchHealth(d dataDir, before int) (all []condition) {
+	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		r, err := d.running()
+		if err != nil || r.PID == before {
+			continue
+		}
+		c, err := health(r.HTTP)
+		if err != nil {
+			continue
+		}
+		if all = append(all, c); c.code == http.StatusOK {
+			break
+		}
+	}
+	return all
+}

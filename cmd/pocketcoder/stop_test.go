@@ -1,0 +1,96 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/projections"
+)
+
+// stopTimeLimit is how long a stop may take, whatever runs.
+const stopTimeLimit = 10 * time.Second
+
+func TestCtrlCLeavesNothingBehindAndTheNextStartGoesOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	path := filepath.Join(p.workspace, "stop.pids")
+	working, waiting := p.chat(t, bash("trap '' TERM INT; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+"; wait; sleep 300")), p.chat(t, bash("echo af''ter"))
+	p.approve(t, working, 0)
+	p.ask(t, waiting, 0)
+	pids := pidsIn(t, path, 2)
+	_, engine := p.engine(t)
+	left := p.leftover(t)
+	for _, pid := range append(pids, engine) {
+		is.True(left[pid] != "") // the test would notice it
+	}
+	seen := p.all(t)
+	asked := time.Now()
+	is.NoErr(p.cmd.Process.Signal(syscall.SIGINT))
+	<-p.exited
+	is.True(time.Since(asked) < stopTimeLimit)
+	for pid, args := range left {
+		if alive(pid) {
+			t.Errorf("left behind: %d %s", pid, args)
+		}
+	}
+	is.Equal(p.cmd.ProcessState.ExitCode(), 0)
+	p.close()
+	_, err := p.data.running()
+	is.True(errors.Is(err, errNotRunning))
+
+	p.restart()
+	checkKept(t, p.all(t), seen)
+	is.Equal(p.finished(t, working, 0).Reason, "cancelled") // it was recorded on the way down
+	p.turnEnds(t, working)
+	is.Equal(rows[projections.ShownMessage](t, p, "messages", working)[1].EngineStatus, "aborted")
+	p.submit(t, working, "@@say again")
+	p.turnEnds(t, working)
+	is.Equal(p.text(t, working), "again")
+	p.settle(t, waiting)
+	p.check(t, seen)
+}
+
+func TestDamagedReadModelIsSetAsideAndComputedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	chat := p.chat(t, bash("echo kept"))
+	p.approve(t, chat, 0)
+	p.turnEnds(t, chat)
+	answers, runs := rows[projections.ShownMessage](t, p, "messages", chat)[1:], rows[projections.Run](t, p, "executions", chat)
+	p.stop()
+	files, err := filepath.Glob(p.data.path("readmodel.v*.db"))
+	is.NoErr(err)
+	is.Equal(len(files), 1)
+	is.NoErr(os.WriteFile(files[0], []byte(strings.Repeat("no database ", 1000)), 0o600))
+
+	conditions, before := make(chan []condition, 1), p.cmd.Process.Pid
+	go func() { conditions <- watchHealth(p.data, before) }()
+	p.restart()
+	is.True(strings.Contains(p.output.String(), ".corrupt-1")) // it says where the old one is
+	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1:], answers)
+	is.Equal(rows[projections.Run](t, p, "executions", chat), runs)
+	stdout, _, code := p.cli(t, "", "rebuild")
+	is.Equal(code, 0)
+	is.True(strings.Contains(stdout, "the read models are the same"))
+
+	all := <-conditions
+	is.True(len(all) > 1)
+	first, last := all[0], all[len(all)-1]
+	is.Equal(first.code, 503) // before every part is ready
+	is.Equal(last.code, 200)
+	is.Equal(slices.Sorted(maps.Keys(first.states)), slices.Sorted(maps.Keys(last.states))) // the same body
+	is.Equal(slices.Sorted(maps.Keys(last.states)), []string{"log", "opencode", "read_model", "sandbox"})
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, dir string) (args, env []string)
+		says    string // DIR is the test's directory
+		code    int
+	}{
+		"port in use":          {portInUse, "address already in use; choose another with --http", 1},
+		"other version":        {otherVersion, `DIR/data: its layout has version "99"`, 1},
+		"no workspace":         {with("--workspace", "DIR/missing"), "--workspace: stat DIR/missing: no such file", 1},
+		"workspace is a file":  {workspaceIsFile, "--workspace DIR/file is not a directory", 1},
+		"data in workspace":    {with("--data", "DIR/workspace/data"), "--data DIR/workspace/data lies in --workspace DIR/workspace", 1},
+		"address of everybody": {with("--http", "0.0.0.0:0"), "--http 0.0.0.0:0 is not a loopback address", 1},
+		"address without port": {with("--http", "localhost"), `--http "localhost": address localhost: missing port`, 1},
+		"broken rule":          {with("--allow", "bash: a*b"), `parse rule "bash: a*b": a * stands only at the end`, 2},
+		"rule for everything":  {with("--allow", "*: *"), `a rule is for one permission`, 2},
+		"no such OpenCode":     {with("--opencode", "DIR/nowhere"), "use opencode: DIR/nowhere --version", 1},
+		"another program":      {with("--opencode", "/bin/true"), "/bin/true", 1},
+		"no npm":               {noNPM, "npm is not on PATH: install Node.js", 1},
+		"data is a file":       {dataIsFile, "open data directory DIR/file", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir := t.TempDir()
+			is.NoErr(os.Mkdir(filepath.Join(dir, "workspace"), 0o755))
+			args, env := c.prepare(t, dir)
+			up := []string{"up", "--demo", "--data", filepath.Join(dir, "data"), "--workspace", filepath.Join(dir, "workspace"), "--http", "127.0.0.1:0"}
+			_, stderr, code := runProgram(t, env, "", append(up, args...)...)
+			t.Log(stderr)
+			is.True(strings.Contains(stderr, strings.ReplaceAll(c.says, "DIR", dir))) // c.says
+			is.True(!strings.Contains(stderr, "goroutine "))
+			is.Equal(code, c.code)
+			_, err := os.Stat(filepath.Join(dir, "data", "running.json"))
+			is.True(os.IsNotExist(err)) // nobody is told that it runs
+		})
+	}
+}
+
+// with sets a flag.
+func with(flag, value string) func(*testing.T, string) ([]string, []string) {
+	return func(_ *testing.T, dir string) (args, env []string) {
+		return []string{flag, strings.ReplaceAll(value, "DIR", dir)}, nil
+	}
+}
+
+func portInUse(t *testing.T, _ string) (args, env []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return []string{"--http", l.Addr().String()}, nil
+}
+
+func otherVersion(t *testing.T, dir string) (args, env []string) {
+	put(t, filepath.Join(dir, "data", "version"), "99\n")
+	return nil, nil
+}
+
+func workspaceIsFile(t *testing.T, dir string) (args, env []string) {
+	put(t, filepath.Join(dir, "file"), "")
+	return []string{"--workspace", filepath.Join(dir, "file")}, nil
+}
+
+func dataIsFile(t *testing.T, dir string) (args, env []string) {
+	put(t, filepath.Join(dir, "file"), "")
+	return []string{"--data", filepath.Join(dir, "file")}, nil
+}
+
+// noNPM leaves a PATH with a shell and nothing else.
+func noNPM(t *testing.T, dir string) (args, env []string) {
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/sh", filepath.Join(bin, "sh")); err != nil {
+		t.Fatal(err)
+	}
+	return nil, []string{"PATH=" + bin}
+}
+
+func put(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDataDirectoryIsUsedByOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	_, stderr, code := runProgram(t, nil, "", "up", "--demo", "--http", "127.0.0.1:0", "--data", string(p.data), "--workspace", p.workspace)
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "in use by pid "+strconv.Itoa(p.cmd.Process.Pid)))
+	is.Equal(p.health(t).code, 200) // and the one goes on
+}
