@@ -31,6 +31,7 @@ type Bridge struct {
 	Changed    func()          // told when Condition may have changed
 
 	tracker tracker
+	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
 	current atomic.Pointer[Client]
 	live    gate
 	last    atomic.Uint64 // sequence of the newest event we appended
@@ -63,6 +64,7 @@ func (b *Bridge) Load(ctx context.Context) error {
 // Run keeps the bridge connected until ctx ends: connect, reconcile, ingest, and again.
 func (b *Bridge) Run(ctx context.Context) error {
 	in := &ingest{Bridge: b, running: map[string]bool{}}
+	b.resent = map[string]bool{}
 	for {
 		err := b.connected(ctx, in)
 		b.live.close()

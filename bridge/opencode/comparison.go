@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
 // present is what OpenCode holds in memory only, by id.
@@ -108,14 +110,18 @@ func (c *comparison) statuses(ctx context.Context) error {
 	return nil
 }
 
-// turns ends those that OpenCode does not run any more and never completed.
+// turns ends those that OpenCode does not run any more and never completed. One that had not begun is begun again.
 func (c *comparison) turns(ctx context.Context) error {
+	begun, err := c.resend(ctx)
+	if err != nil {
+		return err
+	}
 	unfinished, err := c.Model.UnfinishedTurns(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range unfinished {
-		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine {
+		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || begun[s.ID] {
 			continue
 		}
 		if err := c.own(s.Chat, events.TurnLost{Session: s.ID}); err != nil {
@@ -125,8 +131,33 @@ func (c *comparison) turns(ctx context.Context) error {
 	return nil
 }
 
-// asks adds those we did not hear of, and settles those OpenCode does not hold any more: while its session goes on,
-// somebody else answered; when it does not, OpenCode forgot the ask, and a person can still decide it.
+// resend sends again what OpenCode accepted and nothing has answered, once: it accepts a message before it stores it
+// (measured), and may have none of it, or half. To OpenCode it is the same message, which it runs once. It gives the
+// sessions.
+func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
+	unanswered, err := c.Model.UnansweredMessages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	begun := map[string]bool{}
+	for _, m := range unanswered {
+		if _, busy := c.busy[m.Session]; busy || m.Engine != c.Engine || c.resent[m.ID] {
+			continue
+		}
+		ids, err := sent(m)
+		if err != nil {
+			return nil, err
+		}
+		err = c.send(ctx, m, ids)
+		if Retryable(err) {
+			return nil, err
+		}
+		c.resent[m.ID], begun[m.Session] = true, err == nil
+	}
+	return begun, nil
+}
+
+// asks adds those we did not hear of, and settles those OpenCode does not hold any more.
 func (c *comparison) asks(ctx context.Context) error {
 	pending, err := c.Model.PendingAsks(ctx)
 	if err != nil {
@@ -140,11 +171,7 @@ func (c *comparison) asks(ctx context.Context) error {
 		if _, there := c.present.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
 			continue
 		}
-		var d events.Data = events.PermissionInterrupted{Permission: p.EnginePermission}
-		if _, busy := c.busy[p.Session]; busy {
-			d = events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"}
-		}
-		if err := c.own(p.Chat, d); err != nil {
+		if err := c.gone(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -163,6 +190,59 @@ func (c *comparison) asks(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// gone settles an ask that OpenCode does not hold any more. While its session goes on, it was answered: as we decided, or
+// by somebody else. When it does not, OpenCode forgot the ask, and a person's decision can still be carried out; unless
+// the tool call shows that OpenCode took our reply and we did not hear of it: then it must not run again.
+func (c *comparison) gone(ctx context.Context, p projections.Ask) error {
+	_, answered := c.busy[p.Session]
+	if p.Status == projections.PermissionDraft && answered {
+		return c.own(p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"})
+	}
+	if p.Status != projections.PermissionDraft && !answered {
+		var err error
+		if answered, err = c.ran(ctx, p); err != nil {
+			return err
+		}
+	}
+	if !answered {
+		return c.own(p.Chat, events.PermissionInterrupted{Permission: p.EnginePermission})
+	}
+	reply := map[string]string{"sessionID": p.Session, "requestID": p.EnginePermission, "reply": "reject"}
+	if p.Status == projections.PermissionAuthorized {
+		reply["reply"] = "once"
+	}
+	return c.reconciled(p.Session, events.PermissionReplied, reply)
+}
+
+// ran says whether the tool call that asked is over by itself, or its command was started.
+func (c *comparison) ran(ctx context.Context, p projections.Ask) (bool, error) {
+	m, _, err := c.Model.Message(ctx, projections.RecordID(p.EngineMessage))
+	if err != nil {
+		return false, err
+	}
+	var parts []struct {
+		CallID string
+		State  struct {
+			Status   string
+			Metadata struct{ Interrupted bool } // by an abort, which also ends a call that still waits
+		}
+	}
+	_ = json.Unmarshal([]byte(m.Parts), &parts) // without a message there are none
+	for _, part := range parts {
+		s := part.State
+		if part.CallID == p.Call && (s.Status == "completed" || s.Status == "error" && !s.Metadata.Interrupted) {
+			return true, nil
+		}
+	}
+	started, err := c.Model.Executions(ctx, p.Chat)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(started, func(r projections.Run) bool {
+		return r.Session == p.Session && r.Call == p.Call && r.Status != projections.ExecRefused
+	}), nil
 }
 
 // questions is the same for questions; what OpenCode forgot cannot be answered any more.

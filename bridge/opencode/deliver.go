@@ -86,12 +86,22 @@ func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) e
 	if m.OCSeq >= 0 { // OpenCode has shown it to us: only the note that it was delivered is missing
 		return d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: m.EngineMessage})
 	}
-	sending, err := d.sending(ctx, m)
+	sending, err := sent(m)
 	for try := 0; err == nil; try++ {
-		if err = d.send(ctx, m, sending); err == nil {
+		if sending.EngineMessage == "" {
+			sending, err = d.sending(ctx, m)
+		}
+		if err == nil {
+			err = d.send(ctx, m, sending)
+		}
+		if err == nil {
 			return d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: sending.EngineMessage})
 		}
-		if !Retryable(err) || try == len(d.RetryAfter) {
+		gone := errors.Is(err, ErrGone)
+		if gone {
+			sending = events.MessageSending{} // the next try is made in another session
+		}
+		if !gone && !Retryable(err) || try == len(d.RetryAfter) || ctx.Err() != nil {
 			break
 		}
 		d.Logger.Warn("deliver message", "chat", m.Chat, "message", m.ID, "try", try+1, "err", err)
@@ -103,12 +113,9 @@ func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) e
 	return errors.Join(err, d.record(ctx, m.Chat, events.MessageFailed{Message: m.ID, Domain: "infrastructure", Error: err.Error()}))
 }
 
-// sending gives the ids under which OpenCode knows the message: those of an earlier try, or new ones, appended first.
+// sending makes the ids under which OpenCode shall know the message, and appends them.
 func (d *deliveries) sending(ctx context.Context, m projections.OutboxMessage) (events.MessageSending, error) {
-	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage}
-	if s.EngineMessage != "" {
-		return s, json.Unmarshal([]byte(m.EngineParts), &s.EngineParts)
-	}
+	s := events.MessageSending{Message: m.ID}
 	parts, err := submitted(m)
 	if err != nil {
 		return s, err
@@ -121,6 +128,15 @@ func (d *deliveries) sending(ctx context.Context, m projections.OutboxMessage) (
 		s.EngineParts = append(s.EngineParts, NewID("prt", time.Now()))
 	}
 	return s, d.record(ctx, m.Chat, s)
+}
+
+// sent gives the ids under which the message was sent before, or none.
+func sent(m projections.OutboxMessage) (events.MessageSending, error) {
+	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage}
+	if err := json.Unmarshal([]byte(m.EngineParts), &s.EngineParts); err != nil {
+		return s, fmt.Errorf("read the part ids of message %s: %w", m.ID, err)
+	}
+	return s, nil
 }
 
 func submitted(m projections.OutboxMessage) (parts []events.Part, err error) {
@@ -142,10 +158,28 @@ func (d *deliveries) session(ctx context.Context, m projections.OutboxMessage) (
 	s, err := d.client().CreateSession(ctx, NewSession{
 		Directory: d.Directory, Title: m.ChatTitle, Agent: m.ChatAgent, Metadata: map[string]any{metadataChat: m.Chat},
 	})
-	return s.ID, err
+	if err != nil {
+		return "", err
+	}
+	return s.ID, d.heard(ctx, s.ID)
 }
 
-func (d *deliveries) send(ctx context.Context, m projections.OutboxMessage, s events.MessageSending) error {
+// heard waits until ingest has bound a new session to its chat: until then the chat's next message would get another one.
+func (d *deliveries) heard(ctx context.Context, session string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no word of it within %s", requestTimeout))
+	defer cancel()
+	for {
+		seq := d.Model.Seq()
+		if _, known, err := d.Model.Session(ctx, session); known || err != nil {
+			return err
+		}
+		if err := d.Model.Wait(ctx, seq+1); err != nil {
+			return failed(ctx, "hear of session "+session, err)
+		}
+	}
+}
+
+func (b *Bridge) send(ctx context.Context, m projections.OutboxMessage, s events.MessageSending) error {
 	parts, err := submitted(m)
 	if err != nil {
 		return err
@@ -154,7 +188,7 @@ func (d *deliveries) send(ctx context.Context, m projections.OutboxMessage, s ev
 	for i, part := range parts {
 		p.Parts = append(p.Parts, TextPart{ID: s.EngineParts[i], Text: part.Text})
 	}
-	return d.client().Prompt(ctx, s.Session, p)
+	return b.client().Prompt(ctx, s.Session, p)
 }
 
 // record appends a fact of ours about a chat, and returns once the read model holds it: what is to be done is read from

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -34,7 +35,9 @@ func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) erro
 	var facts []events.Event
 	fragments := map[string]events.Delta{}
 	var order []string
+	leading := 0                  // fragments that came before the first fact
 	reached := map[string]int64{} // durable sequence of each session within this burst
+	running := maps.Clone(in.running)
 	for _, e := range burst {
 		if noise[e.Type] {
 			in.noise.Add(1)
@@ -56,7 +59,7 @@ func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) erro
 			}
 			reached[e.Session] = e.Seq
 		}
-		if d, key, ok := in.fragment(s.chat, e); ok {
+		if d, key, ok := fragment(s.chat, e, running); ok {
 			if _, seen := fragments[key]; !seen {
 				order = append(order, key)
 			}
@@ -71,20 +74,29 @@ func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) erro
 		if reconciled {
 			fact = fact.Reconciled()
 		}
+		if len(facts) == 0 {
+			leading = len(order)
+		}
 		facts = append(facts, fact)
 	}
+	in.publish(order[:leading], fragments) // else who watches sees a tool call within the sentence before it
 	if err := in.append(ctx, facts); err != nil {
 		return err
 	}
+	in.running = running // only now: a burst that failed is taken again
 	for session, seq := range reached {
 		in.tracker.advance(session, seq)
 	}
-	for _, key := range order {
+	in.publish(order[leading:], fragments)
+	return nil
+}
+
+func (in *ingest) publish(keys []string, fragments map[string]events.Delta) {
+	for _, key := range keys {
 		if err := in.Log.PublishDelta(fragments[key]); err != nil {
 			in.Logger.Warn("delta not published", "err", err) // the closing event of the part has it all
 		}
 	}
-	return nil
 }
 
 // appendPause is the pause between tries while the log does not take events; what OpenCode says meanwhile waits.
@@ -114,8 +126,8 @@ func (in *ingest) append(ctx context.Context, facts []events.Event) error {
 }
 
 // fragment says whether an event is a streaming fragment: a delta, or a tool part that was running and still is. key is
-// equal for fragments of which the later replaces the earlier.
-func (in *ingest) fragment(chat string, e Event) (d events.Delta, key string, ok bool) {
+// equal for fragments of which the later replaces the earlier. running is kept up to date.
+func fragment(chat string, e Event, running map[string]bool) (d events.Delta, key string, ok bool) {
 	if chat == "" {
 		return d, "", false
 	}
@@ -136,12 +148,12 @@ func (in *ingest) fragment(chat string, e Event) (d events.Delta, key string, ok
 		if json.Unmarshal(e.Properties, &p) != nil || p.Part.Type != "tool" {
 			return d, "", false
 		}
-		again := in.running[p.Part.ID]
+		again := running[p.Part.ID]
 		if p.Part.State.Status != "running" {
-			delete(in.running, p.Part.ID)
+			delete(running, p.Part.ID)
 			return d, "", false
 		}
-		if in.running[p.Part.ID] = true; !again {
+		if running[p.Part.ID] = true; !again {
 			return d, "", false
 		}
 		d.Subject, key = events.MessageDeltaSubject(chat, p.Part.MessageID, p.Part.ID), p.Part.ID
@@ -158,10 +170,10 @@ func (in *ingest) fragment(chat string, e Event) (d events.Delta, key string, ok
 }
 
 // place finds the session's chat, learning of sessions that are new. An event without a session, or of one that OpenCode
-// has deleted before we knew it, belongs to no chat.
+// has deleted before we knew it, belongs to no chat. About an id that is no session's OpenCode is not asked: it fails.
 func (in *ingest) place(ctx context.Context, e Event) (tracked, error) {
-	if e.Session == "" {
-		return tracked{seq: -1}, nil
+	if !strings.HasPrefix(e.Session, "ses_") {
+		return tracked{seq: e.Seq - 1}, nil
 	}
 	if s, ok := in.tracker.get(e.Session); ok {
 		return s, nil

@@ -18,6 +18,10 @@ func (b *Bridge) reconcile(ctx context.Context, in *ingest) error {
 	if err != nil {
 		return err
 	}
+	// Once more: what was over when we looked has an end in the history now, and is not taken for lost.
+	if err := b.fetchHistory(ctx, in); err != nil {
+		return err
+	}
 	if err := b.Model.Wait(ctx, b.last.Load()); err != nil {
 		return err
 	}

@@ -37,9 +37,13 @@ func (r *replies) start(ctx context.Context) error {
 	}
 	open := map[string]bool{}
 	for _, p := range decided {
-		open[p.EnginePermission] = true
+		request := p.EnginePermission
+		if p.Interrupted { // OpenCode may have taken a reply before it forgot the ask
+			request = "resume/" + request
+		}
+		open[request] = true
 		if p.Engine == r.Engine {
-			r.once(ctx, p.EnginePermission, func() error { return r.decision(ctx, p) })
+			r.once(ctx, request, func() error { return r.decision(ctx, p) })
 		}
 	}
 	answered, err := r.Model.AnsweredUnreplied(ctx)

@@ -40,7 +40,11 @@ const (
 	pauseFirst = 500 * time.Millisecond
 	pauseMost  = 30 * time.Second
 	healthy    = time.Minute // a life this long starts the pauses over
+	firstTries = 3           // starts before one that ends before it is ready is an error: somebody may have taken its port
 )
+
+// errEnded says OpenCode ended before it was ready.
+var errEnded = errors.New("it ended")
 
 // Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. That OpenCode cannot be started at
 // all, or is not configured as it must be, is an error; once it has run, it is started again for ever, after pauses that
@@ -63,7 +67,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	defer log.Close()
 	pause, ready := pauseFirst, 0
-	for {
+	for try := 1; ; try++ {
 		began := time.Now()
 		up, err := s.live(ctx, log, ready+1)
 		if ctx.Err() != nil {
@@ -72,7 +76,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		if up {
 			ready++
 		}
-		if ready == 0 {
+		if ready == 0 && (try == firstTries || !errors.Is(err, errEnded)) {
 			return err
 		}
 		if up && time.Since(began) > healthy {
@@ -168,7 +172,7 @@ func (s *Supervisor) await(ctx context.Context, c *child, client *Client) error 
 		select {
 		case <-tick.C:
 		case <-c.exited:
-			return fmt.Errorf("it ended: %v", c.err)
+			return fmt.Errorf("%w: %v", errEnded, c.err)
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
 		}

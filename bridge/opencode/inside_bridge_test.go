@@ -1,0 +1,224 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// system is the real log, read model and handlers, and OpenCode as a script.
+type system struct {
+	*outside
+	nc       *nats.Conn
+	log      *events.Log
+	model    *projections.Model
+	handlers *handlers.Handlers
+}
+
+func newSystem(t testing.TB, secrets ...string) *system {
+	t.Helper()
+	server := eventstest.Server(t, t.TempDir())
+	s := &system{outside: newOutside(t), nc: eventstest.Conn(t, server), log: eventstest.Open(t, eventstest.Conn(t, server), secrets...)}
+	s.handlers = &handlers.Handlers{Log: s.log}
+	var err error
+	if s.model, err = projections.Open(t.Context(), t.TempDir(), s.log); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.model.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; s.model.Close() })
+	return s
+}
+
+// running is a bridge with its workers.
+type running struct {
+	*Bridge
+	t    testing.TB
+	stop func()
+	said *said
+}
+
+// said is what the bridge wrote to its logger.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// bridge makes a bridge that does not run yet.
+func (s *system) bridge() (*Bridge, *said) {
+	words := &said{}
+	return &Bridge{
+		Engine: handlers.DefaultEngine, Directory: "/workspace", Log: s.log, Model: s.model, Handlers: s.handlers,
+		Logger:     slog.New(slog.NewTextHandler(words, nil)),
+		Client:     func(context.Context) (*Client, error) { return NewClient(s.url, "secret"), nil },
+		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Changed: func() {},
+	}, words
+}
+
+// start runs a new bridge, as after a start of the whole system, until it is connected or stopped.
+func (s *system) start(change ...func(*Bridge)) *running {
+	s.t.Helper()
+	b, words := s.bridge()
+	for _, c := range change {
+		c(b)
+	}
+	last, err := s.log.Last(s.t.Context())
+	s.must(err)
+	s.must(s.model.Wait(s.t.Context(), last))
+	s.must(b.Load(s.t.Context()))
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var workers sync.WaitGroup
+	for name, work := range map[string]func(context.Context) error{"run": b.Run, "deliver": b.Deliver, "reply": b.Reply, "abort": b.Abort} {
+		workers.Go(func() {
+			if err := work(ctx); ctx.Err() == nil {
+				s.t.Errorf("%s ended: %v", name, err)
+			}
+		})
+	}
+	stop := sync.OnceFunc(func() { cancel(); workers.Wait() })
+	s.t.Cleanup(stop)
+	r := &running{b, s.t, stop, words}
+	return r
+}
+
+// connected waits until the bridge is connected and reconciled.
+func (r *running) connected() *running {
+	r.t.Helper()
+	eventually(r.t, "the bridge is connected", r.live.isOpen)
+	return r
+}
+
+func (s *system) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// eventually waits for something that happens on another goroutine, within a bound no healthy machine needs.
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// drained waits until everything streamed so far has been taken, and the read model shows it.
+func (s *system) drained() {
+	s.t.Helper()
+	id := events.NewID()
+	s.say(plain("test.marker", fmt.Sprintf(`{"id":%q}`, id)))
+	eventually(s.t, "everything streamed is taken", func() bool {
+		found := false
+		for _, e := range s.events(events.EngineOpenCodeSubject(handlers.DefaultEngine, "test.marker")) {
+			found = found || bytes.Contains(e.Data, []byte(id))
+		}
+		return found
+	})
+	last, err := s.log.Last(s.t.Context())
+	s.must(err)
+	s.must(s.model.Wait(s.t.Context(), last))
+}
+
+// reconnected cuts the stream, lets something happen meanwhile, and waits until the same bridge is connected again.
+func (s *system) reconnected(r *running, meanwhile func()) {
+	s.t.Helper()
+	s.cut()
+	eventually(s.t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	meanwhile()
+	s.back()
+	r.connected()
+	s.drained()
+}
+
+// events are those in the log that match the filter.
+func (s *system) events(filter string) (all []events.Event) {
+	s.t.Helper()
+	_, err := s.log.Fold(s.t.Context(), filter, 0, func(e events.Event) error {
+		if _, typ := e.Subject.OpenCodeType(); !typ || e.Subject.Kind != "opencode.test.marker" || filter != events.AllEvents {
+			all = append(all, e)
+		}
+		return e.Malformed
+	})
+	s.must(err)
+	return all
+}
+
+// facts are the bodies of a chat's events of one kind of our own.
+func facts[D events.Data](s *system, chat string) (all []D) {
+	s.t.Helper()
+	for _, e := range s.events(events.ChatSubject(chat, (*new(D)).Kind())) {
+		d, err := events.Decode(e)
+		s.must(err)
+		all = append(all, d.(D))
+	}
+	return all
+}
+
+// openCode are a chat's OpenCode events of one type.
+func (s *system) openCode(chat, typ string) []events.Event {
+	s.t.Helper()
+	return s.events(events.ChatOpenCodeSubject(chat, typ))
+}
+
+// chatOf is the chat of a session.
+func (s *system) chatOf(session string) string {
+	s.t.Helper()
+	row, known, err := s.model.Session(s.t.Context(), session)
+	s.must(err)
+	if !known {
+		s.t.Fatalf("session %s is not known", session)
+	}
+	return row.Chat
+}
+
+// session makes a session in OpenCode that no chat asked for.
+func (s *system) session(id, parent string) {
+	info := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"parentID":%q,"directory":"/workspace","title":"t"}}`, id, id, parent)
+	s.happen(s.durably(id, "session.created", info)...)
+}
+
+// chat makes a chat and submits messages to it.
+func (s *system) chat(messages ...string) string {
+	s.t.Helper()
+	chat, _, err := s.handlers.CreateChat(s.t.Context(), handlers.CreateChat{Title: "t", User: "u1"})
+	s.must(err)
+	s.submit(chat, messages...)
+	return chat
+}
+
+func (s *system) submit(chat string, messages ...string) {
+	s.t.Helper()
+	for _, text := range messages {
+		_, _, err := s.handlers.SubmitMessage(s.t.Context(), handlers.SubmitMessage{
+			Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chat, Parts: []events.Part{{Type: "text", Text: text}},
+		})
+		s.must(err)
+	}
+}

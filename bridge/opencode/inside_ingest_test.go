@@ -1,0 +1,300 @@
+package opencode
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+)
+
+// told is an event as a recording tells it.
+type told struct {
+	ID, Type, Session string
+	Seq               int64
+	Properties        string
+}
+
+// tell reads frames: what belongs to EVENTS, and what to DELTAS, as OpenCode's documentation of the stream has it and
+// without the code under test.
+func tell(frames [][]byte) (facts, deltas []told) {
+	twins, running := map[string]bool{}, map[string]bool{}
+	for _, f := range frames {
+		if p := parsed(f).Payload; p.Type == "sync" {
+			twins[p.SyncEvent.ID] = true
+		}
+	}
+	for _, f := range frames {
+		p := parsed(f).Payload
+		e := told{p.ID, p.Type, "", -1, string(p.Properties)}
+		if p.Type == "sync" {
+			s := p.SyncEvent
+			e = told{s.ID, s.Type[:strings.LastIndexByte(s.Type, '.')], s.AggregateID, s.Seq, string(s.Data)}
+		}
+		var about struct {
+			SessionID string
+			Part      struct {
+				ID, Type string
+				State    struct{ Status string }
+			}
+		}
+		_ = json.Unmarshal([]byte(e.Properties), &about)
+		e.Session = about.SessionID
+		on := about.Part.Type == "tool" && about.Part.State.Status == "running"
+		switch {
+		case p.Type != "sync" && twins[p.ID], noisy(e.Type):
+		case e.Type == "message.part.delta", on && running[about.Part.ID]:
+			deltas = append(deltas, e)
+		default:
+			facts = append(facts, e)
+			running[about.Part.ID] = on
+		}
+	}
+	return facts, deltas
+}
+
+func noisy(typ string) bool {
+	return slices.Contains([]string{"server.heartbeat", "plugin.added", "catalog.updated", "integration.updated", "reference.updated"}, typ)
+}
+
+// roots maps the sessions of a recording to their root sessions, and gives the frames of what came before it: the history
+// of sessions that were there when the recording began.
+func roots(o *outside, frames [][]byte) (root map[string]string, before [][]byte) {
+	root = map[string]string{}
+	for _, f := range frames {
+		p := parsed(f).Payload
+		s := p.SyncEvent
+		if _, seen := root[s.AggregateID]; p.Type != "sync" || seen {
+			continue
+		}
+		var body struct{ Info Session }
+		_ = json.Unmarshal(s.Data, &body)
+		root[s.AggregateID] = s.AggregateID
+		if parent, known := root[body.Info.ParentID]; known {
+			root[s.AggregateID] = parent
+		}
+		for seq := range s.Seq {
+			typ := "session.updated"
+			if seq == 0 {
+				typ = "session.created"
+			}
+			info := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"directory":"/workspace"}}`, s.AggregateID, s.AggregateID)
+			before = append(before, o.durably(s.AggregateID, typ, info)...)
+		}
+	}
+	return root, before
+}
+
+func listen(t *testing.T, nc *nats.Conn) func() []*nats.Msg {
+	is := is.New(t)
+	sub, err := nc.SubscribeSync(events.AllDeltas)
+	is.NoErr(err)
+	is.NoErr(nc.Flush())
+	return func() (all []*nats.Msg) {
+		for {
+			m, err := sub.NextMsg(200 * time.Millisecond) // they are published without waiting for an acknowledgement
+			if err != nil {
+				return all
+			}
+			all = append(all, m)
+		}
+	}
+}
+
+func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
+	for _, path := range recordings(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			deltas := listen(t, s.nc)
+			frames := recorded(t, path)[1:] // the connection's own server.connected is that of the script
+			root, before := roots(s.outside, frames)
+			s.miss(before...)
+			b := s.start().connected()
+			s.happen(frames...)
+			s.drained()
+
+			history, _ := tell(before)
+			want, fragments := tell(frames)
+			want = append(history, want...)
+			chats := map[string]string{}
+			i := 0
+			for _, e := range s.events(events.AllEvents) {
+				typ, ok := e.Subject.OpenCodeType()
+				if !ok || typ == "server.connected" {
+					continue
+				}
+				is.True(i < len(want)) // an event too many
+				w := want[i]
+				i++
+				is.Equal(typ, w.Type)
+				is.Equal(e.ID, w.ID)
+				is.Equal(string(e.Data), w.Properties)
+				is.Equal(e.OpenCodeSeq, w.Seq)
+				is.Equal(e.Source == events.SourceReconcile, i <= len(history))
+				if root[w.Session] == "" {
+					is.Equal(e.RawSubject, events.EngineOpenCodeSubject(b.Engine, w.Type))
+					continue
+				}
+				is.Equal(e.Subject.Scope, events.ScopeChat)
+				if chat, seen := chats[root[w.Session]]; seen {
+					is.Equal(e.Subject.ID, chat)
+				}
+				chats[root[w.Session]] = e.Subject.ID
+			}
+			is.Equal(i, len(want)) // an event too few
+			for r, chat := range chats {
+				created, bound := facts[events.ChatCreated](s, chat), facts[events.SessionBound](s, chat)
+				is.Equal(len(created), 1)
+				is.True(created[0].Adopted)
+				is.Equal(len(bound), 1) // chats of different roots are different chats
+				is.Equal(bound[0].Session, r)
+			}
+			checkDeltas(t, deltas(), fragments, func(session string) string { return chats[root[session]] })
+		})
+	}
+}
+
+// checkDeltas wants every text delta once, in order; of a growing tool output at least the last.
+func checkDeltas(t *testing.T, got []*nats.Msg, want []told, chat func(session string) string) {
+	is := is.New(t)
+	is.Helper()
+	var texts []string
+	updates := map[string]string{} // part -> newest
+	for _, w := range want {
+		var p struct {
+			MessageID, PartID string
+			Part              struct{ ID, MessageID string }
+		}
+		is.NoErr(json.Unmarshal([]byte(w.Properties), &p))
+		if w.Type == "message.part.delta" {
+			texts = append(texts, events.MessageDeltaSubject(chat(w.Session), p.MessageID, p.PartID)+" "+w.Properties)
+		} else {
+			updates[events.MessageDeltaSubject(chat(w.Session), p.Part.MessageID, p.Part.ID)] = w.Properties
+		}
+	}
+	for _, m := range got {
+		switch typ := m.Header.Get("ce-type"); typ {
+		case "opencode.message.part.delta":
+			is.True(len(texts) > 0)
+			is.Equal(m.Subject+" "+string(m.Data), texts[0])
+			texts = texts[1:]
+		case "opencode.message.part.updated":
+			if string(m.Data) == updates[m.Subject] {
+				delete(updates, m.Subject)
+			}
+		default:
+			t.Errorf("a delta of type %q", typ)
+		}
+	}
+	is.Equal(len(texts), 0)
+	is.Equal(len(updates), 0)
+}
+
+func TestASessionMadeForAChatBelongsToIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	chat := s.chat()
+	s.start().connected()
+	frames := recorded(t, "testdata/05-perm-bash-once.jsonl")[1:]
+	for i, f := range frames {
+		frames[i] = bytes.ReplaceAll(f, []byte(`"info": {"id": "ses_`), []byte(`"info": {"metadata": {"pocketcoder_chat": "`+chat+`"}, "id": "ses_`))
+	}
+	s.happen(frames...)
+	s.drained()
+	created := facts[events.ChatCreated](s, chat)
+	is.Equal(len(created), 1)
+	is.True(!created[0].Adopted)
+	want, _ := tell(frames)
+	n := 0
+	for _, e := range s.events(events.AllEvents) {
+		if typ, ok := e.Subject.OpenCodeType(); ok && typ != "server.connected" && e.Subject.ID == chat {
+			n++
+		}
+	}
+	is.Equal(n, len(want))
+}
+
+func TestAHugeEventIsStoredWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.session("ses_1", "")
+	body := `{"sessionID":"ses_1","todos":[{"content":"` + strings.Repeat("x", 32<<20) + `"}]}`
+	s.say(plain("todo.updated", body))
+	s.happen(plain("session.idle", `{"sessionID":"ses_1"}`))
+	s.drained()
+	stored := s.openCode(s.chatOf("ses_1"), "todo.updated")
+	is.Equal(len(stored), 1)
+	is.True(string(stored[0].Data) == body)
+	is.Equal(len(s.openCode(s.chatOf("ses_1"), "session.idle")), 1)
+}
+
+func TestOddEventsStopNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	b := s.start().connected()
+	s.session("ses_1", "")
+	s.happen(
+		plain("an odd > type", `{"sessionID":"ses_1","n":1}`),
+		plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg.*","partID":">","delta":"odd ids"}`),
+		plain("message.part.delta", `{"sessionID":"ses_1","messageID":7}`),
+		plain("session.idle", `{"sessionID":"a session > of *"}`),
+		plain("todo.updated", `[1,2]`),
+		[]byte(`{"payload":{"id":"evt * > \n.","type":"session.compacted","properties":{"sessionID":"ses_1"}}}`),
+		[]byte(`{"payload":{"id":"evt_x","type":"file.edited"}}`),
+		plain("session.idle", `{"sessionID":"ses_1"}`))
+	s.happen(s.durably("ses_1", "an odd.> type", `{"sessionID":"ses_1"}`)...)
+	s.happen(s.durably("workspace of * >", "workspace.moved", `{"n":2}`)...)
+	s.happen(s.durably("ses_1", "session.updated", `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"last"}}`)...)
+	s.drained()
+	chat := s.chatOf("ses_1")
+	is.Equal(len(s.openCode(chat, "message.part.delta")), 2) // no subject can be made of their ids: they are facts
+	is.Equal(len(s.openCode(chat, "session.compacted")), 1)
+	is.Equal(len(s.openCode(chat, "session.idle")), 1)
+	is.Equal(len(s.openCode(chat, "session.updated")), 1)
+	engine := func(typ string) int { return len(s.events(events.EngineOpenCodeSubject(b.Engine, typ))) }
+	is.Equal(engine("session.idle"), 1)
+	is.Equal(engine("todo.updated"), 1)
+	is.Equal(engine("workspace.moved"), 1)
+	is.Equal(engine("server.connected"), 1) // none of it cut the connection
+	for _, unstored := range []string{"an odd > type", "file.edited", "an odd.> type"} {
+		is.True(strings.Contains(b.said.String(), "opencode event not stored")) // it is reported
+		is.True(strings.Contains(b.said.String(), unstored))
+	}
+}
+
+func TestSecretsDoNotReachTheLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const canary = "sk-canary-0123456789abcdef"
+	s := newSystem(t, canary)
+	deltas := listen(t, s.nc)
+	s.start().connected()
+	info := `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"key ` + canary + `"}}`
+	s.happen(s.durably("ses_1", "session.created", info)...)
+	s.happen(plain("session.error", `{"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"bad key `+canary+`"}}}`),
+		plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1","delta":"`+canary+`"}`))
+	s.drained()
+	for _, e := range s.events(events.AllEvents) {
+		is.True(!bytes.Contains(e.Data, []byte(canary)))
+	}
+	for _, m := range deltas() {
+		is.True(!bytes.Contains(m.Data, []byte(canary)))
+	}
+	stored := s.openCode(s.chatOf("ses_1"), "session.error")
+	is.Equal(len(stored), 1)
+	is.True(bytes.Contains(stored[0].Data, []byte("bad key [redacted]")))
+}

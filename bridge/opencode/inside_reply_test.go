@@ -1,0 +1,182 @@
+package opencode
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// repliesTo are the bodies of what OpenCode was told about a request, once there is one.
+func (s *system) repliesTo(id string) (bodies []string) {
+	s.t.Helper()
+	eventually(s.t, "a reply to "+id, func() bool { return len(s.requests("POST", "/"+id+"/reply")) > 0 })
+	s.drained()
+	for _, r := range s.requests("POST", "/"+id+"/reply") {
+		if r.Directory != "/workspace" {
+			s.t.Errorf("a reply in directory %q", r.Directory)
+		}
+		bodies = append(bodies, r.Body)
+	}
+	return bodies
+}
+
+func TestADecisionIsToldOnceAndNeverForAlways(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1", "per_yes", "per_no", "per_words")
+	s.decide("per_yes", events.Authorized, "fine")
+	s.decide("per_words", events.Denied, "use git instead")
+	is.Equal(s.repliesTo("per_yes"), []string{`{"reply":"once"}`})
+	is.Equal(s.repliesTo("per_words"), []string{`{"message":"use git instead","reply":"reject"}`})
+	s.decide("per_no", events.Denied, "")
+	is.Equal(s.repliesTo("per_no"), []string{`{"reply":"reject"}`})
+	is.True(s.permission("per_yes").Replied)
+	for _, r := range s.requests("POST", "/reply") {
+		is.True(!strings.Contains(r.Body, "always"))
+	}
+	is.Equal(len(s.requests("POST", "/reply")), 3)
+}
+
+func TestAReplyIsTriedUntilOpenCodeTakesIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.refusing("POST", "/reply", 2, 500)
+	s.decide("per_1", events.Authorized, "")
+	eventually(t, "it is taken", func() bool { return s.permission("per_1").Replied })
+	is.Equal(len(s.repliesTo("per_1")), 3)
+}
+
+func TestADecisionIsToldAfterARestart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1")
+	r.stop()
+	s.decide("per_1", events.Authorized, "")
+	is.Equal(len(s.requests("POST", "/reply")), 0)
+	s.start().connected()
+	is.Equal(s.repliesTo("per_1"), []string{`{"reply":"once"}`})
+}
+
+func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.forget()
+	s.decide("per_1", events.Authorized, "")
+	eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	is.Equal(len(s.repliesTo("per_1")), 1)
+	is.Equal(len(facts[events.PermissionExpired](s, s.chatOf("ses_1"))), 1)
+}
+
+// restarted is an OpenCode that was killed and is there again.
+func (s *system) restarted(r *running) {
+	s.t.Helper()
+	s.reconnected(r, s.forget)
+}
+
+func TestApprovingAnInterruptedAskContinuesTheTurnOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1", "per_2")
+	s.restarted(r)
+	is.True(s.permission("per_1").Interrupted)
+	s.decide("per_1", events.Authorized, "")
+	s.decide("per_2", events.Denied, "no")
+	p := s.prompted(1)
+	is.Equal(texts(p), []string{Continue})
+	is.Equal(p[0].session, "ses_1")
+	s.answer("ses_1", p[0].MessageID)
+	s.drained()
+	r.stop()
+	s.start().connected()
+	s.drained()
+	is.Equal(len(s.promptsReceived()), 1)
+	submitted := facts[events.MessageSubmitted](s, s.chatOf("ses_1"))
+	is.Equal(len(submitted), 1)
+	is.Equal(submitted[0].Resumes, "per_1")
+	is.Equal(len(s.requests("POST", "/reply")), 0)
+}
+
+func TestAnAskApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.mu.Lock()
+	s.silent = true // it takes the reply, and dies before the tool runs
+	s.mu.Unlock()
+	s.decide("per_1", events.Authorized, "")
+	is.Equal(len(s.repliesTo("per_1")), 1)
+	s.mu.Lock()
+	s.silent = false
+	s.mu.Unlock()
+	s.restarted(r)
+	is.True(s.permission("per_1").Interrupted)
+	is.Equal(texts(s.prompted(1)), []string{Continue})
+}
+
+func (s *system) answerQuestion(chat, id string, index int, rejected bool, answers ...string) {
+	s.t.Helper()
+	seq, err := s.handlers.AnswerQuestion(s.t.Context(), handlers.AnswerQuestion{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chat, Question: id, Index: index, Answers: answers, Rejected: rejected,
+	})
+	s.must(err)
+	s.must(s.model.Wait(s.t.Context(), seq))
+}
+
+func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1")
+	s.happen(plain("question.asked", question("que_1", "ses_1")), plain("question.asked", question("que_2", "ses_1")))
+	s.drained()
+	chat := s.chatOf("ses_1")
+	s.refusing("POST", "/reply", 1, 500)
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	for range 20 { // a while
+		s.drained()
+	}
+	is.Equal(len(s.requests("POST", "/reply")), 0)
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	eventually(t, "it is taken", func() bool { return len(s.openCode(chat, events.QuestionReplied)) == 1 })
+	is.Equal(s.repliesTo("que_1"), []string{`{"answers":[["first"],["second"]]}`, `{"answers":[["first"],["second"]]}`}) // the first try failed
+
+	s.answerQuestion(chat, "que_2", 0, false, "an answer")
+	s.answerQuestion(chat, "que_2", 1, true)
+	eventually(t, "it is rejected", func() bool { return len(s.openCode(chat, events.QuestionRejected)) == 1 })
+	s.drained()
+	is.Equal(len(s.requests("POST", "/que_2/reject")), 1)
+	is.Equal(len(s.requests("POST", "/que_2/reply")), 0)
+}
+
+func TestAnAnswerOpenCodeDoesNotWaitForExpires(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1")
+	s.happen(plain("question.asked", question("que_1", "ses_1")))
+	s.drained()
+	s.forget()
+	chat := s.chatOf("ses_1")
+	s.answerQuestion(chat, "que_1", 0, true)
+	eventually(t, "it expires", func() bool { return len(facts[events.QuestionExpired](s, chat)) == 1 })
+}
