@@ -50,7 +50,6 @@ func TestFirstDecisionAboutAnAskStands(t *testing.T) {
 		"seen again":             {[]events.Event{s.decides(user, "per_1", events.Denied), s.asks("per_1", ses, "echo hi")}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
 		"expired":                {[]events.Event{s.decides(user, "per_1", events.Authorized), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "expired by user:ann approved_by=ann replied=false interrupted=false used=false"},
 		"answered cannot expire": {[]events.Event{s.replies("per_1", "once"), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "authorized by engine:oc1 approved_by= replied=true interrupted=false used=false"},
-		"its command came":       {[]events.Event{s.decides(user, "per_1", events.Authorized), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1"})}, "authorized by user:ann approved_by=ann replied=true interrupted=false used=false"},
 		"interrupted":            {[]events.Event{s.own(events.PermissionInterrupted{Permission: "per_1"})}, "draft by  approved_by= replied=false interrupted=true used=false"},
 	} {
 		t.Run(name, func(t *testing.T) {

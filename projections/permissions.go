@@ -60,11 +60,6 @@ func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 		return decided(tx, e, b)
 	case events.PermissionInterrupted:
 		return tx.changePermission(b.Permission, func(p *Permission) { p.Interrupted = true })
-	case events.ExecRequested: // the command came: OpenCode had the answer, though it may have died before it said so
-		if p, found := tx.permissions.get(RecordID(b.Permission)); found {
-			p.Replied = true
-			tx.permissions.put(p)
-		}
 	case events.PermissionExpired:
 		return tx.changePermission(b.Permission, func(p *Permission) {
 			if !p.Replied {
