@@ -189,6 +189,7 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 		s.drained()
 	}
 	is.Equal(len(s.promptsReceived()), 2)
+	is.Equal(len(s.requests("POST", "/session")), 2) // the third has not begun
 	first := s.promptsReceived()[0]
 	s.happen(s.durably(first.session, "message.updated", userMessage(first.session, first.MessageID))...)
 	s.answer(first.session, first.MessageID)

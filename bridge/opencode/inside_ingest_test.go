@@ -164,6 +164,39 @@ func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
 	}
 }
 
+func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
+	for _, n := range []int{1, 2, 7} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			frames := recorded(t, turn)[1:]
+			var all []Event
+			for _, f := range frames {
+				if e, ok, _ := parseEvent(f); ok {
+					all = append(all, e)
+				}
+			}
+			b, _ := s.bridge()
+			in := &ingest{Bridge: b, running: map[string]bool{}}
+			for burst := range slices.Chunk(all, n) {
+				is.NoErr(in.take(t.Context(), burst, false))
+			}
+			want, _ := tell(frames)
+			var got []string
+			for _, e := range s.events(events.AllEvents) {
+				if _, ok := e.Subject.OpenCodeType(); ok {
+					got = append(got, e.ID)
+				}
+			}
+			is.Equal(len(got), len(want))
+			for i, w := range want {
+				is.Equal(got[i], w.ID)
+			}
+		})
+	}
+}
+
 // checkDeltas wants every text delta once, in order; of a growing tool output at least the last.
 func checkDeltas(t *testing.T, got []*nats.Msg, want []told, chat func(session string) string) {
 	is := is.New(t)

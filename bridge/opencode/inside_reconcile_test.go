@@ -20,22 +20,26 @@ const (
 )
 
 func ask(id, session string) string {
-	return fmt.Sprintf(`{"id":%q,"sessionID":%q,"permission":"bash","patterns":["date"],"metadata":{"command":"date"},"always":[],"tool":{"messageID":"msg_a","callID":"call_%s"}}`, id, session, id)
+	return fmt.Sprintf(`{"id":%q,"sessionID":%q,"permission":"bash","patterns":["date"],"metadata":{"command":"date"},"always":[],"tool":{"messageID":"msg_%s","callID":"call_%s"}}`, id, session, session, id)
 }
 
 func question(id, session string) string {
-	return fmt.Sprintf(`{"id":%q,"sessionID":%q,"questions":[{"question":"A?","header":"A","options":[]},{"question":"B?","header":"B","options":[]}],"tool":{"messageID":"msg_a","callID":"c"}}`, id, session)
+	return fmt.Sprintf(`{"id":%q,"sessionID":%q,"questions":[{"question":"A?","header":"A","options":[]},{"question":"B?","header":"B","options":[]}],"tool":{"messageID":"msg_%s","callID":"c"}}`, id, session, session)
 }
 
 // tool is a part of the tool call that asked.
 func tool(session, askID, state string) string {
-	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_%s","messageID":"msg_a","sessionID":%q,"type":"tool","tool":"bash","callID":"call_%s","state":%s}}`, session, askID, session, askID, state)
+	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_%s","messageID":"msg_%s","sessionID":%q,"type":"tool","tool":"bash","callID":"call_%s","state":%s}}`, session, askID, session, session, askID, state)
+}
+
+func assistantMessage(session, time string) string {
+	return fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_%s","sessionID":%q,"role":"assistant","time":%s}}`, session, session, session, time)
 }
 
 // asking makes a session whose turn waits for asks.
 func (s *system) asking(session string, asks ...string) {
 	s.session(session, "")
-	s.happen(s.durably(session, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_a","sessionID":%q,"role":"assistant","time":{"created":1}}}`, session, session))...)
+	s.happen(s.durably(session, "message.updated", assistantMessage(session, `{"created":1}`))...)
 	s.happen(plain("session.status", strings.ReplaceAll(busy, "ses_1", session)))
 	for _, id := range asks {
 		s.happen(s.durably(session, "message.part.updated", tool(session, id, `{"status":"pending","input":{}}`))...)
@@ -114,7 +118,7 @@ func TestATurnThatEndedUnheardIsNotLost(t *testing.T) {
 	r := s.start().connected()
 	s.asking("ses_1")
 	s.reconnected(r, func() {
-		s.miss(s.durably("ses_1", "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_a","sessionID":"ses_1","role":"assistant","time":{"created":1,"completed":2}}}`)...)
+		s.miss(s.durably("ses_1", "message.updated", assistantMessage("ses_1", `{"created":1,"completed":2}`))...)
 		s.miss(plain("session.status", idle))
 	})
 	is.Equal(len(facts[events.TurnLost](s, s.chatOf("ses_1"))), 0)
@@ -137,7 +141,7 @@ func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 			if r.Path == "/session/status" && once.CompareAndSwap(false, true) {
 				s.happen(s.durably("ses_1", "message.part.updated", tool("ses_1", "per_1", `{"status":"completed"}`))...)
 				s.answer("ses_1", "")
-				s.happen(s.durably("ses_1", "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_a","sessionID":"ses_1","role":"assistant","time":{"created":1,"completed":2}}}`)...)
+				s.happen(s.durably("ses_1", "message.updated", assistantMessage("ses_1", `{"created":1,"completed":2}`))...)
 			}
 			return 0
 		}

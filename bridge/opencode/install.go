@@ -46,7 +46,7 @@ func Install(ctx context.Context, in Installation) (Tools, error) {
 			return Tools{}, err
 		}
 	}
-	ripgrep, err := findOnPath(ctx, "rg")
+	ripgrep, _, err := in.findOnPath(ctx, "rg")
 	if err != nil {
 		return Tools{}, err
 	}
@@ -62,10 +62,10 @@ func Install(ctx context.Context, in Installation) (Tools, error) {
 // the right version on PATH.
 func (in Installation) findOpenCode(ctx context.Context) (path, version string, err error) {
 	if in.OpenCode == "" {
-		if path, err = findOnPath(ctx, "opencode"); path == "" || err != nil {
+		if path, version, err = in.findOnPath(ctx, "opencode"); path == "" || err != nil {
 			return "", "", err
 		}
-		if version, err = versionOf(ctx, path); err != nil || version != Version {
+		if version != Version {
 			in.Progress(fmt.Sprintf("not using %s: it is version %q, and only %s is known to work", path, version, Version))
 			return "", "", nil
 		}
@@ -83,24 +83,30 @@ func (in Installation) findOpenCode(ctx context.Context) (path, version string, 
 	return path, version, nil
 }
 
-// findOnPath returns the absolute path of a program on PATH that answers --version, or "".
-func findOnPath(ctx context.Context, name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", nil // not there, or only in the current directory
+// findOnPath returns the absolute path and the version of a program on PATH that answers --version; the path is empty when
+// there is none.
+func (in Installation) findOnPath(ctx context.Context, name string) (path, version string, err error) {
+	if path, err = exec.LookPath(name); err != nil {
+		return "", "", nil // not there, or only in the current directory
 	}
 	if path, err = filepath.Abs(path); err != nil {
-		return "", err
+		return "", "", err
 	}
-	if _, err := versionOf(ctx, path); err != nil {
-		return "", ctx.Err()
+	version, err = versionOf(ctx, path)
+	if ctx.Err() != nil {
+		return "", "", ctx.Err()
 	}
-	return path, nil
+	if err != nil {
+		in.Progress(fmt.Sprintf("not using what does not run: %v", err))
+		return "", "", nil
+	}
+	return path, version, nil
 }
 
 // versionOf runs path --version and returns the first line.
 func versionOf(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	const most = 30 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %s", most))
 	defer cancel()
 	home, err := os.MkdirTemp("", "pocketcoder-version-") // OpenCode makes its directories whatever it is asked
 	if err != nil {
@@ -109,10 +115,13 @@ func versionOf(ctx context.Context, path string) (string, error) {
 	defer os.RemoveAll(home)
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
+	cmd.WaitDelay = time.Second // a script's child may keep the output open
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // says more than the signal that ended it
+		} else if errors.As(err, &exit) {
 			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 		}
 		return "", fmt.Errorf("%s --version: %w", path, err)

@@ -106,6 +106,9 @@ func (in Installation) runNPM(ctx context.Context, p npmPackage, dir string) err
 		case <-tick.C:
 			in.Progress(fmt.Sprintf("installing %s: %ds, %d MB", spec, int(time.Since(began).Seconds()), treeSize(dir)>>20))
 		case err := <-done:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if err != nil {
 				return fmt.Errorf("%w; its last lines:\n%s", err, &out)
 			}

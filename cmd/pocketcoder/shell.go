@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"time"
 )
 
 const shellName = "pocketcoder-shell"
@@ -33,9 +34,26 @@ func findShell(ctx context.Context, d dataDir, progress func(string)) (string, e
 	return filepath.Abs(path)
 }
 
-// buildShell costs a fraction of a second when nothing has changed.
+// buildSays is how often a build says that it goes on.
+const buildSays = 2 * time.Second
+
+// buildShell costs a fraction of a second when nothing has changed, and with an empty build cache some ten.
 func buildShell(ctx context.Context, source, to string, progress func(string)) (string, error) {
-	progress("building pocketcoder-shell from source")
+	const what = "building pocketcoder-shell from source"
+	progress(what)
+	began, say := time.Now(), time.NewTicker(buildSays)
+	done := make(chan struct{})
+	defer func() { say.Stop(); close(done) }()
+	go func() {
+		for {
+			select {
+			case <-say.C:
+				progress(fmt.Sprintf("%s: %.0fs", what, time.Since(began).Seconds()))
+			case <-done:
+				return
+			}
+		}
+	}()
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, ".")
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0") // a static program starts 1 ms sooner
 	if out, err := cmd.CombinedOutput(); err != nil {
