@@ -83,9 +83,6 @@ func (d *deliveries) start(ctx context.Context) error {
 
 // deliver sends one message, trying again while trying again may help, and appends what came of it.
 func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) error {
-	if m.OCSeq >= 0 { // OpenCode has shown it to us: only the note that it was delivered is missing
-		return d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: m.EngineMessage})
-	}
 	sending, err := sent(m)
 	for try := 0; err == nil; try++ {
 		if sending.EngineMessage == "" {
@@ -186,7 +183,7 @@ func (b *Bridge) send(ctx context.Context, m projections.OutboxMessage, s events
 	}
 	p := Prompt{MessageID: s.EngineMessage}
 	for i, part := range parts {
-		p.Parts = append(p.Parts, TextPart{ID: s.EngineParts[i], Text: part.Text})
+		p.Parts = append(p.Parts, PromptPart{s.EngineParts[i], part.Type, part.Text, part.Mime, part.URL, part.Filename})
 	}
 	return b.client().Prompt(ctx, s.Session, p)
 }

@@ -32,63 +32,93 @@ type ingest struct {
 
 // take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS.
 func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) error {
-	var facts []events.Event
-	fragments := map[string]events.Delta{}
-	var order []string
-	leading := 0                  // fragments that came before the first fact
-	reached := map[string]int64{} // durable sequence of each session within this burst
-	running := maps.Clone(in.running)
+	p := placed{fragments: map[string]events.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
 		if noise[e.Type] {
 			in.noise.Add(1)
 			continue
 		}
-		s, err := in.place(ctx, e)
-		if err != nil {
+		if err := in.add(ctx, &p, e, reconciled); err != nil {
 			return err
 		}
-		if seq, ok := reached[e.Session]; ok {
-			s.seq = seq
-		}
-		if e.Seq >= 0 {
-			if e.Seq <= s.seq { // the log has it already
-				continue
-			}
-			if e.Seq > s.seq+1 && !reconciled {
-				return fmt.Errorf("session %s: %w from %d to %d", e.Session, errGap, s.seq, e.Seq)
-			}
-			reached[e.Session] = e.Seq
-		}
-		if d, key, ok := fragment(s.chat, e, running); ok {
-			if _, seen := fragments[key]; !seen {
-				order = append(order, key)
-			}
-			fragments[key] = d // of a part that only grows, the last says it all
-			continue
-		}
-		fact, err := events.NewOpenCode(s.chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Properties: e.Properties})
-		if err != nil {
-			in.Logger.Error("opencode event not stored", "type", e.Type, "id", e.ID, "err", err)
-			continue
-		}
-		if reconciled {
-			fact = fact.Reconciled()
-		}
-		if len(facts) == 0 {
-			leading = len(order)
-		}
-		facts = append(facts, fact)
 	}
-	in.publish(order[:leading], fragments) // else who watches sees a tool call within the sentence before it
-	if err := in.append(ctx, facts); err != nil {
+	in.publish(p.order[:p.leading], p.fragments) // else who watches sees a tool call within the sentence before it
+	if err := in.append(ctx, p.facts); err != nil {
 		return err
 	}
-	in.running = running // only now: a burst that failed is taken again
-	for session, seq := range reached {
+	in.running = p.running // only now: a burst that failed is taken again
+	for session, seq := range p.reached {
 		in.tracker.advance(session, seq)
 	}
-	in.publish(order[leading:], fragments)
+	in.publish(p.order[p.leading:], p.fragments)
 	return nil
+}
+
+// placed is a burst, sorted into what goes where.
+type placed struct {
+	facts     []events.Event
+	fragments map[string]events.Delta // by key
+	order     []string                // keys of fragments as they came
+	leading   int                     // how many came before the first fact
+	reached   map[string]int64        // durable sequence of each session
+	running   map[string]bool         // tool parts
+}
+
+// add sorts one event.
+func (in *ingest) add(ctx context.Context, p *placed, e Event, reconciled bool) error {
+	s, err := in.place(ctx, e)
+	if err != nil {
+		return err
+	}
+	if seq, ok := p.reached[e.Session]; ok {
+		s.seq = seq
+	}
+	if e.Seq >= 0 {
+		if e.Seq <= s.seq { // the log has it already
+			return nil
+		}
+		if e.Seq > s.seq+1 && !reconciled {
+			return fmt.Errorf("session %s: %w from %d to %d", e.Session, errGap, s.seq, e.Seq)
+		}
+		p.reached[e.Session] = e.Seq
+	}
+	if d, key, ok := fragment(s.chat, e, p.running); ok {
+		if _, seen := p.fragments[key]; !seen {
+			p.order = append(p.order, key)
+		}
+		p.fragments[key] = d // of a part that only grows, the last says it all
+		return nil
+	}
+	fact, err := in.fact(s.chat, e)
+	if err != nil {
+		return err
+	}
+	if reconciled {
+		fact = fact.Reconciled()
+	}
+	if len(p.facts) == 0 {
+		p.leading = len(p.order)
+	}
+	p.facts = append(p.facts, fact)
+	return nil
+}
+
+// unstorable is the type under which an event is kept that cannot be stored as it came: no subject can be made of its
+// type, or it has no properties. Its body is all of it.
+const unstorable = "unstorable"
+
+// fact makes the event to append.
+func (in *ingest) fact(chat string, e Event) (events.Event, error) {
+	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Properties: e.Properties})
+	if err == nil {
+		return fact, nil
+	}
+	in.Logger.Error("opencode event is odd", "type", e.Type, "id", e.ID, "err", err)
+	body, err := json.Marshal(map[string]any{"id": e.ID, "type": e.Type, "session": e.Session, "seq": e.Seq, "properties": string(e.Properties)})
+	if err != nil {
+		return fact, err
+	}
+	return events.NewOpenCode("", in.Engine, events.NewID(), -1, events.OpenCode{Type: unstorable, Properties: body})
 }
 
 func (in *ingest) publish(keys []string, fragments map[string]events.Delta) {

@@ -92,22 +92,22 @@ type Prompt struct {
 	MessageID string // NewID("msg", …)
 	Agent     string // the session's when empty
 	Model     *Model // the session's when nil
-	Parts     []TextPart
+	Parts     []PromptPart
 }
 
-// TextPart is a part of a Prompt.
-type TextPart struct {
-	ID   string // NewID("prt", …)
-	Text string
+// PromptPart is a part of a Prompt: of type "text" with Text, or "file" with Mime, URL and Filename.
+type PromptPart struct {
+	ID       string `json:"id"` // NewID("prt", …)
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Mime     string `json:"mime,omitempty"`
+	URL      string `json:"url,omitempty"`
+	Filename string `json:"filename,omitempty"`
 }
 
 // Prompt hands a message to a session and returns as soon as OpenCode has accepted it.
 func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
-	parts := make([]map[string]string, len(p.Parts))
-	for i, part := range p.Parts {
-		parts[i] = map[string]string{"id": part.ID, "type": "text", "text": part.Text}
-	}
-	in := map[string]any{"messageID": p.MessageID, "parts": parts}
+	in := map[string]any{"messageID": p.MessageID, "parts": p.Parts}
 	if p.Agent != "" {
 		in["agent"] = p.Agent
 	}

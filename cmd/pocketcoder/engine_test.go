@@ -57,7 +57,7 @@ func TestSessionMadeInOpenCodeBecomesAChat(t *testing.T) {
 	s, err := client.CreateSession(t.Context(), opencode.NewSession{Directory: p.workspace, Title: "made elsewhere"})
 	is.NoErr(err)
 	is.NoErr(client.Prompt(t.Context(), s.ID, opencode.Prompt{
-		MessageID: opencode.NewID("msg", time.Now()), Parts: []opencode.TextPart{{ID: opencode.NewID("prt", time.Now()), Text: bash("echo adopted")}},
+		MessageID: opencode.NewID("msg", time.Now()), Parts: []opencode.PromptPart{{ID: opencode.NewID("prt", time.Now()), Type: "text", Text: bash("echo adopted")}},
 	}))
 	var chat string
 	eventually(t, "the session is adopted", func() bool {

@@ -1,0 +1,90 @@
+package opencode
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+func TestAHugeEventIsStoredWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.session("ses_1", "")
+	body := `{"sessionID":"ses_1","todos":[{"content":"` + strings.Repeat("x", 32<<20) + `"}]}`
+	s.say(plain("todo.updated", body))
+	s.happen(plain("session.idle", `{"sessionID":"ses_1"}`))
+	s.drained()
+	stored := s.openCode(s.chatOf("ses_1"), "todo.updated")
+	is.Equal(len(stored), 1)
+	is.True(string(stored[0].Data) == body)
+	is.Equal(len(s.openCode(s.chatOf("ses_1"), "session.idle")), 1)
+}
+
+func TestOddEventsStopNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	b := s.start().connected()
+	s.session("ses_1", "")
+	s.happen(
+		plain("an odd > type", `{"sessionID":"ses_1","n":1}`),
+		plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg.*","partID":">","delta":"odd ids"}`),
+		plain("message.part.delta", `{"sessionID":"ses_1","messageID":7}`),
+		plain("session.idle", `{"sessionID":"a session > of *"}`),
+		plain("todo.updated", `[1,2]`),
+		[]byte(`{"payload":{"id":"evt * > \n.","type":"session.compacted","properties":{"sessionID":"ses_1"}}}`),
+		[]byte(`{"payload":{"id":"evt_x","type":"file.edited"}}`),
+		plain("session.idle", `{"sessionID":"ses_1"}`))
+	s.happen(s.durably("ses_1", "an odd.> type", `{"sessionID":"ses_1"}`)...)
+	s.happen(s.durably("workspace of * >", "workspace.moved", `{"n":2}`)...)
+	s.happen(s.durably("ses_1", "session.updated", `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"last"}}`)...)
+	s.drained()
+	chat := s.chatOf("ses_1")
+	is.Equal(len(s.openCode(chat, "message.part.delta")), 2) // no subject can be made of their ids: they are facts
+	is.Equal(len(s.openCode(chat, "session.compacted")), 1)
+	is.Equal(len(s.openCode(chat, "session.idle")), 1)
+	is.Equal(len(s.openCode(chat, "session.updated")), 1)
+	engine := func(typ string) int { return len(s.events(events.EngineOpenCodeSubject(b.Engine, typ))) }
+	is.Equal(engine("session.idle"), 1)
+	is.Equal(engine("todo.updated"), 1)
+	is.Equal(engine("workspace.moved"), 1)
+	is.Equal(engine("server.connected"), 1) // none of it cut the connection
+	odd := s.events(events.EngineOpenCodeSubject(b.Engine, unstorable))
+	is.Equal(len(odd), 3)
+	for i, typ := range []string{"an odd > type", "file.edited", "an odd.> type"} {
+		var kept struct{ Type string }
+		is.NoErr(json.Unmarshal(odd[i].Data, &kept))
+		is.Equal(kept.Type, typ)                        // kept, whatever it is
+		is.True(strings.Contains(b.said.String(), typ)) // and reported
+	}
+}
+
+func TestSecretsDoNotReachTheLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const canary = "sk-canary-0123456789abcdef"
+	s := newSystem(t, canary)
+	deltas := listen(t, s.nc)
+	s.start().connected()
+	info := `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"key ` + canary + `"}}`
+	s.happen(s.durably("ses_1", "session.created", info)...)
+	s.happen(plain("session.error", `{"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"bad key `+canary+`"}}}`),
+		plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1","delta":"`+canary+`"}`))
+	s.drained()
+	for _, e := range s.events(events.AllEvents) {
+		is.True(!bytes.Contains(e.Data, []byte(canary)))
+	}
+	for _, m := range deltas() {
+		is.True(!bytes.Contains(m.Data, []byte(canary)))
+	}
+	stored := s.openCode(s.chatOf("ses_1"), "session.error")
+	is.Equal(len(stored), 1)
+	is.True(bytes.Contains(stored[0].Data, []byte("bad key [redacted]")))
+}
