@@ -57,8 +57,9 @@ func TestOddEventsStopNothing(t *testing.T) {
 	is.Equal(engine("workspace.moved"), 1)
 	is.Equal(engine("server.connected"), 1) // none of it cut the connection
 	odd := s.events(events.EngineOpenCodeSubject(b.Engine, unstorable))
-	is.Equal(len(odd), 3)
-	for i, typ := range []string{"an odd > type", "file.edited", "an odd.> type"} {
+	types := []string{"an odd > type", "file.edited", "an odd.> type", "an odd.> type"} // the last came plain and as a twin
+	is.Equal(len(odd), len(types))
+	for i, typ := range types {
 		var kept struct{ Type string }
 		is.NoErr(json.Unmarshal(odd[i].Data, &kept))
 		is.Equal(kept.Type, typ)                        // kept, whatever it is
