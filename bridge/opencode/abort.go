@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"pocketcoder/events"
 )
@@ -48,7 +47,8 @@ func (b *Bridge) abort(ctx context.Context, e events.Event) error {
 	return b.dropAsks(ctx, wish.Session)
 }
 
-// dropAsks settles what an aborted turn was waiting for: OpenCode keeps listing an aborted ask as pending.
+// dropAsks settles what an aborted turn was waiting for. OpenCode keeps listing an aborted ask as pending, so it is told
+// too; that it does not hear is no reason to abort again, which could hit the next turn.
 func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
 	asks, err := b.Model.PendingAsks(ctx)
@@ -63,7 +63,7 @@ func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 			return err
 		}
 		if err := b.client().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, ErrGone) {
-			return fmt.Errorf("drop ask: %w", err)
+			b.Logger.Warn("drop ask", "err", err)
 		}
 	}
 	questions, err := b.Model.PendingQuestions(ctx)
@@ -79,7 +79,7 @@ func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 			return err
 		}
 		if err := b.client().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, ErrGone) {
-			return fmt.Errorf("drop question: %w", err)
+			b.Logger.Warn("drop question", "err", err)
 		}
 	}
 	return nil
