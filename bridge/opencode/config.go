@@ -88,7 +88,11 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("const agent = %s\nconst hidden = %s\n\n%s", agent, hidden, pluginSource), nil
+	file, err := json.Marshal(s.pluginFile())
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\n\n%s", file, agent, hidden, pluginSource), nil
 }
 
 // asks is the permission configuration: every tool call asks, we are the one authority.

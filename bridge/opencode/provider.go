@@ -72,16 +72,28 @@ func (p Provider) Secrets() []string {
 	for _, key := range p.Keys {
 		secrets = append(secrets, key)
 	}
-	logins := map[string]map[string]any{}
+	var logins any
 	_ = json.Unmarshal([]byte(p.Auth), &logins) // UserProvider wrote it
-	for _, login := range logins {
-		for name, value := range login {
-			if text, ok := value.(string); ok && name != "type" {
-				secrets = append(secrets, text)
+	return append(secrets, textsIn(logins)...)
+}
+
+// textsIn returns every text in a JSON value but those that name a type.
+func textsIn(value any) (texts []string) {
+	switch value := value.(type) {
+	case string:
+		texts = []string{value}
+	case []any:
+		for _, v := range value {
+			texts = append(texts, textsIn(v)...)
+		}
+	case map[string]any:
+		for name, v := range value {
+			if name != "type" {
+				texts = append(texts, textsIn(v)...)
 			}
 		}
 	}
-	return secrets
+	return texts
 }
 
 // config is the part of OpenCode's configuration that concerns models.

@@ -1,0 +1,141 @@
+package opencode
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
+	is := is.New(t)
+	for name, value := range map[string]string{
+		"OPENCODE_PERMISSION": `{"*":"allow"}`, "OPENCODE_CONFIG": "/evil.json", "OPENCODE_CONFIG_DIR": "/evil", "BUN_OPTIONS": "--preload=/evil.js",
+		"GIT_DIR": "/evil", "AWS_SECRET_ACCESS_KEY": "aws-secret", "OPENAI_API_KEY": "not given by the provider", "LANG": "C.UTF-8",
+		"NO_PROXY": "example.org",
+	} {
+		t.Setenv(name, value)
+	}
+	dir := t.TempDir()
+	s := &Supervisor{Tools: Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace", Shell: "/bin/pocketcoder-shell",
+		Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}, Auth: `{"a":{}}`}}
+	list, err := s.environment("the password")
+	is.NoErr(err)
+	env := map[string]string{}
+	for _, e := range list {
+		name, value, _ := strings.Cut(e, "=")
+		env[name] = value
+	}
+	is.Equal(len(env), len(list)) // nothing twice
+	for name := range env {
+		ours := slices.Contains(passedOn, name) || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
+			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY", "XAI_API_KEY",
+			"OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT"}, name)
+		if !ours {
+			t.Errorf("OpenCode gets %s", name)
+		}
+	}
+	for _, name := range []string{"HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"} {
+		is.True(strings.HasPrefix(env[name], dir+"/"))
+	}
+	is.Equal(env["PATH"], "/tools:"+os.Getenv("PATH"))
+	is.Equal(env["LANG"], "C.UTF-8")
+	is.Equal(env["NO_PROXY"], "example.org,127.0.0.1,localhost")
+	is.Equal(env["OPENCODE_SERVER_PASSWORD"], "the password")
+	is.Equal(env["OPENCODE_AUTH_CONTENT"], `{"a":{}}`)
+	var config map[string]any
+	is.NoErr(json.Unmarshal([]byte(env["OPENCODE_CONFIG_CONTENT"]), &config))
+	is.Equal(config["permission"], map[string]any{"*": "ask"})
+	is.Equal(config["shell"], "/bin/pocketcoder-shell")
+	is.Equal(config["share"], "disabled")
+}
+
+func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := &Supervisor{Tools: Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: Provider{Model: "claude"}, Logger: slog.New(slog.DiscardHandler)}
+	err := s.Run(t.Context())
+	is.True(err != nil)
+	is.Equal(err.Error(), `start opencode: model "claude": want provider/model`)
+}
+
+func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := &Supervisor{Dir: t.TempDir(), Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
+		Access: ShellAccess{NATSURL: `nats://"quoted"`, Key: "/keys/shell", Engine: "main"}}
+	for _, left := range []string{"opencode.json", "plugin/evil.js", "agent/evil.md"} {
+		write(t, filepath.Join(s.configDir(), left), "evil")
+	}
+	write(t, s.path("tmp", "library.so"), "left")
+	log := s.path("data", "opencode", "log", "opencode.log")
+	write(t, log, "old")
+	is.NoErr(s.prepare())
+	is.NoErr(s.prepare())
+	var files []string
+	is.NoErr(filepath.WalkDir(s.configDir(), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, strings.TrimPrefix(path, s.configDir()))
+		}
+		return err
+	}))
+	is.Equal(files, []string{"/package-lock.json", "/package.json", "/plugin/pocketcoder.js"})
+	left, err := os.ReadDir(s.path("tmp"))
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+	to, err := os.Readlink(log)
+	is.NoErr(err)
+	is.Equal(to, os.DevNull)
+	plugin := read(t, s.pluginFile())
+	is.True(strings.Contains(plugin, `"POCKETCODER_NATS_URL":"nats://\"quoted\""`))
+	is.True(strings.Contains(plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","XAI_API_KEY"]`))
+	is.True(!strings.Contains(plugin, `"xai"`))
+}
+
+// TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another configuration
+// into ours.
+func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
+	t.Parallel()
+	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours"}
+	const plugin = `"file:///data/config/opencode/plugin/pocketcoder.js"`
+	const good = `{"shell":"/bin/ours","permission":{"*":"ask"},"plugin":[` + plugin + `]}`
+	const asking = `{"permission":"*","pattern":"*","action":"allow"},{"permission":"*","pattern":"*","action":"ask"}`
+	for name, c := range map[string]struct{ config, agents, want string }{
+		"as it should be": {good, `[{"name":"build","permission":[` + asking + `,{"permission":"edit","pattern":"*","action":"deny"},
+			{"permission":"external_directory","pattern":"/data/tool-output/*","action":"allow"}]}]`, ""},
+		"another shell":       {strings.Replace(good, "/bin/ours", "/bin/sh", 1), `[]`, `the shell "/bin/sh", not ours`},
+		"everything allowed":  {strings.Replace(good, `{"*":"ask"}`, `{"*":"allow"}`, 1), `[]`, "permissions map[*:allow]"},
+		"one tool allowed":    {strings.Replace(good, `"ask"}`, `"ask","bash":"allow"}`, 1), `[]`, "permissions map[*:ask bash:allow]"},
+		"another plugin":      {strings.Replace(good, `[`, `["file:///workspace/evil.js",`, 1), `[]`, "plugins [file:///workspace/evil.js"},
+		"without our plugin":  {strings.Replace(good, plugin, "", 1), `[]`, "plugins []"},
+		"an agent may":        {good, `[{"name":"evil","permission":[` + asking + `,{"permission":"bash","pattern":"*","action":"allow"}]}]`, `agent "evil" may use "bash"`},
+		"an agent never asks": {good, `[{"name":"evil","permission":[{"permission":"bash","pattern":"*","action":"ask"}]}]`, `agent "evil" may use "*"`},
+		"an agent may leave": {good, `[{"name":"evil","permission":[` + asking + `,{"permission":"external_directory","pattern":"/*","action":"allow"}]}]`,
+			`may use "external_directory"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("directory") != "/workspace" {
+					t.Errorf("asks about %q", r.URL)
+				}
+				w.Write([]byte(map[string]string{"/config": c.config, "/agent": c.agents}[r.URL.Path]))
+			}))
+			t.Cleanup(server.Close)
+			err := s.verify(t.Context(), NewClient(server.URL, ""))
+			if c.want == "" {
+				is.NoErr(err)
+				return
+			}
+			is.True(err != nil)
+			is.True(strings.Contains(err.Error(), c.want))
+		})
+	}
+}

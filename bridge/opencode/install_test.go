@@ -1,0 +1,282 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// sh is a shell script that finds the system's programs whatever is on our PATH.
+func sh(lines ...string) string {
+	return "#!/bin/sh\nPATH=/usr/bin:/bin\n" + strings.Join(lines, "\n") + "\n"
+}
+
+// onPath makes a directory that is all of PATH, with these scripts in it.
+func onPath(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, script := range scripts {
+		write(t, filepath.Join(dir, name), script)
+	}
+	t.Setenv("PATH", dir)
+	return dir
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// fakeNPM stands for npm and its registry: it notes what it is told in the file calls, and makes programs that answer
+// --version. before runs first; programs are those of OpenCode that it makes, as paths below node_modules.
+func fakeNPM(calls, before string, programs ...string) string {
+	made := func(programs []string, version string) (lines string) {
+		for _, p := range programs {
+			lines += fmt.Sprintf("f=\"$3/node_modules/%s\"; mkdir -p \"${f%%/*}\"; printf '#!/bin/sh\\necho %s\\n' >\"$f\"; chmod +x \"$f\"\n", p, version)
+		}
+		return lines
+	}
+	return sh(`echo "$@" >>`+calls, before, `case "$*" in`,
+		"*opencode-ai@"+Version+")", made(programs, Version), ";;",
+		"*@vscode/ripgrep@"+RipgrepVersion+")", made(ripgrepPackage().programs, "ripgrep 15"), ";;",
+		"*) exit 9 ;;", "esac")
+}
+
+// installation is one whose progress lines can be looked at.
+func installation(t *testing.T) (Installation, func() string) {
+	var mu sync.Mutex
+	var lines []string
+	return Installation{Dir: filepath.Join(t.TempDir(), "npm"), Progress: func(line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, line)
+		}}, func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			return strings.Join(lines, "\n")
+		}
+}
+
+func plainOpenCode() string { return opencodePackage().programs[0] }
+
+func TestTheNamedOpenCodeIsUsedWhateverItsVersion(t *testing.T) {
+	for version, told := range map[string]string{Version: "", "0.9.1": "is version 0.9.1; only " + Version + " is known to work"} {
+		t.Run(version, func(t *testing.T) {
+			is := is.New(t)
+			onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + Version)})
+			in, lines := installation(t)
+			in.OpenCode = filepath.Join(t.TempDir(), "mine")
+			write(t, in.OpenCode, sh("echo "+version))
+			tools, err := in.run(t)
+			is.NoErr(err)
+			is.Equal(tools.OpenCode, in.OpenCode)
+			is.Equal(tools.Version, version)
+			is.Equal(strings.Contains(lines(), told), true)
+			is.Equal(lines() == "", told == "")
+		})
+	}
+}
+
+func (in Installation) run(t *testing.T) (Tools, error) { return Install(t.Context(), in) }
+
+func TestANamedOpenCodeThatDoesNotRunIsAnError(t *testing.T) {
+	is := is.New(t)
+	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + Version)})
+	in, _ := installation(t)
+	in.OpenCode = filepath.Join(t.TempDir(), "missing")
+	_, err := in.run(t)
+	is.True(err != nil)
+	is.True(strings.HasPrefix(err.Error(), "use opencode: "))
+	is.True(strings.Contains(err.Error(), in.OpenCode))
+	is.True(errors.Is(err, os.ErrNotExist))
+
+	write(t, in.OpenCode, sh("echo no such library >&2; exit 3"))
+	_, err = in.run(t)
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "exit status 3: no such library"))
+}
+
+func TestOpenCodeOnPathIsUsedIfItIsTheRightVersion(t *testing.T) {
+	is := is.New(t)
+	dir := onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + Version)})
+	in, lines := installation(t)
+	tools, err := in.run(t)
+	is.NoErr(err)
+	is.Equal(tools, Tools{OpenCode: filepath.Join(dir, "opencode"), Version: Version, Ripgrep: filepath.Join(dir, "rg")})
+	is.Equal(lines(), "")
+}
+
+func TestWhatIsOnPathAndOfNoUseIsNamedAndInstalled(t *testing.T) {
+	is := is.New(t)
+	calls := filepath.Join(t.TempDir(), "calls")
+	dir := onPath(t, map[string]string{
+		"rg": sh("echo rg is broken >&2; exit 1"), "opencode": sh("echo 1.2.3"), "npm": fakeNPM(calls, "", plainOpenCode()),
+	})
+	in, lines := installation(t)
+	tools, err := in.run(t)
+	is.NoErr(err)
+	is.True(strings.Contains(lines(), "not using "+filepath.Join(dir, "opencode")+`: it is version "1.2.3"`))
+	is.True(strings.Contains(lines(), "rg is broken"))
+	is.True(strings.HasPrefix(tools.OpenCode, in.Dir))
+	is.True(strings.HasPrefix(tools.Ripgrep, in.Dir))
+	is.Equal(tools.Version, Version)
+	is.Equal(strings.Count(read(t, calls), "--ignore-scripts"), 2) // one for each, and no script of theirs runs
+	is.True(strings.Contains(lines(), "installed @vscode/ripgrep@"+RipgrepVersion))
+}
+
+func TestWithoutNPMTheErrorNamesTheWaysOut(t *testing.T) {
+	is := is.New(t)
+	onPath(t, nil)
+	in, _ := installation(t)
+	_, err := in.run(t)
+	is.True(err != nil)
+	for _, part := range []string{"install opencode-ai " + Version, "npm is not on PATH", "install Node.js 20 or newer", "--opencode PATH"} {
+		is.True(strings.Contains(err.Error(), part))
+	}
+	onPath(t, map[string]string{"opencode": sh("echo " + Version)})
+	_, err = in.run(t)
+	is.True(err != nil)
+	is.True(strings.HasPrefix(err.Error(), "install @vscode/ripgrep "+RipgrepVersion+": npm is not on PATH"))
+}
+
+func TestNPMsLastWordsAreInTheError(t *testing.T) {
+	is := is.New(t)
+	onPath(t, map[string]string{"npm": sh(`i=0; while [ $i -lt 30 ]; do echo "line $i"; i=$((i+1)); done`,
+		"echo npm error code ENOSPC >&2; exit 7")})
+	in, _ := installation(t)
+	_, err := in.run(t)
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "exit status 7; its last lines:\nline 21\n"))
+	is.True(strings.HasSuffix(err.Error(), "line 29\nnpm error code ENOSPC"))
+	left, err := filepath.Glob(filepath.Join(in.Dir, "opencode-ai*"))
+	is.NoErr(err)
+	is.Equal(left, nil) // a failure leaves nothing behind
+}
+
+func TestWhatACrashLeftHalfInstalledIsMadeAnew(t *testing.T) {
+	is := is.New(t)
+	calls := filepath.Join(t.TempDir(), "calls")
+	onPath(t, map[string]string{"npm": fakeNPM(calls, "", plainOpenCode())})
+	in, _ := installation(t)
+	dir := filepath.Join(in.Dir, "opencode-ai-"+Version)
+	write(t, filepath.Join(dir+".new", "node_modules", plainOpenCode()), "half of a prog")
+	write(t, filepath.Join(dir, "junk"), "")
+	is.NoErr(os.Symlink("node_modules/gone", filepath.Join(dir, "program")))
+	tools, err := in.run(t)
+	is.NoErr(err)
+	is.Equal(tools.OpenCode, filepath.Join(dir, "node_modules", plainOpenCode()))
+	is.Equal(strings.Count(read(t, calls), "opencode-ai@"), 1)
+	for _, gone := range []string{dir + ".new", filepath.Join(dir, "junk")} {
+		_, err := os.Stat(gone)
+		is.True(errors.Is(err, os.ErrNotExist))
+	}
+}
+
+func TestInstalledToolsAreFoundWithoutNPM(t *testing.T) {
+	is := is.New(t)
+	onPath(t, map[string]string{"npm": fakeNPM(filepath.Join(t.TempDir(), "calls"), "", plainOpenCode())})
+	in, _ := installation(t)
+	installed, err := in.run(t)
+	is.NoErr(err)
+	onPath(t, nil)
+	again, lines := installation(t)
+	again.Dir = in.Dir
+	found, err := again.run(t)
+	is.NoErr(err)
+	is.Equal(found, installed)
+	is.Equal(lines(), "")
+}
+
+func TestManyThatInstallAtOnceInstallOnce(t *testing.T) {
+	is := is.New(t)
+	calls := filepath.Join(t.TempDir(), "calls")
+	waits := filepath.Join(t.TempDir(), "go on")
+	onPath(t, map[string]string{"npm": fakeNPM(calls, "while [ ! -e '"+waits+"' ]; do sleep 0.01; done", plainOpenCode())})
+	in, lines := installation(t)
+	const many = 8
+	var all sync.WaitGroup
+	for range many {
+		all.Go(func() {
+			tools, err := in.run(t)
+			if err != nil || tools.OpenCode == "" || tools.Ripgrep == "" {
+				t.Errorf("got %v, %v", tools, err)
+			}
+		})
+	}
+	eventually(t, "the others wait", func() bool { return strings.Count(lines(), "waiting for another process") == many-1 })
+	write(t, waits, "")
+	all.Wait()
+	is.Equal(strings.Count(read(t, calls), "opencode-ai@"), 1)
+	is.Equal(strings.Count(read(t, calls), "@vscode/ripgrep@"), 1)
+}
+
+func TestTheVariantThatRunsHereIsChosen(t *testing.T) {
+	is := is.New(t)
+	programs := opencodePackage().programs
+	broken := `f="$3/node_modules/` + programs[0] + `"; mkdir -p "${f%/*}"; printf '#!/bin/sh\necho illegal instruction >&2; exit 132\n' >"$f"; chmod +x "$f"`
+	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "npm": fakeNPM("/dev/null", broken, programs[1])})
+	in, _ := installation(t)
+	tools, err := in.run(t)
+	is.NoErr(err)
+	is.True(strings.HasSuffix(tools.OpenCode, programs[1]))
+
+	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "npm": fakeNPM("/dev/null", broken)})
+	in, _ = installation(t)
+	_, err = in.run(t)
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "no program of it runs on this machine"))
+	is.True(strings.Contains(err.Error(), "illegal instruction"))
+}
+
+func TestACancelEndsAnInstallThatHangs(t *testing.T) {
+	hang := func(file string) string { return sh("sleep 600 &", "echo $! >'"+file+"'", "wait") }
+	for name, program := range map[string]string{"a program that does not say its version": "opencode", "npm": "npm"} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			file := filepath.Join(t.TempDir(), "pid")
+			onPath(t, map[string]string{program: hang(file)})
+			in, _ := installation(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { _, err := Install(ctx, in); ended <- err }()
+			var pid int
+			eventually(t, "it hangs", func() bool {
+				pid, _ = strconv.Atoi(strings.TrimSpace(read(t, file)))
+				return pid > 1
+			})
+			t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+			cancel()
+			select {
+			case err := <-ended:
+				is.True(errors.Is(err, context.Canceled))
+			case <-time.After(time.Minute):
+				t.Fatal("it does not end")
+			}
+		})
+	}
+}

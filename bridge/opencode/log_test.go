@@ -1,0 +1,70 @@
+package opencode
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+func TestTheLogIsBoundedAndKeepsItsEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path := filepath.Join(t.TempDir(), "opencode.log")
+	is.NoErr(os.WriteFile(path, bytes.Repeat([]byte("of an earlier run\n"), logSize/18-1), 0o600))
+	log, err := openLog(path)
+	is.NoErr(err)
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	for i := range 35 {
+		n, err := log.Write(fmt.Appendf(chunk, "\nchunk %d\n", i))
+		is.NoErr(err)
+		is.Equal(n, len(chunk)+len(fmt.Sprintf("\nchunk %d\n", i)))
+	}
+	is.NoErr(log.Close())
+	files, err := filepath.Glob(path + "*")
+	is.NoErr(err)
+	is.Equal(files, []string{path, path + ".1"})
+	for _, f := range files {
+		info, err := os.Stat(f)
+		is.NoErr(err)
+		is.True(info.Size() <= logSize+2*int64(len(chunk)))
+	}
+	is.True(strings.HasSuffix(read(t, path+".1")+read(t, path), "\nchunk 34\n"))
+	is.True(strings.Contains(read(t, path+".1")+read(t, path), "\nchunk 25\n")) // a rotation loses nothing of the last file's length
+	is.True(strings.HasSuffix(log.last(), "chunk 34"))
+	is.True(len(log.last()) <= 4<<10)
+}
+
+func TestALogThatCannotBeWrittenStopsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "gone")
+	is.NoErr(os.Mkdir(dir, 0o700))
+	log, err := openLog(filepath.Join(dir, "opencode.log"))
+	is.NoErr(err)
+	is.NoErr(os.RemoveAll(dir))
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	for range 25 { // past the size at which the file is opened anew, twice
+		n, err := log.Write(chunk)
+		is.NoErr(err)
+		is.Equal(n, len(chunk))
+	}
+	log.Write([]byte("\nstill remembered"))
+	is.True(strings.HasSuffix(log.last(), "still remembered"))
+}
+
+func TestTheEndOfAnOutputIsItsLastTenLines(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var out tail
+	is.Equal(out.String(), "")
+	for i := range 12 {
+		fmt.Fprintf(&out, "line %d\n", i)
+	}
+	is.Equal(strings.Split(out.String(), "\n")[0], "line 2")
+	is.True(strings.HasSuffix(out.String(), "line 11"))
+}

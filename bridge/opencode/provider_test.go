@@ -1,0 +1,140 @@
+package opencode
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// user is the environment of a user whose auth.json has this content, or is missing when it is empty.
+func user(t *testing.T, auth string, env map[string]string) func(string) string {
+	t.Helper()
+	home := t.TempDir()
+	if auth != "" {
+		write(t, filepath.Join(home, ".local", "share", "opencode", "auth.json"), auth)
+	}
+	return func(name string) string {
+		if name == "HOME" {
+			return home
+		}
+		return env[name]
+	}
+}
+
+const logins = `{"openai":{"type":"api","key":"sk-of-openai","metadata":{"account":"acc-of-openai"}},
+	"github-copilot":{"type":"oauth","refresh":"gho-refresh","access":"gho-access","expires":17},
+	"corp":{"type":"wellknown","key":"CORP_TOKEN","token":"corp-token"}, "odd":"text"}`
+
+func TestAUserWithoutKeysOrLoginsHasNoProvider(t *testing.T) {
+	t.Parallel()
+	for _, auth := range []string{"", "{}", "null", `{"corp":{"type":"wellknown","key":"K","token":"T"}}`} {
+		is := is.New(t)
+		p, found, err := UserProvider(user(t, auth, map[string]string{"PATH": "/bin", "OPENAI_API_KEY": ""}))
+		is.NoErr(err)
+		is.Equal(found, false)
+		is.Equal(p.Auth, "")
+	}
+}
+
+func TestKeysAreTakenFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, found, err := UserProvider(user(t, "", map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk", "AWS_SECRET_ACCESS_KEY": "no"}))
+	is.NoErr(err)
+	is.True(found)
+	is.Equal(p.Keys, map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk"})
+}
+
+func TestLoginsAreTakenButThoseThatFetchConfiguration(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, found, err := UserProvider(user(t, logins, nil))
+	is.NoErr(err)
+	is.True(found)
+	var kept map[string]map[string]any
+	is.NoErr(json.Unmarshal([]byte(p.Auth), &kept))
+	is.Equal(len(kept), 2)
+	is.Equal(kept["openai"]["key"], "sk-of-openai")
+	is.Equal(kept["github-copilot"]["expires"], 17.0)
+
+	elsewhere := t.TempDir()
+	write(t, filepath.Join(elsewhere, "opencode", "auth.json"), `{"xai":{"type":"api","key":"xai-key"}}`)
+	p, found, err = UserProvider(user(t, logins, map[string]string{"XDG_DATA_HOME": elsewhere}))
+	is.NoErr(err)
+	is.True(found)
+	is.Equal(p.Auth, `{"xai":{"type":"api","key":"xai-key"}}`)
+}
+
+func TestABrokenLoginFileIsAnErrorThatNamesIt(t *testing.T) {
+	t.Parallel()
+	for _, auth := range []string{`{"openai":`, `[]`, "\x00"} {
+		is := is.New(t)
+		_, found, err := UserProvider(user(t, auth, map[string]string{"ANTHROPIC_API_KEY": "sk-ant"}))
+		is.True(err != nil)
+		is.Equal(found, false)
+		is.True(strings.Contains(err.Error(), filepath.Join("opencode", "auth.json")))
+	}
+	is := is.New(t)
+	home := t.TempDir()
+	write(t, filepath.Join(home, "opencode", "auth.json", "a directory"), "")
+	_, _, err := UserProvider(user(t, "", map[string]string{"XDG_DATA_HOME": home}))
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), filepath.Join(home, "opencode", "auth.json")))
+}
+
+func TestEveryKeyAndLoginIsASecret(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, _, err := UserProvider(user(t, logins, map[string]string{"ANTHROPIC_API_KEY": "sk-ant"}))
+	is.NoErr(err)
+	p.APIKey = "key-of-the-server"
+	secrets := p.Secrets()
+	slices.Sort(secrets)
+	is.Equal(secrets, []string{"acc-of-openai", "gho-access", "gho-refresh", "key-of-the-server", "sk-ant", "sk-of-openai"})
+}
+
+func TestTheModelsConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		provider Provider
+		want     string
+	}{
+		"none":      {Provider{}, `{}`},
+		"known":     {Provider{Model: "anthropic/claude"}, `{"model":"anthropic/claude","small_model":"anthropic/claude"}`},
+		"with path": {Provider{Model: "openrouter/meta/llama"}, `{"model":"openrouter/meta/llama","small_model":"openrouter/meta/llama"}`},
+		"own server": {Provider{Model: "demo/demo", BaseURL: "http://127.0.0.1:1/v1", APIKey: "k"},
+			`{"model":"demo/demo","small_model":"demo/demo","provider":{"demo":{"npm":"@ai-sdk/openai-compatible","name":"demo",
+			"options":{"baseURL":"http://127.0.0.1:1/v1","apiKey":"k"},
+			"models":{"demo":{"name":"demo","reasoning":true,"tool_call":true,"limit":{"context":200000,"output":32000}}}}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			config, err := c.provider.config()
+			is.NoErr(err)
+			b, err := json.Marshal(config)
+			is.NoErr(err)
+			var got, want any
+			is.NoErr(json.Unmarshal(b, &got))
+			is.NoErr(json.Unmarshal([]byte(c.want), &want))
+			is.Equal(got, want)
+		})
+	}
+}
+
+func TestAModelThatNamesNoneIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, p := range []Provider{{Model: "claude"}, {Model: "/claude"}, {Model: "anthropic/"}, {Model: "/"}} {
+		is := is.New(t)
+		_, err := p.config()
+		is.True(err != nil)
+		is.True(strings.Contains(err.Error(), `"`+p.Model+`": want provider/model`))
+	}
+	is := is.New(t)
+	_, err := Provider{BaseURL: "http://127.0.0.1:1/v1"}.config()
+	is.True(err != nil)
+	is.Equal(err.Error(), "provider at http://127.0.0.1:1/v1: no model named")
+}

@@ -1,0 +1,242 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// supervising runs a script in OpenCode's place: /bin/sh, given OpenCode's arguments, runs the file serve in its directory.
+func supervising(t *testing.T, dir, script string) *Supervisor {
+	t.Helper()
+	s := &Supervisor{
+		Tools: Tools{OpenCode: "/bin/sh", Version: Version, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh",
+		Logger: slog.New(slog.DiscardHandler), Started: func(Generation) { t.Error("a script was taken for OpenCode") },
+	}
+	write(t, s.path("home", "serve"), script)
+	return s
+}
+
+// running starts Run, and returns what cancels it and waits for its end.
+func (s *Supervisor) running(t *testing.T) (stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	return func() error { cancel(); return <-ended }
+}
+
+// writtenPID waits for a process id in a file.
+func writtenPID(t *testing.T, path string) (pid int) {
+	t.Helper()
+	eventually(t, "a process id in "+path, func() bool {
+		text := read(t, path)
+		pid, _ = strconv.Atoi(strings.TrimSpace(text))
+		return pid > 1 && strings.HasSuffix(text, "\n")
+	})
+	return pid
+}
+
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return processID(pid) == "" })
+}
+
+// sleeping starts a process that ends when the test does.
+func sleeping(t *testing.T) *child {
+	t.Helper()
+	c, err := startChild(exec.Command("sleep", "600"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.cmd.Process.Kill(); <-c.exited })
+	return c
+}
+
+func TestWhatEndsBeforeItIsReadyIsAnErrorWithItsLastLines(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := supervising(t, t.TempDir(), `echo "$@" >>starts; echo cannot open the database >&2; exit 3`)
+	err := s.Run(t.Context())
+	is.True(err != nil)
+	is.True(strings.HasPrefix(err.Error(), "start opencode: it ended: exit status 3; its last lines:\n"))
+	is.True(strings.HasSuffix(err.Error(), "cannot open the database"))
+	starts := strings.Split(strings.TrimSpace(read(t, s.path("home", "starts"))), "\n")
+	is.Equal(len(starts), firstTries)
+	is.True(strings.HasPrefix(starts[0], "--hostname 127.0.0.1 --port "))
+	is.True(starts[0] != starts[1]) // somebody may have taken the port: the next start has another
+	is.Equal(read(t, s.path("pid")), "")
+}
+
+func TestAProgramThatIsNotThereIsAnErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := supervising(t, t.TempDir(), "")
+	s.Tools.OpenCode = filepath.Join(t.TempDir(), "missing")
+	err := s.Run(t.Context())
+	is.True(errors.Is(err, fs.ErrNotExist))
+	is.True(strings.Contains(err.Error(), s.Tools.OpenCode))
+}
+
+func TestACancelEndsOneThatIsNotReadyYet(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := supervising(t, t.TempDir(), "echo $$ >started; exec sleep 600")
+	stop := s.running(t)
+	pid := writtenPID(t, s.path("home", "started"))
+	is.NoErr(stop())
+	is.Equal(processID(pid), "")
+	_, err := os.Stat(s.path("pid"))
+	is.True(errors.Is(err, fs.ErrNotExist))
+}
+
+func TestOneThatDoesNotEndIsKilledWithWhatItStarted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := supervising(t, t.TempDir(), "trap '' TERM; sleep 600 & echo $! >child; echo $$ >started; while :; do wait; done")
+	stop := s.running(t)
+	pid, child := writtenPID(t, s.path("home", "started")), writtenPID(t, s.path("home", "child"))
+	is.NoErr(stop())
+	is.Equal(processID(pid), "")
+	gone(t, child)
+}
+
+func TestOneThatNeverAnswersIsGivenUp(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	is.NoErr(err)
+	t.Cleanup(func() { silent.Close() })
+	late := errors.New("not ready in time")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, late)
+	defer cancel()
+	err = supervising(t, t.TempDir(), "").await(ctx, sleeping(t), NewClient("http://"+silent.Addr().String(), ""))
+	is.True(errors.Is(err, late))
+	is.True(strings.Contains(err.Error(), "check opencode")) // and what was asked last
+}
+
+func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	asked := make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- struct{}{}:
+			<-r.Context().Done() // the first is never answered
+		default:
+			fmt.Fprintf(w, `{"healthy":true,"version":%q}`, Version)
+		}
+	}))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	is.NoErr(supervising(t, t.TempDir(), "").await(ctx, sleeping(t), NewClient(server.URL, "")))
+}
+
+func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status     int
+		body, want string
+	}{
+		"another version":  {200, `{"healthy":true,"version":"1.0.0"}`, "it is version 1.0.0, not " + Version},
+		"another password": {401, ``, "401"},
+		"another program":  {404, `<html>`, "404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			err := supervising(t, t.TempDir(), "").await(ctx, sleeping(t), answering(t, c.status, c.body))
+			is.True(err != nil)
+			is.True(strings.Contains(err.Error(), c.want))
+		})
+	}
+}
+
+func TestWhatAnEarlierProcessLeftRunningIsKilled(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := supervising(t, t.TempDir(), "exit 3")
+	left := sleeping(t)
+	is.NoErr(writePID(s.path("pid"), left.cmd.Process.Pid))
+	is.True(s.Run(t.Context()) != nil)
+	select {
+	case <-left.exited:
+	case <-time.After(time.Minute):
+		t.Fatal("it runs on")
+	}
+	is.Equal(read(t, s.path("pid")), "")
+}
+
+func TestAnUnrelatedProcessIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	other := sleeping(t)
+	pid := other.cmd.Process.Pid
+	path := filepath.Join(t.TempDir(), "pid")
+	for _, content := range []string{
+		fmt.Sprintf(`{"pid":%d,"id":"of an earlier process with this pid"}`, pid), fmt.Sprintf(`{"pid":%d,"id":""}`, pid),
+		fmt.Sprintf(`{"pid":%d,"i`, pid), `{"pid":-1,"id":"x"}`, `{"pid":0,"id":"x"}`, "",
+	} {
+		write(t, path, content)
+		is.NoErr(killLeftOver(path))
+		_, err := os.Stat(path)
+		is.True(errors.Is(err, fs.ErrNotExist))
+	}
+	is.NoErr(killLeftOver(path)) // no file at all
+	is.True(processID(pid) != "")
+}
+
+func TestADirectoryHasOneSupervisor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	first := supervising(t, t.TempDir(), "echo $$ >started; exec sleep 600")
+	stop := first.running(t)
+	pid := writtenPID(t, first.path("home", "started"))
+	err := (&Supervisor{Dir: first.Dir, Logger: first.Logger}).Run(t.Context())
+	is.True(errors.Is(err, errLocked))
+	is.True(strings.HasPrefix(err.Error(), "start opencode: lock "+first.Dir))
+	is.True(processID(pid) != "") // and the first one goes on
+	is.NoErr(stop())
+}
+
+// TestASupervisorThatIsKilledBlocksNoNextStart runs itself as the process that is killed.
+func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
+	const variable = "POCKETCODER_TEST_DIR"
+	if dir := os.Getenv(variable); dir != "" {
+		supervising(t, dir, "echo $$ >started; exec sleep 600").Run(t.Context())
+		return
+	}
+	t.Parallel()
+	is := is.New(t)
+	dir := t.TempDir()
+	process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	process.Env = append(os.Environ(), variable+"="+dir)
+	is.NoErr(process.Start())
+	t.Cleanup(func() { process.Process.Kill() })
+	pid := writtenPID(t, filepath.Join(dir, "home", "started"))
+	eventually(t, "it is remembered", func() bool { return strings.Contains(read(t, filepath.Join(dir, "pid")), `"pid":`+strconv.Itoa(pid)) })
+	is.NoErr(process.Process.Kill())
+	process.Wait()
+	if runtime.GOOS == "linux" {
+		gone(t, pid) // with its parent
+	}
+	err := supervising(t, dir, "exit 3").Run(t.Context())
+	is.True(errors.Is(err, errEnded)) // it came as far as a start of its own
+	is.Equal(processID(pid), "")
+}
