@@ -159,7 +159,7 @@ func TestObserverReadsTheLogAndNothingElse(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(string(last.Data), "live")
 		deliver, err := stream.Consumer(t.Context(), "deliver")
-		is.NoErr(err) // may be looked at
+		is.NoErr(err)                                     // may be looked at
 		for deliver.CachedInfo().NumPending != before+1 { // the server counts an event a moment after it has stored it
 			_, err = deliver.Info(t.Context())
 			is.NoErr(err)
