@@ -205,7 +205,12 @@ func TestInstalledToolsAreFoundWithoutNPM(t *testing.T) {
 	onPath(t, nil)
 	again, lines := installation(t)
 	again.Dir = in.Dir
-	found, err := again.run(t)
+	unlock, err := tryLock(filepath.Join(in.Dir, "lock")) // and while another process installs something else
+	is.NoErr(err)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found, err := Install(ctx, again)
 	is.NoErr(err)
 	is.Equal(found, installed)
 	is.Equal(lines(), "")

@@ -77,15 +77,11 @@ func (p Provider) Secrets() []string {
 	return append(secrets, textsIn(logins)...)
 }
 
-// textsIn returns every text in a JSON value but those that name a type.
+// textsIn returns every text in nested JSON objects but those that name a type.
 func textsIn(value any) (texts []string) {
 	switch value := value.(type) {
 	case string:
 		texts = []string{value}
-	case []any:
-		for _, v := range value {
-			texts = append(texts, textsIn(v)...)
-		}
 	case map[string]any:
 		for name, v := range value {
 			if name != "type" {

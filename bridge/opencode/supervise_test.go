@@ -164,6 +164,7 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 			err := supervising(t, t.TempDir(), "").await(ctx, sleeping(t), answering(t, c.status, c.body))
 			is.True(err != nil)
 			is.True(strings.Contains(err.Error(), c.want))
+			is.NoErr(ctx.Err()) // it is final: nothing is waited for
 		})
 	}
 }
