@@ -12,7 +12,11 @@ func list[R any](ctx context.Context, m *Model, what, query string, params dbx.P
 	m.use.RLock()
 	defer m.use.RUnlock()
 	rows := []R{}
-	if err := m.current.readers.NewQuery(query).WithContext(ctx).Bind(params).All(&rows); err != nil {
+	err := m.current.readers.NewQuery(query).WithContext(ctx).Bind(params).All(&rows)
+	if err == nil {
+		err = ctx.Err() // a query that was cut short may say nothing and give less
+	}
+	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", what, err)
 	}
 	return rows, nil

@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -201,7 +202,15 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 // showSessions streams the beginning of the sessions made so far, once there are n: OpenCode was silent about them.
 func (s *system) showSessions(n int) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d sessions", n), func() bool { return len(s.requests("POST", "/session")) >= n })
+	eventually(s.t, fmt.Sprintf("%d sessions", n), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		made := 0
+		for _, h := range s.history {
+			made += bytes.Count(h, []byte(`"session.created.1"`))
+		}
+		return made >= n
+	})
 	var frames [][]byte
 	s.mu.Lock()
 	for _, h := range s.history {
