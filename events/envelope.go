@@ -36,6 +36,8 @@ const (
 const (
 	ActorPolicy  = "policy"
 	ActorSandbox = "sandbox"
+	ActorSystem  = "system" // PocketCoder itself, with nobody's wish behind it
+	ActorNobody  = "anonymous"
 )
 
 // UserActor is user:<id>.
@@ -74,6 +76,25 @@ func (o OpenCode) Kind() string { return openCode + o.Type }
 
 // New makes a fact of our own about a chat.
 func New(chat, actor string, d Data) (Event, error) {
+	return own(ChatSubject(chat, d.Kind()), actor, d)
+}
+
+// NewConfig makes a fact about a record of a collection.
+func NewConfig(collection, id, actor string, d Data) (Event, error) {
+	return own(ConfigSubject(collection, id, d.Kind()), actor, d)
+}
+
+// NewUser makes a fact about an account.
+func NewUser(user, actor string, d Data) (Event, error) {
+	return own(UserSubject(user, d.Kind()), actor, d)
+}
+
+// NewAudit makes a fact that is about nothing the log knows.
+func NewAudit(actor string, d Data) (Event, error) {
+	return own(AuditSubject(d.Kind()), actor, d)
+}
+
+func own(subject, actor string, d Data) (Event, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // people read commands here
@@ -81,7 +102,7 @@ func New(chat, actor string, d Data) (Event, error) {
 		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
 	}
 	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	return build(ChatSubject(chat, d.Kind()), d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
+	return build(subject, d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
 }
 
 // NewOpenCode makes the event for what an OpenCode reported: about a chat, or about the engine when chat is empty. id

@@ -24,6 +24,19 @@ type ChatCreated struct {
 	Adopted bool   `json:"adopted,omitempty"`
 }
 
+// ChatUpdated changes what a person says about a chat; a nil field stays as it was.
+type ChatUpdated struct {
+	Title       *string `json:"title,omitempty"`
+	Description *string `json:"description,omitempty"`
+	Archived    *bool   `json:"archived,omitempty"`
+	Tags        *string `json:"tags,omitempty"`
+	Agent       *string `json:"agent,omitempty"`
+	User        *string `json:"user,omitempty"` // a new owner
+}
+
+// Deleted takes a chat, a config record or an account away from those who read. The log keeps what was.
+type Deleted struct{}
+
 // SessionBound ties an OpenCode root session to the chat. The last one bound is the chat's own session.
 type SessionBound struct {
 	Session   string `json:"session"`
@@ -67,6 +80,19 @@ type MessageFailed struct {
 	Message string `json:"message"`
 	Domain  string `json:"domain"` // "infrastructure" or "provider"
 	Error   string `json:"error"`
+}
+
+// PermissionRequested is an ask that came over the API instead of from OpenCode: an agent's intent, which the policy or a
+// person decides. Nobody is answered; who asked reads the decision.
+type PermissionRequested struct {
+	Permission string          `json:"permission"` // id of the record
+	Type       string          `json:"type"`       // bash, edit, …
+	Patterns   []string        `json:"patterns,omitempty"`
+	Metadata   json.RawMessage `json:"metadata,omitempty"` // object
+	Message    string          `json:"message,omitempty"`
+	Session    string          `json:"session,omitempty"`
+	MessageID  string          `json:"message_id,omitempty"`
+	Call       string          `json:"call,omitempty"`
 }
 
 // Decision is what a permission's decision says; the values are those clients write.
@@ -172,7 +198,24 @@ type AbortRequested struct {
 	Session string `json:"session,omitempty"`
 }
 
+// RevertRequested is a person's wish that a message, what came after it and its changes to files be taken back, or, without
+// a message, that the last such wish be undone. What OpenCode made of it are its own events.
+type RevertRequested struct {
+	Message string `json:"message,omitempty"` // OpenCode's id
+}
+
+// ForkRequested is a person's wish for a new chat that begins as this one was before a message, or as it is.
+type ForkRequested struct {
+	Message string `json:"message,omitempty"` // OpenCode's id
+	Chat    string `json:"chat"`              // the new one
+}
+
 func (ChatCreated) Kind() string           { return "created" }
+func (ChatUpdated) Kind() string           { return "updated" }
+func (Deleted) Kind() string               { return "deleted" }
+func (PermissionRequested) Kind() string   { return "permission.requested" }
+func (RevertRequested) Kind() string       { return "revert.requested" }
+func (ForkRequested) Kind() string         { return "fork.requested" }
 func (SessionBound) Kind() string          { return "session.bound" }
 func (MessageSubmitted) Kind() string      { return "message.submitted" }
 func (MessageSending) Kind() string        { return "message.sending" }
@@ -196,6 +239,10 @@ var catalogue = kinds(
 	QuestionAnswered{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecFinished{},
 	TurnLost{}, AbortRequested{},
+	ChatUpdated{}, Deleted{}, PermissionRequested{}, RevertRequested{}, ForkRequested{},
+	Saved{},
+	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
+	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{},
 )
 
 func kinds(data ...Data) map[string]reflect.Type {

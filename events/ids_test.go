@@ -59,6 +59,9 @@ func TestParseSubject(t *testing.T) {
 		"evt.chat.c1.created":                           {Scope: events.ScopeChat, ID: "c1", Kind: "created"},
 		"evt.chat.c1.message.submitted":                 {Scope: events.ScopeChat, ID: "c1", Kind: "message.submitted"},
 		"evt.chat.c1.opencode.message.part.updated":     {Scope: events.ScopeChat, ID: "c1", Kind: "opencode.message.part.updated"},
+		"evt.config.ai_agents.a1.saved":                 {Scope: events.ScopeConfig, Collection: "ai_agents", ID: "a1", Kind: "saved"},
+		"evt.user.u1.account.created":                   {Scope: events.ScopeUser, ID: "u1", Kind: "account.created"},
+		"evt.audit.login.failed":                        {Scope: events.ScopeAudit, Kind: "login.failed"},
 		"evt.engine.local.opencode.server.connected":    {Scope: events.ScopeEngine, ID: "local", Kind: "opencode.server.connected"},
 		events.ChatOpenCodeSubject("c1", "mcp.x-y_z.1"): {Scope: events.ScopeChat, ID: "c1", Kind: "opencode.mcp.x-y_z.1"},
 	} {
@@ -72,7 +75,7 @@ func TestParseSubject(t *testing.T) {
 	for _, bad := range []string{
 		"", "evt", "evt.", "evt.chat", "evt.chat.c1", "evt.chat.c1.", "evt.chat..created", "evt..c1.created", "evt.chat.c1.a..b", "evt.chat.c1.>",
 		"evt.chat.*.created", "evt.>", "evt.chat.c1.created.", ".evt.chat.c1.created", "delta.chat.c1.m.p", "EVT.chat.c1.created", "evt.Chat.c1.created",
-		"evt.user.u1.created", "evt.chat.c1.message submitted", "evt.chat.c1.ü", "evt.chat.c1." + strings.Repeat("k", 65),
+		"evt.users.u1.created", "evt.user.u1", "evt.config.ai_agents", "evt.config.ai_agents.a1", "evt.config.ai_agents..saved", "evt.audit", "evt.audit.", "evt.chat.c1.message submitted", "evt.chat.c1.ü", "evt.chat.c1." + strings.Repeat("k", 65),
 	} {
 		_, err := events.ParseSubject(bad)
 		is.True(err != nil) // must be refused

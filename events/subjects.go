@@ -41,6 +41,17 @@ func ChatDeltaFilters(chat string) []string {
 	return []string{"delta.chat." + chat + ".>", "delta.exec." + chat + ".>"}
 }
 
+// ConfigSubject is evt.config.<collection>.<id>.<kind>, a fact about a record that people or agents keep: an agent, a rule, a key.
+func ConfigSubject(collection, id, kind string) string {
+	return "evt.config." + collection + "." + id + "." + kind
+}
+
+// UserSubject is evt.user.<user>.<kind>, a fact about an account.
+func UserSubject(user, kind string) string { return "evt.user." + user + "." + kind }
+
+// AuditSubject is evt.audit.<kind>, a fact about no account, chat or record: a login under a name nobody has.
+func AuditSubject(kind string) string { return "evt.audit." + kind }
+
 const openCode = "opencode."
 
 // Scope says what a fact is about.
@@ -50,13 +61,18 @@ type Scope string
 const (
 	ScopeChat   Scope = "chat"
 	ScopeEngine Scope = "engine"
+	ScopeConfig Scope = "config"
+	ScopeUser   Scope = "user"
+	ScopeAudit  Scope = "audit"
 )
 
-// Subject is a parsed evt.<scope>.<id>.<kind>.
+// Subject is a parsed evt.<scope>.<id>.<kind>; that of a config record names its collection before the id, and one of the
+// audit scope has no id.
 type Subject struct {
-	Scope Scope
-	ID    string // of the chat or the engine
-	Kind  string // "message.submitted", "opencode.session.idle": also the event's ce-type
+	Scope      Scope
+	Collection string // of a config record
+	ID         string // of the chat, the engine, the record or the user
+	Kind       string // "message.submitted", "opencode.session.idle": also the event's ce-type
 }
 
 // OpenCodeType is the OpenCode event type, and whether the subject is that of an OpenCode event at all.
@@ -65,17 +81,30 @@ func (s Subject) OpenCodeType() (string, bool) { return strings.CutPrefix(s.Kind
 // ParseSubject reads a subject of the EVENTS stream.
 func ParseSubject(subject string) (Subject, error) {
 	tokens := strings.Split(subject, ".")
-	if len(tokens) < 4 || tokens[0] != "evt" {
+	if len(tokens) < 3 || tokens[0] != "evt" {
 		return Subject{}, fmt.Errorf("parse subject %q: want evt.<scope>.<id>.<kind>", subject)
 	}
-	s := Subject{Scope: Scope(tokens[1]), ID: tokens[2], Kind: strings.Join(tokens[3:], ".")}
-	if s.Scope != ScopeChat && s.Scope != ScopeEngine {
+	s, rest := Subject{Scope: Scope(tokens[1])}, tokens[2:]
+	switch s.Scope {
+	case ScopeChat, ScopeEngine, ScopeUser:
+		s.ID, rest = rest[0], rest[1:]
+	case ScopeConfig:
+		if len(rest) < 2 {
+			return Subject{}, fmt.Errorf("parse subject %q: want evt.config.<collection>.<id>.<kind>", subject)
+		}
+		s.Collection, s.ID, rest = rest[0], rest[1], rest[2:]
+	case ScopeAudit:
+	default:
 		return Subject{}, fmt.Errorf("parse subject %q: unknown scope %q", subject, s.Scope)
+	}
+	if len(rest) == 0 {
+		return Subject{}, fmt.Errorf("parse subject %q: it has no kind", subject)
 	}
 	for _, t := range tokens[2:] {
 		if _, err := ParseID(t); err != nil {
 			return Subject{}, fmt.Errorf("parse subject %q: %w", subject, err)
 		}
 	}
+	s.Kind = strings.Join(rest, ".")
 	return s, nil
 }
