@@ -54,13 +54,13 @@ type SessionRefreshed struct {
 // SessionClosed is a session's end before its time.
 type SessionClosed struct {
 	Session string `json:"session"`
-	Reason  string `json:"reason"` // revoked, disabled, password, deleted
+	Reason  string `json:"reason"` // revoked, disabled, password, role, deleted, replaced
 }
 
 // LoginFailed is a login that was refused: of an account, or, in the audit scope, under a name nobody has. The name is not
 // kept, because people type their password there.
 type LoginFailed struct {
-	Reason string `json:"reason"` // password, disabled, backoff, unknown, setup
+	Reason string `json:"reason"` // password, disabled, role, backoff, unknown, setup
 	Client
 }
 

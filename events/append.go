@@ -19,6 +19,12 @@ type Expect struct {
 	Last   uint64
 }
 
+// Write is an event of an atomic batch, and what its decision was made on; an empty Filter expects nothing.
+type Write struct {
+	Event  Event
+	Expect Expect
+}
+
 // Codes of the JetStream API. A wrong last sequence is the first on one replica, the second on several.
 const (
 	codeWrongLastSequence         = 10071
@@ -71,7 +77,11 @@ func (l *Log) AppendAll(ctx context.Context, all []Event) (uint64, error) {
 
 func (l *Log) appendBatch(ctx context.Context, batch []Event) (uint64, error) {
 	if len(batch) > 1 {
-		seq, err := l.appendAtomic(ctx, batch)
+		writes := make([]Write, len(batch))
+		for i, e := range batch {
+			writes[i].Event = e
+		}
+		seq, err := l.appendAtomic(ctx, writes)
 		if api := (*jetstream.APIError)(nil); !errors.As(err, &api) || api.ErrorCode != codeBatchDuplicate {
 			return seq, err
 		}
@@ -87,52 +97,80 @@ func (l *Log) appendBatch(ctx context.Context, batch []Event) (uint64, error) {
 	return last, nil
 }
 
+// Commit stores 1 to MaxBatch events in order if every expectation holds, and none of them otherwise: ErrConflict says that
+// one did not. Each is compared with what was stored before the batch. One on a literal subject must stand on the first
+// event of that subject, or before it: further on the server refuses it.
+func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
+	if len(writes) > 1 {
+		return l.appendAtomic(ctx, writes)
+	}
+	w := writes[0]
+	if w.Expect.Filter == "" {
+		return l.Append(ctx, w.Event)
+	}
+	return l.Append(ctx, w.Event, w.Expect)
+}
+
 // appendAtomic speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its place,
 // the last one commits and is answered with the acknowledgement. nats.go has no client for it.
-func (l *Log) appendAtomic(ctx context.Context, batch []Event) (uint64, error) {
+func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	batch := make([]*nats.Msg, len(writes)) // all of them first: the server waits 10 s between two messages of a batch
 	id := nuid.Next()
-	for i, e := range batch {
-		m, err := l.message(ctx, e)
+	for i, w := range writes {
+		m, err := l.message(ctx, w.Event)
 		if err != nil {
 			return 0, err
 		}
 		m.Header.Set("Nats-Batch-Id", id)
 		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
-		if i < len(batch)-1 {
-			if err := l.nc.PublishMsg(m); err != nil {
-				return 0, appendError(e, err)
-			}
-			continue
+		if w.Expect.Filter != "" {
+			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.Expect.Last, 10))
+			m.Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, w.Expect.Filter)
 		}
-		m.Header.Set("Nats-Batch-Commit", "1")
-		answer, err := l.nc.RequestMsgWithContext(ctx, m)
-		if err != nil {
-			return 0, appendError(e, err)
-		}
-		var ack struct {
-			Error *jetstream.APIError `json:"error"`
-			Seq   uint64              `json:"seq"`
-			Count int                 `json:"count"`
-		}
-		if err := json.Unmarshal(answer.Data, &ack); err != nil {
-			return 0, appendError(e, err)
-		}
-		if ack.Error != nil {
-			return 0, appendError(e, ack.Error)
-		}
-		if ack.Count != len(batch) {
-			return 0, appendError(e, fmt.Errorf("the server stored %d of a batch of %d", ack.Count, len(batch)))
-		}
-		return ack.Seq, nil
+		batch[i] = m
 	}
-	return 0, nil
+	last := len(batch) - 1
+	for i, m := range batch[:last] {
+		if err := l.nc.PublishMsg(m); err != nil {
+			return 0, appendError(writes[i].Event, err)
+		}
+	}
+	batch[last].Header.Set("Nats-Batch-Commit", "1")
+	answer, err := l.nc.RequestMsgWithContext(ctx, batch[last])
+	if err != nil {
+		return 0, appendError(writes[last].Event, err)
+	}
+	seq, err := batchAck(answer.Data, len(batch))
+	if err != nil {
+		return 0, appendError(writes[last].Event, err)
+	}
+	return seq, nil
+}
+
+// batchAck reads the answer to the commit of a batch of n messages.
+func batchAck(answer []byte, n int) (uint64, error) {
+	var ack struct {
+		Error *jetstream.APIError `json:"error"`
+		Seq   uint64              `json:"seq"`
+		Count int                 `json:"count"`
+	}
+	if err := json.Unmarshal(answer, &ack); err != nil {
+		return 0, err
+	}
+	if ack.Error != nil {
+		return 0, ack.Error
+	}
+	if ack.Count != n {
+		return 0, fmt.Errorf("the server stored %d of a batch of %d", ack.Count, n)
+	}
+	return ack.Seq, nil
 }
 
 // message encodes e as it is stored: redacted, and with its body in BLOBS when that is large.
 func (l *Log) message(ctx context.Context, e Event) (*nats.Msg, error) {
-	body := l.redact.JSON(e.Data)
+	body := l.Redactor().JSON(e.Data)
 	if len(body) <= MaxInline {
 		return encode(e, body), nil
 	}

@@ -33,6 +33,14 @@ const (
 	QuestionRejected  = "question.rejected"
 )
 
+// Ask gives what was asked over the API in the form in which OpenCode asks.
+func (d PermissionRequested) Ask() PermissionAsk {
+	return PermissionAsk{
+		ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: d.Patterns, Metadata: d.Metadata,
+		Tool: Call{MessageID: d.MessageID, CallID: d.Call},
+	}
+}
+
 // Command is the command a bash ask is about, "" for others.
 func (a PermissionAsk) Command() string {
 	var m struct {

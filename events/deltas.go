@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,7 +38,7 @@ func (l *Log) PublishDelta(d Delta) error {
 		h.Set(headerStream, d.Stream)
 		h.Set(headerOffset, strconv.FormatInt(d.Offset, 10))
 	}
-	m := &nats.Msg{Subject: d.Subject, Header: h, Data: l.redact.Bytes(d.Data)}
+	m := &nats.Msg{Subject: d.Subject, Header: h, Data: l.Redactor().Bytes(d.Data)}
 	if _, err := l.js.PublishMsgAsync(m, jetstream.WithStallWait(requestTimeout)); err != nil {
 		return fmt.Errorf("publish delta %s: %w", d.Subject, err)
 	}
@@ -60,8 +61,49 @@ func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-arrived:
-			offset, _ := strconv.ParseInt(m.Header.Get(headerOffset), 10, 64)
-			fn(Delta{Subject: m.Subject, Type: m.Header.Get(headerType), Stream: m.Header.Get(headerStream), Offset: offset, Data: m.Data})
+			fn(delta(m.Subject, m))
 		}
+	}
+}
+
+// FoldDeltas calls fn with every fragment stored after the given place whose subject matches filter, in order, and returns
+// the place of the last one (after itself when there is none). A fragment is stored a moment after followers see it, and
+// what was lost or has aged is missing.
+func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn func(Delta) error) (uint64, error) {
+	return l.direct(ctx, deltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
+		return fn(delta(m.Header.Get(jetstream.SubjectHeader), m))
+	})
+}
+
+func delta(subject string, m *nats.Msg) Delta {
+	offset, _ := strconv.ParseInt(m.Header.Get(headerOffset), 10, 64)
+	return Delta{Subject: subject, Type: m.Header.Get(headerType), Stream: m.Header.Get(headerStream), Offset: offset, Data: m.Data}
+}
+
+// ReadDeltas calls fn with the fragments that were stored since a time and match one of filters, in order, each once, and
+// goes on with new ones as they come until ctx ends. Those older than DELTAS keeps are not among them.
+func (l *Log) ReadDeltas(ctx context.Context, since time.Time, filters []string, fn func(Delta)) error {
+	consumer, err := l.js.OrderedConsumer(ctx, deltasStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
+		InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return fmt.Errorf("read deltas: %w", err)
+	}
+	defer l.removeConsumer(deltasStream, consumer)
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
+		if ctx.Err() == nil {
+			fn(delta(m.Subject(), &nats.Msg{Header: m.Headers(), Data: m.Data()}))
+		}
+	}, jetstream.PullMaxMessages(4*MaxBatch))
+	if err != nil {
+		return fmt.Errorf("read deltas: %w", err)
+	}
+	defer consuming.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-consuming.Closed():
+		return fmt.Errorf("read deltas: the consumer was closed")
 	}
 }

@@ -76,3 +76,29 @@ func TestFragmentsAreStoredRedacted(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(string(m.Data), `{"delta":"[redacted]"}`)
 }
+
+func TestStoredFragmentsAreReadInOrderFromAPlace(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Log(t)
+	for i := range 1200 {
+		is.NoErr(l.PublishDelta(events.Delta{
+			Subject: events.ExecDeltaSubject("chat1", []string{"x1", "x2"}[i%2]), Type: events.ExecOutput, Stream: "stdout", Offset: int64(i), Data: []byte{byte(i)},
+		}))
+	}
+	next, place := int64(1), uint64(0)
+	for range 2000 { // a fragment is stored a moment later
+		var err error
+		place, err = l.FoldDeltas(t.Context(), events.ExecDeltaSubject("chat1", "x2"), place, func(d events.Delta) error {
+			is.Equal(d, events.Delta{Subject: "delta.exec.chat1.x2", Type: "exec.output", Stream: "stdout", Offset: next, Data: []byte{byte(next)}})
+			next += 2
+			return nil
+		})
+		is.NoErr(err)
+		if next > 1200 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	is.Equal(next, int64(1201))
+	is.Equal(place, uint64(1200))
+}

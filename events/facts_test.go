@@ -100,6 +100,64 @@ func TestAtomicBatchWithAStoredMessageIsRefusedWhole(t *testing.T) {
 	is.Equal(info.State.Msgs, uint64(3)) // not even the new ones
 }
 
+// Every message of a batch may carry an expectation of its own, and each is compared with what was stored before the batch;
+// only one on a literal subject that the batch has written already is refused.
+func TestAtomicBatchKeepsEveryExpectation(t *testing.T) {
+	type message struct {
+		subject, filter string
+		last            int
+	}
+	for name, c := range map[string]struct {
+		batch []message
+		code  int
+	}{
+		"two that hold":                  {[]message{{"evt.chat.c1.updated", "evt.chat.c1.*", 1}, {"evt.chat.c2.created", "evt.chat.c2.*", 0}}, 0},
+		"the second does not hold":       {[]message{{"evt.chat.c2.created", "evt.chat.c2.*", 0}, {"evt.chat.c1.updated", "evt.chat.c1.*", 0}}, 10071},
+		"the first does not hold":        {[]message{{"evt.chat.c1.updated", "evt.chat.c1.*", 0}, {"evt.chat.c2.created", "", 0}}, 10071},
+		"one says it twice":              {[]message{{"evt.chat.c1.updated", "evt.chat.c1.*", 1}, {"evt.chat.c1.updated", "evt.chat.c1.*", 1}}, 0},
+		"a filter that matches earlier":  {[]message{{"evt.chat.c1.updated", "", 0}, {"evt.chat.c1.deleted", "evt.chat.c1.*", 1}}, 0},
+		"its own subject":                {[]message{{"evt.chat.c2.created", "evt.chat.c2.created", 0}, {"evt.chat.c2.created", "", 0}}, 0},
+		"a subject that is written then": {[]message{{"evt.chat.c2.updated", "evt.chat.c2.created", 0}, {"evt.chat.c2.created", "", 0}}, 0},
+		"a subject that was written":     {[]message{{"evt.chat.c2.created", "", 0}, {"evt.chat.c2.updated", "evt.chat.c2.created", 0}}, 10164},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			nc, js, s := openStream(t)
+			_, err := js.Publish(t.Context(), "evt.chat.c1.created", nil)
+			is.NoErr(err)
+			var answer struct{ Error *jetstream.APIError }
+			for i, m := range c.batch {
+				msg := nats.NewMsg(m.subject)
+				msg.Header.Set("Nats-Batch-Id", "b")
+				msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+				if m.filter != "" {
+					msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.Itoa(m.last))
+					msg.Header.Set("Nats-Expected-Last-Subject-Sequence-Subject", m.filter)
+				}
+				if i == 0 {
+					is.NoErr(nc.PublishMsg(msg))
+					continue
+				}
+				msg.Header.Set("Nats-Batch-Commit", "1")
+				got, err := nc.RequestMsgWithContext(t.Context(), msg)
+				is.NoErr(err)
+				is.NoErr(json.Unmarshal(got.Data, &answer))
+			}
+			info, err := s.Info(t.Context())
+			is.NoErr(err)
+			if c.code == 0 {
+				is.Equal(answer.Error, nil)
+				is.Equal(info.State.Msgs, uint64(3))
+				return
+			}
+			is.True(answer.Error != nil)
+			is.Equal(int(answer.Error.ErrorCode), c.code)
+			is.Equal(info.State.Msgs, uint64(1)) // nothing of it
+		})
+	}
+}
+
 func TestWhatIsStoredCannotBeDeleted(t *testing.T) {
 	is := is.New(t)
 	_, js, s := openStream(t)

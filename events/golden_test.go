@@ -157,7 +157,7 @@ func TestStreamConfigurations(t *testing.T) {
 	cluster := DefaultStreamOptions
 	cluster.Replicas = 3
 	for name, o := range map[string]StreamOptions{"one": DefaultStreamOptions, "three": cluster} {
-		for stream, config := range map[string]any{"EVENTS": EventsConfig(o), "DELTAS": DeltasConfig(o), "BLOBS": BlobsConfig(o)} {
+		for stream, config := range map[string]any{"EVENTS": EventsConfig(o), "DELTAS": DeltasConfig(o), "BLOBS": BlobsConfig(o), "SECRETS": SecretsConfig(o)} {
 			var b bytes.Buffer
 			encoder := json.NewEncoder(&b)
 			encoder.SetEscapeHTML(false)

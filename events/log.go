@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,7 +36,7 @@ type Log struct {
 	js     jetstream.JetStream
 	prefix string // of the JetStream API
 	blobs  jetstream.ObjectStore
-	redact Redactor
+	redact atomic.Pointer[Redactor]
 }
 
 // Open creates or updates the streams and gives the log. Deploying is migrating: there is no other step.
@@ -44,7 +45,7 @@ func Open(ctx context.Context, nc *nats.Conn, o StreamOptions, r Redactor) (*Log
 	if err != nil {
 		return nil, err
 	}
-	l.redact = r
+	l.redact.Store(&r)
 	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
 		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
 			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
@@ -63,11 +64,24 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return &Log{nc: nc, js: js, prefix: apiPrefix}, nil
+	l := &Log{nc: nc, js: js, prefix: apiPrefix}
+	l.redact.Store(&Redactor{})
+	return l, nil
 }
 
-// Redactor knows the secrets of this installation.
-func (l *Log) Redactor() Redactor { return l.redact }
+// Redactor knows the secrets of this installation that are known now.
+func (l *Log) Redactor() Redactor { return *l.redact.Load() }
+
+// Conceal adds secrets to those that are replaced in whatever is stored from now on.
+func (l *Log) Conceal(secrets ...string) {
+	for {
+		known := l.redact.Load()
+		more := known.with(secrets)
+		if l.redact.CompareAndSwap(known, &more) {
+			return
+		}
+	}
+}
 
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.
 const requestTimeout = 15 * time.Second

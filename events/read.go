@@ -46,7 +46,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 	if err != nil {
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
-	defer l.removeConsumer(consumer)
+	defer l.removeConsumer(eventsStream, consumer)
 	nothing := consumer.CachedInfo().NumPending == 0
 	arrived := make(chan jetstream.Msg, 2*MaxBatch)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
@@ -59,6 +59,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
 	defer consuming.Stop()
+	closed := consuming.Closed() // each call starts a goroutine
 	if nothing {
 		if err := fn(Batch{}); err != nil {
 			return err
@@ -68,7 +69,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-consuming.Closed():
+		case <-closed:
 			return fmt.Errorf("read log after %d: the consumer was closed", after)
 		case m := <-arrived:
 			b, err := l.gather(ctx, m, arrived)
@@ -120,8 +121,8 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 }
 
 // removeConsumer deletes a consumer that is done with: Stop leaves it, and a stream takes only so many.
-func (l *Log) removeConsumer(c jetstream.Consumer) {
+func (l *Log) removeConsumer(stream string, c jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = l.js.DeleteConsumer(ctx, eventsStream, c.CachedInfo().Name) // the inactive threshold removes it otherwise
+	_ = l.js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) // the inactive threshold removes it otherwise
 }

@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -24,8 +25,11 @@ type Redactor struct {
 }
 
 // NewRedactor knows the given secrets. Those shorter than 8 bytes are not looked for.
-func NewRedactor(secrets ...string) Redactor {
-	var r Redactor
+func NewRedactor(secrets ...string) Redactor { return Redactor{}.with(secrets) }
+
+// with knows these secrets too.
+func (r Redactor) with(secrets []string) Redactor {
+	r.patterns = slices.Clone(r.patterns)
 	for _, s := range secrets {
 		if len(s) < minSecret {
 			continue
@@ -35,7 +39,8 @@ func NewRedactor(secrets ...string) Redactor {
 		}
 	}
 	// The longest first: a secret that begins with another one is replaced whole.
-	slices.SortStableFunc(r.patterns, func(a, b []byte) int { return len(b) - len(a) })
+	slices.SortFunc(r.patterns, func(a, b []byte) int { return cmp.Or(len(b)-len(a), bytes.Compare(a, b)) })
+	r.patterns = slices.CompactFunc(r.patterns, bytes.Equal)
 	return r
 }
 

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,6 +57,18 @@ func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Con
 			return fmt.Errorf("run worker %s: %w", name, err)
 		}
 	}
+}
+
+// Worked gives the sequence up to which everything a worker is for has been done, 0 when it has done nothing yet.
+func (l *Log) Worked(ctx context.Context, name string) (uint64, error) {
+	consumer, err := l.js.Consumer(ctx, eventsStream, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look up worker %s: %w", name, err)
+	}
+	return consumer.CachedInfo().AckFloor.Stream, nil
 }
 
 // attempt calls fn, and meanwhile keeps the server from handing the event out again.

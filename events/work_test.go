@@ -136,3 +136,21 @@ func TestLongWorkIsNotHandedOutTwice(t *testing.T) {
 	}
 	is.Equal(len(given), 0)
 }
+
+func TestWorkedTellsHowFarAWorkerIs(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Log(t)
+	worked := func() uint64 {
+		t.Helper()
+		seq, err := l.Worked(t.Context(), "worker")
+		is.NoErr(err)
+		return seq
+	}
+	is.Equal(worked(), uint64(0)) // there is none yet
+	appendLost(t, l, "chat1", 0, 3)
+	work(t, l, lostFilter, func(n int, _ string) (error, bool) {
+		is.True(worked() < uint64(n)) // what it is about to do is not done
+		return nil, n == 3
+	})
+	is.True(worked() >= 2)
+}

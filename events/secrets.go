@@ -1,0 +1,164 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrExists says that there is a secret under that key already.
+var ErrExists = errors.New("it exists already")
+
+// deletedFor is how long it is remembered that a secret was deleted: a watcher that was cut off for longer would not hear
+// of it. No session lasts as long.
+const deletedFor = 30 * 24 * time.Hour
+
+// Secrets is the bucket of what must never be in an event: password hashes, sessions, keys of providers. A key is made of
+// tokens with dots between them, `session.<account>.<hash>`; a prefix is the first tokens of keys, "" that of all.
+type Secrets struct {
+	kv jetstream.KeyValue
+}
+
+// OpenSecrets creates or updates the bucket.
+func OpenSecrets(ctx context.Context, nc *nats.Conn, o StreamOptions) (*Secrets, error) {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(requestTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	kv, err := js.CreateOrUpdateKeyValue(ctx, SecretsConfig(o))
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", secretsBucket, err)
+	}
+	return &Secrets{kv}, nil
+}
+
+// Get gives the value of a key, and whether there is one.
+func (s *Secrets) Get(ctx context.Context, key string) ([]byte, bool, error) {
+	e, err := s.get(ctx, key)
+	if e == nil {
+		return nil, false, err
+	}
+	return e.Value(), true, nil
+}
+
+// get gives nil for a key without a value.
+func (s *Secrets) get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	e, err := s.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	return e, secretError("get", key, err)
+}
+
+// Put stores a value, whatever was there.
+func (s *Secrets) Put(ctx context.Context, key string, value []byte) error {
+	_, err := s.kv.Put(ctx, key, value)
+	return secretError("put", key, err)
+}
+
+// Create stores a value where there is none. Of several who try one succeeds, the others get ErrExists.
+func (s *Secrets) Create(ctx context.Context, key string, value []byte) error {
+	_, err := s.kv.Create(ctx, key, value)
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		err = ErrExists
+	}
+	return secretError("create", key, err)
+}
+
+// Swap stores a value in place of old, and says whether it did: not when another value, or none, was there.
+func (s *Secrets) Swap(ctx context.Context, key string, old, value []byte) (bool, error) {
+	e, err := s.get(ctx, key)
+	if e == nil || !bytes.Equal(e.Value(), old) {
+		return false, err
+	}
+	_, err = s.kv.Update(ctx, key, value, e.Revision())
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
+		return false, nil
+	}
+	return err == nil, secretError("swap", key, err)
+}
+
+// Delete removes a value; nothing happens where there is none.
+func (s *Secrets) Delete(ctx context.Context, key string) error {
+	return secretError("delete", key, s.kv.Purge(ctx, key, jetstream.PurgeTTL(deletedFor)))
+}
+
+// Keys are the keys under a prefix that have a value, in no order.
+func (s *Secrets) Keys(ctx context.Context, prefix string) ([]string, error) {
+	found := map[string]bool{}
+	err := s.Watch(ctx, prefix, func(key string, value []byte) error {
+		if key == "" {
+			return ErrStop
+		}
+		found[key] = value != nil
+		return nil
+	})
+	maps.DeleteFunc(found, func(_ string, has bool) bool { return !has })
+	return slices.Collect(maps.Keys(found)), err
+}
+
+// Watch calls fn with every key under a prefix that has a value, then once with an empty key, then with each change as it
+// comes, until ctx ends or fn returns an error; ErrStop ends it without one. A nil value says that the key was deleted, it
+// may be long ago. It hears of changes once they are made, so a caller that changes a secret hears of it later.
+func (s *Secrets) Watch(ctx context.Context, prefix string, fn func(key string, value []byte) error) error {
+	w, err := s.kv.Watch(ctx, strings.TrimPrefix(prefix+".>", "."))
+	if err != nil {
+		return secretError("watch", prefix, err)
+	}
+	defer stopWatch(w)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-w.Updates():
+			if !ok && ctx.Err() == nil {
+				return secretError("watch", prefix, errors.New("the subscription ended"))
+			}
+			if !ok {
+				return ctx.Err()
+			}
+			err := hand(e, fn)
+			if errors.Is(err, ErrStop) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// hand gives one update to fn; nil is the library's sign that it gave all there was.
+func hand(e jetstream.KeyValueEntry, fn func(string, []byte) error) error {
+	switch {
+	case e == nil:
+		return fn("", nil)
+	case e.Operation() != jetstream.KeyValuePut:
+		return fn(e.Key(), nil)
+	}
+	return fn(e.Key(), append([]byte{}, e.Value()...))
+}
+
+// stopWatch also takes what the library still wants to hand over: its callback would wait for ever.
+func stopWatch(w jetstream.KeyWatcher) {
+	_ = w.Stop() // it fails when the connection is closed, and then it is stopped
+	go func() {
+		for range w.Updates() {
+		}
+	}()
+}
+
+func secretError(verb, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s secret %q: %w", verb, key, err)
+}
