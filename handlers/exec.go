@@ -76,9 +76,9 @@ func (s *execState) apply(e events.Event) {
 // was started on it yet.
 func (x Exec) authorize(ctx context.Context, chat string, r wire.Request) (events.ExecRequested, error) {
 	d := events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd, Pool: x.Pool}
-	f := x.chats.get(chat, func() *folded {
+	f := x.chats.get(ctx, chat, func() *folded {
 		s := &execState{*newPermissions(), map[string]string{}}
-		return fold(s, []string{events.ChatSubject(chat, d.Kind()), permissionFilters(chat)[0]})
+		return fold(s, []string{events.ChatSubject(chat, d.Kind()), permissionFilters(chat)[0], chatFilter(chat)})
 	})
 	s := f.state.(*execState)
 	_, err := x.Handlers.handleOn(ctx, chat, Command{Actor: events.EngineActor(x.Engine)}, f, func() (events.Data, uint64, error) {
@@ -92,13 +92,18 @@ func (x Exec) authorize(ctx context.Context, chat string, r wire.Request) (event
 	return d, err
 }
 
-// authorized finds the decision that allows the request.
+// authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none: whoever
+// asked could have named any session and call.
 func (s *execState) authorized(r wire.Request) (permission string, err error) {
+	if s.deleted != 0 {
+		return "", refuse(NotFound, "the chat was deleted")
+	}
 	err = refuse(NotFound, "no permission was decided for call %s of session %s", r.Call, r.Session)
 	for id, how := range s.settled {
 		d := how.decided
+		_, intended := s.intents[id]
 		switch {
-		case d == nil || d.Type != "bash" || d.Session != r.Session || d.Call != r.Call:
+		case intended || d == nil || d.Type != "bash" || d.Session != r.Session || d.Call != r.Call:
 		case d.Decision != events.Authorized:
 			err = refuse(Conflict, "the command was denied by %s", how.by)
 		case d.Command != r.Command:

@@ -26,40 +26,73 @@ type Gate struct {
 	Log      *slog.Logger
 }
 
-// GateWorker is the name under which the log remembers which asks the gate has looked at.
-const GateWorker = "gate"
+// The names under which the log remembers which asks the gate has looked at: OpenCode's, and those of RequestPermission.
+const (
+	GateWorker         = "gate"
+	GateRequestsWorker = "gate-requests"
+)
 
 // Run reacts until ctx ends. Each ask is looked at exactly as often as it takes: after a crash it goes on where it was.
 func (g Gate) Run(ctx context.Context) error {
-	filter := events.ChatSubject("*", events.OpenCode{Type: events.PermissionAsked}.Kind())
-	return g.Handlers.Log.Work(ctx, GateWorker, filter, g.react, func(e events.Event, err error) {
-		g.Log.Error("gate", "seq", e.Seq, "err", err)
-	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 2)
+	for name, asked := range map[string]events.Data{
+		GateWorker: events.OpenCode{Type: events.PermissionAsked}, GateRequestsWorker: events.PermissionRequested{},
+	} {
+		go func() {
+			ended <- g.Handlers.Log.Work(ctx, name, events.ChatSubject("*", asked.Kind()), g.react, func(e events.Event, err error) {
+				g.Log.Error("gate", "seq", e.Seq, "err", err)
+			})
+		}()
+	}
+	err := <-ended
+	cancel()
+	<-ended
+	return err
 }
 
 func (g Gate) react(ctx context.Context, e events.Event) error {
-	var ask events.PermissionAsk
-	if err := json.Unmarshal(e.Data, &ask); err != nil {
+	ask, err := askOf(e)
+	if err != nil {
 		g.Log.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
 	}
-	c, earlier, err := g.look(ctx, e, ask)
+	return g.decide(ctx, e.Subject.ID, ask)
+}
+
+func askOf(e events.Event) (events.PermissionAsk, error) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return events.PermissionAsk{}, err
+	}
+	if requested, ok := d.(events.PermissionRequested); ok {
+		return requested.Ask(), nil
+	}
+	var ask events.PermissionAsk
+	err = json.Unmarshal(e.Data, &ask)
+	return ask, err
+}
+
+// decide does with an ask what needs no person.
+func (g Gate) decide(ctx context.Context, chat string, ask events.PermissionAsk) error {
+	c, earlier, err := g.look(ctx, chat, ask)
 	if err != nil || c == nil {
 		return err
 	}
 	if c.Decision != "" {
 		_, err := g.Handlers.DecidePermission(ctx, *c)
-		if _, refused := err.(Refused); err != nil && !refused { // refused: a person was first
+		if r, _ := err.(Refused); err != nil && r.Code != Conflict { // a conflict: a person was first
 			return err
 		}
 	}
-	return g.supersede(ctx, c.Chat, ask.ID, earlier)
+	return g.supersede(ctx, chat, ask.ID, earlier)
 }
 
 // look says what to do about an ask: nothing (nil), decide it, or, when the command has no decision, leave it to a person.
 // earlier are undecided asks for the same, which OpenCode forgot.
-func (g Gate) look(ctx context.Context, e events.Event, a events.PermissionAsk) (c *DecidePermission, earlier []string, err error) {
-	f := g.Handlers.chatPermissions(e.Subject.ID)
+func (g Gate) look(ctx context.Context, chat string, a events.PermissionAsk) (c *DecidePermission, earlier []string, err error) {
+	f := g.Handlers.chatPermissions(ctx, chat)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.advance(ctx, g.Handlers.Log); err != nil {
@@ -69,15 +102,20 @@ func (g Gate) look(ctx context.Context, e events.Event, a events.PermissionAsk) 
 	if _, done := s.settled[a.ID]; done {
 		return nil, nil, nil
 	}
-	c = &DecidePermission{Command: Command{ID: e.ID}, Chat: e.Subject.ID, Permission: a.ID}
-	if grant, by := s.grant(a.Request()); grant != "" {
+	c = &DecidePermission{Command: Command{ID: s.asks[a.ID].event, Actor: events.ActorPolicy}, Chat: chat, Permission: a.ID}
+	if s.deleted != 0 {
+		c.Decision, c.Reason = events.Denied, "the chat was deleted"
+		return c, nil, nil
+	}
+	_, intended := s.intents[a.ID]
+	if grant, by := s.grant(a.Request()); grant != "" && !intended {
 		c.Decision, c.Grant, c.Actor = events.Authorized, grant, by
 		c.Reason = fmt.Sprintf("approved as %s, which OpenCode forgot when it restarted", grant)
-	} else if rule, ok := policy.Evaluate(g.Rules, g.input(a)); ok {
-		c.Decision, c.Actor, c.Rule = events.Authorized, events.ActorPolicy, rule.String()
+	} else if rule, ok := policy.Evaluate(g.Rules, g.input(chat, a)); ok {
+		c.Decision, c.Rule = events.Authorized, rule.String()
 	}
 	for id, other := range s.asks {
-		if _, done := s.settled[id]; !done && s.lost[id] && id != a.ID && other.request == a.Request() {
+		if _, done := s.settled[id]; !done && s.lost[id] && !intended && id != a.ID && other.request == a.Request() {
 			earlier = append(earlier, id)
 		}
 	}
@@ -100,10 +138,10 @@ func (g Gate) supersede(ctx context.Context, chat, by string, earlier []string) 
 
 // input is what the policy looks at. Paths are resolved here, because the policy does no I/O; what cannot be resolved
 // is left out, and the policy asks.
-func (g Gate) input(ask events.PermissionAsk) policy.Ask {
+func (g Gate) input(chat string, ask events.PermissionAsk) policy.Ask {
 	in := policy.Ask{Type: ask.Permission, Patterns: ask.Patterns, Command: ask.Command()}
 	session, ok := g.Session(ask.SessionID)
-	if !ok || (ask.Permission != "read" && ask.Permission != "list") {
+	if !ok || session.Chat != chat || (ask.Permission != "read" && ask.Permission != "list") {
 		return in
 	}
 	in.Root, _ = filepath.EvalSymlinks(session.Directory)

@@ -5,8 +5,9 @@
 //
 // Promises: a decision is made from the log alone, never from a read model, so neither a rebuild nor a lag changes one.
 // A command with the id of one that was carried out changes nothing and gives its sequence. A command that is refused
-// changes nothing and says why in words for a person (Refused). No process is started whose exact command was not
-// authorized for its session and call, and none is started twice.
+// changes nothing and says why in words for a person (Refused). Commands of one transaction are all carried out, or
+// none is. No process is started whose exact command was not authorized for its session and call, and none is started
+// twice.
 //
 // It must not know HTTP, SQLite, or how OpenCode is spoken to.
 package handlers
@@ -46,7 +47,9 @@ func refuse(code Code, format string, args ...any) error {
 type Handlers struct {
 	Log *events.Log
 
+	messages    folds // of chats that are written to
 	permissions folds // of chats whose asks are decided
+	collections folds // of config records
 }
 
 // Command is what every command carries. ID is made by whoever gives it, so that giving it twice is giving it once;
@@ -62,12 +65,14 @@ const tries = 5
 // state is what a decision needs to know, folded from a chat's events: facts only, it cannot refuse one.
 type state interface{ apply(events.Event) }
 
-// folded is a state and how far its filters are folded into it. The lock makes decisions on it take turns: two of this
-// process never conflict with each other, only with those of others.
+// folded is a state and how far its filters are folded into it. Those in front are guarded: what is decided is appended
+// only if they are unchanged. The lock makes decisions on it take turns: two of this process never conflict with each
+// other, only with those of others.
 type folded struct {
 	mu      sync.Mutex
 	state   state
 	queries []query
+	guarded int
 }
 
 // query is one subject filter and the last sequence folded under it.
@@ -77,14 +82,14 @@ type query struct {
 }
 
 func fold(s state, filters []string) *folded {
-	f := &folded{state: s}
+	f := &folded{state: s, guarded: 1}
 	for _, filter := range filters {
 		f.queries = append(f.queries, query{filter: filter})
 	}
 	return f
 }
 
-// advance brings the state up to date with every filter.
+// advance brings the state up to date with every filter, and with what a transaction has decided so far.
 func (f *folded) advance(ctx context.Context, log *events.Log) error {
 	for i, q := range f.queries {
 		last, err := log.Fold(ctx, q.filter, q.last, func(e events.Event) error { f.state.apply(e); return nil })
@@ -93,35 +98,54 @@ func (f *folded) advance(ctx context.Context, log *events.Log) error {
 		}
 		f.queries[i].last = last
 	}
+	if t := transactionOf(ctx); t != nil {
+		t.applyTo(f)
+	}
 	return nil
 }
 
-// folds keeps the states of chats, so that a decision costs what is new since the last one, not the history. The zero
-// value is empty.
+// writes gives each event its cause and, as far as they go, one of the guarded filters.
+func (f *folded) writes(all []events.Event, cause string) []events.Write {
+	writes := make([]events.Write, len(all))
+	for i, e := range all {
+		writes[i].Event = e.CausedBy(cause)
+		if i < f.guarded {
+			writes[i].Expect = events.Expect{Filter: f.queries[i].filter, Last: f.queries[i].last}
+		}
+	}
+	return writes
+}
+
+// folds keeps states by the id of what they are about, so that a decision costs what is new since the last one, not the
+// history. The zero value is empty.
 type folds struct {
 	mu sync.Mutex
 	by map[string]*folded
 }
 
-// maxFolds is how many chats are kept; beyond, all are folded anew.
+// maxFolds is how many states are kept; beyond, all are folded anew.
 const maxFolds = 256
 
-func (k *folds) get(chat string, begin func() *folded) *folded {
+// get gives the kept state. A transaction gets one of its own, because what it decides may never happen.
+func (k *folds) get(ctx context.Context, id string, begin func() *folded) *folded {
+	if transactionOf(ctx) != nil {
+		return begin()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	f, ok := k.by[chat]
+	f, ok := k.by[id]
 	if !ok {
 		if k.by == nil || len(k.by) >= maxFolds {
 			k.by = map[string]*folded{}
 		}
 		f = begin()
-		k.by[chat] = f
+		k.by[id] = f
 	}
 	return f
 }
 
-// handle is the loop of every command on a chat: fold the filters into s, decide, append one event expecting the first
-// filter unchanged, or begin again. A decide that returns a nil event found the command carried out already, at seq.
+// handle carries out a command on a chat that comes to one event, decided on what the filters give s; the first one is
+// guarded. A decide that returns a nil event found the command carried out already, at seq.
 func (h *Handlers) handle(ctx context.Context, chat string, c Command, s state, filters []string,
 	decide func() (d events.Data, seq uint64, err error)) (uint64, error) {
 	if _, err := events.ParseID(chat); err != nil {
@@ -133,24 +157,44 @@ func (h *Handlers) handle(ctx context.Context, chat string, c Command, s state, 
 // handleOn is handle on a state that is kept between commands.
 func (h *Handlers) handleOn(ctx context.Context, chat string, c Command, f *folded,
 	decide func() (d events.Data, seq uint64, err error)) (uint64, error) {
+	return h.carryOut(ctx, c, f, func() ([]events.Event, uint64, error) {
+		d, seq, err := decide()
+		if err != nil || d == nil {
+			return nil, seq, err
+		}
+		e, err := events.New(chat, c.Actor, d)
+		return []events.Event{e}, 0, err
+	})
+}
+
+// carryOut is the loop of every command: fold, decide, append what was decided, whole, expecting the guarded filters
+// unchanged, or begin again. A decide that returns no event found the command carried out already, at seq. Inside a
+// transaction nothing is appended yet, and the sequence is 0.
+func (h *Handlers) carryOut(ctx context.Context, c Command, f *folded,
+	decide func() (all []events.Event, seq uint64, err error)) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range tries {
 		if err := f.advance(ctx, h.Log); err != nil {
 			return 0, err
 		}
-		d, seq, err := decide()
-		if err != nil || d == nil {
-			return seq, err
-		}
-		e, err := events.New(chat, c.Actor, d)
+		all, seq, err := decide()
 		if err != nil {
 			return 0, err
 		}
-		seq, err = h.Log.Append(ctx, e.CausedBy(c.ID), events.Expect{Filter: f.queries[0].filter, Last: f.queries[0].last})
+		writes := f.writes(all, c.ID)
+		if t := transactionOf(ctx); t != nil {
+			return 0, t.add(writes, seq)
+		}
+		if len(writes) == 0 {
+			return seq, nil
+		}
+		seq, err = h.Log.Commit(ctx, writes)
 		if !errors.Is(err, events.ErrConflict) {
 			return seq, err
 		}
 	}
-	return 0, refuse(Conflict, "the chat is too busy: others were first %d times", tries)
+	return 0, refuse(Conflict, tooBusy, tries)
 }
+
+const tooBusy = "too much happens at once: others were first %d times"

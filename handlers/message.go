@@ -2,8 +2,8 @@ package handlers
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -28,16 +28,25 @@ type messageState struct {
 	submitted map[string]submitted
 }
 
+// submitted is kept without the content, which only has to be compared.
 type submitted struct {
 	seq   uint64
-	parts []events.Part
+	parts [sha256.Size]byte // of their JSON
+}
+
+func hashOf(parts []events.Part) [sha256.Size]byte {
+	b, err := json.Marshal(parts)
+	if err != nil {
+		panic(err) // parts are texts
+	}
+	return sha256.Sum256(b)
 }
 
 func (s *messageState) apply(e events.Event) {
 	s.chatState.apply(e)
 	if d, err := events.Decode(e); err == nil {
 		if m, ok := d.(events.MessageSubmitted); ok {
-			s.submitted[m.Message] = submitted{e.Seq, m.Parts}
+			s.submitted[m.Message] = submitted{e.Seq, hashOf(m.Parts)}
 		}
 	}
 }
@@ -54,14 +63,19 @@ func (h *Handlers) SubmitMessage(ctx context.Context, c SubmitMessage) (message 
 		return "", 0, err
 	}
 	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes}
-	s := &messageState{submitted: map[string]submitted{}}
-	filters := []string{events.ChatSubject(c.Chat, d.Kind()), events.ChatSubject(c.Chat, events.ChatCreated{}.Kind())}
-	seq, err = h.handle(ctx, c.Chat, c.Command, s, filters, func() (events.Data, uint64, error) {
-		if s.created == 0 {
-			return nil, 0, refuse(NotFound, "there is no chat %s", c.Chat)
+	if _, err := events.ParseID(c.Chat); err != nil {
+		return "", 0, refuse(Invalid, "chat: %v", err)
+	}
+	f := h.messages.get(ctx, c.Chat, func() *folded {
+		return fold(&messageState{submitted: map[string]submitted{}}, []string{events.ChatSubject(c.Chat, d.Kind()), chatFilter(c.Chat)})
+	})
+	s := f.state.(*messageState)
+	seq, err = h.handleOn(ctx, c.Chat, c.Command, f, func() (events.Data, uint64, error) {
+		if err := s.missing(c.Chat); err != nil {
+			return nil, 0, err
 		}
 		if earlier, ok := s.submitted[c.Message]; ok {
-			if !reflect.DeepEqual(earlier.parts, c.Parts) {
+			if earlier.parts != hashOf(c.Parts) {
 				return nil, 0, refuse(Conflict, "message %s was submitted already with other content", c.Message)
 			}
 			return nil, earlier.seq, nil

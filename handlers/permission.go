@@ -12,7 +12,7 @@ import (
 type DecidePermission struct {
 	Command
 	Chat       string          `json:"chat"`
-	Permission string          `json:"permission"` // OpenCode's per_… id
+	Permission string          `json:"permission"` // OpenCode's per_… id, or that of a RequestPermission
 	Decision   events.Decision `json:"decision"`
 	Reason     string          `json:"reason,omitempty"` // shown to the model with a denial
 	Rule       string          `json:"-"`                // when the policy decides
@@ -21,14 +21,16 @@ type DecidePermission struct {
 
 // permissions is what the gate knows of a chat's asks.
 type permissions struct {
+	chatState
 	asks    map[string]ask
+	intents map[string]intent  // those of the asks that came by RequestPermission
 	settled map[string]settled // decided, expired, or answered in OpenCode by somebody else
 	lost    map[string]bool    // interrupted: OpenCode forgot the ask
 	used    map[string]bool    // interrupted asks whose approval another ask has used up
 }
 
-// ask is what a decision repeats of what was asked.
-type ask struct{ id, session, call, typ, command, request string }
+// ask is what a decision repeats of what was asked, and the id of the event that asked.
+type ask struct{ id, session, call, typ, command, request, event string }
 
 type settled struct {
 	seq     uint64
@@ -39,20 +41,26 @@ type settled struct {
 }
 
 func newPermissions() *permissions {
-	return &permissions{map[string]ask{}, map[string]settled{}, map[string]bool{}, map[string]bool{}}
+	return &permissions{
+		asks: map[string]ask{}, intents: map[string]intent{}, settled: map[string]settled{},
+		lost: map[string]bool{}, used: map[string]bool{},
+	}
 }
 
 // permissionFilters are the subjects a decision is made on; the first is where decisions are.
 func permissionFilters(chat string) []string {
-	return []string{events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*")}
+	return []string{events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*"), chatFilter(chat)}
 }
 
 func (s *permissions) apply(e events.Event) {
+	s.chatState.apply(e)
 	d, err := events.Decode(e)
 	if err != nil {
 		return
 	}
 	switch d := d.(type) {
+	case events.PermissionRequested:
+		s.applyRequest(e, d)
 	case events.PermissionDecided:
 		s.settled[d.Permission] = settled{e.Seq, e.Cause, e.Actor, &d, string(d.Decision)}
 		if d.Grant != "" {
@@ -72,7 +80,7 @@ func (s *permissions) applyOpenCode(e events.Event, d events.OpenCode) {
 	case events.PermissionAsked:
 		var a events.PermissionAsk
 		if json.Unmarshal(d.Properties, &a) == nil {
-			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.CallID, a.Permission, a.Command(), a.Request()}
+			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.CallID, a.Permission, a.Command(), a.Request(), e.ID}
 		}
 	case events.PermissionReplied:
 		var reply struct{ RequestID, Reply string }
@@ -107,17 +115,21 @@ func (h *Handlers) DecidePermission(ctx context.Context, c DecidePermission) (ui
 	if _, err := events.ParseID(c.Chat); err != nil {
 		return 0, refuse(Invalid, "chat: %v", err)
 	}
-	f := h.chatPermissions(c.Chat)
+	f := h.chatPermissions(ctx, c.Chat)
 	return h.handleOn(ctx, c.Chat, c.Command, f, func() (events.Data, uint64, error) {
 		return f.state.(*permissions).decide(c)
 	})
 }
 
-func (h *Handlers) chatPermissions(chat string) *folded {
-	return h.permissions.get(chat, func() *folded { return fold(newPermissions(), permissionFilters(chat)) })
+func (h *Handlers) chatPermissions(ctx context.Context, chat string) *folded {
+	return h.permissions.get(ctx, chat, func() *folded { return fold(newPermissions(), permissionFilters(chat)) })
 }
 
+// decide settles an ask. In a deleted chat the policy denies what is asked, and nobody decides anything else.
 func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
+	if s.deleted != 0 && (c.Actor != events.ActorPolicy || c.Decision != events.Denied) {
+		return nil, 0, s.missing(c.Chat)
+	}
 	ask, known := s.asks[c.Permission]
 	if !known {
 		return nil, 0, refuse(NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)

@@ -19,6 +19,7 @@ type AnswerQuestion struct {
 }
 
 type questions struct {
+	chatState
 	asks     map[string]events.QuestionAsk
 	answered map[string]map[int]answered
 	over     map[string]string // rejected, expired, or answered in OpenCode by somebody else: how
@@ -30,10 +31,13 @@ type answered struct {
 }
 
 func newQuestions() *questions {
-	return &questions{map[string]events.QuestionAsk{}, map[string]map[int]answered{}, map[string]string{}}
+	return &questions{
+		asks: map[string]events.QuestionAsk{}, answered: map[string]map[int]answered{}, over: map[string]string{},
+	}
 }
 
 func (s *questions) apply(e events.Event) {
+	s.chatState.apply(e)
 	d, err := events.Decode(e)
 	if err != nil {
 		return
@@ -75,11 +79,14 @@ func (h *Handlers) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64
 		return 0, refuse(Invalid, "chat: %v", err)
 	}
 	s := newQuestions()
-	filters := []string{events.ChatSubject(c.Chat, "question.*"), events.ChatSubject(c.Chat, "opencode.question.*")}
+	filters := []string{events.ChatSubject(c.Chat, "question.*"), events.ChatSubject(c.Chat, "opencode.question.*"), chatFilter(c.Chat)}
 	return h.handle(ctx, c.Chat, c.Command, s, filters, func() (events.Data, uint64, error) { return s.answer(c) })
 }
 
 func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
+	if s.deleted != 0 {
+		return nil, 0, s.missing(c.Chat)
+	}
 	ask, known := s.asks[c.Question]
 	if !known || c.Index < 0 || c.Index >= len(ask.Questions) {
 		return nil, 0, refuse(NotFound, "there is no question %s/%d in chat %s", c.Question, c.Index, c.Chat)

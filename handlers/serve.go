@@ -17,8 +17,9 @@ const commandPrefix = "cmd."
 
 // Accepted is the answer to a command that was carried out.
 type Accepted struct {
-	ID  string `json:"id,omitempty"` // of what it created
-	Seq uint64 `json:"seq"`          // of its event
+	ID     string          `json:"id,omitempty"`     // of what it created
+	Seq    uint64          `json:"seq"`              // of its event
+	Result json.RawMessage `json:"result,omitempty"` // what a command that asks was told
 }
 
 // answer is what goes over the wire: one of the two.
@@ -31,36 +32,40 @@ type answer struct {
 // commandTimeout bounds one command.
 const commandTimeout = 20 * time.Second
 
-// commands is every command that can be given over NATS, by name.
-func (h *Handlers) commands() map[string]func(context.Context, string, []byte) (Accepted, error) {
-	return map[string]func(context.Context, string, []byte) (Accepted, error){
-		"chat.create":       command(func(c *CreateChat, actor string) { c.Actor = actor }, h.createChat),
-		"message.submit":    command(func(c *SubmitMessage, actor string) { c.Actor = actor }, h.submitMessage),
-		"permission.decide": command(func(c *DecidePermission, actor string) { c.Actor = actor }, seqOnly(h.DecidePermission)),
-		"question.answer":   command(func(c *AnswerQuestion, actor string) { c.Actor = actor }, seqOnly(h.AnswerQuestion)),
-		"turn.abort":        command(func(c *AbortTurn, actor string) { c.Actor = actor }, seqOnly(h.AbortTurn)),
+// Commands are what can be given over NATS, by name: each is made by CommandOf.
+type Commands map[string]func(ctx context.Context, actor string, body []byte) (Accepted, error)
+
+// commands is every command that can be given over NATS.
+func (h *Handlers) commands() Commands {
+	return Commands{
+		"chat.create":       CommandOf(func(c *CreateChat, actor string) { c.Actor = actor }, h.createChat),
+		"message.submit":    CommandOf(func(c *SubmitMessage, actor string) { c.Actor = actor }, h.submitMessage),
+		"permission.decide": CommandOf(func(c *DecidePermission, actor string) { c.Actor = actor }, SeqOnly(h.DecidePermission)),
+		"question.answer":   CommandOf(func(c *AnswerQuestion, actor string) { c.Actor = actor }, SeqOnly(h.AnswerQuestion)),
+		"turn.abort":        CommandOf(func(c *AbortTurn, actor string) { c.Actor = actor }, SeqOnly(h.AbortTurn)),
 	}
 }
 
 func (h *Handlers) createChat(ctx context.Context, c CreateChat) (Accepted, error) {
 	id, seq, err := h.CreateChat(ctx, c)
-	return Accepted{id, seq}, err
+	return Accepted{ID: id, Seq: seq}, err
 }
 
 func (h *Handlers) submitMessage(ctx context.Context, c SubmitMessage) (Accepted, error) {
 	id, seq, err := h.SubmitMessage(ctx, c)
-	return Accepted{id, seq}, err
+	return Accepted{ID: id, Seq: seq}, err
 }
 
-func seqOnly[C any](carryOut func(context.Context, C) (uint64, error)) func(context.Context, C) (Accepted, error) {
+// SeqOnly is a command that creates nothing with an id.
+func SeqOnly[C any](carryOut func(context.Context, C) (uint64, error)) func(context.Context, C) (Accepted, error) {
 	return func(ctx context.Context, c C) (Accepted, error) {
 		seq, err := carryOut(ctx, c)
 		return Accepted{Seq: seq}, err
 	}
 }
 
-// command decodes the JSON of a command, names its actor, and carries it out.
-func command[C any](by func(*C, string), carryOut func(context.Context, C) (Accepted, error)) func(context.Context, string, []byte) (Accepted, error) {
+// CommandOf decodes the JSON of a command, names its actor, and carries it out.
+func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Accepted, error)) func(context.Context, string, []byte) (Accepted, error) {
 	return func(ctx context.Context, actor string, body []byte) (Accepted, error) {
 		var c C
 		d := json.NewDecoder(bytes.NewReader(body))
@@ -73,9 +78,14 @@ func command[C any](by func(*C, string), carryOut func(context.Context, C) (Acce
 	}
 }
 
-// Serve takes commands over NATS until ctx ends, in the name of actor: only the operator's identity may publish there.
+// Serve takes the commands of Handlers over NATS.
 func (h *Handlers) Serve(ctx context.Context, nc *nats.Conn, actor string, log *slog.Logger) error {
-	for name, carryOut := range h.commands() {
+	return h.commands().Serve(ctx, nc, actor, log)
+}
+
+// Serve takes commands over NATS until ctx ends, in the name of actor: only the operator's identity may publish there.
+func (all Commands) Serve(ctx context.Context, nc *nats.Conn, actor string, log *slog.Logger) error {
+	for name, carryOut := range all {
 		sub, err := nc.QueueSubscribe(commandPrefix+name, "handlers", func(m *nats.Msg) {
 			go func() {
 				ctx, cancel := context.WithTimeout(ctx, commandTimeout)

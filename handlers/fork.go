@@ -1,0 +1,120 @@
+package handlers
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+)
+
+// ForkChat opens a new chat, of the same owner, engine and agent, that begins as this one was before a message.
+type ForkChat struct {
+	Command
+	Chat    string `json:"chat"`
+	Message string `json:"message,omitempty"` // OpenCode's msg_… id; empty for the whole chat
+	Into    string `json:"into,omitempty"`    // id of the new chat, made by the caller or empty
+	Title   string `json:"title,omitempty"`   // of the new chat; empty for that of this one, with " (fork)"
+}
+
+type forkState struct {
+	source     string
+	from, into chatState
+	done       map[string]forked // by new chat
+}
+
+type forked struct {
+	seq     uint64
+	cause   string
+	message string
+}
+
+func (s *forkState) apply(e events.Event) {
+	if e.Subject.ID != s.source {
+		s.into.apply(e)
+		return
+	}
+	s.from.apply(e)
+	if d, err := events.Decode(e); err == nil {
+		if f, ok := d.(events.ForkRequested); ok {
+			s.done[f.Chat] = forked{e.Seq, e.Cause, f.Message}
+		}
+	}
+}
+
+// ForkChat carries out the command: it makes the chat and records the wish that OpenCode fill it.
+func (h *Handlers) ForkChat(ctx context.Context, c ForkChat) (chat string, seq uint64, err error) {
+	if c.Into == "" {
+		c.Into = events.NewID()
+	}
+	if err := c.check(); err != nil {
+		return "", 0, err
+	}
+	s := &forkState{source: c.Chat, done: map[string]forked{}}
+	f := fold(s, []string{chatFilter(c.Into), events.ChatSubject(c.Chat, events.ForkRequested{}.Kind()), chatFilter(c.Chat)})
+	f.guarded = 2
+	chat = c.Into
+	seq, err = h.carryOut(ctx, c.Command, f, func() ([]events.Event, uint64, error) {
+		for into, earlier := range s.done {
+			if c.ID != "" && earlier.cause == c.ID {
+				chat = into
+				return nil, earlier.seq, nil
+			}
+		}
+		created, seq, err := s.fork(c)
+		if err != nil || seq != 0 {
+			return nil, seq, err
+		}
+		opened, err := events.New(c.Into, c.Actor, created)
+		if err != nil {
+			return nil, 0, err
+		}
+		wish, err := events.New(c.Chat, c.Actor, events.ForkRequested{Message: c.Message, Chat: c.Into})
+		return []events.Event{opened, wish}, 0, err
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	return chat, seq, nil
+}
+
+func (c *ForkChat) check() (err error) {
+	for name, id := range map[string]string{"chat": c.Chat, "into": c.Into, "message": c.Message} {
+		if _, err := events.ParseID(id); err != nil && (name != "message" || id != "") {
+			return refuse(Invalid, "%s: %v", name, err)
+		}
+	}
+	if c.Into == c.Chat {
+		return refuse(Conflict, "chat %s exists already", c.Into)
+	}
+	if c.Title != "" {
+		c.Title, err = checkTitle(c.Title)
+	}
+	return err
+}
+
+// fork gives the new chat, or the place where it was made already for the same fork.
+func (s *forkState) fork(c ForkChat) (created events.ChatCreated, seq uint64, err error) {
+	if earlier, ok := s.done[c.Into]; ok && earlier.message == c.Message && s.into.deleted == 0 {
+		return created, earlier.seq, nil
+	}
+	if err := s.from.missing(c.Chat); err != nil {
+		return created, 0, err
+	}
+	if s.into.last != 0 {
+		return created, 0, refuse(Conflict, "chat %s exists already", c.Into)
+	}
+	from := s.from.now
+	if c.Title == "" {
+		c.Title = forkTitle(from.title)
+	}
+	return events.ChatCreated{Title: c.Title, User: from.user, Engine: s.from.as.Engine, Agent: from.agent}, 0, nil
+}
+
+func forkTitle(of string) string {
+	const suffix = " (fork)"
+	for len(of)+len(suffix) > maxTitle {
+		_, size := utf8.DecodeLastRuneInString(of)
+		of = of[:len(of)-size]
+	}
+	return of + suffix
+}

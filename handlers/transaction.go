@@ -1,0 +1,97 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"pocketcoder/events"
+)
+
+// MaxTransaction is the most commands a transaction takes; PocketBase takes as many requests in a batch.
+const MaxTransaction = 50
+
+// transaction is what commands have decided together and not yet appended.
+type transaction struct {
+	commands int
+	writes   []events.Write
+	expected map[string]bool // filters
+	seen     uint64          // the newest sequence a command that changed nothing answered with; used when none did
+}
+
+type transactionKey struct{}
+
+func transactionOf(ctx context.Context) *transaction {
+	t, _ := ctx.Value(transactionKey{}).(*transaction)
+	return t
+}
+
+// Transaction carries out the commands that fn gives with the context it is called with, one after the other: all of them
+// or, when fn returns an error, none. Each decides on the log and on what those before it decided, and answers with
+// sequence 0; seq is that of the last event of all.
+//
+// Their events are stored as one atomic batch, on the condition that nothing was appended meanwhile which a command that
+// has events would have had to know of; else fn is called again, so it must do nothing but give commands. A command that
+// had nothing to change puts no condition: it was right when it was decided.
+func (h *Handlers) Transaction(ctx context.Context, fn func(ctx context.Context) error) (seq uint64, err error) {
+	for range tries {
+		t := &transaction{expected: map[string]bool{}}
+		if err := fn(context.WithValue(ctx, transactionKey{}, t)); err != nil {
+			return 0, err
+		}
+		if len(t.writes) == 0 {
+			return t.seen, nil
+		}
+		seq, err = h.Log.Commit(ctx, t.writes)
+		if !errors.Is(err, events.ErrConflict) {
+			return seq, err
+		}
+	}
+	return 0, refuse(Conflict, tooBusy, tries)
+}
+
+// unstored is the place of events that are not stored yet, beyond all that are.
+const unstored = 1 << 63
+
+// add takes what a command came to. A filter is expected once, as the first command that decided on it saw it.
+func (t *transaction) add(writes []events.Write, seq uint64) error {
+	if t.commands++; t.commands > MaxTransaction {
+		return refuse(Invalid, "a transaction takes at most %d commands", MaxTransaction)
+	}
+	t.seen = max(t.seen, seq)
+	for _, w := range writes {
+		if t.expected[w.Expect.Filter] {
+			w.Expect = events.Expect{}
+		}
+		t.expected[w.Expect.Filter] = true
+		w.Event.Seq = unstored + uint64(len(t.writes))
+		t.writes = append(t.writes, w)
+	}
+	return nil
+}
+
+// applyTo applies what was decided so far to a state that was folded from the log.
+func (t *transaction) applyTo(f *folded) {
+	for _, w := range t.writes {
+		for _, q := range f.queries {
+			if matches(q.filter, w.Event.RawSubject) {
+				f.state.apply(w.Event)
+				break
+			}
+		}
+	}
+}
+
+// matches says whether a subject matches a filter with * in the place of tokens.
+func matches(filter, subject string) bool {
+	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if want[i] != "*" && want[i] != have[i] {
+			return false
+		}
+	}
+	return true
+}
