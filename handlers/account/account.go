@@ -1,0 +1,153 @@
+// Package account knows who may use the system: accounts and their passwords, the sessions of those who logged in, and how
+// the first administrator comes to be.
+//
+// What an account is, and every login that succeeded or failed, are events. Password hashes, sessions and the key that
+// signs tokens are in the SECRETS bucket and nowhere else; of a session secret only its SHA-256 is kept.
+//
+// Promises: decisions about accounts are made on the log, and the first writer wins: an email belongs to one account, and
+// the last administrator who can log in stays one. A token names a session; what its owner may do is looked up in the
+// account. A session that was revoked, or whose account was disabled, deleted or given another role, is over: here before
+// the command returns, in every other process once it has heard of it, and again after a crash at any moment. Check does no
+// I/O. A wrong password and a name nobody has cost the same and are answered the same; after 5 failures within 5 minutes
+// an account makes those who guess wait, in all processes and across restarts. At most 4 passwords are hashed at once, 46
+// MiB each.
+//
+// It must not know HTTP, read models, or what an account may do with what is not its own.
+package account
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"pocketcoder/events"
+)
+
+// The roles of an account.
+const (
+	Admin = "admin"
+	Agent = "agent"
+	User  = "user"
+)
+
+// Account is one who may log in.
+type Account struct {
+	ID       string    `json:"id"`
+	Email    string    `json:"email"`
+	Name     string    `json:"name"`
+	Role     string    `json:"role"`
+	Disabled bool      `json:"disabled"`
+	Created  time.Time `json:"created"`
+}
+
+// account is what the events say of one.
+type account struct {
+	Account
+	deleted bool
+	changed uint64 // sequence of the newest event about it
+	ended   uint64 // that of the newest one that ended its sessions
+}
+
+// update applies a change, and says whether it ended the account's sessions.
+func (k *account) update(d events.AccountUpdated, seq uint64) bool {
+	ends := (d.Disabled != nil && *d.Disabled) || (d.Role != nil && *d.Role != k.Role)
+	set(&k.Email, d.Email)
+	set(&k.Name, d.Name)
+	set(&k.Role, d.Role)
+	set(&k.Disabled, d.Disabled)
+	k.changed = seq
+	if ends {
+		k.ended = seq
+	}
+	return ends
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+// active says whether the account may do anything.
+func (k *account) active() bool { return k != nil && !k.deleted && !k.Disabled }
+
+// Accounts is safe for concurrent use.
+type Accounts struct {
+	log     *events.Log
+	secrets *events.Secrets
+	now     func() time.Time
+	key     []byte // signs tokens
+	parser  *jwt.Parser
+	hashing chan struct{} // holds one for each password that is being hashed
+
+	deciding sync.Mutex // makes commands of this process take turns; locked before mu
+
+	mu       sync.RWMutex // guards what follows
+	accounts map[string]*account
+	folded   map[string]uint64   // by filter: how far the log is in accounts at least
+	sessions map[string]*session // by their key in SECRETS
+	public   map[string]*session // by their public id
+
+	trying    sync.Mutex           // guards what follows
+	attempts  map[string]*attempts // by account
+	strangers map[string]*attempts // by a name that nobody has
+}
+
+// changes is what decisions about accounts are made on, and guarded by.
+var changes = events.UserSubject("*", "account.*")
+
+// deletions are folded after the changes: who sees a change sees the deletions before it. They need no guard of their own,
+// because a deletion is guarded by the changes, and disables first.
+var deletions = events.UserSubject("*", events.Deleted{}.Kind())
+
+// Open reads the accounts from the log and the sessions from secrets.
+func Open(ctx context.Context, log *events.Log, secrets *events.Secrets) (*Accounts, error) {
+	a := &Accounts{
+		log: log, secrets: secrets, now: time.Now, hashing: make(chan struct{}, maxHashing),
+		accounts: map[string]*account{}, folded: map[string]uint64{},
+		sessions: map[string]*session{}, public: map[string]*session{},
+		attempts: map[string]*attempts{}, strangers: map[string]*attempts{},
+	}
+	if err := a.openTokens(ctx); err != nil {
+		return nil, fmt.Errorf("open accounts: %w", err)
+	}
+	if err := a.refresh(ctx); err != nil {
+		return nil, fmt.Errorf("open accounts: %w", err)
+	}
+	if err := a.loadSessions(ctx); err != nil {
+		return nil, fmt.Errorf("open accounts: %w", err)
+	}
+	return a, nil
+}
+
+// Run keeps up with what other processes do to accounts and sessions, and removes sessions that are over, until ctx ends.
+func (a *Accounts) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts := []func(context.Context) error{a.followAccounts, a.followSessions, a.sweepSessions}
+	ended := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { ended <- part(ctx) }()
+	}
+	err := <-ended
+	cancel()
+	for range len(parts) - 1 {
+		<-ended
+	}
+	return err
+}
+
+func (a *Accounts) followAccounts(ctx context.Context) error {
+	a.mu.RLock()
+	after := min(a.folded[changes], a.folded[deletions])
+	a.mu.RUnlock()
+	return a.log.Read(ctx, after, []string{changes, deletions}, func(b events.Batch) error {
+		for _, e := range b.Events {
+			a.apply(e)
+		}
+		return nil
+	})
+}

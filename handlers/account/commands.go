@@ -1,0 +1,241 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// CreateAccount makes an account. Account is its id, made by the caller or empty: creating the same account under the same
+// id again is creating it once.
+type CreateAccount struct {
+	handlers.Command
+	Account  string `json:"account,omitempty"`
+	Email    string `json:"email"`
+	Name     string `json:"name,omitempty"`
+	Role     string `json:"role"`
+	Password string `json:"password"`
+}
+
+// CreateAccount carries out the command.
+func (a *Accounts) CreateAccount(ctx context.Context, c CreateAccount) (account string, seq uint64, err error) {
+	return a.create(ctx, c, func() error { return nil })
+}
+
+// create makes an account if also allowed agrees; it is called with mu held.
+func (a *Accounts) create(ctx context.Context, c CreateAccount, allowed func() error) (account string, seq uint64, err error) {
+	if c.Account == "" {
+		c.Account = events.NewID()
+	}
+	c.Email, c.Name = strings.TrimSpace(c.Email), strings.TrimSpace(c.Name)
+	if err := c.check(); err != nil {
+		return "", 0, err
+	}
+	decide := func() ([]events.Data, uint64, error) {
+		d, seq, err := a.decideCreate(c)
+		if err == nil && d != nil {
+			err = allowed()
+		}
+		return d, seq, err
+	}
+	if err := a.refresh(ctx); err != nil {
+		return "", 0, err
+	}
+	a.mu.RLock()
+	_, _, err = decide()
+	a.mu.RUnlock()
+	if err != nil {
+		return "", 0, err // before a password is hashed for nothing
+	}
+	made, err := a.createPassword(ctx, c.Account, c.Password)
+	if err != nil {
+		return "", 0, err
+	}
+	seq, err = a.decide(ctx, c.Command, c.Account, decide)
+	if made && errors.As(err, new(handlers.Refused)) {
+		err = errors.Join(err, a.secrets.Delete(ctx, passwordKey(c.Account)))
+	}
+	return c.Account, seq, err
+}
+
+// createPassword keeps the password of an account that is about to be created: an account in the log always has one. A
+// password that is there already is from the same command, given before, or this is another one.
+func (a *Accounts) createPassword(ctx context.Context, account, password string) (made bool, err error) {
+	hash, err := a.hash(ctx, password)
+	if err != nil {
+		return false, err
+	}
+	err = a.secrets.Create(ctx, passwordKey(account), []byte(hash))
+	if !errors.Is(err, events.ErrExists) {
+		return err == nil, err
+	}
+	stored, _, err := a.secrets.Get(ctx, passwordKey(account))
+	if err != nil {
+		return false, err
+	}
+	same, err := a.matches(ctx, string(stored), password)
+	if err == nil && !same {
+		err = exists(account)
+	}
+	return false, err
+}
+
+func (a *Accounts) decideCreate(c CreateAccount) ([]events.Data, uint64, error) {
+	if known := a.accounts[c.Account]; known != nil {
+		if known.deleted || known.Email != c.Email || known.Name != c.Name || known.Role != c.Role {
+			return nil, 0, exists(c.Account)
+		}
+		return nil, known.changed, nil
+	}
+	if a.named(c.Email) != nil {
+		return nil, 0, taken(c.Email)
+	}
+	return []events.Data{events.AccountCreated{Email: c.Email, Name: c.Name, Role: c.Role}}, 0, nil
+}
+
+func exists(id string) error {
+	return refuse(handlers.Conflict, "account: %s exists already", id)
+}
+
+func taken(email string) error {
+	return refuse(handlers.Conflict, "email: %s belongs to another account", email)
+}
+
+// UpdateAccount changes an account; a nil field stays as it is. Disabling it and giving it another role end its sessions.
+type UpdateAccount struct {
+	handlers.Command
+	Account  string  `json:"account"`
+	Email    *string `json:"email,omitempty"`
+	Name     *string `json:"name,omitempty"`
+	Role     *string `json:"role,omitempty"`
+	Disabled *bool   `json:"disabled,omitempty"`
+}
+
+// UpdateAccount carries out the command. What is so already is not changed again.
+func (a *Accounts) UpdateAccount(ctx context.Context, c UpdateAccount) (uint64, error) {
+	c.Email, c.Name = trimmed(c.Email), trimmed(c.Name)
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	var reason string
+	seq, err := a.decide(ctx, c.Command, c.Account, func() ([]events.Data, uint64, error) {
+		d, seq, err := a.decideUpdate(c)
+		if err != nil || d == (events.AccountUpdated{}) {
+			return nil, seq, err
+		}
+		if reason = ""; d.Disabled != nil && *d.Disabled {
+			reason = "disabled"
+		} else if d.Role != nil {
+			reason = "role"
+		}
+		return []events.Data{d}, 0, nil
+	})
+	if err != nil || reason == "" {
+		return seq, err
+	}
+	return seq, a.closeSessions(ctx, c.Command, c.Account, reason, func(s Session) bool { return s.Since < seq })
+}
+
+func trimmed(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	t := strings.TrimSpace(*s)
+	return &t
+}
+
+// decideUpdate gives what would change.
+func (a *Accounts) decideUpdate(c UpdateAccount) (events.AccountUpdated, uint64, error) {
+	var d events.AccountUpdated
+	known := a.accounts[c.Account]
+	if known == nil || known.deleted {
+		return d, 0, notFound(c.Account)
+	}
+	d.Email, d.Name = different(known.Email, c.Email), different(known.Name, c.Name)
+	d.Role, d.Disabled = different(known.Role, c.Role), different(known.Disabled, c.Disabled)
+	if d.Email != nil {
+		if other := a.named(*d.Email); other != nil && other != known {
+			return d, 0, taken(*d.Email)
+		}
+	}
+	if known.active() && known.Role == Admin && a.admins() == 1 {
+		if d.Disabled != nil {
+			return d, 0, refuse(handlers.Conflict, "disabled: %s is the last admin", known.Email)
+		}
+		if d.Role != nil {
+			return d, 0, refuse(handlers.Conflict, "role: %s is the last admin", known.Email)
+		}
+	}
+	return d, known.changed, nil
+}
+
+// different gives what is wanted, or nil when it is so.
+func different[T comparable](is T, wanted *T) *T {
+	if wanted == nil || *wanted == is {
+		return nil
+	}
+	return wanted
+}
+
+// DeleteAccount takes an account away, with its password and its sessions. Its id is not used again, its email may be.
+type DeleteAccount struct {
+	handlers.Command
+	Account string `json:"account"`
+}
+
+// DeleteAccount carries out the command. Deleting it again changes nothing.
+func (a *Accounts) DeleteAccount(ctx context.Context, c DeleteAccount) (uint64, error) {
+	if err := checkID(c.Account); err != nil {
+		return 0, err
+	}
+	seq, err := a.decide(ctx, c.Command, c.Account, func() ([]events.Data, uint64, error) { return a.decideDelete(c) })
+	if err != nil {
+		return 0, err
+	}
+	if err := a.closeSessions(ctx, c.Command, c.Account, "deleted", func(Session) bool { return true }); err != nil {
+		return 0, err
+	}
+	return seq, a.secrets.Delete(ctx, passwordKey(c.Account))
+}
+
+func (a *Accounts) decideDelete(c DeleteAccount) ([]events.Data, uint64, error) {
+	known := a.accounts[c.Account]
+	switch {
+	case known == nil:
+		return nil, 0, notFound(c.Account)
+	case known.deleted:
+		return nil, known.ended, nil
+	case known.active() && known.Role == Admin && a.admins() == 1:
+		return nil, 0, refuse(handlers.Conflict, "account: %s is the last admin", known.Email)
+	case known.Disabled:
+		return []events.Data{events.Deleted{}}, 0, nil
+	}
+	disabled := true
+	return []events.Data{events.AccountUpdated{Disabled: &disabled}, events.Deleted{}}, 0, nil
+}
+
+// List gives the accounts, the oldest first.
+func (a *Accounts) List(ctx context.Context) ([]Account, error) {
+	if err := a.refresh(ctx); err != nil {
+		return nil, err
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	list := []Account{}
+	for _, known := range a.accounts {
+		if !known.deleted {
+			list = append(list, known.Account)
+		}
+	}
+	slices.SortFunc(list, func(x, y Account) int {
+		if c := x.Created.Compare(y.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(x.ID, y.ID)
+	})
+	return list, nil
+}

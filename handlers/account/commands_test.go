@@ -1,0 +1,315 @@
+package account
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+func TestAccountIsWhatWasCreated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	create := CreateAccount{Command: root, Email: " Alice@Example.org ", Name: " Alice ", Role: Agent, Password: password}
+	id, seq, err := s.CreateAccount(t.Context(), create)
+	is.NoErr(err)
+	list, err := s.List(t.Context())
+	is.NoErr(err)
+	is.Equal(len(list), 1)
+	is.True(list[0].Created.Equal(s.time))
+	list[0].Created = s.time
+	is.Equal(list[0], Account{ID: id, Email: "Alice@Example.org", Name: "Alice", Role: Agent, Created: s.time})
+
+	create.Account = id
+	again, seq2, err := s.CreateAccount(t.Context(), create) // the answer was lost
+	is.NoErr(err)
+	is.Equal([]any{again, seq2}, []any{id, seq})
+	all, data := s.history()
+	is.Equal(data, []events.Data{events.AccountCreated{Email: "Alice@Example.org", Name: "Alice", Role: Agent}})
+	is.Equal(all[0].Actor, root.Actor)
+	is.Equal(all[0].RawSubject, events.UserSubject(id, "account.created"))
+}
+
+func TestBadAccountIsRefusedWithTheField(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.add("alice", Admin)
+	long := strings.Repeat("x", 300)
+	for _, c := range []struct {
+		change func(*CreateAccount)
+		code   handlers.Code
+		says   string
+	}{
+		{func(c *CreateAccount) { c.Account = "*" }, handlers.Invalid, `account: parse id "*"`},
+		{func(c *CreateAccount) { c.Account = "a.b" }, handlers.Invalid, "account: parse id"},
+		{func(c *CreateAccount) { c.Account = "alice" }, handlers.Conflict, "account: alice exists already"},
+		{func(c *CreateAccount) { c.Email = "" }, handlers.Invalid, "email: "},
+		{func(c *CreateAccount) { c.Email = "bob" }, handlers.Invalid, `email: "bob" is not an address`},
+		{func(c *CreateAccount) { c.Email = "Bob <bob@example.org>" }, handlers.Invalid, "email: "},
+		{func(c *CreateAccount) { c.Email = "<bob@example.org>" }, handlers.Invalid, "email: "},
+		{func(c *CreateAccount) { c.Email = "bob@example.org, eve@example.org" }, handlers.Invalid, "email: "},
+		{func(c *CreateAccount) { c.Email = "bob@example.org\nBcc: eve@example.org" }, handlers.Invalid, "email: "},
+		{func(c *CreateAccount) { c.Email = "b\xffb@example.org" }, handlers.Invalid, "email: "},
+		{func(c *CreateAccount) { c.Email = long + "@example.org" }, handlers.Invalid, "email: want at most 255 bytes, got 312"},
+		{func(c *CreateAccount) { c.Email = " ALICE@example.ORG" }, handlers.Conflict, "email: ALICE@example.ORG belongs to another"},
+		{func(c *CreateAccount) { c.Name = long }, handlers.Invalid, "name: want at most 255"},
+		{func(c *CreateAccount) { c.Name = "\xff" }, handlers.Invalid, "name: "},
+		{func(c *CreateAccount) { c.Role = "" }, handlers.Invalid, "role: want admin, agent or user"},
+		{func(c *CreateAccount) { c.Role = "root" }, handlers.Invalid, "role: "},
+		{func(c *CreateAccount) { c.Password = "" }, handlers.Invalid, "password: want 8 to 1024 bytes, got 0"},
+		{func(c *CreateAccount) { c.Password = "1234567" }, handlers.Invalid, "password: want 8"},
+		{func(c *CreateAccount) { c.Password = strings.Repeat("x", 1025) }, handlers.Invalid, "password: want 8"},
+		{func(c *CreateAccount) { c.Password = "Password1" }, handlers.Invalid, "password: it is one of the most common"},
+		{func(c *CreateAccount) { c.Password = "BOB@example.org" }, handlers.Invalid, "password: it is the email"},
+		{func(c *CreateAccount) { c.Password = "\xff1234567890" }, handlers.Invalid, "password: it is not UTF-8"},
+	} {
+		is := is.New(t)
+		create := CreateAccount{Command: root, Account: "bob", Email: "bob@example.org", Role: User, Password: password}
+		c.change(&create)
+		_, _, err := s.CreateAccount(t.Context(), create)
+		code, text := refusal(t, err)
+		is.Equal(code, c.code)                   // c.says
+		is.True(strings.HasPrefix(text, c.says)) // c.says
+		if !strings.HasPrefix(c.says, "password: it is the email") {
+			is.True(!strings.Contains(text, create.Password) || create.Password == "") // a refusal does not repeat a password
+		}
+	}
+	is := is.New(t)
+	is.Equal(len(of[events.AccountCreated](s)), 1)
+	keys, err := s.secrets.Keys(t.Context(), "password")
+	is.NoErr(err)
+	is.Equal(keys, []string{passwordKey("alice")}) // and nothing is left behind
+}
+
+func TestLongestPasswordAndOddCharactersAreFine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	for i, password := range []string{strings.Repeat("x", 1024), "        ", "pässwörd€😀", "a\x00bcdefgh"} {
+		id := fmt.Sprintf("user%d", i)
+		_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: id, Email: id + "@example.org", Role: User, Password: password})
+		is.NoErr(err)
+		_, err = s.tryLogin(id, password)
+		is.NoErr(err)
+		_, err = s.tryLogin(id, password[:len(password)-1])
+		is.True(errors.Is(err, ErrCredentials))
+	}
+}
+
+func TestSameIDWithAnotherPasswordIsAnotherAccount(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("alice", User)
+	_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org", Name: "alice", Role: User, Password: "another one"})
+	code, _ := refusal(t, err)
+	is.Equal(code, handlers.Conflict)
+	s.login("alice") // with the first one
+}
+
+// A crash between the password and the event leaves a password without an account.
+func TestCreateThatWasCutShortIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	_, err := s.createPassword(t.Context(), "alice", password)
+	is.NoErr(err)
+	s.add("alice", User)
+	s.login("alice")
+}
+
+func TestUpdateChangesWhatItNames(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("alice", Admin)
+	s.add("bob", User)
+	seq, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr(" Robert "), Email: ptr("BOB@example.org")})
+	is.NoErr(err)
+	again, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr("Robert"), Role: ptr(User), Disabled: ptr(false)})
+	is.NoErr(err)
+	is.Equal(again, seq) // it is so already
+	is.Equal(len(of[events.AccountUpdated](s)), 1)
+	bob, err := s.find(t.Context(), "bob")
+	is.NoErr(err)
+	is.Equal([]string{bob.Name, bob.Email, bob.Role}, []string{"Robert", "BOB@example.org", User})
+
+	for _, c := range []struct {
+		update UpdateAccount
+		code   handlers.Code
+		says   string
+	}{
+		{UpdateAccount{Account: "nobody"}, handlers.NotFound, "account: "},
+		{UpdateAccount{Account: ">"}, handlers.Invalid, "account: "},
+		{UpdateAccount{Account: "bob", Email: ptr("Alice@example.org")}, handlers.Conflict, "email: "},
+		{UpdateAccount{Account: "bob", Email: ptr("x")}, handlers.Invalid, "email: "},
+		{UpdateAccount{Account: "bob", Role: ptr("owner")}, handlers.Invalid, "role: "},
+		{UpdateAccount{Account: "bob", Name: ptr("\xff")}, handlers.Invalid, "name: "},
+	} {
+		_, err := s.UpdateAccount(t.Context(), c.update)
+		code, text := refusal(t, err)
+		is.Equal(code, c.code)                   // c.says
+		is.True(strings.HasPrefix(text, c.says)) // c.says
+	}
+}
+
+func TestLastAdminStays(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("alice", Admin)
+	s.add("bob", User)
+	refused := func(err error, field string) {
+		t.Helper()
+		code, text := refusal(t, err)
+		is.Equal(code, handlers.Conflict)
+		is.Equal(text, field+": alice@example.org is the last admin")
+	}
+	attack := func() {
+		t.Helper()
+		_, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Disabled: ptr(true)})
+		refused(err, "disabled")
+		_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Role: ptr(User)})
+		refused(err, "role")
+		_, err = s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
+		refused(err, "account")
+	}
+	attack()
+	s.add("carol", Admin)
+	_, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "carol", Disabled: ptr(true)})
+	is.NoErr(err)
+	attack() // a disabled one does not count
+	_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "carol", Disabled: ptr(false)})
+	is.NoErr(err)
+	_, err = s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "carol"})
+	is.NoErr(err)
+	attack() // nor does a deleted one
+	s.add("dave", Admin)
+	_, err = s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
+	is.NoErr(err)
+}
+
+// Each of two processes takes away another of two admins at once, many times and in different ways.
+func TestTwoAdminsCannotTakeEachOtherAway(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	other := reopen(t, s.server)
+	s.add("a", Admin)
+	s.add("b", Admin)
+	take := []func(*system, string) error{
+		func(s *system, id string) error {
+			_, err := s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: id})
+			return err
+		},
+		func(s *system, id string) error {
+			_, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: id, Role: ptr(User)})
+			return err
+		},
+	}
+	first, second := "a", "b"
+	for i := range 20 {
+		var errs [2]error
+		var both sync.WaitGroup
+		both.Go(func() { errs[0] = take[i%2](s, first) })
+		both.Go(func() { errs[1] = take[(i/2)%2](other, second) })
+		both.Wait()
+		is.True((errs[0] == nil) != (errs[1] == nil)) // exactly one may
+		is.NoErr(s.refresh(t.Context()))
+		is.Equal(s.admins(), 1)
+		left := first
+		if errs[0] == nil {
+			left = second
+		}
+		first, second = left, fmt.Sprintf("admin%d", i)
+		s.add(second, Admin)
+	}
+}
+
+// The decision is made again when another process was first, and sees what it did.
+func TestEmailBelongsToTheFirstOfTwoProcesses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	other := reopen(t, s.server)
+	rounds := 0
+	_, err := s.decide(t.Context(), root, "alice", func() ([]events.Data, uint64, error) {
+		if rounds++; rounds == 1 {
+			_, _, err := other.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "eve", Email: "ALICE@example.org", Role: User, Password: password})
+			is.NoErr(err)
+		}
+		return s.decideCreate(CreateAccount{Account: "alice", Email: "alice@example.org", Role: User})
+	})
+	code, text := refusal(t, err)
+	is.Equal(code, handlers.Conflict)
+	is.Equal(text, "email: alice@example.org belongs to another account")
+	is.Equal(rounds, 2)
+}
+
+func TestDeletedAccountIsGoneAndItsEmailIsFree(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.add("alice", User)
+	token := s.login("alice")
+	seq, err := s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
+	is.NoErr(err)
+	again, err := s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
+	is.NoErr(err)
+	is.Equal(again, seq)
+	is.True(!s.valid(token))
+	is.True(s.ended(token))
+	_, err = s.tryLogin("alice", password)
+	is.True(errors.Is(err, ErrCredentials))
+	keys, err := s.secrets.Keys(t.Context(), "")
+	is.NoErr(err)
+	is.Equal(keys, []string{tokenKey})
+	for _, err := range []error{
+		func() error {
+			_, err := s.UpdateAccount(t.Context(), UpdateAccount{Account: "alice", Disabled: ptr(false)})
+			return err
+		}(),
+		func() error {
+			_, err := s.SetPassword(t.Context(), SetPassword{Account: "alice", Password: "another one"})
+			return err
+		}(),
+		func() error { _, err := s.Sessions(t.Context(), "alice"); return err }(),
+	} {
+		code, _ := refusal(t, err)
+		is.Equal(code, handlers.NotFound)
+	}
+	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org", Name: "alice", Role: User, Password: password})
+	code, _ := refusal(t, err)
+	is.Equal(code, handlers.Conflict) // its id is not used again
+	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice2", Email: "alice@example.org", Role: User, Password: password})
+	is.NoErr(err)
+	is.True(!s.valid(token))
+
+	list, err := reopen(t, s.server).List(t.Context()) // and so it is after a start
+	is.NoErr(err)
+	is.Equal(len(list), 1)
+	is.Equal(list[0].ID, "alice2")
+}
+
+// What somebody else writes under our subjects changes nothing, and stops nothing.
+func TestForeignMessageIsPassedOver(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	nc := connect(t, s.server)
+	is.NoErr(nc.Publish("evt.user.alice.account.created", []byte(`{"email":"alice@example.org","role":"admin"}`)))
+	is.NoErr(nc.Publish("evt.user.alice.account.nonsense", []byte(`?`)))
+	is.NoErr(nc.Flush())
+	eventually(t, "the messages are not stored", func() bool { last, err := s.log.Last(t.Context()); return err == nil && last == 2 })
+	s.add("bob", User)
+	list, err := s.List(t.Context())
+	is.NoErr(err)
+	is.Equal(len(list), 1)
+}

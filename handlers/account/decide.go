@@ -1,0 +1,161 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// refresh brings the accounts up to date with the log.
+func (a *Accounts) refresh(ctx context.Context) error {
+	a.deciding.Lock()
+	defer a.deciding.Unlock()
+	return a.advance(ctx)
+}
+
+// advance is refresh for who holds deciding.
+func (a *Accounts) advance(ctx context.Context) error {
+	for _, filter := range []string{changes, deletions} {
+		a.mu.RLock()
+		after := a.folded[filter]
+		a.mu.RUnlock()
+		last, err := a.log.Fold(ctx, filter, after, func(e events.Event) error { a.apply(e); return nil })
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		a.folded[filter] = last
+		a.mu.Unlock()
+	}
+	return nil
+}
+
+// apply takes in an event. It may come twice: from a command and from Run.
+func (a *Accounts) apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return // it says nothing of an account
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id := e.Subject.ID
+	known := a.accounts[id]
+	switch d := d.(type) {
+	case events.AccountCreated:
+		if known == nil {
+			a.accounts[id] = &account{Account: Account{id, d.Email, d.Name, d.Role, false, e.Time}, changed: e.Seq}
+		}
+	case events.AccountUpdated:
+		if known != nil && e.Seq > known.changed && known.update(d, e.Seq) {
+			a.endSessions(known)
+		}
+	case events.Deleted:
+		if known != nil && !known.deleted {
+			known.deleted, known.ended = true, e.Seq
+			a.endSessions(known)
+		}
+	}
+}
+
+// tries is how often a command is decided again because another process was first.
+const tries = 5
+
+// decide is the loop of every command on accounts: bring them up to date, decide, append what was decided, whole, expecting
+// no account changed, or begin again. An f that gives no event found everything as it should be, since seq.
+func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string, f func() (all []events.Data, seq uint64, err error)) (uint64, error) {
+	a.deciding.Lock()
+	defer a.deciding.Unlock()
+	for range tries {
+		if err := a.advance(ctx); err != nil {
+			return 0, err
+		}
+		a.mu.RLock()
+		all, seq, err := f()
+		last := a.folded[changes]
+		a.mu.RUnlock()
+		if err != nil || len(all) == 0 {
+			return seq, err
+		}
+		writes := make([]events.Write, len(all))
+		for i, d := range all {
+			if writes[i].Event, err = a.event(id, c, d); err != nil {
+				return 0, err
+			}
+		}
+		writes[0].Expect = events.Expect{Filter: changes, Last: last}
+		seq, err = a.log.Commit(ctx, writes)
+		if errors.Is(err, events.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		return seq, a.advance(ctx)
+	}
+	return 0, refuse(handlers.Conflict, "too much happens to accounts at once: others were first %d times", tries)
+}
+
+// event makes an event about an account.
+func (a *Accounts) event(id string, c handlers.Command, d events.Data) (events.Event, error) {
+	e, err := events.NewUser(id, c.Actor, d)
+	e.Time = a.now().UTC()
+	return e.CausedBy(c.ID), err
+}
+
+// record appends a fact about an account that needs no decision.
+func (a *Accounts) record(ctx context.Context, id string, c handlers.Command, d events.Data) (uint64, error) {
+	e, err := a.event(id, c, d)
+	if err != nil {
+		return 0, err
+	}
+	return a.log.Append(ctx, e)
+}
+
+// find gives an account, as it is now, that was not deleted.
+func (a *Accounts) find(ctx context.Context, id string) (account, error) {
+	if err := a.refresh(ctx); err != nil {
+		return account{}, err
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if known := a.accounts[id]; known != nil && !known.deleted {
+		return *known, nil
+	}
+	return account{}, notFound(id)
+}
+
+// named gives the account with that email, in any case of letters. mu is held.
+func (a *Accounts) named(email string) *account {
+	email = fold(email)
+	for _, known := range a.accounts {
+		if !known.deleted && fold(known.Email) == email {
+			return known
+		}
+	}
+	return nil
+}
+
+// fold is how emails are compared.
+func fold(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
+
+// admins counts those who can act as an administrator. mu is held.
+func (a *Accounts) admins() (n int) {
+	for _, known := range a.accounts {
+		if known.active() && known.Role == Admin {
+			n++
+		}
+	}
+	return n
+}
+
+func refuse(code handlers.Code, format string, args ...any) error {
+	return handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+func notFound(id string) error {
+	return refuse(handlers.NotFound, "account: there is no account %q", id)
+}

@@ -1,0 +1,195 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// The collections a login is for, by PocketBase's names.
+const (
+	Users      = "users"
+	Superusers = "_superusers" // admins only
+)
+
+// ErrCredentials is the answer to a login whose name or password is wrong, or that is not allowed: it does not say which.
+var ErrCredentials = errors.New("the email or the password is wrong")
+
+// Login is a person's wish for a session. Identity is the email; Collection is Users when empty.
+type Login struct {
+	Identity   string
+	Password   string
+	Collection string
+	Client     events.Client
+}
+
+// Login opens a session, or fails with ErrCredentials or ErrBackoff.
+func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
+	if l.Collection == "" {
+		l.Collection = Users
+	}
+	if l.Collection != Users && l.Collection != Superusers {
+		return Token{}, refuse(handlers.NotFound, "collection: nobody logs in to %q", l.Collection)
+	}
+	if err := a.refresh(ctx); err != nil {
+		return Token{}, err
+	}
+	owner := a.owner(l.Identity)
+	turn, release, err := a.takeTurn(ctx, owner, l.Identity)
+	if err != nil {
+		return Token{}, err
+	}
+	defer release()
+	hash, err := a.try(ctx, turn, attempt{owner, l.Password, l.Client, func() string { return owner.mayNot(l.Collection) }})
+	if err != nil {
+		return Token{}, err
+	}
+	token, err := a.openSession(ctx, *owner, l.Collection, "password", l.Client)
+	if err != nil {
+		return Token{}, err
+	}
+	// Another process may have set another password since, and not have seen this session when it ended those there were.
+	current, _, err := a.secrets.Get(ctx, passwordKey(owner.ID))
+	if err == nil && string(current) == hash {
+		return token, nil
+	}
+	c := handlers.Command{Actor: events.ActorSystem}
+	ended := a.closeSessions(ctx, c, owner.ID, "password", func(s Session) bool { return s.ID == token.Identity.Session })
+	if err := errors.Join(err, ended); err != nil {
+		return Token{}, err
+	}
+	return Token{}, ErrCredentials
+}
+
+// owner is the account with that email as it is now, nil for none.
+func (a *Accounts) owner(email string) *account {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	known := a.named(email)
+	if known == nil {
+		return nil
+	}
+	now := *known
+	return &now
+}
+
+// mayNot says why the owner may not log in to a collection, "" when they may.
+func (k *account) mayNot(collection string) string {
+	switch {
+	case k.Disabled:
+		return "disabled"
+	case collection == Superusers && k.Role != Admin:
+		return "role"
+	}
+	return ""
+}
+
+// attempt is a password that was given for an account, nil for one that does not exist.
+type attempt struct {
+	owner    *account
+	password string
+	client   events.Client
+	mayNot   func() string // of an owner whose password is right
+}
+
+// try carries out an attempt, in its turn, and gives the hash that matched. Whatever fails is recorded, also when who
+// tried has gone meanwhile.
+func (a *Accounts) try(ctx context.Context, turn *attempts, t attempt) (hash string, err error) {
+	if err := a.recall(ctx, turn, t.owner); err != nil {
+		return "", err
+	}
+	if wait := turn.until.Sub(a.now()); wait > 0 {
+		return "", a.failed(ctx, t, "backoff", ErrBackoff{wait})
+	}
+	hash = nobody
+	if t.owner != nil {
+		stored, ok, err := a.secrets.Get(ctx, passwordKey(t.owner.ID))
+		if err != nil {
+			return "", err
+		}
+		if ok {
+			hash = string(stored)
+		}
+	}
+	right, err := a.matches(ctx, hash, t.password)
+	if err != nil {
+		return "", err
+	}
+	var reason string
+	switch {
+	case t.owner == nil:
+		turn.add(a.now()) // no event tells of it by name
+		reason = "unknown"
+	case !right:
+		reason = "password"
+	default:
+		reason = t.mayNot()
+	}
+	if reason != "" {
+		return "", a.failed(context.WithoutCancel(ctx), t, reason, ErrCredentials)
+	}
+	return hash, nil
+}
+
+// failed records an attempt that came to nothing, and gives the answer to it, or why it could not be recorded.
+func (a *Accounts) failed(ctx context.Context, t attempt, reason string, answer error) error {
+	d := events.LoginFailed{Reason: reason, Client: clip(t.client)}
+	by := handlers.Command{Actor: events.ActorNobody}
+	if t.owner != nil {
+		if _, err := a.record(ctx, t.owner.ID, by, d); err != nil {
+			return err
+		}
+		return answer
+	}
+	e, err := events.NewAudit(by.Actor, d)
+	if err != nil {
+		return err
+	}
+	if _, err := a.log.Append(ctx, e); err != nil {
+		return err
+	}
+	return answer
+}
+
+// maxClient bounds, in bytes, what a client says of itself: it is kept for ever.
+const maxClient = 255
+
+func clip(c events.Client) events.Client {
+	short := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxClient)], "") }
+	return events.Client{Address: short(c.Address), Device: short(c.Device)}
+}
+
+// takeTurn waits until nobody else tries the password of an account, or of a name nobody has: so that guesses made at once
+// are counted before the next.
+func (a *Accounts) takeTurn(ctx context.Context, owner *account, name string) (turn *attempts, release func(), err error) {
+	turn = a.attemptsOn(owner, name)
+	select {
+	case turn.taken <- struct{}{}:
+		return turn, func() { <-turn.taken }, nil
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("wait for other logins: %w", ctx.Err())
+	}
+}
+
+func (a *Accounts) attemptsOn(owner *account, name string) *attempts {
+	sum := sha256.Sum256([]byte(fold(name)))
+	all, key := a.strangers, hex.EncodeToString(sum[:])
+	if owner != nil {
+		all, key = a.attempts, owner.ID
+	}
+	a.trying.Lock()
+	defer a.trying.Unlock()
+	if len(a.strangers) > maxStrangers {
+		clear(a.strangers)
+	}
+	if all[key] == nil {
+		all[key] = &attempts{taken: make(chan struct{}, 1)}
+	}
+	return all[key]
+}

@@ -1,0 +1,120 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"pocketcoder/events"
+)
+
+// tokenLife is how long a token holds, and a session that is not refreshed.
+const tokenLife = 14 * 24 * time.Hour
+
+// maxToken is the longest text, in bytes, that is looked at as a token; ours have about 400.
+const maxToken = 4096
+
+// tokenKey is where SECRETS holds the key that signs tokens. Who deletes it logs everybody out at the next start.
+const tokenKey = "token.key"
+
+// ErrToken says a token is not one of ours, or not any more.
+var ErrToken = errors.New("the token is not valid")
+
+// Token is what a client shows with each request: a signed JWT in the form PocketBase's clients understand.
+type Token struct {
+	Text     string
+	Identity Identity
+	Seq      uint64 // of the event that tells of it
+}
+
+// Identity is who a token stands for, as the account is now.
+type Identity struct {
+	Account    string
+	Email      string
+	Name       string
+	Role       string
+	Collection string    // Users or Superusers
+	Session    string    // public id
+	Opened     time.Time // when the session was
+	Expires    time.Time // of the token
+
+	secret string // of the session
+}
+
+// claims are the contents of a token. Only the session's secret counts; the others are for clients to read.
+type claims struct {
+	Account        string `json:"id"`
+	Type           string `json:"type"`
+	CollectionID   string `json:"collectionId"`
+	CollectionName string `json:"collectionName"`
+	Secret         string `json:"sid"`
+	Refreshable    bool   `json:"refreshable"`
+	jwt.RegisteredClaims
+}
+
+// authToken is the type of token that PocketBase's clients expect.
+const authToken = "auth"
+
+// openTokens finds the key that signs tokens, or makes it.
+func (a *Accounts) openTokens(ctx context.Context) error {
+	key := make([]byte, 32)
+	rand.Read(key)
+	err := a.secrets.Create(ctx, tokenKey, key)
+	if errors.Is(err, events.ErrExists) {
+		key, _, err = a.secrets.Get(ctx, tokenKey)
+	}
+	if err != nil {
+		return err
+	}
+	if len(key) != 32 {
+		return fmt.Errorf("secret %q has %d bytes, want 32", tokenKey, len(key))
+	}
+	a.key = key
+	a.parser = jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(),
+		jwt.WithStrictDecoding(), jwt.WithTimeFunc(func() time.Time { return a.now() }))
+	return nil
+}
+
+// sign makes a token for a session.
+func (a *Accounts) sign(s Session, secret string) (string, error) {
+	c := claims{
+		Account: s.Account, Type: authToken, CollectionID: s.Collection, CollectionName: s.Collection, Secret: secret,
+		Refreshable:      true,
+		RegisteredClaims: jwt.RegisteredClaims{IssuedAt: jwt.NewNumericDate(s.Refreshed), ExpiresAt: jwt.NewNumericDate(s.Expires)},
+	}
+	return jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString(a.key)
+}
+
+// Check says whom a token stands for, or fails with ErrToken. It is quick, and does no I/O.
+func (a *Accounts) Check(token string) (Identity, error) {
+	if len(token) > maxToken {
+		return Identity{}, ErrToken
+	}
+	var c claims
+	_, err := a.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return a.key, nil })
+	if err != nil || c.Type != authToken {
+		return Identity{}, ErrToken
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	s := a.sessions[sessionKey(c.Account, c.Secret)]
+	if s == nil || s.over {
+		return Identity{}, ErrToken
+	}
+	owner := a.accounts[s.Account]
+	if !owner.active() { // or not known here yet
+		return Identity{}, ErrToken
+	}
+	return identity(owner.Account, s.Session, c.Secret, c.ExpiresAt.UTC()), nil
+}
+
+func identity(owner Account, s Session, secret string, expires time.Time) Identity {
+	return Identity{
+		Account: owner.ID, Email: owner.Email, Name: owner.Name, Role: owner.Role,
+		Collection: s.Collection, Session: s.ID, Opened: s.Opened, Expires: expires, secret: secret,
+	}
+}
