@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+	"pocketcoder/ops/natsconf"
+)
+
+// serveAccounts runs what the user command talks to, and nothing else, on a data directory.
+func serveAccounts(t *testing.T) (dataDir, *account.Accounts) {
+	t.Helper()
+	is := is.New(t)
+	d := dataDir(filepath.Join(t.TempDir(), "data"))
+	release, err := d.open()
+	is.NoErr(err)
+	t.Cleanup(release)
+	keys, err := natsconf.LoadKeys(d.path("keys"))
+	is.NoErr(err)
+	nc, url, closeNATS, err := openNATS(t.Context(), upOptions{data: d}, keys)
+	is.NoErr(err)
+	t.Cleanup(closeNATS)
+	log, err := events.Open(t.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
+	is.NoErr(err)
+	secrets, err := events.OpenSecrets(t.Context(), nc, events.DefaultStreamOptions)
+	is.NoErr(err)
+	accounts, err := account.Open(t.Context(), log, secrets)
+	is.NoErr(err)
+	go accounts.Serve(t.Context(), nc, operator, slog.New(slog.DiscardHandler))
+	is.NoErr(d.announce(running{PID: os.Getpid(), Started: time.Now(), NATS: url, HTTP: "http://127.0.0.1:1"}))
+	eventually(t, "the commands are served", func() bool {
+		_, stderr, err := user(t, d, "", "list")
+		return err == nil && stderr == ""
+	})
+	return d, accounts
+}
+
+// user runs the command with stdin as a pipe.
+func user(t *testing.T, d dataDir, stdin string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	env := environment{stdin: strings.NewReader(stdin), stdout: &out, stderr: &problems, getenv: func(string) string { return "" }}
+	err = runUser(t.Context(), env, append(args, "--data", string(d)))
+	return out.String(), problems.String(), err
+}
+
+func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d, accounts := serveAccounts(t)
+	must := func(stdin string, args ...string) string {
+		t.Helper()
+		stdout, stderr, err := user(t, d, stdin, args...)
+		is.NoErr(err)
+		is.Equal(stderr, "")
+		return stdout
+	}
+	login := func(password string) (account.Token, error) {
+		return accounts.Login(t.Context(), account.Login{Identity: "alice@example.org", Password: password, Client: events.Client{Address: "192.0.2.1", Device: "Phone\x1b[31m"}})
+	}
+	is.True(strings.Contains(must("", "list"), "no accounts yet"))
+	is.Equal(must("correct horse\nnot this line\n", "add", "alice@example.org", "--name", "Alice \x1b[31m"), "")
+	_, err := login("correct horse")
+	is.NoErr(err)
+	made := strings.TrimSpace(must("", "passwd", "--generate", "Alice@example.org"))
+	is.True(len(made) >= 20)
+	_, err = login("correct horse")
+	is.True(errors.Is(err, account.ErrCredentials))
+	token, err := login(made)
+	is.NoErr(err)
+	is.Equal(must("battery staple\r\n", "passwd", "alice@example.org"), "")
+	token, err = login("battery staple")
+	is.NoErr(err)
+
+	list := must("", "list")
+	is.True(strings.Contains(list, "alice@example.org") && strings.Contains(list, "enabled"))
+	is.True(!strings.Contains(list, "\x1b")) // nobody's name writes on our terminal
+	var all []account.Account
+	is.NoErr(json.Unmarshal([]byte(must("", "list", "--json")), &all))
+	is.Equal([]string{all[0].Email, all[0].Role}, []string{"alice@example.org", account.User})
+	sessions := must("", "sessions", "alice@example.org")
+	is.True(strings.Contains(sessions, token.Identity.Session) && strings.Contains(sessions, "192.0.2.1"))
+	is.True(!strings.Contains(sessions, "\x1b"))
+
+	other, err := login("battery staple")
+	is.NoErr(err)
+	must("", "revoke", "alice@example.org", token.Identity.Session)
+	_, err = accounts.Check(token.Text)
+	is.True(errors.Is(err, account.ErrToken))
+	_, err = accounts.Check(other.Text)
+	is.NoErr(err)
+	must("", "revoke", "alice@example.org")
+	_, err = accounts.Check(other.Text)
+	is.True(errors.Is(err, account.ErrToken))
+	is.True(strings.Contains(must("", "sessions", "alice@example.org"), "logged in nowhere"))
+
+	must("", "disable", "alice@example.org")
+	is.True(strings.Contains(must("", "list"), "disabled"))
+	_, err = login("battery staple")
+	is.True(errors.Is(err, account.ErrCredentials))
+	must("", "enable", "alice@example.org")
+	must("", "role", "alice@example.org", "admin")
+	token, err = login("battery staple")
+	is.NoErr(err)
+	is.Equal(token.Identity.Role, account.Admin)
+	_, _, err = user(t, d, "", "disable", "alice@example.org")
+	is.True(err != nil && strings.Contains(err.Error(), "is the last admin"))
+}
+
+func TestUserCommandSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	d, _ := serveAccounts(t)
+	for _, c := range []struct {
+		args  string
+		stdin string
+		says  string
+		err   error // nil for any other than wrong usage
+	}{
+		{"", "", "pocketcoder user add EMAIL", errUsage},
+		{"-h", "", "pass show alice | pocketcoder user passwd", flag.ErrHelp},
+		{"remove", "", `there is no "remove"`, errUsage},
+		{"--json remove", "", `there is no "remove"`, errUsage},
+		{"add", "", "user add: wrong number of arguments", errUsage},
+		{"list alice@example.org", "", "wrong number of arguments", errUsage},
+		{"revoke a b c", "", "unexpected argument", errUsage},
+		{"add alice", "correct horse\n", `email: "alice" is not an address`, errUsage},
+		{"add alice@example.org", "short\n", "password: want 8 to 1024 bytes, got 5", errUsage},
+		{"add alice@example.org --role boss", "correct horse\n", "role: want admin, agent or user", errUsage},
+		{"add alice@example.org", strings.Repeat("x", 1<<20), "password: want 8 to 1024 bytes, got 65536", errUsage},
+		{"add alice@example.org", "", "there is no line on stdin", nil},
+		{"add alice@example.org", "\n", "there is no line on stdin", nil},
+		{"passwd bob@example.org", "correct horse\n", "there is no account bob@example.org", nil},
+		{"disable \x1b[31m", "", "there is no account ␛[31m", nil},
+	} {
+		is := is.New(t)
+		_, stderr, err := user(t, d, c.stdin, strings.Fields(c.args)...)
+		is.True(err != nil) // c.args
+		if c.err != nil {
+			is.True(errors.Is(err, c.err))            // c.args
+			is.True(strings.Contains(stderr, c.says)) // c.args
+			continue
+		}
+		is.True(!errors.Is(err, errUsage))
+		is.True(strings.Contains(err.Error(), c.says)) // c.args
+	}
+	is := is.New(t)
+	_, _, err := user(t, dataDir(t.TempDir()), "", "list")
+	is.True(err != nil && !errors.Is(err, nats.ErrNoServers)) // nothing runs there, and it says so in our words
+	_, _, err = user(t, dataDir(t.TempDir()), "correct horse\n", "add", "alice@example.org")
+	is.True(err != nil)
+	is.True(!strings.Contains(err.Error(), "correct horse"))
+}
