@@ -16,12 +16,15 @@ import (
 // is kept in it until the event is done, so that Apply reads straight.
 type Tx struct {
 	conn       *sql.Conn
-	at         string // time of the event being applied, in TimeFormat
+	seq        int64        // of the event being applied
+	at         string       // and its time, in TimeFormat
+	changed    []changedRow // what clients see of the batch, once it is committed
 	err        error
 	statements []*sql.Stmt
 	tables     []interface {
 		flush() error
 		forget()
+		changedSince(seq uint64) ([]changedRow, error)
 	}
 
 	sessions    *table[Session, *Session]
@@ -34,6 +37,8 @@ type Tx struct {
 	executions  *table[Execution, *Execution]
 	commands    *table[Command, *Command]
 	subagents   *table[Subagent, *Subagent]
+	config      *table[Config, *Config]
+	users       *table[User, *User]
 	checkpoint  *sql.Stmt
 	deadLetter  *sql.Stmt
 }
@@ -41,16 +46,18 @@ type Tx struct {
 // newTx prepares the statements on the connection; it is used for every batch.
 func newTx(conn *sql.Conn) (*Tx, error) {
 	tx := &Tx{conn: conn}
-	tx.sessions = openTable[Session](tx, "sessions")
-	tx.messages = openTable[Message](tx, "messages")
-	tx.parts = openTable[part](tx, "parts")
-	tx.engineIDs = openTable[engineID](tx, "engine_ids")
-	tx.chats = openTable[Chat](tx, "chats")
-	tx.permissions = openTable[Permission](tx, "permissions")
-	tx.questions = openTable[Question](tx, "questions")
-	tx.executions = openTable[Execution](tx, "executions")
-	tx.commands = openTable[Command](tx, "commands")
-	tx.subagents = openTable[Subagent](tx, "subagents")
+	tx.sessions = openTable[Session](tx, "sessions", false)
+	tx.messages = openTable[Message](tx, "messages", true)
+	tx.parts = openTable[part](tx, "parts", false) // shown in their messages
+	tx.engineIDs = openTable[engineID](tx, "engine_ids", false)
+	tx.chats = openTable[Chat](tx, "chats", true)
+	tx.permissions = openTable[Permission](tx, "permissions", true)
+	tx.questions = openTable[Question](tx, "questions", true)
+	tx.executions = openTable[Execution](tx, "executions", true)
+	tx.commands = openTable[Command](tx, "commands", true)
+	tx.subagents = openTable[Subagent](tx, "subagents", true)
+	tx.config = openTable[Config](tx, "config", true)
+	tx.users = openTable[User](tx, "users", true)
 	tx.checkpoint = tx.prepare("UPDATE checkpoint SET seq=?")
 	tx.deadLetter = tx.prepare("INSERT INTO dead_letters(seq,subject,error,data) VALUES(?,?,?,?)")
 	return tx, tx.err
@@ -112,7 +119,7 @@ func (tx *Tx) transact(do func() error) error {
 	if err := tx.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	tx.err = nil
+	tx.err, tx.changed = nil, nil
 	err := do()
 	if err == nil {
 		if err = tx.exec("COMMIT"); err == nil {
@@ -137,13 +144,13 @@ func (tx *Tx) end(batch []decoded) error {
 	return nil
 }
 
-// apply lets every projection see the event.
+// apply lets every projection of its scope see the event.
 func (tx *Tx) apply(d decoded) error {
-	if d.Subject.Scope != events.ScopeChat { // what belongs to no chat shows in no read model
-		return nil
-	}
-	tx.at = d.Time.UTC().Format(TimeFormat)
+	tx.seq, tx.at = int64(d.Seq), d.Time.UTC().Format(TimeFormat)
 	for _, p := range projections {
+		if p.Scope() != d.Subject.Scope {
+			continue
+		}
 		err := p.Apply(tx, d.Event, d.body)
 		if tx.err != nil {
 			return tx.err
@@ -160,6 +167,7 @@ func (tx *Tx) applyAlone(d decoded) error {
 	if err := tx.exec("SAVEPOINT event"); err != nil {
 		return err
 	}
+	changed := len(tx.changed)
 	err := d.err
 	if err == nil {
 		if err = tx.apply(d); err == nil {
@@ -172,6 +180,7 @@ func (tx *Tx) applyAlone(d decoded) error {
 		}
 	}
 	tx.forget()
+	tx.changed = tx.changed[:changed]
 	if err := tx.exec("ROLLBACK TO event"); err != nil {
 		return err
 	}

@@ -193,3 +193,35 @@ func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
 		})
 	}
 }
+
+func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.own(events.PermissionRequested{Permission: "intent1", Type: "bash", Patterns: []string{"ls *"}, Metadata: []byte(`{"command": "ls -l"}`),
+		Session: ses, MessageID: "msg_a", Call: "call_1"}), s.own(events.PermissionRequested{Permission: "intent2", Type: "edit", Message: "May I?"}))
+	asks, err := m.Permissions(t.Context(), chatID, PermissionDraft)
+	is.NoErr(err)
+	p := asks[0]
+	is.Equal([]string{p.ID, p.EnginePermission, p.Permission, p.Message, p.Source}, []string{"intent1", "intent1", "bash", "bash: ls -l", "api"})
+	is.Equal([]JSON{p.Patterns, p.Metadata, p.Always}, []JSON{`["ls *"]`, `{"command":"ls -l"}`, "[]"})
+	is.Equal([]string{p.Session, p.EngineMessage, p.Call}, []string{ses, "msg_a", "call_1"})
+	is.Equal(asks[1].Message, "May I?")
+	pending, err := m.PendingAsks(t.Context())
+	is.NoErr(err)
+	is.Equal(len(pending), 0) // OpenCode waits for none
+
+	feed(t, m, s.decides(user, "intent1", events.Authorized), s.decides(user, "intent1", events.Denied),
+		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}), s.own(events.PermissionExpired{Permission: "intent2", Reason: "nobody cared"}))
+	all, _ := rows[Permission](t, m, "permissions")
+	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{PermissionAuthorized, "ann"})
+	is.Equal([]string{all[1].Status, all[1].Reason}, []string{PermissionExpired, "nobody cared"})
+	unreplied, err := m.DecidedUnreplied(t.Context())
+	is.NoErr(err)
+	is.Equal(len(unreplied), 0)
+
+	feed(t, m, s.own(events.PermissionRequested{Permission: "intent1", Type: "edit"}))
+	_, bad := rows[Permission](t, m, "permissions")
+	is.Equal(bad, 1) // it exists
+}

@@ -25,6 +25,7 @@ type Chat struct {
 	Archived    bool   `db:"archived" json:"archived"`
 	Tags        string `db:"tags" json:"tags"`
 	Adopted     bool   `db:"adopted" json:"adopted"`
+	Titled      bool   `db:"titled" json:"-"` // a person gave it its title
 	Outbox      int64  `db:"outbox" json:"-"` // messages submitted and still on their way
 }
 
@@ -42,8 +43,9 @@ const maxPreview = 120
 
 type chats struct{}
 
-func (chats) Name() string   { return "chats" }
-func (chats) Schema() string { return schema("chats") }
+func (chats) Name() string        { return "chats" }
+func (chats) Schema() string      { return schema("chats") }
+func (chats) Scope() events.Scope { return events.ScopeChat }
 
 // Apply comes after sessions and messages: a chat's turn follows from what they hold.
 func (chats) Apply(tx *Tx, e events.Event, body any) error {
@@ -55,6 +57,10 @@ func (chats) Apply(tx *Tx, e events.Event, body any) error {
 		return nil
 	}
 	switch b := body.(type) {
+	case events.ChatUpdated:
+		c.update(b)
+	case events.Deleted:
+		c.Removed = true
 	case events.SessionBound:
 		c.Session = b.Session
 	case events.MessageSubmitted:
@@ -63,7 +69,7 @@ func (chats) Apply(tx *Tx, e events.Event, body any) error {
 			c.setPreview(p.Text)
 		}
 	case ocSession:
-		if c.Adopted && b.SessionID == c.Session {
+		if c.Adopted && !c.Titled && b.SessionID == c.Session {
 			s, _ := tx.sessions.get(b.SessionID)
 			c.Title = s.Title
 		}
@@ -72,6 +78,16 @@ func (chats) Apply(tx *Tx, e events.Event, body any) error {
 	c.Turn = turn(c, own)
 	tx.chats.put(c)
 	return nil
+}
+
+func (c *Chat) update(b events.ChatUpdated) {
+	c.Titled = c.Titled || b.Title != nil
+	set(&c.Title, b.Title)
+	set(&c.Description, b.Description)
+	set(&c.Archived, b.Archived)
+	set(&c.Tags, b.Tags)
+	set(&c.Agent, b.Agent)
+	set(&c.User, b.User)
 }
 
 // said notes that something new was said in a session of a chat; the preview is of the chat's own session.
@@ -112,13 +128,13 @@ func (c *Chat) setPreview(text string) {
 	}
 }
 
-// Chats lists chats, those with the newest activity first.
+// Chats lists chats that are not deleted, those with the newest activity first.
 func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
-	return list[Chat](ctx, m, "chats", "SELECT * FROM chats ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
+	return list[Chat](ctx, m, "chats", "SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
 		dbx.Params{"limit": limit, "offset": offset})
 }
 
-// Chat gives one chat and whether there is one.
+// Chat gives one chat, a deleted one (Removed) too, and whether there is one.
 func (m *Model) Chat(ctx context.Context, id string) (Chat, bool, error) {
 	return first[Chat](ctx, m, "chat "+id, "SELECT * FROM chats WHERE id={:id}", dbx.Params{"id": id})
 }

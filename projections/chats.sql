@@ -13,9 +13,15 @@ CREATE TABLE chats(
   archived             INTEGER NOT NULL,
   tags                 TEXT NOT NULL,
   adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface: its title follows the session's
+  titled               INTEGER NOT NULL, -- a person gave it its title, which follows the session's no more
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way
   created              TEXT NOT NULL,
-  updated              TEXT NOT NULL
+  updated              TEXT NOT NULL,
+  first_seq            INTEGER NOT NULL,
+  last_seq             INTEGER NOT NULL,
+  removed              INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chats_last_active ON chats(last_active DESC, id);
+CREATE INDEX chats_user ON chats(user, last_active DESC);
+CREATE INDEX chats_last ON chats(last_seq);
 CREATE INDEX chats_session ON chats(ai_engine_session_id);

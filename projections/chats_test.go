@@ -71,6 +71,51 @@ func TestTitleFollowsTheSessionOfAnAdoptedChat(t *testing.T) {
 	}
 }
 
+func TestWhatAPersonSaysAboutAChatStands(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	titled := func(title string) events.Event {
+		return s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":%q}}`, ses, ses, title))
+	}
+	feed(t, m, s.own(events.ChatCreated{Title: "Chat", Engine: engine, Adopted: true}), s.own(events.SessionBound{Session: ses}), titled("By OpenCode"))
+	feed(t, m, s.own(events.ChatUpdated{Description: new("About"), Archived: new(true), Tags: new("a,b"), Agent: new("plan"), User: new("bob")}))
+	feed(t, m, titled("Still by OpenCode"))
+	c := chat(t, m)
+	is.Equal([]string{c.Title, c.Description, c.Tags, c.Agent, c.User}, []string{"Still by OpenCode", "About", "a,b", "plan", "bob"})
+	is.True(c.Archived)
+	feed(t, m, s.own(events.ChatUpdated{Title: new("Mine"), Archived: new(false)}), titled("By OpenCode again"))
+	c = chat(t, m)
+	is.Equal([]string{c.Title, c.Description, c.Tags, c.Agent, c.User}, []string{"Mine", "About", "a,b", "plan", "bob"})
+	is.True(!c.Archived)
+	before := c
+	feed(t, m, s.own(events.ChatUpdated{Title: new("Mine")})) // what is so already
+	is.Equal(chat(t, m), before)
+}
+
+func TestDeletedChatStaysDeleted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.own(events.Deleted{}))
+	gone := chat(t, m)
+	is.True(gone.Removed)
+	is.Equal(gone.Last, int64(m.Seq()))
+	feed(t, m, s.submitted("m2"), s.own(events.ChatUpdated{Title: new("Back")}), s.created(), s.own(events.Deleted{}))
+	is.True(chat(t, m).Removed)
+	is.Equal(chat(t, m).Last, gone.Last) // it was told once that it is gone
+	chats, err := m.Chats(t.Context(), 10, 0)
+	is.NoErr(err)
+	is.Equal(len(chats), 0)
+	_, err = m.queries()["chat"](t.Context(), Query{Chat: chatID})
+	is.True(err != nil)
+	is.Equal(len(shown(t, m)), 2) // its messages are as they were
+	outbox, err := m.OutboxMessages(t.Context())
+	is.NoErr(err)
+	is.Equal(len(outbox), 0) // and go nowhere any more
+}
+
 func TestChatsAreListedByActivity(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -109,7 +154,7 @@ func TestUpdatedMovesForwardWithEveryChangeAndOnlyThen(t *testing.T) {
 		{"2026-01-02 03:04:04.000Z", "2026-01-02 03:04:05.002Z"}, // a clock that went back
 		{"2026-01-02 03:04:06.500Z", "2026-01-02 03:04:06.500Z"},
 	} {
-		r.stamp(step.at)
+		r.stamp(step.at, 1)
 		is.Equal(r.Updated, step.want)
 		is.Equal(r.Created, "2026-01-02 03:04:05.000Z")
 	}

@@ -14,26 +14,12 @@ import (
 func (m *Model) Digest(ctx context.Context) (string, error) {
 	m.use.RLock()
 	defer m.use.RUnlock()
-	tx, err := m.current.snapshot(ctx)
+	tx, _, err := m.current.snapshot(ctx)
 	if err != nil {
 		return "", fmt.Errorf("digest read models: %w", err)
 	}
 	defer tx.Rollback()
 	return digest(ctx, tx)
-}
-
-// snapshot gives a transaction that sees the file as it is now, whatever is committed meanwhile.
-func (f *file) snapshot(ctx context.Context) (*sql.Tx, error) {
-	tx, err := f.readers.DB().BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, err
-	}
-	var seq uint64
-	if err := tx.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&seq); err != nil { // the first read fixes what it sees
-		tx.Rollback()
-		return nil, err
-	}
-	return tx, nil
 }
 
 func digest(ctx context.Context, tx *sql.Tx) (string, error) {

@@ -54,8 +54,9 @@ const (
 
 type executions struct{}
 
-func (executions) Name() string   { return "executions" }
-func (executions) Schema() string { return schema("executions") }
+func (executions) Name() string        { return "executions" }
+func (executions) Schema() string      { return schema("executions") }
+func (executions) Scope() events.Scope { return events.ScopeChat }
 
 func (executions) Apply(tx *Tx, e events.Event, body any) error {
 	switch b := body.(type) {

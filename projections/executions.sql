@@ -21,18 +21,27 @@ CREATE TABLE executions(
   finished     TEXT NOT NULL,
   position     INTEGER NOT NULL, -- sequence of the event that began it
   created      TEXT NOT NULL,
-  updated      TEXT NOT NULL
+  updated      TEXT NOT NULL,
+  first_seq    INTEGER NOT NULL,
+  last_seq     INTEGER NOT NULL,
+  removed      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX executions_chat ON executions(chat, position);
+CREATE INDEX executions_last ON executions(last_seq);
+CREATE INDEX executions_command ON executions(command);
 CREATE INDEX executions_running ON executions(position) WHERE status = 'executing';
 
 -- Every command that was ever asked to run.
 CREATE TABLE commands(
-  id      TEXT PRIMARY KEY,
-  hash    TEXT NOT NULL,    -- SHA-256 of the command, hex
-  command TEXT NOT NULL,
-  uses    INTEGER NOT NULL, -- how often it was handed to a sandbox
-  created TEXT NOT NULL,
-  updated TEXT NOT NULL
+  id        TEXT PRIMARY KEY,
+  hash      TEXT NOT NULL,    -- SHA-256 of the command, hex
+  command   TEXT NOT NULL,
+  uses      INTEGER NOT NULL, -- how often it was handed to a sandbox
+  created   TEXT NOT NULL,
+  updated   TEXT NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq  INTEGER NOT NULL,
+  removed   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX commands_last ON commands(last_seq);
 CREATE UNIQUE INDEX commands_hash ON commands(hash);

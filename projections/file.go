@@ -32,6 +32,9 @@ const (
 	readerPragmas = "?_pragma=busy_timeout(10000)&_pragma=query_only(1)"
 )
 
+// maxReaders is how many queries run at once; more wait for one of them to end.
+const maxReaders = 8
+
 // errUnusable says a file is no read model of ours, or a damaged one: it can be set aside and made again.
 var errUnusable = errors.New("not a usable read model")
 
@@ -53,6 +56,8 @@ func openFile(ctx context.Context, path string) (*file, error) {
 		writer.Close()
 		return nil, err
 	}
+	readers.SetMaxOpenConns(maxReaders)
+	readers.SetMaxIdleConns(maxReaders) // opening one takes longer than most queries
 	f.readers = dbx.NewFromDB(readers, "sqlite")
 	return f, nil
 }

@@ -32,7 +32,6 @@ type Message struct {
 	EngineParts      JSON    `db:"engine_parts" json:"-"`
 	Position         int64   `db:"position" json:"position"` // order within the chat
 	OCSeq            int64   `db:"oc_seq" json:"oc_seq"`
-	Removed          bool    `db:"removed" json:"-"`
 }
 
 // part is a piece of a message as OpenCode sent it.
@@ -41,7 +40,6 @@ type part struct {
 	Message string `db:"message"`
 	Chat    string `db:"chat"`
 	OCSeq   int64  `db:"oc_seq"`
-	Removed bool   `db:"removed"`
 	Data    JSON   `db:"data"`
 }
 
@@ -72,8 +70,9 @@ const (
 
 type messages struct{}
 
-func (messages) Name() string   { return "messages" }
-func (messages) Schema() string { return schema("messages") }
+func (messages) Name() string        { return "messages" }
+func (messages) Schema() string      { return schema("messages") }
+func (messages) Scope() events.Scope { return events.ScopeChat }
 
 func (messages) Apply(tx *Tx, e events.Event, body any) error {
 	switch b := body.(type) {

@@ -23,31 +23,40 @@ CREATE TABLE messages(
   engine_parts          TEXT NOT NULL,    -- JSON list of the part ids it is sent under
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none
-  removed               INTEGER NOT NULL, -- for ever: an older update that comes late does not bring it back
   created               TEXT NOT NULL,
-  updated               TEXT NOT NULL
+  updated               TEXT NOT NULL,
+  first_seq             INTEGER NOT NULL,
+  last_seq              INTEGER NOT NULL,
+  removed               INTEGER NOT NULL -- for ever: an older update that comes late does not bring it back
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX messages_chat ON messages(chat, position);
+CREATE INDEX messages_created ON messages(chat, created);
+CREATE INDEX messages_last ON messages(last_seq);
 CREATE INDEX messages_engine ON messages(ai_engine_message_id);
 CREATE INDEX messages_outbox ON messages(position) WHERE user_message_status IN ('pending', 'sending');
 
 -- Parts of messages, as OpenCode sent them. The parts of a message are put together when it is read.
 CREATE TABLE parts(
-  id      TEXT PRIMARY KEY, -- OpenCode's
-  message TEXT NOT NULL,    -- messages.id, which may come later
-  chat    TEXT NOT NULL,
-  oc_seq  INTEGER NOT NULL,
-  removed INTEGER NOT NULL,
-  data    TEXT NOT NULL,    -- JSON
-  created TEXT NOT NULL,
-  updated TEXT NOT NULL
+  id        TEXT PRIMARY KEY, -- OpenCode's
+  message   TEXT NOT NULL,    -- messages.id, which may come later
+  chat      TEXT NOT NULL,
+  oc_seq    INTEGER NOT NULL,
+  data      TEXT NOT NULL,    -- JSON
+  created   TEXT NOT NULL,
+  updated   TEXT NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq  INTEGER NOT NULL,
+  removed   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX parts_message ON parts(message, id);
 
 -- Which of our messages OpenCode knows under which id.
 CREATE TABLE engine_ids(
-  id      TEXT PRIMARY KEY, -- OpenCode's
-  message TEXT NOT NULL,
-  created TEXT NOT NULL,
-  updated TEXT NOT NULL
+  id        TEXT PRIMARY KEY, -- OpenCode's
+  message   TEXT NOT NULL,
+  created   TEXT NOT NULL,
+  updated   TEXT NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq  INTEGER NOT NULL,
+  removed   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

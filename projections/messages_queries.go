@@ -44,9 +44,9 @@ type OutboxMessage struct {
 const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.engine AS engine,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
 		coalesce(s.status='idle' AND s.processing='[]' AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
-	FROM messages m JOIN chats c ON c.id=m.chat LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
+	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
 
-// OutboxMessages lists messages that are pending or sending, in log order.
+// OutboxMessages lists messages that are pending or sending, in log order. Those of a deleted chat stay where they are.
 func (m *Model) OutboxMessages(ctx context.Context) ([]OutboxMessage, error) {
 	return list[OutboxMessage](ctx, m, "outbox", selectOutbox+"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
 }

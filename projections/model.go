@@ -24,6 +24,8 @@ type Model struct {
 	mu       sync.Mutex
 	seq      uint64
 	moved    chan struct{} // closed when seq or caughtUp changes
+	told     uint64        // followers know of the events up to here
+	feeds    map[*Feed]bool
 	caughtUp bool
 	setAside string
 	trouble  string
@@ -32,7 +34,7 @@ type Model struct {
 // Open opens the read-model file in dir, or makes an empty one. A file that is damaged, of other tables or ahead of the
 // log is moved aside, and SetAside says so: nothing is lost, Run replays the log.
 func Open(ctx context.Context, dir string, log *events.Log) (*Model, error) {
-	m := &Model{log: log, dir: dir, moved: make(chan struct{})}
+	m := &Model{log: log, dir: dir, moved: make(chan struct{}), feeds: map[*Feed]bool{}}
 	last, err := log.Last(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open read models: %w", err)
@@ -47,7 +49,7 @@ func Open(ctx context.Context, dir string, log *events.Log) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open read models %s: %w", m.path(), err)
 	}
-	m.current, m.seq = f, f.seq
+	m.current, m.seq, m.told = f, f.seq, f.seq
 	return m, nil
 }
 
@@ -145,14 +147,16 @@ func (m *Model) take(batch []decoded, caughtUp bool) error {
 		}
 	}
 	m.setTrouble("")
-	m.move(m.current.seq, caughtUp)
+	m.move(m.current.seq, caughtUp, m.current.tx.changed)
 	return nil
 }
 
-func (m *Model) move(seq uint64, caughtUp bool) {
+// move tells those who wait, and followers what changed, that the current file has come to seq.
+func (m *Model) move(seq uint64, caughtUp bool, changed []changedRow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seq, m.caughtUp = seq, caughtUp
+	m.tell(seq, changed)
 	close(m.moved)
 	m.moved = make(chan struct{})
 }
@@ -167,8 +171,12 @@ func (m *Model) exchange(open func() (*file, error)) error {
 	if err != nil {
 		return err
 	}
+	changed, err := f.changedSince(m.told) // it may be further than the damaged one that it replaces
+	if err != nil {
+		return errors.Join(err, f.close())
+	}
 	m.current = f
-	m.move(f.seq, m.caughtUp)
+	m.move(f.seq, m.caughtUp, changed)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,11 +9,11 @@ import (
 	"pocketcoder/events"
 )
 
-// Permission is an ask of OpenCode's and what became of it.
+// Permission is an ask, of OpenCode's or over the API, and what became of it.
 type Permission struct {
 	Record
-	EnginePermission string `db:"ai_engine_permission_id" json:"ai_engine_permission_id"`
-	Session          string `db:"session_id" json:"session_id"` // that asked, a subagent's too
+	EnginePermission string `db:"ai_engine_permission_id" json:"ai_engine_permission_id"` // the record's own id for an ask over the API
+	Session          string `db:"session_id" json:"session_id"`                           // that asked, a subagent's too
 	Chat             string `db:"chat" json:"chat"`
 	Permission       string `db:"permission" json:"permission"` // bash, edit, …
 	Patterns         JSON   `db:"patterns" json:"patterns"`     // list
@@ -22,12 +23,12 @@ type Permission struct {
 	Call             string `db:"call_id" json:"call_id"`
 	Status           string `db:"status" json:"status"`           // draft, authorized, denied, expired
 	Interrupted      bool   `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
-	Replied          bool   `db:"replied" json:"replied"`         // OpenCode has its answer
+	Replied          bool   `db:"replied" json:"replied"`         // OpenCode has its answer, or nobody waits for one
 	Reason           string `db:"reason" json:"reason"`
 	Rule             string `db:"rule" json:"rule"`             // that allowed it, when the policy decided
 	DecidedBy        string `db:"decided_by" json:"decided_by"` // actor
-	Source           string `db:"source" json:"source"`
-	Message          string `db:"message" json:"message"` // the ask in one readable line
+	Source           string `db:"source" json:"source"`         // opencode, api
+	Message          string `db:"message" json:"message"`       // the ask in one readable line
 	Challenge        string `db:"challenge" json:"challenge"`
 	ApprovedBy       string `db:"approved_by" json:"approved_by"` // user who authorized it
 	ApprovedAt       string `db:"approved_at" json:"approved_at"`
@@ -47,13 +48,16 @@ const (
 
 type permissions struct{}
 
-func (permissions) Name() string   { return "permissions" }
-func (permissions) Schema() string { return schema("permissions") }
+func (permissions) Name() string        { return "permissions" }
+func (permissions) Schema() string      { return schema("permissions") }
+func (permissions) Scope() events.Scope { return events.ScopeChat }
 
 func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.PermissionAsk:
 		asked(tx, e, b)
+	case events.PermissionRequested:
+		return requested(tx, e, b)
 	case ocReply:
 		replied(tx, e, b)
 	case events.PermissionDecided:
@@ -62,7 +66,7 @@ func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 		return tx.changePermission(b.Permission, func(p *Permission) { p.Interrupted = true })
 	case events.PermissionExpired:
 		return tx.changePermission(b.Permission, func(p *Permission) {
-			if !p.Replied {
+			if !p.Replied || p.Status == PermissionDraft {
 				p.Status, p.Reason = PermissionExpired, b.Reason
 			}
 		})
@@ -70,10 +74,14 @@ func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 	return nil
 }
 
-func (tx *Tx) changePermission(enginePermission string, change func(*Permission)) error {
-	p, found := tx.permissions.get(RecordID(enginePermission))
+// changePermission changes an ask of OpenCode's by OpenCode's id, or one over the API by its own.
+func (tx *Tx) changePermission(id string, change func(*Permission)) error {
+	p, found := tx.permissions.get(RecordID(id))
 	if !found {
-		return fmt.Errorf("permission %s was never asked", enginePermission)
+		p, found = tx.permissions.get(id)
+	}
+	if !found {
+		return fmt.Errorf("permission %s was never asked", id)
 	}
 	change(&p)
 	tx.permissions.put(p)
@@ -92,6 +100,24 @@ func asked(tx *Tx, e events.Event, b events.PermissionAsk) {
 	p.Status, p.Source, p.Message = PermissionDraft, engineType, askLine(b)
 	p.Request, p.AskedSeq = b.Request(), int64(e.Seq)
 	tx.permissions.put(p)
+}
+
+// sourceAPI is the source of an ask that came over the API.
+const sourceAPI = "api"
+
+// requested makes the row of an ask over the API. Nobody waits for a reply to it.
+func requested(tx *Tx, e events.Event, b events.PermissionRequested) error {
+	p, found := tx.permissions.get(b.Permission)
+	if found {
+		return fmt.Errorf("permission %s exists", b.Permission)
+	}
+	ask := events.PermissionAsk{ID: b.Permission, Permission: b.Type, Patterns: b.Patterns, Metadata: b.Metadata}
+	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
+	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
+	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.Request(), int64(e.Seq)
+	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, sourceAPI, true, cmp.Or(b.Message, askLine(ask))
+	tx.permissions.put(p)
+	return nil
 }
 
 // askLine says in one line what is asked for: the command, the file, the address, or else the patterns.

@@ -1,6 +1,6 @@
 CREATE TABLE permissions(
   id                      TEXT PRIMARY KEY,
-  ai_engine_permission_id TEXT NOT NULL,
+  ai_engine_permission_id TEXT NOT NULL,    -- OpenCode's; the record's own of an ask over the API
   session_id              TEXT NOT NULL,    -- of the session that asked, a subagent's too
   chat                    TEXT NOT NULL,
   permission              TEXT NOT NULL,    -- bash, edit, …
@@ -11,11 +11,11 @@ CREATE TABLE permissions(
   call_id                 TEXT NOT NULL,
   status                  TEXT NOT NULL,    -- draft, authorized, denied, expired
   interrupted             INTEGER NOT NULL, -- OpenCode restarted and forgot it
-  replied                 INTEGER NOT NULL, -- OpenCode has its answer
+  replied                 INTEGER NOT NULL, -- OpenCode has its answer, or nobody waits for one
   reason                  TEXT NOT NULL,
   rule                    TEXT NOT NULL,    -- that allowed it, when the policy decided
   decided_by              TEXT NOT NULL,    -- actor
-  source                  TEXT NOT NULL,
+  source                  TEXT NOT NULL,    -- opencode, api
   message                 TEXT NOT NULL,    -- the ask in one readable line
   challenge               TEXT NOT NULL,
   approved_by             TEXT NOT NULL,    -- user who authorized it
@@ -25,9 +25,13 @@ CREATE TABLE permissions(
   asked_seq               INTEGER NOT NULL,
   decided_seq             INTEGER NOT NULL, -- 0 until it is decided
   created                 TEXT NOT NULL,
-  updated                 TEXT NOT NULL
+  updated                 TEXT NOT NULL,
+  first_seq               INTEGER NOT NULL,
+  last_seq                INTEGER NOT NULL,
+  removed                 INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX permissions_chat ON permissions(chat, asked_seq);
+CREATE INDEX permissions_last ON permissions(last_seq);
 CREATE INDEX permissions_draft ON permissions(asked_seq) WHERE status = 'draft';
 CREATE INDEX permissions_unreplied ON permissions(decided_seq) WHERE status IN ('authorized', 'denied') AND NOT replied;
 CREATE INDEX permissions_grants ON permissions(chat, request) WHERE status = 'authorized' AND interrupted AND NOT grant_used;

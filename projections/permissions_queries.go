@@ -25,9 +25,9 @@ type Ask struct {
 
 const selectAsks = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM permissions p LEFT JOIN sessions s ON s.id=p.session_id WHERE "
 
-// PendingAsks lists what waits for a decision, interrupted asks too, oldest first.
+// PendingAsks lists what OpenCode asked and waits for a decision, interrupted asks too, oldest first.
 func (m *Model) PendingAsks(ctx context.Context) ([]Ask, error) {
-	return list[Ask](ctx, m, "pending asks", selectAsks+"p.status='draft' ORDER BY p.asked_seq", nil)
+	return list[Ask](ctx, m, "pending asks", selectAsks+"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
 }
 
 // DecidedUnreplied lists what was decided here and OpenCode has not confirmed, in the order of the decisions.

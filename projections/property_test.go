@@ -15,8 +15,8 @@ import (
 	"pocketcoder/events"
 )
 
-// history is a chat's events as they may lie in the log: some recordings one after the other, decisions, executions and
-// poison among them.
+// history is a chat's events as they may lie in the log: some recordings one after the other, decisions, executions, what
+// is no chat's and poison among them.
 func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 	s := &story{t: t}
 	all := []events.Event{s.created()}
@@ -32,6 +32,11 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 		s.asks("per_1", ses, "date"), s.decides(user, "per_1", events.Authorized), s.replies("per_1", "once"),
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "date"}), s.own(events.ExecFinished{Exec: "x1"}),
 		s.questions(), s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), s.own(events.TurnLost{Session: ses}),
+		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}), s.decides(user, "intent1", events.Denied),
+		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.Deleted{}),
+		saved(t, "sops", "one", `{"n":1}`), saved(t, "sops", "one", `{"n":2}`), configured(t, "sops", "one", events.Deleted{}), saved(t, "sops", "one", `3`),
+		account(t, "ann", events.AccountCreated{Email: "a@b.c"}), account(t, "ann", events.AccountUpdated{Role: new("admin")}),
+		account(t, "ann", events.PasswordChanged{}), account(t, "ann", events.Deleted{}),
 	}
 	for _, e := range ours {
 		at := rapid.IntRange(1, len(all)).Draw(r, "at")
@@ -54,7 +59,7 @@ func opened(r *rapid.T, path string) *file {
 }
 
 func digestOfFile(r *rapid.T, f *file) string {
-	tx, err := f.snapshot(context.Background())
+	tx, _, err := f.snapshot(context.Background())
 	if err != nil {
 		r.Fatal(err)
 	}

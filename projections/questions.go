@@ -40,8 +40,9 @@ const (
 
 type questions struct{}
 
-func (questions) Name() string   { return "questions" }
-func (questions) Schema() string { return schema("questions") }
+func (questions) Name() string        { return "questions" }
+func (questions) Schema() string      { return schema("questions") }
+func (questions) Scope() events.Scope { return events.ScopeChat }
 
 func (questions) Apply(tx *Tx, e events.Event, body any) error {
 	switch b := body.(type) {

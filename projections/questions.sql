@@ -17,8 +17,12 @@ CREATE TABLE questions(
   engine_replied        INTEGER NOT NULL, -- OpenCode has its answer
   position              INTEGER NOT NULL, -- sequence of the event that asked
   created               TEXT NOT NULL,
-  updated               TEXT NOT NULL
+  updated               TEXT NOT NULL,
+  first_seq             INTEGER NOT NULL,
+  last_seq              INTEGER NOT NULL,
+  removed               INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX questions_chat ON questions(chat, position, idx);
+CREATE INDEX questions_last ON questions(last_seq);
 CREATE INDEX questions_asked ON questions(position, idx) WHERE status = 'asked';
 CREATE INDEX questions_open ON questions(position, idx) WHERE NOT engine_replied AND status <> 'expired';

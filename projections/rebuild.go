@@ -97,7 +97,7 @@ func (m *Model) compare(ctx context.Context, building *file) (before, after stri
 	}
 	m.use.RLock()
 	defer m.use.RUnlock()
-	serving, err := m.current.snapshot(ctx)
+	serving, _, err := m.current.snapshot(ctx)
 	m.write.Unlock()
 	if err == nil {
 		before, err = digest(ctx, serving)
@@ -106,7 +106,7 @@ func (m *Model) compare(ctx context.Context, building *file) (before, after stri
 	if err != nil && !errors.Is(unusable(err), errUnusable) {
 		return "", "", err
 	}
-	fresh, err := building.snapshot(ctx)
+	fresh, _, err := building.snapshot(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -136,6 +136,9 @@ func (m *Model) catchUp(ctx context.Context, f *file, target uint64) error {
 		}
 		if err := f.commit(batch); err != nil {
 			return err
+		}
+		if f == m.current {
+			m.move(f.seq, m.CaughtUp(), f.tx.changed)
 		}
 		if f.seq >= target {
 			return events.ErrStop

@@ -12,26 +12,30 @@ import (
 // TimeFormat is how every time of a row is written: UTC, to the millisecond, sorting as text. It is PocketBase's.
 const TimeFormat = "2006-01-02 15:04:05.000Z"
 
-// Record is what every row has.
+// Record is what every row has. What came after a sequence is told by First and Last: rows with a Last above it changed,
+// and of those the ones with a First above it are new and the Removed ones are gone.
 type Record struct {
 	ID      string `db:"id" json:"id"`
 	Created string `db:"created" json:"created"`
 	Updated string `db:"updated" json:"updated"`
+	First   int64  `db:"first_seq" json:"-"` // sequence of the event that made the row
+	Last    int64  `db:"last_seq" json:"-"`  // and of the one that last changed what clients see of it
+	Removed bool   `db:"removed" json:"-"`   // the row is not shown any more; it stays so that its end can be told
 }
 
 func (r *Record) record() *Record { return r }
 
-// stamp moves updated forward to at, and always forward: clients tell a new version of a row from an old one by it.
-func (r *Record) stamp(at string) {
-	if r.Created == "" {
-		r.Created, r.Updated = at, at
-		return
-	}
+// stamp notes the event at seq as the row's last. It moves updated forward to at, and always forward: clients tell a new
+// version of a row from an old one by it.
+func (r *Record) stamp(at string, seq int64) {
 	if at <= r.Updated {
 		last, _ := time.Parse(TimeFormat, r.Updated) // written by this function
 		at = last.Add(time.Millisecond).Format(TimeFormat)
 	}
-	r.Updated = at
+	r.Updated, r.Last = at, seq
+	if r.Created == "" {
+		r.Created, r.First = at, seq
+	}
 }
 
 // JSON is a column that holds JSON text; empty is null.

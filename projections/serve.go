@@ -33,7 +33,7 @@ func (m *Model) queries() map[string]func(context.Context, Query) (any, error) {
 		"chats": func(ctx context.Context, q Query) (any, error) { return m.Chats(ctx, q.Limit, q.Offset) },
 		"chat": func(ctx context.Context, q Query) (any, error) {
 			chat, ok, err := m.Chat(ctx, q.Chat)
-			if err == nil && !ok {
+			if err == nil && (!ok || chat.Removed) {
 				err = fmt.Errorf("there is no chat %s", q.Chat)
 			}
 			return chat, err

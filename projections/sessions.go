@@ -31,7 +31,6 @@ type Session struct {
 	Awaiting     string `db:"awaiting" json:"awaiting"`     // engine id of the message we sent that nothing has answered
 	Unanswered   string `db:"unanswered" json:"-"`
 	Outcome      string `db:"outcome" json:"outcome"` // of the last turn: completed, failed, aborted
-	Deleted      bool   `db:"deleted" json:"deleted"`
 }
 
 // sessionIdle is the status of a session that is doing nothing, as OpenCode says it.
@@ -42,8 +41,9 @@ const noMessages = JSON("[]")
 
 type sessions struct{}
 
-func (sessions) Name() string   { return "sessions" }
-func (sessions) Schema() string { return schema("sessions") }
+func (sessions) Name() string        { return "sessions" }
+func (sessions) Schema() string      { return schema("sessions") }
+func (sessions) Scope() events.Scope { return events.ScopeChat }
 
 func (sessions) Apply(tx *Tx, e events.Event, body any) error {
 	switch b := body.(type) {
@@ -64,7 +64,7 @@ func (sessions) Apply(tx *Tx, e events.Event, body any) error {
 		tx.sessions.put(s)
 	case ocSessionDeleted:
 		s := tx.session(b.SessionID, e)
-		s.Deleted = true
+		s.Removed = true
 		tx.sessions.put(s)
 	case ocOther:
 		if e.OpenCodeSeq >= 0 && b.SessionID != "" { // a type we do not follow still has its place in the session's history
@@ -136,7 +136,7 @@ func (s Session) active() bool {
 
 // Sessions lists the sessions of an engine that it has not deleted.
 func (m *Model) Sessions(ctx context.Context, engine string) ([]Session, error) {
-	return list[Session](ctx, m, "sessions of "+engine, "SELECT * FROM sessions WHERE engine={:engine} AND NOT deleted ORDER BY id", dbx.Params{"engine": engine})
+	return list[Session](ctx, m, "sessions of "+engine, "SELECT * FROM sessions WHERE engine={:engine} AND NOT removed ORDER BY id", dbx.Params{"engine": engine})
 }
 
 // Session gives one session and whether there is one.

@@ -18,9 +18,11 @@ CREATE TABLE sessions(
   awaiting      TEXT NOT NULL,    -- engine id of the message we sent that nothing has answered
   unanswered    TEXT NOT NULL,    -- engine id of the newest user message that nothing has answered, whoever sent it
   outcome       TEXT NOT NULL,    -- how its last assistant message ended: completed, failed, aborted
-  deleted       INTEGER NOT NULL,
   created       TEXT NOT NULL,
-  updated       TEXT NOT NULL
+  updated       TEXT NOT NULL,
+  first_seq     INTEGER NOT NULL,
+  last_seq      INTEGER NOT NULL,
+  removed       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_unfinished ON sessions(id) WHERE processing <> '[]' OR awaiting <> '';
 CREATE INDEX sessions_running ON sessions(engine) WHERE status <> 'idle';

@@ -28,8 +28,9 @@ const SubagentRunning = "running"
 
 type subagents struct{}
 
-func (subagents) Name() string   { return "subagents" }
-func (subagents) Schema() string { return schema("subagents") }
+func (subagents) Name() string        { return "subagents" }
+func (subagents) Schema() string      { return schema("subagents") }
+func (subagents) Scope() events.Scope { return events.ScopeChat }
 
 // Apply comes after sessions and messages: a subagent runs while the turn of its session does. Before its first message
 // it has done nothing yet, so it runs too.

@@ -12,6 +12,10 @@ CREATE TABLE subagents(
   finished            TEXT NOT NULL,    -- empty while it runs
   position            INTEGER NOT NULL, -- sequence of the event it first appeared in
   created             TEXT NOT NULL,
-  updated             TEXT NOT NULL
+  updated             TEXT NOT NULL,
+  first_seq           INTEGER NOT NULL,
+  last_seq            INTEGER NOT NULL,
+  removed             INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX subagents_chat ON subagents(chat, position);
+CREATE INDEX subagents_last ON subagents(last_seq);

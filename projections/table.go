@@ -17,8 +17,10 @@ type table[R comparable, P interface {
 }] struct {
 	tx         *Tx
 	name       string
+	shown      bool // to clients
 	load, save *sql.Stmt
 	rows       map[string]*cached[R]
+	dirty      []string // ids of rows that are to be written
 }
 
 type cached[R any] struct {
@@ -26,17 +28,18 @@ type cached[R any] struct {
 	found, dirty bool
 }
 
-// openTable prepares the two statements of a table on the writer's connection.
+// openTable prepares the two statements of a table on the writer's connection. Changes of one that clients are shown are
+// told to followers.
 func openTable[R comparable, P interface {
 	*R
 	record() *Record
-}](tx *Tx, name string) *table[R, P] {
+}](tx *Tx, name string, shown bool) *table[R, P] {
 	columns := columnsOf(reflect.TypeFor[R]())
 	set := make([]string, 0, len(columns))
 	for _, c := range columns[1:] {
 		set = append(set, c+"=excluded."+c)
 	}
-	t := &table[R, P]{tx: tx, name: name, rows: map[string]*cached[R]{}}
+	t := &table[R, P]{tx: tx, name: name, shown: shown, rows: map[string]*cached[R]{}}
 	t.load = tx.prepare("SELECT " + strings.Join(columns, ",") + " FROM " + name + " WHERE id=?")
 	t.save = tx.prepare("INSERT INTO " + name + "(" + strings.Join(columns, ",") + ") VALUES(?" + strings.Repeat(",?", len(columns)-1) +
 		") ON CONFLICT(id) DO UPDATE SET " + strings.Join(set, ","))
@@ -60,40 +63,79 @@ func (t *table[R, P]) get(id string) (R, bool) {
 	return c.row, c.found
 }
 
-// put stores the row under its id. A row that is as it was stays as it was, its updated time too.
+// put stores the row under its id. A row that is as it was stays as it was, its updated time too; of one that is gone and
+// stays so, nobody is told any more.
 func (t *table[R, P]) put(row R) {
-	id := P(&row).record().ID
-	if old, found := t.get(id); found && old == row {
+	r := P(&row).record()
+	old, found := t.get(r.ID)
+	if found && old == row {
 		return
 	}
-	P(&row).record().stamp(t.tx.at)
-	*t.rows[id] = cached[R]{row: row, found: true, dirty: true}
+	if !r.Removed || !P(&old).record().Removed {
+		r.stamp(t.tx.at, t.tx.seq)
+	}
+	t.change(r.ID, row)
 }
 
-// touch moves the updated time of a row forward that has changed in another table.
+// touch notes a change of a row whose part in another table has changed.
 func (t *table[R, P]) touch(id string) {
-	if row, found := t.get(id); found {
-		P(&row).record().stamp(t.tx.at)
-		*t.rows[id] = cached[R]{row: row, found: true, dirty: true}
+	row, found := t.get(id)
+	if r := P(&row).record(); found && !r.Removed {
+		r.stamp(t.tx.at, t.tx.seq)
+		t.change(id, row)
 	}
 }
 
-// flush writes the changed rows.
+func (t *table[R, P]) change(id string, row R) {
+	c := t.rows[id]
+	if !c.dirty {
+		t.dirty = append(t.dirty, id)
+	}
+	*c = cached[R]{row: row, found: true, dirty: true}
+}
+
+// flush writes the changed rows in the order in which they changed first.
 func (t *table[R, P]) flush() error {
-	for id, c := range t.rows {
-		if !c.dirty {
-			continue
-		}
+	for _, id := range t.dirty {
+		c := t.rows[id]
 		if _, err := t.save.ExecContext(context.Background(), values(&c.row)...); err != nil {
 			return fmt.Errorf("write %s %s: %w", t.name, id, err)
 		}
 		c.dirty = false
+		if t.shown {
+			t.tx.changed = append(t.tx.changed, changedRow{t.name, *P(&c.row).record()})
+		}
 	}
+	t.dirty = t.dirty[:0]
 	return nil
 }
 
 // forget drops what is remembered of the rows.
-func (t *table[R, P]) forget() { clear(t.rows) }
+func (t *table[R, P]) forget() {
+	clear(t.rows)
+	t.dirty = t.dirty[:0]
+}
+
+// changedSince gives the rows that clients see and that an event after seq changed.
+func (t *table[R, P]) changedSince(seq uint64) ([]changedRow, error) {
+	if !t.shown {
+		return nil, nil
+	}
+	found, err := t.tx.conn.QueryContext(context.Background(), "SELECT id,first_seq,last_seq,removed FROM "+t.name+" WHERE last_seq>? ORDER BY last_seq", seq)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var rows []changedRow
+	for found.Next() {
+		r := changedRow{table: t.name}
+		if err := found.Scan(&r.ID, &r.First, &r.Last, &r.Removed); err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	return rows, found.Err()
+}
 
 // columnsOf lists the db tags of a row's struct, embedded ones included, in the order of pointers and values.
 func columnsOf(t reflect.Type) []string {

@@ -10,6 +10,7 @@ import (
 
 // Usage is what a chat, its subagents included, spent on a model. Tokens are counts, cost is in the provider's currency.
 type Usage struct {
+	Record                   // the id is chat.provider.model
 	Chat             string  `db:"chat" json:"chat"`
 	Provider         string  `db:"provider" json:"provider"`
 	Model            string  `db:"model" json:"model"`
@@ -20,14 +21,13 @@ type Usage struct {
 	TokensReasoning  int64   `db:"tokens_reasoning" json:"tokens_reasoning"`
 	TokensCacheRead  int64   `db:"tokens_cache_read" json:"tokens_cache_read"`
 	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
-	Created          string  `db:"created" json:"created"`
-	Updated          string  `db:"updated" json:"updated"`
 }
 
 type usage struct{}
 
-func (usage) Name() string   { return "usage" }
-func (usage) Schema() string { return schema("usage") }
+func (usage) Name() string        { return "usage" }
+func (usage) Schema() string      { return schema("usage") }
+func (usage) Scope() events.Scope { return events.ScopeChat }
 
 // Apply has nothing to do: usage is a view over messages.
 func (usage) Apply(*Tx, events.Event, any) error { return nil }
