@@ -102,3 +102,32 @@ func TestStoredFragmentsAreReadInOrderFromAPlace(t *testing.T) {
 	is.Equal(next, int64(1201))
 	is.Equal(place, uint64(1200))
 }
+
+func TestReaderGetsFragmentsSinceATimeInOrderOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	publish := func(from, to int) {
+		for i := from; i < to; i++ {
+			is.NoErr(l.PublishDelta(events.Delta{
+				Subject: events.MessageDeltaSubject("chat1", "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte{byte(i)},
+			}))
+		}
+	}
+	since := time.Now().Add(-time.Minute)
+	publish(0, 50)
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, done := make(chan events.Delta, 1000), make(chan error, 1)
+	go func() {
+		done <- l.ReadDeltas(ctx, since, events.ChatDeltaFilters("chat1")[:1], func(d events.Delta) { seen <- d })
+	}()
+	for i := range 100 {
+		if i == 20 {
+			publish(50, 100)
+		}
+		is.Equal((<-seen).Data, []byte{byte(i)})
+	}
+	cancel()
+	is.True(errors.Is(<-done, context.Canceled))
+	is.Equal(len(seen), 0)
+}

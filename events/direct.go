@@ -24,6 +24,9 @@ func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(Eve
 	})
 }
 
+// maxDirectBytes is about how much of the answers waits for a reader who is slow.
+const maxDirectBytes = 1 << 20
+
 // direct reads messages with the server's batched direct get (ADR-31): no consumer, one round trip for up to MaxBatch
 // messages. nats.go has no client for it.
 func (l *Log) direct(ctx context.Context, stream, filter string, after uint64, fn func(*nats.Msg, uint64) error) (uint64, error) {
@@ -38,7 +41,7 @@ func (l *Log) direct(ctx context.Context, stream, filter string, after uint64, f
 	defer sub.Unsubscribe()
 	for more := true; more; {
 		request, err := json.Marshal(map[string]any{
-			"seq": after + 1, "next_by_subj": filter, "batch": MaxBatch, "max_bytes": maxBatchBytes,
+			"seq": after + 1, "next_by_subj": filter, "batch": MaxBatch, "max_bytes": maxDirectBytes,
 		})
 		if err != nil {
 			return fail(err)

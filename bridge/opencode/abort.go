@@ -19,15 +19,20 @@ func (b *Bridge) Abort(ctx context.Context) error {
 	})
 }
 
-func (b *Bridge) abort(ctx context.Context, e events.Event) error {
+// wished reads a wish once OpenCode is there to hear it and the read model holds it.
+func (b *Bridge) wished(ctx context.Context, e events.Event, wish any) error {
 	if err := b.live.wait(ctx); err != nil {
 		return err
 	}
 	if err := b.Model.Wait(ctx, e.Seq); err != nil {
 		return err
 	}
+	return json.Unmarshal(e.Data, wish)
+}
+
+func (b *Bridge) abort(ctx context.Context, e events.Event) error {
 	var wish events.AbortRequested
-	if err := json.Unmarshal(e.Data, &wish); err != nil {
+	if err := b.wished(ctx, e, &wish); err != nil {
 		return err
 	}
 	chat, ok, err := b.Model.Chat(ctx, e.Subject.ID)
@@ -41,10 +46,15 @@ func (b *Bridge) abort(ctx context.Context, e events.Event) error {
 	if !ok || !known || s.chat != chat.ID || chat.Engine != b.Engine {
 		return nil // nothing has run there yet
 	}
-	if err := b.client().Abort(ctx, wish.Session); err != nil && !errors.Is(err, ErrGone) {
+	return b.stop(ctx, wish.Session)
+}
+
+// stop ends the turn of a session and of its subagents, if there is one.
+func (b *Bridge) stop(ctx context.Context, session string) error {
+	if err := b.client().Abort(ctx, session); err != nil && !errors.Is(err, ErrGone) {
 		return err
 	}
-	return b.dropAsks(ctx, wish.Session)
+	return b.dropAsks(ctx, session)
 }
 
 // dropAsks settles what an aborted turn was waiting for. OpenCode keeps listing an aborted ask as pending, so it is told

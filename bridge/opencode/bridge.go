@@ -14,7 +14,7 @@ import (
 )
 
 // Bridge connects one OpenCode with the log: what it says becomes events (ingest, reconcile), what people decided
-// reaches it (deliver, reply, abort).
+// reaches it (deliver, reply, abort, revert, fork).
 type Bridge struct {
 	Engine    string
 	Directory string // absolute; where sessions work that we make

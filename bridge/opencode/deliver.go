@@ -81,10 +81,19 @@ func (d *deliveries) start(ctx context.Context) error {
 	return nil
 }
 
-// deliver sends one message, trying again while trying again may help, and appends what came of it.
+// deliver sends one message, trying again while trying again may help, and appends what came of it. Of a chat that was
+// deleted nothing is sent any more.
 func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) error {
+	if err := d.wishesBefore(ctx, m); err != nil {
+		return err
+	}
 	sending, err := sent(m)
 	for try := 0; err == nil; try++ {
+		chat, _, unread := d.Model.Chat(ctx, m.Chat)
+		if unread != nil || chat.Removed {
+			return unread
+		}
+		m.Bound = chat.Session
 		if sending.EngineMessage == "" {
 			sending, err = d.sending(ctx, m)
 		}
@@ -92,7 +101,7 @@ func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) e
 			err = d.send(ctx, m, sending)
 		}
 		if err == nil {
-			return d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: sending.EngineMessage})
+			return d.delivered(ctx, m, sending)
 		}
 		gone := errors.Is(err, ErrGone)
 		if gone {
@@ -108,6 +117,53 @@ func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) e
 		return ctx.Err()
 	}
 	return errors.Join(err, d.record(ctx, m.Chat, events.MessageFailed{Message: m.ID, Domain: "infrastructure", Error: err.Error()}))
+}
+
+// delivered records it. The chat may have been deleted meanwhile, and its turn aborted before there was one.
+func (d *deliveries) delivered(ctx context.Context, m projections.OutboxMessage, s events.MessageSending) error {
+	if err := d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: s.EngineMessage}); err != nil {
+		return err
+	}
+	chat, _, err := d.Model.Chat(ctx, m.Chat)
+	if err != nil || !chat.Removed {
+		return err
+	}
+	return d.stop(ctx, s.Session)
+}
+
+// wishPause is the pause before a worker is asked again how far it is.
+const wishPause = 20 * time.Millisecond
+
+// wishesBefore waits until what was wished in the chat before the message is done: those who abort, revert and fork do not
+// wait for deliveries, nor for each other. How a chat without a session begins may have been wished in another.
+func (d *deliveries) wishesBefore(ctx context.Context, m projections.OutboxMessage) error {
+	anywhere := m.Chat
+	if m.Bound == "" {
+		anywhere = "*"
+	}
+	for worker, filter := range map[string]string{
+		AbortWorker:  events.ChatSubject(m.Chat, events.AbortRequested{}.Kind()),
+		RevertWorker: events.ChatSubject(m.Chat, events.RevertRequested{}.Kind()),
+		ForkWorker:   events.ChatSubject(anywhere, events.ForkRequested{}.Kind()),
+	} {
+		var last uint64
+		_, err := d.Log.Fold(ctx, filter, 0, func(e events.Event) error {
+			fork, _ := events.Decode(e)
+			if f, _ := fork.(events.ForkRequested); e.Seq < uint64(m.Position) && (e.Subject.ID == m.Chat || f.Chat == m.Chat) {
+				last = e.Seq
+			}
+			return nil
+		})
+		for done := uint64(0); err == nil && done < last; {
+			if done, err = d.Log.Worked(ctx, worker); err == nil && done < last {
+				err = pause(ctx, wishPause)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sending makes the ids under which OpenCode shall know the message, and appends them.
@@ -158,20 +214,24 @@ func (d *deliveries) session(ctx context.Context, m projections.OutboxMessage) (
 	if err != nil {
 		return "", err
 	}
-	return s.ID, d.heard(ctx, s.ID)
+	chat, err := d.heard(ctx, s.ID)
+	if err == nil && chat != m.Chat { // an earlier try made one, whose answer was lost
+		err = &Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
+	}
+	return s.ID, err
 }
 
-// heard waits until ingest has bound a new session to its chat: until then the chat's next message would get another one.
-func (d *deliveries) heard(ctx context.Context, session string) error {
+// heard waits until ingest has placed a new session in a chat: until then the chat's next message would get another one.
+func (b *Bridge) heard(ctx context.Context, session string) (chat string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no word of it within %s", requestTimeout))
 	defer cancel()
 	for {
-		seq := d.Model.Seq()
-		if _, known, err := d.Model.Session(ctx, session); known || err != nil {
-			return err
+		seq := b.Model.Seq()
+		if s, known, err := b.Model.Session(ctx, session); known || err != nil {
+			return s.Chat, err
 		}
-		if err := d.Model.Wait(ctx, seq+1); err != nil {
-			return failed(ctx, "hear of session "+session, err)
+		if err := b.Model.Wait(ctx, seq+1); err != nil {
+			return "", failed(ctx, "hear of session "+session, err)
 		}
 	}
 }

@@ -228,7 +228,7 @@ func (in *ingest) sessionInfo(ctx context.Context, e Event) (Session, error) {
 }
 
 // learn ties a session to its chat: that of its parent, that which its maker wrote into its metadata, or a new one: a
-// session that no chat asked for is adopted.
+// session that no chat asked for is adopted. A copy made for a fork is bound to its chat by who made it, once it is whole.
 func (in *ingest) learn(ctx context.Context, info Session) (tracked, error) {
 	s := tracked{parent: info.ParentID, directory: info.Directory, seq: -1}
 	if info.ParentID != "" {
@@ -241,9 +241,19 @@ func (in *ingest) learn(ctx context.Context, info Session) (tracked, error) {
 			return s, nil
 		}
 	}
+	named, isFork := info.chat()
+	if taken, err := in.taken(ctx, named); err != nil {
+		return s, err
+	} else if !taken {
+		s.chat = named
+	}
+	if s.chat != "" && isFork {
+		in.tracker.put(info.ID, s)
+		return s, nil
+	}
 	actor := events.EngineActor(in.Engine)
 	var facts []events.Data
-	if s.chat = info.chat(); s.chat == "" {
+	if s.chat == "" {
 		s.chat = events.NewID()
 		facts = append(facts, events.ChatCreated{Title: info.Title, Engine: in.Engine, Agent: info.Agent, Adopted: true})
 	}
@@ -262,16 +272,14 @@ func (in *ingest) learn(ctx context.Context, info Session) (tracked, error) {
 	return s, nil
 }
 
-// chat is the chat its maker wrote into the session's metadata, "" when there is none.
-func (s Session) chat() string {
-	var metadata map[string]any
-	if json.Unmarshal(s.Metadata, &metadata) != nil {
-		return ""
+// taken says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked in
+// OpenCode itself, which copies the metadata: it is no session of the chat's.
+func (in *ingest) taken(ctx context.Context, chat string) (bool, error) {
+	for _, session := range in.tracker.roots(chat) {
+		_, err := in.client().Session(ctx, session)
+		if !errors.Is(err, ErrGone) {
+			return err == nil, err
+		}
 	}
-	text, _ := metadata[metadataChat].(string)
-	chat, err := events.ParseID(text)
-	if err != nil {
-		return ""
-	}
-	return chat
+	return false, nil
 }

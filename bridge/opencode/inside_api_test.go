@@ -108,6 +108,16 @@ func (o *outside) mux() http.Handler {
 	handle("POST /session", o.createSession)
 	handle("POST /session/{id}/prompt_async", o.prompt)
 	handle("POST /session/{id}/abort", func(*http.Request) (any, int) { return true, 200 })
+	handle("PATCH /session/{id}", o.updateSession)
+	handle("DELETE /session/{id}", o.deleteSession)
+	handle("POST /session/{id}/fork", o.forkSession)
+	handle("POST /session/{id}/revert", func(*http.Request) (any, int) { return true, 200 })
+	handle("POST /session/{id}/unrevert", func(*http.Request) (any, int) { return true, 200 })
+	handle("GET /session/{id}/diff", func(*http.Request) (any, int) { return []json.RawMessage{[]byte(`{"file": "f"}`)}, 200 })
+	handle("GET /session/{id}/todo", func(*http.Request) (any, int) { return nil, 404 })
+	handle("GET /session/{id}/message", func(r *http.Request) (any, int) { return o.messages(r.PathValue("id")), 200 })
+	handle("GET /session/{id}/message/{message}", o.message)
+	handle("DELETE /session/{id}/message/{message}", o.deleteMessage)
 	handle("POST /permission/{id}/reply", func(r *http.Request) (any, int) {
 		var in struct{ Reply string }
 		decode(r, &in)

@@ -92,7 +92,9 @@ func (s *system) start(change ...func(*Bridge)) *running {
 	s.must(b.Load(s.t.Context()))
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var workers sync.WaitGroup
-	for name, work := range map[string]func(context.Context) error{"run": b.Run, "deliver": b.Deliver, "reply": b.Reply, "abort": b.Abort} {
+	for name, work := range map[string]func(context.Context) error{
+		"run": b.Run, "deliver": b.Deliver, "reply": b.Reply, "abort": b.Abort, "revert": b.Revert, "fork": b.Fork,
+	} {
 		workers.Go(func() {
 			if err := work(ctx); ctx.Err() == nil {
 				s.t.Errorf("%s ended: %v", name, err)

@@ -58,6 +58,18 @@ func (t *tracker) seqs() map[string]int64 {
 	return all
 }
 
+// roots are the sessions of a chat that are no subagents'.
+func (t *tracker) roots(chat string) (all []string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id, s := range t.by {
+		if s.chat == chat && s.parent == "" {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
 // directories is every directory a session works in.
 func (t *tracker) directories() map[string]bool {
 	t.mu.RLock()

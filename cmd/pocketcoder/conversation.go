@@ -190,13 +190,14 @@ func (c *conversation) take(ctx context.Context, b events.Batch) error {
 	return c.check(ctx, asked)
 }
 
-// check asks the read model, at an event or later, whose turn it is.
+// check asks the read model, at an event or later, whose turn it is. The read model may be ahead of what was taken: a turn
+// whose end is still to come here goes on.
 func (c *conversation) check(ctx context.Context, seq uint64) error {
 	var row projections.Chat
 	if err := c.query(ctx, "chat", map[string]any{"chat": c.chat, "after": seq}, &row); err != nil {
 		return err
 	}
-	if c.working = row.Turn == projections.TurnAssistant; !c.working {
+	if c.working = row.Turn == projections.TurnAssistant || c.turn.whose() == projections.TurnAssistant; !c.working {
 		c.stopping = false
 		c.endLine()
 	}

@@ -1,0 +1,93 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// What Diff and Todo tell their caller apart.
+var (
+	ErrUnknownChat = errors.New("there is no such chat")
+	ErrUnavailable = errors.New("opencode is not available")
+)
+
+// presence is how long somebody who asks waits for an OpenCode that is being started.
+const presence = 4 * time.Second
+
+// nothing is the list OpenCode would answer with.
+var nothing = json.RawMessage("[]")
+
+// Diff is what the turn of a person's message changed in files, and without a message that of the last one: a list of
+// {file, patch, additions, deletions, status} as OpenCode gives it. message is OpenCode's id. The error may be
+// ErrUnknownChat or ErrUnavailable.
+func (b *Bridge) Diff(ctx context.Context, chat, message string) (json.RawMessage, error) {
+	session, err := b.own(ctx, chat)
+	if err != nil || session == "" {
+		return nothing, err
+	}
+	if message == "" {
+		if message, err = b.lastPrompt(ctx, chat, session); err != nil {
+			return nil, err
+		}
+	}
+	if !strings.HasPrefix(message, "msg") {
+		return nothing, nil // no message of OpenCode's; it would refuse the request
+	}
+	return b.list(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"), query: url.Values{"messageID": {message}}})
+}
+
+// Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
+// be ErrUnknownChat or ErrUnavailable.
+func (b *Bridge) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
+	session, err := b.own(ctx, chat)
+	if err != nil || session == "" {
+		return nothing, err
+	}
+	return b.list(ctx, call{op: "get todo list of session " + session, path: sessionPath(session, "/todo")})
+}
+
+// own is the chat's own session, "" while nothing has run there.
+func (b *Bridge) own(ctx context.Context, chat string) (string, error) {
+	row, known, err := b.Model.Chat(ctx, chat)
+	if err != nil {
+		return "", err
+	}
+	if !known || row.Removed {
+		return "", fmt.Errorf("chat %s: %w", chat, ErrUnknownChat)
+	}
+	return row.Session, nil
+}
+
+// lastPrompt is OpenCode's id of the last message of a person in the chat's own conversation, "" when there is none.
+func (b *Bridge) lastPrompt(ctx context.Context, chat, session string) (message string, err error) {
+	all, err := b.Model.Messages(ctx, chat)
+	for _, m := range all {
+		if m.Session == session && m.Role != "assistant" {
+			message = m.EngineMessage
+		}
+	}
+	return message, err
+}
+
+// list asks OpenCode for a list; of a session that it has lost there is nothing to list.
+func (b *Bridge) list(ctx context.Context, r call) (out json.RawMessage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, presence)
+	defer cancel()
+	if err := b.live.wait(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.op, ErrUnavailable)
+	}
+	r.out = &out
+	switch _, err := b.client().do(ctx, r); {
+	case errors.Is(err, ErrGone):
+		return nothing, nil
+	case Retryable(err):
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	default:
+		return out, err
+	}
+}

@@ -1,0 +1,172 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/url"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// ForkWorker is the name under which the log remembers which forks were made.
+const ForkWorker = "fork"
+
+// metadataFork is the key under which a session carries, while it is being forked, the id of the new chat: OpenCode copies
+// the metadata with the session (measured), so ingest knows the copy by its first event, whenever that comes.
+const metadataFork = "pocketcoder_fork"
+
+// forkTimeout bounds one fork: OpenCode copies message by message, about 1,000 parts in 3 s.
+const forkTimeout = 5 * time.Minute
+
+// Fork carries out people's wishes for a chat that begins as another, until ctx ends: each until OpenCode has made it or
+// has refused it for good; then the new chat begins empty.
+func (b *Bridge) Fork(ctx context.Context) error {
+	filter := events.ChatSubject("*", events.ForkRequested{}.Kind())
+	return b.Log.Work(ctx, ForkWorker, filter, b.fork, func(e events.Event, err error) {
+		b.Logger.Warn("fork", "chat", e.Subject.ID, "err", err)
+	})
+}
+
+// fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy becomes
+// the chat's own session once it is whole.
+func (b *Bridge) fork(ctx context.Context, e events.Event) error {
+	var wish events.ForkRequested
+	if err := b.wished(ctx, e, &wish); err != nil {
+		return err
+	}
+	from, _, err := b.Model.Chat(ctx, e.Subject.ID)
+	if err != nil {
+		return err
+	}
+	into, known, err := b.Model.Chat(ctx, wish.Chat)
+	if err != nil {
+		return err
+	}
+	if from.Session == "" || from.Engine != b.Engine || !known || into.Removed || into.Session != "" {
+		return nil // there is nothing to copy, nowhere to put it, or it is there
+	}
+	if err := b.clear(ctx, into.ID); err != nil {
+		return err
+	}
+	s, err := b.copy(ctx, from.Session, wish)
+	if err != nil {
+		return b.settled(e, err)
+	}
+	if err := b.removeUnfinished(ctx, s.ID); err != nil {
+		return err
+	}
+	if _, err := b.heard(ctx, s.ID); err != nil {
+		return err
+	}
+	return b.record(ctx, into.ID, events.SessionBound{Session: s.ID, Directory: s.Directory})
+}
+
+// clear takes away what an earlier try has left: OpenCode or we may have gone away before the copy was whole or known to
+// be, and trying again makes another. Until it is bound nobody can have written in it. Its messages go one by one: that
+// they went with their session OpenCode would not say.
+func (b *Bridge) clear(ctx context.Context, chat string) error {
+	known, err := b.Model.Sessions(ctx, b.Engine)
+	if err != nil {
+		return err
+	}
+	for _, s := range known {
+		if s.Chat != chat || s.Parent != "" {
+			continue
+		}
+		err := b.removeMessages(ctx, s.ID, func(Message) bool { return true })
+		if err == nil {
+			err = b.client().DeleteSession(ctx, s.ID)
+		}
+		if err != nil && !errors.Is(err, ErrGone) {
+			return err
+		}
+	}
+	return nil
+}
+
+// copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
+// first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
+func (b *Bridge) copy(ctx context.Context, session string, wish events.ForkRequested) (Session, error) {
+	c := b.client()
+	if wish.Message != "" {
+		if err := c.HasMessage(ctx, session, wish.Message); err != nil {
+			return Session{}, err
+		}
+	}
+	source, err := c.Session(ctx, session)
+	if err != nil {
+		return source, err
+	}
+	metadata := map[string]any{}
+	_ = json.Unmarshal(source.Metadata, &metadata) // OpenCode keeps objects only
+	delete(metadata, metadataFork)
+	marked := maps.Clone(metadata)
+	marked[metadataFork] = wish.Chat
+	if err := c.SetMetadata(ctx, session, marked); err != nil {
+		return source, err
+	}
+	forked, err := c.Fork(ctx, session, wish.Message)
+	if err := c.SetMetadata(context.WithoutCancel(ctx), session, metadata); err != nil {
+		b.Logger.Warn("fork", "session", session, "err", err)
+	}
+	return forked, err
+}
+
+// removeUnfinished takes the running turn's answer out of a copy, in which nothing would ever finish it.
+func (b *Bridge) removeUnfinished(ctx context.Context, session string) error {
+	return b.removeMessages(ctx, session, func(m Message) bool {
+		return m.Info.Role == "assistant" && m.Info.Time.Completed == 0 && len(m.Info.Error) == 0
+	})
+}
+
+func (b *Bridge) removeMessages(ctx context.Context, session string, which func(Message) bool) error {
+	all, err := b.client().Messages(ctx, session, 0)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if !which(m) {
+			continue
+		}
+		if err := b.client().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, ErrGone) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fork copies a session: its messages before the given one, or all of them, under new ids. OpenCode reports the copy like
+// any other session. The answer comes when the copy is whole.
+func (c *Client) Fork(ctx context.Context, session, message string) (s Session, err error) {
+	in := map[string]string{}
+	if message != "" {
+		in["messageID"] = message
+	}
+	_, err = c.do(ctx, call{op: "fork session " + session, method: "POST", path: sessionPath(session, "/fork"), in: in, out: &s, timeout: forkTimeout})
+	return s, err
+}
+
+// SetMetadata replaces a session's metadata.
+func (c *Client) SetMetadata(ctx context.Context, session string, metadata map[string]any) error {
+	_, err := c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""), in: map[string]any{"metadata": metadata}})
+	return err
+}
+
+// HasMessage returns an error that is ErrGone when the session has no such message.
+func (c *Client) HasMessage(ctx context.Context, session, message string) error {
+	_, err := c.do(ctx, call{op: "get message " + message, path: messagePath(session, message)})
+	return err
+}
+
+// DeleteMessage deletes a message with its parts; OpenCode refuses while a turn is running.
+func (c *Client) DeleteMessage(ctx context.Context, session, message string) error {
+	_, err := c.do(ctx, call{op: "delete message " + message, method: "DELETE", path: messagePath(session, message)})
+	return err
+}
+
+func messagePath(session, message string) string {
+	return sessionPath(session, "/message/"+url.PathEscape(message))
+}

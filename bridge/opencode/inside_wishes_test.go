@@ -1,0 +1,246 @@
+package opencode
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+func (s *system) revert(chat, message string) {
+	s.t.Helper()
+	_, err := s.handlers.RevertChat(s.t.Context(), handlers.RevertChat{Chat: chat, Message: message})
+	s.must(err)
+}
+
+func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.session("ses_1", "")
+	s.drained()
+	chat := s.chatOf("ses_1")
+	reverts := func(n int) []request {
+		t.Helper()
+		eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/revert")) >= n })
+		return s.requests("POST", "/revert")
+	}
+	s.refusing("POST", "/revert", 1, 500)
+	s.revert(chat, "msg_1")
+	all := reverts(2)
+	is.Equal(all[1].Path, "/session/ses_1/revert")
+	is.Equal(all[1].Body, `{"messageID":"msg_1"}`)
+
+	s.refusing("POST", "/revert", 1, 400)
+	s.revert(chat, "msg_2") // refused for good
+	s.revert(chat, "msg_3")
+	is.Equal(reverts(4)[3].Body, `{"messageID":"msg_3"}`)
+	is.True(strings.Contains(r.said.String(), "opencode refuses"))
+
+	s.cut()
+	eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	s.revert(chat, "")
+	s.back()
+	eventually(t, "it is undone", func() bool { return len(s.requests("POST", "/ses_1/unrevert")) == 1 })
+	is.Equal(len(s.requests("POST", "/revert")), 4)
+}
+
+func TestARevertStopsTheTurnThatRuns(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.drained()
+	s.refusing("POST", "/revert", 1, 409)
+	s.revert(s.chatOf("ses_1"), "msg_1")
+	eventually(t, "it is taken", func() bool { return len(s.requests("POST", "/revert")) == 2 })
+	is.Equal(len(s.requests("POST", "/ses_1/abort")), 1)
+	is.Equal(s.permission("per_1").Status, projections.PermissionExpired)
+
+	s.refusing("POST", "/unrevert", 1, 409) // nothing is stopped to undo what the turn has made final
+	s.revert(s.chatOf("ses_1"), "")
+	s.revert(s.chatOf("ses_1"), "")
+	eventually(t, "the next is taken", func() bool { return len(s.requests("POST", "/unrevert")) == 2 })
+	is.Equal(len(s.requests("POST", "/abort")), 1)
+}
+
+func TestAMessageWaitsForTheRevertBeforeIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	chat := s.chat("hello")
+	p := s.prompted(1)[0]
+	s.answer(p.session, p.MessageID)
+	s.drained()
+	arrived, hold := make(chan bool), make(chan bool)
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
+	s.mu.Lock()
+	s.refuse = func(r request) int {
+		if strings.HasSuffix(r.Path, "/revert") {
+			arrived <- true
+			<-hold
+		}
+		return 0
+	}
+	s.mu.Unlock()
+	s.revert(chat, "msg_1")
+	<-arrived
+	s.submit(chat, "instead")
+	for range 20 { // a while
+		s.drained()
+	}
+	is.Equal(len(s.promptsReceived()), 1)
+	release()
+	s.prompted(2)
+}
+
+func (s *system) deleteChat(chat string) {
+	s.t.Helper()
+	_, err := s.handlers.DeleteChat(s.t.Context(), handlers.DeleteChat{Chat: chat})
+	s.must(err)
+}
+
+func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	chat := s.chat("hello")
+	p := s.prompted(1)[0] // its turn does not end by itself
+	s.happen(plain("permission.asked", ask("per_1", p.session)))
+	s.submit(chat, "later")
+	s.drained()
+	s.deleteChat(chat)
+	eventually(t, "the turn is stopped", func() bool { return len(s.requests("POST", "/"+p.session+"/abort")) == 1 })
+	eventually(t, "its ask is settled", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	s.answer(p.session, p.MessageID)
+	s.chat("another")
+	s.prompted(2)
+	s.drained()
+	is.Equal(texts(s.promptsReceived()), []string{"hello", "another"})
+}
+
+func TestAChatDeletedWhileItsMessageIsSentIsStopped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	arrived, hold := make(chan bool), make(chan bool)
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
+	s.refuse = func(r request) int {
+		if strings.HasSuffix(r.Path, "/prompt_async") {
+			arrived <- true
+			<-hold
+		}
+		return 0
+	}
+	s.start().connected()
+	chat := s.chat("hello")
+	<-arrived
+	s.deleteChat(chat)
+	eventually(t, "the abort comes too early", func() bool { return len(s.requests("POST", "/abort")) == 1 })
+	release()
+	eventually(t, "it is stopped once more", func() bool { return len(s.requests("POST", "/abort")) == 2 })
+	is.Equal(len(s.promptsReceived()), 1)
+}
+
+func TestAMessageOfADeletedChatIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	arrived, hold := make(chan bool, 9), make(chan bool)
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
+	s.refuse = func(r request) int {
+		if strings.HasSuffix(r.Path, "/prompt_async") && strings.Contains(r.Body, "hello") {
+			arrived <- true
+			<-hold
+			return 500
+		}
+		return 0
+	}
+	s.start().connected()
+	chat := s.chat("hello")
+	<-arrived
+	s.deleteChat(chat)
+	s.drained()
+	release()
+	s.chat("another")
+	s.prompted(2)
+	for range 20 { // a while
+		s.drained()
+	}
+	is.Equal(texts(s.promptsReceived()), []string{"hello", "another"})
+	is.Equal(len(facts[events.MessageFailed](s, chat)), 0)
+}
+
+func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.drained()
+	chat := s.chatOf("ses_1")
+	intent := func() string {
+		t.Helper()
+		id, _, err := s.handlers.RequestPermission(t.Context(), handlers.RequestPermission{Chat: chat, Type: "bash", Metadata: []byte(`{"command":"date"}`), Session: "ses_1"})
+		is.NoErr(err)
+		return id
+	}
+	decide := func(id string, d events.Decision) {
+		t.Helper()
+		_, err := s.handlers.DecidePermission(t.Context(), handlers.DecidePermission{Chat: chat, Permission: id, Decision: d})
+		is.NoErr(err)
+	}
+	waiting, decided := intent(), intent()
+	decide(decided, events.Authorized)
+	s.reconnected(r, func() { s.forget() })
+	s.abortTurn(chat, "")
+	eventually(t, "the ask of OpenCode is settled", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	decide(waiting, events.Denied)
+	for range 20 { // a while
+		s.drained()
+	}
+	for _, e := range s.events(events.ChatSubject(chat, "permission.*")) {
+		is.True(e.Subject.Kind == "permission.decided" || e.Subject.Kind == "permission.requested" || strings.Contains(string(e.Data), "per_1"))
+	}
+	for _, request := range s.requests("POST", "/reply") {
+		is.Equal(request.Path, "/permission/per_1/reply")
+	}
+}
+
+func TestWhatOpenCodeListsIsAskedOfIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat, session := s.forkable()
+	diff, err := r.Diff(t.Context(), chat, "")
+	is.NoErr(err)
+	is.Equal(string(diff), `[{"file": "f"}]`) // as it says it
+	is.Equal(len(s.requests("GET", "/"+session+"/diff")), 1)
+	todo, err := r.Todo(t.Context(), chat) // it has lost the session
+	is.NoErr(err)
+	is.Equal(string(todo), "[]")
+
+	_, err = r.Todo(t.Context(), "nobody")
+	is.True(errors.Is(err, ErrUnknownChat))
+	s.refusing("GET", "/diff", 1, 500)
+	_, err = r.Diff(t.Context(), chat, "msg_1")
+	is.True(errors.Is(err, ErrUnavailable))
+	s.cut()
+	eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	_, err = r.Todo(t.Context(), chat)
+	is.True(errors.Is(err, ErrUnavailable))
+}

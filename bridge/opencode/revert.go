@@ -1,0 +1,69 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"pocketcoder/events"
+)
+
+// RevertWorker is the name under which the log remembers which reverts were carried out.
+const RevertWorker = "revert"
+
+// Revert carries out people's wishes that a message be taken back, or that this be undone, until ctx ends: each until
+// OpenCode has taken it or has refused it for good.
+func (b *Bridge) Revert(ctx context.Context) error {
+	filter := events.ChatSubject("*", events.RevertRequested{}.Kind())
+	return b.Log.Work(ctx, RevertWorker, filter, b.revert, func(e events.Event, err error) {
+		b.Logger.Warn("revert", "chat", e.Subject.ID, "err", err)
+	})
+}
+
+func (b *Bridge) revert(ctx context.Context, e events.Event) error {
+	var wish events.RevertRequested
+	if err := b.wished(ctx, e, &wish); err != nil {
+		return err
+	}
+	chat, _, err := b.Model.Chat(ctx, e.Subject.ID)
+	if err != nil || chat.Session == "" || chat.Engine != b.Engine {
+		return err // nothing has run there yet
+	}
+	if wish.Message == "" {
+		err = b.client().Unrevert(ctx, chat.Session)
+	} else if err = b.client().Revert(ctx, chat.Session, wish.Message); isBusy(err) {
+		// What runs comes after the message, or is its turn: it is taken back too.
+		return errors.Join(err, b.stop(ctx, chat.Session))
+	}
+	return b.settled(e, err)
+}
+
+// isBusy says whether OpenCode refused because a turn of the session is running.
+func isBusy(err error) bool {
+	var refusal *Error
+	return errors.As(err, &refusal) && refusal.Status == http.StatusConflict
+}
+
+// settled keeps an error only if trying again may help; that OpenCode has refused a wish for good is the end of it.
+func (b *Bridge) settled(e events.Event, err error) error {
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.Status == 0 || Retryable(err) {
+		return err
+	}
+	b.Logger.Warn("opencode refuses", "wish", e.Subject.Kind, "chat", e.Subject.ID, "err", err)
+	return nil
+}
+
+// Revert takes back a message of a session, what came after it, and what they changed in files. OpenCode keeps the
+// messages until the next prompt, and refuses while a turn is running. A message it does not know changes nothing.
+func (c *Client) Revert(ctx context.Context, session, message string) error {
+	_, err := c.do(ctx, call{op: "revert session " + session, method: "POST", path: sessionPath(session, "/revert"),
+		in: map[string]string{"messageID": message}})
+	return err
+}
+
+// Unrevert undoes what Revert did, unless the session has been prompted since.
+func (c *Client) Unrevert(ctx context.Context, session string) error {
+	_, err := c.do(ctx, call{op: "unrevert session " + session, method: "POST", path: sessionPath(session, "/unrevert")})
+	return err
+}

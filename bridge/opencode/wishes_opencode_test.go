@@ -1,0 +1,300 @@
+package opencode_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// whole is the real OpenCode, bridged to a real log.
+type whole struct {
+	t         *testing.T
+	workspace string
+	client    *opencode.Client
+	bridge    *opencode.Bridge
+}
+
+func newWhole(t *testing.T) *whole {
+	t.Helper()
+	tools := opencodetest.Tools(t)
+	base, _ := model(t)
+	w := &whole{t: t, workspace: t.TempDir()}
+	opencode.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n") // OpenCode takes snapshots in a repository only
+	opencode.WriteFile(t, filepath.Join(w.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
+	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
+		w.must(os.MkdirAll(filepath.Join(w.workspace, dir), 0o755))
+	}
+	log := eventstest.Log(t)
+	model, err := projections.Open(t.Context(), t.TempDir(), log)
+	w.must(err)
+	lives := make(chan opencode.Generation, 1)
+	supervisor := &opencode.Supervisor{
+		Tools: tools, Dir: t.TempDir(), Workspace: w.workspace, Shell: "/bin/sh", Logger: slog.New(slog.DiscardHandler),
+		Access:   opencode.ShellAccess{NATSURL: "nats://127.0.0.1:1", Key: "/keys/shell", Engine: handlers.DefaultEngine},
+		Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model"},
+		Started:  func(g opencode.Generation) { lives <- g },
+	}
+	w.bridge = &opencode.Bridge{
+		Engine: handlers.DefaultEngine, Directory: w.workspace, Log: log, Model: model, Handlers: &handlers.Handlers{Log: log},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), RetryAfter: opencode.DefaultRetryAfter, Changed: func() {},
+		Client: func(context.Context) (*opencode.Client, error) { return w.client, nil },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	run := func(work func(context.Context) error) { workers.Go(func() { work(ctx) }) }
+	t.Cleanup(func() { cancel(); workers.Wait(); model.Close() })
+	run(model.Run)
+	run(supervisor.Run)
+	w.client = (<-lives).Client
+	b := w.bridge
+	for _, work := range []func(context.Context) error{b.Run, b.Deliver, b.Reply, b.Abort, b.Revert, b.Fork} {
+		run(work)
+	}
+	return w
+}
+
+func (w *whole) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// say submits a message and sees its turn through, allowing everything.
+func (w *whole) say(chat, text string) {
+	w.t.Helper()
+	w.submit(chat, text)
+	opencode.Eventually(w.t, "the turn of "+text, func() bool {
+		asks, err := w.bridge.Model.PendingAsks(w.t.Context())
+		w.must(err)
+		for _, a := range asks {
+			_, _ = w.bridge.Handlers.DecidePermission(w.t.Context(), handlers.DecidePermission{Chat: a.Chat, Permission: a.EnginePermission, Decision: events.Authorized})
+		}
+		return w.row(chat).Turn == projections.TurnUser
+	})
+}
+
+// submit submits a message and waits until the read model has it.
+func (w *whole) submit(chat, text string) {
+	w.t.Helper()
+	_, seq, err := w.bridge.Handlers.SubmitMessage(w.t.Context(), handlers.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: text}}})
+	w.must(err)
+	w.must(w.bridge.Model.Wait(w.t.Context(), seq))
+}
+
+func (w *whole) chat() string {
+	w.t.Helper()
+	chat, seq, err := w.bridge.Handlers.CreateChat(w.t.Context(), handlers.CreateChat{Title: "rivers", User: "u1"})
+	w.must(err)
+	w.must(w.bridge.Model.Wait(w.t.Context(), seq))
+	return chat
+}
+
+func (w *whole) fork(chat, message string) string {
+	w.t.Helper()
+	into, _, err := w.bridge.Handlers.ForkChat(w.t.Context(), handlers.ForkChat{Chat: chat, Message: message})
+	w.must(err)
+	return into
+}
+
+func (w *whole) revert(chat, message string) {
+	w.t.Helper()
+	_, err := w.bridge.Handlers.RevertChat(w.t.Context(), handlers.RevertChat{Chat: chat, Message: message})
+	w.must(err)
+}
+
+func (w *whole) row(chat string) projections.Chat {
+	w.t.Helper()
+	row, _, err := w.bridge.Model.Chat(w.t.Context(), chat)
+	w.must(err)
+	return row
+}
+
+// shown is what a chat's messages say, and OpenCode's ids of them.
+func (w *whole) shown(chat string) (text string, ids []string) {
+	w.t.Helper()
+	all, err := w.bridge.Model.Messages(w.t.Context(), chat)
+	w.must(err)
+	var said []string
+	for _, m := range all {
+		var parts []struct{ Type, Text string }
+		w.must(json.Unmarshal([]byte(m.Parts), &parts))
+		for _, p := range parts {
+			if p.Type == "text" {
+				said = append(said, p.Text)
+			}
+		}
+		ids = append(ids, m.EngineMessage)
+	}
+	return strings.Join(said, "|"), ids
+}
+
+func (w *whole) shows(chat, text string) {
+	w.t.Helper()
+	shown := ""
+	defer func() {
+		if w.t.Failed() {
+			w.t.Log("it shows", shown)
+		}
+	}()
+	opencode.Eventually(w.t, "the chat shows "+text, func() bool { shown, _ = w.shown(chat); return shown == text })
+}
+
+func (w *whole) file(name string) string {
+	return opencode.ReadFile(w.t, filepath.Join(w.workspace, name))
+}
+
+func TestAForkBeginsAsItsChatWas(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWhole(t)
+	chat := w.chat()
+	w.say(chat, "@@say one")
+	w.say(chat, "@@say two")
+	_, ids := w.shown(chat)
+	is.Equal(len(ids), 4)
+	before := w.row(chat).Session
+
+	whole, part := w.fork(chat, ""), w.fork(chat, ids[2])
+	w.say(part, "@@say of the fork") // at once: it waits for the fork
+	w.shows(whole, "@@say one|one|@@say two|two")
+	w.shows(part, "@@say of the fork|@@say one|one|of the fork") // in the order of the log
+	messages, err := w.client.Messages(t.Context(), w.row(part).Session, 0)
+	is.NoErr(err)
+	is.Equal(len(messages), 4) // and in OpenCode's where it belongs
+	w.shows(chat, "@@say one|one|@@say two|two")
+	opencode.Eventually(t, "the fork has its session", func() bool { return w.row(whole).Session != "" })
+	is.Equal(w.row(chat).Session, before)
+	w.say(chat, "@@say three")
+	w.say(whole, "@@say four")
+	w.shows(chat, "@@say one|one|@@say two|two|@@say three|three")
+	w.shows(whole, "@@say one|one|@@say two|two|@@say four|four")
+
+	deep := w.fork(part, "") // and of a fork
+	w.say(deep, "@@say five")
+	messages, err = w.client.Messages(t.Context(), w.row(deep).Session, 0)
+	is.NoErr(err)
+	is.Equal(len(messages), 6)
+
+	unknown := w.fork(chat, "msg_nothere") // begins empty
+	w.say(unknown, "@@say alone")
+	w.shows(unknown, "@@say alone|alone")
+
+	const asking = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n@@say done"
+	w.submit(chat, asking)
+	opencode.Eventually(t, "it asks", func() bool { asks, err := w.bridge.Model.PendingAsks(t.Context()); w.must(err); return len(asks) == 1 })
+	running := w.fork(chat, "")
+	opencode.Eventually(t, "the other fork has its session", func() bool { return w.row(running).Session != "" })
+	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking)
+	opencode.Eventually(t, "what was running is not in it", func() bool { return w.row(running).Turn == projections.TurnUser })
+	is.Equal(w.row(chat).Turn, projections.TurnAssistant)
+	w.say(running, "@@say over")
+	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking+"|@@say over|over")
+}
+
+// What is copied in OpenCode itself carries our metadata, and is a chat of its own all the same.
+func TestAForkMadeInOpenCodeDoesNotTakeTheChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWhole(t)
+	chat := w.chat()
+	w.say(chat, "@@say one")
+	session := w.row(chat).Session
+	copied, err := w.client.Fork(t.Context(), session, "")
+	is.NoErr(err)
+	adopted := ""
+	opencode.Eventually(t, "it is adopted", func() bool {
+		row, _, err := w.bridge.Model.Session(t.Context(), copied.ID)
+		is.NoErr(err)
+		adopted = row.Chat
+		return adopted != ""
+	})
+	w.shows(adopted, "@@say one|one")
+	is.True(adopted != chat)
+	is.True(w.row(adopted).Adopted)
+	is.Equal(w.row(chat).Session, session)
+	w.shows(chat, "@@say one|one")
+}
+
+func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWhole(t)
+	chat := w.chat()
+	diff, err := w.bridge.Diff(t.Context(), chat, "")
+	is.NoErr(err)
+	is.Equal(string(diff), "[]") // nothing has run
+	todo, err := w.bridge.Todo(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(string(todo), "[]")
+
+	write := func(content string) string {
+		return fmt.Sprintf("@@call write {\"filePath\":\"f.txt\",\"content\":%q}\n@@next\n@@say wrote %s", content+"\n", content)
+	}
+	w.say(chat, write("first"))
+	w.say(chat, write("second"))
+	w.say(chat, `@@call todowrite {"todos":[{"content":"map the delta","status":"pending","priority":"high"}]}`+"\n@@next\n@@say noted")
+	todo, err = w.bridge.Todo(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(string(todo), `[{"content":"map the delta","status":"pending","priority":"high"}]`)
+	_, ids := w.shown(chat)
+	second := ids[3]
+	opencode.Eventually(t, "the diff of the second turn", func() bool { // OpenCode makes it after the turn
+		diff, err = w.bridge.Diff(t.Context(), chat, second)
+		is.NoErr(err)
+		return strings.Contains(string(diff), "+second")
+	})
+	diff, err = w.bridge.Diff(t.Context(), chat, "")
+	is.NoErr(err)
+	is.Equal(string(diff), "[]") // the last turn changed nothing
+	diff, err = w.bridge.Diff(t.Context(), chat, "other_id")
+	is.NoErr(err)
+	is.Equal(string(diff), "[]")
+
+	w.revert(chat, second)
+	opencode.Eventually(t, "the file is as it was", func() bool { return w.file("f.txt") == "first\n" })
+	w.revert(chat, "")
+	opencode.Eventually(t, "the file is back", func() bool { return w.file("f.txt") == "second\n" })
+	w.revert(chat, second)
+	w.say(chat, "@@say instead") // at once: it comes after the revert
+	is.Equal(w.file("f.txt"), "first\n")
+	text, _ := w.shown(chat)
+	is.Equal(text, write("first")+"|wrote first|@@say instead|instead")
+
+	_, ids = w.shown(chat)
+	w.submit(chat, "@@text n=2000 delay=20")
+	opencode.Eventually(t, "it runs", func() bool {
+		s, _, err := w.bridge.Model.Session(t.Context(), w.row(chat).Session)
+		w.must(err)
+		return s.Processing != "[]"
+	})
+	w.revert(chat, ids[len(ids)-2]) // what runs is stopped for it
+	w.say(chat, "@@say stopped")
+	text, _ = w.shown(chat)
+	is.Equal(text, write("first")+"|wrote first|@@say stopped|stopped")
+
+	providers, err := w.bridge.Providers(t.Context())
+	is.NoErr(err)
+	demo := slices.IndexFunc(providers, func(p opencode.ModelProvider) bool { return p.ID == "demo" })
+	is.True(demo >= 0 && providers[demo].Connected)
+	is.Equal(providers[demo].Models, []string{"demo"})
+	known := slices.IndexFunc(providers, func(p opencode.ModelProvider) bool { return p.ID == "anthropic" })
+	is.True(known >= 0 && !providers[known].Connected)
+	is.Equal(providers[known].Env, []string{"ANTHROPIC_API_KEY"})
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/projections"
+)
+
+// The read model holds the whole of a turn, in which the model went on after a denial, before the turn is shown.
+func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	log := eventstest.Open(t, nc)
+	model, err := projections.Open(t.Context(), t.TempDir(), log)
+	is.NoErr(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	workers.Go(func() { model.Run(ctx) })
+	workers.Go(func() { model.Serve(ctx, nc) })
+	defer func() { cancel(); workers.Wait(); model.Close() }()
+
+	all, _ := trace(t, "perm-bash-reject-message")
+	session := readOpenCode(events.OpenCode{Properties: all[0].Data}).SessionID
+	all = append([]events.Event{
+		own(t, 1, "user:u", events.ChatCreated{Engine: "local"}), own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
+	}, all...)
+	_, err = log.AppendAll(t.Context(), all)
+	is.NoErr(err)
+
+	var out bytes.Buffer
+	c := newConversation(environment{stdout: &out}, &system{nc: nc, log: log}, chatOptions{chat: "chat1", once: true}, nil)
+	eventually(t, "the read model holds the turn", func() bool {
+		return c.query(t.Context(), "chat", map[string]any{"chat": "chat1", "after": len(all)}, &projections.Chat{}) == nil
+	})
+	c.working, c.caughtUp = true, true
+	over := false
+	for i, e := range all {
+		is.NoErr(c.take(t.Context(), events.Batch{Events: []events.Event{numbered(e, i+1)}}))
+		var code exitCode
+		if code, over = c.over(); over {
+			is.Equal(code, exitCode(exitCompleted))
+			is.True(bytes.Contains(out.Bytes(), []byte("done")))
+		}
+	}
+	is.True(over)
+}
