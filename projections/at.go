@@ -24,7 +24,8 @@ func At(ctx context.Context, log *events.Log, chat string, seq uint64, fn func(d
 	}
 	defer memory.Close()
 	memory.SetMaxOpenConns(1) // another connection would be another database
-	f := &file{writer: memory, readers: dbx.NewFromDB(memory, "sqlite")}
+	f := newFile("", memory)
+	f.readers = dbx.NewFromDB(memory, "sqlite")
 	if err := f.prepare(ctx); err != nil {
 		return fmt.Errorf("open read models in memory: %w", err)
 	}

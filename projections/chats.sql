@@ -20,7 +20,7 @@ CREATE TABLE chats(
   first_seq            INTEGER NOT NULL,
   last_seq             INTEGER NOT NULL,
   removed              INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX chats_last_active ON chats(last_active DESC, id);
 CREATE INDEX chats_user ON chats(user, last_active DESC);
 CREATE INDEX chats_last ON chats(last_seq);

@@ -10,6 +10,6 @@ CREATE TABLE config(
   first_seq  INTEGER NOT NULL,
   last_seq   INTEGER NOT NULL,
   removed    INTEGER NOT NULL  -- until it is saved again, as a new one
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE UNIQUE INDEX config_record ON config(collection, record);
 CREATE INDEX config_last ON config(last_seq);

@@ -25,7 +25,7 @@ CREATE TABLE executions(
   first_seq    INTEGER NOT NULL,
   last_seq     INTEGER NOT NULL,
   removed      INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX executions_chat ON executions(chat, position);
 CREATE INDEX executions_last ON executions(last_seq);
 CREATE INDEX executions_command ON executions(command);
@@ -42,6 +42,6 @@ CREATE TABLE commands(
   first_seq INTEGER NOT NULL,
   last_seq  INTEGER NOT NULL,
   removed   INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX commands_last ON commands(last_seq);
 CREATE UNIQUE INDEX commands_hash ON commands(hash);

@@ -21,6 +21,8 @@ type file struct {
 	path    string
 	writer  *sql.DB
 	readers *dbx.DB
+	views   chan struct{} // holds one for each view there is
+	viewers chan *viewer  // those that are free
 	tx      *Tx
 	seq     uint64 // checkpoint
 }
@@ -29,10 +31,10 @@ type file struct {
 // in a power cut, and the log has them.
 const (
 	pragmas       = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=cache_size(-32000)"
-	readerPragmas = "?_pragma=busy_timeout(10000)&_pragma=query_only(1)"
+	readerPragmas = "?_pragma=busy_timeout(10000)&_pragma=query_only(1)&_pragma=cache_size(-8000)"
 )
 
-// maxReaders is how many queries run at once; more wait for one of them to end.
+// maxReaders is how many queries run at once besides those of views; more wait for one of them to end.
 const maxReaders = 8
 
 // errUnusable says a file is no read model of ours, or a damaged one: it can be set aside and made again.
@@ -46,7 +48,7 @@ func openFile(ctx context.Context, path string) (*file, error) {
 		return nil, err
 	}
 	writer.SetMaxOpenConns(1)
-	f := &file{path: path, writer: writer}
+	f := newFile(path, writer)
 	if err := f.prepare(ctx); err != nil {
 		writer.Close()
 		return nil, unusable(err)
@@ -56,10 +58,14 @@ func openFile(ctx context.Context, path string) (*file, error) {
 		writer.Close()
 		return nil, err
 	}
-	readers.SetMaxOpenConns(maxReaders)
+	readers.SetMaxOpenConns(maxReaders + maxViews)
 	readers.SetMaxIdleConns(maxReaders) // opening one takes longer than most queries
 	f.readers = dbx.NewFromDB(readers, "sqlite")
 	return f, nil
+}
+
+func newFile(path string, writer *sql.DB) *file {
+	return &file{path: path, writer: writer, views: make(chan struct{}, maxViews), viewers: make(chan *viewer, maxViews)}
 }
 
 func (f *file) prepare(ctx context.Context) error {
@@ -140,7 +146,11 @@ func (f *file) commit(batch []decoded) error {
 }
 
 func (f *file) close() error {
-	return errors.Join(f.readers.Close(), f.tx.close(), f.writer.Close())
+	var err error
+	for len(f.viewers) > 0 {
+		err = errors.Join(err, (<-f.viewers).close())
+	}
+	return errors.Join(err, f.readers.Close(), f.tx.close(), f.writer.Close())
 }
 
 // sidecars are the files SQLite keeps beside a database in WAL mode.

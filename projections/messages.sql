@@ -28,9 +28,9 @@ CREATE TABLE messages(
   first_seq             INTEGER NOT NULL,
   last_seq              INTEGER NOT NULL,
   removed               INTEGER NOT NULL -- for ever: an older update that comes late does not bring it back
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX messages_chat ON messages(chat, position);
-CREATE INDEX messages_created ON messages(chat, created);
+CREATE INDEX messages_created ON messages(chat, created, first_seq, id);
 CREATE INDEX messages_last ON messages(last_seq);
 CREATE INDEX messages_engine ON messages(ai_engine_message_id);
 CREATE INDEX messages_outbox ON messages(position) WHERE user_message_status IN ('pending', 'sending');
@@ -47,7 +47,7 @@ CREATE TABLE parts(
   first_seq INTEGER NOT NULL,
   last_seq  INTEGER NOT NULL,
   removed   INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX parts_message ON parts(message, id);
 
 -- Which of our messages OpenCode knows under which id.

@@ -25,7 +25,7 @@ func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, err
 }
 
 const selectShown = `SELECT m.*, coalesce(
-		(SELECT '['||group_concat(data, ',' ORDER BY id)||']' FROM parts WHERE message=m.id AND NOT removed), m.submitted) AS shown,
+		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
 		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent
 	FROM messages m WHERE `
 

@@ -29,7 +29,7 @@ CREATE TABLE permissions(
   first_seq               INTEGER NOT NULL,
   last_seq                INTEGER NOT NULL,
   removed                 INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX permissions_chat ON permissions(chat, asked_seq);
 CREATE INDEX permissions_last ON permissions(last_seq);
 CREATE INDEX permissions_draft ON permissions(asked_seq) WHERE status = 'draft';

@@ -21,7 +21,7 @@ CREATE TABLE questions(
   first_seq             INTEGER NOT NULL,
   last_seq              INTEGER NOT NULL,
   removed               INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX questions_chat ON questions(chat, position, idx);
 CREATE INDEX questions_last ON questions(last_seq);
 CREATE INDEX questions_asked ON questions(position, idx) WHERE status = 'asked';
