@@ -28,19 +28,22 @@ var mayImport = map[string]string{
 	"events/eventstest":            "events",
 	"projections":                  "events sandbox/wire",
 	"handlers":                     "events sandbox/wire handlers/policy",
+	"handlers/account":             "events handlers",
 	"handlers/policy":              "",
 	"sandbox":                      "events sandbox/wire",
 	"sandbox/wire":                 "",
 	"bridge/opencode":              "events sandbox/wire handlers projections",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode",
-	"web":                          "events sandbox/wire handlers projections",
+	"web":                          "web/api",
+	"web/api":                      "events handlers handlers/account projections web/api/records",
+	"web/api/records":              "",
 	"ops":                          "",
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "sandbox/wire",
-	"cmd/pocketcoder": "bridge/opencode bridge/opencode/demo events handlers handlers/policy ops/natsconf projections " +
-		"sandbox sandbox/wire web",
+	"cmd/pocketcoder": "bridge/opencode bridge/opencode/demo events handlers handlers/account handlers/policy ops/natsconf projections " +
+		"sandbox sandbox/wire web web/api",
 }
 
 // shellLinks are the modules that pocketcoder-shell may link besides ours: nats.go and what it needs. The shell starts once

@@ -1,0 +1,116 @@
+// Package api is PocketCoder over HTTP for programs: the records API and realtime as PocketBase's clients speak them
+// (PocketBase 0.23 and later, https://pocketbase.io/docs), event streams that resume, and the system's own routes.
+//
+// Promises: routes.go holds every route, and the OpenAPI description is made from it. What is read comes from one snapshot
+// of the read models, narrowed by the rules in collections.go: a person sees their own chats and what hangs on them. What is
+// written is a command; its answer is the record once the read models hold its event. Every answer that is not a success is
+// PocketBase's error object with a status that fits, the field named; nothing that a client sends makes a 500. Nothing is
+// public but the health check, the description and the ways to log in. A slow client is dropped, never waited for.
+//
+// It must not know how events are stored or how OpenCode is spoken to, and it decides nothing: handlers do.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+)
+
+// Server holds what the routes need. Run must run while it serves.
+type Server struct {
+	Log       *events.Log
+	Tail      *events.Tail
+	Model     *projections.Model
+	Handlers  *handlers.Handlers
+	Gate      handlers.Gate
+	Accounts  *account.Accounts
+	Secrets   *events.Secrets
+	Engine    Engine
+	Workspace string // the directory whose files are served, absolute
+	Health    func() Health
+	Proxied   bool // a proxy in front names the client in X-Forwarded-For
+	Logger    *slog.Logger
+
+	limits   limits
+	realtime realtime
+}
+
+// ErrUnavailable says that OpenCode does not answer just now.
+var ErrUnavailable = errors.New("OpenCode is not available")
+
+// Engine is what only OpenCode can say about a chat: JSON, as it says it. Its errors are ErrUnavailable, or somebody's fault.
+type Engine struct {
+	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
+	Todo func(ctx context.Context, chat string) (json.RawMessage, error)
+}
+
+// Handler is every route of routes.go, and a 404 for the rest of /api/.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
+	}
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, notFound()) })
+	return cleanPaths(mux)
+}
+
+// cleanPaths refuses paths that lead upwards or have empty parts, which the mux would answer with a redirect to somewhere else.
+func cleanPaths(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.EscapedPath() + "/"; strings.Contains(p, "/../") || strings.Contains(r.URL.EscapedPath(), "//") {
+			writeProblem(w, notFound())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// maxBody is the largest request body in bytes: a message of 1 MiB in the worst JSON escaping is refused by its own limit,
+// not by this one.
+const maxBody = 8 << 20
+
+// answer finds out who asks, keeps out who may not, and serves the route.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, route route) {
+	who, err := s.caller(r)
+	if err == nil {
+		err = route.admits(who)
+	}
+	if err == nil {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		err = route.serve(w, r, who)
+	}
+	if err == nil || r.Context().Err() != nil {
+		return
+	}
+	p := problemOf(err)
+	if p.Status >= http.StatusInternalServerError {
+		s.Logger.Error("serve", "route", route.method+" "+route.path, "err", err)
+	}
+	writeProblem(w, p)
+}
+
+// writeJSON answers with a body; nobody keeps a copy of it. Records write themselves, which spares copying them twice.
+func writeJSON(w http.ResponseWriter, status int, body any) error {
+	var b []byte
+	if record, ok := body.(interface{ AppendJSON([]byte) []byte }); ok {
+		b = record.AppendJSON(nil)
+	} else {
+		var err error
+		if b, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // a client that went away misses it
+	return nil
+}

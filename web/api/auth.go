@@ -1,0 +1,169 @@
+package api
+
+import (
+	"net/http"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+)
+
+// authMethods says how an account can log in, as PocketBase's clients ask.
+type authMethods struct {
+	Password struct {
+		Enabled        bool     `json:"enabled"`
+		IdentityFields []string `json:"identityFields"`
+	} `json:"password"`
+	OAuth2 struct {
+		Enabled   bool  `json:"enabled"`
+		Providers []any `json:"providers"`
+	} `json:"oauth2"`
+	MFA disabledMethod `json:"mfa"`
+	OTP disabledMethod `json:"otp"`
+}
+
+type disabledMethod struct {
+	Enabled  bool  `json:"enabled"`
+	Duration int64 `json:"duration"` // seconds
+}
+
+// passwordLogin is what logging in takes.
+type passwordLogin struct {
+	Identity      string `json:"identity"` // email
+	Password      string `json:"password"`
+	IdentityField string `json:"identityField,omitempty"`
+}
+
+// authAnswer is a token and whom it is for.
+type authAnswer struct {
+	Token  string `json:"token"`
+	Record any    `json:"record"`
+}
+
+// setupRequest makes the first administrator. Token is the fragment of the one-time link.
+type setupRequest struct {
+	Token    string `json:"token"`
+	Email    string `json:"email"`
+	Name     string `json:"name,omitempty"`
+	Password string `json:"password"`
+}
+
+// session is a login that has not ended. Its id is public: it names the session and is no token.
+type session struct {
+	account.Session
+	Current bool `json:"current"` // it is the one that asks
+}
+
+// authCollection is the collection of accounts that a path names, users or _superusers.
+func authCollection(r *http.Request) (string, error) {
+	name := r.PathValue("collection")
+	if name != account.Users && name != account.Superusers {
+		return "", problem{Status: http.StatusNotFound, Message: "Missing or invalid auth collection context."}
+	}
+	return name, nil
+}
+
+func (s *Server) authMethods(w http.ResponseWriter, r *http.Request, _ caller) error {
+	if _, err := authCollection(r); err != nil {
+		return err
+	}
+	m := authMethods{}
+	m.Password.Enabled, m.Password.IdentityFields, m.OAuth2.Providers = true, []string{"email"}, []any{}
+	return writeJSON(w, http.StatusOK, m)
+}
+
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request, who caller) error {
+	collection, err := authCollection(r)
+	if err != nil {
+		return err
+	}
+	if err := s.limits.take(who.client.Address); err != nil {
+		return err
+	}
+	var body passwordLogin
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	switch {
+	case body.Identity == "":
+		return badField("identity", "validation_required", "Cannot be blank.")
+	case body.Password == "":
+		return badField("password", "validation_required", "Cannot be blank.")
+	case body.IdentityField != "" && body.IdentityField != "email":
+		return badField("identityField", "validation_in_invalid", "Must be email.")
+	}
+	token, err := s.Accounts.Login(r.Context(), account.Login{Identity: body.Identity, Password: body.Password, Collection: collection, Client: who.client})
+	if err != nil {
+		return err
+	}
+	return s.answerToken(w, r, token)
+}
+
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request, who caller) error {
+	collection, err := authCollection(r)
+	if err != nil {
+		return err
+	}
+	if collection != who.Collection {
+		return forbidden("The authorized record is not of this collection.")
+	}
+	if err := s.limits.take(who.client.Address); err != nil {
+		return err
+	}
+	token, err := s.Accounts.Refresh(r.Context(), *who.Identity, who.client)
+	if err != nil {
+		return err
+	}
+	return s.answerToken(w, r, token)
+}
+
+func (s *Server) setUp(w http.ResponseWriter, r *http.Request, who caller) error {
+	if err := s.limits.take(who.client.Address); err != nil {
+		return err
+	}
+	var body setupRequest
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	token, err := s.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
+		Token: body.Token, Email: body.Email, Name: body.Name, Password: body.Password, Client: who.client,
+	})
+	if err != nil {
+		return err
+	}
+	return s.answerToken(w, r, token)
+}
+
+// answerToken answers with a token and the record of its account, as the read models show it to that account.
+func (s *Server) answerToken(w http.ResponseWriter, r *http.Request, token account.Token) error {
+	if err := s.Model.Wait(r.Context(), token.Seq); err != nil {
+		return err
+	}
+	c, _ := catalogue.Get(account.Users)
+	c.Name = token.Identity.Collection // administrators who log in at _superusers are told they are records of it
+	record, err := s.view(r, caller{Identity: &token.Identity}, c, token.Identity.Account)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, authAnswer{token.Text, record})
+}
+
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, who caller) error {
+	all, err := s.Accounts.Sessions(r.Context(), who.Account)
+	if err != nil {
+		return err
+	}
+	shown := []session{}
+	for _, one := range all {
+		shown = append(shown, session{one, one.ID == who.Session})
+	}
+	return writeJSON(w, http.StatusOK, shown)
+}
+
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who caller) error {
+	command := handlers.Command{Actor: who.actor()}
+	if err := s.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account, Session: r.PathValue("id")}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

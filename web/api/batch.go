@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pocketcoder/web/api/records"
+)
+
+// batch is several writes that happen together or not at all.
+type batch struct {
+	Requests []batchRequest `json:"requests"` // at most 50
+}
+
+type batchRequest struct {
+	Method  string                     `json:"method"` // POST, PATCH, PUT (create or update), DELETE
+	URL     string                     `json:"url"`    // /api/collections/{collection}/records[/{id}]
+	Headers map[string]string          `json:"headers,omitempty"`
+	Body    map[string]json.RawMessage `json:"body,omitempty"`
+}
+
+// batchAnswer is that of one request.
+type batchAnswer struct {
+	Status int `json:"status"`
+	Body   any `json:"body"` // the record; null for a delete
+}
+
+// maxBatch is how many requests a batch may hold; PocketBase's default.
+const maxBatch = 50
+
+// notInBatch are collections whose changes also reach what is kept beside the log, and cannot be taken back.
+var notInBatch = []string{"users", "llm_keys"}
+
+// written is what became of one request.
+type written struct {
+	c      records.Collection
+	id     string
+	delete bool
+	r      *http.Request // with the query of the request's own URL
+}
+
+func (s *Server) runBatch(w http.ResponseWriter, r *http.Request, who caller) error {
+	var body batch
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	if len(body.Requests) == 0 || len(body.Requests) > maxBatch {
+		return badField("requests", "validation_length_out_of_range", "want 1 to %d requests, got %d", maxBatch, len(body.Requests))
+	}
+	var done []written
+	seq, err := s.Handlers.Transaction(r.Context(), func(ctx context.Context) error {
+		done = nil // decided again when somebody else was first
+		fresh := created{}
+		for i, one := range body.Requests {
+			result, err := s.runOne(ctx, r, who, one, fresh)
+			if err != nil {
+				return batchProblem(i, err)
+			}
+			done = append(done, result)
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.Model.Wait(r.Context(), seq)
+	}
+	if err != nil {
+		return err
+	}
+	answers := []batchAnswer{}
+	for _, one := range done {
+		if one.delete {
+			answers = append(answers, batchAnswer{Status: http.StatusNoContent})
+			continue
+		}
+		record, err := s.view(one.r, who, one.c, one.id)
+		if err != nil {
+			return err
+		}
+		answers = append(answers, batchAnswer{http.StatusOK, record})
+	}
+	return writeJSON(w, http.StatusOK, answers)
+}
+
+// batchProblem says which request could not be done, in the shape PocketBase gives it. Nothing of the batch was.
+func batchProblem(i int, err error) error {
+	p := problemOf(err)
+	if p.Status >= http.StatusInternalServerError {
+		return err
+	}
+	if p.Data == nil {
+		p.Data = map[string]any{}
+	}
+	failed := map[string]any{"code": "batch_request_failed", "message": "Batch request failed.", "response": p}
+	return problem{Status: http.StatusBadRequest, Message: "Batch transaction failed.", Data: map[string]any{
+		"requests": map[string]any{strconv.Itoa(i): failed},
+	}}
+}
+
+// runOne carries out one request inside the batch's transaction.
+func (s *Server) runOne(ctx context.Context, r *http.Request, who caller, one batchRequest, fresh created) (done written, err error) {
+	at, err := url.Parse(one.URL)
+	if err != nil || at.Host != "" {
+		return done, badField("url", "validation_invalid_value", "want a path")
+	}
+	path := strings.Split(strings.TrimPrefix(at.Path, "/"), "/")
+	if len(path) < 4 || len(path) > 5 || path[0] != "api" || path[1] != "collections" || path[3] != "records" {
+		return done, badField("url", "validation_invalid_value", "want /api/collections/{collection}/records or a record below it")
+	}
+	if done.c, err = collectionNamed(path[2]); err != nil {
+		return done, err
+	}
+	if slices.Contains(notInBatch, done.c.ID) {
+		return done, badField("url", "validation_invalid_value", "records of %s are not changed in a batch", done.c.Name)
+	}
+	if len(path) == 5 {
+		done.id = path[4]
+	}
+	done.r = r.Clone(r.Context())
+	done.r.URL = at
+	return done, s.runMethod(ctx, &done, who, one, fresh)
+}
+
+func (s *Server) runMethod(ctx context.Context, done *written, who caller, one batchRequest, fresh created) (err error) {
+	switch {
+	case one.Method == http.MethodPost && done.id == "":
+		done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
+	case one.Method == http.MethodPatch && done.id != "":
+		done.id, _, err = s.update(ctx, done.r, who, done.c, done.id, one.Body)
+	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
+		id := textOf(one.Body["id"])
+		if done.id, _, err = s.update(ctx, done.r, who, done.c, id, one.Body); errors.Is(err, records.ErrNotFound) || problemOf(err).Status == http.StatusNotFound {
+			done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
+		}
+	case one.Method == http.MethodDelete && done.id != "":
+		done.delete = true
+		_, err = s.remove(ctx, done.r, who, done.c, done.id)
+	default:
+		return badField("method", "validation_invalid_value", "%s cannot be done there", shortened(one.Method, 10))
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+)
+
+// decodeBody reads a JSON body into v and names what it does not know.
+func decodeBody(r *http.Request, v any) error {
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		var typ *json.UnmarshalTypeError
+		if errors.As(err, &typ) && typ.Field != "" {
+			return badField(typ.Field, "validation_invalid_type", "want a %s, got a %s", typ.Type, typ.Value)
+		}
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return badField(strings.Trim(name, `"`), "validation_unknown_field", "there is no such field")
+		}
+		return badRequest("The body is not readable: %v.", err)
+	}
+	return nil
+}
+
+// readObject reads a body that is one JSON object, its values as they were written.
+func readObject(r *http.Request) (map[string]json.RawMessage, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	return parseObject(body)
+}
+
+func parseObject(body []byte) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
+		return nil, badRequest("The body must be a JSON object.")
+	}
+	return fields, nil
+}
+
+// readBody gives the bytes of a JSON body; an empty one is an empty object.
+func readBody(r *http.Request) ([]byte, error) {
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err == nil && media == "multipart/form-data":
+		return readForm(multipart.NewReader(r.Body, params["boundary"]))
+	case err == nil && media != "application/json":
+		return nil, problem{Status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("The body must be application/json, not %s.", media)}
+	}
+	body, err := readAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return []byte("{}"), nil
+	}
+	if !json.Valid(body) {
+		return nil, badRequest("The body is not JSON.")
+	}
+	return body, nil
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(r)
+	if err != nil {
+		var tooLong *http.MaxBytesError
+		if errors.As(err, &tooLong) {
+			return nil, err
+		}
+		return nil, badRequest("The body could not be read.")
+	}
+	return body, nil
+}
+
+// jsonPayload is the part of a form that holds the body as JSON, as the SDKs send it where files could come along.
+const jsonPayload = "@jsonPayload"
+
+// readForm reads a multipart body: the JSON in it, and what stands beside that as texts. Files are not taken.
+func readForm(form *multipart.Reader) ([]byte, error) {
+	fields := map[string]json.RawMessage{}
+	for {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			return mustJSON(fields), nil
+		}
+		if err != nil {
+			return nil, badRequest("The form could not be read.")
+		}
+		if part.FileName() != "" {
+			return nil, badField(part.FormName(), "validation_invalid_type", "files are not taken")
+		}
+		text, err := readAll(part)
+		if err != nil {
+			return nil, err
+		}
+		if part.FormName() != jsonPayload {
+			fields[part.FormName()] = mustJSON(string(text))
+			continue
+		}
+		object, err := parseObject(text)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(fields, object)
+	}
+}

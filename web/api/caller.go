@@ -1,0 +1,89 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api/records"
+)
+
+// caller is who asks: an account, or nobody in particular.
+type caller struct {
+	*account.Identity // nil for nobody
+	client            events.Client
+}
+
+// caller finds out who asks by the token, with or without "Bearer " before it. A token that is not good is refused, on
+// routes that need none too: who sends one believes to be somebody.
+func (s *Server) caller(r *http.Request) (caller, error) {
+	who := caller{client: events.Client{Address: s.address(r), Device: shortened(r.UserAgent(), maxDevice)}}
+	header, sent := r.Header["Authorization"]
+	if !sent {
+		return who, nil
+	}
+	token := strings.TrimSpace(header[0])
+	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "bearer") {
+		token = rest
+	}
+	identity, err := s.Accounts.Check(strings.TrimSpace(token))
+	if err != nil {
+		return who, unauthorized()
+	}
+	who.Identity = &identity
+	return who, nil
+}
+
+// maxDevice is how much of a User-Agent is kept, in bytes.
+const maxDevice = 200
+
+func shortened(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// address is the client's, as the last proxy saw it when one is in front.
+func (s *Server) address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	if forwarded := r.Header.Values("X-Forwarded-For"); s.Proxied && len(forwarded) > 0 {
+		hops := strings.Split(forwarded[len(forwarded)-1], ",")
+		if ip := net.ParseIP(strings.TrimSpace(hops[len(hops)-1])); ip != nil {
+			return ip.String()
+		}
+	}
+	return host
+}
+
+func (c caller) actor() string {
+	if c.Identity == nil {
+		return events.ActorNobody
+	}
+	return events.UserActor(c.Account)
+}
+
+func (c caller) is(role string) bool { return c.Identity != nil && c.Role == role }
+
+// superuser says whether the rules bind the caller: a login as an administrator of the system itself they do not.
+func (c caller) superuser() bool { return c.is(account.Admin) && c.Collection == account.Superusers }
+
+// request is what the rules may ask about a request. body is nil for one that has none.
+func (c caller) request(r *http.Request, body map[string]any) records.Request {
+	q := records.Request{Superuser: c.superuser(), Method: r.Method, Context: "default", Query: map[string]string{}, Headers: map[string]string{}, Body: body}
+	if c.Identity != nil {
+		q.Auth = &records.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
+	}
+	for name, values := range r.URL.Query() {
+		q.Query[name] = values[0]
+	}
+	for name, values := range r.Header {
+		q.Headers[strings.ReplaceAll(strings.ToLower(name), "-", "_")] = values[0] // as PocketBase names them
+	}
+	return q
+}

@@ -1,0 +1,261 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+func createChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	title, _ := w.text("title")
+	agent, _ := w.text("agent")
+	user, _ := w.text("user")
+	id, seq, err := s.Handlers.CreateChat(ctx, handlers.CreateChat{Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent})
+	if err != nil {
+		return "", 0, err
+	}
+	update := chatUpdate(w, id, "description", "archived", "tags")
+	if update == (handlers.UpdateChat{Command: w.Command, Chat: id}) {
+		return id, seq, nil
+	}
+	seq, err = s.Handlers.UpdateChat(ctx, update)
+	return id, seq, err
+}
+
+func updateChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.is("admin") {
+		return "", 0, badField("user", "validation_invalid_value", "Only administrators give a chat to somebody else.")
+	}
+	seq, err := s.Handlers.UpdateChat(ctx, chatUpdate(w, w.id, "title", "description", "archived", "tags", "agent", "user"))
+	return w.id, seq, err
+}
+
+// chatUpdate takes the named fields that are given.
+func chatUpdate(w change, chat string, names ...string) handlers.UpdateChat {
+	c := handlers.UpdateChat{Command: w.Command, Chat: chat}
+	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent, "user": &c.User}
+	for name, into := range texts {
+		if v, given := w.text(name); given && slices.Contains(names, name) {
+			*into = &v
+		}
+	}
+	if raw, given := w.set["archived"]; given && slices.Contains(names, "archived") {
+		archived := string(raw) == "true"
+		c.Archived = &archived
+	}
+	return c
+}
+
+func removeChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.Handlers.DeleteChat(ctx, handlers.DeleteChat{Command: w.Command, Chat: w.id})
+	return w.id, seq, err
+}
+
+func createMessage(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	if role, _ := w.text("role"); role != "user" {
+		return "", 0, badField("role", "validation_invalid_value", "Must be user: the assistant writes its own messages.")
+	}
+	chat, _ := w.text("chat")
+	parts, err := partsOf(w.set["parts"])
+	if err != nil {
+		return "", 0, err
+	}
+	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: chat, Message: w.id, Parts: parts})
+}
+
+// updateMessage lets a client that is not sure whether its message arrived say it again; a message that is sent does not change.
+func updateMessage(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	raw, given := w.set["parts"]
+	for name := range w.changed() {
+		if name != "parts" {
+			return "", 0, badField(name, "validation_conflict", "A message that was sent does not change.")
+		}
+	}
+	if !given || w.oldText("role") != "user" || sameJSON(raw, mustJSON(w.old.Get("parts"))) {
+		if _, changes := w.changed()["parts"]; changes {
+			return "", 0, badField("parts", "validation_conflict", "A message that was sent does not change.")
+		}
+		return w.id, 0, nil
+	}
+	parts, err := partsOf(raw)
+	if err != nil {
+		return "", 0, err
+	}
+	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id, Parts: parts})
+}
+
+// partsOf reads the parts of a person's message. Those that OpenCode has given ids and times say the same without them.
+func partsOf(raw json.RawMessage) ([]events.Part, error) {
+	var parts []events.Part
+	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 {
+		return nil, badField("parts", "validation_required", `want a list of parts, such as [{"type":"text","text":"hello"}]`)
+	}
+	return parts, nil
+}
+
+// decidePermission decides an ask: only from draft, and the first decision wins. What else the record holds is not looked
+// at: a client that was offline sends the whole of it as it was.
+func decidePermission(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	status, given := w.text("status")
+	now := w.oldText("status")
+	if !given || status == now {
+		return w.id, 0, nil
+	}
+	if now != "draft" {
+		return "", 0, badField("status", "validation_conflict", "The permission is %s already.", now)
+	}
+	reason, _ := w.text("reason")
+	seq, err := s.Handlers.DecidePermission(ctx, handlers.DecidePermission{
+		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
+	})
+	return w.id, seq, err
+}
+
+// createPermission is an agent's ask; what it says about a decision is not one.
+func createPermission(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	c := handlers.RequestPermission{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
+	for name, into := range map[string]*string{
+		"chat": &c.Chat, "permission": &c.Type, "message": &c.Message, "session_id": &c.Session, "message_id": &c.MessageID, "call_id": &c.Call,
+	} {
+		*into, _ = w.text(name)
+	}
+	if raw, given := w.set["patterns"]; given && json.Unmarshal(raw, &c.Patterns) != nil {
+		return "", 0, badField("patterns", "validation_invalid_type", "want a list of texts")
+	}
+	id, _, seq, err := s.Gate.Request(ctx, c)
+	return id, seq, err
+}
+
+// answerQuestion answers one of the questions asked together, or rejects all of them. The first answer wins.
+func answerQuestion(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	status, _ := w.text("status")
+	reply, replied := w.text("reply")
+	now := w.oldText("status")
+	if status == "" && replied && reply != "" {
+		status = "replied"
+	}
+	switch {
+	case status == "", status == now && (!replied || reply == w.oldText("reply") || status == "rejected"):
+		return w.id, 0, nil
+	case now != "asked":
+		return "", 0, badField("status", "validation_conflict", "The question is %s already.", now)
+	case status != "replied" && status != "rejected":
+		return "", 0, badField("status", "validation_invalid_value", "Must be replied or rejected.")
+	}
+	index, _ := w.old.Get("index").(float64)
+	c := handlers.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id"), Index: int(index)}
+	if c.Rejected = status == "rejected"; !c.Rejected {
+		c.Answers = []string{reply}
+		var several []string // a question that takes several answers may get them as a JSON list
+		if json.Unmarshal([]byte(reply), &several) == nil && len(several) > 0 {
+			c.Answers = several
+		}
+	}
+	seq, err := s.Handlers.AnswerQuestion(ctx, c)
+	return w.id, seq, err
+}
+
+// stopSubagent stops the subagent; its record stays, and says how it ended.
+func stopSubagent(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	if w.oldText("status") != "running" {
+		return w.id, 0, nil
+	}
+	seq, err := s.Handlers.AbortTurn(ctx, handlers.AbortTurn{Command: w.Command, Chat: w.oldText("chat"), Session: w.oldText("subagent_id")})
+	return w.id, seq, err
+}
+
+// forkRequest names OpenCode's id of the message before which the new chat ends; without one it has all of them.
+type forkRequest struct {
+	Message string `json:"message,omitempty"`
+	Chat    string `json:"chat,omitempty"` // id for the new chat
+	Title   string `json:"title,omitempty"`
+}
+
+// revertRequest names OpenCode's id of the message that is taken back; without one the last revert is undone.
+type revertRequest struct {
+	Message string `json:"message,omitempty"`
+}
+
+// mayWrite says whether the caller may do with a chat what its owner may.
+func (s *Server) mayWrite(r *http.Request, who caller, chat string) error {
+	c, _ := collectionNamed("chats")
+	_, err := s.existing(r.Context(), r, who, c, chat, ownOrAdmin, nil, true)
+	return err
+}
+
+func (s *Server) abortChat(w http.ResponseWriter, r *http.Request, who caller) error {
+	chat := r.PathValue("id")
+	if err := s.mayWrite(r, who, chat); err != nil {
+		return err
+	}
+	if _, err := s.Handlers.AbortTurn(r.Context(), handlers.AbortTurn{Command: handlers.Command{Actor: who.actor()}, Chat: chat}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) forkChat(w http.ResponseWriter, r *http.Request, who caller) error {
+	chat := r.PathValue("id")
+	if err := s.mayWrite(r, who, chat); err != nil {
+		return err
+	}
+	var body forkRequest
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	id, seq, err := s.Handlers.ForkChat(r.Context(), handlers.ForkChat{
+		Command: handlers.Command{Actor: who.actor()}, Chat: chat, Message: body.Message, Into: body.Chat, Title: body.Title,
+	})
+	if err != nil {
+		return err
+	}
+	c, _ := collectionNamed("chats")
+	return s.answerWritten(w, r, who, c, id, seq)
+}
+
+func (s *Server) revertChat(w http.ResponseWriter, r *http.Request, who caller) error {
+	chat := r.PathValue("id")
+	if err := s.mayWrite(r, who, chat); err != nil {
+		return err
+	}
+	var body revertRequest
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	if _, err := s.Handlers.RevertChat(r.Context(), handlers.RevertChat{Command: handlers.Command{Actor: who.actor()}, Chat: chat, Message: body.Message}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) diffChat(w http.ResponseWriter, r *http.Request, who caller) error {
+	if err := s.see(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
+		return err
+	}
+	message := r.URL.Query().Get("message")
+	if _, err := events.ParseID(message); message != "" && err != nil {
+		return badField("message", "validation_match_invalid", "want OpenCode's id of a message")
+	}
+	diff, err := s.Engine.Diff(r.Context(), r.PathValue("id"), message)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, diff)
+}
+
+func (s *Server) todoOfChat(w http.ResponseWriter, r *http.Request, who caller) error {
+	if err := s.see(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
+		return err
+	}
+	todo, err := s.Engine.Todo(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, todo)
+}

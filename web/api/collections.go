@@ -1,0 +1,179 @@
+package api
+
+import "pocketcoder/web/api/records"
+
+// Every collection, its fields as clients know them, and who may do what with its records. A rule is an expression that
+// must hold for the record; never lets nobody, and only a login at _superusers is not asked. What a write does is in write.go:
+// a rule that lets somebody create is not enough for that.
+
+// The rules, from which the table below is put together.
+var (
+	never   *string
+	authed  = records.Rule(`@request.auth.id != ""`)
+	admin   = records.Rule(isAdmin)
+	workers = records.Rule(isStaff) // administrators and agents
+
+	self        = records.Rule(`id = @request.auth.id || ` + isAdmin)
+	own         = records.Rule(`user = @request.auth.id`)
+	ownOrAdmin  = records.Rule(`user = @request.auth.id || ` + isAdmin)
+	ownOrStaff  = records.Rule(`user = @request.auth.id || ` + isStaff)
+	chatMember  = records.Rule(`chat.user = @request.auth.id || ` + isStaff)
+	chatOwner   = records.Rule(`chat.user = @request.auth.id || ` + isAdmin)
+	personOfIt  = records.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
+	ranInMyChat = records.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
+)
+
+const (
+	isAdmin = `@request.auth.role = "admin"`
+	isStaff = `(@request.auth.role = "admin" || @request.auth.role = "agent")`
+)
+
+// rules in the order list, view, create, update, delete.
+func rules(list, view, create, update, remove *string) records.Rules {
+	return records.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
+}
+
+// ofLivingChat hides what hangs on a chat that was deleted.
+const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
+
+var catalogue = completed(records.Catalogue{
+	{
+		Name: "users", Type: "auth", Table: "users", Rules: rules(self, self, admin, self, admin),
+		Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),
+			choice("role", "admin", "agent", "user"), flag("disabled")),
+	},
+	{
+		Name: "chats", Table: "chats", Rules: rules(ownOrStaff, ownOrStaff, ownOrAdmin, ownOrStaff, ownOrAdmin),
+		Fields: fields(text("title"), fixed(text("ai_engine_session_id")), fixed(choice("engine_type", "opencode", "claude-code", "cursor", "custom")),
+			required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")), fixed(text("preview")),
+			fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags")),
+	},
+	{
+		Name: "messages", Table: "messages", Where: "t.role <> ''", Live: ofLivingChat,
+		Rules: rules(chatMember, chatMember, chatOwner, chatOwner, never),
+		Fields: fields(required(relation("chat", "chats")), required(choice("role", "user", "assistant", "system")),
+			fixed(choice("engine_message_status", "processing", "completed", "failed", "aborted")),
+			fixed(choice("user_message_status", "pending", "sending", "delivered", "failed")),
+			fixed(text("ai_engine_message_id")), fixed(text("parent_id")),
+			as(raw("parts"), `coalesce((SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message = t.id AND NOT removed ORDER BY id)), t.submitted)`),
+			fixed(choice("error_domain", "infrastructure", "provider")), fixed(raw("error_payload")),
+			fixed(text("session")), as(fixed(text("subagent")), `coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),
+			fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(number("cost")), fixed(number("tokens_input")),
+			fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")),
+			fixed(text("finish")), fixed(number("position"))),
+	},
+	{
+		Name: "permissions", Table: "permissions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, workers, personOfIt, never),
+		Fields: fields(text("ai_engine_permission_id"), as(text("opencode_id"), "t.ai_engine_permission_id"), text("session_id"),
+			required(text("permission")), raw("patterns"), raw("metadata"), fixed(raw("always")),
+			choice("status", "draft", "authorized", "denied", "expired"), text("message"), text("reason"), fixed(text("source")), text("message_id"),
+			text("call_id"), fixed(text("challenge")), required(relation("chat", "chats")), fixed(relation("approved_by", "users")), fixed(date("approved_at")),
+			fixed(text("decided_by")), fixed(text("rule")), fixed(flag("interrupted"))),
+	},
+	{
+		Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, personOfIt, never),
+		Fields: fields(fixed(relation("chat", "chats")), fixed(text("question")), fixed(text("header")), fixed(raw("choices")), fixed(raw("descriptions")),
+			fixed(flag("multiple")), as(text("reply"), `coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
+			choice("status", "asked", "replied", "rejected", "expired"), as(fixed(number("index")), "t.idx"), fixed(text("ai_engine_question_id")), fixed(text("session_id")),
+			fixed(text("call_id")), fixed(text("replied_by"))),
+	},
+	{
+		Name: "executions", Table: "executions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, never),
+		Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(relation("chat", "chats")),
+			fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
+			fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost")), fixed(raw("outputs")), fixed(number("exit_code")),
+			fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")), fixed(number("stderr_bytes")), fixed(number("duration_ms")),
+			fixed(text("source")), fixed(text("pool")), fixed(date("started")), fixed(date("finished"))),
+	},
+	{
+		Name: "commands", Table: "commands", Rules: rules(ranInMyChat, ranInMyChat, never, never, never),
+		Fields: fields(fixed(text("hash")), fixed(text("command")), fixed(number("uses"))),
+	},
+	{
+		Name: "subagents", Alias: "sandbox_agents", Table: "subagents", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, personOfIt),
+		Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
+			fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")), fixed(text("title")),
+			fixed(choice("status", "running", "completed", "failed", "aborted")), fixed(date("started")), fixed(date("finished"))),
+	},
+	{
+		Name: "usage", Type: "view", Table: "usage", Live: "NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)",
+		Rules: rules(chatMember, chatMember, never, never, never),
+		Fields: fields(fixed(relation("chat", "chats")), fixed(text("provider")), fixed(text("model")), fixed(number("messages")), fixed(number("cost")),
+			fixed(number("tokens_input")), fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write"))),
+	},
+
+	kept("ai_prompts", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("body"))),
+	kept("ai_models", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("identifier"))),
+	kept("ai_agents", rules(authed, authed, admin, admin, admin), required(text("name")), text("description"), choice("mode", "primary", "sandbox_agent"),
+		number("temperature"), flag("is_init"), relation("prompt", "ai_prompts"), relation("model", "ai_models")),
+	kept("tool_permissions", rules(authed, authed, admin, admin, admin), relation("agent", "ai_agents"), required(text("tool")), required(text("pattern")),
+		required(choice("action", "allow", "ask", "deny")), flag("active")),
+	kept("whitelist_actions", rules(authed, authed, admin, admin, admin), required(text("permission")), choice("kind", "strict", "pattern"), text("value"), flag("active")),
+	kept("whitelist_targets", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("pattern")), flag("active")),
+	kept("proposals", rules(authed, authed, authed, admin, admin), required(text("name")), text("description"), required(text("content")),
+		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved")), date("approved_at")),
+	kept("sops", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("description")), required(text("content")),
+		required(text("signature")), date("approved_at"), relation("proposal", "proposals"), date("sealed_at"), text("sealed_by"), text("version")),
+	kept("ssh_keys", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"), required(text("public_key")), text("device_name"), required(text("fingerprint")),
+		text("algorithm"), number("key_size"), text("comment"), date("expires_at"), date("last_used"), flag("is_active")),
+	aliased("cron_jobs", kept("schedules", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), required(text("name")), text("description"), required(text("cron_expression")), required(text("prompt")),
+		required(choice("session_mode", "existing", "new")), relation("chat", "chats"), relation("agent", "ai_agents"), required(relation("user", "users")), flag("enabled"),
+		fixed(date("last_executed")), fixed(text("last_status")), fixed(text("last_error")))),
+	kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")), required(choice("status", "pending", "approved", "denied", "revoked")),
+		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"), text("reason"), text("image"), raw("config_schema")),
+	kept("devices", rules(own, own, own, own, own), required(relation("user", "users")), required(text("name")), required(text("push_token")),
+		required(choice("push_service", "fcm", "unifiedpush")), flag("is_active")),
+	kept("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")), raw("rules")),
+	kept("llm_keys", rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin), required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))),
+	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")), fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected"))),
+	kept("model_selection", rules(ownOrStaff, ownOrStaff, own, own, own), required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats"))),
+	kept("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")), fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
+})
+
+// completed fills in what most collections have in common. A collection's id is its name; clients only compare it.
+func completed(list records.Catalogue) records.Catalogue {
+	for i, c := range list {
+		list[i].ID = c.Name
+		if c.Type == "" {
+			list[i].Type = "base"
+		}
+		if c.Live == "" {
+			list[i].Live = "NOT t.removed"
+		}
+	}
+	return list
+}
+
+// kept is a collection of records that people and agents keep: whole JSON objects of the table config.
+func kept(name string, r records.Rules, list ...records.Field) records.Collection {
+	for i, f := range list {
+		list[i].SQL = "json_extract(t.fields, '$." + f.Name + "')"
+		if f.Kind == records.JSON {
+			list[i].SQL = "t.fields -> '$." + f.Name + "'"
+		}
+	}
+	return records.Collection{Name: name, Table: "config", Key: "t.record", Where: "t.collection = '" + name + "'", Rules: r, Fields: fields(list...)}
+}
+
+func aliased(alias string, c records.Collection) records.Collection { c.Alias = alias; return c }
+
+// The kinds of fields.
+func fields(list ...records.Field) []records.Field { return list }
+
+func text(name string) records.Field   { return records.Field{Name: name, Kind: records.Text} }
+func email(name string) records.Field  { return records.Field{Name: name, Kind: records.Email} }
+func number(name string) records.Field { return records.Field{Name: name, Kind: records.Number} }
+func flag(name string) records.Field   { return records.Field{Name: name, Kind: records.Bool} }
+func date(name string) records.Field   { return records.Field{Name: name, Kind: records.Date} }
+func raw(name string) records.Field    { return records.Field{Name: name, Kind: records.JSON} }
+func relation(name, to string) records.Field {
+	return records.Field{Name: name, Kind: records.Relation, Relation: to}
+}
+func choice(name string, values ...string) records.Field {
+	return records.Field{Name: name, Kind: records.Select, Values: values}
+}
+
+func required(f records.Field) records.Field       { f.Required = true; return f }
+func fixed(f records.Field) records.Field          { f.ReadOnly = true; return f }
+func nullable(f records.Field) records.Field       { f.Nullable = true; return f }
+func as(f records.Field, sql string) records.Field { f.SQL = sql; return f }

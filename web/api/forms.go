@@ -1,0 +1,216 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/web/api/records"
+)
+
+// Form is the form of a value: a JSON Schema as OpenAPI 3.1 has it. The zero value is any value at all.
+type Form struct {
+	Ref         string          `json:"$ref,omitempty"`
+	Type        string          `json:"type,omitempty"`
+	Format      string          `json:"format,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Enum        []string        `json:"enum,omitempty"`
+	Properties  map[string]Form `json:"properties,omitempty"`
+	Required    []string        `json:"required,omitempty"`
+	Additional  *Form           `json:"additionalProperties,omitempty"`
+	Items       *Form           `json:"items,omitempty"`
+	AnyOf       []Form          `json:"anyOf,omitempty"`
+	ReadOnly    bool            `json:"readOnly,omitempty"`
+}
+
+// Resolve follows a reference to a named form.
+func (c Components) Resolve(f Form) Form {
+	if f.Ref != "" {
+		return c.Schemas[strings.TrimPrefix(f.Ref, formRef)]
+	}
+	return f
+}
+
+const formRef = "#/components/schemas/"
+
+// forms collects the named ones: Go's types under their names, collections under theirs.
+type forms struct {
+	named map[string]Form
+	types map[string]reflect.Type
+}
+
+// of is the form that encoding/json gives a value of the type.
+func (f *forms) of(t reflect.Type) Form {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return Form{Type: "string", Format: "date-time"}
+	case reflect.TypeFor[json.RawMessage]():
+		return Form{}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return f.of(t.Elem())
+	case reflect.String:
+		return Form{Type: "string"}
+	case reflect.Bool:
+		return Form{Type: "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return Form{Type: "number"}
+	case reflect.Slice, reflect.Array:
+		items := f.of(t.Elem())
+		return Form{Type: "array", Items: &items}
+	case reflect.Map:
+		values := f.of(t.Elem())
+		return Form{Type: "object", Additional: &values}
+	case reflect.Struct:
+		return f.struct_(t)
+	case reflect.Interface:
+		return Form{}
+	}
+	if t.ConvertibleTo(reflect.TypeFor[int64]()) {
+		return Form{Type: "integer"}
+	}
+	panic(fmt.Sprintf("the description has no form for %s", t)) // of a body in the route table
+}
+
+// struct_ names the form of a struct after it, unless it has no name.
+func (f *forms) struct_(t reflect.Type) Form {
+	if t.Name() == "" {
+		return f.fields(t)
+	}
+	name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+	switch known := f.types[name]; {
+	case known == nil:
+		f.types[name] = t // before its fields, which may lead back to it
+		f.named[name] = f.fields(t)
+	case known != t:
+		panic(fmt.Sprintf("the description needs two names for %s and %s", known, t))
+	}
+	return Form{Ref: formRef + name}
+}
+
+func (f *forms) fields(t reflect.Type) Form {
+	form := Form{Type: "object", Properties: map[string]Form{}}
+	for _, field := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if !field.IsExported() || name == "-" || field.Anonymous && name == "" {
+			continue // encoding/json puts the fields of an embedded struct in its place, and so does VisibleFields
+		}
+		if name == "" {
+			name = field.Name
+		}
+		form.Properties[name] = f.of(field.Type)
+		if !strings.Contains(options, "omit") && field.Type.Kind() != reflect.Pointer {
+			form.Required = append(form.Required, name)
+		}
+	}
+	return form
+}
+
+// inputSuffix is what follows a collection's name in the name of what a client may say of its records.
+const inputSuffix = "Input"
+
+// addCollections names the form of every collection's records after it. anyRecord stands for any of them.
+func (f *forms) addCollections() {
+	base := f.fields(reflect.TypeFor[anyRecord]())
+	record := Form{Type: "object", Description: "a record of one of the collections"}
+	for _, c := range catalogue {
+		f.named[c.Name] = recordForm(base, c)
+		record.AnyOf = append(record.AnyOf, Form{Ref: formRef + c.Name})
+		if writable(c) {
+			f.named[c.Name+inputSuffix] = inputForm(c)
+		}
+	}
+	f.of(reflect.TypeFor[anyRecord]())
+	f.named["AnyRecord"] = record
+}
+
+// recordForm is a record as it is answered when the parameter fields is absent.
+func recordForm(base Form, c records.Collection) Form {
+	form := Form{Type: "object", Properties: maps.Clone(base.Properties), Required: slices.Clone(base.Required)}
+	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
+	for _, field := range c.Fields {
+		form.Properties[field.Name] = fieldForm(field)
+		if !field.Hidden && !field.Nullable {
+			form.Required = append(form.Required, field.Name)
+		}
+	}
+	return form
+}
+
+// writable says whether there is a field that clients may write.
+func writable(c records.Collection) bool {
+	return slices.ContainsFunc(c.Fields, func(f records.Field) bool { return !f.ReadOnly })
+}
+
+// inputForm is what a client may say of a record.
+func inputForm(c records.Collection) Form {
+	form := Form{Type: "object", Properties: map[string]Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
+	for _, field := range c.Fields {
+		if !field.ReadOnly {
+			form.Properties[field.Name] = fieldForm(field)
+		}
+	}
+	if c.Type == "auth" {
+		for _, name := range secretFields {
+			form.Properties[name] = Form{}
+		}
+	}
+	return form
+}
+
+// recordInput is what creating or updating a record takes: the input of one of the collections where that can be done, and
+// with create all that a new record needs.
+func recordInput(create bool) Form {
+	form := Form{Type: "object"}
+	for _, c := range catalogue {
+		w := writerOf(c)
+		if !writable(c) || create && w.create == nil || !create && w.update == nil {
+			continue
+		}
+		one := Form{Ref: formRef + c.Name + inputSuffix}
+		for _, field := range c.Fields {
+			if create && field.Required && !field.ReadOnly && !computed(c, field) && field.Name != "user" { // absent, it is the caller
+				one.Required = append(one.Required, field.Name)
+			}
+		}
+		form.AnyOf = append(form.AnyOf, one)
+	}
+	return form
+}
+
+func fieldForm(field records.Field) Form {
+	form := Form{Type: "string", ReadOnly: field.ReadOnly}
+	switch field.Kind {
+	case records.Email:
+		form.Format = "email"
+	case records.Number:
+		form.Type = "number"
+	case records.Bool:
+		form.Type = "boolean"
+	case records.JSON:
+		form.Type = ""
+	case records.Date:
+		form.Description = `UTC, as 2006-01-02 15:04:05.000Z; "" for none`
+	case records.Relation:
+		form.Description = "id of a record of " + field.Relation
+	case records.Select:
+		form.Enum = append([]string{""}, field.Values...)
+	}
+	return form
+}
+
+// collectionNames are the names under which collections are served.
+func collectionNames(of ...records.Collection) (names []string) {
+	for _, c := range of {
+		names = append(names, c.Name)
+		if c.Alias != "" {
+			names = append(names, c.Alias)
+		}
+	}
+	return names
+}

@@ -1,0 +1,45 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/web/api"
+)
+
+func TestHealthIsOKOnceEveryPartIsReady(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	health := func(h api.Health) (int, map[string]any) {
+		s := &api.Server{Health: func() api.Health { return h }}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/health", nil))
+		var body map[string]any
+		is.NoErr(json.Unmarshal(w.Body.Bytes(), &body))
+		return w.Code, body
+	}
+	code, body := health(api.Health{"a": {State: api.Ready}, "b": {State: api.Starting}})
+	is.Equal(code, http.StatusServiceUnavailable)
+	is.Equal(body["code"], float64(code)) // as PocketBase says it
+	code, body = health(api.Health{"a": {State: api.Ready}, "b": {State: api.Degraded, Detail: "x"}})
+	is.Equal(code, http.StatusOK)
+	is.Equal(body["data"].(map[string]any)["b"], map[string]any{"state": "degraded"})
+}
+
+func TestOnlyAdministratorsReadTheDetailsOfHealth(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.api.Health = func() api.Health { return api.Health{"b": {State: api.Ready, Detail: "where it runs"}} }
+	_, user := s.user(t, "ada", "user")
+	_, admin := s.user(t, "root", "admin")
+	for token, sees := range map[string]bool{"": false, user: false, admin: true} {
+		_, body := s.call(t, token, "GET", "/api/health", nil)
+		_, has := body["data"].(map[string]any)["b"].(map[string]any)["detail"]
+		is.Equal(has, sees)
+	}
+}

@@ -1,0 +1,381 @@
+package api_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+	"pocketcoder/web/api/records"
+)
+
+// What a client sends that means harm or makes no sense: over the description and the catalogue, so that what is new is
+// asked too. Whatever it is, the answer is a success or PocketBase's error object, and never the server's fault.
+
+// address makes each request come from another one, or the limit on logins would answer instead.
+var address atomic.Uint32
+
+// ask serves one request in place, and checks the answer's shape. A stream ends when it has begun.
+func (s *system) ask(t *testing.T, token string, r *http.Request) (int, []byte) {
+	t.Helper()
+	n := address.Add(1)
+	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", n>>16&255, n>>8&255, n&255)
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := &begun{ResponseRecorder: httptest.NewRecorder(), stop: cancel}
+	s.Config.Handler.ServeHTTP(w, r.WithContext(ctx))
+	if status := w.Code; status >= 400 {
+		var problem struct {
+			Status  int
+			Message string
+			Data    map[string]any
+		}
+		err := json.Unmarshal(w.Body.Bytes(), &problem)
+		if status >= 500 || err != nil || problem.Status != status || problem.Message == "" || problem.Data == nil {
+			t.Errorf("%s %.300s: %d %.300s", r.Method, r.URL, status, w.Body)
+		}
+	}
+	return w.Code, w.Body.Bytes()
+}
+
+// begun ends a stream once it has begun.
+type begun struct {
+	*httptest.ResponseRecorder
+	stop func()
+}
+
+func (w *begun) Flush() {
+	w.ResponseRecorder.Flush()
+	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		w.stop()
+	}
+}
+
+func request(method, path, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+// at is the operation's path with values that name nothing.
+func (o operation) at(collection string) string {
+	return strings.NewReplacer("{collection}", collection, "{", "", "}", "").Replace(o.path)
+}
+
+func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, good := s.user(t, "ada", account.Admin)
+	_, revoked := s.user(t, "bob", account.User)
+	who, err := s.accounts.Check(revoked)
+	is.NoErr(err)
+	is.NoErr(s.accounts.Revoke(t.Context(), account.RevokeSession{Command: handlers.Command{Actor: events.ActorSystem}, Account: who.Account}))
+
+	part := strings.Split(good, ".")
+	is.Equal(len(part), 3)
+	encoded := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	claims, err := base64.RawURLEncoding.DecodeString(part[1])
+	is.NoErr(err)
+	tokens := []string{
+		"", " ", "x", "null", "undefined", "[]", `["` + good + `"]`, `{"token":"` + good + `"}`, "Bearer", "Bearer ", "Bearer null", "Basic YWRhOnB3",
+		strings.Repeat("a", 10<<20), good + "x", good[:len(good)-1], "x" + good, good + " " + good, strings.ToUpper(good), "..", "a.b.c",
+		encoded(`{"alg":"none","typ":"JWT"}`) + "." + part[1] + ".",
+		encoded(`{"alg":"None"}`) + "." + part[1] + "." + part[2],
+		encoded(`{"alg":"RS256"}`) + "." + part[1] + "." + part[2],
+		part[0] + "." + part[1] + ".",
+		part[0] + "." + encoded(strings.Replace(string(claims), `"exp":`, `"exp":9`, 1)) + "." + part[2],
+		part[0] + "." + encoded(`{"id":"`+who.Account+`","type":"auth","collectionId":"_superusers","exp":9999999999}`) + "." + part[2],
+		revoked, "Bearer " + revoked,
+	}
+	for _, o := range operations(s.api.Document()) {
+		for _, token := range tokens {
+			r := request(o.method, o.at("chats"), "")
+			r.Header["Authorization"] = []string{token}
+			status, _ := s.ask(t, "", r)
+			if status != http.StatusUnauthorized {
+				t.Errorf("%s %s with %.60q: %d", o.method, o.path, token, status)
+			}
+		}
+		if o.Access == "public" {
+			continue
+		}
+		status, _ := s.ask(t, "", request(o.method, o.at("chats"), ""))
+		is.Equal(status, http.StatusUnauthorized) // without any
+	}
+	status, _ := s.ask(t, "bEaReR "+good, request("GET", "/api/pocketcoder/sessions", ""))
+	is.Equal(status, http.StatusOK)
+}
+
+func TestWhatAClientSaysOfItselfChangesNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	id, user := s.user(t, "ada", account.User)
+	claims := []string{"role", "scope", "scopes", "admin", "superuser", "collectionName", "type"}
+	for _, o := range operations(s.api.Document()) {
+		if o.Access != "staff" && o.Access != "admin" {
+			continue
+		}
+		query, body := url.Values{}, map[string]any{"role": "admin"}
+		r := request(o.method, o.at("chats"), "")
+		for _, name := range claims {
+			query.Set(name, "admin")
+			body[name] = "admin"
+			r.Header.Set(name, "admin")
+			r.Header.Set("X-"+name, "admin")
+		}
+		text, err := json.Marshal(body)
+		is.NoErr(err)
+		told := request(o.method, o.at("chats")+"?"+query.Encode(), string(text))
+		for name, value := range r.Header {
+			told.Header[name] = value
+		}
+		status, _ := s.ask(t, user, told)
+		is.Equal(status, http.StatusForbidden) // a person stays one
+		told.Header.Del("Authorization")
+		status, _ = s.ask(t, "", told)
+		is.Equal(status, http.StatusUnauthorized) // and nobody is nobody
+	}
+	for _, body := range []string{`{"role":"admin"}`, `{"role":"agent"}`, `{"disabled":true}`, `{"collectionName":"_superusers","role":"admin"}`} {
+		s.ask(t, user, request("PATCH", recordsOf("users")+"/"+id, body))
+		_, shown := s.call(t, user, "GET", recordsOf("users")+"/"+id, nil)
+		is.Equal(shown["role"], account.User) // body
+		is.Equal(shown["disabled"], false)    // body
+	}
+}
+
+// bodies are no JSON, or JSON that no operation takes.
+var bodies = []string{
+	`{`, `}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `{'a':1}`, "\x00", "\xff\xfe", "{\"a\":\"\xff\"}", `{"a":1}{"b":2}`, `{"a":1} x`, `NaN`, `<xml/>`, `a=b&c=d`,
+	`[]`, `[{}]`, `"text"`, `1`, `true`, `{"":""}`, `{"a\u0000b":1}`, `{"__proto__":{"role":"admin"}}`, `{"no_such_field":1}`,
+	strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000), strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000),
+	`{"no_such_field":"` + strings.Repeat("x", 9<<20) + `"}`,
+}
+
+func TestBodiesThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, admin := s.user(t, "ada", account.Admin)
+	for _, o := range operations(s.api.Document()) {
+		if o.Body == nil {
+			continue
+		}
+		for i, collection := range s.collections(o) {
+			path := strings.ReplaceAll(o.at(collection), "/id", "/"+s.chat(t, admin, "a chat"))
+			for _, body := range bodies {
+				if i > 0 && len(body) > 1000 {
+					continue // once is enough for what takes long
+				}
+				if status, answer := s.ask(t, admin, request(o.method, path, body)); status < 400 {
+					t.Errorf("%s %s with %.60q: %d %.200s", o.method, path, body, status, answer)
+				}
+			}
+			r := request(o.method, path, `{}`)
+			r.Header.Set("Content-Type", "text/plain")
+			if status, _ := s.ask(t, admin, r); status < 400 {
+				t.Errorf("%s %s as text: %d", o.method, path, status)
+			}
+		}
+	}
+}
+
+// collections are those for which an operation is asked: all, or none in particular.
+func (s *system) collections(o operation) []string {
+	for _, p := range o.Parameters {
+		if p.Name == "collection" {
+			return p.Schema.Enum
+		}
+	}
+	return []string{""}
+}
+
+func TestValuesOfAnotherTypeAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	admin, token := s.user(t, "ada", account.Admin)
+	d := s.api.Document()
+	values := map[string]string{"string": `"text"`, "number": `1.5`, "boolean": `true`, "object": `{"a":1}`, "array": `[1]`}
+	for _, o := range operations(d) {
+		if o.Body == nil {
+			continue
+		}
+		f := s.fixtures(t, o, admin, token)
+		delete(f, "token")
+		for _, form := range forms(d, o) {
+			for name, property := range form.Properties {
+				for kind, value := range values {
+					if property.Type == "" || property.Type == kind || name == "id" {
+						continue // of any type, of this one, or not looked at when a record is there
+					}
+					body := fmt.Sprintf(`{%q:%s}`, name, value)
+					for _, collection := range s.collections(o) {
+						if form.collection != "" && collection != form.collection {
+							continue
+						}
+						path := strings.ReplaceAll(o.at(collection), "/id", "/"+fmt.Sprint(f["id"]))
+						status, answer := s.ask(t, token, request(o.method, path, body))
+						if status < 400 || status == http.StatusBadRequest && !strings.Contains(string(answer), name) {
+							t.Errorf("%s %s with %s: %d %s", o.method, path, body, status, answer)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// bodyForm is a form of an operation's body, of one collection or of none in particular.
+type bodyForm struct {
+	api.Form
+	collection string
+}
+
+func forms(d api.Document, o operation) (list []bodyForm) {
+	form := o.Body.Content["application/json"].Schema
+	if len(form.AnyOf) == 0 {
+		return []bodyForm{{d.Components.Resolve(form), ""}}
+	}
+	for _, one := range form.AnyOf {
+		name := one.Ref[strings.LastIndex(one.Ref, "/")+1:]
+		list = append(list, bodyForm{d.Components.Resolve(one), strings.TrimSuffix(name, "Input")})
+	}
+	return list
+}
+
+// injections are texts that mean something to SQL, to PocketBase's filter language, to JSON paths or to NATS.
+var injections = []string{
+	`'`, `"`, `' OR '1'='1`, `" OR ""="`, `x' OR 1=1 --`, `"; DROP TABLE chats; --`, `'); DELETE FROM chats; --`, `1) UNION SELECT 1,2,3 --`,
+	`id) OR (1=1`, `id = "" || 1=1`, `user != ""`, `\'`, `%27%20OR%201=1`, `{:p0}`, `?1`, `:id`, `@p0`, `$.x') OR json_extract('{"a":1}','$.a`, `' || (SELECT data FROM parts) || '`,
+	`chat.user.password`, `users.password`, `@collection.users.email != ""`, `-(SELECT 1)`, "id\x00", "\xff\xfe", `evt.>`, `*`, `>`, `a.b`, `../../etc/passwd`, `NULL`,
+}
+
+// operators are those of PocketBase's filter language.
+var operators = []string{"=", "!=", ">", ">=", "<", "<=", "~", "!~", "?=", "?!=", "?>", "?>=", "?<", "?<=", "?~", "?!~"}
+
+func TestInjectionsReachNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, owner := s.user(t, "owner", account.User)
+	_, admin := s.user(t, "admin", account.Admin)
+	_, stranger := s.user(t, "stranger", account.User)
+	s.chat(t, owner, "of the owner alone")
+	for _, o := range operations(s.api.Document()) {
+		for _, collection := range s.collections(o) {
+			for _, injected := range some(injections) {
+				for _, target := range targets(o, collection, injected) {
+					_, answer := s.ask(t, stranger, request(o.method, target, ""))
+					if strings.Contains(string(answer), "of the owner alone") {
+						t.Fatalf("%s %s shows another's chat", o.method, target)
+					}
+				}
+			}
+		}
+	}
+	for _, c := range api.Catalogue() {
+		for i, injected := range some(injections) {
+			everywhere := map[string]any{}
+			for j, field := range c.Fields {
+				everywhere[field.Name] = injected
+				value := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(injected) + `"`
+				for _, filter := range []string{field.Name + operators[(i+j)%len(operators)] + value, field.Name + "=" + injected, injected + "=" + field.Name} {
+					_, answer := s.ask(t, stranger, request("GET", recordsOf(c.Name)+"?"+url.Values{"filter": {filter}}.Encode(), ""))
+					if strings.Contains(string(answer), "of the owner alone") {
+						t.Fatalf("%s shows another's chat", filter)
+					}
+				}
+			}
+			value, err := json.Marshal(everywhere)
+			is.NoErr(err)
+			s.ask(t, admin, request("POST", recordsOf(c.Name), string(value)))
+			for _, field := range c.Fields {
+				if field.Kind != records.Text && field.Kind != records.JSON {
+					delete(everywhere, field.Name) // what no text may be
+				}
+			}
+			value, err = json.Marshal(everywhere)
+			is.NoErr(err)
+			s.ask(t, admin, request("POST", recordsOf(c.Name), string(value)))
+		}
+	}
+	_, list := s.call(t, owner, "GET", recordsOf("chats"), nil)
+	is.Equal(list["totalItems"], 1.0) // nothing was dropped
+}
+
+// taken counts what some has given.
+var taken atomic.Uint32
+
+// some are eight of a list, and the next eight when asked again.
+func some(list []string) (eight []string) {
+	for range 8 {
+		eight = append(eight, list[int(taken.Add(1))%len(list)])
+	}
+	return eight
+}
+
+// targets are the operation's path and query with the text in each of the places there are.
+func targets(o operation, collection, injected string) (list []string) {
+	plain := o.at(collection)
+	for _, p := range o.Parameters {
+		switch {
+		case p.In == "path" && p.Name != "collection":
+			list = append(list, strings.Replace(plain, "/"+p.Name, "/"+url.PathEscape(injected), 1))
+		case p.In == "query":
+			list = append(list, plain+"?"+url.Values{p.Name: {injected}}.Encode())
+		}
+	}
+	return list
+}
+
+func TestUnknownNamesAreNotFound(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, admin := s.user(t, "ada", account.Admin)
+	paths := map[string][]string{}
+	for _, o := range operations(s.api.Document()) {
+		paths[o.path] = append(paths[o.path], o.method)
+		if !strings.Contains(o.path, "{collection}") {
+			continue
+		}
+		for _, name := range []string{"nothing", "sqlite_master", "_superuser", "CHATS", "chats%20", "chats;", "%27", "config", strings.Repeat("x", 5000)} {
+			if status, _ := s.ask(t, admin, request(o.method, o.at(name), "")); status != http.StatusNotFound {
+				t.Errorf("%s %s of the collection %.20s: %d", o.method, o.path, name, status)
+			}
+		}
+	}
+	for path, methods := range paths {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"} {
+			if slices.Contains(methods, method) {
+				continue
+			}
+			o := operation{method: method, path: path}
+			if status, _ := s.ask(t, admin, request(method, o.at("chats"), "")); status != http.StatusNotFound {
+				t.Errorf("%s %s: %d", method, path, status)
+			}
+		}
+	}
+	for _, path := range []string{"/api/", "/api/nothing", "/api/collections/chats/record", "/api/admins", "/api/settings", "/api/logs", "/api/backups", "/api/files/x/y/z"} {
+		if status, _ := s.ask(t, admin, request("GET", path, "")); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package api
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// How often one address may use the routes that check a password or a token: a burst, then so many a second. Behind it every
+// account has a back-off of its own, which no change of address gets around.
+const (
+	authRate  = 2
+	authBurst = 20
+
+	maxAddresses = 10_000 // remembered at once
+)
+
+// limits keeps a limiter for each address. The zero value is ready.
+type limits struct {
+	mu sync.Mutex
+	by map[string]*rate.Limiter
+}
+
+func (l *limits) take(address string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limiter, ok := l.by[address]
+	if !ok {
+		if l.by == nil || len(l.by) >= maxAddresses {
+			l.forgetIdle()
+		}
+		limiter = rate.NewLimiter(authRate, authBurst)
+		l.by[address] = limiter
+	}
+	if !limiter.Allow() {
+		return problem{Status: http.StatusTooManyRequests, Message: "Too Many Requests.", retry: time.Second}
+	}
+	return nil
+}
+
+// forgetIdle drops the addresses that have their whole burst again; when all of them are busy, it drops all.
+func (l *limits) forgetIdle() {
+	kept := map[string]*rate.Limiter{}
+	for address, limiter := range l.by {
+		if limiter.Tokens() < authBurst {
+			kept[address] = limiter
+		}
+	}
+	if len(kept) >= maxAddresses {
+		kept = map[string]*rate.Limiter{}
+	}
+	l.by = kept
+}

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/web/api/records"
+)
+
+// moment is what a chat as it stood is described as; its records are written as those of lists are.
+type moment struct {
+	Sequence    uint64      `json:"sequence"` // of the last event that counts
+	Chat        anyRecord   `json:"chat"`
+	Messages    []anyRecord `json:"messages"`
+	Permissions []anyRecord `json:"permissions"`
+	Questions   []anyRecord `json:"questions"`
+	Executions  []anyRecord `json:"executions"`
+	Subagents   []anyRecord `json:"subagents"`
+}
+
+// momentLists are the collections of a moment, and their order.
+var momentLists = map[string]string{
+	"messages": "position,id", "permissions": "created,id", "questions": "created,index,id", "executions": "created,id", "subagents": "created,id",
+}
+
+// replayChat answers with a chat as it stood after an event, computed from the log.
+func (s *Server) replayChat(w http.ResponseWriter, r *http.Request, who caller) error {
+	chat := r.PathValue("id")
+	if err := s.see(r.Context(), who, r, "chats", chat); err != nil {
+		return err
+	}
+	at, err := s.momentOf(r)
+	if err != nil {
+		return err
+	}
+	// Who may see the chat now may see all it was, whoever it belonged to then.
+	request := who.request(r, nil)
+	request.Superuser = true
+	answer := map[string]any{"sequence": at}
+	err = projections.At(r.Context(), s.Log, chat, at, func(db dbx.Builder) error {
+		c, _ := catalogue.Get("chats")
+		if answer["chat"], err = records.View(r.Context(), db, catalogue, c, chat, request, records.Query{}); err != nil {
+			return err
+		}
+		for name, order := range momentLists {
+			if answer[name], err = listAll(r.Context(), db, name, order, request); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, projections.ErrNoChat) {
+		return notFound()
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// momentOf reads the sequence that is asked for: the newest when none is.
+func (s *Server) momentOf(r *http.Request) (uint64, error) {
+	last, err := s.Log.Last(r.Context())
+	if err != nil || !r.URL.Query().Has("at") {
+		return last, err
+	}
+	text := r.URL.Query().Get("at")
+	at, err := sequenceOf("at", text)
+	if err == nil && (at == 0 || at > last) {
+		err = badField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last, shortened(text, 40))
+	}
+	return at, err
+}
+
+// listAll gives all records of a collection.
+func listAll(ctx context.Context, db dbx.Builder, name, order string, request records.Request) ([]records.Record, error) {
+	c, _ := catalogue.Get(name)
+	all := []records.Record{}
+	for q := (records.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1}); ; q.Page++ {
+		page, err := records.List(ctx, db, catalogue, c, request, q)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Items...); len(page.Items) < page.PerPage {
+			return all, nil
+		}
+	}
+}

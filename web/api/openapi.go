@@ -1,0 +1,255 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"pocketcoder/handlers/account"
+)
+
+// Document describes every route in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html), with as much of its language as
+// that takes.
+type Document struct {
+	OpenAPI    string                          `json:"openapi"`
+	Info       Info                            `json:"info"`
+	Tags       []Tag                           `json:"tags"`
+	Paths      map[string]map[string]Operation `json:"paths"` // by path, then by method in lower case
+	Components Components                      `json:"components"`
+}
+
+// Info is what the document is about.
+type Info struct {
+	Title       string `json:"title"`
+	Version     string `json:"version"`
+	Description string `json:"description"`
+}
+
+// Tag is the name of a group of operations.
+type Tag struct {
+	Name string `json:"name"`
+}
+
+// Operation is a route.
+type Operation struct {
+	ID         string                `json:"operationId"`
+	Tags       []string              `json:"tags"`
+	Summary    string                `json:"summary"`
+	Access     string                `json:"x-access"` // who may use it: public, account, staff (agents and administrators) or admin
+	Security   []map[string][]string `json:"security"`
+	Parameters []Parameter           `json:"parameters,omitempty"`
+	Body       *Body                 `json:"requestBody,omitempty"`
+	Responses  map[string]Response   `json:"responses"` // by status
+}
+
+// Parameter is a part of the path, of the query, or a header.
+type Parameter struct {
+	Name        string `json:"name"`
+	In          string `json:"in"`
+	Required    bool   `json:"required,omitempty"`
+	Description string `json:"description,omitempty"`
+	Schema      Form   `json:"schema"`
+}
+
+// Body is what a request carries.
+type Body struct {
+	Required bool             `json:"required"`
+	Content  map[string]Media `json:"content"`
+}
+
+// Response is an answer, or where it is described.
+type Response struct {
+	Ref         string           `json:"$ref,omitempty"`
+	Description string           `json:"description,omitempty"`
+	Content     map[string]Media `json:"content,omitempty"`
+}
+
+// Media is the form of a body of one media type.
+type Media struct {
+	Schema Form `json:"schema"`
+}
+
+// Components are what the operations refer to, by name.
+type Components struct {
+	Schemas   map[string]Form           `json:"schemas"`
+	Responses map[string]Response       `json:"responses"`
+	Security  map[string]SecurityScheme `json:"securitySchemes"`
+}
+
+// SecurityScheme is a way to say who one is.
+type SecurityScheme struct {
+	Type         string `json:"type"`
+	Description  string `json:"description"`
+	Name         string `json:"name,omitempty"`
+	In           string `json:"in,omitempty"`
+	Scheme       string `json:"scheme,omitempty"`
+	BearerFormat string `json:"bearerFormat,omitempty"`
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request, _ caller) error {
+	return writeJSON(w, http.StatusOK, s.Document())
+}
+
+// Document makes the description from the route table and the catalogue: the same bytes every time.
+func (s *Server) Document() Document {
+	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
+	f.addCollections()
+	d := Document{
+		OpenAPI: "3.1.1",
+		Info: Info{Title: "PocketCoder", Version: "1",
+			Description: "The records API and realtime as PocketBase's clients speak them, event streams that resume, and the system's own routes."},
+		Paths: map[string]map[string]Operation{},
+	}
+	for _, r := range s.routes() {
+		o := f.operation(r)
+		path := openPath(r.path)
+		if d.Paths[path] == nil {
+			d.Paths[path] = map[string]Operation{}
+		}
+		d.Paths[path][strings.ToLower(r.method)] = o
+		if tag := (Tag{o.Tags[0]}); !slices.Contains(d.Tags, tag) {
+			d.Tags = append(d.Tags, tag)
+		}
+	}
+	d.Components = Components{
+		Schemas:   f.named,
+		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(problem{})}},
+		Security: map[string]SecurityScheme{
+			"token":  {Type: "apiKey", In: "header", Name: "Authorization", Description: "The token of a login, as it is."},
+			"bearer": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The same after Bearer."},
+		},
+	}
+	return d
+}
+
+func (f *forms) operation(r route) Operation {
+	o := Operation{ID: operationID(r), Tags: []string{heading(r.path)}, Summary: r.about, Access: r.access(), Security: []map[string][]string{}}
+	if o.Access != accessPublic {
+		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
+	}
+	for _, wildcard := range wildcards.FindAllStringSubmatch(r.path, -1) {
+		o.Parameters = append(o.Parameters, pathParameter(r.path, wildcard[1], wildcard[2] != ""))
+	}
+	o.Responses = map[string]Response{"default": {Ref: "#/components/responses/Problem"}}
+	for _, p := range r.query {
+		o.Parameters = append(o.Parameters, p.described())
+		if p.name == "Range" {
+			o.Responses["206"] = Response{Description: "The part that was asked for.", Content: f.answer(r)}
+		}
+	}
+	if r.body != nil {
+		content := f.body(r)
+		form := Components{Schemas: f.named}.Resolve(content[jsonMedia].Schema)
+		o.Body = &Body{Required: len(form.Required)+len(form.AnyOf) > 0, Content: content}
+	}
+	status, text := "200", "It worked."
+	if r.answer == nil && r.media == "" {
+		status, text = "204", "It worked, and there is nothing to say."
+	}
+	o.Responses[status] = Response{Description: text, Content: f.answer(r)}
+	return o
+}
+
+const jsonMedia = "application/json"
+
+func (f *forms) json(value any) map[string]Media {
+	return map[string]Media{jsonMedia: {f.of(reflect.TypeOf(value))}}
+}
+
+// body is the form of a route's request; an object without a form of its own is what the records of a collection take.
+func (f *forms) body(r route) map[string]Media {
+	if _, record := r.body.(map[string]any); record {
+		return map[string]Media{jsonMedia: {recordInput(r.method == http.MethodPost)}}
+	}
+	return f.json(r.body)
+}
+
+func (f *forms) answer(r route) map[string]Media {
+	switch {
+	case r.media != "":
+		return map[string]Media{r.media: {Form{Type: "string"}}}
+	case r.answer == nil:
+		return nil
+	}
+	return f.json(r.answer)
+}
+
+// wildcards are the parts of a pattern that stand for something, as net/http writes them.
+var wildcards = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
+
+// openPath is a pattern's path as OpenAPI writes it, which knows no wildcard for several segments.
+func openPath(pattern string) string { return wildcards.ReplaceAllString(pattern, "{$1}") }
+
+func pathParameter(path, name string, several bool) Parameter {
+	p := Parameter{Name: name, In: "path", Required: true, Schema: Form{Type: "string"}}
+	switch {
+	case several:
+		p.Description = "with its slashes as they are"
+	case name == "collection" && strings.Contains(path, "/auth-"):
+		p.Schema.Enum = []string{account.Users, account.Superusers}
+	case name == "collection":
+		p.Schema.Enum = collectionNames(catalogue...)
+	}
+	return p
+}
+
+func (p parameter) described() Parameter {
+	d := Parameter{Name: p.name, In: "query", Description: p.about, Schema: Form{Type: "string"}}
+	if p.integer {
+		d.Schema.Type = "integer"
+	}
+	if p.header {
+		d.In = "header"
+	}
+	return d
+}
+
+// operationID is the method and the words of the path: getChatsIdEvents.
+func operationID(r route) string {
+	id := strings.ToLower(r.method)
+	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.path, "/api/"), func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
+		id += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return id
+}
+
+// heading is the group a route is shown in: the first of the table that its path has a word of.
+func heading(path string) string {
+	for _, h := range []struct{ word, name string }{
+		{"/auth-", "Accounts"}, {"/setup", "Accounts"}, {"/sessions", "Accounts"},
+		{"/collections", "Records"}, {"/batch", "Records"},
+		{"/realtime", "Streams"}, {"/events", "Streams"}, {"/replay", "Streams"}, {"/output", "Streams"},
+		{"/pocketcoder/chats", "Chats"}, {"/artifact", "Workspace"}, {"/files", "Workspace"},
+	} {
+		if strings.Contains(path, h.word) {
+			return h.name
+		}
+	}
+	return "System"
+}
+
+// Whom a route lets in.
+const (
+	accessPublic  = "public"
+	accessAccount = "account"
+	accessStaff   = "staff"
+	accessAdmin   = "admin"
+)
+
+// access is found out by asking the route itself.
+func (r route) access() string {
+	admits := func(role string) bool {
+		return r.admits(caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
+	}
+	switch {
+	case r.admits(caller{}) == nil:
+		return accessPublic
+	case admits("user"):
+		return accessAccount
+	case admits("agent"):
+		return accessStaff
+	}
+	return accessAdmin
+}

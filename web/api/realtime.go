@@ -1,0 +1,144 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"pocketcoder/projections"
+)
+
+// Realtime as PocketBase has it (https://pocketbase.io/docs/api-realtime): a client connects as nobody and is told an id;
+// whoever then posts that id with a token says what the client follows, and it sees what that account may see. A topic is
+// <collection>, <collection>/* or <collection>/<id>, with ?options= for a filter, expand, fields; the event bears it byte
+// for byte. Any other topic is taken and silent, but chats:<id> (hot.go).
+//
+// A change of a row is sent after its commit, once, in the order of changes. Each audience (audience.go), which is all who
+// follow the same topic as the same account, is asked for and encoded once, at its own pace. No client is waited for: one
+// that falls behind by more than its queue holds is disconnected.
+//
+// What PocketBase loses between two connections, ours sends first on the next one of the same session for the same topic:
+// connections.go remembers how far each got. A record that changed several times meanwhile comes once, as it is then; one
+// that may have been lost on the way comes again, whole.
+
+// realtime is who is connected and what they follow. The zero value is ready.
+type realtime struct {
+	mu        sync.Mutex
+	clients   map[string]*client
+	audiences map[string]*audience // by who follows and their topic
+	hubs      map[string]*hub      // by chat
+	ended     map[[32]byte]ending  // by session and topic
+	started   time.Time            // when Run did
+	before    uint64               // where sessions of an earlier process go on
+	asking    chan struct{}        // holds one for each question asked of the read models
+}
+
+// open makes what the zero value lacks. mu is held.
+func (rt *realtime) open() {
+	if rt.clients == nil {
+		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
+		rt.ended, rt.asking = map[[32]byte]ending{}, make(chan struct{}, runtime.GOMAXPROCS(0))
+	}
+}
+
+// Run follows the read models for all clients until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	feed := s.Model.Feed()
+	defer feed.Close()
+	if err := s.remember(ctx); err != nil {
+		return fmt.Errorf("run realtime: %w", err)
+	}
+	s.realtime.wakeAll() // of what changed before the feed began nobody else tells
+	for {
+		changes, seq, err := feed.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("run realtime: %w", err)
+		}
+		s.realtime.wake(changes)
+		s.wakeHubs(ctx, changes, seq)
+	}
+}
+
+// remember finds out where the sessions of an earlier process go on: some time before the last event it can have sent.
+func (s *Server) remember(ctx context.Context) error {
+	last, err := s.Log.Stored(ctx, s.Model.Seq())
+	if err != nil {
+		return err
+	}
+	before, err := s.Log.At(ctx, last.Add(-doubt))
+	if err != nil {
+		return err
+	}
+	rt := &s.realtime
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.open()
+	rt.started, rt.before = time.Now(), before
+	return nil
+}
+
+// wake tells the audiences whose rows changed.
+func (rt *realtime) wake(changes []projections.Change) {
+	rows := map[string]map[string]bool{}
+	for _, c := range changes {
+		group, id := groupOf(c)
+		if rows[group] == nil {
+			rows[group] = map[string]bool{}
+		}
+		rows[group][id] = true
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, a := range rt.audiences {
+		if ids := rows[a.group]; ids != nil && (a.topic.id == "" || ids[a.topic.id]) {
+			wake(a.news)
+		}
+	}
+}
+
+func (rt *realtime) wakeAll() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, a := range rt.audiences {
+		wake(a.news)
+	}
+}
+
+// connectRealtime serves a connection until it ends.
+func (s *Server) connectRealtime(w http.ResponseWriter, r *http.Request, _ caller) error {
+	c := &client{id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
+	if err := s.realtime.connect(c); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", eventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
+	out := newPatientWriter(w)
+	_, err := out.Write([]byte("id:" + c.id + "\nevent:PB_CONNECT\ndata:{\"clientId\":\"" + c.id + "\"}\n\n"))
+	if err == nil {
+		err = out.flush()
+	}
+	if err == nil {
+		err = s.stream(r.Context(), out, c, usual)
+	}
+	s.disconnect(context.WithoutCancel(r.Context()), c, err == errClosed && !s.Proxied)
+	return nil
+}
+
+// maxClients is how many may be connected at once, so that nobody in particular cannot take all the memory.
+const maxClients = 20_000
+
+func (rt *realtime) connect(c *client) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.open()
+	if len(rt.clients) >= maxClients {
+		return problem{Status: http.StatusServiceUnavailable, Message: "Too many clients are connected; try again later.", retry: time.Minute}
+	}
+	rt.clients[c.id] = c
+	return nil
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	ended := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &client{news: make(chan struct{}, 1)}
+		ended <- new(Server).stream(r.Context(), newPatientWriter(w), c, pace{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond})
+	}))
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	is.NoErr(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	is.NoErr(err)
+	is.True(strings.HasPrefix(string(text), ": ping\n\n: ping\n\n"))
+	is.True(errors.Is(<-ended, errIdle))
+}
+
+func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := &client{news: make(chan struct{}, 1), expires: time.Now()}
+	err := new(Server).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, pace{ping: time.Millisecond, idle: time.Minute})
+	is.True(errors.Is(err, errOver))
+}
+
+func TestOldestEndingsAreForgotten(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var rt realtime
+	rt.open()
+	begun := time.Now()
+	for i := range maxEndings + 1 {
+		rt.ended[endingKey("ses", fmt.Sprint(i))] = ending{uint64(i), begun.Add(time.Duration(i))}
+		rt.forget()
+	}
+	is.True(len(rt.ended) <= maxEndings)
+	is.Equal(rt.ended[endingKey("ses", fmt.Sprint(maxEndings))].seq, uint64(maxEndings))
+	_, kept := rt.ended[endingKey("ses", "0")]
+	is.True(!kept)
+}
+
+func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := &client{news: make(chan struct{}, 1)}
+	sub := &subscription{client: c, source: &source{}}
+	for i := range 3 * maxWaiting {
+		c.put(sub, &message{data: []byte(fmt.Sprint(i)), replaces: "msg_1"})
+	}
+	queue, err := c.take()
+	is.NoErr(err)
+	is.Equal(len(queue), 1)
+	is.Equal(string(queue[0].data), fmt.Sprint(3*maxWaiting-1))
+}

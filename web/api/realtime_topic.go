@@ -1,0 +1,160 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/web/api/records"
+)
+
+// topic is what a client wants to follow, as it said it and as far as it is understood.
+type topic struct {
+	text       string
+	collection records.Collection // without a table when it is about no records
+	id         string             // of one record; empty for all
+	query      map[string]string  // of the options
+	headers    map[string]string
+	request    records.Request // on whose behalf it is followed
+	chat       string          // whose hot stream it is
+	admitted   bool            // something of it may be seen
+}
+
+// The limits are PocketBase's.
+const (
+	maxTopics = 1000
+	maxTopic  = 2500 // bytes
+)
+
+// parseTopics reads the topics of a request, each once. Empty ones are ignored, as PocketBase does.
+func parseTopics(texts []string) (topics []topic, err error) {
+	if len(texts) > maxTopics {
+		return nil, badField("subscriptions", "validation_length_too_long", "the length must be no more than %d", maxTopics)
+	}
+	seen := map[string]bool{"": true}
+	for i, text := range texts {
+		if len(text) > maxTopic {
+			return nil, badField("subscriptions", "validation_length_too_long", "%d: the length must be no more than %d", i, maxTopic)
+		}
+		if strings.ContainsAny(text, "\r\n\x00") { // it would end the line of the event that names it
+			return nil, badField("subscriptions", "validation_match_invalid", "%d: a topic is one line", i)
+		}
+		if !seen[text] {
+			seen[text] = true
+			topics = append(topics, parseTopic(text))
+		}
+	}
+	return topics, nil
+}
+
+func parseTopic(text string) topic {
+	t := topic{text: text}
+	what, options, _ := strings.Cut(text, "?")
+	if chat, ok := strings.CutPrefix(what, "chats:"); ok {
+		if _, err := events.ParseID(chat); err == nil {
+			t.chat = chat
+		}
+		return t
+	}
+	name, id, one := strings.Cut(what, "/")
+	if one && id == "" {
+		return t
+	}
+	if c, ok := catalogue.Get(name); ok && c.Type != "view" { // a view has no rows that change
+		t.collection = c
+	}
+	if id != "*" {
+		t.id = id
+	}
+	t.query, t.headers = parseOptions(options)
+	return t
+}
+
+// parseOptions reads ?options={"query":{},"headers":{}}. As in PocketBase, values of other types are taken as text and
+// options that cannot be read are none.
+func parseOptions(text string) (query, headers map[string]string) {
+	query, headers = map[string]string{}, map[string]string{}
+	values, _ := url.ParseQuery(text)
+	var o struct{ Query, Headers map[string]any }
+	_ = json.Unmarshal([]byte(values.Get("options")), &o)
+	for name, v := range o.Query {
+		query[name] = optionText(v)
+	}
+	for name, v := range o.Headers {
+		headers[strings.ReplaceAll(strings.ToLower(name), "-", "_")] = optionText(v)
+	}
+	return query, headers
+}
+
+func optionText(v any) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// admit finds out on whose behalf a topic is followed, and whether it can be: a filter that cannot be read is the client's
+// mistake, a chat it may not see is silent.
+func (s *Server) admit(r *http.Request, who caller, t *topic) error {
+	t.request = who.request(r, nil)
+	t.request.Method, t.request.Context, t.request.Query, t.request.Headers = http.MethodGet, "realtime", t.query, t.headers
+	if who.Identity == nil || t.chat == "" && t.collection.Table == "" {
+		return nil
+	}
+	err := s.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
+		if t.chat != "" {
+			chats, _ := catalogue.Get("chats")
+			t.admitted, err = records.Allowed(r.Context(), db, catalogue, chats, t.chat, chats.View, t.request)
+			return err
+		}
+		_, err = records.Changed(r.Context(), db, catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(), math.MaxInt64, 1)
+		t.admitted = err == nil
+		return err
+	})
+	if errors.Is(err, records.ErrSuperusers) {
+		return nil
+	}
+	return err
+}
+
+// rule is the one that says who sees an event: of the record, or of the list.
+func (t topic) rule() *string {
+	if t.id != "" {
+		return t.collection.View
+	}
+	return t.collection.List
+}
+
+func (t topic) ids() []string {
+	if t.id == "" {
+		return nil
+	}
+	return []string{t.id}
+}
+
+func (t topic) wants() records.Query {
+	return records.Query{Filter: t.query["filter"], Expand: t.query["expand"], Fields: t.query["fields"]}
+}
+
+// group names the rows that a collection's records are, as groupOf does those that changed.
+func group(c records.Collection) string {
+	if c.Table == keptTable {
+		return c.Table + "/" + c.ID
+	}
+	return c.Table
+}
+
+func groupOf(c projections.Change) (group, id string) {
+	if collection, id, ok := strings.Cut(c.ID, "/"); ok && c.Table == keptTable {
+		return c.Table + "/" + collection, id
+	}
+	return c.Table, c.ID
+}

@@ -1,0 +1,256 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/web/api/records"
+)
+
+// change is a create, an update or a delete that the rules let pass, with its fields checked.
+type change struct {
+	handlers.Command
+	who  caller
+	c    records.Collection
+	id   string
+	set  map[string]json.RawMessage // the fields that are given and may be written, normalized
+	gone bool                       // nothing of the record is there yet
+	old  records.Record             // what is there
+}
+
+// writer carries out changes of one collection as commands; each answers with the record's id and the sequence of the event.
+// What is nil cannot be done.
+type writer struct {
+	create, update, remove func(s *Server, ctx context.Context, w change) (id string, seq uint64, err error)
+}
+
+// writers by collection; the collections that people and agents keep have those of keep.go.
+var writers = map[string]writer{
+	"users":       {createUser, updateUser, removeUser},
+	"chats":       {createChat, updateChat, removeChat},
+	"messages":    {createMessage, updateMessage, nil},
+	"permissions": {createPermission, decidePermission, nil},
+	"questions":   {nil, answerQuestion, nil},
+	"subagents":   {nil, nil, stopSubagent},
+}
+
+func writerOf(c records.Collection) writer {
+	if c.Table == keptTable {
+		return writer{createKept, updateKept, removeKept}
+	}
+	return writers[c.ID]
+}
+
+func (s *Server) createRecord(w http.ResponseWriter, r *http.Request, who caller) error {
+	c, err := collectionOf(r)
+	if err != nil {
+		return err
+	}
+	body, err := readObject(r)
+	if err != nil {
+		return err
+	}
+	id, seq, err := s.create(r.Context(), r, who, c, body, nil)
+	if err != nil {
+		return err
+	}
+	return s.answerWritten(w, r, who, c, id, seq)
+}
+
+func (s *Server) updateRecord(w http.ResponseWriter, r *http.Request, who caller) error {
+	c, err := collectionOf(r)
+	if err != nil {
+		return err
+	}
+	body, err := readObject(r)
+	if err != nil {
+		return err
+	}
+	id, seq, err := s.update(r.Context(), r, who, c, r.PathValue("id"), body)
+	if err != nil {
+		return err
+	}
+	return s.answerWritten(w, r, who, c, id, seq)
+}
+
+func (s *Server) deleteRecord(w http.ResponseWriter, r *http.Request, who caller) error {
+	c, err := collectionOf(r)
+	if err != nil {
+		return err
+	}
+	seq, err := s.remove(r.Context(), r, who, c, r.PathValue("id"))
+	if err == nil {
+		err = s.Model.Wait(r.Context(), seq)
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// answerWritten answers with the record once the read models hold its event.
+func (s *Server) answerWritten(w http.ResponseWriter, r *http.Request, who caller, c records.Collection, id string, seq uint64) error {
+	if err := s.Model.Wait(r.Context(), seq); err != nil {
+		return err
+	}
+	found, err := s.view(r, who, c, id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, found)
+}
+
+// create carries out a create. fresh are records that the same batch has created before it.
+func (s *Server) create(ctx context.Context, r *http.Request, who caller, c records.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+	if c.Create == nil && !who.superuser() || writerOf(c).create == nil {
+		return "", 0, forbidden("Only superusers can perform this action.")
+	}
+	id, err := clientID(body)
+	if err != nil {
+		return "", 0, err
+	}
+	w := change{Command: handlers.Command{Actor: who.actor()}, who: who, c: c, id: id, gone: true}
+	if w.set, err = checkFields(c, body); err != nil {
+		return "", 0, err
+	}
+	w.defaultUser()
+	if err := checkRequired(c, w.set, true); err != nil {
+		return "", 0, err
+	}
+	values := plain(w.set)
+	var allowed bool
+	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+		if err := checkRelations(ctx, db, c, w.set, who.request(r, nil), fresh); err != nil {
+			return err
+		}
+		allowed, err = records.AllowedNew(ctx, db, catalogue, c, values, c.Create, who.request(r, values))
+		return err
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	if !allowed && !fresh.has("chats", textOf(w.set["chat"])) {
+		return "", 0, badRequest("Failed to create record.")
+	}
+	id, seq, err := writerOf(c).create(s, ctx, w)
+	if err == nil {
+		fresh.add(c.ID, id)
+	}
+	return id, seq, err
+}
+
+func (s *Server) update(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, body map[string]json.RawMessage) (string, uint64, error) {
+	w, err := s.existing(ctx, r, who, c, id, c.Update, body, writerOf(c).update != nil)
+	if err != nil {
+		return "", 0, err
+	}
+	if w.set, err = checkFields(c, body); err != nil {
+		return "", 0, err
+	}
+	if err := checkRequired(c, w.set, false); err != nil {
+		return "", 0, err
+	}
+	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+		return checkRelations(ctx, db, c, w.changed(), who.request(r, nil), nil)
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	return writerOf(c).update(s, ctx, w)
+}
+
+func (s *Server) remove(ctx context.Context, r *http.Request, who caller, c records.Collection, id string) (uint64, error) {
+	w, err := s.existing(ctx, r, who, c, id, c.Delete, nil, writerOf(c).remove != nil)
+	if err != nil {
+		return 0, err
+	}
+	_, seq, err := writerOf(c).remove(s, ctx, w)
+	return seq, err
+}
+
+// existing finds a record that the caller may view and that the rule lets them change: what they may not change is not there
+// for them, as PocketBase has it.
+func (s *Server) existing(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, rule *string, body map[string]json.RawMessage, possible bool) (change, error) {
+	w := change{Command: handlers.Command{Actor: who.actor()}, who: who, c: c, id: id}
+	if rule == nil && !who.superuser() || !possible {
+		return w, forbidden("Only superusers can perform this action.")
+	}
+	err := s.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
+		if w.old, err = records.View(ctx, db, catalogue, c, id, who.request(r, plain(body)), records.Query{}); err != nil {
+			return err
+		}
+		allowed, err := records.Allowed(ctx, db, catalogue, c, id, rule, who.request(r, plain(body)))
+		if err == nil && !allowed {
+			err = notFound()
+		}
+		return err
+	})
+	return w, err
+}
+
+// clientID is the id that a client made for what it creates; empty when it leaves that to us.
+func clientID(body map[string]json.RawMessage) (string, error) {
+	raw, given := body["id"]
+	if !given {
+		return "", nil
+	}
+	var id string
+	if json.Unmarshal(raw, &id) != nil {
+		return "", badField("id", "validation_invalid_type", "want a text")
+	}
+	if id == "" {
+		return "", nil
+	}
+	if _, err := events.ParseID(id); err != nil {
+		return "", badField("id", "validation_match_invalid", "want 1 to %d letters, digits, _ or -", events.MaxID)
+	}
+	return id, nil
+}
+
+// defaultUser makes what belongs to somebody belong to the caller, when the client does not say.
+func (w change) defaultUser() {
+	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && textOf(w.set["user"]) == "" {
+		w.set["user"] = mustJSON(w.who.Account)
+	}
+}
+
+// changed are the fields whose value is not what the record has.
+func (w change) changed() map[string]json.RawMessage {
+	changed := map[string]json.RawMessage{}
+	for name, value := range w.set {
+		if !sameJSON(value, mustJSON(w.old.Get(name))) {
+			changed[name] = value
+		}
+	}
+	return changed
+}
+
+// text gives a text of the fields given; ok is false when it is not among them.
+func (w change) text(name string) (value string, ok bool) {
+	raw, ok := w.set[name]
+	return strings.TrimSpace(textOf(raw)), ok
+}
+
+// oldText gives a text of the record as it is.
+func (w change) oldText(name string) string {
+	text, _ := w.old.Get(name).(string)
+	return text
+}
+
+// created are the records that a batch has created so far.
+type created map[string]bool
+
+func (c created) add(collection, id string) {
+	if c != nil {
+		c[collection+"/"+id] = true
+	}
+}
+
+func (c created) has(collection, id string) bool { return c[collection+"/"+id] }
