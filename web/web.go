@@ -1,9 +1,10 @@
-// Package web is what PocketCoder says over HTTP.
+// Package web is what PocketCoder says over HTTP: the API of web/api, and beside it a few pages for people.
 //
-// Promises: what is answered is computed from the log, by way of read models and handlers; a request that names another
-// host than the one that is served is refused, so that a web page elsewhere cannot reach a server on loopback.
+// Promises: a request that names another host than the one that is served is refused, and so is what a page of another
+// origin asks for, so that no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing
+// from elsewhere and are framed by nobody. What a file of the workspace says is never run under this origin.
 //
-// It must not know how events are stored or how OpenCode is spoken to.
+// It must not know how events are stored, how OpenCode is spoken to, or what the API's routes do: it asks for their description.
 package web
 
 import (
@@ -11,48 +12,86 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+
+	"pocketcoder/web/api"
 )
 
-// Server holds what the routes need.
+// Server holds what the pages need.
 type Server struct {
-	Health func() Health
-	Hosts  []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
+	API   *api.Server
+	Hosts []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
 }
 
-// Handler is every route.
+// Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/health", s.health)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, "The requested resource wasn't found.")
-	})
-	return s.knownHost(http.NewCrossOriginProtection().Handler(mux))
+	mux.Handle("/api/", confined(s.API.Handler()))
+	mux.Handle("GET /{$}", page(home()))
+	mux.Handle("GET /setup", page(setup()))
+	mux.Handle("GET /docs", page(docs(s.API.Document())))
+	mux.Handle("GET /static/{file}", staticFiles())
+	return s.knownHost(sameOrigin(mux))
 }
 
 // knownHost refuses requests under a foreign name (DNS rebinding).
 func (s *Server) knownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		ip := net.ParseIP(host)
-		if host != "localhost" && (ip == nil || !ip.IsLoopback()) && !slices.Contains(s.Hosts, host) {
-			writeError(w, http.StatusMisdirectedRequest, "This server does not go by that name.")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		if !s.known(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest, "This server does not go by that name.")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// writeError answers with PocketBase's error body.
-func writeError(w http.ResponseWriter, status int, message string) {
-	writeJSON(w, status, map[string]any{"status": status, "message": message, "data": map[string]any{}})
+func (s *Server) known(hostPort string) bool {
+	host, port, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		host, port = strings.Trim(hostPort, "[]"), "80"
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.Hosts, host)
 }
 
-func writeJSON(w http.ResponseWriter, status int, body any) {
+// sameOrigin refuses what a page of another origin asks for, reading included: browsers send Origin along, or say otherwise
+// that a change comes from another site; other programs do neither.
+func sameOrigin(next http.Handler) http.Handler {
+	foreign := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusForbidden, "Requests from another origin are not allowed.")
+	})
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(foreign)
+	next = protection.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, origin := range r.Header.Values("Origin") {
+			if origin != "http://"+r.Host && origin != "https://"+r.Host {
+				foreign(w, r)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// confined keeps a browser that shows an answer of the API, such as a file of the workspace, from running it.
+func confined(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers with PocketBase's error body.
+func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that went away misses it
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "message": message, "data": map[string]any{}}) // a client that went away misses it
 }

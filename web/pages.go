@@ -1,0 +1,44 @@
+package web
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+
+	"github.com/a-h/templ"
+)
+
+// pagePolicy lets a page use our own script and style files and speak to us, and nothing else.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'"
+
+// page serves a page that is the same for everyone.
+func page(c templ.Component) http.Handler {
+	shown := templ.Handler(c)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", pagePolicy)
+		w.Header().Set("Cache-Control", "no-cache")
+		shown.ServeHTTP(w, r)
+	})
+}
+
+//go:embed static
+var static embed.FS
+
+// staticFiles serves the files of the folder static. A browser asks each time whether its copy is still the same: a hash of
+// the content tells.
+func staticFiles() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := "static/" + r.PathValue("file")
+		content, err := static.ReadFile(name)
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		sum := sha256.Sum256(content)
+		w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeFileFS(w, r, static, name)
+	})
+}

@@ -1,0 +1,172 @@
+package web_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/web"
+	"pocketcoder/web/api"
+)
+
+// server serves the pages, and of the API what needs no other part.
+func server() *web.Server {
+	health := func() api.Health { return api.Health{"log": {State: api.Ready}} }
+	return &web.Server{API: &api.Server{Health: health}, Hosts: []string{"code.example.org"}}
+}
+
+// ask does a request on localhost with the given headers, Host among them.
+func ask(method, path string, headers map[string]string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
+	r.Host = "localhost:8090"
+	for name, value := range headers {
+		if name == "Host" {
+			r.Host = value
+			continue
+		}
+		r.Header.Set(name, value)
+	}
+	server().Handler().ServeHTTP(w, r)
+	return w
+}
+
+// operations are all of the API, as method and path, and the pages.
+func operations() (list [][2]string) {
+	list = [][2]string{{"GET", "/"}, {"GET", "/setup"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
+	paths := server().API.Document().Paths
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
+			list = append(list, [2]string{strings.ToUpper(method), strings.NewReplacer("{", "", "}", "").Replace(path)})
+		}
+	}
+	return list
+}
+
+// problem is PocketBase's error object.
+func problem(t *testing.T, w *httptest.ResponseRecorder) {
+	t.Helper()
+	is := is.New(t)
+	var body struct {
+		Status  int
+		Message string
+		Data    map[string]any
+	}
+	is.NoErr(json.Unmarshal(w.Body.Bytes(), &body))
+	is.Equal(body.Status, w.Code)
+	is.True(body.Message != "")
+	is.True(body.Data != nil)
+}
+
+func TestForeignHostIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for host, want := range map[string]int{
+		"evil.example": 421, "0.0.0.0:8090": 421, "[::]:8090": 421, "localhost.:8090": 421, "localhost.evil.com:8090": 421,
+		"127.0.0.1.evil.example": 421, "10.0.0.1": 421, "169.254.169.254": 421, "2130706433:8090": 421, "localhost:1@evil.com": 421, "": 421,
+		"code.example.org.": 421, "x.code.example.org": 421,
+		"[::1]:8090": 200, "[::1]": 200, "127.0.0.1": 200, "127.0.0.1:8090": 200, "localhost": 200, "code.example.org": 200,
+	} {
+		w := ask("GET", "/api/health", map[string]string{"Host": host})
+		is.Equal(w.Code, want) // host
+	}
+	for _, o := range operations() {
+		w := ask(o[0], o[1], map[string]string{"Host": "evil.example"})
+		is.Equal(w.Code, http.StatusMisdirectedRequest) // whatever is asked for
+		problem(t, w)
+	}
+}
+
+func TestForeignOriginIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, o := range operations() {
+		for _, origin := range []string{
+			"http://localhost.evil.com", "http://localhost:1@evil.com", "null", "https://x.opencode.ai", "http://0.0.0.0:8090", "http://[::]:8090",
+			"http://localhost.:8090", "http://localhost", "http://localhost:80901", "http://127.0.0.1:8090", "file://", "HTTP://EVIL.COM", "*", "",
+		} {
+			w := ask(o[0], o[1], map[string]string{"Origin": origin})
+			is.Equal(w.Code, http.StatusForbidden) // reading included
+			is.Equal(w.Header().Get("Access-Control-Allow-Origin"), "")
+			problem(t, w)
+		}
+		if o[0] != http.MethodGet {
+			w := ask(o[0], o[1], map[string]string{"Sec-Fetch-Site": "cross-site"})
+			is.Equal(w.Code, http.StatusForbidden) // a change that another site asks for without Origin
+			problem(t, w)
+		}
+	}
+	is.Equal(ask("GET", "/api/health", map[string]string{"Origin": "http://localhost:8090"}).Code, http.StatusOK)
+	is.Equal(ask("GET", "/api/health", map[string]string{"Origin": "https://code.example.org", "Host": "code.example.org"}).Code, http.StatusOK)
+}
+
+func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, path := range []string{"/", "/setup", "/docs", "/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
+		h := ask("GET", path, nil).Header()
+		is.Equal(h.Get("X-Content-Type-Options"), "nosniff") // path
+		is.Equal(h.Get("Referrer-Policy"), "no-referrer")    // path
+	}
+	for _, path := range []string{"/", "/setup", "/docs"} {
+		w := ask("GET", path, nil)
+		is.Equal(w.Code, http.StatusOK)
+		policy := w.Header().Get("Content-Security-Policy")
+		for _, directive := range []string{
+			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+		} {
+			is.True(slices.Contains(strings.Split(policy, "; "), directive)) // directive
+		}
+		is.True(!strings.Contains(w.Body.String(), "<style") && !strings.Contains(w.Body.String(), "style=")) // which the policy forbids
+	}
+	is.True(strings.Contains(ask("GET", "/api/health", nil).Header().Get("Content-Security-Policy"), "sandbox"))
+}
+
+func TestTheSetupPageAsksForAnAccount(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	page := ask("GET", "/setup", nil).Body.String()
+	for _, name := range []string{"email", "name", "password", "passwordConfirm"} {
+		is.True(strings.Contains(page, `name="`+name+`"`))       // a field
+		is.True(strings.Contains(page, `id="`+name+`-problem"`)) // and where its problem is shown
+	}
+	is.True(strings.Contains(page, `src="/static/setup.js"`))
+	is.Equal(ask("GET", "/static/setup.js", nil).Header().Get("Content-Type"), "text/javascript; charset=utf-8")
+}
+
+func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	page := ask("GET", "/docs", nil).Body.String()
+	d := server().API.Document()
+	for path, methods := range d.Paths {
+		for method, o := range methods {
+			is.True(strings.Contains(page, `id="`+o.ID+`"`))                      // the operation
+			is.True(strings.Contains(page, strings.ToUpper(method)+" "+path+"<")) // under its method and path
+		}
+	}
+	for name := range d.Components.Schemas {
+		is.True(strings.Contains(page, `id="form-`+name+`"`)) // the form
+	}
+	for _, link := range strings.Split(page, `href="#`)[1:] {
+		id, _, _ := strings.Cut(link, `"`)
+		is.True(strings.Contains(page, `id="`+id+`"`)) // no link leads nowhere
+	}
+}
+
+func TestUnchangedFilesAreNotSentAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := ask("GET", "/static/style.css", nil)
+	is.Equal(w.Code, http.StatusOK)
+	is.Equal(w.Header().Get("Cache-Control"), "no-cache")
+	is.Equal(ask("GET", "/static/style.css", map[string]string{"If-None-Match": w.Header().Get("ETag")}).Code, http.StatusNotModified)
+	for _, path := range []string{"/static/", "/static/..%2fweb.go", "/static/none.css"} {
+		is.Equal(ask("GET", path, nil).Code, http.StatusNotFound) // path
+	}
+}
