@@ -180,15 +180,14 @@ func residentMiB(b *testing.B, pid int) float64 {
 // BenchmarkIdle measures what our two processes hold on a fresh log, ready and idle. OpenCode is not ours.
 func BenchmarkIdle(b *testing.B) {
 	p := start(b)
-	var health struct {
-		Data struct {
-			Sandbox struct{ Detail struct{ PID int } }
-		}
+	said, pid, found := strings.Cut(p.output.String(), "worker pid ")
+	worker, err := strconv.Atoi(strings.Fields(pid + " ")[0])
+	if !found || err != nil {
+		b.Fatalf("up did not name the worker: %s", said)
 	}
-	getJSON(b, p.HTTP+"/api/health", &health)
 	var ours float64
 	for b.Loop() {
-		ours = residentMiB(b, p.PID) + residentMiB(b, health.Data.Sandbox.Detail.PID)
+		ours = residentMiB(b, p.PID) + residentMiB(b, worker)
 	}
 	b.ReportMetric(ours, "resident-MiB")
 	b.ReportMetric(0, "ns/op")

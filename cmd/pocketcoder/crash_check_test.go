@@ -13,7 +13,7 @@ import (
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/web"
+	"pocketcoder/web/api"
 )
 
 // check says what holds of a system whose turns have ended, whatever has happened to it. seen are events that were in the
@@ -241,12 +241,12 @@ func (p *process) checkModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var body struct{ Data map[string]web.Part }
+	var body struct{ Data map[string]api.Part }
 	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
 		t.Fatal(err)
 	}
 	for name, part := range body.Data {
-		if part.State != web.Ready {
+		if part.State != api.Ready {
 			t.Errorf("%s is %+v", name, part)
 		}
 	}

@@ -120,7 +120,7 @@ func (p *process) launch(ripgrepDir string) {
 	p.t.Helper()
 	p.output, p.exited = &lockedBuffer{}, make(chan struct{})
 	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), p.args...)
-	p.cmd.Env = append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH"))
+	p.cmd.Env = append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH"), "POCKETCODER_ADMIN_EMAIL="+adminEmail, "POCKETCODER_ADMIN_PASSWORD="+adminPassword)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it
 	if err := p.cmd.Start(); err != nil {

@@ -24,6 +24,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder up             start everything on this machine
   pocketcoder chat           talk to the assistant, approve what it may do
   pocketcoder chats          list chats
+  pocketcoder user           accounts: add, list, passwd, disable, sessions, revoke
   pocketcoder replay CHAT    show a chat again, from the log
   pocketcoder rebuild        delete the read models and replay the log into new ones
   pocketcoder nats-context   let the nats CLI read the log
@@ -83,6 +84,7 @@ func app(ctx context.Context, env environment, args []string) error {
 		"sandbox":      runSandbox,
 		"chat":         runChat,
 		"chats":        runChats,
+		"user":         runUser,
 		"replay":       runReplay,
 		"rebuild":      runRebuild,
 		"nats-context": runNATSContext,

@@ -40,7 +40,7 @@ func (p *progress) ready(r running, s *parts) {
 	}
 	p.done("ready", "pid %d", r.PID)
 	fmt.Fprintf(p.w, `
-  web         %[1]s/api/health
+  web         %[1]s, its API described at %[1]s/docs
   log         %[2]s (for the nats CLI: %[9]s nats-context)
   opencode    %[3]s %[4]s
   model       %[5]s

@@ -18,9 +18,11 @@ import (
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 	"pocketcoder/web"
+	"pocketcoder/web/api"
 )
 
 // up opens the foundations in order, each closed in reverse when every actor is done, and runs the actors until one of
@@ -74,60 +76,24 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		say.note("read model", "%s", aside)
 	}
 
+	secrets, accounts, err := openAccounts(ctx, nc, o, log, say)
+	if err != nil {
+		return err
+	}
 	s := &parts{
 		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
+		secrets: secrets, accounts: accounts,
 	}
 	s.wire()
 	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
 	if err := o.data.announce(r); err != nil {
 		return err
 	}
-	return s.run(ctx, listener, func() { say.ready(r, s); ready(r) })
-}
-
-// openNATS starts the embedded server, or connects to the one that was named.
-func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (nc *nats.Conn, url string, closeAll func(), err error) {
-	options, err := keys.Options(natsconf.Core, "pocketcoder")
-	if err != nil {
-		return nil, "", nil, err
-	}
-	if o.nats != "" {
-		nc, err := nats.Connect(o.nats, options...)
-		if err != nil {
-			return nil, "", nil, fmt.Errorf("connect to NATS at %s: %w", o.nats, err)
-		}
-		return nc, o.nats, nc.Close, nil
-	}
-	server, err := natsconf.Start(ctx, natsConfig(o.data, keys))
-	if err != nil {
-		return nil, "", nil, err
-	}
-	nc, err = nats.Connect("", append(options, nats.InProcessServer(server.Server))...)
-	if err != nil {
-		server.Close()
-		return nil, "", nil, fmt.Errorf("connect to the embedded NATS: %w", err)
-	}
-	return nc, server.ClientURL(), func() { nc.Close(); server.Close() }, nil
-}
-
-// natsConfig is the configuration of the embedded server, and the beginning of that of an external one.
-func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
-	return natsconf.Config{
-		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.path("nats"), Keys: keys.Public,
-		Engines: []string{engine}, Pools: []string{pool}, Reserved: []string{handlers.GateWorker, opencode.AbortWorker},
-	}
-}
-
-// streamOptions leaves most of a small disk to the facts: the server sets the fragments' share aside, and counts only three
-// quarters of what is free.
-func streamOptions(o upOptions) events.StreamOptions {
-	streams := events.DefaultStreamOptions
-	streams.Replicas = o.replicas
-	var disk syscall.Statfs_t
-	if o.nats == "" && syscall.Statfs(string(o.data), &disk) == nil {
-		streams.DeltaMaxBytes = min(streams.DeltaMaxBytes, int64(disk.Bavail)*int64(disk.Bsize)/8)
-	}
-	return streams
+	return s.run(ctx, listener, func() {
+		say.ready(r, s)
+		s.offerSetup(ctx, r)
+		ready(r)
+	})
 }
 
 // openProvider finds what answers: what the user has set up, or the demo model.
@@ -159,6 +125,8 @@ type parts struct {
 	nc       *nats.Conn
 	log      *events.Log
 	model    *projections.Model
+	secrets  *events.Secrets
+	accounts *account.Accounts
 	provider opencode.Provider
 	isDemo   bool
 	stderr   io.Writer
@@ -170,6 +138,7 @@ type parts struct {
 	engine   *opencode.Supervisor
 	lives    lives
 	worker   *workerProcess
+	api      *api.Server
 	loaded   chan struct{} // closed once the read model has caught up and the bridge knows its sessions
 	changed  chan struct{} // a part's state may have changed
 }
@@ -192,6 +161,10 @@ func (s *parts) wire() {
 		args:   []string{"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool, "--workspace", s.o.workspace},
 		stderr: s.stderr, logger: s.o.logger, ready: s.change,
 	}
+	s.api = &api.Server{
+		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
+		Engine: askedOpenCode(s.bridge), Workspace: s.o.workspace, Health: s.health, Proxied: s.o.proxied, Logger: s.o.logger,
+	}
 }
 
 func (s *parts) change() {
@@ -211,17 +184,23 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
 	for _, worker := range []func(context.Context) error{
-		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.exec.Run, s.bridge.Run, s.gate.Run,
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.exec.Run, s.bridge.Run, s.gate.Run,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}
 	g.Add(actor(rest, s.worker.Run))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.handlers.Serve(ctx, s.nc, operator, s.o.logger) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, listener, s.health) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.logger) }))
+	g.Add(actor(rest, func(ctx context.Context) error {
+		return serveHTTP(ctx, listener, &web.Server{API: s.api, Hosts: s.o.hosts()})
+	}))
+	g.Add(actor(rest, s.api.Run))
+	g.Add(actor(rest, s.api.Tail.Run))
+	g.Add(actor(rest, s.accounts.Run))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.announceReady(ctx, ready) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.watchHealth(ctx, ready) }))
 	g.Add(run.SignalHandler(ctx, syscall.SIGINT, syscall.SIGTERM))
 	err := g.Run()
 	if errors.Is(err, run.ErrSignal) || ctx.Err() != nil {
@@ -262,11 +241,14 @@ func actor(ctx context.Context, fn func(context.Context) error) (func() error, f
 		}
 }
 
-func serveHTTP(ctx context.Context, l net.Listener, health func() web.Health) error {
-	server := &http.Server{Handler: (&web.Server{Health: health}).Handler(), ReadHeaderTimeout: 10 * time.Second}
+func serveHTTP(ctx context.Context, l net.Listener, pages *web.Server) error {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the requests: streams end with it
+	defer cancel()
+	server := &http.Server{Handler: pages.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return base }}
 	stop := context.AfterFunc(ctx, func() {
-		bounded, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
+		cancel()
+		bounded, done := context.WithTimeout(context.Background(), 2*time.Second)
+		defer done()
 		server.Shutdown(bounded)
 	})
 	defer stop()

@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/events"
-	"pocketcoder/web"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
 )
 
 // operator is who gives commands with the operator's key.
@@ -54,27 +59,27 @@ func (s *parts) onceLoaded(worker func(context.Context) error) func(context.Cont
 }
 
 // health is the state of every part.
-func (s *parts) health() web.Health {
-	h := web.Health{}
-	h["log"] = web.Part{State: natsState(s.nc.IsConnected()), Detail: map[string]any{"url": s.url}}
+func (s *parts) health() api.Health {
+	h := api.Health{}
+	h["log"] = api.Part{State: natsState(s.nc.IsConnected()), Detail: map[string]any{"url": s.url}}
 	h["read_model"] = s.modelHealth()
 	bridge := s.bridge.Condition()
-	h["opencode"] = web.Part{State: either(bridge.Connected, web.Ready, web.Starting), Detail: bridge}
-	h["sandbox"] = web.Part{State: either(s.worker.pid.Load() != 0, web.Ready, web.Starting), Detail: map[string]any{"pid": s.worker.pid.Load(), "pool": pool}}
+	h["opencode"] = api.Part{State: either(bridge.Connected, api.Ready, api.Starting), Detail: bridge}
+	h["sandbox"] = api.Part{State: either(s.worker.pid.Load() != 0, api.Ready, api.Starting), Detail: map[string]any{"pid": s.worker.pid.Load(), "pool": pool}}
 	return h
 }
 
-func (s *parts) modelHealth() web.Part {
+func (s *parts) modelHealth() api.Part {
 	detail := map[string]any{"seq": s.model.Seq()}
 	select {
 	case <-s.loaded:
 	default:
-		return web.Part{State: web.Starting, Detail: detail}
+		return api.Part{State: api.Starting, Detail: detail}
 	}
 	dead, err := s.model.DeadLetters(context.Background())
 	if err != nil {
 		detail["error"] = err.Error()
-		return web.Part{State: web.Offline, Detail: detail}
+		return api.Part{State: api.Offline, Detail: detail}
 	}
 	detail["dead_letters"] = dead
 	if trouble := s.model.Trouble(); trouble != "" {
@@ -83,30 +88,84 @@ func (s *parts) modelHealth() web.Part {
 	if aside := s.model.SetAside(); aside != "" {
 		detail["set_aside"] = aside
 	}
-	return web.Part{State: either(dead == 0 && s.model.Trouble() == "", web.Ready, web.Degraded), Detail: detail}
+	return api.Part{State: either(dead == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
 }
 
-func natsState(connected bool) web.State { return either(connected, web.Ready, web.Offline) }
+func natsState(connected bool) api.State { return either(connected, api.Ready, api.Offline) }
 
-func either(is bool, then, otherwise web.State) web.State {
+func either(is bool, then, otherwise api.State) api.State {
 	if is {
 		return then
 	}
 	return otherwise
 }
 
-// announceReady calls ready once, when every part is.
-func (s *parts) announceReady(ctx context.Context, ready func()) error {
-	for !s.health().Ready() {
+// healthPause is how often the parts are looked at when nothing says that one changed.
+const healthPause = 5 * time.Second
+
+// watchHealth records every change of a part's state, so that clients see it, and calls ready once, when every part is.
+func (s *parts) watchHealth(ctx context.Context, ready func()) error {
+	tick := time.NewTicker(healthPause)
+	defer tick.Stop()
+	recorded := map[string]api.State{}
+	for announced := false; ; {
+		health := s.health()
+		if health.Ready() && !announced {
+			announced = true
+			ready()
+		}
+		if err := s.recordHealth(ctx, health, recorded); err != nil && ctx.Err() == nil {
+			s.o.logger.Error("record health", "err", err)
+		}
 		select {
 		case <-s.changed:
+		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	ready()
-	<-ctx.Done()
-	return ctx.Err()
+}
+
+// recordHealth saves the parts whose state is not the one recorded.
+func (s *parts) recordHealth(ctx context.Context, health api.Health, recorded map[string]api.State) error {
+	for name, part := range health {
+		if recorded[name] == part.State {
+			continue
+		}
+		set := map[string]json.RawMessage{}
+		for field, value := range map[string]string{
+			"name": name, "status": string(part.State), "last_ping": time.Now().UTC().Format(projections.TimeFormat),
+		} {
+			set[field], _ = json.Marshal(value) // a text
+		}
+		save := handlers.SaveRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name, Set: set}
+		_, _, err := s.handlers.SaveRecord(ctx, save)
+		if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.NotFound {
+			save.New = true
+			_, _, err = s.handlers.SaveRecord(ctx, save)
+		}
+		if err != nil {
+			return err
+		}
+		recorded[name] = part.State
+	}
+	return nil
+}
+
+// askedOpenCode is what the API asks of OpenCode, with the API's word for one that does not answer.
+func askedOpenCode(b *opencode.Bridge) api.Engine {
+	said := func(answer json.RawMessage, err error) (json.RawMessage, error) {
+		if errors.Is(err, opencode.ErrUnavailable) {
+			err = errors.Join(api.ErrUnavailable, err)
+		}
+		return answer, err
+	}
+	return api.Engine{
+		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
+			return said(b.Diff(ctx, chat, message))
+		},
+		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) { return said(b.Todo(ctx, chat)) },
+	}
 }
 
 // lives gives the OpenCode that runs now to those who talk to it.

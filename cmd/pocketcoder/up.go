@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,17 +27,23 @@ environment, and no login of OpenCode's, the built-in demo model answers.
   ANTHROPIC_API_KEY=… pocketcoder up --model anthropic/claude-sonnet-4-5
 
 Then, in another terminal:  pocketcoder chat
+
+On a new system it shows a one-time link with which the first administrator is made, and a QR code of it for a phone.
+With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it makes that administrator itself.
 `
 
 // upOptions is what a person may choose.
 type upOptions struct {
 	data      dataDir
 	http      string
+	url       string    // under which people reach the web server; empty for its address
+	admin     [2]string // email and password of the first administrator; empty for a setup link
 	workspace string
 	nats      string
 	opencode  string
 	model     string
 	demo      bool
+	proxied   bool // a proxy with TLS is in front
 	maxTurns  int
 	replicas  int
 	rules     []policy.Rule
@@ -59,6 +66,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	data := dataFlag(fs, env)
 	o := upOptions{}
 	fs.StringVar(&o.http, "http", or(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server, loopback (POCKETCODER_HTTP)")
+	fs.StringVar(&o.url, "url", env.getenv("POCKETCODER_URL"), "`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
 	behind := fs.Bool("behind-proxy", env.getenv("POCKETCODER_BEHIND_PROXY") != "", "allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
 	fs.StringVar(&o.workspace, "workspace", or(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
 	fs.StringVar(&o.nats, "nats", env.getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
@@ -72,19 +80,27 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	if _, err := parse(fs, args, 0); err != nil {
 		return o, err
 	}
+	o.proxied = *behind
+	o.admin = [2]string{env.getenv("POCKETCODER_ADMIN_EMAIL"), env.getenv("POCKETCODER_ADMIN_PASSWORD")}
 	o.data, o.rules = dataDir(absolute(*data)), append(allow, policy.Defaults...)
 	o.workspace = absolute(o.workspace)
 	o.logger = slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return o, o.check(*behind)
+	return o, o.check()
 }
 
-func (o upOptions) check(behindProxy bool) error {
+func (o upOptions) check() error {
 	host, _, err := net.SplitHostPort(o.http)
 	if err != nil {
 		return fmt.Errorf("--http %q: %w", o.http, err)
 	}
-	if ip := net.ParseIP(host); !behindProxy && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(host); !o.proxied && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("--http %s is not a loopback address: everybody who reaches it would talk to it without TLS; put a proxy with TLS in front and say --behind-proxy", o.http)
+	}
+	if u, err := url.Parse(o.url); err != nil || o.url != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
+		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.url)
+	}
+	if (o.admin[0] == "") != (o.admin[1] == "") {
+		return errors.New("POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD go together: set both or neither")
 	}
 	info, err := os.Stat(o.workspace)
 	if err != nil {

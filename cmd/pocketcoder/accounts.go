@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+)
+
+// openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. What people keep
+// among the secrets for a model's provider is taken out of every event from now on.
+func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *events.Log, say *progress) (*events.Secrets, *account.Accounts, error) {
+	secrets, err := events.OpenSecrets(ctx, nc, streamOptions(o))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := api.ConcealKeys(ctx, log, secrets); err != nil {
+		return nil, nil, err
+	}
+	accounts, err := account.Open(ctx, log, secrets)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.admin[0] == "" {
+		return secrets, accounts, nil
+	}
+	log.Conceal(o.admin[1])
+	note, err := accounts.EnsureAdmin(ctx, o.admin[0], o.admin[1])
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the administrator of POCKETCODER_ADMIN_EMAIL: %w", err)
+	}
+	if note != "" {
+		say.note("accounts", "%s", note)
+	}
+	return secrets, accounts, nil
+}
+
+// offerSetup shows the one-time link when nobody could log in.
+func (s *parts) offerSetup(ctx context.Context, r running) {
+	link, needed, err := s.accounts.Setup(ctx)
+	if err != nil {
+		s.o.logger.Error("make the setup link", "err", err)
+		return
+	}
+	base := r.HTTP
+	if s.o.url != "" {
+		base = strings.TrimSuffix(s.o.url, "/")
+	}
+	if needed {
+		s.say.setup(base, link)
+	}
+}
+
+// hosts are the names besides those of loopback under which the web server is asked.
+func (o upOptions) hosts() []string {
+	if u, err := url.Parse(o.url); err == nil && u.Hostname() != "" {
+		return []string{u.Hostname()}
+	}
+	return nil
+}

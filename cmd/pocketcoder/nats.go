@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/ops/natsconf"
+)
+
+// openNATS starts the embedded server, or connects to the one that was named.
+func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (nc *nats.Conn, url string, closeAll func(), err error) {
+	options, err := keys.Options(natsconf.Core, "pocketcoder")
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if o.nats != "" {
+		nc, err := nats.Connect(o.nats, options...)
+		if err != nil {
+			return nil, "", nil, fmt.Errorf("connect to NATS at %s: %w", o.nats, err)
+		}
+		return nc, o.nats, nc.Close, nil
+	}
+	server, err := natsconf.Start(ctx, natsConfig(o.data, keys))
+	if err != nil {
+		return nil, "", nil, err
+	}
+	nc, err = nats.Connect("", append(options, nats.InProcessServer(server.Server))...)
+	if err != nil {
+		server.Close()
+		return nil, "", nil, fmt.Errorf("connect to the embedded NATS: %w", err)
+	}
+	return nc, server.ClientURL(), func() { nc.Close(); server.Close() }, nil
+}
+
+// natsConfig is the configuration of the embedded server, and the beginning of that of an external one.
+func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
+	return natsconf.Config{
+		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.path("nats"), Keys: keys.Public,
+		Engines: []string{engine}, Pools: []string{pool}, Reserved: []string{handlers.GateWorker, handlers.GateRequestsWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker},
+	}
+}
+
+// streamOptions leaves most of a small disk to the facts: the server sets the fragments' share aside, and counts only three
+// quarters of what is free.
+func streamOptions(o upOptions) events.StreamOptions {
+	streams := events.DefaultStreamOptions
+	streams.Replicas = o.replicas
+	var disk syscall.Statfs_t
+	if o.nats == "" && syscall.Statfs(string(o.data), &disk) == nil {
+		streams.DeltaMaxBytes = min(streams.DeltaMaxBytes, int64(disk.Bavail)*int64(disk.Bsize)/8)
+	}
+	return streams
+}
