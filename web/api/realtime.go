@@ -17,13 +17,13 @@ import (
 // <collection>, <collection>/* or <collection>/<id>, with ?options= for a filter, expand, fields; the event bears it byte
 // for byte. Any other topic is taken and silent, but chats:<id> (hot.go).
 //
-// A change of a row is sent after its commit, once, in the order of changes. Each audience (audience.go), which is all who
-// follow the same topic as the same account, is asked for and encoded once, at its own pace. No client is waited for: one
-// that falls behind by more than its queue holds is disconnected.
+// A change of a row is sent after its commit, once, in the order of changes. For each audience (realtime_audience.go), which
+// is all who follow the same topic as the same account, it is asked for and encoded once, at a pace of its own. No client is
+// waited for: one that falls behind by more than its queue holds is disconnected.
 //
-// What PocketBase loses between two connections, ours sends first on the next one of the same session for the same topic:
-// connections.go remembers how far each got. A record that changed several times meanwhile comes once, as it is then; one
-// that may have been lost on the way comes again, whole.
+// What PocketBase loses between two connections, ours sends first on the next one of the same session for the same topic, a
+// page at a time: realtime_endings.go remembers how far each got. A record that changed several times meanwhile comes once,
+// as it is then; one that may have been lost on the way comes again, whole.
 
 // realtime is who is connected and what they follow. The zero value is ready.
 type realtime struct {
@@ -118,10 +118,7 @@ func (s *Server) connectRealtime(w http.ResponseWriter, r *http.Request, _ calle
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
 	out := newPatientWriter(w)
-	_, err := out.Write([]byte("id:" + c.id + "\nevent:PB_CONNECT\ndata:{\"clientId\":\"" + c.id + "\"}\n\n"))
-	if err == nil {
-		err = out.flush()
-	}
+	err := send(out, []byte("id:"+c.id+"\nevent:PB_CONNECT\ndata:{\"clientId\":\""+c.id+"\"}\n\n"))
 	if err == nil {
 		err = s.stream(r.Context(), out, c, usual)
 	}

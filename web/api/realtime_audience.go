@@ -77,8 +77,8 @@ func (s *Server) dismiss(ctx context.Context, from *source, err error) {
 // pageOfChanges is how many records are asked for at once.
 const pageOfChanges = 100
 
-// changes asks what changed of a topic after since, of ids alone if there are any: the first of it in the order of change, up to where that is all there
-// was, and whether there is more.
+// changes asks what changed of a topic after since, of ids alone unless they are nil: the first of it in the order of
+// change, up to where that is all there was, and whether there is more.
 func (s *Server) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
 	var found []records.Change
 	err = s.ask(ctx, func(db dbx.Builder, seq uint64) error {

@@ -88,6 +88,9 @@ func (f frame) appendTo(b []byte) []byte {
 	return append(b, "\n\n"...)
 }
 
+// size is about what appendTo appends, in bytes.
+func (f frame) size() int { return len(f.sub.lead) + len(f.record) + len(f.data) + 64 }
+
 // action is what happened to the record since.
 func (f frame) action() string {
 	switch {

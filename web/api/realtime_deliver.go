@@ -33,12 +33,9 @@ func (s *Server) stream(ctx context.Context, out *patientWriter, c *client, p pa
 			if !expires.IsZero() && now.After(expires) {
 				return errOver
 			}
-			_, err = out.Write([]byte(": ping\n\n"))
+			err = send(out, []byte(": ping\n\n"))
 		case <-c.news:
 			sent, err = s.deliver(ctx, out, c)
-		}
-		if err == nil {
-			err = out.flush()
 		}
 		if err != nil {
 			return err
@@ -52,13 +49,18 @@ func (s *Server) stream(ctx context.Context, out *patientWriter, c *client, p pa
 // goodbye tells a client that closed the connection, and so had got everything, from one that was given up or that left
 // unread what it had: what is written to the first is still taken, to the others it is not.
 func goodbye(out *patientWriter) error {
-	if _, err := out.Write([]byte(": bye\n\n")); err != nil {
-		return err
-	}
-	if err := out.flush(); err != nil {
+	if err := send(out, []byte(": bye\n\n")); err != nil {
 		return err
 	}
 	return errClosed
+}
+
+// send hands b to the kernel.
+func send(out *patientWriter, b []byte) error {
+	if _, err := out.Write(b); err != nil {
+		return err
+	}
+	return out.flush()
 }
 
 func (c *client) session() (ended <-chan struct{}, expires time.Time) {
@@ -79,10 +81,7 @@ func (s *Server) deliver(ctx context.Context, out *patientWriter, c *client) (se
 	if err != nil {
 		return sent, err
 	}
-	if err := writeFrames(out, queue); err != nil {
-		return sent, err
-	}
-	if err := out.flush(); err != nil {
+	if err := sendFrames(out, queue); err != nil {
 		return sent, err
 	}
 	c.mu.Lock()
@@ -116,14 +115,17 @@ func (c *client) take() (queue []frame, err error) {
 	return queue, nil
 }
 
-// writeFrames writes in pieces as large as the writer makes them.
-func writeFrames(out *patientWriter, frames []frame) error {
+// sendFrames sends many frames at once, in pieces as large as the writer makes them.
+func sendFrames(out *patientWriter, frames []frame) error {
 	var piece []byte
 	for i, f := range frames {
+		if piece == nil {
+			piece = make([]byte, 0, min(writePiece, f.size()*(len(frames)-i)))
+		}
 		if piece = f.appendTo(piece); len(piece) < writePiece && i < len(frames)-1 {
 			continue
 		}
-		if _, err := out.Write(piece); err != nil {
+		if err := send(out, piece); err != nil {
 			return err
 		}
 		piece = piece[:0]
@@ -131,10 +133,26 @@ func writeFrames(out *patientWriter, frames []frame) error {
 	return nil
 }
 
+// stopped says whether there is no more to send for a subscription, or for its client.
+func (sub *subscription) stopped() (bool, error) {
+	c := sub.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.ended:
+		return true, errOver
+	default:
+		return sub.over, nil
+	}
+}
+
 // catchUp sends what a subscription has missed, a page at a time.
 func (s *Server) catchUp(ctx context.Context, out *patientWriter, sub *subscription) (sent bool, err error) {
 	begun := sub.from
 	for more := true; more; {
+		if stop, err := sub.stopped(); stop {
+			return sent, err
+		}
 		var page []*message
 		var upTo uint64
 		if page, upTo, more, err = s.changes(ctx, sub.topic, sub.topic.ids(), sub.from); err != nil {
@@ -144,10 +162,7 @@ func (s *Server) catchUp(ctx context.Context, out *patientWriter, sub *subscript
 		for i, m := range page {
 			frames[i] = frame{sub, m, begun}
 		}
-		if err := writeFrames(out, frames); err != nil {
-			return sent, err
-		}
-		if err := out.flush(); err != nil {
+		if err := sendFrames(out, frames); err != nil {
 			return sent, err
 		}
 		sent = sent || len(page) > 0

@@ -119,7 +119,7 @@ func (t *target) measure() (map[string]float64, error) {
 		return nil, err
 	}
 	// The crowd comes first: its clients share a login, and to one that connects while another is connected PocketCoder sends
-	// again what changed in the last minute and a half, which is nothing yet.
+	// again what changed in the last quarter of an hour, which is nothing yet.
 	for _, part := range []func(map[string]float64) error{t.crowd, t.created, t.lists, t.events} {
 		if err := part(m); err != nil {
 			return nil, err
