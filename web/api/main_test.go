@@ -194,6 +194,14 @@ func (s *system) asked(t testing.TB, chat, ask string) string {
 	return projections.RecordID(ask)
 }
 
+// leaveOutWhenShort leaves out a test that moves much data: under the race detector it takes a minute.
+func leaveOutWhenShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it moves much data, which -short leaves out")
+	}
+}
+
 // eventually polls what cannot be waited for.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()

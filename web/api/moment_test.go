@@ -80,6 +80,7 @@ func TestReplayOfAMomentThatIsNone(t *testing.T) {
 }
 
 func TestReplayOfALongChatHasAllOfIt(t *testing.T) {
+	leaveOutWhenShort(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
