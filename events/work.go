@@ -26,7 +26,8 @@ func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Con
 	if err != nil {
 		return fmt.Errorf("open worker %s: %w", name, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1))
+	// A heartbeat that is late on a busy machine is no reason to stop: the iterator asks again.
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return fmt.Errorf("run worker %s: %w", name, err)
 	}
