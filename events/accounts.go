@@ -27,8 +27,10 @@ type AccountUpdated struct {
 	Disabled *bool   `json:"disabled,omitempty"`
 }
 
-// PasswordChanged says an account has another password.
-type PasswordChanged struct{}
+// PasswordChanged says an account has another password. It ends the account's sessions but one.
+type PasswordChanged struct {
+	Keep string `json:"keep,omitempty"` // public id of the session that goes on
+}
 
 // Client is where a request came from, as far as it says.
 type Client struct {

@@ -34,11 +34,13 @@ const ExecOutput = "exec.output"
 func (l *Log) PublishDelta(d Delta) error {
 	h := nats.Header{}
 	h.Set(headerType, d.Type)
+	clean := l.Redactor().JSON
 	if d.Type == ExecOutput {
+		clean = l.Redactor().Bytes
 		h.Set(headerStream, d.Stream)
 		h.Set(headerOffset, strconv.FormatInt(d.Offset, 10))
 	}
-	m := &nats.Msg{Subject: d.Subject, Header: h, Data: l.Redactor().Bytes(d.Data)}
+	m := &nats.Msg{Subject: d.Subject, Header: h, Data: clean(d.Data)}
 	if _, err := l.js.PublishMsgAsync(m, jetstream.WithStallWait(requestTimeout)); err != nil {
 		return fmt.Errorf("publish delta %s: %w", d.Subject, err)
 	}

@@ -22,6 +22,10 @@ type ChatCreated struct {
 	Engine  string `json:"engine"`
 	Agent   string `json:"agent,omitempty"`
 	Adopted bool   `json:"adopted,omitempty"`
+
+	Description string `json:"description,omitempty"`
+	Archived    bool   `json:"archived,omitempty"`
+	Tags        string `json:"tags,omitempty"`
 }
 
 // ChatUpdated changes what a person says about a chat; a nil field stays as it was.
@@ -85,7 +89,7 @@ type MessageFailed struct {
 // PermissionRequested is an ask that came over the API instead of from OpenCode: an agent's intent, which the policy or a
 // person decides. Nobody is answered; who asked reads the decision.
 type PermissionRequested struct {
-	Permission string          `json:"permission"` // id of the record
+	Permission string          `json:"permission"` // its id, unique in the chat
 	Type       string          `json:"type"`       // bash, edit, …
 	Patterns   []string        `json:"patterns,omitempty"`
 	Metadata   json.RawMessage `json:"metadata,omitempty"` // object

@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 
 // filled is one value of each kind with every field set.
 var filled = []Data{
-	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true},
+	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true, Description: "what it is about", Archived: true, Tags: "a,b"},
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
 		Message: "m1", Resumes: "per_1",
@@ -74,6 +74,7 @@ var filled = []Data{
 	Saved{Fields: json.RawMessage(`{"name":"poco","temperature":0.1}`)},
 	AccountCreated{Email: "a@example.org", Name: "Ada", Role: "admin"},
 	AccountUpdated{Email: ptr("b@example.org"), Name: ptr("Bob"), Role: ptr("user"), Disabled: ptr(true)},
+	PasswordChanged{Keep: "s1"},
 	SessionOpened{Session: "s1", Method: "password", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
 	SessionRefreshed{Session: "s1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
 	SessionClosed{Session: "s1", Reason: "revoked"},
@@ -81,7 +82,7 @@ var filled = []Data{
 }
 
 // empty are the kinds that say everything by being there.
-var empty = []Data{Deleted{}, PasswordChanged{}}
+var empty = []Data{Deleted{}}
 
 func ptr[T any](v T) *T { return &v }
 

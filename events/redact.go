@@ -2,14 +2,10 @@ package events
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/url"
-	"regexp"
-	"slices"
-	"strings"
 )
 
 // redacted stands where a secret stood.
@@ -21,60 +17,127 @@ const minSecret = 8
 // Redactor takes known secrets, and their common encodings, out of what is about to be stored: a stored fact stays for
 // ever. It finds exact values only; a secret it was not told of passes.
 type Redactor struct {
-	patterns [][]byte
+	values *patterns
+	keys   *patterns // what is looked for in the keys of JSON objects too
 }
 
 // NewRedactor knows the given secrets. Those shorter than 8 bytes are not looked for.
-func NewRedactor(secrets ...string) Redactor { return Redactor{}.with(secrets) }
+func NewRedactor(secrets ...string) Redactor {
+	p := newPatterns(formsOf(secrets))
+	return Redactor{p, p}
+}
 
-// with knows these secrets too.
-func (r Redactor) with(secrets []string) Redactor {
-	r.patterns = slices.Clone(r.patterns)
+// with knows these forms of secrets too, but leaves the keys of objects alone.
+func (r Redactor) with(forms [][]byte) Redactor {
+	if len(forms) == 0 {
+		return r
+	}
+	if r.keys != nil {
+		forms = append(forms, r.keys.sorted...)
+	}
+	return Redactor{newPatterns(forms), r.keys}
+}
+
+// formsOf gives the secrets as they may stand in a text. None is shorter than a secret.
+func formsOf(secrets []string) (forms [][]byte) {
 	for _, s := range secrets {
-		if len(s) < minSecret {
-			continue
-		}
-		for _, p := range append(base64Forms(s), s, url.QueryEscape(s), url.PathEscape(s), inJSON(s, true), inJSON(s, false)) {
-			r.patterns = append(r.patterns, []byte(p))
+		if len(s) >= minSecret {
+			for _, form := range append(base64Forms(s), s, url.QueryEscape(s), url.PathEscape(s), inJSON(s, true), inJSON(s, false)) {
+				forms = append(forms, []byte(form))
+			}
 		}
 	}
-	// The longest first: a secret that begins with another one is replaced whole.
-	slices.SortFunc(r.patterns, func(a, b []byte) int { return cmp.Or(len(b)-len(a), bytes.Compare(a, b)) })
-	r.patterns = slices.CompactFunc(r.patterns, bytes.Equal)
-	return r
+	return forms
 }
 
 // inJSON is s as it stands inside a JSON string. Writers differ in whether they escape <, > and &.
 func inJSON(s string, escapeHTML bool) string {
-	var b strings.Builder
+	text := string(quoted(s, escapeHTML))
+	return text[1 : len(text)-1]
+}
+
+func quoted(s string, escapeHTML bool) []byte {
+	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(escapeHTML)
 	_ = encoder.Encode(s) // a string always encodes
-	return strings.TrimSuffix(b.String(), "\"\n")[1:]
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // Bytes returns b with every secret replaced; b itself when there is none.
-func (r Redactor) Bytes(b []byte) []byte {
-	for _, p := range r.patterns {
-		if bytes.Contains(b, p) {
-			b = bytes.ReplaceAll(b, p, []byte(redacted))
+func (r Redactor) Bytes(b []byte) []byte { return r.values.replace(b) }
+
+// JSON is Bytes for the strings of a JSON text, which keeps its structure: numbers stay, and of what Conceal was told the
+// keys of objects stay too. What is no JSON is taken as bytes.
+func (r Redactor) JSON(b []byte) []byte {
+	if r.values == nil {
+		return b
+	}
+	if !json.Valid(b) {
+		return r.Bytes(b)
+	}
+	var clean []byte
+	done := 0 // how much of b is in clean
+	for at := 0; ; {
+		next := bytes.IndexByte(b[at:], '"')
+		if next < 0 {
+			break
+		}
+		at += next
+		end := at + stringLen(b[at:])
+		if text, changed := r.text(b[at:end], isKey(b[end:])); changed {
+			clean = append(append(clean, b[done:at]...), text...)
+			done = end
+		}
+		at = end
+	}
+	if done == 0 {
+		return b
+	}
+	return append(clean, b[done:]...)
+}
+
+// text redacts one JSON string, with its quotes.
+func (r Redactor) text(quotedText []byte, key bool) ([]byte, bool) {
+	p := r.values
+	if key {
+		p = r.keys
+	}
+	inside := quotedText[1 : len(quotedText)-1]
+	escaped := bytes.IndexByte(inside, '\\') >= 0
+	if escaped { // as its reader will see it, however it is written
+		var s string
+		_ = json.Unmarshal(quotedText, &s) // it is valid
+		inside = []byte(s)
+	}
+	clean := p.replace(inside)
+	switch {
+	case len(clean) == len(inside) && bytes.Equal(clean, inside):
+		return nil, false
+	case escaped:
+		return quoted(string(clean), false), true
+	}
+	return append(append([]byte{'"'}, clean...), '"'), true
+}
+
+// stringLen is the length of the JSON string that b begins with.
+func stringLen(b []byte) int {
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
 		}
 	}
-	return b
+	return len(b)
 }
 
-// JSON is Bytes for a JSON text, and gives one back: where a replacement would break it, as in the digits of a number, only
-// strings are looked at.
-func (r Redactor) JSON(b []byte) []byte {
-	if clean := r.Bytes(b); json.Valid(clean) {
-		return clean
-	}
-	return jsonString.ReplaceAllFunc(b, func(s []byte) []byte {
-		return slices.Concat(s[:1], r.Bytes(s[1:len(s)-1]), s[len(s)-1:])
-	})
+// isKey says whether a string was a key, by what follows it.
+func isKey(after []byte) bool {
+	after = bytes.TrimLeft(after, " \t\r\n")
+	return len(after) > 0 && after[0] == ':'
 }
-
-var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // Writer redacts a stream: it holds back an end that may be the beginning of a secret, so one that is split over two
 // writes is still found, and nothing else. Close writes the rest; it does not close w.
@@ -88,7 +151,7 @@ type redactWriter struct {
 
 func (w *redactWriter) Write(p []byte) (int, error) {
 	clean := w.r.Bytes(append(w.rest, p...))
-	ready := len(clean) - w.r.begun(clean)
+	ready := len(clean) - w.r.values.begun(clean)
 	w.rest = bytes.Clone(clean[ready:])
 	return len(p), w.pass(clean[:ready])
 }
@@ -99,19 +162,6 @@ func (w *redactWriter) pass(p []byte) error {
 	}
 	_, err := w.w.Write(p)
 	return err
-}
-
-// begun is how many bytes at the end of b are the beginning of a secret.
-func (r Redactor) begun(b []byte) int {
-	longest := 0
-	for _, p := range r.patterns {
-		for n := min(len(p)-1, len(b)); n > longest; n-- {
-			if bytes.HasSuffix(b, p[:n]) {
-				longest = n
-			}
-		}
-	}
-	return longest
 }
 
 func (w *redactWriter) Close() error {

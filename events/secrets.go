@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +22,25 @@ var ErrExists = errors.New("it exists already")
 // of it. No session lasts as long.
 const deletedFor = 30 * 24 * time.Hour
 
+// maxSecretKey bounds a key, in bytes: it becomes part of a subject, and the server closes the connection of who sends a
+// line of more than 4 KiB.
+const maxSecretKey = 256
+
+var secretKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_=-]+(\.[A-Za-z0-9_=-]+)*$`)
+
+func checkSecretKey(key string) error {
+	if len(key) > maxSecretKey {
+		return fmt.Errorf("want a key of at most %d bytes, got %d", maxSecretKey, len(key))
+	}
+	if !secretKeyPattern.MatchString(key) {
+		return errors.New("want a key of letters, digits, _, = and -, with single dots between them")
+	}
+	return nil
+}
+
 // Secrets is the bucket of what must never be in an event: password hashes, sessions, keys of providers. A key is made of
-// tokens with dots between them, `session.<account>.<hash>`; a prefix is the first tokens of keys, "" that of all.
+// tokens of letters, digits, _, = and -, with dots between them, `session.<account>.<hash>`, and has at most 256 bytes; a
+// prefix is the first tokens of keys, "" that of all. Other keys are refused.
 type Secrets struct {
 	kv jetstream.KeyValue
 }
@@ -51,6 +69,9 @@ func (s *Secrets) Get(ctx context.Context, key string) ([]byte, bool, error) {
 
 // get gives nil for a key without a value.
 func (s *Secrets) get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	if err := checkSecretKey(key); err != nil {
+		return nil, secretError("get", key, err)
+	}
 	e, err := s.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, nil
@@ -60,13 +81,19 @@ func (s *Secrets) get(ctx context.Context, key string) (jetstream.KeyValueEntry,
 
 // Put stores a value, whatever was there.
 func (s *Secrets) Put(ctx context.Context, key string, value []byte) error {
-	_, err := s.kv.Put(ctx, key, value)
+	err := checkSecretKey(key)
+	if err == nil {
+		_, err = s.kv.Put(ctx, key, value)
+	}
 	return secretError("put", key, err)
 }
 
 // Create stores a value where there is none. Of several who try one succeeds, the others get ErrExists.
 func (s *Secrets) Create(ctx context.Context, key string, value []byte) error {
-	_, err := s.kv.Create(ctx, key, value)
+	err := checkSecretKey(key)
+	if err == nil {
+		_, err = s.kv.Create(ctx, key, value)
+	}
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		err = ErrExists
 	}
@@ -88,7 +115,11 @@ func (s *Secrets) Swap(ctx context.Context, key string, old, value []byte) (bool
 
 // Delete removes a value; nothing happens where there is none.
 func (s *Secrets) Delete(ctx context.Context, key string) error {
-	return secretError("delete", key, s.kv.Purge(ctx, key, jetstream.PurgeTTL(deletedFor)))
+	err := checkSecretKey(key)
+	if err == nil {
+		err = s.kv.Purge(ctx, key, jetstream.PurgeTTL(deletedFor))
+	}
+	return secretError("delete", key, err)
 }
 
 // Keys are the keys under a prefix that have a value, in no order.
@@ -109,6 +140,11 @@ func (s *Secrets) Keys(ctx context.Context, prefix string) ([]string, error) {
 // comes, until ctx ends or fn returns an error; ErrStop ends it without one. A nil value says that the key was deleted, it
 // may be long ago. It hears of changes once they are made, so a caller that changes a secret hears of it later.
 func (s *Secrets) Watch(ctx context.Context, prefix string, fn func(key string, value []byte) error) error {
+	if prefix != "" {
+		if err := checkSecretKey(prefix); err != nil {
+			return secretError("watch", prefix, err)
+		}
+	}
 	w, err := s.kv.Watch(ctx, strings.TrimPrefix(prefix+".>", "."))
 	if err != nil {
 		return secretError("watch", prefix, err)
@@ -160,5 +196,5 @@ func secretError(verb, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s secret %q: %w", verb, key, err)
+	return fmt.Errorf("%s secret %q: %w", verb, key[:min(len(key), maxSecretKey)], err)
 }

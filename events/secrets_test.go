@@ -203,11 +203,30 @@ func TestConcealedSecretIsReplacedFromThenOn(t *testing.T) {
 	is.True(strings.Contains(say("first-secret second-secret"), "[redacted] second-secret"))
 	var all sync.WaitGroup
 	for i := range 20 { // while others write, and each other
-		all.Go(func() { l.Conceal(fmt.Sprintf("secret-of-%d", i), "second-secret"); say("anything") })
+		all.Go(func() { l.Conceal(fmt.Sprint(i), fmt.Sprintf("secret-of-%d", i), "second-secret"); say("anything") })
 	}
 	all.Wait()
 	is.True(strings.Contains(say("first-secret second-secret"), "[redacted] [redacted]"))
 	for i := range 20 {
 		is.True(!strings.Contains(say(fmt.Sprintf("secret-of-%d", i)), "secret-of"))
 	}
+}
+
+// The server closes the connection of who sends it a longer line, and with it goes everything.
+func TestKeyThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openSecrets(t, t.TempDir())
+	for _, key := range []string{"", "a b", "a..b", ".a", "a.", "a.*", "a.>", "a\r\nPUB x 0", "é", strings.Repeat("x", 257), strings.Repeat("x", 5000)} {
+		_, _, get := s.Get(t.Context(), key)
+		_, swap := s.Swap(t.Context(), key, nil, nil)
+		_, keys := s.Keys(t.Context(), key)
+		if key == "" {
+			keys = get // the prefix of all
+		}
+		for _, err := range []error{get, swap, keys, s.Put(t.Context(), key, nil), s.Create(t.Context(), key, nil), s.Delete(t.Context(), key)} {
+			is.True(err != nil && strings.Contains(err.Error(), "want a key"))
+		}
+	}
+	is.NoErr(s.Put(t.Context(), strings.Repeat("x", 256), []byte("it still answers")))
 }

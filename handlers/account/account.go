@@ -6,7 +6,7 @@
 //
 // Promises: decisions about accounts are made on the log, and the first writer wins: an email belongs to one account, and
 // the last administrator who can log in stays one. A token names a session; what its owner may do is looked up in the
-// account. A session that was revoked, or whose account was disabled, deleted or given another role, is over: here before
+// account. A session that was revoked, or whose account was disabled, deleted, or given another role or password, is over: here before
 // the command returns, in every other process once it has heard of it, and again after a crash at any moment. Check does no
 // I/O. A wrong password and a name nobody has cost the same and are answered the same; after 5 failures within 5 minutes
 // an account makes those who guess wait, in all processes and across restarts. At most 4 passwords are hashed at once, 46
@@ -49,6 +49,26 @@ type account struct {
 	deleted bool
 	changed uint64 // sequence of the newest event about it
 	ended   uint64 // that of the newest one that ended its sessions
+
+	password uint64 // sequence of its newest other password, which ended its sessions as well
+	kept     string // but for this one, by its public id,
+	floor    uint64 // unless it was over already: it was opened before this sequence
+}
+
+// known is the sequence of the newest event that a session opened now takes account of.
+func (k *account) known() uint64 { return max(k.changed, k.password) }
+
+// over says whether a session was ended by what happened to the account.
+func (k *account) over(s Session) bool {
+	return s.Since < k.ended || s.Since < k.password && (s.ID != k.kept || s.Since < k.floor)
+}
+
+// changePassword ends the account's sessions but one.
+func (k *account) changePassword(d events.PasswordChanged, seq uint64) {
+	if d.Keep != k.kept {
+		k.floor = k.password
+	}
+	k.password, k.kept = seq, d.Keep
 }
 
 // update applies a change, and says whether it ended the account's sessions.
@@ -103,6 +123,9 @@ var changes = events.UserSubject("*", "account.*")
 // because a deletion is guarded by the changes, and disables first.
 var deletions = events.UserSubject("*", events.Deleted{}.Kind())
 
+// passwords are folded last. No decision is made on them.
+var passwords = events.UserSubject("*", events.PasswordChanged{}.Kind())
+
 // Open reads the accounts from the log and the sessions from secrets.
 func Open(ctx context.Context, log *events.Log, secrets *events.Secrets) (*Accounts, error) {
 	a := &Accounts{
@@ -142,9 +165,9 @@ func (a *Accounts) Run(ctx context.Context) error {
 
 func (a *Accounts) followAccounts(ctx context.Context) error {
 	a.mu.RLock()
-	after := min(a.folded[changes], a.folded[deletions])
+	after := min(a.folded[changes], a.folded[deletions], a.folded[passwords])
 	a.mu.RUnlock()
-	return a.log.Read(ctx, after, []string{changes, deletions}, func(b events.Batch) error {
+	return a.log.Read(ctx, after, []string{changes, deletions, passwords}, func(b events.Batch) error {
 		for _, e := range b.Events {
 			a.apply(e)
 		}

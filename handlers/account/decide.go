@@ -19,7 +19,7 @@ func (a *Accounts) refresh(ctx context.Context) error {
 
 // advance is refresh for who holds deciding.
 func (a *Accounts) advance(ctx context.Context) error {
-	for _, filter := range []string{changes, deletions} {
+	for _, filter := range []string{changes, deletions, passwords} {
 		a.mu.RLock()
 		after := a.folded[filter]
 		a.mu.RUnlock()
@@ -56,6 +56,11 @@ func (a *Accounts) apply(e events.Event) {
 	case events.Deleted:
 		if known != nil && !known.deleted {
 			known.deleted, known.ended = true, e.Seq
+			a.endSessions(known)
+		}
+	case events.PasswordChanged:
+		if known != nil && e.Seq > known.password {
+			known.changePassword(d, e.Seq)
 			a.endSessions(known)
 		}
 	}

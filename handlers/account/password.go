@@ -119,8 +119,13 @@ func (a *Accounts) SetPassword(ctx context.Context, c SetPassword) (uint64, erro
 	if err != nil {
 		return 0, err
 	}
-	seq, err := a.record(ctx, c.Account, c.Command, events.PasswordChanged{})
+	// The event ends the sessions, so they are over whatever becomes of the rest, and of who asked for it.
+	ctx = context.WithoutCancel(ctx)
+	seq, err := a.record(ctx, c.Account, c.Command, events.PasswordChanged{Keep: c.Keep})
 	if err != nil {
+		return 0, err
+	}
+	if err := a.refresh(ctx); err != nil {
 		return 0, err
 	}
 	if err := a.secrets.Put(ctx, passwordKey(c.Account), []byte(hash)); err != nil {

@@ -17,7 +17,7 @@ var over = func() chan struct{} {
 }()
 
 // Ended is closed once a session, by its public id, is over: revoked, expired (up to a minute late), or its account was
-// disabled, deleted or given another role. Streams that were opened with it end then.
+// disabled, deleted, or given another role or password. Streams that were opened with it end then.
 func (a *Accounts) Ended(session string) <-chan struct{} {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -66,7 +66,7 @@ func (a *Accounts) Sessions(ctx context.Context, account string) ([]Session, err
 	}
 	list := []Session{}
 	for _, s := range all {
-		if a.now().Before(s.Expires) && s.Since >= owner.ended {
+		if a.now().Before(s.Expires) && !owner.over(s.Session) {
 			list = append(list, s.Session)
 		}
 	}

@@ -84,7 +84,7 @@ func (a *Accounts) keep(key string, value []byte) {
 		a.sessions[key], a.public[stored.ID] = s, s
 	}
 	s.Session = stored
-	if owner := a.accounts[s.Account]; owner != nil && s.Since < owner.ended {
+	if owner := a.accounts[s.Account]; owner != nil && owner.over(s.Session) {
 		s.end()
 	}
 }
@@ -92,7 +92,7 @@ func (a *Accounts) keep(key string, value []byte) {
 // endSessions ends those that were opened before the account's sessions ended. mu is held.
 func (a *Accounts) endSessions(owner *account) {
 	for _, s := range a.sessions {
-		if s.Account == owner.ID && s.Since < owner.ended {
+		if s.Account == owner.ID && owner.over(s.Session) {
 			s.end()
 		}
 	}
@@ -163,7 +163,7 @@ func (a *Accounts) openSession(ctx context.Context, owner account, collection, m
 	}
 	now, secret := a.now().UTC(), newSecret()
 	s := Session{
-		ID: events.NewID(), Account: owner.ID, Collection: collection, Since: owner.changed,
+		ID: events.NewID(), Account: owner.ID, Collection: collection, Since: owner.known(),
 		Opened: now, Refreshed: now, Expires: now.Add(tokenLife).Truncate(time.Second), Client: clip(client),
 	}
 	key := sessionKey(owner.ID, secret)
@@ -227,7 +227,7 @@ func (a *Accounts) Refresh(ctx context.Context, id Identity, client events.Clien
 		}
 		var s Session
 		now := a.now().UTC()
-		if json.Unmarshal(old, &s) != nil || s.Since < owner.ended || !now.Before(s.Expires) {
+		if json.Unmarshal(old, &s) != nil || owner.over(s) || !now.Before(s.Expires) {
 			return Token{}, ErrToken
 		}
 		s.Refreshed, s.Expires, s.Client = now, now.Add(tokenLife).Truncate(time.Second), clip(client)
