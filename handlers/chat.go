@@ -16,6 +16,10 @@ type CreateChat struct {
 	User   string `json:"user,omitempty"`
 	Agent  string `json:"agent,omitempty"`
 	Engine string `json:"engine,omitempty"`
+
+	Description string `json:"description,omitempty"`
+	Archived    bool   `json:"archived,omitempty"`
+	Tags        string `json:"tags,omitempty"`
 }
 
 // UpdateChat changes what a person says about a chat; a nil field stays as it is.
@@ -72,7 +76,7 @@ func (s *chatState) apply(e events.Event) {
 	switch d := d.(type) {
 	case events.ChatCreated:
 		s.created, s.as = e.Seq, d
-		s.now = about{title: d.Title, agent: d.Agent, user: d.User}
+		s.now = about{title: d.Title, description: d.Description, tags: d.Tags, agent: d.Agent, user: d.User, archived: d.Archived}
 	case events.ChatUpdated:
 		change(&s.now.title, d.Title)
 		change(&s.now.description, d.Description)
@@ -114,7 +118,8 @@ func (s *chatState) missing(chat string) error {
 	return nil
 }
 
-// CreateChat carries out the command. A chat that exists already with the same title and owner is not created again.
+// CreateChat carries out the command. A chat that was created with the same content is not created again, however it was
+// changed since.
 func (h *Handlers) CreateChat(ctx context.Context, c CreateChat) (chat string, seq uint64, err error) {
 	if c.Chat == "" {
 		c.Chat = events.NewID()
@@ -122,20 +127,19 @@ func (h *Handlers) CreateChat(ctx context.Context, c CreateChat) (chat string, s
 	if c.Engine == "" {
 		c.Engine = DefaultEngine
 	}
-	if c.Title, err = checkTitle(c.Title); err != nil {
+	if err := c.check(); err != nil {
 		return "", 0, err
 	}
-	if _, err := events.ParseID(c.Engine); err != nil {
-		return "", 0, refuse(Invalid, "engine: %v", err)
+	created := events.ChatCreated{
+		Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description, Archived: c.Archived, Tags: c.Tags,
 	}
-	created := events.ChatCreated{Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent}
 	s := &chatState{}
 	seq, err = h.handle(ctx, c.Chat, c.Command, s, []string{chatFilter(c.Chat)}, func() (events.Data, uint64, error) {
 		switch {
 		case s.deleted != 0:
-			return nil, 0, refuse(Conflict, "chat %s was deleted", c.Chat)
+			return nil, 0, refuseField(Conflict, "id", "chat %s was deleted", c.Chat)
 		case s.created != 0 && s.as != created:
-			return nil, 0, refuse(Conflict, "chat %s exists already", c.Chat)
+			return nil, 0, refuseField(Conflict, "id", "chat %s exists already", c.Chat)
 		case s.created != 0:
 			return nil, s.created, nil
 		}
@@ -144,15 +148,38 @@ func (h *Handlers) CreateChat(ctx context.Context, c CreateChat) (chat string, s
 	return c.Chat, seq, err
 }
 
+func (c *CreateChat) check() (err error) {
+	if _, err := events.ParseID(c.Chat); err != nil {
+		return refuseField(Invalid, "id", "chat: %v", err)
+	}
+	if _, err := events.ParseID(c.Engine); err != nil {
+		return refuseField(Invalid, "engine", "engine: %v", err)
+	}
+	if c.Title, err = checkTitle(c.Title); err != nil {
+		return err
+	}
+	if err := checkText("description", c.Description); err != nil {
+		return err
+	}
+	return checkText("tags", c.Tags)
+}
+
 // checkTitle gives the title as it is stored.
 func checkTitle(title string) (string, error) {
 	if title = strings.TrimSpace(title); title == "" {
 		title = DefaultTitle
 	}
 	if len(title) > maxTitle || !utf8.ValidString(title) {
-		return "", refuse(Invalid, "title: want at most %d bytes of UTF-8, got %d", maxTitle, len(title))
+		return "", refuseField(Invalid, "title", "title: want at most %d bytes of UTF-8, got %d", maxTitle, len(title))
 	}
 	return title, nil
+}
+
+func checkText(field, text string) error {
+	if n := utf8.RuneCountInString(text); n > maxText || !utf8.ValidString(text) {
+		return refuseField(Invalid, field, "%s: want at most %d characters of UTF-8, got %d", field, maxText, n)
+	}
+	return nil
 }
 
 // UpdateChat carries out the command. When nothing changes, nothing is stored, and seq is that of the last change.
@@ -173,18 +200,20 @@ func (h *Handlers) UpdateChat(ctx context.Context, c UpdateChat) (seq uint64, er
 
 func (c UpdateChat) check() error {
 	for name, text := range map[string]*string{"description": c.Description, "tags": c.Tags} {
-		if text != nil && (utf8.RuneCountInString(*text) > maxText || !utf8.ValidString(*text)) {
-			return refuse(Invalid, "%s: want at most %d characters of UTF-8, got %d", name, maxText, utf8.RuneCountInString(*text))
+		if text != nil {
+			if err := checkText(name, *text); err != nil {
+				return err
+			}
 		}
 	}
 	if c.Agent != nil && *c.Agent != "" {
 		if _, err := events.ParseID(*c.Agent); err != nil {
-			return refuse(Invalid, "agent: %v", err)
+			return refuseField(Invalid, "agent", "agent: %v", err)
 		}
 	}
 	if c.User != nil {
 		if _, err := events.ParseID(*c.User); err != nil {
-			return refuse(Invalid, "user: %v", err)
+			return refuseField(Invalid, "user", "user: %v", err)
 		}
 	}
 	return nil
@@ -211,7 +240,7 @@ func (s *chatState) update(c UpdateChat) (events.Data, uint64, error) {
 // meanwhile can still be recorded after it: whoever acts on one looks whether the chat is there.
 func (h *Handlers) DeleteChat(ctx context.Context, c DeleteChat) (seq uint64, err error) {
 	if _, err := events.ParseID(c.Chat); err != nil {
-		return 0, refuse(Invalid, "chat: %v", err)
+		return 0, refuseField(Invalid, "id", "chat: %v", err)
 	}
 	s := &chatState{}
 	return h.carryOut(ctx, c.Command, fold(s, []string{chatFilter(c.Chat)}), func() ([]events.Event, uint64, error) {

@@ -35,7 +35,7 @@ func TestChatIsCreatedOnce(t *testing.T) {
 	is.Equal(again, chat)
 	is.Equal(same, seq)
 	_, _, err = h.CreateChat(t.Context(), CreateChat{Chat: chat, Title: "b", User: "alice"})
-	is.Equal(refusal(t, err), Conflict)
+	is.Equal(err, Refused{Code: Conflict, Text: "chat " + chat + " exists already", Field: "id"})
 	all, data := history(t, h.Log, chat)
 	is.Equal(data, []events.Data{events.ChatCreated{Title: "a", User: "alice", Engine: "local"}})
 	is.Equal(all[0].Actor, alice)
@@ -43,6 +43,31 @@ func TestChatIsCreatedOnce(t *testing.T) {
 	is.NoErr(err)
 	_, data = history(t, h.Log, named)
 	is.Equal(data[0].(events.ChatCreated).Title, DefaultTitle)
+}
+
+func TestRepeatedCreationUndoesNoLaterChange(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := &Handlers{Log: eventstest.Log(t)}
+	create := CreateChat{Chat: "c1", Title: "a", Description: "about a", Archived: true, Tags: "x,y"}
+	_, first, err := h.CreateChat(t.Context(), create)
+	is.NoErr(err)
+	seq, err := h.UpdateChat(t.Context(), UpdateChat{Chat: "c1", Description: new("about a"), Archived: new(true), Tags: new("x,y")})
+	is.NoErr(err)
+	is.Equal(seq, first) // all of it is true since then
+	_, err = h.UpdateChat(t.Context(), UpdateChat{Chat: "c1", Description: new("about b"), Archived: new(false), Tags: new("z")})
+	is.NoErr(err)
+	_, again, err := h.CreateChat(t.Context(), create)
+	is.NoErr(err)
+	is.Equal(again, first)
+	create.Tags = "z"
+	_, _, err = h.CreateChat(t.Context(), create)
+	is.Equal(refusal(t, err), Conflict) // other content is another chat, even if it is what the chat has come to
+	_, data := history(t, h.Log, "c1")
+	is.Equal(data, []events.Data{
+		events.ChatCreated{Title: "a", Engine: "local", Description: "about a", Archived: true, Tags: "x,y"},
+		events.ChatUpdated{Description: new("about b"), Archived: new(false), Tags: new("z")},
+	})
 }
 
 func TestBadCommandsAreRefusedAndChangeNothing(t *testing.T) {
@@ -58,38 +83,42 @@ func TestBadCommandsAreRefusedAndChangeNothing(t *testing.T) {
 	abort := func(chat string) error { _, err := h.AbortTurn(t.Context(), AbortTurn{Chat: chat}); return err }
 	_, before := history(t, h.Log, "c1")
 	for name, c := range map[string]struct {
-		err  error
-		code Code
-		says string
+		err   error
+		code  Code
+		says  string
+		field string
 	}{
-		"message to an unknown chat":    {submit("c9", "m1", "hi"), NotFound, "there is no chat c9"},
-		"abort in an unknown chat":      {abort("c9"), NotFound, "there is no chat c9"},
-		"ask of an unknown chat":        {decide(DecidePermission{Chat: "c9", Permission: "per_1", Decision: events.Denied}), NotFound, "per_1 in chat c9"},
-		"question of an unknown chat":   {answer(AnswerQuestion{Chat: "c9", Question: "que_1", Answers: []string{"a"}}), NotFound, "que_1/0 in chat c9"},
-		"message to every chat":         {submit("*", "m1", "hi"), Invalid, `chat: parse id "*"`},
-		"message to no chat":            {submit("", "m1", "hi"), Invalid, `chat: parse id ""`},
-		"message to a deeper chat":      {submit("c1.x", "m1", "hi"), Invalid, "chat: parse id"},
-		"abort everywhere":              {abort(">"), Invalid, "chat: parse id"},
-		"decide everywhere":             {decide(DecidePermission{Chat: "*", Permission: "per_1", Decision: events.Denied}), Invalid, "chat: parse id"},
-		"answer everywhere":             {answer(AnswerQuestion{Chat: "*", Question: "que_1", Answers: []string{"a"}}), Invalid, "chat: parse id"},
-		"malformed message id":          {submit("c1", "m 1", "hi"), Invalid, `message: parse id "m 1"`},
-		"long message id":               {submit("c1", strings.Repeat("m", 65), "hi"), Invalid, "message: parse id"},
-		"empty message":                 {submit("c1", "m1", ""), Invalid, "the message is empty"},
-		"message over 1 MiB":            {submit("c1", "m1", strings.Repeat("x", 1<<20)), Invalid, "the limit is 1048576"},
-		"malformed chat id":             {create(CreateChat{Chat: "a b"}), Invalid, "chat: parse id"},
-		"chat of every engine":          {create(CreateChat{Chat: "c2", Engine: "*"}), Invalid, "engine: parse id"},
-		"long title":                    {create(CreateChat{Chat: "c2", Title: strings.Repeat("x", 501)}), Invalid, "title: want at most 500 bytes"},
-		"title that is not UTF-8":       {create(CreateChat{Chat: "c2", Title: "a\xff"}), Invalid, "title"},
-		"decision that is none":         {decide(DecidePermission{Chat: "c1", Permission: "per_1", Decision: "always"}), Invalid, `want "authorized" or "denied", got "always"`},
-		"no decision":                   {decide(DecidePermission{Chat: "c1", Permission: "per_1"}), Invalid, "decision"},
-		"decision on an unknown ask":    {decide(DecidePermission{Chat: "c1", Permission: "per_9", Decision: events.Denied}), NotFound, "per_9"},
-		"answer that says nothing":      {answer(AnswerQuestion{Chat: "c1", Question: "que_1"}), Invalid, "the answer is empty"},
-		"answer to an unknown question": {answer(AnswerQuestion{Chat: "c1", Question: "que_9", Answers: []string{"a"}}), NotFound, "que_9/0"},
+		"message to an unknown chat":    {submit("c9", "m1", "hi"), NotFound, "there is no chat c9", ""},
+		"abort in an unknown chat":      {abort("c9"), NotFound, "there is no chat c9", ""},
+		"ask of an unknown chat":        {decide(DecidePermission{Chat: "c9", Permission: "per_1", Decision: events.Denied}), NotFound, "per_1 in chat c9", ""},
+		"question of an unknown chat":   {answer(AnswerQuestion{Chat: "c9", Question: "que_1", Answers: []string{"a"}}), NotFound, "que_1/0 in chat c9", ""},
+		"message to every chat":         {submit("*", "m1", "hi"), Invalid, `chat: parse id "*"`, "chat"},
+		"message to no chat":            {submit("", "m1", "hi"), Invalid, `chat: parse id ""`, "chat"},
+		"message to a deeper chat":      {submit("c1.x", "m1", "hi"), Invalid, "chat: parse id", "chat"},
+		"abort everywhere":              {abort(">"), Invalid, "chat: parse id", "chat"},
+		"decide everywhere":             {decide(DecidePermission{Chat: "*", Permission: "per_1", Decision: events.Denied}), Invalid, "chat: parse id", "chat"},
+		"answer everywhere":             {answer(AnswerQuestion{Chat: "*", Question: "que_1", Answers: []string{"a"}}), Invalid, "chat: parse id", "chat"},
+		"malformed message id":          {submit("c1", "m 1", "hi"), Invalid, `message: parse id "m 1"`, "id"},
+		"long message id":               {submit("c1", strings.Repeat("m", 65), "hi"), Invalid, "message: parse id", "id"},
+		"empty message":                 {submit("c1", "m1", ""), Invalid, "the message is empty", "parts"},
+		"message over 1 MiB":            {submit("c1", "m1", strings.Repeat("x", 1<<20)), Invalid, "the limit is 1048576", "parts"},
+		"malformed chat id":             {create(CreateChat{Chat: "a b"}), Invalid, "chat: parse id", "id"},
+		"long description":              {create(CreateChat{Chat: "c2", Description: strings.Repeat("x", 5001)}), Invalid, "description: want at most 5000", "description"},
+		"tags that are not UTF-8":       {create(CreateChat{Chat: "c2", Tags: "\xff"}), Invalid, "tags: want", "tags"},
+		"chat of every engine":          {create(CreateChat{Chat: "c2", Engine: "*"}), Invalid, "engine: parse id", "engine"},
+		"long title":                    {create(CreateChat{Chat: "c2", Title: strings.Repeat("x", 501)}), Invalid, "title: want at most 500 bytes", "title"},
+		"title that is not UTF-8":       {create(CreateChat{Chat: "c2", Title: "a\xff"}), Invalid, "title", "title"},
+		"decision that is none":         {decide(DecidePermission{Chat: "c1", Permission: "per_1", Decision: "always"}), Invalid, `want "authorized" or "denied", got "always"`, "status"},
+		"no decision":                   {decide(DecidePermission{Chat: "c1", Permission: "per_1"}), Invalid, "decision", "status"},
+		"decision on an unknown ask":    {decide(DecidePermission{Chat: "c1", Permission: "per_9", Decision: events.Denied}), NotFound, "per_9", ""},
+		"answer that says nothing":      {answer(AnswerQuestion{Chat: "c1", Question: "que_1"}), Invalid, "the answer is empty", "reply"},
+		"answer to an unknown question": {answer(AnswerQuestion{Chat: "c1", Question: "que_9", Answers: []string{"a"}}), NotFound, "que_9/0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			is.Equal(refusal(t, c.err), c.code)
 			is.True(c.err != nil && strings.Contains(c.err.Error(), c.says))
+			is.Equal(c.err.(Refused).Field, c.field)
 			is.True(len(c.err.Error()) < 300)
 		})
 	}
@@ -148,11 +177,13 @@ func TestSecondDecisionIsRefusedAndTheLogUnchanged(t *testing.T) {
 	_, err := h.DecidePermission(t.Context(), DecidePermission{Command: Command{ID: "cmd1", Actor: alice}, Chat: "c1", Permission: "per_1", Decision: events.Denied, Reason: " too late "})
 	is.NoErr(err)
 	before, _ := history(t, h.Log, "c1")
-	for _, second := range []events.Decision{events.Authorized, events.Denied} {
+	for _, second := range []events.Decision{events.Authorized, events.Denied} { // the denial for another reason: for none
 		_, err = h.DecidePermission(t.Context(), DecidePermission{Command: Command{ID: "cmd2", Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: second})
-		is.Equal(refusal(t, err), Conflict)
-		is.Equal(err.Error(), "permission per_1 is settled already: denied by user:alice")
+		is.Equal(err, Refused{Code: Conflict, Text: "permission per_1 is settled already: denied by user:alice", Field: "status"})
 	}
+	seq, err := h.DecidePermission(t.Context(), DecidePermission{Command: Command{ID: "cmd3", Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: events.Denied, Reason: "too late"})
+	is.NoErr(err) // it is so
+	is.Equal(seq, before[len(before)-1].Seq)
 	after, data := history(t, h.Log, "c1")
 	is.Equal(len(after), len(before))
 	d := of[events.PermissionDecided](data)[0]
@@ -218,23 +249,24 @@ func TestFirstWriterWins(t *testing.T) {
 	is := is.New(t)
 	h := open(t)
 	systems := []*Handlers{h, {Log: h.Log}, {Log: h.Log}}
-	won := 0
-	for _, err := range atOnce(24, func(i int) error {
+	wish := []events.Decision{events.Authorized, events.Denied}
+	errs := atOnce(24, func(i int) error {
 		_, err := systems[i%len(systems)].DecidePermission(t.Context(), DecidePermission{
-			Command: Command{ID: fmt.Sprint("cmd", i), Actor: alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized,
+			Command: Command{ID: fmt.Sprint("cmd", i), Actor: alice}, Chat: "c1", Permission: "per_1", Decision: wish[i%2],
 		})
 		return err
-	}) {
-		if err == nil {
-			won++
+	})
+	_, data := history(t, h.Log, "c1")
+	all := of[events.PermissionDecided](data)
+	is.Equal(len(all), 1)
+	for i, err := range errs {
+		if wish[i%2] == all[0].Decision { // the one who won, and those who wanted the same
+			is.NoErr(err)
 		} else {
 			is.Equal(refusal(t, err), Conflict)
 			is.True(strings.Contains(err.Error(), "settled already"))
 		}
 	}
-	is.Equal(won, 1)
-	_, data := history(t, h.Log, "c1")
-	is.Equal(len(of[events.PermissionDecided](data)), 1)
 }
 
 // Commands that do not contradict each other are all carried out, however many come at once.

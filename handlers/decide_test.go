@@ -37,7 +37,8 @@ func TestDecidePermission(t *testing.T) {
 		"beside another decision": {given: []fact{askBash("per_1", "ls"), askBash("per_2", "ls"), decided("per_2", "ls", events.Denied)}, when: authorize},
 		"nothing asked":           {when: authorize, then: NotFound, says: "no permission ask per_1"},
 		"another ask":             {given: []fact{askBash("per_2", "ls")}, when: authorize, then: NotFound},
-		"authorized before":       {given: []fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Authorized)}, when: authorize, then: Conflict, says: "authorized by user:alice"},
+		"authorized by a rule":    {given: []fact{askBash("per_1", "ls"), {by: events.ActorPolicy, data: decided("per_1", "ls", events.Authorized).data}}, when: authorize, then: Conflict, says: "authorized by policy"},
+		"for another reason":      {given: []fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Authorized)}, when: DecidePermission{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: "why not"}, then: Conflict, says: "authorized by user:alice"},
 		"denied before":           {given: []fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Denied)}, when: authorize, then: Conflict, says: "denied by user:alice"},
 		"expired":                 {given: []fact{askBash("per_1", "ls"), {data: events.PermissionExpired{Permission: "per_1", Reason: "its turn is over"}}}, when: authorize, then: Conflict, says: "its turn is over"},
 		"answered in OpenCode":    {given: []fact{askBash("per_1", "ls"), replied("per_1")}, when: authorize, then: Conflict, says: "answered in OpenCode: once"},
@@ -61,6 +62,16 @@ func TestDecidePermission(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestWhatAPersonDecidedIsSaidAgain(t *testing.T) {
+	is := is.New(t)
+	s := newPermissions()
+	given(t, s, askBash("per_1", "ls"), decided("per_1", "ls", events.Authorized), replied("per_1"))
+	d, seq, err := s.decide(DecidePermission{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: " "})
+	is.NoErr(err)
+	is.Equal(d, nil)
+	is.Equal(seq, uint64(2))
 }
 
 func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
@@ -182,12 +193,33 @@ func TestAnswerQuestion(t *testing.T) {
 
 func TestCheckParts(t *testing.T) {
 	text := func(s string) events.Part { return events.Part{Type: "text", Text: s} }
+	file := func(mime, url string) []events.Part { return []events.Part{{Type: "file", Mime: mime, URL: url}} }
 	for name, c := range map[string]struct {
 		parts []events.Part
 		says  string // "" is taken
 	}{
 		"text":              {[]events.Part{text("hi")}, ""},
-		"file":              {[]events.Part{{Type: "file", Mime: "text/plain", URL: "file:///a"}}, ""},
+		"file":              {file("text/plain", "data:text/plain;base64,aGk="), ""},
+		"file of nothing":   {file("text/plain", "data:text/plain;base64,"), ""},
+		"file with charset": {file("text/plain", "data:text/plain;charset=utf-8;base64,aGk="), ""},
+		"file in capitals":  {file("IMAGE/png", "data:image/PNG;base64,aGk="), ""},
+		"file of the host":  {file("text/plain", "file:///etc/passwd"), "parts[0]: url: want data:"},
+		"FILE of the host":  {file("text/plain", "FILE:///etc/passwd"), "parts[0]: url: want data:"},
+		"file behind blank": {file("text/plain", " file:///etc/passwd"), "parts[0]: url: want data:"},
+		"file behind tab":   {file("text/plain", "\tdata:text/plain;base64,aGk="), "parts[0]: url: want data:"},
+		"file with base64":  {file("text/plain", "file:///etc/passwd?;base64,aGk="), "parts[0]: url: want data:"},
+		"DATA":              {file("text/plain", "DATA:text/plain;base64,aGk="), "parts[0]: url: want data:"},
+		"file of the net":   {file("text/plain", "http://localhost:4096/config"), "parts[0]: url: want data:"},
+		"file over TLS":     {file("text/plain", "https://example.org/a"), "parts[0]: url: want data:"},
+		"relative file":     {file("text/plain", "a.txt"), "parts[0]: url: want data:"},
+		"percent encoding":  {file("text/plain", "data:text/plain,hi"), "parts[0]: url: want data:"},
+		"bad base64":        {file("text/plain", "data:text/plain;base64,a!"), "parts[0]: url: the content is not base64"},
+		"base64 in lines":   {file("text/plain", "data:text/plain;base64,aG\nk="), "parts[0]: url: the content is not base64"},
+		"no padding":        {file("text/plain", "data:text/plain;base64,aGk"), "parts[0]: url: the content is not base64"},
+		"other mime":        {file("text/plain", "data:text/html;base64,aGk="), `parts[0]: mime: the url is of type "text/html", the file of type "text/plain"`},
+		"directory":         {file("application/x-directory", "data:;base64,aGk="), "parts[0]: mime: the url is of type"},
+		"mime of no sort":   {file("text", "data:text;base64,aGk="), "parts[0]: mime"},
+		"second part":       {append(file("text/plain", "data:text/plain;base64,aGk="), file("text/plain", "file:///a")...), "parts[1]: url"},
 		"text beside blank": {[]events.Part{text(" "), text("hi")}, ""},
 		"largest":           {[]events.Part{text(strings.Repeat("x", MaxMessage-len(`[{"type":"text","text":""}]`)))}, ""},
 		"one byte more":     {[]events.Part{text(strings.Repeat("x", 1+MaxMessage-len(`[{"type":"text","text":""}]`)))}, "the message is 1048577 bytes; the limit is 1048576"},
@@ -195,7 +227,7 @@ func TestCheckParts(t *testing.T) {
 		"blank":             {[]events.Part{text(" \n\t ")}, "empty"},
 		"unknown type":      {[]events.Part{text("hi"), {Type: "video"}}, `parts[1]: unknown type "video"`},
 		"no type":           {[]events.Part{{Text: "hi"}}, "parts[0]: unknown type"},
-		"file of nothing":   {[]events.Part{{Type: "file", Mime: "a/b"}}, "parts[0]: a file needs mime and url"},
+		"file without url":  {[]events.Part{{Type: "file", Mime: "a/b"}}, "parts[0]: a file needs mime and url"},
 		"not UTF-8":         {[]events.Part{text("a\xff")}, "parts[0]: the text is not UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,6 +236,7 @@ func TestCheckParts(t *testing.T) {
 			is.Equal(err != nil, c.says != "")
 			if err != nil {
 				is.Equal(refusal(t, err), Invalid)
+				is.Equal(err.(Refused).Field, "parts")
 				is.True(strings.Contains(err.Error(), c.says))
 			}
 		})

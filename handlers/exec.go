@@ -101,9 +101,8 @@ func (s *execState) authorized(r wire.Request) (permission string, err error) {
 	err = refuse(NotFound, "no permission was decided for call %s of session %s", r.Call, r.Session)
 	for id, how := range s.settled {
 		d := how.decided
-		_, intended := s.intents[id]
 		switch {
-		case intended || d == nil || d.Type != "bash" || d.Session != r.Session || d.Call != r.Call:
+		case s.intended(id) || d == nil || d.Type != "bash" || d.Session != r.Session || d.Call != r.Call:
 		case d.Decision != events.Authorized:
 			err = refuse(Conflict, "the command was denied by %s", how.by)
 		case d.Command != r.Command:

@@ -78,13 +78,13 @@ func (h *Handlers) ForkChat(ctx context.Context, c ForkChat) (chat string, seq u
 }
 
 func (c *ForkChat) check() (err error) {
-	for name, id := range map[string]string{"chat": c.Chat, "into": c.Into, "message": c.Message} {
-		if _, err := events.ParseID(id); err != nil && (name != "message" || id != "") {
-			return refuse(Invalid, "%s: %v", name, err)
+	for _, id := range []struct{ name, field, value string }{{"chat", "chat", c.Chat}, {"into", "id", c.Into}, {"message", "message", c.Message}} {
+		if _, err := events.ParseID(id.value); err != nil && (id.name != "message" || id.value != "") {
+			return refuseField(Invalid, id.field, "%s: %v", id.name, err)
 		}
 	}
 	if c.Into == c.Chat {
-		return refuse(Conflict, "chat %s exists already", c.Into)
+		return refuseField(Conflict, "id", "chat %s exists already", c.Into)
 	}
 	if c.Title != "" {
 		c.Title, err = checkTitle(c.Title)
@@ -101,7 +101,7 @@ func (s *forkState) fork(c ForkChat) (created events.ChatCreated, seq uint64, er
 		return created, 0, err
 	}
 	if s.into.last != 0 {
-		return created, 0, refuse(Conflict, "chat %s exists already", c.Into)
+		return created, 0, refuseField(Conflict, "id", "chat %s exists already", c.Into)
 	}
 	from := s.from.now
 	if c.Title == "" {

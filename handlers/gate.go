@@ -53,30 +53,30 @@ func (g Gate) Run(ctx context.Context) error {
 }
 
 func (g Gate) react(ctx context.Context, e events.Event) error {
-	ask, err := askOf(e)
+	ask, intended, err := askOf(e)
 	if err != nil {
 		g.Log.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
 	}
-	return g.decide(ctx, e.Subject.ID, ask)
+	return g.decide(ctx, e.Subject.ID, ask, intended)
 }
 
-func askOf(e events.Event) (events.PermissionAsk, error) {
+// askOf reads an ask, and whether it came by RequestPermission.
+func askOf(e events.Event) (ask events.PermissionAsk, intended bool, err error) {
 	d, err := events.Decode(e)
 	if err != nil {
-		return events.PermissionAsk{}, err
+		return ask, false, err
 	}
 	if requested, ok := d.(events.PermissionRequested); ok {
-		return requested.Ask(), nil
+		return requested.Ask(), true, nil
 	}
-	var ask events.PermissionAsk
 	err = json.Unmarshal(e.Data, &ask)
-	return ask, err
+	return ask, false, err
 }
 
 // decide does with an ask what needs no person.
-func (g Gate) decide(ctx context.Context, chat string, ask events.PermissionAsk) error {
-	c, earlier, err := g.look(ctx, chat, ask)
+func (g Gate) decide(ctx context.Context, chat string, ask events.PermissionAsk, intended bool) error {
+	c, earlier, err := g.look(ctx, chat, ask, intended)
 	if err != nil || c == nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (g Gate) decide(ctx context.Context, chat string, ask events.PermissionAsk)
 
 // look says what to do about an ask: nothing (nil), decide it, or, when the command has no decision, leave it to a person.
 // earlier are undecided asks for the same, which OpenCode forgot.
-func (g Gate) look(ctx context.Context, chat string, a events.PermissionAsk) (c *DecidePermission, earlier []string, err error) {
+func (g Gate) look(ctx context.Context, chat string, a events.PermissionAsk, intended bool) (c *DecidePermission, earlier []string, err error) {
 	f := g.Handlers.chatPermissions(ctx, chat)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (g Gate) look(ctx context.Context, chat string, a events.PermissionAsk) (c 
 		return nil, nil, err
 	}
 	s := f.state.(*permissions)
-	if _, done := s.settled[a.ID]; done {
+	if _, done := s.settled[a.ID]; done || intended != s.intended(a.ID) { // the other kind's ask had the id first
 		return nil, nil, nil
 	}
 	c = &DecidePermission{Command: Command{ID: s.asks[a.ID].event, Actor: events.ActorPolicy}, Chat: chat, Permission: a.ID}
@@ -107,7 +107,6 @@ func (g Gate) look(ctx context.Context, chat string, a events.PermissionAsk) (c 
 		c.Decision, c.Reason = events.Denied, "the chat was deleted"
 		return c, nil, nil
 	}
-	_, intended := s.intents[a.ID]
 	if grant, by := s.grant(a.Request()); grant != "" && !intended {
 		c.Decision, c.Grant, c.Actor = events.Authorized, grant, by
 		c.Reason = fmt.Sprintf("approved as %s, which OpenCode forgot when it restarted", grant)

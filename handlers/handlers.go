@@ -31,16 +31,22 @@ const (
 	Conflict Code = "conflict"  // it came too late, or contradicts what is decided
 )
 
-// Refused is the error of a command that was refused: Text is for the person who gave it.
+// Refused is the error of a command that was refused. Text is for the person who gave it and says all. Field names what is
+// at fault, as the record that the command is about has it (id is the record's own); empty when no one field is.
 type Refused struct {
-	Code Code
-	Text string
+	Code  Code
+	Text  string
+	Field string `json:"field,omitempty"`
 }
 
 func (r Refused) Error() string { return r.Text }
 
 func refuse(code Code, format string, args ...any) error {
-	return Refused{code, fmt.Sprintf(format, args...)}
+	return refuseField(code, "", format, args...)
+}
+
+func refuseField(code Code, field, format string, args ...any) error {
+	return Refused{Code: code, Text: fmt.Sprintf(format, args...), Field: field}
 }
 
 // Handlers carries out commands. The zero value but for Log is ready.
@@ -149,7 +155,7 @@ func (k *folds) get(ctx context.Context, id string, begin func() *folded) *folde
 func (h *Handlers) handle(ctx context.Context, chat string, c Command, s state, filters []string,
 	decide func() (d events.Data, seq uint64, err error)) (uint64, error) {
 	if _, err := events.ParseID(chat); err != nil {
-		return 0, refuse(Invalid, "chat: %v", err)
+		return 0, refuseField(Invalid, "chat", "chat: %v", err)
 	}
 	return h.handleOn(ctx, chat, c, fold(s, filters), decide)
 }

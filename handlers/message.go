@@ -3,7 +3,11 @@ package handlers
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
 	"strings"
 	"unicode/utf8"
 
@@ -57,14 +61,14 @@ func (h *Handlers) SubmitMessage(ctx context.Context, c SubmitMessage) (message 
 		c.Message = events.NewID()
 	}
 	if _, err := events.ParseID(c.Message); err != nil {
-		return "", 0, refuse(Invalid, "message: %v", err)
+		return "", 0, refuseField(Invalid, "id", "message: %v", err)
 	}
 	if err := checkParts(c.Parts); err != nil {
 		return "", 0, err
 	}
 	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes}
 	if _, err := events.ParseID(c.Chat); err != nil {
-		return "", 0, refuse(Invalid, "chat: %v", err)
+		return "", 0, refuseField(Invalid, "chat", "chat: %v", err)
 	}
 	f := h.messages.get(ctx, c.Chat, func() *folded {
 		return fold(&messageState{submitted: map[string]submitted{}}, []string{events.ChatSubject(c.Chat, d.Kind()), chatFilter(c.Chat)})
@@ -76,7 +80,7 @@ func (h *Handlers) SubmitMessage(ctx context.Context, c SubmitMessage) (message 
 		}
 		if earlier, ok := s.submitted[c.Message]; ok {
 			if earlier.parts != hashOf(c.Parts) {
-				return nil, 0, refuse(Conflict, "message %s was submitted already with other content", c.Message)
+				return nil, 0, refuseField(Conflict, "id", "message %s was submitted already with other content", c.Message)
 			}
 			return nil, earlier.seq, nil
 		}
@@ -92,22 +96,44 @@ func checkParts(parts []events.Part) error {
 		case "text":
 			content = content || strings.TrimSpace(p.Text) != ""
 		case "file":
-			if p.URL == "" || p.Mime == "" {
-				return refuse(Invalid, "parts[%d]: a file needs mime and url", i)
+			if err := checkFile(p); err != nil {
+				return refuseField(Invalid, "parts", "parts[%d]: %v", i, err)
 			}
 			content = true
 		default:
-			return refuse(Invalid, "parts[%d]: unknown type %q; want text or file", i, p.Type)
+			return refuseField(Invalid, "parts", "parts[%d]: unknown type %q; want text or file", i, p.Type)
 		}
-		if !utf8.ValidString(p.Text) {
-			return refuse(Invalid, "parts[%d]: the text is not UTF-8", i)
+		if !utf8.ValidString(p.Text + p.Filename) {
+			return refuseField(Invalid, "parts", "parts[%d]: the text is not UTF-8", i)
 		}
 	}
 	if !content {
-		return refuse(Invalid, "the message is empty")
+		return refuseField(Invalid, "parts", "the message is empty")
 	}
 	if body, err := json.Marshal(parts); err != nil || len(body) > MaxMessage {
-		return refuse(Invalid, "the message is %d bytes; the limit is %d", len(body), MaxMessage)
+		return refuseField(Invalid, "parts", "the message is %d bytes; the limit is %d", len(body), MaxMessage)
+	}
+	return nil
+}
+
+// checkFile takes a file only with its content in it, as data:<mime>;base64,<content>: a file of any other URL OpenCode
+// would fetch itself, from the host's disk or from its network, and show to whoever wrote the message.
+func checkFile(p events.Part) error {
+	if p.URL == "" || p.Mime == "" {
+		return errors.New("a file needs mime and url")
+	}
+	written, content, ok := strings.Cut(strings.TrimPrefix(p.URL, "data:"), ";base64,")
+	if !ok || !strings.HasPrefix(p.URL, "data:") {
+		return errors.New("url: want data:<mime>;base64,<content>; a file is sent with its content, not by its place")
+	}
+	is, _, err := mime.ParseMediaType(written)
+	want, _, invalid := mime.ParseMediaType(p.Mime)
+	if err != nil || invalid != nil || is != want || !strings.Contains(is, "/") {
+		return fmt.Errorf("mime: the url is of type %.100q, the file of type %.100q; want the same, such as text/plain", written, p.Mime)
+	}
+	// The decoder skips line breaks, which no URL has.
+	if _, err := base64.StdEncoding.DecodeString(content); err != nil || strings.ContainsAny(content, "\r\n") {
+		return errors.New("url: the content is not base64 with padding")
 	}
 	return nil
 }

@@ -8,7 +8,8 @@ import (
 	"pocketcoder/events"
 )
 
-// DecidePermission answers a permission ask. The first decision wins; any later one is refused.
+// DecidePermission answers a permission ask. The first decision wins; any other is refused. To say again what a person
+// decided is no other.
 type DecidePermission struct {
 	Command
 	Chat       string          `json:"chat"`
@@ -79,12 +80,12 @@ func (s *permissions) applyOpenCode(e events.Event, d events.OpenCode) {
 	switch d.Type {
 	case events.PermissionAsked:
 		var a events.PermissionAsk
-		if json.Unmarshal(d.Properties, &a) == nil {
+		if json.Unmarshal(d.Properties, &a) == nil && !s.intended(a.ID) {
 			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.CallID, a.Permission, a.Command(), a.Request(), e.ID}
 		}
 	case events.PermissionReplied:
 		var reply struct{ RequestID, Reply string }
-		if json.Unmarshal(d.Properties, &reply) == nil {
+		if json.Unmarshal(d.Properties, &reply) == nil && !s.intended(reply.RequestID) {
 			s.settle(reply.RequestID, settled{seq: e.Seq, by: e.Actor, how: "answered in OpenCode: " + reply.Reply})
 		}
 	}
@@ -95,6 +96,12 @@ func (s *permissions) settle(id string, by settled) {
 	if _, ok := s.settled[id]; !ok {
 		s.settled[id] = by
 	}
+}
+
+// same says whether a person decided the same already, for the same reason.
+func (how settled) same(c DecidePermission) bool {
+	d := how.decided
+	return d != nil && strings.HasPrefix(how.by, events.UserActor("")) && d.Decision == c.Decision && d.Reason == strings.TrimSpace(c.Reason)
 }
 
 // grant finds an interrupted ask for exactly this request that was authorized and not used since.
@@ -110,10 +117,10 @@ func (s *permissions) grant(request string) (permission string, by string) {
 // DecidePermission carries out the command.
 func (h *Handlers) DecidePermission(ctx context.Context, c DecidePermission) (uint64, error) {
 	if c.Decision != events.Authorized && c.Decision != events.Denied {
-		return 0, refuse(Invalid, "decision: want %q or %q, got %q", events.Authorized, events.Denied, c.Decision)
+		return 0, refuseField(Invalid, "status", "decision: want %q or %q, got %q", events.Authorized, events.Denied, c.Decision)
 	}
 	if _, err := events.ParseID(c.Chat); err != nil {
-		return 0, refuse(Invalid, "chat: %v", err)
+		return 0, refuseField(Invalid, "chat", "chat: %v", err)
 	}
 	f := h.chatPermissions(ctx, c.Chat)
 	return h.handleOn(ctx, c.Chat, c.Command, f, func() (events.Data, uint64, error) {
@@ -135,10 +142,10 @@ func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
 		return nil, 0, refuse(NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)
 	}
 	if how, ok := s.settled[c.Permission]; ok {
-		if c.ID != "" && how.cause == c.ID {
+		if c.ID != "" && how.cause == c.ID || how.same(c) {
 			return nil, how.seq, nil
 		}
-		return nil, 0, refuse(Conflict, "permission %s is settled already: %s by %s", c.Permission, how.how, how.by)
+		return nil, 0, refuseField(Conflict, "status", "permission %s is settled already: %s by %s", c.Permission, how.how, how.by)
 	}
 	return events.PermissionDecided{
 		Permission: ask.id, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), Rule: c.Rule, Grant: c.Grant,

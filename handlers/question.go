@@ -76,7 +76,7 @@ func (s *questions) applyOpenCode(d events.OpenCode) {
 // AnswerQuestion carries out the command.
 func (h *Handlers) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, error) {
 	if _, err := events.ParseID(c.Chat); err != nil {
-		return 0, refuse(Invalid, "chat: %v", err)
+		return 0, refuseField(Invalid, "chat", "chat: %v", err)
 	}
 	s := newQuestions()
 	filters := []string{events.ChatSubject(c.Chat, "question.*"), events.ChatSubject(c.Chat, "opencode.question.*"), chatFilter(c.Chat)}
@@ -95,16 +95,16 @@ func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
 		if c.ID != "" && earlier.cause == c.ID {
 			return nil, earlier.seq, nil
 		}
-		return nil, 0, refuse(Conflict, "question %s/%d is answered already", c.Question, c.Index)
+		return nil, 0, refuseField(Conflict, "status", "question %s/%d is answered already", c.Question, c.Index)
 	}
 	if how := s.over[c.Question]; how != "" {
-		return nil, 0, refuse(Conflict, "question %s is over: %s", c.Question, how)
+		return nil, 0, refuseField(Conflict, "status", "question %s is over: %s", c.Question, how)
 	}
 	if !c.Rejected && strings.TrimSpace(strings.Join(c.Answers, "")) == "" {
-		return nil, 0, refuse(Invalid, "the answer is empty")
+		return nil, 0, refuseField(Invalid, "reply", "the answer is empty")
 	}
 	if len(c.Answers) > 1 && !ask.Questions[c.Index].Multiple {
-		return nil, 0, refuse(Invalid, "question %s/%d takes one answer, got %d", c.Question, c.Index, len(c.Answers))
+		return nil, 0, refuseField(Invalid, "reply", "question %s/%d takes one answer, got %d", c.Question, c.Index, len(c.Answers))
 	}
 	return events.QuestionAnswered{Question: c.Question, Index: c.Index, Answers: c.Answers, Rejected: c.Rejected}, 0, nil
 }

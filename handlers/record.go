@@ -133,10 +133,10 @@ func (h *Handlers) DeleteRecord(ctx context.Context, c DeleteRecord) (seq uint64
 
 func checkRecordID(collection, record string) error {
 	if _, err := events.ParseID(collection); err != nil {
-		return refuse(Invalid, "collection: %v", err)
+		return refuseField(Invalid, "collection", "collection: %v", err)
 	}
 	if _, err := events.ParseID(record); err != nil {
-		return refuse(Invalid, "id: %v", err)
+		return refuseField(Invalid, "id", "id: %v", err)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (h *Handlers) fields(set map[string]json.RawMessage) (fields, error) {
 	for name, value := range set {
 		var b bytes.Buffer
 		if !utf8.ValidString(name) || !utf8.Valid(value) || json.Compact(&b, value) != nil {
-			return nil, refuse(Invalid, "%q: the value is not JSON in UTF-8", name)
+			return nil, refuseField(Invalid, name, "%q: the value is not JSON in UTF-8", name)
 		}
 		clean[name] = h.Log.Redactor().JSON(b.Bytes())
 	}
@@ -182,12 +182,12 @@ func (s *collection) save(c SaveRecord, set fields) (id string, now fields, seq 
 	case exists && c.New && maps.EqualFunc(have.fields, set, sameJSON):
 		return c.Record, nil, have.seq, nil
 	case exists && c.New:
-		return "", nil, 0, refuse(Conflict, "id: record %s exists already with other fields", c.Record)
+		return "", nil, 0, refuseField(Conflict, "id", "id: record %s exists already with other fields", c.Record)
 	}
 	id, now = c.Record, have.with(set)
 	if twin := s.twin(id, now, c.Unique); twin != "" {
 		if !c.New || !c.Upsert {
-			return "", nil, 0, refuse(Conflict, "%s: another record has the same", strings.Join(c.Unique, ", "))
+			return "", nil, 0, refuseField(Conflict, c.Unique[0], "%s: another record has the same", strings.Join(c.Unique, ", "))
 		}
 		id, have = twin, s.records[twin]
 		now = have.with(set)

@@ -38,8 +38,18 @@ type intent struct {
 	content [sha256.Size]byte // of the event's JSON
 }
 
+// intended says whether the ask came by RequestPermission. An id is that of the first ask of the chat that had it: OpenCode's
+// word about another does not count.
+func (s *permissions) intended(id string) bool {
+	_, ok := s.intents[id]
+	return ok
+}
+
 func (s *permissions) applyRequest(e events.Event, d events.PermissionRequested) {
 	a := d.Ask()
+	if _, taken := s.asks[a.ID]; taken {
+		return
+	}
 	s.intents[a.ID] = intent{e.Seq, sha256.Sum256(e.Data)}
 	// Its session and call stay out of every decision: nobody vouches for them.
 	s.asks[a.ID] = ask{id: a.ID, typ: a.Permission, command: a.Command(), request: a.Request(), event: e.ID}
@@ -81,19 +91,19 @@ func (c RequestPermission) event() events.PermissionRequested {
 
 func (c RequestPermission) check() error {
 	if _, err := events.ParseID(c.Chat); err != nil {
-		return refuse(Invalid, "chat: %v", err)
+		return refuseField(Invalid, "chat", "chat: %v", err)
 	}
 	if _, err := events.ParseID(c.Permission); err != nil {
-		return refuse(Invalid, "permission: %v", err)
+		return refuseField(Invalid, "id", "permission: %v", err)
 	}
 	if strings.HasPrefix(c.Permission, "per_") {
-		return refuse(Invalid, "permission: %s is an id of OpenCode's", c.Permission)
+		return refuseField(Invalid, "id", "permission: %s is an id of OpenCode's", c.Permission)
 	}
 	if _, err := events.ParseID(c.Type); err != nil {
-		return refuse(Invalid, "type: %v", err)
+		return refuseField(Invalid, "permission", "type: %v", err)
 	}
 	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
-		return refuse(Invalid, "metadata: want a JSON object")
+		return refuseField(Invalid, "metadata", "metadata: want a JSON object")
 	}
 	for _, text := range append([]string{c.Message, c.Session, c.MessageID, c.Call, string(c.Metadata)}, c.Patterns...) {
 		if !utf8.ValidString(text) {
@@ -111,9 +121,9 @@ func (s *permissions) asked(c RequestPermission, content [sha256.Size]byte) (seq
 	if err := s.missing(c.Chat); err != nil {
 		return 0, err
 	}
-	r, ok := s.intents[c.Permission]
-	if ok && r.content != content {
-		return 0, refuse(Conflict, "permission %s was asked for already with other content", c.Permission)
+	r := s.intents[c.Permission]
+	if _, taken := s.asks[c.Permission]; taken && r.content != content {
+		return 0, refuseField(Conflict, "id", "permission %s was asked for already with other content", c.Permission)
 	}
 	return r.seq, nil
 }
@@ -125,7 +135,7 @@ func (g Gate) Request(ctx context.Context, c RequestPermission) (permission, sta
 		return "", "", 0, err
 	}
 	c.Permission = permission
-	if err := g.decide(ctx, c.Chat, c.event().Ask()); err != nil {
+	if err := g.decide(ctx, c.Chat, c.event().Ask(), true); err != nil {
 		return "", "", 0, err
 	}
 	f := g.Handlers.chatPermissions(ctx, c.Chat)

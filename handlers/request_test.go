@@ -112,6 +112,33 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	is.New(t).Equal(len(of[events.PermissionRequested](data)), 1)
 }
 
+// An id is that of the first ask of the chat that had it: nothing that is said about the other kind's decides it.
+func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	_, _, err := h.RequestPermission(t.Context(), intends("i1", "make"))
+	is.NoErr(err)
+	ask := askBash("i1", "git status")
+	happened(t, h.Log, "c1", ask, replied("i1"), askBash("strange", "make"))
+	g := gateOn(h)
+	is.NoErr(g.react(t.Context(), ask.event(t, "c1"))) // a rule allows this one
+	_, status, _, err := g.Request(t.Context(), intends("i1", "make"))
+	is.NoErr(err)
+	is.Equal(status, Draft)
+	_, err = h.DecidePermission(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "c1", Permission: "i1", Decision: events.Authorized})
+	is.NoErr(err)
+	_, data := history(t, h.Log, "c1")
+	is.Equal(of[events.PermissionDecided](data)[0].Command, "make")
+
+	_, _, err = h.RequestPermission(t.Context(), intends("strange", "git status"))
+	is.Equal(err, Refused{Code: Conflict, Text: "permission strange was asked for already with other content", Field: "id"})
+	s := newPermissions()
+	given(t, s, askBash("strange", "make"), fact{by: alice, data: intends("strange", "git status").event()})
+	is.Equal(s.asks["strange"].command, "make")
+	is.True(!s.intended("strange"))
+}
+
 // The gate that runs decides what nobody evaluated at once, as after a crash in between.
 func TestRunningGateLooksAtRequests(t *testing.T) {
 	t.Parallel()

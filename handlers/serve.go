@@ -127,7 +127,7 @@ func Give(ctx context.Context, nc *nats.Conn, name string, command any) (Accepte
 		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
 	}
 	if limit := nc.MaxPayload(); int64(len(body)) > limit {
-		return Accepted{}, Refused{Invalid, fmt.Sprintf("the command is %d bytes; the limit is %d", len(body), limit)}
+		return Accepted{}, refuse(Invalid, "the command is %d bytes; the limit is %d", len(body), limit)
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()

@@ -29,7 +29,7 @@ func (h *Handlers) AbortTurn(ctx context.Context, c AbortTurn) (uint64, error) {
 func (h *Handlers) RevertChat(ctx context.Context, c RevertChat) (uint64, error) {
 	if c.Message != "" {
 		if _, err := events.ParseID(c.Message); err != nil {
-			return 0, refuse(Invalid, "message: %v", err)
+			return 0, refuseField(Invalid, "message", "message: %v", err)
 		}
 	}
 	return h.wish(ctx, c.Chat, c.Command, events.RevertRequested{Message: c.Message})
