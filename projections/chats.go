@@ -52,6 +52,7 @@ func (chats) Apply(tx *Tx, e events.Event, body any) error {
 	c, found := tx.chats.get(e.Subject.ID)
 	if b, ok := body.(events.ChatCreated); ok && !found {
 		c.Title, c.User, c.Engine, c.Agent, c.Adopted = b.Title, b.User, b.Engine, b.Agent, b.Adopted
+		c.Description, c.Archived, c.Tags = b.Description, b.Archived, b.Tags
 		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, tx.at
 	} else if !found {
 		return nil
@@ -64,6 +65,9 @@ func (chats) Apply(tx *Tx, e events.Event, body any) error {
 	case events.SessionBound:
 		c.Session = b.Session
 	case events.MessageSubmitted:
+		if m, _ := tx.messages.get(b.Message); m.Position != int64(e.Seq) { // its id was another's: nothing was said
+			return nil
+		}
 		c.LastActive = max(c.LastActive, tx.at)
 		for _, p := range b.Parts {
 			c.setPreview(p.Text)

@@ -79,11 +79,11 @@ func (messages) Apply(tx *Tx, e events.Event, body any) error {
 	case events.MessageSubmitted:
 		return submitted(tx, e, b)
 	case events.MessageSending:
-		return sending(tx, b)
+		return sending(tx, e, b)
 	case events.MessageDelivered:
-		return delivered(tx, b)
+		return delivered(tx, e, b)
 	case events.MessageFailed:
-		return undelivered(tx, b)
+		return undelivered(tx, e, b)
 	case events.TurnLost:
 		endTurn(tx, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
 	case ocSessionDeleted:
@@ -106,10 +106,12 @@ type ourError struct {
 	Message string `json:"message"`
 }
 
+// submitted makes the row. Whoever submits a message chooses its id: under one that another message has it gets no row, so
+// it is never delivered. That is no error: anybody could fill the dead letters.
 func submitted(tx *Tx, e events.Event, b events.MessageSubmitted) error {
 	m, found := tx.messages.get(b.Message)
 	if found {
-		return fmt.Errorf("message %s exists", b.Message)
+		return nil
 	}
 	chat, found := tx.chats.get(e.Subject.ID)
 	if !found {
@@ -126,10 +128,19 @@ func submitted(tx *Tx, e events.Event, b events.MessageSubmitted) error {
 	return nil
 }
 
-func sending(tx *Tx, b events.MessageSending) error {
-	m, found := tx.messages.get(b.Message)
-	if !found {
-		return fmt.Errorf("message %s was never submitted", b.Message)
+// submittedMessage gives the message that an event of its chat is about.
+func (tx *Tx) submittedMessage(e events.Event, id string) (Message, error) {
+	m, found := tx.messages.get(id)
+	if !found || m.Chat != e.Subject.ID {
+		return m, fmt.Errorf("message %s was never submitted in chat %s", id, e.Subject.ID)
+	}
+	return m, nil
+}
+
+func sending(tx *Tx, e events.Event, b events.MessageSending) error {
+	m, err := tx.submittedMessage(e, b.Message)
+	if err != nil {
+		return err
 	}
 	alias, _ := tx.engineIDs.get(b.EngineMessage)
 	alias.Message = b.Message
@@ -141,10 +152,10 @@ func sending(tx *Tx, b events.MessageSending) error {
 }
 
 // delivered is old news when OpenCode has shown the message, or an error about it, before we got to say so.
-func delivered(tx *Tx, b events.MessageDelivered) error {
-	m, found := tx.messages.get(b.Message)
-	if !found {
-		return fmt.Errorf("message %s was never submitted", b.Message)
+func delivered(tx *Tx, e events.Event, b events.MessageDelivered) error {
+	m, err := tx.submittedMessage(e, b.Message)
+	if err != nil {
+		return err
 	}
 	if m.undelivered() {
 		tx.setUserStatus(&m, statusDelivered)
@@ -153,10 +164,10 @@ func delivered(tx *Tx, b events.MessageDelivered) error {
 	return nil
 }
 
-func undelivered(tx *Tx, b events.MessageFailed) error {
-	m, found := tx.messages.get(b.Message)
-	if !found {
-		return fmt.Errorf("message %s was never submitted", b.Message)
+func undelivered(tx *Tx, e events.Event, b events.MessageFailed) error {
+	m, err := tx.submittedMessage(e, b.Message)
+	if err != nil {
+		return err
 	}
 	if !m.undelivered() {
 		return nil

@@ -24,6 +24,13 @@ func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, err
 	return first[ShownMessage](ctx, m, "message "+id, selectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
 }
 
+// ChatOf gives the chat of the row of messages or permissions with an id, of a removed one too, and whether there is one: if
+// not, a new one may have the id.
+func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok bool, err error) {
+	row, ok, err := first[struct{ Chat string }](ctx, m, "chat of "+table+" "+id, "SELECT chat FROM "+table+" WHERE id={:id}", dbx.Params{"id": id})
+	return row.Chat, ok, err
+}
+
 const selectShown = `SELECT m.*, coalesce(
 		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
 		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent

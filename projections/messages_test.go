@@ -233,3 +233,38 @@ func TestSessionsKnowTheirPlaceInOpenCodesHistory(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(all), 1)
 }
+
+// Whoever submits a message chooses its id.
+func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}), s.submitted("m1"), s.assistant(ses, "msg_a", msg1, ended))
+	before, _ := rows[Message](t, m, "messages")
+	others, _ := rows[Chat](t, m, "chats")
+	for _, id := range []string{"m1", RecordID("msg_a")} {
+		feed(t, m, in(t, "chat2", "user:eve", events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "mine"}}}))
+	}
+	after, bad := rows[Message](t, m, "messages")
+	is.Equal(after, before)
+	is.Equal(bad, 0)
+	chats, _ := rows[Chat](t, m, "chats")
+	is.Equal(chats, others)
+	outbox, err := m.OutboxMessages(t.Context())
+	is.NoErr(err)
+	is.Equal(len(outbox), 1)
+	is.Equal(outbox[0].Chat, chatID)
+
+	feed(t, m, in(t, "chat2", "engine:oc1", events.MessageSending{Message: "m1", Session: "ses_2", EngineMessage: "msg_x"}),
+		in(t, "chat2", "engine:oc1", events.MessageDelivered{Message: "m1"}), in(t, "chat2", "engine:oc1", events.MessageFailed{Message: "m1"}))
+	after, bad = rows[Message](t, m, "messages")
+	is.Equal(after, before)
+	is.Equal(bad, 3)
+
+	for id, want := range map[string]string{"m1": chatID, RecordID("msg_a"): chatID, "m2": ""} {
+		chat, ok, err := m.ChatOf(t.Context(), "messages", id)
+		is.NoErr(err)
+		is.Equal(chat, want)
+		is.Equal(ok, want != "")
+	}
+}

@@ -55,17 +55,17 @@ func (permissions) Scope() events.Scope { return events.ScopeChat }
 func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.PermissionAsk:
-		asked(tx, e, b)
+		return asked(tx, e, b)
 	case events.PermissionRequested:
 		return requested(tx, e, b)
 	case ocReply:
-		replied(tx, e, b)
+		return replied(tx, e, b)
 	case events.PermissionDecided:
 		return decided(tx, e, b)
 	case events.PermissionInterrupted:
-		return tx.changePermission(b.Permission, func(p *Permission) { p.Interrupted = true })
+		return tx.changePermission(e, b.Permission, func(p *Permission) { p.Interrupted = true })
 	case events.PermissionExpired:
-		return tx.changePermission(b.Permission, func(p *Permission) {
+		return tx.changePermission(e, b.Permission, func(p *Permission) {
 			if !p.Replied || p.Status == PermissionDraft {
 				p.Status, p.Reason = PermissionExpired, b.Reason
 			}
@@ -74,14 +74,20 @@ func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 	return nil
 }
 
-// changePermission changes an ask of OpenCode's by OpenCode's id, or one over the API by its own.
-func (tx *Tx) changePermission(id string, change func(*Permission)) error {
-	p, found := tx.permissions.get(RecordID(id))
+// permission gives the ask that an event of its chat means, OpenCode's by OpenCode's id or one over the API by its own: what
+// happens in one chat says nothing about another's.
+func (tx *Tx) permission(e events.Event, id string) (Permission, bool) {
+	p, found := tx.permissions.get(id)
 	if !found {
-		p, found = tx.permissions.get(id)
+		p, found = tx.permissions.get(RecordID(id))
 	}
+	return p, found && p.Chat == e.Subject.ID && p.EnginePermission == id
+}
+
+func (tx *Tx) changePermission(e events.Event, id string, change func(*Permission)) error {
+	p, found := tx.permission(e, id)
 	if !found {
-		return fmt.Errorf("permission %s was never asked", id)
+		return fmt.Errorf("permission %s was never asked in chat %s", id, e.Subject.ID)
 	}
 	change(&p)
 	tx.permissions.put(p)
@@ -89,10 +95,16 @@ func (tx *Tx) changePermission(id string, change func(*Permission)) error {
 }
 
 // asked makes the row; an ask seen a second time, after a reconnect, is the same ask.
-func asked(tx *Tx, e events.Event, b events.PermissionAsk) {
+func asked(tx *Tx, e events.Event, b events.PermissionAsk) error {
+	if p, found := tx.permission(e, b.ID); found && p.Source == sourceAPI {
+		return fmt.Errorf("permission %s of chat %s was asked over the API", b.ID, e.Subject.ID)
+	}
 	p, found := tx.permissions.get(RecordID(b.ID))
+	if found && p.Chat != e.Subject.ID {
+		return fmt.Errorf("permission %s was asked in chat %s", b.ID, p.Chat)
+	}
 	if found {
-		return
+		return nil
 	}
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.ID, b.SessionID, e.Subject.ID, b.Permission
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), encodedList(b.Always)
@@ -100,16 +112,19 @@ func asked(tx *Tx, e events.Event, b events.PermissionAsk) {
 	p.Status, p.Source, p.Message = PermissionDraft, engineType, askLine(b)
 	p.Request, p.AskedSeq = b.Request(), int64(e.Seq)
 	tx.permissions.put(p)
+	return nil
 }
 
 // sourceAPI is the source of an ask that came over the API.
 const sourceAPI = "api"
 
-// requested makes the row of an ask over the API. Nobody waits for a reply to it.
+// requested makes the row of an ask over the API, to which nobody waits for a reply. Whoever asks chooses the id: under one that
+// another ask has it gets no row. That is no error: anybody could fill the dead letters.
 func requested(tx *Tx, e events.Event, b events.PermissionRequested) error {
+	_, taken := tx.permission(e, b.Permission)
 	p, found := tx.permissions.get(b.Permission)
-	if found {
-		return fmt.Errorf("permission %s exists", b.Permission)
+	if taken || found {
+		return nil
 	}
 	ask := events.PermissionAsk{ID: b.Permission, Permission: b.Type, Patterns: b.Patterns, Metadata: b.Metadata}
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
@@ -140,11 +155,11 @@ func askLine(b events.PermissionAsk) string {
 // decided keeps the first decision.
 func decided(tx *Tx, e events.Event, b events.PermissionDecided) error {
 	if b.Grant != "" {
-		if err := tx.changePermission(b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {
+		if err := tx.changePermission(e, b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {
 			return err
 		}
 	}
-	return tx.changePermission(b.Permission, func(p *Permission) {
+	return tx.changePermission(e, b.Permission, func(p *Permission) {
 		if p.Status == PermissionDraft {
 			p.decide(string(b.Decision), e)
 			p.Reason, p.Rule = b.Reason, b.Rule
@@ -154,10 +169,13 @@ func decided(tx *Tx, e events.Event, b events.PermissionDecided) error {
 
 // replied takes OpenCode's word. For an ask that nobody here decided somebody else did, in its own interface, or OpenCode
 // itself: rejecting one ask rejects all others of the session.
-func replied(tx *Tx, e events.Event, b ocReply) {
+func replied(tx *Tx, e events.Event, b ocReply) error {
 	p, found := tx.permissions.get(RecordID(b.RequestID))
 	if !found {
-		return
+		return nil
+	}
+	if p.Chat != e.Subject.ID {
+		return fmt.Errorf("permission %s was asked in chat %s", b.RequestID, p.Chat)
 	}
 	p.Replied = true
 	if p.Status == PermissionDraft {
@@ -170,6 +188,7 @@ func replied(tx *Tx, e events.Event, b ocReply) {
 		}
 	}
 	tx.permissions.put(p)
+	return nil
 }
 
 func (p *Permission) decide(status string, e events.Event) {
