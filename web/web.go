@@ -27,12 +27,18 @@ type Server struct {
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/api/", confined(s.API.Handler()))
 	mux.Handle("GET /{$}", page(home()))
 	mux.Handle("GET /setup", page(setup()))
 	mux.Handle("GET /docs", page(docs(s.API.Document())))
 	mux.Handle("GET /static/{file}", staticFiles())
-	return s.knownHost(sameOrigin(mux))
+	routes := confined(s.API.Handler())
+	return s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") { // the mux would answer a path that is not clean with a redirect, as a page
+			routes.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})))
 }
 
 // knownHost refuses requests under a foreign name (DNS rebinding).

@@ -170,3 +170,13 @@ func TestUnchangedFilesAreNotSentAgain(t *testing.T) {
 		is.Equal(ask("GET", path, nil).Code, http.StatusNotFound) // path
 	}
 }
+
+func TestPathsOfTheAPIThatAreNotCleanAreNotFound(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, path := range []string{"/api/./health", "/api//health", "/api/x/../health"} {
+		w := ask("GET", path, nil)
+		is.Equal(w.Code, http.StatusNotFound) // path
+		problem(t, w)
+	}
+}

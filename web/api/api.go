@@ -16,7 +16,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
+	"sync"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -40,7 +42,12 @@ type Server struct {
 	Logger    *slog.Logger
 
 	limits   limits
+	shares   shares
 	realtime realtime
+
+	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
+	// leave the names of one with the values of the other.
+	llmKeys sync.Mutex
 }
 
 // ErrUnavailable says that OpenCode does not answer just now.
@@ -59,13 +66,19 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
 	}
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, notFound()) })
-	return cleanPaths(mux)
+	routed := cleanPaths(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routed.ServeHTTP(newPatientWriter(w), r) })
 }
 
-// cleanPaths refuses paths that lead upwards or have empty parts, which the mux would answer with a redirect to somewhere else.
+// cleanPaths refuses paths that lead nowhere or upwards or have empty parts, which the mux would answer with a redirect to somewhere else.
 func cleanPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := r.URL.EscapedPath() + "/"; strings.Contains(p, "/../") || strings.Contains(r.URL.EscapedPath(), "//") {
+		if r.URL.Path == filesRoot+"." { // a name for the workspace itself
+			r = r.WithContext(r.Context())
+			r.URL = &url.URL{Path: filesRoot, RawQuery: r.URL.RawQuery}
+		}
+		p := r.URL.EscapedPath()
+		if strings.Contains(p, "//") || strings.Contains(p+"/", "/./") || strings.Contains(p+"/", "/../") {
 			writeProblem(w, notFound())
 			return
 		}
@@ -73,18 +86,12 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// maxBody is the largest request body in bytes: a message of 1 MiB in the worst JSON escaping is refused by its own limit,
-// not by this one.
-const maxBody = 8 << 20
-
 // answer finds out who asks, keeps out who may not, and serves the route.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, route route) {
-	who, err := s.caller(r)
+	who := s.caller(r)
+	err := route.admits(who)
 	if err == nil {
-		err = route.admits(who)
-	}
-	if err == nil {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		boundBody(w, r, who)
 		err = route.serve(w, r, who)
 	}
 	if err == nil || r.Context().Err() != nil {

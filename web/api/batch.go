@@ -28,7 +28,7 @@ type batchRequest struct {
 // batchAnswer is that of one request.
 type batchAnswer struct {
 	Status int `json:"status"`
-	Body   any `json:"body"` // the record; null for a delete
+	Body   any `json:"body"` // the record; null when it was deleted
 }
 
 // maxBatch is how many requests a batch may hold; PocketBase's default.
@@ -79,6 +79,10 @@ func (s *Server) runBatch(w http.ResponseWriter, r *http.Request, who caller) er
 			continue
 		}
 		record, err := s.view(one.r, who, one.c, one.id)
+		if errors.Is(err, records.ErrNotFound) { // a later request of the batch took it away
+			answers = append(answers, batchAnswer{Status: http.StatusOK})
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -123,6 +127,9 @@ func (s *Server) runOne(ctx context.Context, r *http.Request, who caller, one ba
 	}
 	done.r = r.Clone(r.Context())
 	done.r.URL = at
+	if err := s.checkQuery(done.r, who, done.c); err != nil {
+		return done, err
+	}
 	return done, s.runMethod(ctx, &done, who, one, fresh)
 }
 
@@ -131,15 +138,15 @@ func (s *Server) runMethod(ctx context.Context, done *written, who caller, one b
 	case one.Method == http.MethodPost && done.id == "":
 		done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
 	case one.Method == http.MethodPatch && done.id != "":
-		done.id, _, err = s.update(ctx, done.r, who, done.c, done.id, one.Body)
+		done.id, _, err = s.update(ctx, done.r, who, done.c, done.id, one.Body, fresh)
 	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
 		id := textOf(one.Body["id"])
-		if done.id, _, err = s.update(ctx, done.r, who, done.c, id, one.Body); errors.Is(err, records.ErrNotFound) || problemOf(err).Status == http.StatusNotFound {
+		if done.id, _, err = s.update(ctx, done.r, who, done.c, id, one.Body, fresh); errors.Is(err, records.ErrNotFound) || problemOf(err).Status == http.StatusNotFound {
 			done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
 		}
 	case one.Method == http.MethodDelete && done.id != "":
 		done.delete = true
-		_, err = s.remove(ctx, done.r, who, done.c, done.id)
+		_, err = s.remove(ctx, done.r, who, done.c, done.id, fresh)
 	default:
 		return badField("method", "validation_invalid_value", "%s cannot be done there", shortened(one.Method, 10))
 	}

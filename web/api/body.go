@@ -10,8 +10,55 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"strings"
+	"time"
 )
+
+// What a request's body may be. A message of 1 MiB in the worst JSON escaping is refused by its own limit, not by this one.
+// Nobody in particular has little to say: a login, and what they would follow.
+const (
+	maxBody       = 8 << 20 // bytes
+	bodyPatience  = 30 * time.Second
+	maxGuestBody  = 4 << 20
+	guestPatience = 10 * time.Second
+)
+
+// boundBody bounds the size of a body and how long it is waited for. What is served does not count: it may be a stream.
+func boundBody(w http.ResponseWriter, r *http.Request, who caller) {
+	most, patience := int64(maxBody), bodyPatience
+	if who.Identity == nil {
+		most, patience = maxGuestBody, guestPatience
+	}
+	r.Body = http.MaxBytesReader(w, awaitBody(w, r, patience), most)
+}
+
+// awaitBody gives a body that has to come in time. A server's own limit would end what is served, too.
+func awaitBody(w http.ResponseWriter, r *http.Request, patience time.Duration) io.ReadCloser {
+	b := awaitedBody{r.Body, http.NewResponseController(w)}
+	if r.ContentLength == 0 {
+		b.end()
+	} else {
+		_ = b.control.SetReadDeadline(time.Now().Add(patience)) // what has no deadline is no connection
+	}
+	return b
+}
+
+// awaitedBody has a deadline until it ends.
+type awaitedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (b awaitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.end()
+	}
+	return n, err
+}
+
+func (b awaitedBody) end() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // decodeBody reads a JSON body into v and names what it does not know.
 func decodeBody(r *http.Request, v any) error {
@@ -79,6 +126,9 @@ func readAll(r io.Reader) ([]byte, error) {
 		var tooLong *http.MaxBytesError
 		if errors.As(err, &tooLong) {
 			return nil, err
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, problem{Status: http.StatusRequestTimeout, Message: "The request body did not come in time."}
 		}
 		return nil, badRequest("The body could not be read.")
 	}

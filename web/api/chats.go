@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -14,40 +13,30 @@ func createChat(s *Server, ctx context.Context, w change) (string, uint64, error
 	title, _ := w.text("title")
 	agent, _ := w.text("agent")
 	user, _ := w.text("user")
-	id, seq, err := s.Handlers.CreateChat(ctx, handlers.CreateChat{Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent})
-	if err != nil {
-		return "", 0, err
-	}
-	update := chatUpdate(w, id, "description", "archived", "tags")
-	if update == (handlers.UpdateChat{Command: w.Command, Chat: id}) {
-		return id, seq, nil
-	}
-	seq, err = s.Handlers.UpdateChat(ctx, update)
-	return id, seq, err
+	description, _ := w.text("description")
+	tags, _ := w.text("tags")
+	return s.Handlers.CreateChat(ctx, handlers.CreateChat{
+		Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent, Description: description, Archived: string(w.set["archived"]) == "true", Tags: tags,
+	})
 }
 
 func updateChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
 	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.is("admin") {
 		return "", 0, badField("user", "validation_invalid_value", "Only administrators give a chat to somebody else.")
 	}
-	seq, err := s.Handlers.UpdateChat(ctx, chatUpdate(w, w.id, "title", "description", "archived", "tags", "agent", "user"))
-	return w.id, seq, err
-}
-
-// chatUpdate takes the named fields that are given.
-func chatUpdate(w change, chat string, names ...string) handlers.UpdateChat {
-	c := handlers.UpdateChat{Command: w.Command, Chat: chat}
+	c := handlers.UpdateChat{Command: w.Command, Chat: w.id}
 	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent, "user": &c.User}
 	for name, into := range texts {
-		if v, given := w.text(name); given && slices.Contains(names, name) {
+		if v, given := w.text(name); given {
 			*into = &v
 		}
 	}
-	if raw, given := w.set["archived"]; given && slices.Contains(names, "archived") {
+	if raw, given := w.set["archived"]; given {
 		archived := string(raw) == "true"
 		c.Archived = &archived
 	}
-	return c
+	seq, err := s.Handlers.UpdateChat(ctx, c)
+	return w.id, seq, err
 }
 
 func removeChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
@@ -61,10 +50,25 @@ func createMessage(s *Server, ctx context.Context, w change) (string, uint64, er
 	}
 	chat, _ := w.text("chat")
 	parts, err := partsOf(w.set["parts"])
+	if err == nil {
+		err = s.checkID(ctx, w, chat)
+	}
 	if err != nil {
 		return "", 0, err
 	}
 	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: chat, Message: w.id, Parts: parts})
+}
+
+// checkID refuses an id that a record of another chat has: the record with it is the first one.
+func (s *Server) checkID(ctx context.Context, w change, chat string) error {
+	if w.id == "" {
+		return nil
+	}
+	other, taken, err := s.Model.ChatOf(ctx, w.c.Table, w.id)
+	if err == nil && taken && other != chat {
+		return badField("id", "validation_not_unique", "The id is taken.")
+	}
+	return err
 }
 
 // updateMessage lets a client that is not sure whether its message arrived say it again; a message that is sent does not change.
@@ -75,7 +79,7 @@ func updateMessage(s *Server, ctx context.Context, w change) (string, uint64, er
 			return "", 0, badField(name, "validation_conflict", "A message that was sent does not change.")
 		}
 	}
-	if !given || w.oldText("role") != "user" || sameJSON(raw, mustJSON(w.old.Get("parts"))) {
+	if !given || w.oldText("role") != "user" || sameJSON(raw, mustJSON(w.now("parts"))) {
 		if _, changes := w.changed()["parts"]; changes {
 			return "", 0, badField("parts", "validation_conflict", "A message that was sent does not change.")
 		}
@@ -126,6 +130,9 @@ func createPermission(s *Server, ctx context.Context, w change) (string, uint64,
 	if raw, given := w.set["patterns"]; given && json.Unmarshal(raw, &c.Patterns) != nil {
 		return "", 0, badField("patterns", "validation_invalid_type", "want a list of texts")
 	}
+	if err := s.checkID(ctx, w, c.Chat); err != nil {
+		return "", 0, err
+	}
 	id, _, seq, err := s.Gate.Request(ctx, c)
 	return id, seq, err
 }
@@ -146,8 +153,10 @@ func answerQuestion(s *Server, ctx context.Context, w change) (string, uint64, e
 	case status != "replied" && status != "rejected":
 		return "", 0, badField("status", "validation_invalid_value", "Must be replied or rejected.")
 	}
-	index, _ := w.old.Get("index").(float64)
-	c := handlers.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id"), Index: int(index)}
+	c := handlers.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id")}
+	if index, ok := w.now("index").(int64); ok {
+		c.Index = int(index)
+	}
 	if c.Rejected = status == "rejected"; !c.Rejected {
 		c.Answers = []string{reply}
 		var several []string // a question that takes several answers may get them as a JSON list
@@ -183,8 +192,7 @@ type revertRequest struct {
 // mayWrite says whether the caller may do with a chat what its owner may.
 func (s *Server) mayWrite(r *http.Request, who caller, chat string) error {
 	c, _ := collectionNamed("chats")
-	_, err := s.existing(r.Context(), r, who, c, chat, ownOrAdmin, nil, true)
-	return err
+	return s.existing(r.Context(), r, &change{who: who, c: c, id: chat}, ownOrAdmin, nil)
 }
 
 func (s *Server) abortChat(w http.ResponseWriter, r *http.Request, who caller) error {

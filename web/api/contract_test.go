@@ -82,7 +82,7 @@ func (s *system) fixtures(t *testing.T, o operation, admin, token string) map[st
 	}
 	check(t, os.WriteFile(filepath.Join(s.workspace, "notes.txt"), []byte("notes"), 0o644))
 	if f["path"] = "notes.txt"; strings.Contains(o.path, "/files/") {
-		f["path"] = "."
+		f["path"] = "." // the workspace itself
 	}
 	if token == "" {
 		setup, _, err := s.accounts.Setup(t.Context())

@@ -1,6 +1,28 @@
 package api
 
-import "pocketcoder/web/api/records"
+import (
+	"context"
+
+	"pocketcoder/web/api/records"
+)
 
 // Catalogue is all collections, for tests that go through them.
 func Catalogue() records.Catalogue { return catalogue }
+
+// Occupy takes an account's share of the views.
+func (s *Server) Occupy(ctx context.Context, collection, account string) error {
+	for range maxShare {
+		if _, err := s.shares.take(ctx, collection+"/"+account); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Followed is how many topics of a client are kept.
+func (s *Server) Followed(clientID string) int {
+	c := s.realtime.client(clientID)
+	s.realtime.mu.Lock()
+	defer s.realtime.mu.Unlock()
+	return len(c.follows)
+}

@@ -30,6 +30,9 @@ type entry struct {
 	Modified string `json:"modified"`
 }
 
+// filesRoot is the path of the workspace itself; what follows it is a path in there.
+const filesRoot = "/api/pocketcoder/files/"
+
 // maxEntries is how many entries a listing has at most.
 const maxEntries = 10_000
 

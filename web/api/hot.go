@@ -106,7 +106,7 @@ const earlier = 10 * time.Second
 func (s *Server) begin(ctx context.Context, h *hub) (since time.Time, err error) {
 	since = time.Now()
 	messages, _ := catalogue.Get("messages")
-	err = s.ask(ctx, func(db dbx.Builder, _ uint64) error {
+	err = s.ask(ctx, "", func(db dbx.Builder, _ uint64) error {
 		page, err := records.List(ctx, db, catalogue, messages, records.Request{Superuser: true}, records.Query{
 			Filter: ofChat(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})

@@ -157,7 +157,7 @@ func (s *Server) lookAtChat(ctx context.Context, h *hub, told uint64, come []*su
 	}
 	for _, sub := range check {
 		allowed := false
-		err := s.ask(ctx, func(db dbx.Builder, _ uint64) (err error) {
+		err := s.ask(ctx, "", func(db dbx.Builder, _ uint64) (err error) {
 			allowed, err = records.Allowed(ctx, db, catalogue, t.collection, h.chat, t.collection.View, sub.topic.request)
 			return err
 		})

@@ -80,7 +80,7 @@ func (s *Server) momentOf(r *http.Request) (uint64, error) {
 func listAll(ctx context.Context, db dbx.Builder, name, order string, request records.Request) ([]records.Record, error) {
 	c, _ := catalogue.Get(name)
 	all := []records.Record{}
-	for q := (records.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1}); ; q.Page++ {
+	for q := (records.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {
 		page, err := records.List(ctx, db, catalogue, c, request, q)
 		if err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ func (s *Server) requestPermission(w http.ResponseWriter, r *http.Request, who c
 	}
 	id := ""
 	if body.EngineID != "" {
-		id = projections.RecordID(who.Account + "/" + body.EngineID)
+		id = projections.RecordID(who.Account + "/" + body.Chat + "/" + body.EngineID)
 	}
 	id, status, seq, err := s.Gate.Request(r.Context(), handlers.RequestPermission{
 		Command: handlers.Command{Actor: who.actor()}, Chat: body.Chat, Permission: id, Type: body.Permission, Patterns: body.Patterns,

@@ -98,15 +98,14 @@ func problemOf(err error) problem {
 	return problem{Status: http.StatusInternalServerError, Message: "Something went wrong while processing your request."}
 }
 
-// problemOfRefusal names the field that a handler's words begin with, as "title: too long" does.
 func problemOfRefusal(r handlers.Refused) problem {
 	p := problem{Status: http.StatusBadRequest, Message: r.Text}
 	if r.Code == handlers.NotFound {
 		p.Status = http.StatusNotFound
 	}
 	code := map[handlers.Code]string{handlers.Invalid: "validation_invalid_value", handlers.Conflict: "validation_conflict"}[r.Code]
-	if field, text, ok := strings.Cut(r.Text, ": "); ok && code != "" && !strings.ContainsAny(field, " \"") {
-		p.Data = map[string]any{field: fault{code, text}}
+	if r.Field != "" && code != "" {
+		p.Data = map[string]any{r.Field: fault{code, r.Text}}
 	}
 	return p
 }

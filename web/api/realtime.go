@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
 
@@ -34,14 +33,15 @@ type realtime struct {
 	ended     map[[32]byte]ending  // by session and topic
 	started   time.Time            // when Run did
 	before    uint64               // where sessions of an earlier process go on
-	asking    chan struct{}        // holds one for each question asked of the read models
+	held      map[string]int       // how many clients there are, by their holder
+	guests    int                  // how many of all are nobody's
 }
 
 // open makes what the zero value lacks. mu is held.
 func (rt *realtime) open() {
 	if rt.clients == nil {
 		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
-		rt.ended, rt.asking = map[[32]byte]ending{}, make(chan struct{}, runtime.GOMAXPROCS(0))
+		rt.ended, rt.held = map[[32]byte]ending{}, map[string]int{}
 	}
 }
 
@@ -109,9 +109,9 @@ func (rt *realtime) wakeAll() {
 }
 
 // connectRealtime serves a connection until it ends.
-func (s *Server) connectRealtime(w http.ResponseWriter, r *http.Request, _ caller) error {
+func (s *Server) connectRealtime(w http.ResponseWriter, r *http.Request, who caller) error {
 	c := &client{id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
-	if err := s.realtime.connect(c); err != nil {
+	if err := s.realtime.connect(c, who.client.Address); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", eventStream)
@@ -123,19 +123,5 @@ func (s *Server) connectRealtime(w http.ResponseWriter, r *http.Request, _ calle
 		err = s.stream(r.Context(), out, c, usual)
 	}
 	s.disconnect(context.WithoutCancel(r.Context()), c, err == errClosed && !s.Proxied)
-	return nil
-}
-
-// maxClients is how many may be connected at once, so that nobody in particular cannot take all the memory.
-const maxClients = 20_000
-
-func (rt *realtime) connect(c *client) error {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.open()
-	if len(rt.clients) >= maxClients {
-		return problem{Status: http.StatusServiceUnavailable, Message: "Too many clients are connected; try again later.", retry: time.Minute}
-	}
-	rt.clients[c.id] = c
 	return nil
 }

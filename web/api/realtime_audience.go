@@ -81,7 +81,7 @@ const pageOfChanges = 100
 // change, up to where that is all there was, and whether there is more.
 func (s *Server) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
 	var found []records.Change
-	err = s.ask(ctx, func(db dbx.Builder, seq uint64) error {
+	err = s.ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {
 		for limit := pageOfChanges; ; limit *= 2 {
 			found, err = records.Changed(ctx, db, catalogue, t.collection, t.request, t.rule(), t.wants(), ids, int64(since), limit)
 			if err != nil {
@@ -105,15 +105,4 @@ func (s *Server) changes(ctx context.Context, t topic, ids []string, since uint6
 		page = append(page, &message{record: c.AppendJSON(nil), first: uint64(c.First), last: uint64(c.Last), removed: c.Removed})
 	}
 	return page, upTo, more, err
-}
-
-// ask views the read models, when not too many do.
-func (s *Server) ask(ctx context.Context, question func(db dbx.Builder, seq uint64) error) error {
-	select {
-	case s.realtime.asking <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.realtime.asking }()
-	return s.Model.View(ctx, question)
 }

@@ -15,6 +15,7 @@ type client struct {
 	news        chan struct{} // holds one when there is something to do
 	subscribing sync.Mutex    // makes requests about it take turns
 
+	holder  string                   // who it counts for; guarded by realtime.mu
 	who     *account.Identity        // nil until somebody subscribes; guarded by realtime.mu
 	follows map[string]*subscription // by topic; guarded by realtime.mu
 

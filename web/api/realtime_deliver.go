@@ -9,15 +9,17 @@ import (
 type pace struct {
 	ping time.Duration // between signs of life
 	idle time.Duration // without an event, after which it ends: PocketBase's 5 minutes
+	anon time.Duration // after which one ends that is still nobody's
 }
 
-var usual = pace{ping: pingEvery, idle: 5 * time.Minute}
+var usual = pace{ping: pingEvery, idle: 5 * time.Minute, anon: 2 * time.Minute}
 
 // stream sends a client what is queued for it until one of them ends the connection, and says why it ended.
 func (s *Server) stream(ctx context.Context, out *patientWriter, c *client, p pace) error {
-	ping, idle := time.NewTicker(p.ping), time.NewTimer(p.idle)
+	ping, idle, anon := time.NewTicker(p.ping), time.NewTimer(p.idle), time.NewTimer(p.anon)
 	defer ping.Stop()
 	defer idle.Stop()
+	defer anon.Stop()
 	for {
 		ended, expires := c.session()
 		var err error
@@ -29,6 +31,10 @@ func (s *Server) stream(ctx context.Context, out *patientWriter, c *client, p pa
 			return errOver
 		case <-idle.C:
 			return errIdle
+		case <-anon.C:
+			if ended == nil {
+				return errIdle
+			}
 		case now := <-ping.C:
 			if !expires.IsZero() && now.After(expires) {
 				return errOver

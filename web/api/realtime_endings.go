@@ -47,6 +47,7 @@ func (s *Server) disconnect(ctx context.Context, c *client, certain bool) {
 		rt.unfollow(c, sub)
 	}
 	delete(rt.clients, c.id)
+	rt.release(c)
 	rt.forget()
 }
 

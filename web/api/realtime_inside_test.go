@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &client{news: make(chan struct{}, 1)}
-		ended <- new(Server).stream(r.Context(), newPatientWriter(w), c, pace{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond})
+		ended <- new(Server).stream(r.Context(), newPatientWriter(w), c, pace{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
 	}))
 	defer server.Close()
 	resp, err := http.Get(server.URL)
@@ -35,7 +36,7 @@ func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := &client{news: make(chan struct{}, 1), expires: time.Now()}
-	err := new(Server).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, pace{ping: time.Millisecond, idle: time.Minute})
+	err := new(Server).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, pace{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
 	is.True(errors.Is(err, errOver))
 }
 
@@ -67,4 +68,16 @@ func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(queue), 1)
 	is.Equal(string(queue[0].data), fmt.Sprint(3*maxWaiting-1))
+}
+
+func TestAConnectionThatStaysNobodysEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := pace{ping: time.Minute, idle: time.Minute, anon: time.Millisecond}
+	c := &client{news: make(chan struct{}, 1)}
+	is.True(errors.Is(new(Server).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, p), errIdle))
+	c.ended = make(chan struct{}) // a session's
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	is.True(!errors.Is(new(Server).stream(ctx, newPatientWriter(httptest.NewRecorder()), c, p), errIdle))
 }

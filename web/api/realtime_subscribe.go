@@ -41,13 +41,14 @@ func (rt *realtime) client(id string) *client {
 	return rt.clients[id]
 }
 
-// subscribe replaces what a client follows. Topics it followed already go on as they were.
+// subscribe replaces what a client follows. Topics it followed already go on as they were. A guest sees nothing, so that
+// nothing is kept for one.
 func (s *Server) subscribe(r *http.Request, c *client, who caller, topics []topic) error {
 	c.subscribing.Lock()
 	defer c.subscribing.Unlock()
 	rt := &s.realtime
 	fresh, err := rt.fresh(c, who, topics)
-	if err != nil {
+	if err != nil || who.Identity == nil {
 		return err
 	}
 	for i := range fresh {
@@ -56,7 +57,7 @@ func (s *Server) subscribe(r *http.Request, c *client, who caller, topics []topi
 		}
 	}
 	doubtful := uint64(0) // what went over a connection that still seems open is certain up to here
-	if who.Identity != nil && len(fresh) > 0 {
+	if len(fresh) > 0 {
 		if doubtful, err = s.Log.At(r.Context(), time.Now().Add(-doubt)); err != nil {
 			return err
 		}
@@ -66,15 +67,17 @@ func (s *Server) subscribe(r *http.Request, c *client, who caller, topics []topi
 	if err := rt.owns(c, who); err != nil { // it may have gone meanwhile
 		return err
 	}
-	if c.who == nil && who.Identity != nil {
-		rt.keepOnly(c, nil)
+	if err := rt.boundFilters(c, *who.Identity, topics); err != nil {
+		return err
+	}
+	if err := rt.own(c, *who.Identity); err != nil {
+		return err
 	}
 	rt.keepOnly(c, topics)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.who = who.Identity; c.who != nil {
-		c.ended, c.expires = s.Accounts.Ended(c.who.Session), c.who.Expires
-	}
+	c.who = who.Identity
+	c.ended, c.expires = s.Accounts.Ended(c.who.Session), c.who.Expires
 	for _, t := range fresh {
 		s.follow(r.Context(), c, who, t, doubtful)
 	}
@@ -93,7 +96,7 @@ func (rt *realtime) owns(c *client, who caller) error {
 	return nil
 }
 
-// fresh gives the topics that a client does not follow yet as this account. A guest's begin anew when it becomes somebody.
+// fresh gives the topics that a client does not follow yet.
 func (rt *realtime) fresh(c *client, who caller, topics []topic) (fresh []topic, err error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -101,7 +104,7 @@ func (rt *realtime) fresh(c *client, who caller, topics []topic) (fresh []topic,
 		return nil, err
 	}
 	for _, t := range topics {
-		if c.follows[t.text] == nil || c.who == nil && who.Identity != nil {
+		if c.follows[t.text] == nil {
 			fresh = append(fresh, t)
 		}
 	}
@@ -173,7 +176,7 @@ func (s *Server) follow(ctx context.Context, c *client, who caller, t topic, dou
 		wake(h.news)
 		return
 	}
-	key := who.Collection + "/" + who.Account + "\n" + t.text
+	key := accountKey(*who.Identity) + "\n" + t.text
 	a := rt.audiences[key]
 	if a == nil {
 		a = s.newAudience(ctx, key, t, now)

@@ -23,15 +23,16 @@ type topic struct {
 	id         string             // of one record; empty for all
 	query      map[string]string  // of the options
 	headers    map[string]string
+	holder     string          // the account whose share of the views it takes; empty for the server's own
 	request    records.Request // on whose behalf it is followed
 	chat       string          // whose hot stream it is
 	admitted   bool            // something of it may be seen
 }
 
-// The limits are PocketBase's.
 const (
-	maxTopics = 1000
-	maxTopic  = 2500 // bytes
+	maxTopics    = 1000      // PocketBase's
+	maxTopic     = 2500      // bytes; PocketBase's
+	maxAllTopics = 256 << 10 // bytes of all topics of a client
 )
 
 // parseTopics reads the topics of a request, each once. Empty ones are ignored, as PocketBase does.
@@ -39,10 +40,13 @@ func parseTopics(texts []string) (topics []topic, err error) {
 	if len(texts) > maxTopics {
 		return nil, badField("subscriptions", "validation_length_too_long", "the length must be no more than %d", maxTopics)
 	}
-	seen := map[string]bool{"": true}
+	seen, size := map[string]bool{"": true}, 0
 	for i, text := range texts {
 		if len(text) > maxTopic {
 			return nil, badField("subscriptions", "validation_length_too_long", "%d: the length must be no more than %d", i, maxTopic)
+		}
+		if size += len(text); size > maxAllTopics {
+			return nil, badField("subscriptions", "validation_length_too_long", "the length of all must be no more than %d", maxAllTopics)
 		}
 		if strings.ContainsAny(text, "\r\n\x00") { // it would end the line of the event that names it
 			return nil, badField("subscriptions", "validation_match_invalid", "%d: a topic is one line", i)
@@ -104,9 +108,9 @@ func optionText(v any) string {
 // admit finds out on whose behalf a topic is followed, and whether it can be: a filter that cannot be read is the client's
 // mistake, a chat it may not see is silent.
 func (s *Server) admit(r *http.Request, who caller, t *topic) error {
-	t.request = who.request(r, nil)
+	t.holder, t.request = who.key(), who.request(r, nil)
 	t.request.Method, t.request.Context, t.request.Query, t.request.Headers = http.MethodGet, "realtime", t.query, t.headers
-	if who.Identity == nil || t.chat == "" && t.collection.Table == "" {
+	if t.chat == "" && t.collection.Table == "" {
 		return nil
 	}
 	err := s.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {

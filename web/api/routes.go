@@ -27,6 +27,14 @@ type parameter struct {
 // Who may use a route. What of the data they see is for the rules of its collection to say.
 func anyone(caller) error { return nil }
 
+// guests may be nobody, but not somebody whose token is not good: they would wait for what never comes.
+func guests(who caller) error {
+	if who.forged {
+		return unauthorized()
+	}
+	return nil
+}
+
 func accounts(who caller) error {
 	if who.Identity == nil {
 		return unauthorized()
@@ -102,8 +110,8 @@ func (s *Server) routes() []route {
 		{"DELETE", record, "Delete a record.", accounts, nil, nil, nil, "", s.deleteRecord},
 		{"POST", "/api/batch", "Creates, updates and deletes that happen together or not at all.", accounts, nil, batch{}, []batchAnswer{}, "", s.runBatch},
 
-		{"GET", "/api/realtime", "Changes of records, and what chats are just saying. The first event gives the client id.", anyone, nil, nil, nil, eventStream, s.connectRealtime},
-		{"POST", "/api/realtime", "Say what a connected client follows.", anyone, nil, subscribe{}, nil, "", s.subscribeRealtime},
+		{"GET", "/api/realtime", "Changes of records, and what chats are just saying. The first event gives the client id.", guests, nil, nil, nil, eventStream, s.connectRealtime},
+		{"POST", "/api/realtime", "Say what a connected client follows.", guests, nil, subscribe{}, nil, "", s.subscribeRealtime},
 
 		{"GET", "/api/chats/{id}/events", "A chat's history from the log and what comes, resumable by sequence.", accounts, streamQuery, nil, nil, eventStream, s.chatEvents},
 		{"GET", "/api/events", "The log and what comes, resumable by sequence.", admins,
@@ -114,7 +122,7 @@ func (s *Server) routes() []route {
 
 		{"POST", "/api/pocketcoder/permission", "Ask for a permission: a rule decides at once, or a person later.", staff, nil, permissionRequest{}, permissionAnswer{}, "", s.requestPermission},
 		{"GET", "/api/pocketcoder/ssh_keys", "The active public keys of the account's, a line each.", accounts, nil, nil, nil, "text/plain", s.listSSHKeys},
-		{"GET", "/api/pocketcoder/files/{path...}", "The entries of a directory of the workspace.", accounts, nil, nil, directory{}, "", s.listFiles},
+		{"GET", filesRoot + "{path...}", "The entries of a directory of the workspace.", accounts, nil, nil, directory{}, "", s.listFiles},
 		{"GET", "/api/pocketcoder/artifact/{path...}", "A file of the workspace.", accounts, nil, nil, nil, "*/*", s.artifact},
 		{"POST", chat + "/abort", "Stop the chat's turn.", accounts, nil, nil, nil, "", s.abortChat},
 		{"POST", chat + "/fork", "Begin a new chat as this one was before a message, or as it is.", accounts, nil, forkRequest{}, anyRecord{}, "", s.forkChat},

@@ -20,20 +20,40 @@ const (
 // errGone says that a client went away, or was too slow.
 var errGone = errors.New("the client is gone")
 
-// patientWriter writes an answer to a client that may be slow.
+// patientWriter writes an answer to a client that may be slow. Every route is given one.
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
 func newPatientWriter(w http.ResponseWriter) *patientWriter {
+	if p, ok := w.(*patientWriter); ok {
+		return p
+	}
 	return &patientWriter{w, http.NewResponseController(w)}
+}
+
+// Unwrap is for http.ResponseController.
+func (p *patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// await gives the client time for what is written next. What has no deadline is no connection, and keeps nobody waiting.
+func (p *patientWriter) await() error {
+	err := p.control.SetWriteDeadline(time.Now().Add(writePatience))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+func (p *patientWriter) WriteHeader(status int) {
+	_ = p.await() // of a connection that is gone, the next write says so
+	p.ResponseWriter.WriteHeader(status)
 }
 
 func (p *patientWriter) Write(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
 		piece := b[n:min(n+writePiece, len(b))]
-		if err = p.control.SetWriteDeadline(time.Now().Add(writePatience)); err == nil {
+		if err = p.await(); err == nil {
 			_, err = p.ResponseWriter.Write(piece)
 			n += len(piece)
 		}
@@ -46,7 +66,7 @@ func (p *patientWriter) Write(b []byte) (n int, err error) {
 
 // flush sends what was written.
 func (p *patientWriter) flush() error {
-	err := p.control.SetWriteDeadline(time.Now().Add(writePatience))
+	err := p.await()
 	if err == nil {
 		err = p.control.Flush()
 	}

@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"errors"
+	"strings"
 
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 )
 
@@ -43,9 +46,12 @@ func updateUser(s *Server, ctx context.Context, w change) (string, uint64, error
 	if err != nil {
 		return "", 0, err
 	}
-	seq, err := s.Accounts.UpdateAccount(ctx, c)
-	if err != nil || password == "" {
+	if password == "" {
+		seq, err := s.Accounts.UpdateAccount(ctx, c)
 		return w.id, seq, err
+	}
+	if c.Email != nil || c.Name != nil || c.Role != nil || c.Disabled != nil {
+		return "", 0, badField("password", "validation_invalid_value", "The password is changed by itself: both could not be taken back together.")
 	}
 	set := account.SetPassword{Command: w.Command, Account: w.id, Password: password}
 	if w.id == w.who.Account {
@@ -54,7 +60,10 @@ func updateUser(s *Server, ctx context.Context, w change) (string, uint64, error
 	if old, given := w.text("oldPassword"); given || !w.who.is(account.Admin) {
 		set.Old = &old
 	}
-	seq, err = s.Accounts.SetPassword(ctx, set)
+	seq, err := s.Accounts.SetPassword(ctx, set)
+	if r := (handlers.Refused{}); errors.As(err, &r) && strings.HasPrefix(r.Text, "old:") {
+		return "", 0, badField("oldPassword", "validation_invalid_old_password", "Missing or invalid old password.")
+	}
 	return w.id, seq, err
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -16,12 +17,13 @@ import (
 // change is a create, an update or a delete that the rules let pass, with its fields checked.
 type change struct {
 	handlers.Command
-	who  caller
-	c    records.Collection
-	id   string
-	set  map[string]json.RawMessage // the fields that are given and may be written, normalized
-	gone bool                       // nothing of the record is there yet
-	old  records.Record             // what is there
+	who   caller
+	c     records.Collection
+	id    string
+	set   map[string]json.RawMessage // the fields that are given and may be written, normalized
+	isNew bool
+	old   records.Record // what is there
+	made  map[string]any // instead of old, of a record that the same batch has made
 }
 
 // writer carries out changes of one collection as commands; each answers with the record's id and the sequence of the event.
@@ -30,7 +32,7 @@ type writer struct {
 	create, update, remove func(s *Server, ctx context.Context, w change) (id string, seq uint64, err error)
 }
 
-// writers by collection; the collections that people and agents keep have those of keep.go.
+// writers by collection; the collections that people and agents keep have those of kept.go.
 var writers = map[string]writer{
 	"users":       {createUser, updateUser, removeUser},
 	"chats":       {createChat, updateChat, removeChat},
@@ -52,6 +54,9 @@ func (s *Server) createRecord(w http.ResponseWriter, r *http.Request, who caller
 	if err != nil {
 		return err
 	}
+	if err := s.checkQuery(r, who, c); err != nil {
+		return err
+	}
 	body, err := readObject(r)
 	if err != nil {
 		return err
@@ -68,11 +73,14 @@ func (s *Server) updateRecord(w http.ResponseWriter, r *http.Request, who caller
 	if err != nil {
 		return err
 	}
+	if err := s.checkQuery(r, who, c); err != nil {
+		return err
+	}
 	body, err := readObject(r)
 	if err != nil {
 		return err
 	}
-	id, seq, err := s.update(r.Context(), r, who, c, r.PathValue("id"), body)
+	id, seq, err := s.update(r.Context(), r, who, c, r.PathValue("id"), body, nil)
 	if err != nil {
 		return err
 	}
@@ -84,7 +92,7 @@ func (s *Server) deleteRecord(w http.ResponseWriter, r *http.Request, who caller
 	if err != nil {
 		return err
 	}
-	seq, err := s.remove(r.Context(), r, who, c, r.PathValue("id"))
+	seq, err := s.remove(r.Context(), r, who, c, r.PathValue("id"), nil)
 	if err == nil {
 		err = s.Model.Wait(r.Context(), seq)
 	}
@@ -92,6 +100,14 @@ func (s *Server) deleteRecord(w http.ResponseWriter, r *http.Request, who caller
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// checkQuery refuses what the answer to a write could not be made by, before anything is written.
+func (s *Server) checkQuery(r *http.Request, who caller, c records.Collection) error {
+	if _, err := s.view(r, who, c, ""); !errors.Is(err, records.ErrNotFound) {
+		return err
+	}
 	return nil
 }
 
@@ -116,7 +132,7 @@ func (s *Server) create(ctx context.Context, r *http.Request, who caller, c reco
 	if err != nil {
 		return "", 0, err
 	}
-	w := change{Command: handlers.Command{Actor: who.actor()}, who: who, c: c, id: id, gone: true}
+	w := change{Command: handlers.Command{Actor: who.actor()}, who: who, c: c, id: id, isNew: true}
 	if w.set, err = checkFields(c, body); err != nil {
 		return "", 0, err
 	}
@@ -136,18 +152,23 @@ func (s *Server) create(ctx context.Context, r *http.Request, who caller, c reco
 	if err != nil {
 		return "", 0, err
 	}
-	if !allowed && !fresh.has("chats", textOf(w.set["chat"])) {
+	if mine := c.ID == "messages" && fresh.has("chats", textOf(w.set["chat"])); !allowed && !mine {
 		return "", 0, badRequest("Failed to create record.")
 	}
 	id, seq, err := writerOf(c).create(s, ctx, w)
 	if err == nil {
-		fresh.add(c.ID, id)
+		fresh.add(c.ID, id, values)
 	}
 	return id, seq, err
 }
 
-func (s *Server) update(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, body map[string]json.RawMessage) (string, uint64, error) {
-	w, err := s.existing(ctx, r, who, c, id, c.Update, body, writerOf(c).update != nil)
+// update carries out an update. fresh are records that the same batch has created before it.
+func (s *Server) update(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+	if writerOf(c).update == nil {
+		return "", 0, forbidden("Only superusers can perform this action.")
+	}
+	w := change{Command: handlers.Command{Actor: who.actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
+	err := s.existing(ctx, r, &w, c.Update, body)
 	if err != nil {
 		return "", 0, err
 	}
@@ -158,7 +179,7 @@ func (s *Server) update(ctx context.Context, r *http.Request, who caller, c reco
 		return "", 0, err
 	}
 	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		return checkRelations(ctx, db, c, w.changed(), who.request(r, nil), nil)
+		return checkRelations(ctx, db, c, w.changed(), who.request(r, nil), fresh)
 	})
 	if err != nil {
 		return "", 0, err
@@ -166,33 +187,36 @@ func (s *Server) update(ctx context.Context, r *http.Request, who caller, c reco
 	return writerOf(c).update(s, ctx, w)
 }
 
-func (s *Server) remove(ctx context.Context, r *http.Request, who caller, c records.Collection, id string) (uint64, error) {
-	w, err := s.existing(ctx, r, who, c, id, c.Delete, nil, writerOf(c).remove != nil)
-	if err != nil {
+func (s *Server) remove(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, fresh created) (uint64, error) {
+	if writerOf(c).remove == nil {
+		return 0, forbidden("Only superusers can perform this action.")
+	}
+	w := change{Command: handlers.Command{Actor: who.actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
+	if err := s.existing(ctx, r, &w, c.Delete, nil); err != nil {
 		return 0, err
 	}
 	_, seq, err := writerOf(c).remove(s, ctx, w)
 	return seq, err
 }
 
-// existing finds a record that the caller may view and that the rule lets them change: what they may not change is not there
-// for them, as PocketBase has it.
-func (s *Server) existing(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, rule *string, body map[string]json.RawMessage, possible bool) (change, error) {
-	w := change{Command: handlers.Command{Actor: who.actor()}, who: who, c: c, id: id}
-	if rule == nil && !who.superuser() || !possible {
-		return w, forbidden("Only superusers can perform this action.")
+// existing finds the record of a change. The caller may view it and the rule lets them change it: what they may not change
+// is not there for them, as PocketBase has it.
+func (s *Server) existing(ctx context.Context, r *http.Request, w *change, rule *string, body map[string]json.RawMessage) error {
+	if rule == nil && !w.who.superuser() {
+		return forbidden("Only superusers can perform this action.")
 	}
-	err := s.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
-		if w.old, err = records.View(ctx, db, catalogue, c, id, who.request(r, plain(body)), records.Query{}); err != nil {
-			return err
+	return s.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
+		allowed, request := false, w.who.request(r, plain(body))
+		if w.made != nil {
+			allowed, err = records.AllowedNew(ctx, db, catalogue, w.c, w.made, rule, request)
+		} else if w.old, err = records.View(ctx, db, catalogue, w.c, w.id, request, records.Query{}); err == nil {
+			allowed, err = records.Allowed(ctx, db, catalogue, w.c, w.id, rule, request)
 		}
-		allowed, err := records.Allowed(ctx, db, catalogue, c, id, rule, who.request(r, plain(body)))
 		if err == nil && !allowed {
 			err = notFound()
 		}
 		return err
 	})
-	return w, err
 }
 
 // clientID is the id that a client made for what it creates; empty when it leaves that to us.
@@ -225,7 +249,7 @@ func (w change) defaultUser() {
 func (w change) changed() map[string]json.RawMessage {
 	changed := map[string]json.RawMessage{}
 	for name, value := range w.set {
-		if !sameJSON(value, mustJSON(w.old.Get(name))) {
+		if !sameJSON(value, mustJSON(w.now(name))) {
 			changed[name] = value
 		}
 	}
@@ -238,19 +262,27 @@ func (w change) text(name string) (value string, ok bool) {
 	return strings.TrimSpace(textOf(raw)), ok
 }
 
-// oldText gives a text of the record as it is.
+// now gives a field of the record as it is.
+func (w change) now(name string) any {
+	if w.made != nil {
+		return w.made[name]
+	}
+	return w.old.Get(name)
+}
+
 func (w change) oldText(name string) string {
-	text, _ := w.old.Get(name).(string)
+	text, _ := w.now(name).(string)
 	return text
 }
 
-// created are the records that a batch has created so far.
-type created map[string]bool
+// created are the fields of the records that a batch has created so far.
+type created map[string]map[string]any
 
-func (c created) add(collection, id string) {
+func (c created) add(collection, id string, fields map[string]any) {
 	if c != nil {
-		c[collection+"/"+id] = true
+		c[collection+"/"+id] = fields
 	}
 }
 
-func (c created) has(collection, id string) bool { return c[collection+"/"+id] }
+func (c created) of(collection, id string) map[string]any { return c[collection+"/"+id] }
+func (c created) has(collection, id string) bool          { return c.of(collection, id) != nil }

@@ -48,6 +48,7 @@ type expander struct {
 	cat  Catalogue
 	req  Request
 	left int // records it may still read
+	most int // bytes that each reading may give, 0 for any
 }
 
 func pointers(list []Record) []*Record {
@@ -187,7 +188,7 @@ func (e *expander) read(c Collection, tree branches, shown *pick, ids []string, 
 	if err != nil {
 		return nil, err
 	}
-	q := question{ctx: e.ctx, db: e.db, statement: newStatement(e.cat, e.req), c: c}
+	q := question{ctx: e.ctx, db: e.db, statement: newStatement(e.cat, e.req), c: c, most: e.most}
 	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.bind(string(list))+")"))
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err

@@ -20,9 +20,15 @@ const (
 	maxBack        = 1000 // records a back-relation expands to, PocketBase
 	maxExpanded    = 10_000
 	// patience is how long one question may take: no answer a person waits for needs longer, and what does is a filter made to be slow.
-	patience = 5 * time.Second
+	patience = 3 * time.Second
+	// maxAnswer is how many bytes the records of one answer may have, what they expand to included.
+	maxAnswer = 32 << 20
 )
 
 func tooLong(parameter, text string) Invalid {
 	return invalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), maxText)
+}
+
+func tooLarge() Invalid {
+	return invalid("perPage", "too_large", "the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
 }

@@ -168,3 +168,32 @@ func TestHostileTextsAreFound(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	db := open(t)
+	_, err := db.NewQuery("UPDATE chats SET title = replace(hex(zeroblob(9000000)), '00', 'x') WHERE id IN (SELECT id FROM chats WHERE user = 'ann' AND NOT removed LIMIT 1)").Execute()
+	is.NoErr(err)
+	ask := func(name string, q Query) error {
+		_, err := list(t.Context(), t, db, name, as("ann"), q)
+		return err
+	}
+	is.NoErr(ask("chats", Query{})) // 9 MB
+	_, err = db.NewQuery("UPDATE chats SET title = (SELECT max(title) FROM chats) WHERE NOT removed").Execute()
+	is.NoErr(err)
+	var i Invalid
+	many := func(err error) bool { return errors.As(err, &i) && i.Field == "perPage" && i.Code == "too_large" }
+	page, err := list(t.Context(), t, db, "chats", as("super"), Query{Fields: "id"})
+	is.NoErr(err) // only what is shown counts
+	is.True(len(page.Items) > 3)
+	_, err = list(t.Context(), t, db, "chats", as("super"), Query{})
+	is.True(many(err))
+	_, err = list(t.Context(), t, db, "chats", as("super"), Query{Large: true})
+	is.NoErr(err)
+	_, err = list(t.Context(), t, db, "chats", as("super"), Query{PerPage: 3})
+	is.NoErr(err)
+	is.NoErr(ask("messages", Query{PerPage: 1, Expand: "chat"}))
+	_, err = list(t.Context(), t, db, "messages", as("super"), Query{Expand: "chat"})
+	is.True(many(err)) // each shows its chat
+}

@@ -28,7 +28,10 @@ func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req 
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
+		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, most: maxAnswer}
+		if q.Large {
+			asked.most = 0
+		}
 		if err := asked.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
@@ -63,7 +66,7 @@ func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id s
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
+		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, most: maxAnswer}
 		asked.where = append(asked.where, c.key("t")+" = "+asked.bind(id))
 		if err := asked.conditions(c.View, ""); err != nil {
 			return err

@@ -18,6 +18,7 @@ type question struct {
 	driver string // what the rows are found by, with t joined to it, when SQLite must not choose: it would begin with a person's chats
 	from   string // what is joined to t
 	where  []string
+	most   int    // bytes that the records may have, 0 for any
 	group  string // SQL of what no more than maxBack records may share, if any
 }
 
@@ -95,9 +96,18 @@ func (q *question) read(wanted Query, o order) ([]Record, error) {
 	if err != nil || len(expand) == 0 {
 		return found, err
 	}
-	e := expander{ctx: q.ctx, db: q.db, cat: q.cat, req: q.req, left: maxExpanded}
+	e := expander{ctx: q.ctx, db: q.db, cat: q.cat, req: q.req, left: maxExpanded, most: q.most}
 	e.req.Context, e.req.Now = "expand", q.now
-	return found, e.expand(q.c, pointers(found), expand, under)
+	if err := e.expand(q.c, pointers(found), expand, under); err != nil || q.most == 0 {
+		return found, err
+	}
+	left := q.most // what several records lead to is shown with each of them
+	for i := range found {
+		if left -= found[i].size(left); left < 0 {
+			return nil, tooLarge()
+		}
+	}
+	return found, nil
 }
 
 func (q *question) scan(shape *shape, o order) ([]Record, error) {
@@ -110,7 +120,7 @@ func (q *question) scan(shape *shape, o order) ([]Record, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	return shape.scan(rows.Rows)
+	return shape.scan(rows.Rows, q.most)
 }
 
 func (q *question) keys(o order) string {

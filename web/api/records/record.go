@@ -64,8 +64,10 @@ func (s *shape) columns(alias string) string {
 	return strings.Join(list, ", ")
 }
 
-func (s *shape) scan(rows *sql.Rows) (list []Record, err error) {
+// scan reads rows of at most so many bytes, 0 for any.
+func (s *shape) scan(rows *sql.Rows, most int) (list []Record, err error) {
 	list = []Record{}
+	left := most
 	to := make([]any, 6+len(s.fields))
 	for rows.Next() {
 		r := Record{shape: s, values: make([]any, len(s.fields))}
@@ -76,9 +78,34 @@ func (s *shape) scan(rows *sql.Rows) (list []Record, err error) {
 		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
+		if left -= r.size(left); left < 0 && most > 0 {
+			return nil, tooLarge()
+		}
 		list = append(list, r)
 	}
 	return list, rows.Err()
+}
+
+// size is about how many bytes the record has as JSON, with what it expands to; it stops counting beyond most.
+func (r *Record) size(most int) int {
+	n := 128 + 32*len(r.values) // names, id and dates
+	for _, v := range r.values {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
+	}
+	for _, e := range r.expanded {
+		for _, related := range e.records {
+			if n > most {
+				return n
+			}
+			n += related.size(most - n)
+		}
+	}
+	return n
 }
 
 // ID is the record's id.

@@ -29,6 +29,7 @@ type Query struct {
 	Filter, Sort, Expand, Fields string
 	Page, PerPage                int // from 1, and 30 unless given, at most 1,000
 	SkipTotal                    bool
+	Large                        bool // a list may have any size
 }
 
 // Invalid says what is wrong with what a client sent.

@@ -1,0 +1,219 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+)
+
+// values are what is kept of a key, by the names of its variables; nil when nothing is.
+func (s *system) values(t *testing.T, user string, key any) (values map[string]string) {
+	t.Helper()
+	raw, found, err := s.api.Secrets.Get(t.Context(), "llm."+user+"."+key.(string))
+	check(t, err)
+	if found {
+		check(t, json.Unmarshal(raw, &values))
+	}
+	return values
+}
+
+func variables(list ...string) map[string]any {
+	values := map[string]any{}
+	for i := 0; i < len(list); i += 2 {
+		values[list[i]] = list[i+1]
+	}
+	return map[string]any{"env_vars": values}
+}
+
+func TestKeyKeepsWhatItsRecordNames(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	user, ann := s.user(t, "ann", account.User)
+	body := variables("A", "value-a-1", "B", "value-b-1")
+	body["id"], body["provider_id"] = "keykeykeykey001", " p "
+	status, key := s.call(t, ann, "POST", recordsOf("llm_keys"), body)
+	is.Equal(status, 200)
+	is.Equal(key["provider_id"], " p ")
+	id := key["id"]
+	path := recordsOf("llm_keys") + "/" + id.(string)
+	for _, step := range []struct {
+		body map[string]any
+		want map[string]string
+	}{
+		{variables("A", "value-a-2", "B", ""), map[string]string{"A": "value-a-2", "B": "value-b-1"}}, // B as it is shown
+		{map[string]any{}, map[string]string{"A": "value-a-2", "B": "value-b-1"}},
+		{map[string]any{"provider_id": "q"}, map[string]string{"A": "value-a-2", "B": "value-b-1"}},
+		{variables("B", ""), map[string]string{"B": "value-b-1"}},
+		{variables("A", "", "B", ""), map[string]string{"B": "value-b-1"}}, // what was removed does not come back
+		{variables(), nil},
+		{variables("C", "value-c-1"), map[string]string{"C": "value-c-1"}},
+	} {
+		status, answer := s.call(t, ann, "PATCH", path, step.body)
+		is.Equal(status, 200)
+		is.Equal(s.values(t, user, id), step.want)
+		for name := range step.want {
+			is.Equal(answer["env_vars"].(map[string]any)[name], "") // named, not shown
+		}
+	}
+	body["env_vars"] = map[string]any{"Z": "value-z-1"}
+	body["provider_id"] = "another"
+	status, _ = s.call(t, ann, "POST", recordsOf("llm_keys"), body) // the id is taken
+	is.Equal(status, 400)
+	is.Equal(s.values(t, user, id), map[string]string{"C": "value-c-1"})
+	status, _ = s.call(t, ann, "DELETE", path, nil)
+	is.Equal(status, http.StatusNoContent)
+	is.Equal(s.values(t, user, id), nil)
+}
+
+func TestKeyIsBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, ann := s.user(t, "ann", account.User)
+	many := map[string]any{}
+	for i := range 21 {
+		many[fmt.Sprint("K", i)] = "value"
+	}
+	for _, body := range []map[string]any{
+		{"provider_id": strings.Repeat("p", 3000), "env_vars": map[string]any{"A": "secret123456"}},
+		{"provider_id": strings.Repeat("p", 101)},
+		{"provider_id": "p\r\nq"},
+		{"provider_id": "p", "env_vars": many},
+		{"provider_id": "p", "env_vars": map[string]any{"A": strings.Repeat("x", 4097)}},
+		{"provider_id": "p", "env_vars": map[string]any{"A B": "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{"1A": "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{"": "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{strings.Repeat("A", 101): "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{"A": 1}},
+		{"provider_id": "p", "env_vars": []any{"A"}},
+		{"provider_id": "p", "env_vars": "A"},
+	} {
+		status, _ := s.call(t, ann, "POST", recordsOf("llm_keys"), body)
+		is.Equal(status, 400)
+	}
+	for i := range 50 {
+		status, _ := s.call(t, ann, "POST", recordsOf("llm_keys"), map[string]any{"provider_id": fmt.Sprint("p", i)})
+		is.Equal(status, 200)
+	}
+	status, _ := s.call(t, ann, "POST", recordsOf("llm_keys"), map[string]any{"provider_id": "one more"})
+	is.Equal(status, 400)
+	status, _ = s.call(t, ann, "POST", recordsOf("llm_keys"), map[string]any{"provider_id": "p7", "env_vars": map[string]any{"A": "x"}})
+	is.Equal(status, 200) // it is one of them
+}
+
+func TestWordsOfAKeyStayInWhatOthersSay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, ann := s.user(t, "ann", account.User)
+	_, eve := s.user(t, "eve", account.User)
+	chat := s.chat(t, ann, "x")
+	const secret = "sk-canary-0123456789"
+	body := variables("A", "authorized", "B", "sessionID", "C", "a sentence of 2 or 3 words", "D", "withoutanydigitatall", "E", "1234567890123456", "F", secret)
+	body["provider_id"] = "p"
+	status, key := s.call(t, eve, "POST", recordsOf("llm_keys"), body)
+	is.Equal(status, 200)
+	status, answer := s.call(t, ann, "PATCH", recordsOf("permissions")+"/"+s.asked(t, chat, "per_1"), map[string]any{"status": "authorized"})
+	is.Equal(status, 200)
+	is.Equal(answer["status"], "authorized")
+	title := func() any {
+		_, c := s.call(t, ann, "PATCH", recordsOf("chats")+"/"+chat, map[string]any{"title": events.NewID() + " withoutanydigitatall 1234567890123456 " + secret})
+		_, rest, _ := strings.Cut(c["title"].(string), " ")
+		return rest
+	}
+	is.Equal(title(), "withoutanydigitatall 1234567890123456 [redacted]")
+	status, _ = s.call(t, eve, "PATCH", recordsOf("llm_keys")+"/"+key["id"].(string), variables("F", "sk-another-0123456789"))
+	is.Equal(status, 200)
+	is.Equal(title(), "withoutanydigitatall 1234567890123456 "+secret) // it is one no longer
+}
+
+// The process ended between a deletion and what follows from it.
+func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, root := s.user(t, "root", account.Admin)
+	annID, ann := s.user(t, "ann", account.User)
+	eveID, eve := s.user(t, "eve", account.User)
+	save := func(token, provider, value string) string {
+		body := variables("A", value)
+		body["provider_id"] = provider
+		status, key := s.call(t, token, "POST", recordsOf("llm_keys"), body)
+		is.Equal(status, 200)
+		return key["id"].(string)
+	}
+	const kept, lost, left = "sk-kept-0123456789", "sk-lost-0123456789", "sk-left-0123456789"
+	stays, goes, eves := save(ann, "p", kept), save(ann, "q", lost), save(eve, "p", left)
+	_, err := s.handlers.DeleteRecord(t.Context(), handlers.DeleteRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_keys", Record: goes})
+	is.NoErr(err)
+	status, _ := s.call(t, root, "DELETE", recordsOf("users")+"/"+eveID, nil)
+	is.Equal(status, http.StatusNoContent)
+	check(t, s.api.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
+
+	log, err := events.Open(t.Context(), s.conn, events.DefaultStreamOptions, events.NewRedactor()) // another process
+	is.NoErr(err)
+	is.NoErr(api.ConcealKeys(t.Context(), log, s.api.Secrets))
+	keys, err := s.api.Secrets.Keys(t.Context(), "llm")
+	is.NoErr(err)
+	is.Equal(keys, []string{"llm." + annID + "." + stays})
+	is.Equal(s.values(t, eveID, eves), nil)
+	is.Equal(string(log.Redactor().Bytes([]byte(kept+" "+lost+" "+left))), "[redacted] "+lost+" "+left)
+}
+
+func TestOnlyAdministratorsApproveProposals(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, ann := s.user(t, "ann", account.User)
+	_, bot := s.user(t, "bot", account.Agent)
+	_, root := s.user(t, "root", account.Admin)
+	body := func(status string) map[string]any {
+		return map[string]any{"name": "n", "content": "c", "authored_by": "human", "status": status, "approved_at": "2026-01-02 03:04:05.000Z"}
+	}
+	for _, token := range []string{ann, bot} {
+		status, _ := s.call(t, token, "POST", recordsOf("proposals"), body("approved"))
+		is.Equal(status, 400)
+	}
+	_, anns := s.call(t, ann, "POST", recordsOf("proposals"), body("draft"))
+	is.Equal([]any{anns["authored_by"], anns["approved_at"]}, []any{"human", ""})
+	_, bots := s.call(t, bot, "POST", recordsOf("proposals"), body("draft"))
+	is.Equal([]any{bots["authored_by"], bots["approved_at"]}, []any{"poco", ""})
+	_, approved := s.call(t, root, "PATCH", recordsOf("proposals")+"/"+bots["id"].(string), map[string]any{"status": "approved"})
+	is.True(approved["approved_at"] != "")
+	_, again := s.call(t, root, "PATCH", recordsOf("proposals")+"/"+bots["id"].(string), map[string]any{"status": "approved", "description": "d"})
+	is.Equal(again["approved_at"], approved["approved_at"])
+	_, given := s.call(t, root, "POST", recordsOf("proposals"), body("approved"))
+	is.Equal(given["approved_at"], "2026-01-02 03:04:05.000Z")
+}
+
+func TestSSHKeyIsOneLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, ann := s.user(t, "ann", account.User)
+	line := strings.TrimSpace(publicKey(t))
+	for _, bad := range []string{
+		"ssh-hidden AAAAhidden someone else\n" + line, line + "\n" + line, "# comment\n" + line, line + "\r" + line, "garbage\n\n" + line,
+		`command="sh" ` + line, "no-pty " + line, "garbage " + line, line + " \x1b[2J", "ssh-ed25519", line + strings.Repeat(" x", 9000),
+	} {
+		status, _ := s.call(t, ann, "POST", recordsOf("ssh_keys"), map[string]any{"public_key": bad, "is_active": true})
+		is.Equal(status, 400)
+	}
+	status, key := s.call(t, ann, "POST", recordsOf("ssh_keys"), map[string]any{"public_key": "  " + line + "   ann's \t phone \n", "is_active": true})
+	is.Equal(status, 200)
+	is.Equal(key["public_key"], line+" ann's phone")
+	is.Equal(key["comment"], "ann's phone")
+	_, lines := s.raw(t, ann, "GET", "/api/pocketcoder/ssh_keys", nil)
+	is.True(bytes.Equal(bytes.TrimSpace(lines), []byte(line+" ann's phone")))
+}

@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"sync"
+
+	"github.com/pocketbase/dbx"
+)
+
+// What clients may ask of the read models at once that can take long: lists in their own words, and what changed of their
+// topics. The rest of the views stays free for what is quick: records by id, and what writes ask.
+const (
+	maxAsking = 6 // of the 8 views there are
+	maxShare  = 2 // of an account
+)
+
+// shares gives each account its share of the views. The zero value is ready.
+type shares struct {
+	mu     sync.Mutex
+	asking chan struct{}
+	by     map[string]*share
+}
+
+// share is an account's, while somebody takes or waits for it.
+type share struct {
+	asking chan struct{}
+	users  int
+}
+
+// ask views the read models on behalf of a holder, when not too many do.
+func (s *Server) ask(ctx context.Context, holder string, question func(db dbx.Builder, seq uint64) error) error {
+	give, err := s.shares.take(ctx, holder)
+	if err != nil {
+		return err
+	}
+	defer give()
+	return s.Model.View(ctx, question)
+}
+
+// take waits until the holder may ask; give is called once it has. The empty holder is the server itself.
+func (s *shares) take(ctx context.Context, holder string) (give func(), err error) {
+	own, all := s.enter(holder)
+	for _, slots := range []chan struct{}{own, all} {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			if slots == all {
+				<-own
+			}
+			s.leave(holder)
+			return nil, ctx.Err()
+		}
+	}
+	return func() {
+		<-all
+		<-own
+		s.leave(holder)
+	}, nil
+}
+
+func (s *shares) enter(holder string) (own, all chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by, s.asking = map[string]*share{}, make(chan struct{}, maxAsking)
+	}
+	if s.by[holder] == nil {
+		most := maxShare
+		if holder == "" {
+			most = maxAsking
+		}
+		s.by[holder] = &share{asking: make(chan struct{}, most)}
+	}
+	s.by[holder].users++
+	return s.by[holder].asking, s.asking
+}
+
+func (s *shares) leave(holder string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[holder].users--; s.by[holder].users == 0 {
+		delete(s.by, holder)
+	}
+}
