@@ -20,6 +20,7 @@ func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *events.L
 	if err != nil {
 		return nil, nil, err
 	}
+	log.Conceal("admin", o.admin[1]) // before those of people: there is room for so many
 	if err := api.ConcealKeys(ctx, log, secrets); err != nil {
 		return nil, nil, err
 	}
@@ -30,7 +31,6 @@ func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *events.L
 	if o.admin[0] == "" {
 		return secrets, accounts, nil
 	}
-	log.Conceal(o.admin[1])
 	note, err := accounts.EnsureAdmin(ctx, o.admin[0], o.admin[1])
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the administrator of POCKETCODER_ADMIN_EMAIL: %w", err)

@@ -63,6 +63,7 @@ type process struct {
 	data      dataDir
 	workspace string
 	args      []string
+	env       []string // on top of the test's own
 }
 
 // sharedSystem gives the system that several tests share, each with chats of its own.
@@ -70,11 +71,9 @@ func sharedSystem(t *testing.T) *process {
 	t.Helper()
 	opencodetest.Tools(t) // may end the test, and must not do so within the once
 	shared.Do(func() {
-		dir := filepath.Join(binaries, "shared")
-		if err := os.MkdirAll(filepath.Join(dir, "workspace"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		shared.s = startIn(t, dir)
+		p := prepare(t, filepath.Join(binaries, "shared"))
+		p.restart()
+		shared.s = p
 	})
 	if shared.s == nil {
 		t.Fatal("the shared system did not start")
@@ -85,34 +84,33 @@ func sharedSystem(t *testing.T) *process {
 // start starts a system of the test's own, in a directory of its own, and stops it with the test.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "workspace"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	p := startIn(t, dir, args...)
-	t.Cleanup(func() {
+	p := prepare(t, t.TempDir(), args...)
+	p.runForTest()
+	return p
+}
+
+// runForTest starts what was prepared, and stops it with the test.
+func (p *process) runForTest() {
+	p.t.Helper()
+	p.restart()
+	p.t.Cleanup(func() {
 		p.stop()
-		if t.Failed() {
-			t.Log(p.output.String())
+		if p.t.Failed() {
+			p.t.Log(p.output.String())
 		}
 	})
-	return p
 }
 
-func startIn(t testing.TB, dir string, args ...string) *process {
+// prepare makes a system in a directory, with an administrator and an empty workspace, that was never started.
+func prepare(t testing.TB, dir string, args ...string) *process {
 	t.Helper()
-	tools := opencodetest.Tools(t)
 	p := &process{t: t, data: dataDir(filepath.Join(dir, "data")), workspace: filepath.Join(dir, "workspace")}
-	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0", "--opencode", tools.OpenCode}, args...)
-	p.start(filepath.Dir(tools.Ripgrep))
+	if err := os.MkdirAll(p.workspace, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0", "--opencode", opencodetest.Tools(t).OpenCode}, args...)
+	p.env = []string{"POCKETCODER_ADMIN_EMAIL=" + adminEmail, "POCKETCODER_ADMIN_PASSWORD=" + adminPassword}
 	return p
-}
-
-// start runs the program and waits until every part is ready.
-func (p *process) start(ripgrepDir string) {
-	p.t.Helper()
-	p.launch(ripgrepDir)
-	p.await()
 }
 
 // launch runs the program.
@@ -120,7 +118,7 @@ func (p *process) launch(ripgrepDir string) {
 	p.t.Helper()
 	p.output, p.exited = &lockedBuffer{}, make(chan struct{})
 	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), p.args...)
-	p.cmd.Env = append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH"), "POCKETCODER_ADMIN_EMAIL="+adminEmail, "POCKETCODER_ADMIN_PASSWORD="+adminPassword)
+	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it
 	if err := p.cmd.Start(); err != nil {
@@ -162,11 +160,11 @@ func (p *process) kill() {
 	p.close()
 }
 
-// restart starts it again on the same data.
+// restart starts it, for the first time or again on the same data, and waits until every part is ready.
 func (p *process) restart() {
 	p.t.Helper()
-	tools := opencodetest.Tools(p.t)
-	p.start(filepath.Dir(tools.Ripgrep))
+	p.launch(filepath.Dir(opencodetest.Tools(p.t).Ripgrep))
+	p.await()
 }
 
 // stop ends the program as Ctrl-C does.

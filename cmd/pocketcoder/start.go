@@ -159,7 +159,7 @@ func (s *parts) wire() {
 	}
 	s.worker = &workerProcess{
 		args:   []string{"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool, "--workspace", s.o.workspace},
-		stderr: s.stderr, logger: s.o.logger, ready: s.change,
+		stderr: s.stderr, logger: s.o.logger, changed: s.change,
 	}
 	s.api = &api.Server{
 		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
@@ -244,7 +244,12 @@ func actor(ctx context.Context, fn func(context.Context) error) (func() error, f
 func serveHTTP(ctx context.Context, l net.Listener, pages *web.Server) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the requests: streams end with it
 	defer cancel()
-	server := &http.Server{Handler: pages.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return base }}
+	// Streams and bodies have deadlines of their own; these are for what else is served.
+	server := &http.Server{
+		Handler: pages.Handler(), BaseContext: func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+	}
 	stop := context.AfterFunc(ctx, func() {
 		cancel()
 		bounded, done := context.WithTimeout(context.Background(), 2*time.Second)

@@ -17,11 +17,11 @@ import (
 // workerProcess keeps a sandbox worker running as a child with its own key: it sees nothing of this process. It ends when
 // its stdin does, so it ends with us however we end.
 type workerProcess struct {
-	args   []string
-	stderr io.Writer
-	logger *slog.Logger
-	ready  func()
-	pid    atomic.Int64 // 0 while none is ready
+	args    []string
+	stderr  io.Writer
+	logger  *slog.Logger
+	changed func()       // it is ready, or not any more
+	pid     atomic.Int64 // 0 while none is ready
 }
 
 const (
@@ -34,6 +34,7 @@ func (w *workerProcess) Run(ctx context.Context) error {
 	for {
 		err := w.once(ctx)
 		w.pid.Store(0)
+		w.changed()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -71,7 +72,7 @@ func (w *workerProcess) once(ctx context.Context) error {
 	go func() {
 		if line, _ := lines.ReadString('\n'); strings.TrimSpace(line) == workerReady {
 			w.pid.Store(int64(cmd.Process.Pid))
-			w.ready()
+			w.changed()
 		}
 		io.Copy(io.Discard, lines)
 		ended <- cmd.Wait()

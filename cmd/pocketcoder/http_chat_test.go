@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+// momentIn is what replay answers with.
+type momentIn struct {
+	Sequence                                                uint64
+	Chat                                                    record
+	Messages, Permissions, Questions, Executions, Subagents []record
+}
+
+func (l login) moment(t testing.TB, chat string, at uint64) (m momentIn) {
+	t.Helper()
+	l.must(t, "GET", fmt.Sprintf("/api/chats/%s/replay?at=%d", chat, at), nil, &m)
+	return m
+}
+
+func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "moments"})
+	admin.say(t, chat, bash("echo seen"))
+	admin.authorize(t, admin.asked(t, chat))
+	p.turnEnds(t, chat)
+	admin.end(t, chat)
+	at := func(kind string) uint64 { return p.event(t, chat, kind, nil).Seq }
+
+	before := admin.moment(t, chat, at("opencode.permission.asked")-1)
+	is.Equal(len(before.Permissions), 0)
+	is.Equal(before.Chat["turn"], "assistant")
+	asked := admin.moment(t, chat, at("opencode.permission.asked"))
+	is.Equal(len(asked.Permissions), 1)
+	is.Equal([]any{asked.Permissions[0]["status"], asked.Permissions[0]["approved_by"]}, []any{"draft", ""})
+	is.Equal(len(asked.Executions), 0)
+	decided := admin.moment(t, chat, at("permission.decided"))
+	is.Equal([]any{decided.Permissions[0]["status"], decided.Permissions[0]["approved_by"]}, []any{"authorized", admin.id})
+	is.Equal(len(decided.Executions), 0)
+	running := admin.moment(t, chat, at("exec.requested"))
+	is.Equal(running.Executions[0]["status"], "executing")
+	finished := admin.moment(t, chat, at("exec.finished"))
+	is.Equal(finished.Executions[0]["status"], "completed")
+	is.Equal(len(finished.Messages), 2) // what the model said then comes after it
+
+	var now, then momentIn
+	eventually(t, "nothing happens meanwhile", func() bool {
+		all := p.history(t, chat)
+		now = momentIn{Sequence: all[len(all)-1].Seq}
+		admin.must(t, "GET", recordPath("chats", chat), nil, &now.Chat)
+		for name, list := range map[string]*[]record{
+			"messages": &now.Messages, "permissions": &now.Permissions, "questions": &now.Questions, "executions": &now.Executions, "subagents": &now.Subagents,
+		} {
+			*list = admin.list(t, name, `chat = "`+chat+`"`)
+		}
+		then = admin.moment(t, chat, now.Sequence)
+		return len(p.history(t, chat)) == len(all)
+	})
+	is.Equal(len(now.Messages), 3)
+	byID := func(a, b record) int { return strings.Compare(a["id"].(string), b["id"].(string)) }
+	slices.SortFunc(now.Messages, byID)
+	slices.SortFunc(then.Messages, byID)
+	is.Equal(then, now)
+	is.Equal(admin.do(t, "GET", "/api/chats/"+chat+"/replay?at=0", nil).code, http.StatusBadRequest)
+}
+
+func TestAbortOverHTTPEndsTheTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "abort"})
+	admin.say(t, chat, "@@text n=5\n@@hang")
+	abort := "/api/pocketcoder/chats/" + chat + "/abort"
+	eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
+	is.Equal(admin.do(t, "POST", abort, nil).code, http.StatusNoContent)
+	p.turnEnds(t, chat)
+	is.Equal(len(admin.list(t, "messages", `chat = "`+chat+`" && engine_message_status = "aborted"`)), 1)
+	is.Equal(admin.do(t, "POST", abort, nil).code, http.StatusNoContent) // nothing runs
+	admin.say(t, chat, "@@say again")
+	p.turnEnds(t, chat)
+	is.True(strings.HasSuffix(p.text(t, chat), "|again"))
+}
+
+func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "deleted"})
+	path := filepath.Join(p.dir(t), "pids")
+	admin.say(t, chat, bash("echo $$ > "+path+"; sleep 300 & echo $! >> "+path+"; wait"))
+	ask := admin.asked(t, chat)
+	admin.authorize(t, ask)
+	pids := pidsIn(t, path, 2)
+
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	stream, err := admin.follow(ctx, "/api/chats/"+chat+"/events", "")
+	is.NoErr(err)
+	defer stream.Close()
+	r := bufio.NewReader(stream)
+	for f := (frame{}); f.event != "caught-up"; {
+		f, err = nextFrame(r)
+		is.NoErr(err)
+	}
+	is.Equal(admin.do(t, "DELETE", recordPath("chats", chat), nil).code, http.StatusNoContent)
+	all, err := io.ReadAll(r)
+	is.NoErr(err)
+	is.True(strings.Contains(string(all), "\nevent: deleted\n")) // and then the stream ended
+	for _, pid := range pids {
+		eventually(t, "the command is gone", func() bool { return !alive(pid) })
+	}
+	is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
+	is.Equal(admin.do(t, "GET", recordPath("chats", chat), nil).code, http.StatusNotFound)
+	is.Equal(admin.do(t, "GET", recordPath("permissions", ask["id"].(string)), nil).code, http.StatusNotFound)
+	is.Equal(admin.do(t, "GET", "/api/chats/"+chat+"/events", nil).code, http.StatusNotFound)
+	for _, name := range []string{"messages", "permissions", "executions", "usage"} {
+		is.Equal(len(admin.list(t, name, `chat = "`+chat+`"`)), 0) // name
+	}
+	is.Equal(admin.do(t, "POST", "/api/collections/messages/records", record{"chat": chat, "role": "user", "parts": []events.Part{{Type: "text", Text: "hello"}}}).code, http.StatusBadRequest)
+}
+
+// inRepository starts a system whose workspace is a git repository: OpenCode takes snapshots of no other.
+func inRepository(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := prepare(t, t.TempDir(), args...)
+	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
+		if err := os.MkdirAll(filepath.Join(p.workspace, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, filepath.Join(p.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
+	put(t, filepath.Join(p.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
+	p.runForTest()
+	return p
+}
+
+// says is the text parts of a chat's messages, in the order of the conversation.
+func (l login) says(t testing.TB, chat string) string {
+	t.Helper()
+	var page struct {
+		Items []struct {
+			Parts []struct{ Type, Text string }
+		}
+	}
+	l.must(t, "GET", "/api/collections/messages/records?sort=position&filter="+"chat%3D%22"+chat+"%22", nil, &page)
+	var said []string
+	for _, m := range page.Items {
+		for _, part := range m.Parts {
+			if part.Type == "text" {
+				said = append(said, part.Text)
+			}
+		}
+	}
+	return strings.Join(said, "|")
+}
+
+func TestChatIsForkedAndTakenBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := inRepository(t, "--allow", "edit: *")
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "rivers"})
+	route := func(of, what string) string { return "/api/pocketcoder/chats/" + of + "/" + what }
+	write := func(content string) string {
+		return call("write", map[string]any{"filePath": "river.txt", "content": content + "\n"}) + "\n@@next\n@@say wrote " + content
+	}
+	say := func(chat, script string) {
+		t.Helper()
+		admin.say(t, chat, script)
+		p.turnEnds(t, chat)
+	}
+	say(chat, write("Rhine"))
+	say(chat, write("Danube"))
+	say(chat, call("todowrite", map[string]any{"todos": []any{map[string]any{"content": "map the delta", "status": "pending", "priority": "high"}}})+"\n@@next\n@@say noted")
+	is.Equal(admin.do(t, "GET", route(chat, "todo"), nil).body, `[{"content":"map the delta","status":"pending","priority":"high"}]`)
+	people := admin.list(t, "messages", `chat = "`+chat+`" && role = "user"`)
+	is.Equal(len(people), 3)
+	second := people[1]["ai_engine_message_id"].(string)
+	eventually(t, "OpenCode has made the diff", func() bool {
+		diff := admin.do(t, "GET", route(chat, "diff")+"?message="+second, nil)
+		is.Equal(diff.code, http.StatusOK)
+		return strings.Contains(diff.body, "+Danube") && strings.Contains(diff.body, "-Rhine")
+	})
+
+	var forked record
+	admin.must(t, "POST", route(chat, "fork"), record{"message": second, "title": "another river"}, &forked)
+	fork := forked["id"].(string)
+	is.Equal([]any{forked["title"], forked["user"]}, []any{"another river", admin.id})
+	eventually(t, "the fork has the history", func() bool { return admin.says(t, fork) == write("Rhine")+"|wrote Rhine" })
+	say(fork, "@@say of the fork")
+	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
+
+	river := func() string { return read(t, filepath.Join(p.workspace, "river.txt")) }
+	whole := admin.says(t, chat)
+	is.True(strings.HasSuffix(whole, "|noted"))
+	is.Equal(river(), "Danube\n")
+	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusNoContent)
+	eventually(t, "the file is as it was", func() bool { return river() == "Rhine\n" })
+	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{}).code, http.StatusNoContent)
+	eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
+	is.Equal(admin.says(t, chat), whole)
+	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusNoContent)
+	say(chat, "@@say instead")
+	is.Equal(river(), "Rhine\n")
+	is.Equal(admin.says(t, chat), write("Rhine")+"|wrote Rhine|@@say instead|instead")
+	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork") // it is a chat of its own
+}

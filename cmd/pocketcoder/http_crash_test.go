@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/projections"
+)
+
+// What clients hold on to outlives a crash: their login, an ask that waits, and their place in a stream.
+func TestClientsGoOnAfterACrash(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	admin := p.admin(t)
+	asking := admin.create(t, "chats", record{"title": "survived"})
+	admin.say(t, asking, again(fmt.Sprintf(shortCommand, "survived")))
+	draft := admin.asked(t, asking)
+	talking := admin.create(t, "chats", record{"title": "talking"})
+	admin.say(t, talking, "@@text n=400 delay=20")
+
+	stream := newPieces(t, "/api/events?subject=evt.chat.>")
+	begun := func(f frame) bool {
+		return f.event == "opencode.message.part.updated" && strings.Contains(f.data, talking) && strings.Contains(f.data, `"step-start"`)
+	}
+	is.NoErr(stream.until(t.Context(), admin, begun))
+	open, cut := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := stream.connect(t.Context(), admin, math.MaxInt64, func(f frame) bool {
+			if f.event == "caught-up" {
+				close(open)
+			}
+			return false
+		})
+		cut <- err
+	}()
+	select {
+	case <-open:
+	case err := <-cut:
+		t.Fatalf("the stream ended before it had caught up: %v", err)
+	}
+	p.kill()
+	is.NoErr(<-cut)
+	p.restart()
+
+	waiting := admin.list(t, "permissions", `status = "draft"`) // with the token from before
+	is.Equal(len(waiting), 1)
+	is.Equal(waiting[0]["id"], draft["id"])
+	is.Equal(p.timesRun(t, "survived"), 0)
+	decided := admin.authorize(t, draft)
+	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", admin.id})
+	p.settle(t, asking)
+	resumedByApproval(t, p, asking)
+	ran := admin.list(t, "executions", `chat = "`+asking+`"`)
+	is.Equal(len(ran), 1)
+	is.Equal(ran[0]["status"], projections.ExecCompleted)
+	p.settle(t, talking)
+	turnIsLost(t, p, talking)
+
+	last := admin.end(t, asking)
+	is.NoErr(stream.until(t.Context(), admin, last))
+	same(t, sent(stream.received), sent(admin.whole(t, stream.path, last)))
+	ofChat := admin.whole(t, "/api/chats/"+asking+"/events", last)
+	stdout, _, code := p.cli(t, "", "replay", asking, "--json", "--to", ofChat[len(ofChat)-1].id)
+	is.Equal(code, 0)
+	same(t, facts(ofChat), stdout)
+}
+
+// The records of healthchecks are what the parts say of themselves, as it changes.
+func TestHealthchecksFollowTheParts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	admin := p.admin(t)
+	states := func() map[string]string {
+		found := map[string]string{}
+		for _, r := range admin.list(t, "healthchecks", "") {
+			found[r["name"].(string)] = r["status"].(string)
+		}
+		return found
+	}
+	eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
+	is.Equal(len(states()), 4)
+
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	stream, err := admin.follow(ctx, "/api/events?subject=evt.config.healthchecks.>", "")
+	is.NoErr(err)
+	defer stream.Close()
+	r := bufio.NewReader(stream)
+	becomes := func(part, state string) {
+		t.Helper()
+		for {
+			f, err := nextFrame(r)
+			if err != nil {
+				t.Fatalf("%s did not become %s: %v", part, state, err)
+			}
+			if strings.Contains(f.data, `"name":"`+part+`"`) && strings.Contains(f.data, `"status":"`+state+`"`) {
+				return
+			}
+		}
+	}
+	becomes("sandbox", "ready")
+	is.NoErr(syscall.Kill(p.worker(t), syscall.SIGKILL))
+	becomes("sandbox", "starting")
+	becomes("sandbox", "ready")
+	_, engine := p.engine(t)
+	is.NoErr(syscall.Kill(engine, syscall.SIGKILL))
+	becomes("opencode", "starting")
+	becomes("opencode", "ready")
+	eventually(t, "the records say so", func() bool { s := states(); return s["sandbox"] == "ready" && s["opencode"] == "ready" })
+}

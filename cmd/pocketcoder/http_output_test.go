@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// running waits for the execution of a chat that runs.
+func (l login) running(t testing.TB, chat string) (id string) {
+	t.Helper()
+	eventually(t, "a command of chat "+chat+" runs", func() bool {
+		all := l.list(t, "executions", `chat = "`+chat+`" && status = "executing"`)
+		if len(all) > 0 {
+			id = all[0]["id"].(string)
+		}
+		return len(all) > 0
+	})
+	return id
+}
+
+func TestOutputIsReadWhileItIsWritten(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "output"})
+	dir := p.dir(t)
+	admin.say(t, chat, bash(fmt.Sprintf("cd %s; echo first; echo aside >&2; until [ -e go ]; do sleep 0.02; done; echo second", dir)))
+	admin.authorize(t, admin.asked(t, chat))
+	path := "/api/executions/" + admin.running(t, chat) + "/output"
+
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	stream, err := admin.follow(ctx, path, "")
+	is.NoErr(err)
+	defer stream.Close()
+	r := bufio.NewReader(stream)
+	line, err := r.ReadString('\n')
+	is.NoErr(err)
+	is.Equal(line, "first\n") // and it cannot have ended: nobody has let it
+	put(t, filepath.Join(dir, "go"), "")
+	rest, err := io.ReadAll(r)
+	is.NoErr(err)
+	is.Equal(string(rest), "second\n")
+
+	p.turnEnds(t, chat)
+	stored := admin.do(t, "GET", path, nil)
+	is.Equal([]any{stored.code, stored.body}, []any{http.StatusOK, "first\nsecond\n"})
+	is.Equal(admin.do(t, "GET", path+"?stream=stderr", nil).body, "aside\n")
+	ranged := admin.do(t, "GET", path, nil, "Range", "bytes=6-8")
+	is.Equal([]any{ranged.code, ranged.body, ranged.header.Get("Content-Range")}, []any{http.StatusPartialContent, "sec", "bytes 6-8/13"})
+	is.Equal(admin.do(t, "GET", path, nil, "Range", "bytes=-7").body, "second\n")
+	is.Equal(admin.do(t, "GET", path, nil, "Range", "bytes=13-").code, http.StatusRequestedRangeNotSatisfiable)
+	is.Equal(login{process: p}.do(t, "GET", path, nil).code, http.StatusUnauthorized)
+}
+
+func TestLargeOutputIsReadWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "large output"})
+	dir := p.dir(t)
+	admin.say(t, chat, bash(fmt.Sprintf("cd %s; { echo begun; until [ -e go ]; do sleep 0.02; done; head -c 5242874 /dev/urandom; } | tee large.bin", dir)))
+	admin.authorize(t, admin.asked(t, chat))
+	path := "/api/executions/" + admin.running(t, chat) + "/output"
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	live, err := admin.follow(ctx, path, "")
+	is.NoErr(err)
+	defer live.Close()
+	r := bufio.NewReader(live)
+	begun, err := r.ReadString('\n')
+	is.NoErr(err)
+	put(t, filepath.Join(dir, "go"), "")
+	rest, err := io.ReadAll(r)
+	is.NoErr(err)
+	p.turnEnds(t, chat)
+	written := read(t, filepath.Join(dir, "large.bin"))
+	is.Equal(len(written), 5<<20)
+	is.True(begun+string(rest) == written)
+	stored := admin.do(t, "GET", path, nil)
+	is.True(stored.body == written)
+	ranged := admin.do(t, "GET", path, nil, "Range", "bytes=4000000-4000999")
+	is.Equal(ranged.code, http.StatusPartialContent)
+	is.True(ranged.body == written[4000000:4001000])
+}

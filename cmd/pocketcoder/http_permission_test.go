@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox/wire"
+)
+
+func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t, "--allow", "bash: git status*")
+	agent, owner := p.account(t, "agent"), p.account(t, "user")
+	chat := owner.create(t, "chats", record{"title": "intents"})
+	owner.say(t, chat, "@@say hello")
+	p.turnEnds(t, chat)
+	session, call := p.row(t, chat).Session, "call_forged"
+	ask := func(by login, command, id string) (code int, answer struct {
+		Permitted  bool
+		ID, Status string
+	}) {
+		t.Helper()
+		r := by.do(t, "POST", "/api/pocketcoder/permission", record{
+			"permission": "bash", "patterns": []string{command}, "chat_id": chat, "opencode_id": id, "metadata": record{"command": command}, "session_id": session, "call_id": call,
+		})
+		if r.code == http.StatusOK {
+			decode(t, r.body, &answer)
+		}
+		return r.code, answer
+	}
+	code, allowed := ask(agent, "git status --short", "")
+	is.Equal([]any{code, allowed.Permitted, allowed.Status}, []any{http.StatusOK, true, "authorized"})
+	const forged = "echo run >>forged"
+	code, draft := ask(agent, forged, "i1")
+	is.Equal([]any{code, draft.Permitted, draft.Status}, []any{http.StatusOK, false, "draft"})
+	_, same := ask(agent, forged, "i1")
+	is.Equal(same, draft)
+	code, _ = ask(owner, forged, "i2")
+	is.Equal(code, http.StatusForbidden) // people do not ask for permission, they give it
+
+	path := recordPath("permissions", draft.ID)
+	is.Equal(agent.do(t, "PATCH", path, record{"status": "authorized"}).code, http.StatusNotFound) // an agent never approves
+	decided := owner.authorize(t, record{"id": draft.ID})
+	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", owner.id})
+	_, same = ask(agent, forged, "i1")
+	is.Equal([]any{same.Permitted, same.Status}, []any{true, "authorized"})
+	is.Equal(owner.do(t, "PATCH", path, record{"status": "denied"}).code, http.StatusBadRequest)
+
+	keys, err := natsconf.LoadKeys(p.data.path("keys"))
+	is.NoErr(err)
+	shell := exec.CommandContext(t.Context(), filepath.Join(binaries, "pocketcoder-shell"), "-c", forged) // as if the call were OpenCode's
+	shell.Dir = p.workspace
+	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call, "POCKETCODER_NATS_URL="+p.NATS,
+		"POCKETCODER_SHELL_KEY="+keys.SeedFile(natsconf.Shell), "POCKETCODER_ENGINE="+engine)
+	is.True(shell.Run() != nil)
+	is.Equal(shell.ProcessState.ExitCode(), wire.ExitRefused)
+
+	owner.say(t, chat, bash(forged)) // the same command, of OpenCode's
+	real := owner.asked(t, chat)
+	is.True(real["id"] != draft.ID)
+	owner.must(t, "PATCH", recordPath("permissions", real["id"].(string)), record{"status": "denied"}, nil)
+	p.turnEnds(t, chat)
+	ran := owner.list(t, "executions", `chat = "`+chat+`"`)
+	is.Equal(len(ran), 1)
+	is.Equal(ran[0]["status"], "refused")
+	_, err = os.Stat(filepath.Join(p.workspace, "forged"))
+	is.True(errors.Is(err, fs.ErrNotExist))
+}
