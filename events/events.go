@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"time"
 )
 
 // Data is the body of an event of our own.
@@ -111,16 +112,34 @@ const (
 // PermissionDecided is the one decision about a permission ask. It repeats what was decided on, so that an exec can be
 // checked against it alone. Who decided is the event's actor.
 type PermissionDecided struct {
-	Permission string   `json:"permission"` // OpenCode's per_… id
-	Decision   Decision `json:"decision"`
-	Reason     string   `json:"reason,omitempty"` // a person's words, shown to the model with a denial
-	Rule       string   `json:"rule,omitempty"`   // the rule that allowed, when the policy decided
-	Grant      string   `json:"grant,omitempty"`  // the interrupted ask whose approval this one uses up
-	Session    string   `json:"session"`
-	Call       string   `json:"call,omitempty"`
-	Type       string   `json:"type"`              // bash, edit, …
-	Command    string   `json:"command,omitempty"` // exact bytes, for bash
-	Request    string   `json:"request"`           // SHA-256 of type, patterns and metadata: the same request asked again has the same
+	Permission string    `json:"permission"` // OpenCode's per_… id
+	Decision   Decision  `json:"decision"`
+	Reason     string    `json:"reason,omitempty"` // why: a person's words, shown to the model with a denial, or the policy's
+	RuleRef              // that decided, when the policy did
+	Grant      string    `json:"grant,omitempty"` // the interrupted ask whose approval this one uses up
+	Session    string    `json:"session"`
+	Call       string    `json:"call,omitempty"`
+	Type       string    `json:"type"`              // bash, edit, …
+	Command    string    `json:"command,omitempty"` // exact bytes, for bash
+	Cwd        string    `json:"cwd,omitempty"`     // bash: where it may run, absolute, symlinks resolved
+	Edited     string    `json:"edited,omitempty"`  // bash: exact bytes of what runs instead of Command
+	Expires    time.Time `json:"expires,omitzero"`  // it allows nothing after that
+	Request    string    `json:"request"`           // SHA-256 of type, patterns and metadata: the same request asked again has the same
+	Client     Client    `json:"client,omitzero"`   // with which a person decided
+}
+
+// RuleRef names a rule of the policy as it was when it decided. Several that allow a compound command are joined with " + ".
+type RuleRef struct {
+	Rule        string `json:"rule,omitempty"`         // as a person writes it: "bash: git status*"
+	RuleID      string `json:"rule_id,omitempty"`      // <collection>/<record>; empty for one that is built in or was given at the start
+	RuleVersion uint64 `json:"rule_version,omitempty"` // sequence of the event that made it so
+}
+
+// PermissionReferred says the policy has looked at an ask and left it to a person: from now on somebody is needed.
+type PermissionReferred struct {
+	Permission string `json:"permission"`
+	Reason     string `json:"reason"` // a sentence for the person
+	RuleRef           // that says to ask, when one does
 }
 
 // PermissionInterrupted says OpenCode forgot the ask because it restarted; it can still be decided.
@@ -155,7 +174,8 @@ type ExecRequested struct {
 	Permission string `json:"permission"`
 	Session    string `json:"session"`
 	Call       string `json:"call"`
-	Command    string `json:"command"`
+	Command    string `json:"command"`            // as it runs
+	Original   string `json:"original,omitempty"` // as the model gave it, when a person has edited it
 	Cwd        string `json:"cwd"`
 	Pool       string `json:"pool"`
 }
@@ -225,6 +245,7 @@ func (MessageSubmitted) Kind() string      { return "message.submitted" }
 func (MessageSending) Kind() string        { return "message.sending" }
 func (MessageDelivered) Kind() string      { return "message.delivered" }
 func (MessageFailed) Kind() string         { return "message.failed" }
+func (PermissionReferred) Kind() string    { return "permission.referred" }
 func (PermissionDecided) Kind() string     { return "permission.decided" }
 func (PermissionInterrupted) Kind() string { return "permission.interrupted" }
 func (PermissionExpired) Kind() string     { return "permission.expired" }
@@ -239,7 +260,7 @@ func (AbortRequested) Kind() string        { return "abort.requested" }
 var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
 	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{},
-	PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
+	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionAnswered{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecFinished{},
 	TurnLost{}, AbortRequested{},

@@ -88,7 +88,7 @@ func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	g.looked()
 	found, by := g.decisions("per_1")
 	is.Equal(found, []events.PermissionDecided{{
-		Permission: "per_1", Decision: events.Authorized, Rule: "bash: git status*", Session: "ses_1", Call: "call_per_1", Type: "bash",
+		Permission: "per_1", Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: git status*"}, Session: "ses_1", Call: "call_per_1", Type: "bash",
 		Command: "git status --short", Request: request("git status --short"),
 	}})
 	is.Equal(by, []string{events.ActorPolicy})

@@ -148,7 +148,7 @@ func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
 		return nil, 0, refuseField(Conflict, "status", "permission %s is settled already: %s by %s", c.Permission, how.how, how.by)
 	}
 	return events.PermissionDecided{
-		Permission: ask.id, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), Rule: c.Rule, Grant: c.Grant,
+		Permission: ask.id, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), RuleRef: events.RuleRef{Rule: c.Rule}, Grant: c.Grant,
 		Session: ask.session, Call: ask.call, Type: ask.typ, Command: ask.command, Request: ask.request,
 	}, 0, nil
 }

@@ -42,7 +42,7 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	is.Equal(last.Actor, events.ActorPolicy)
 	is.Equal(last.Cause, all[len(all)-2].ID)
 	is.Equal(data[len(data)-1], events.PermissionDecided{
-		Permission: id, Decision: events.Authorized, Rule: "bash: git status*", Type: "bash", Command: "git status", Request: request("git status"),
+		Permission: id, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: git status*"}, Type: "bash", Command: "git status", Request: request("git status"),
 	})
 	same, status, again, err := g.Request(t.Context(), intends(id, "git status"))
 	is.NoErr(err)

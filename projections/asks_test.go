@@ -20,7 +20,7 @@ func (s *story) replies(id, reply string) events.Event {
 }
 
 func (s *story) decides(actor, id string, d events.Decision) events.Event {
-	return own(s.t, actor, events.PermissionDecided{Permission: id, Decision: d, Reason: "because", Rule: "echo *", Session: ses, Type: "bash"})
+	return own(s.t, actor, events.PermissionDecided{Permission: id, Decision: d, Reason: "because", RuleRef: events.RuleRef{Rule: "echo *"}, Session: ses, Type: "bash"})
 }
 
 // fate is what became of an ask.

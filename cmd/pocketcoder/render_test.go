@@ -144,7 +144,7 @@ func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 	at := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
 	var ask events.PermissionAsk
 	is.NoErr(json.Unmarshal(all[at].Data, &ask))
-	decided := own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, Rule: "bash: echo *"})
+	decided := own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
 	got := rendered(slices.Insert(all, at+1, decided))
 	is.True(strings.Contains(got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\"\n"))
 	is.True(!strings.Contains(got, "asks for permission"))
