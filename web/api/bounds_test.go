@@ -47,12 +47,13 @@ func TestClientsOfAnAddressAndOfAnAccountAreBounded(t *testing.T) {
 	s := newSystem(t)
 	_, ann := s.user(t, "ann", account.User)
 	_, bob := s.user(t, "bob", account.User)
+	s.api.HoldFewer(5, 10)
 	connect := func() int {
 		status, _ := s.ask(t, "", request("GET", "/api/realtime", "")) // from an address of its own each time
 		return status
 	}
 	var clients []*follower
-	for range 50 {
+	for range 5 {
 		clients = append(clients, s.connect(t))
 	}
 	status, answer := s.call(t, "", "GET", "/api/realtime", nil)
@@ -62,7 +63,7 @@ func TestClientsOfAnAddressAndOfAnAccountAreBounded(t *testing.T) {
 	for _, f := range clients {
 		f.follow(t, ann, "chats/*")
 	}
-	for range 50 {
+	for range 5 {
 		clients = append(clients, s.connect(t).follow(t, ann, "chats/*")) // who has logged in counts for the account
 	}
 	f := s.connect(t)

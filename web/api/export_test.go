@@ -19,6 +19,11 @@ func (s *Server) Occupy(ctx context.Context, collection, account string) error {
 	return nil
 }
 
+// HoldFewer bounds how many clients an address and an account may have, before there is any.
+func (s *Server) HoldFewer(address, account int) {
+	s.realtime.addressClients, s.realtime.accountClients = address, account
+}
+
 // Followed is how many topics of a client are kept.
 func (s *Server) Followed(clientID string) int {
 	c := s.realtime.client(clientID)

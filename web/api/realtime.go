@@ -35,6 +35,8 @@ type realtime struct {
 	before    uint64               // where sessions of an earlier process go on
 	held      map[string]int       // how many clients there are, by their holder
 	guests    int                  // how many of all are nobody's
+
+	addressClients, accountClients int // in place of the constants, for tests
 }
 
 // open makes what the zero value lacks. mu is held.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 const (
 	maxClients         = 20_000
 	maxGuests          = 2_000
-	maxAddressClients  = 50 // of an address, while they are nobody's
-	maxAccountClients  = 100
+	maxAddressClients  = 1_500 // of an address, while they are nobody's
+	maxAccountClients  = 2_000
 	maxAccountFiltered = 50 // topics of an account with a filter
 )
 
@@ -40,7 +41,7 @@ func (rt *realtime) connect(c *client, address string) error {
 		return problem{Status: http.StatusServiceUnavailable, Message: "Too many clients are connected; try again later.", retry: time.Minute}
 	}
 	c.holder = "address " + address
-	if rt.held[c.holder] >= maxAddressClients {
+	if rt.held[c.holder] >= cmp.Or(rt.addressClients, maxAddressClients) {
 		return tooMany("Too many clients of this address are connected and have not logged in.")
 	}
 	rt.clients[c.id] = c
@@ -55,7 +56,7 @@ func (rt *realtime) own(c *client, who account.Identity) error {
 		return nil
 	}
 	holder := "account " + accountKey(who)
-	if rt.held[holder] >= maxAccountClients {
+	if rt.held[holder] >= cmp.Or(rt.accountClients, maxAccountClients) {
 		return tooMany("Too many clients of this account are connected.")
 	}
 	rt.release(c)
