@@ -66,16 +66,33 @@ func (a PermissionAsk) Request() string {
 
 // QuestionAsk is what we look at in OpenCode's question.asked, and in its list of pending questions.
 type QuestionAsk struct {
-	ID        string `json:"id"` // que_…
-	SessionID string `json:"sessionID"`
-	Questions []struct {
-		Question string `json:"question"`
-		Header   string `json:"header"`
-		Options  []struct {
-			Label       string `json:"label"`
-			Description string `json:"description"`
-		} `json:"options"`
-		Multiple bool `json:"multiple"`
-	} `json:"questions"`
-	Tool Call `json:"tool"`
+	ID        string     `json:"id"` // que_…
+	SessionID string     `json:"sessionID"`
+	Questions []Question `json:"questions"`
+	Tool      Call       `json:"tool"`
+}
+
+// Question is one of those asked together.
+type Question struct {
+	Question string   `json:"question"`
+	Header   string   `json:"header"`
+	Options  []Option `json:"options"`
+	Multiple bool     `json:"multiple"` // several may be taken
+	Custom   *bool    `json:"custom"`   // free text is an answer too; nil is true
+}
+
+// Option is an answer that a question offers.
+type Option struct {
+	Label       string `json:"label"`
+	Description string `json:"description"`
+}
+
+// Free says whether free text is an answer too. Without options nothing else could be.
+func (q Question) Free() bool { return q.Custom == nil || *q.Custom || len(q.Options) == 0 }
+
+// Request is the SHA-256, in hex, of the questions: the same ones asked again have the same.
+func (a QuestionAsk) Request() string {
+	body, _ := json.Marshal(a.Questions) // texts and truths always encode
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"time"
 )
 
 // Data is the body of an event of our own.
@@ -57,12 +56,12 @@ type Part struct {
 	Filename string `json:"filename,omitempty"`
 }
 
-// MessageSubmitted is a person's message, accepted by us. With Resumes it is the continue prompt that follows from a
-// person's approval of an interrupted ask (role system for those who read the chat).
+// MessageSubmitted is a person's message, accepted by us. With Resumes it is the prompt that resumes a stopped turn
+// and follows from a person's decision or answers (role system for those who read the chat).
 type MessageSubmitted struct {
 	Message string `json:"message"`
 	Parts   []Part `json:"parts"`
-	Resumes string `json:"resumes,omitempty"` // the interrupted ask, per_…
+	Resumes string `json:"resumes,omitempty"` // the ask that was decided, or the interrupted questions that were answered (que_…)
 }
 
 // MessageSending fixes the ids under which OpenCode gets the message, before it is sent: a resend after a crash uses
@@ -87,70 +86,12 @@ type MessageFailed struct {
 	Error   string `json:"error"`
 }
 
-// PermissionRequested is an ask that came over the API instead of from OpenCode: an agent's intent, which the policy or a
-// person decides. Nobody is answered; who asked reads the decision.
-type PermissionRequested struct {
-	Permission string          `json:"permission"` // its id, unique in the chat
-	Type       string          `json:"type"`       // bash, edit, …
-	Patterns   []string        `json:"patterns,omitempty"`
-	Metadata   json.RawMessage `json:"metadata,omitempty"` // object
-	Message    string          `json:"message,omitempty"`
-	Session    string          `json:"session,omitempty"`
-	MessageID  string          `json:"message_id,omitempty"`
-	Call       string          `json:"call,omitempty"`
-}
-
-// Decision is what a permission's decision says; the values are those clients write.
-type Decision string
-
-// The two decisions.
-const (
-	Authorized Decision = "authorized"
-	Denied     Decision = "denied"
-)
-
-// PermissionDecided is the one decision about a permission ask. It repeats what was decided on, so that an exec can be
-// checked against it alone. Who decided is the event's actor.
-type PermissionDecided struct {
-	Permission string    `json:"permission"` // OpenCode's per_… id
-	Decision   Decision  `json:"decision"`
-	Reason     string    `json:"reason,omitempty"` // why: a person's words, shown to the model with a denial, or the policy's
-	RuleRef              // that decided, when the policy did
-	Grant      string    `json:"grant,omitempty"` // the interrupted ask whose approval this one uses up
-	Session    string    `json:"session"`
-	Call       string    `json:"call,omitempty"`
-	Type       string    `json:"type"`              // bash, edit, …
-	Command    string    `json:"command,omitempty"` // exact bytes, for bash
-	Cwd        string    `json:"cwd,omitempty"`     // bash: where it may run, absolute, symlinks resolved
-	Edited     string    `json:"edited,omitempty"`  // bash: exact bytes of what runs instead of Command
-	Expires    time.Time `json:"expires,omitzero"`  // it allows nothing after that
-	Request    string    `json:"request"`           // SHA-256 of type, patterns and metadata: the same request asked again has the same
-	Client     Client    `json:"client,omitzero"`   // with which a person decided
-}
-
-// RuleRef names a rule of the policy as it was when it decided. Several that allow a compound command are joined with " + ".
-type RuleRef struct {
-	Rule        string `json:"rule,omitempty"`         // as a person writes it: "bash: git status*"
-	RuleID      string `json:"rule_id,omitempty"`      // <collection>/<record>; empty for one that is built in or was given at the start
-	RuleVersion uint64 `json:"rule_version,omitempty"` // sequence of the event that made it so
-}
-
-// PermissionReferred says the policy has looked at an ask and left it to a person: from now on somebody is needed.
-type PermissionReferred struct {
-	Permission string `json:"permission"`
-	Reason     string `json:"reason"` // a sentence for the person
-	RuleRef           // that says to ask, when one does
-}
-
-// PermissionInterrupted says OpenCode forgot the ask because it restarted; it can still be decided.
-type PermissionInterrupted struct {
-	Permission string `json:"permission"`
-}
-
-// PermissionExpired says the ask cannot be answered any more: OpenCode does not know it and its turn is over.
-type PermissionExpired struct {
-	Permission string `json:"permission"`
-	Reason     string `json:"reason"`
+// MessageHeld says why a message waits although nothing runs in its chat: what may be spent is spent. It goes on its way when
+// more is allowed, or there is a new limit or a new day.
+type MessageHeld struct {
+	Message    string `json:"message"`
+	Permission string `json:"permission"` // the ask, of type budget, that decides about more; it may be another chat's
+	Reason     string `json:"reason"`     // a sentence for the person
 }
 
 // QuestionAnswered is a person's answer to one of the questions the model asked together: labels or free text. OpenCode
@@ -160,6 +101,11 @@ type QuestionAnswered struct {
 	Index    int      `json:"index"`    // which of them, from 0
 	Answers  []string `json:"answers,omitempty"`
 	Rejected bool     `json:"rejected,omitempty"`
+}
+
+// QuestionInterrupted says OpenCode forgot the questions because it restarted; they can still be answered.
+type QuestionInterrupted struct {
+	Question string `json:"question"`
 }
 
 // QuestionExpired says the question cannot be answered any more.
@@ -245,11 +191,13 @@ func (MessageSubmitted) Kind() string      { return "message.submitted" }
 func (MessageSending) Kind() string        { return "message.sending" }
 func (MessageDelivered) Kind() string      { return "message.delivered" }
 func (MessageFailed) Kind() string         { return "message.failed" }
+func (MessageHeld) Kind() string           { return "message.held" }
 func (PermissionReferred) Kind() string    { return "permission.referred" }
 func (PermissionDecided) Kind() string     { return "permission.decided" }
 func (PermissionInterrupted) Kind() string { return "permission.interrupted" }
 func (PermissionExpired) Kind() string     { return "permission.expired" }
 func (QuestionAnswered) Kind() string      { return "question.answered" }
+func (QuestionInterrupted) Kind() string   { return "question.interrupted" }
 func (QuestionExpired) Kind() string       { return "question.expired" }
 func (ExecRequested) Kind() string         { return "exec.requested" }
 func (ExecRefused) Kind() string           { return "exec.refused" }
@@ -259,15 +207,16 @@ func (AbortRequested) Kind() string        { return "abort.requested" }
 
 var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
-	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{},
+	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{},
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
-	QuestionAnswered{}, QuestionExpired{},
+	QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecFinished{},
 	TurnLost{}, AbortRequested{},
 	ChatUpdated{}, Deleted{}, PermissionRequested{}, RevertRequested{}, ForkRequested{},
 	Saved{},
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{},
+	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
 )
 
 func kinds(data ...Data) map[string]reflect.Type {

@@ -47,7 +47,8 @@ var filled = []Data{
 	MessageSending{Message: "m1", Session: "ses_1", EngineMessage: "msg_1", EngineParts: []string{"prt_1", "prt_2"}},
 	MessageDelivered{Message: "m1", EngineMessage: "msg_1"},
 	MessageFailed{Message: "m1", Domain: "infrastructure", Error: "OpenCode does not answer"},
-	PermissionReferred{Permission: "per_1", Reason: "no rule matches", RuleRef: RuleRef{"bash: rm*", "tool_permissions/r1", 7}},
+	MessageHeld{Message: "m1", Permission: "p1", Reason: "the budget is used up"},
+	PermissionReferred{Permission: "per_1", Reason: "no rule matches", Cwd: "/w", RuleRef: RuleRef{"bash: rm*", "tool_permissions/r1", 7}},
 	PermissionDecided{
 		Permission: "per_2", Decision: Authorized, Reason: "fine", RuleRef: RuleRef{"bash: ls", "tool_permissions/r1", 7}, Grant: "per_1", Cwd: "/w", Edited: "ls -1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Client:  Client{Address: "192.0.2.1", Device: "Phone/1"},
@@ -56,6 +57,7 @@ var filled = []Data{
 	PermissionInterrupted{Permission: "per_1"},
 	PermissionExpired{Permission: "per_1", Reason: "asked again as per_2"},
 	QuestionAnswered{Question: "que_1", Index: 2, Answers: []string{"yes", "free text"}, Rejected: true},
+	QuestionInterrupted{Question: "que_1"},
 	QuestionExpired{Question: "que_1", Reason: "its turn is over"},
 	ExecRequested{Original: "ls -l", Exec: "x1", Permission: "per_1", Session: "ses_1", Call: "call_1", Command: "ls", Cwd: "/w", Pool: "local"},
 	ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_2", Command: "rm", Cwd: "/w", Reason: "nothing allowed it"},
@@ -81,6 +83,12 @@ var filled = []Data{
 	SessionRefreshed{Session: "s1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
 	SessionClosed{Session: "s1", Reason: "revoked"},
 	LoginFailed{Reason: "password", Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
+	NotificationQueued{
+		Notification: "n1", Device: "d1", User: "u1",
+		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true},
+	},
+	NotificationSent{Notification: "n1", Device: "d1", Service: "unifiedpush", Host: "push.example.org", Attempts: 2},
+	NotificationFailed{Notification: "n1", Device: "d1", Service: "webpush", Host: "push.example.org", Attempts: 6, Reason: "410 Gone", Gone: true},
 }
 
 // empty are the kinds that say everything by being there.

@@ -20,8 +20,13 @@ const (
 // is tried again, after a crash or an error, so fn must find out for itself what an earlier try has done. failed hears of
 // each error.
 func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Context, Event) error, failed func(Event, error)) error {
+	return l.WorkAll(ctx, name, []string{filter}, fn, failed)
+}
+
+// WorkAll is Work on events that match any of several filters, no two of which match the same event.
+func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn func(context.Context, Event) error, failed func(Event, error)) error {
 	consumer, err := l.js.CreateOrUpdateConsumer(ctx, eventsStream, jetstream.ConsumerConfig{
-		Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
 		MaxAckPending: 1, AckWait: workLease,
 	})
 	if err != nil {

@@ -154,3 +154,28 @@ func TestWorkedTellsHowFarAWorkerIs(t *testing.T) {
 	})
 	is.True(worked() >= 2)
 }
+
+func TestWorkOnSeveralFiltersIsInOrderAndTakesOverFromOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	appendLost(t, l, "chat1", 0, 2)
+	given, _ := work(t, l, lostFilter, func(n int, _ string) (error, bool) { return nil, n == 1 })
+	is.Equal(given, []string{"ses_0"})
+	e, err := events.New("chat2", events.ActorPolicy, events.PermissionInterrupted{Permission: "per_1"})
+	is.NoErr(err)
+	_, err = l.Append(t.Context(), e)
+	is.NoErr(err)
+	appendLost(t, l, "chat1", 2, 1)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var kinds []string
+	err = l.WorkAll(ctx, "worker", []string{"evt.chat.*.permission.*", lostFilter}, func(_ context.Context, e events.Event) error {
+		if kinds = append(kinds, e.Subject.Kind); len(kinds) == 3 {
+			stop()
+		}
+		return nil
+	}, func(_ events.Event, err error) { t.Error(err) })
+	is.True(errors.Is(err, context.Canceled))
+	is.Equal(kinds, []string{"turn.lost", "permission.interrupted", "turn.lost"})
+}

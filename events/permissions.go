@@ -1,0 +1,73 @@
+package events
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// PermissionRequested is an ask that came over the API instead of from OpenCode: an agent's intent, which the policy or a
+// person decides. Nobody is answered; who asked reads the decision.
+type PermissionRequested struct {
+	Permission string          `json:"permission"` // its id, unique in the chat
+	Type       string          `json:"type"`       // bash, edit, …
+	Patterns   []string        `json:"patterns,omitempty"`
+	Metadata   json.RawMessage `json:"metadata,omitempty"` // object
+	Message    string          `json:"message,omitempty"`
+	Session    string          `json:"session,omitempty"`
+	MessageID  string          `json:"message_id,omitempty"`
+	Call       string          `json:"call,omitempty"`
+}
+
+// Decision is what a permission's decision says; the values are those clients write.
+type Decision string
+
+// The two decisions.
+const (
+	Authorized Decision = "authorized"
+	Denied     Decision = "denied"
+)
+
+// PermissionDecided is the one decision about a permission ask. It repeats what was decided on, so that an exec can be
+// checked against it alone. Who decided is the event's actor.
+type PermissionDecided struct {
+	Permission string    `json:"permission"` // OpenCode's per_… id
+	Decision   Decision  `json:"decision"`
+	Reason     string    `json:"reason,omitempty"` // why: a person's words, shown to the model with a denial, or the policy's
+	RuleRef              // that decided, when the policy did
+	Grant      string    `json:"grant,omitempty"` // the interrupted ask whose approval this one uses up
+	Session    string    `json:"session"`
+	Call       string    `json:"call,omitempty"`
+	Type       string    `json:"type"`              // bash, edit, …
+	Command    string    `json:"command,omitempty"` // exact bytes, for bash
+	Cwd        string    `json:"cwd,omitempty"`     // bash: where it may run, absolute, symlinks resolved
+	Edited     string    `json:"edited,omitempty"`  // bash: exact bytes of what runs instead of Command
+	Expires    time.Time `json:"expires,omitzero"`  // it allows nothing after that
+	Request    string    `json:"request"`           // SHA-256 of type, patterns and metadata: the same request asked again has the same
+	Client     Client    `json:"client,omitzero"`   // with which a person decided
+}
+
+// RuleRef names a rule of the policy as it was when it decided. Several that allow a compound command are joined with " + ".
+type RuleRef struct {
+	Rule        string `json:"rule,omitempty"`         // as a person writes it: "bash: git status*"
+	RuleID      string `json:"rule_id,omitempty"`      // <collection>/<record>; empty for one that is built in or was given at the start
+	RuleVersion uint64 `json:"rule_version,omitempty"` // sequence of the event that made it so
+}
+
+// PermissionReferred says the policy has looked at an ask and left it to a person: from now on somebody is needed.
+type PermissionReferred struct {
+	Permission string `json:"permission"`
+	Reason     string `json:"reason"`        // a sentence for the person
+	Cwd        string `json:"cwd,omitempty"` // bash: where it would run, absolute, symlinks resolved; empty when that is not known
+	RuleRef           // that says to ask, when one does
+}
+
+// PermissionInterrupted says OpenCode forgot the ask because it restarted; it can still be decided.
+type PermissionInterrupted struct {
+	Permission string `json:"permission"`
+}
+
+// PermissionExpired says the ask cannot be answered any more: OpenCode does not know it and its turn is over.
+type PermissionExpired struct {
+	Permission string `json:"permission"`
+	Reason     string `json:"reason"`
+}
