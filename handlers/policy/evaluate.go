@@ -1,0 +1,200 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// Explain says what the rules make of an ask, and for every rule whether it matched and why.
+func Explain(rules []Rule, a Ask) (Verdict, []Looked) {
+	e := evaluation{ask: a, rules: make([]*compiled, len(rules)), looked: make([]Looked, len(rules))}
+	for i, r := range rules {
+		e.looked[i] = Looked{Rule: r}
+		if concerns(r.Permission, a.Type) {
+			e.rules[i] = compile(r)
+		} else {
+			e.rules[i] = &compiled{Rule: r}
+		}
+	}
+	v := e.decide()
+	for i := range e.looked {
+		if e.looked[i].Why == "" {
+			e.looked[i].Why = "was not needed"
+		}
+	}
+	return v, e.looked
+}
+
+// concerns says whether rules for a permission may be looked at for an ask of a type: its own, and for commands and writes
+// those about files.
+func concerns(permission, asked string) bool {
+	return permission == asked || permission == "*" || permission == "mcp" ||
+		(permission == "read" || writes(permission)) && (asked == "bash" || writes(asked))
+}
+
+// evaluation is one ask against all rules.
+type evaluation struct {
+	ask    Ask
+	rules  []*compiled
+	looked []Looked
+}
+
+// decide chooses by permission type how an ask is read.
+func (e *evaluation) decide() Verdict {
+	switch t := e.ask.Type; {
+	case t == "bash":
+		return e.bash()
+	case slices.Contains(pathTypes, t):
+		return e.path()
+	case slices.Contains(searchTypes, t):
+		return e.search()
+	case t == "webfetch":
+		return e.webfetch()
+	default:
+		return e.named()
+	}
+}
+
+// matching gives the rules of one action that match what is asked, and keeps for every rule what came of it.
+func (e *evaluation) matching(action Action, types []string, matches func(*compiled) bool) (found []Rule) {
+	for i, r := range e.rules {
+		l := &e.looked[i]
+		switch {
+		case r.action() != action:
+		case !slices.Contains(types, r.Permission) && r.Permission != "*":
+			l.Why = "is for " + r.Permission
+		case r.wrong != nil:
+			l.Why = "is broken: " + r.wrong.Error()
+		case matches(r):
+			l.Matched, l.Why = true, "matches"
+			found = append(found, r.Rule)
+		default:
+			l.Why = "does not match"
+		}
+	}
+	return found
+}
+
+// forbid gives the verdict of the rules that deny or ask, when one matches.
+func (e *evaluation) forbid(types []string, matches func(*compiled) bool) (v Verdict, done bool) {
+	denied := e.matching(Deny, types, matches)
+	asked := e.matching(AskPerson, types, matches)
+	switch {
+	case len(denied) > 0:
+		return Verdict{Deny, denied[:1], "a rule denies it: " + denied[0].String()}, true
+	case len(asked) > 0:
+		return Verdict{AskPerson, asked[:1], "a rule wants a person to decide: " + asked[0].String()}, true
+	}
+	return v, false
+}
+
+// permit gives the verdict of the rules that allow, unless there is a cause why none may.
+func (e *evaluation) permit(types []string, cause string, matches func(*compiled) bool) Verdict {
+	allowed := e.matching(Allow, types, matches)
+	switch {
+	case len(allowed) == 0 && cause == "":
+		return asked("no rule allows it")
+	case cause != "":
+		return asked(cause)
+	}
+	return Verdict{Allow, allowed[:1], "a rule allows it: " + allowed[0].String()}
+}
+
+func asked(cause string) Verdict { return Verdict{Action: AskPerson, Reason: cause} }
+
+// path decides about reading, writing and the like of one file or folder. What denies or asks for edits does so for
+// writes, and the other way round.
+func (e *evaluation) path() Verdict {
+	a := e.ask
+	at, cause := a.locate(a.Cwd, a.Path)
+	if cause == "" && len(a.Patterns) > 1 {
+		cause = "it is about several files at once"
+	}
+	found := cause == ""
+	matches := func(r *compiled) bool { return found && r.path.matches(at.real, a.Root) }
+	either := func(r *compiled) bool { return r.everything() || found && r.keeps(a.lower(at)) }
+	types := []string{a.Type}
+	if writes(a.Type) {
+		types = []string{"edit", "write"}
+	}
+	if v, done := e.forbid(types, either); done {
+		return v
+	}
+	switch {
+	case !found:
+	case a.Type == "read", a.Type == "list":
+		cause = a.mayRead(at)
+	default:
+		cause = a.mayWrite(at)
+	}
+	return e.permit([]string{a.Type, a.Also}, cause, matches)
+}
+
+func writes(permission string) bool { return permission == "edit" || permission == "write" }
+
+// search decides about finding files and text: inside the workspace the pattern says nothing of a place, and the folder,
+// where it is known, lies inside. OpenCode asks about a folder outside as external_directory.
+func (e *evaluation) search() Verdict {
+	a := e.ask
+	cause := ""
+	for _, p := range a.Patterns {
+		if why := readable(p, true); why != "" {
+			cause = "the pattern cannot be trusted: " + why
+		}
+		if a.Type == "glob" && (strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "..")) {
+			cause = quoted(p) + " may lead out of the workspace"
+		}
+	}
+	if len(a.Patterns) == 0 {
+		cause = "what to look for is not known"
+	}
+	folder := a.Root
+	if a.Path != "" {
+		at, why := a.locate(a.Cwd, a.Path)
+		folder = at.real
+		if why != "" {
+			cause = why
+		}
+	}
+	matches := func(r *compiled) bool {
+		return r.everything() || r.Pattern == Inside && (folder == "" || within(a.Root, folder))
+	}
+	if v, done := e.forbid([]string{a.Type}, matches); done {
+		return v
+	}
+	return e.permit([]string{a.Type}, cause, matches)
+}
+
+func (e *evaluation) webfetch() Verdict {
+	u, cause := readURL(e.ask.URL)
+	matches := func(r *compiled) bool { return r.everything() || cause == "" && r.url.matches(u) }
+	if v, done := e.forbid([]string{"webfetch"}, matches); done {
+		return v
+	}
+	return e.permit([]string{"webfetch"}, cause, func(r *compiled) bool { return matches(r) && r.url.reaches(u) })
+}
+
+// named decides about what has a name and nothing else a rule could look at: a tool, a subagent, a skill, notes.
+func (e *evaluation) named() Verdict {
+	a := e.ask
+	names, types := a.Patterns, []string{a.Type}
+	if a.Type != "" && !slices.Contains(slices.Concat([]string{"task", "skill"}, noteTypes, neverTypes), a.Type) {
+		types = []string{"mcp", a.Type}
+		if names = []string{a.Type}; a.Tool != "" {
+			names = []string{a.Tool}
+		}
+	}
+	if v, done := e.forbid(types, func(r *compiled) bool {
+		return r.everything() || slices.ContainsFunc(names, func(name string) bool { return glob(r.Pattern, name) })
+	}); done {
+		return v
+	}
+	if slices.Contains(neverTypes, a.Type) {
+		return asked(a.Type + " is always for a person to decide")
+	}
+	return e.permit(types, "", func(r *compiled) bool {
+		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+			return name == "" || r.Pattern != name && !(slices.Contains(noteTypes, a.Type) && glob(r.Pattern, name))
+		})
+	})
+}

@@ -1,0 +1,171 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/handlers/policy"
+)
+
+// bash is an ask to run a command in the workspace.
+func bash(command string) policy.Ask {
+	return policy.Ask{Type: "bash", Patterns: []string{command}, Command: command, Cwd: "/workspace", Root: "/workspace"}
+}
+
+func TestDefaultsAreSilentAboutLookingAround(t *testing.T) {
+	for _, command := range []string{
+		"git status", "git log --oneline -5", "git diff HEAD~1 -- src", "git show HEAD:go.mod", "git branch --show-current", "git remote -v", "git stash list",
+		"ls -la", "cat go.mod | head -5", "tail -n 3 a.log", "wc -l a b", "grep -rn 'x' src", "rg -n foo", "find . -name '*.go' -type f", "pwd", "echo done", "which go",
+		"jq .scripts package.json", "sed -n '1,20p' a.go", "cd src && ls && git status --short", "test -f go.mod && echo yes", "wc -l < a.txt",
+	} {
+		t.Run(command, func(t *testing.T) {
+			is := is.New(t)
+			v := policy.Evaluate(policy.Defaults, bash(command))
+			is.Equal(v.Action, policy.Allow) // silent
+			is.True(len(v.Rules) > 0)        // and says by which rule
+		})
+	}
+}
+
+func TestDefaultsAskForWhatRunsOrWrites(t *testing.T) {
+	for _, command := range []string{
+		"go test ./...", "npm run build", "make", "git commit -m x", "git push", "git branch x", "git tag v1", "git remote add a b", "git stash", "git stash drop", "rm a", "touch a", "echo x > a",
+		"git status && rm -rf /", "git diff --ext-diff", "rg --pre x y", "cat .env", "find . -delete", "sed -i s/a/b/ f", "curl https://example.com", "env", "printenv", "python3 a.py", "sort -o a b",
+	} {
+		t.Run(command, func(t *testing.T) {
+			is := is.New(t)
+			is.Equal(policy.Evaluate(policy.Defaults, bash(command)).Action, policy.AskPerson)
+		})
+	}
+}
+
+func TestAReasonNamesTheWord(t *testing.T) {
+	rules := append([]policy.Rule{{Permission: "bash", Pattern: "*"}}, policy.Defaults...)
+	for command, reason := range map[string]string{
+		"ls | sh":         "“sh” is a shell; a rule does not reach what it runs",
+		"nice ls":         "“nice” runs what it is given; a rule does not reach that",
+		"sort --comp=x a": "“--comp=x” makes “sort” run, read or write something else",
+		"cat ../x":        "“../x” is outside the workspace",
+		"echo $(id)":      "“$(id)” is expanded by the shell",
+		"A=1 ls":          "“A=1” sets a variable, which changes what programs do",
+		"echo x > out":    "no rule allows the shell to write “out”",
+		"cat .env":        "“/workspace/.env” may hold secrets",
+		"ls ;; ls":        "bash would not read it: `;;` can only be used in a case clause",
+		"ls\u200b":        "the command cannot be trusted: it holds the character U+200B, which cannot be seen",
+		"cat " + strings.Repeat("x", 70) + "/../..": "“" + strings.Repeat("x", 59) + "…” is outside the workspace",
+	} {
+		t.Run(command, func(t *testing.T) {
+			is := is.New(t)
+			v := policy.Evaluate(rules, bash(command))
+			is.Equal(v.Reason, reason)
+			is.Equal(len(v.Rules), 0)
+		})
+	}
+	is := is.New(t)
+	is.Equal(policy.Evaluate(policy.Defaults, bash("git status && rm -rf /")).Reason, "no rule allows “rm -rf /”")
+}
+
+func TestWhatIsNotKnownIsAsked(t *testing.T) {
+	rules := append([]policy.Rule{{Permission: "write", Pattern: "docs/**"}}, policy.Defaults...)
+	for name, a := range map[string]policy.Ask{
+		"no folder":           {Type: "bash", Command: "ls", Root: "/workspace"},
+		"no workspace":        {Type: "bash", Command: "ls", Cwd: "/workspace"},
+		"a folder outside":    {Type: "bash", Command: "ls", Cwd: "/", Root: "/workspace"},
+		"a folder beside":     {Type: "bash", Command: "ls", Cwd: "/workspace2", Root: "/workspace"},
+		"relative path alone": {Type: "write", Path: "docs/a", Root: "/workspace"},
+		"no path":             {Type: "read", Patterns: []string{"a"}, Cwd: "/workspace", Root: "/workspace"},
+		"unresolved":          {Type: "read", Path: "a", Cwd: "/workspace", Root: "/workspace", Resolve: func(string) (string, bool) { return "", false }},
+		"unresolved argument": {Type: "bash", Command: "cat a", Cwd: "/workspace", Root: "/workspace", Resolve: func(string) (string, bool) { return "", false }},
+		"nothing":             {},
+		"nothing to look for": {Type: "grep", Root: "/workspace"},
+		"no notes":            {Type: "todowrite"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			is.Equal(policy.Evaluate(rules, a).Action, policy.AskPerson)
+		})
+	}
+}
+
+func TestExplainSaysWhatBecameOfEachRule(t *testing.T) {
+	is := is.New(t)
+	rules := []policy.Rule{
+		{Permission: "bash", Pattern: "git status*", ID: "tool_permissions/a", Version: 7},
+		{Permission: "edit", Pattern: "docs/**"},
+		{Permission: "bash", Pattern: "rm*"},
+		{Permission: "bash", Pattern: "a && b"},
+		{Permission: "write", Pattern: "out/*"},
+	}
+	v, looked := policy.Explain(rules, bash("git status > out/a.txt"))
+	is.Equal(v.Action, policy.Allow)
+	is.Equal(v.Rules, []policy.Rule{rules[0], rules[4]}) // with record and version
+	is.Equal(v.Reason, "rules allow all of it: bash: git status*, write: out/*")
+	var why []string
+	for _, l := range looked {
+		why = append(why, l.Why)
+	}
+	is.Equal(why, []string{"matches", "is for edit", "does not match", "is broken: column 3: '&' is shell syntax; a rule is for one command", "matches “out/a.txt”"})
+	is.True(looked[0].Matched && !looked[2].Matched && looked[4].Matched)
+}
+
+func TestSecretsAndSettingsOfTheWorkspaceCountNotItsOwnPlace(t *testing.T) {
+	is := is.New(t)
+	root := "/home/me/.config/opencode/worktree"
+	a := policy.Ask{Type: "edit", Path: "main.go", Cwd: root, Root: root}
+	rules := []policy.Rule{{Permission: "edit", Pattern: policy.Inside}}
+	is.Equal(policy.Evaluate(rules, a).Action, policy.Allow)
+	a.Path = ".config/x"
+	is.Equal(policy.Evaluate(rules, a).Action, policy.AskPerson)
+}
+
+func TestSuggestGivesTheSmallestSensibleRules(t *testing.T) {
+	path := func(permission, p string) policy.Ask {
+		return policy.Ask{Type: permission, Path: p, Cwd: "/workspace", Root: "/workspace"}
+	}
+	for name, c := range map[string]struct {
+		ask    policy.Ask
+		always []string
+		want   string // rules, joined by comma
+	}{
+		"OpenCode's pattern":         {bash("npm run build"), []string{"npm run build *"}, "bash: npm run build *"},
+		"a script of a project":      {bash("npm run build --silent"), nil, "bash: npm run build *"},
+		"a target":                   {bash("make test"), nil, "bash: make test *"},
+		"a command and sub-command":  {bash("git push origin main"), []string{"git push *"}, "bash: git push *"},
+		"without OpenCode's":         {bash("cargo update --dry-run"), nil, "bash: cargo update *"},
+		"what defaults allow is not": {bash("cd src && go test ./... | tail -5"), []string{"cd *", "go test *", "tail *"}, "bash: go test *"},
+		"as narrow as needed":        {bash("git branch new"), []string{"git branch *"}, "bash: git branch new *"},
+		"a script by its name":       {bash("python3 a.py --x"), []string{"python3 *"}, "bash: python3 a.py *"},
+		"one for each command":       {bash("touch a && mkdir b"), nil, "bash: touch *,bash: mkdir *"},
+		"nothing reaches a shell":    {bash("sh -c id"), []string{"sh *"}, ""},
+		"nor an unreadable command":  {bash("echo $(id)"), []string{"echo *"}, ""},
+		"nor a redirect":             {bash("echo x > a"), []string{"echo *"}, ""},
+		"a lone star is no pattern":  {bash("touch a"), []string{"*"}, "bash: touch *"},
+		"files beside":               {path("edit", "/workspace/docs/a.md"), []string{"*"}, "edit: docs/*"},
+		"a file of the workspace":    {path("edit", "README.md"), nil, "edit: README.md"},
+		"a protected file":           {path("edit", ".git/config"), nil, ""},
+		"a file outside":             {path("read", "/opt/a.txt"), nil, "read: /opt/a.txt"},
+		"an address":                 {policy.Ask{Type: "webfetch", URL: "https://docs.example.com:8443/a"}, nil, "webfetch: https://docs.example.com:8443/*"},
+		"a private address":          {policy.Ask{Type: "webfetch", URL: "http://10.0.0.1/"}, nil, ""},
+		"a tool":                     {policy.Ask{Type: "github_list", Patterns: []string{"*"}}, []string{"*"}, "mcp: github_list"},
+		"a subagent":                 {policy.Ask{Type: "task", Patterns: []string{"explore"}}, nil, "task: explore"},
+		"a loop":                     {policy.Ask{Type: "doom_loop", Patterns: []string{"bash"}}, nil, ""},
+		"a budget":                   {policy.Ask{Type: "budget", Patterns: []string{"1"}}, nil, ""},
+		"nothing":                    {policy.Ask{}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			var got []string
+			rules := policy.Suggest(c.ask, c.always)
+			for _, r := range rules {
+				is.NoErr(r.Check())
+				got = append(got, r.String())
+			}
+			is.Equal(strings.Join(got, ","), c.want)
+			if c.want != "" {
+				is.Equal(policy.Evaluate(append(rules, policy.Defaults...), c.ask).Action, policy.Allow) // it would have
+			}
+		})
+	}
+}

@@ -1,0 +1,161 @@
+package policy
+
+import (
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// checkPath says what is wrong with the pattern of a rule about files: absolute, or relative to the workspace, with * for
+// any name or a part of one and ** for any folders.
+func checkPath(pattern string) *SyntaxError {
+	if pattern == Inside {
+		return nil
+	}
+	at := 1
+	for i, part := range strings.Split(pattern, "/") {
+		switch {
+		case part == "..":
+			return &SyntaxError{at, "a pattern does not go up with .."}
+		case strings.HasPrefix(part, "~") && i == 0:
+			return &SyntaxError{at, "~ means nothing here; write the whole path"}
+		case part != "**" && strings.Contains(part, "**"):
+			return &SyntaxError{at, "** stands alone between slashes"}
+		case strings.Contains(part, `\`):
+			return &SyntaxError{at, `folders are separated with /, and \ means nothing`}
+		}
+		at += utf8.RuneCountInString(part) + 1
+	}
+	if strings.HasSuffix(pattern, "/") {
+		return &SyntaxError{utf8.RuneCountInString(pattern), "a pattern ends with a name; for all that is in a folder write /**"}
+	}
+	return nil
+}
+
+// pathPattern is the pattern of a rule about files, taken apart.
+type pathPattern struct {
+	inside   bool // is Inside
+	absolute bool
+	parts    []string
+}
+
+func parsePathPattern(pattern string) pathPattern {
+	clean := path.Clean(pattern)
+	return pathPattern{pattern == Inside, strings.HasPrefix(clean, "/"), strings.Split(strings.TrimPrefix(clean, "/"), "/")}
+}
+
+// matches compares with an absolute, clean path, by component.
+func (p pathPattern) matches(at, root string) bool {
+	switch {
+	case p.inside:
+		return within(root, at)
+	case p.absolute:
+		at = at[1:]
+	case !within(root, at):
+		return false
+	default:
+		at = strings.TrimPrefix(strings.TrimPrefix(at, root), "/")
+	}
+	if first := p.parts[0]; !strings.Contains(first, "*") && !strings.HasPrefix(at, first) {
+		return false
+	}
+	return matchParts(p.parts, strings.Split(at, "/"))
+}
+
+// matchParts lets ** stand for any folders, none too; at the end it stands for at least one name. It goes back to the last
+// ** only: what an earlier one could take besides, that one can take too.
+func matchParts(pattern, parts []string) bool {
+	if parts[0] == "" { // the folder itself
+		return pattern[0] == ""
+	}
+	p, last, from := 0, -1, 0
+	for i := 0; i < len(parts); {
+		switch {
+		case p < len(pattern) && pattern[p] == "**":
+			last, from = p, i
+			p++
+		case p < len(pattern) && glob(pattern[p], parts[i]):
+			p++
+			i++
+		case last >= 0:
+			from++
+			p, i = last+1, from
+		default:
+			return false
+		}
+	}
+	return p == len(pattern)
+}
+
+// within compares by component: /workspace2 is not in /workspace.
+func within(root, p string) bool {
+	return root != "" && (p == root || root == "/" || strings.HasPrefix(p, root+"/"))
+}
+
+// place is where a path leads.
+type place struct {
+	lexical string // clean, symlinks as they are
+	real    string // symlinks resolved
+}
+
+// locate finds where a path leads from a folder. A .. goes up from where the symlink before it leads, as the kernel does.
+func (a Ask) locate(cwd, p string) (at place, cause string) {
+	switch {
+	case p == "":
+		return at, "the path is empty"
+	case len(p) > maxPath:
+		return at, "the path is too long to read"
+	case strings.Contains(p, `\`):
+		return at, "the path " + quoted(p) + " holds a backslash"
+	case strings.HasPrefix(p, "~"):
+		return at, quoted(p) + " leads to a home folder"
+	}
+	if cause := readable(p, false); cause != "" {
+		return at, "the path cannot be trusted: " + cause
+	}
+	if !strings.HasPrefix(p, "/") {
+		if cwd == "" {
+			return at, "the folder " + quoted(p) + " starts from is not known"
+		}
+		p = cwd + "/" + p
+	}
+	at.lexical = path.Clean(p)
+	at.real = "/"
+	for _, part := range strings.Split(p, "/") {
+		ok := true
+		switch part {
+		case "", ".":
+		case "..":
+			at.real, ok = a.resolve(at.real)
+			at.real = path.Dir(at.real)
+		default:
+			at.real = path.Join(at.real, part)
+		}
+		if !ok {
+			return at, "where " + quoted(p) + " leads cannot be found out"
+		}
+	}
+	real, ok := a.resolve(at.real)
+	if !ok {
+		return at, "where " + quoted(p) + " leads cannot be found out"
+	}
+	at.real = real
+	return at, ""
+}
+
+func (a Ask) resolve(p string) (string, bool) {
+	if a.Resolve == nil {
+		return p, true
+	}
+	return a.Resolve(p)
+}
+
+// lowered is a place as a file system that ignores case sees it.
+type lowered struct {
+	place
+	root string
+}
+
+func (a Ask) lower(at place) lowered {
+	return lowered{place{strings.ToLower(at.lexical), strings.ToLower(at.real)}, strings.ToLower(a.Root)}
+}

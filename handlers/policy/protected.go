@@ -1,0 +1,136 @@
+package policy
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// protectedNames are files and folders that programs read as configuration: who writes them decides what a later command
+// runs. They are protected wherever they are, as absent ones too.
+var protectedNames = set(`
+	.git .gitattributes .gitmodules .gitconfig git~1 .hg .hgrc .svn .jj .githooks .husky .pre-commit-config.yaml lefthook.yml
+	.lefthook.yml .opencode opencode.json opencode.jsonc .pocketcoder .mcp.json mcp.json .claude .claude.json claude.md agents.md gemini.md .codex .gemini .cursor
+	.cursorrules .windsurf .windsurfrules .clinerules .roo .continue .aider.conf.yml .copilot .amazonq .kiro .zed .vscode .idea .fleet .devcontainer
+	.devcontainer.json .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_history .profile .zshrc .zshenv .zprofile .zlogin
+	.zlogout .kshrc .cshrc .tcshrc .login .logout .fishrc config.fish .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment
+	.env .envrc .direnv .mise.toml mise.toml .tool-versions .vimrc .exrc .nvimrc .nvim.lua .emacs .emacs.d .gdbinit .lldbinit .screenrc .tmux.conf
+	.wgetrc .curlrc .ripgreprc .ackrc .editrc .psqlrc .sqliterc .npmrc .yarnrc .yarnrc.yml .pnpmrc .pnpmfile.cjs .pypirc pip.conf .condarc bunfig.toml
+	.netrc _netrc .ssh .gnupg .aws .azure .kube .docker authorized_keys sitecustomize.py usercustomize.py .pythonrc .pdbrc .irbrc
+	.pryrc .perldb .rprofile .mailcap .lesskey .gitlab-ci.yml .circleci .local .config
+`)
+
+// secretNames are files and folders that hold keys and tokens.
+var secretNames = set(`
+	.env .envrc .ssh .gnupg .aws .azure .kube .docker .netrc _netrc .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .mylogin.cnf .git-credentials .htpasswd
+	.vault-token .password-store .terraformrc .terraform.d credentials credentials.json credentials.toml kubeconfig id_rsa id_dsa id_ecdsa id_ed25519
+	id_ecdsa_sk id_ed25519_sk identity.asc secring.gpg .bash_history .zsh_history .python_history .node_repl_history .psql_history
+	.mysql_history .sqlite_history service-account.json service_account.json application_default_credentials.json auth.json
+	.dockercfg .dockerconfigjson .boto .s3cfg secrets.json secrets.yml secrets.yaml secrets.toml wallet.dat
+`)
+
+var secretEndings = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".gpg", ".age", ".tfstate", ".tfvars", ".ovpn", ".kubeconfig", ".env"}
+
+// examples are the endings of files that only show what a secret one looks like.
+var examples = []string{".example", ".sample", ".template", ".dist", ".tmpl"}
+
+// systemPlaces hold what is the machine's: processes and devices are neither read nor written without a person, the rest is
+// not written.
+var systemPlaces = struct{ read, write []string }{
+	read:  []string{"/proc", "/sys", "/dev", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"},
+	write: []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/boot", "/run", "/var/spool", "/var/run", "/System", "/Library"},
+}
+
+func set(names string) map[string]bool {
+	s := map[string]bool{}
+	for _, name := range strings.Fields(names) {
+		s[name] = true
+	}
+	return s
+}
+
+// fold gives the name a file system that ignores case, closing dots and blanks, or streams would take for the same.
+func fold(name string) string {
+	name, _, _ = strings.Cut(name, ":")
+	return strings.ToLower(strings.ToUpper(strings.TrimRight(name, " .")))
+}
+
+// configures says whether a path is, or lies in, what configures programs. A file HEAD makes its folder a git repository,
+// whose configuration git obeys.
+func configures(p string) bool {
+	parts := strings.Split(p, "/")
+	for i, part := range parts {
+		name := fold(part)
+		switch {
+		case protectedNames[name], strings.HasPrefix(name, ".env.") && !example(name), strings.HasPrefix(name, ".aider"),
+			strings.HasPrefix(name, "copilot-instructions"), strings.HasSuffix(name, ".code-workspace"),
+			name == "workflows" && i > 0 && fold(parts[i-1]) == ".github",
+			name == "head" && i == len(parts)-1:
+			return true
+		}
+	}
+	return false
+}
+
+// secret says whether a path is, or lies in, what holds keys and tokens. Names without a dot are common for folders of
+// source code: they count for files.
+func secret(p string) bool {
+	parts := strings.Split(p, "/")
+	for i, part := range parts {
+		name, last := fold(part), i == len(parts)-1
+		switch {
+		case example(name):
+		case secretNames[name] && (last || strings.HasPrefix(name, ".")), strings.HasPrefix(name, ".env."),
+			last && slices.Contains(secretEndings, path.Ext(name)),
+			last && strings.HasPrefix(name, "service-account") && path.Ext(name) == ".json",
+			name == "config" && i > 0 && fold(parts[i-1]) == ".git":
+			return true
+		}
+	}
+	return false
+}
+
+func example(name string) bool { return slices.Contains(examples, path.Ext(name)) }
+
+// mayRead says why a place is never read without a person; empty when a rule may allow it.
+func (a Ask) mayRead(at place) string {
+	switch {
+	case at.lexical == "/dev/null":
+		return ""
+	case a.either(at, systemPlaces.read, nil):
+		return quoted(at.lexical) + " belongs to the system"
+	case a.either(at, nil, secret):
+		return quoted(at.lexical) + " may hold secrets"
+	}
+	return ""
+}
+
+// mayWrite says why a place is never written without a person; empty when a rule may allow it.
+func (a Ask) mayWrite(at place) string {
+	switch {
+	case at.lexical == "/dev/null":
+		return ""
+	case a.either(at, systemPlaces.write, nil):
+		return quoted(at.lexical) + " belongs to the system"
+	case a.either(at, nil, configures):
+		return quoted(at.lexical) + " configures what programs do"
+	}
+	return a.mayRead(at)
+}
+
+// either says whether a place, by one of its two names, is such or lies in one of the places. Where the workspace itself
+// lies says nothing about what is in it.
+func (a Ask) either(at place, places []string, such func(string) bool) bool {
+	for _, p := range []string{at.lexical, at.real} {
+		if a.Root != "/" && within(a.Root, p) {
+			if such != nil && such(strings.TrimPrefix(p, a.Root)) {
+				return true
+			}
+			continue
+		}
+		if such != nil && such(p) || slices.ContainsFunc(places, func(place string) bool { return within(place, p) }) {
+			return true
+		}
+	}
+	return false
+}

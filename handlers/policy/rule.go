@@ -1,0 +1,165 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Inside, as the pattern of a rule about files, matches everything in the workspace.
+const Inside = "<workspace>"
+
+// Permission types by what their patterns are. Every other type is a tool of an MCP server: "mcp" with the tool's name as
+// the pattern allows it.
+var (
+	pathTypes   = []string{"read", "list", "edit", "write", "external_directory"}
+	searchTypes = []string{"glob", "grep"}
+	nameTypes   = []string{"mcp", "task", "skill"}
+	noteTypes   = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
+	neverTypes  = []string{"doom_loop", "budget", "question"} // are there to be seen by a person
+)
+
+// OfTool gives the rule that is meant by one whose permission is the name of a tool of an MCP server and whose pattern is *:
+// any use of that tool.
+func (r Rule) OfTool() Rule {
+	known := slices.Concat([]string{"", "*", "bash", "webfetch"}, pathTypes, searchTypes, nameTypes, noteTypes, neverTypes)
+	if r.Pattern == "*" && !slices.Contains(known, r.Permission) {
+		r.Permission, r.Pattern = "mcp", r.Permission
+	}
+	return r
+}
+
+// SyntaxError says where a rule is wrong.
+type SyntaxError struct {
+	Column int // of the pattern, in runes, from 1; of the whole text in an error of ParseRule; 0 when the pattern is not at fault
+	Text   string
+}
+
+func (e *SyntaxError) Error() string {
+	if e.Column == 0 {
+		return e.Text
+	}
+	return fmt.Sprintf("column %d: %s", e.Column, e.Text)
+}
+
+// ParseRule reads a rule as a person writes it: "bash: git status*", "deny bash: rm*", "ask edit: docs/**". Its errors wrap
+// a *SyntaxError.
+func ParseRule(s string) (Rule, error) {
+	head, pattern, found := strings.Cut(s, ":")
+	r := Rule{Permission: strings.TrimSpace(head), Pattern: strings.TrimSpace(pattern), Action: Allow}
+	if action, permission, two := strings.Cut(r.Permission, " "); two {
+		r.Action, r.Permission = Action(action), strings.TrimSpace(permission)
+	}
+	if !found || r.Permission == "" {
+		return Rule{}, fmt.Errorf("parse rule %q: %w", s, &SyntaxError{1, `want "permission: pattern", such as "bash: git status*"`})
+	}
+	err := r.Check()
+	if wrong, ok := err.(*SyntaxError); ok {
+		if wrong.Column > 0 {
+			blanks := len(pattern) - len(strings.TrimLeft(pattern, " \t"))
+			wrong.Column += utf8.RuneCountInString(head) + 1 + blanks
+		}
+		return Rule{}, fmt.Errorf("parse rule %q: %w", s, wrong)
+	}
+	return r, nil
+}
+
+func (r Rule) String() string {
+	text := r.Permission + ": " + r.Pattern
+	if r.action() != Allow {
+		text = string(r.Action) + " " + text
+	}
+	return text
+}
+
+func (r Rule) action() Action {
+	if r.Action == "" {
+		return Allow
+	}
+	return r.Action
+}
+
+// Check says what is wrong with a rule, with a *SyntaxError; a rule that is wrong matches nothing. What only an allow rule
+// may not say is fine where a rule denies or asks: there "*" means everything, and a permission may be any name.
+func (r Rule) Check() error {
+	if wrong := compile(r).wrong; wrong != nil {
+		return wrong
+	}
+	return nil
+}
+
+// compiled is a rule whose pattern was read.
+type compiled struct {
+	Rule
+	wrong *SyntaxError
+	words []string    // bash
+	url   webURL      // webfetch
+	path  pathPattern // of files
+	kept  pathPattern // the same in lower case: what keeps files from use does so in any case
+}
+
+func compile(r Rule) *compiled {
+	c := &compiled{Rule: r, wrong: r.checkText()}
+	if c.wrong != nil || c.everything() {
+		return c
+	}
+	allow := r.action() == Allow
+	switch t := r.Permission; {
+	case t == "*":
+		c.wrong = &SyntaxError{0, "only a rule that denies or asks is for every permission, and its pattern is *"}
+	case allow && slices.Contains(neverTypes, t):
+		c.wrong = &SyntaxError{0, t + " is always for a person to decide"}
+	case t == "bash":
+		c.words, c.wrong = bashPattern(r.Pattern)
+	case slices.Contains(pathTypes, t):
+		c.wrong, c.path = checkPath(r.Pattern), parsePathPattern(r.Pattern)
+		c.kept = c.path
+		if lower := strings.ToLower(r.Pattern); lower != r.Pattern {
+			c.kept = parsePathPattern(lower)
+		}
+	case slices.Contains(searchTypes, t):
+		if r.Pattern != Inside {
+			c.wrong = &SyntaxError{1, "want " + Inside + ": what is looked for says nothing of a place"}
+		}
+	case t == "webfetch":
+		c.url, c.wrong = parseURLPattern(r.Pattern)
+	case allow && slices.Contains(nameTypes, t) && strings.Contains(r.Pattern, "*"):
+		c.wrong = &SyntaxError{utf8.RuneCountInString(r.Pattern[:strings.Index(r.Pattern, "*")]) + 1, "name it exactly, without *"}
+	case allow && !slices.Contains(nameTypes, t) && !slices.Contains(noteTypes, t):
+		c.wrong = &SyntaxError{0, fmt.Sprintf("%q is not a permission a rule can allow; for a tool of an MCP server write mcp: %s", t, t)}
+	}
+	return c
+}
+
+// checkText says what is wrong with a rule whatever its permission is.
+func (r Rule) checkText() *SyntaxError {
+	switch {
+	case r.action() != Allow && r.action() != AskPerson && r.action() != Deny:
+		return &SyntaxError{0, fmt.Sprintf("want allow, ask or deny, got %q", r.Action)}
+	case r.Permission == "":
+		return &SyntaxError{0, "a rule is for one permission, such as bash; it has none"}
+	case strings.TrimSpace(r.Pattern) == "":
+		return &SyntaxError{1, "the pattern is empty"}
+	}
+	column := 0
+	for _, c := range r.Pattern {
+		if column++; !visible(c) || c == utf8.RuneError {
+			return &SyntaxError{column, fmt.Sprintf("%U cannot be seen", c)}
+		}
+	}
+	return nil
+}
+
+// everything says whether the rule is about all asks of its permission.
+func (c *compiled) everything() bool { return c.Pattern == "*" && c.action() != Allow }
+
+// allows says whether the rule is one that allows asks of a permission type.
+func (c *compiled) allows(permission string) bool {
+	return c.wrong == nil && c.Permission == permission && c.action() == Allow
+}
+
+// keeps says whether a rule that denies or asks is about a place, by either of its names.
+func (c *compiled) keeps(at lowered) bool {
+	return c.kept.matches(at.real, at.root) || at.lexical != at.real && c.kept.matches(at.lexical, at.root)
+}

@@ -1,0 +1,287 @@
+package policy
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// command is a simple command as bash would run it.
+type command struct {
+	words  []string // quotes removed
+	folder []string // where it may run; more than one when it depends on what went before
+	moved  bool     // a cd stands before it
+	line   int      // the statement it is in, from 0
+	sure   bool     // what follows it in the statement runs only when it worked, and in the same shell
+	redirs []redirect
+}
+
+func (c command) String() string { return strings.Join(c.words, " ") }
+
+// redirect is a file a command reads or writes by the shell's hand.
+type redirect struct {
+	writes bool
+	target string
+}
+
+// script is what was read of a command's text.
+type script struct {
+	plain  []command  // in order; complete only without a cause
+	cause  string     // why the text is more than plain commands
+	all    [][]string // every simple command anywhere in it, as far as its words are known: what rules that deny look at
+	redirs []redirect // every redirect anywhere in it, likewise
+}
+
+// readScript reads a command's text as bash does.
+func readScript(text string) (s script) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return script{cause: "the command is empty"}
+	case len(text) > maxCommand:
+		return script{cause: "the command is too long to be read at a glance", all: [][]string{strings.Fields(text[:maxCommand])}}
+	case strings.Contains(text, "\\\n"):
+		s.cause = "a backslash at the end of a line joins what does not look joined"
+	default:
+		if cause := readable(text, true); cause != "" {
+			s.cause = "the command cannot be trusted: " + cause
+		}
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	if err != nil {
+		s.all = [][]string{strings.Fields(text)}
+		if s.cause == "" {
+			s.cause = "bash would not read it"
+			if wrong, ok := err.(syntax.ParseError); ok {
+				s.cause += ": " + wrong.Text
+			}
+		}
+		return s
+	}
+	s.collect(file, text, 0)
+	for line, st := range file.Stmts {
+		s.statement(st, text, line, true)
+	}
+	if len(s.plain) == 0 && s.cause == "" {
+		s.cause = "there is no command in it"
+	}
+	return s
+}
+
+// statement reads what is made of simple commands joined by &&, ||, ;, | and line ends; all else is a cause.
+func (s *script) statement(st *syntax.Stmt, text string, line int, sure bool) {
+	switch {
+	case st.Background, st.Coprocess, st.Disown:
+		s.because("& lets it run on unseen")
+	case st.Negated:
+		s.because("! turns its result around")
+	}
+	switch c := st.Cmd.(type) {
+	case *syntax.BinaryCmd:
+		if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt && c.Op != syntax.Pipe {
+			s.because(c.Op.String() + " is not one of &&, ||, ; and |")
+		}
+		sure = sure && c.Op == syntax.AndStmt
+		s.statement(c.X, text, line, sure)
+		s.statement(c.Y, text, line, sure)
+	case *syntax.CallExpr:
+		s.simple(st, c, text, command{line: line, sure: sure})
+	case nil:
+		s.because("a redirect without a command")
+	default:
+		from, to := int(c.Pos().Offset()), int(c.End().Offset())
+		s.because(quoted(text[from:to]) + " is more than simple commands joined by &&, ||, ; and |")
+	}
+}
+
+// because keeps the first cause.
+func (s *script) because(cause string) {
+	if s.cause == "" {
+		s.cause = cause
+	}
+}
+
+func (s *script) simple(st *syntax.Stmt, call *syntax.CallExpr, text string, c command) {
+	if len(call.Assigns) > 0 {
+		a := call.Assigns[0]
+		s.because(quoted(text[a.Pos().Offset():a.End().Offset()]) + " sets a variable, which changes what programs do")
+		return
+	}
+	for _, w := range call.Args {
+		word, cause := plainWord(w, text)
+		s.because(cause)
+		c.words = append(c.words, word)
+	}
+	for _, r := range st.Redirs {
+		redir, isFile, cause := plainRedirect(r, text)
+		s.because(cause)
+		if isFile {
+			c.redirs = append(c.redirs, redir)
+		}
+	}
+	s.plain = append(s.plain, c)
+}
+
+// collect finds every simple command and every redirect, also where the grammar is not plain: in substitutions, control
+// flow, functions, behind programs that run what they are given, and in texts for a shell.
+func (s *script) collect(node syntax.Node, text string, depth int) {
+	syntax.Walk(node, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CallExpr:
+			var words []string
+			for _, w := range n.Args {
+				words = append(words, anyWord(w, text))
+			}
+			s.found(words, depth < 4, depth)
+		case *syntax.DeclClause:
+			words := []string{n.Variant.Value}
+			for _, a := range n.Args {
+				words = append(words, text[a.Pos().Offset():a.End().Offset()])
+			}
+			s.found(words, false, depth)
+		case *syntax.Redirect:
+			if r, isFile, _ := plainRedirect(n, text); isFile {
+				s.redirs = append(s.redirs, r)
+			}
+		}
+		return true
+	})
+}
+
+// found keeps a command, and those it may run: of a program that runs its arguments every end of them, because which word
+// the command begins with depends on the program's options.
+func (s *script) found(words []string, deeper bool, depth int) {
+	if len(words) == 0 {
+		return
+	}
+	s.all = append(s.all, words)
+	name := path.Base(words[0])
+	inside := false
+	for i, w := range words[1:] {
+		if inside = inside || runsArguments(name, words[i], i == 0); inside {
+			s.all = append(s.all, words[i+1:])
+		}
+		if deeper && strings.ContainsAny(w, " ;|&\n$`") {
+			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && mustAsk[name] != "" {
+				s.collect(inner, w, depth+1)
+			}
+		}
+	}
+}
+
+// runsArguments says whether the words behind one may be a command: those of a wrapper, and of find -exec.
+func runsArguments(name, before string, first bool) bool {
+	return first && mustAsk[name] == runsOthers || strings.HasPrefix(before, "-exec") || strings.HasPrefix(before, "-ok")
+}
+
+// literal are the uses of braces that expand to nothing: HEAD@{1}, and find's {}.
+var literal = regexp.MustCompile(`@\{[A-Za-z0-9-]+\}|^\{\}$`)
+
+// plainWord gives the text of a word that bash takes as it stands, or the cause why it does not.
+func plainWord(w *syntax.Word, text string) (word, cause string) {
+	source := text[w.Pos().Offset():w.End().Offset()]
+	var out strings.Builder
+	for i, part := range w.Parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			bare := literal.ReplaceAllString(p.Value, "")
+			switch {
+			case strings.Contains(p.Value, `\`):
+				return source, quoted(source) + " holds a backslash outside quotes"
+			case strings.ContainsAny(bare, "*?[{$`"):
+				return source, quoted(source) + " is expanded by the shell"
+			case i == 0 && strings.HasPrefix(bare, "~"), strings.Contains(bare, "=~"), strings.Contains(bare, ":~"):
+				return source, quoted(source) + " leads to a home folder"
+			}
+			out.WriteString(p.Value)
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				return source, quoted(source) + " is rewritten by the shell"
+			}
+			out.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			inner, ok := plainQuoted(p)
+			if !ok {
+				return source, quoted(source) + " is expanded by the shell"
+			}
+			out.WriteString(inner)
+		default:
+			return source, quoted(source) + " is expanded by the shell"
+		}
+	}
+	return out.String(), ""
+}
+
+// special is what a backslash or a dollar sign in double quotes must not stand before: there they mean something.
+var special = regexp.MustCompile("\\\\[\\\\\"$`!\n]|\\\\$|`|\\$[^ |)/]")
+
+// plainQuoted gives what stands in double quotes when nothing in it is expanded.
+func plainQuoted(q *syntax.DblQuoted) (string, bool) {
+	var inner strings.Builder
+	for _, part := range q.Parts {
+		lit, ok := part.(*syntax.Lit)
+		if !ok {
+			return "", false
+		}
+		inner.WriteString(lit.Value)
+	}
+	return inner.String(), !q.Dollar && !special.MatchString(inner.String())
+}
+
+// anyWord gives the text of a word as far as it can be known.
+func anyWord(w *syntax.Word, text string) string {
+	var out strings.Builder
+	for _, part := range w.Parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			out.WriteString(strings.ReplaceAll(p.Value, `\`, ""))
+		case *syntax.SglQuoted:
+			out.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			for _, inner := range p.Parts {
+				if lit, ok := inner.(*syntax.Lit); ok {
+					out.WriteString(lit.Value)
+				} else {
+					out.WriteString(text[inner.Pos().Offset():inner.End().Offset()])
+				}
+			}
+		default:
+			out.WriteString(text[p.Pos().Offset():p.End().Offset()])
+		}
+	}
+	return out.String()
+}
+
+// plainRedirect reads a redirect. One that only joins or closes file descriptors is no file, and /dev/null is free.
+func plainRedirect(r *syntax.Redirect, text string) (redir redirect, isFile bool, cause string) {
+	source := text[r.Pos().Offset():r.End().Offset()]
+	if r.N != nil && !number(r.N.Value) {
+		cause = quoted(source) + " sets a variable"
+	}
+	if end := r.End().Offset(); number(text[r.Word.Pos().Offset():end]) && int(end) < len(text) && strings.IndexByte("<>", text[end]) >= 0 {
+		cause = quoted(source) + " is read as a descriptor by some shells"
+	}
+	target, wordCause := plainWord(r.Word, text)
+	if wordCause != "" {
+		cause = wordCause
+		target = anyWord(r.Word, text)
+	}
+	switch r.Op {
+	case syntax.DplOut, syntax.DplIn:
+		if target == "-" || number(target) {
+			return redir, false, cause
+		}
+		return redirect{r.Op == syntax.DplOut, target}, true, cause
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
+		return redirect{true, target}, target != "/dev/null", cause
+	case syntax.RdrIn:
+		return redirect{false, target}, target != "/dev/null", cause
+	case syntax.RdrInOut:
+		return redirect{true, target}, true, quoted(source) + " opens a file to read and write"
+	default:
+		return redir, false, quoted(source) + " is text the shell hands over"
+	}
+}
+
+func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

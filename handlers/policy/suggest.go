@@ -1,0 +1,128 @@
+package policy
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Suggest gives the smallest sensible rules that would have allowed an ask, beside the default ones: for a command one for
+// each simple command that Defaults do not allow, with OpenCode's own proposals where they fit (always, such as
+// "git push *"). It gives nil when no rules would.
+func Suggest(a Ask, always []string) []Rule {
+	var rules []Rule
+	switch t := a.Type; {
+	case t == "bash":
+		rules = suggestCommands(a, always)
+	case slices.Contains(pathTypes, t):
+		if at, cause := a.locate(a.Cwd, a.Path); cause == "" {
+			rules = []Rule{{Permission: t, Pattern: suggestPath(a, at)}}
+		}
+	case slices.Contains(searchTypes, t):
+		rules = []Rule{{Permission: t, Pattern: Inside}}
+	case t == "webfetch":
+		if u, cause := readURL(a.URL); cause == "" {
+			host := u.host
+			if _, port := splitPort(strings.SplitN(a.URL, "/", 4)[2]); port != "" {
+				host += ":" + port
+			}
+			rules = []Rule{{Permission: t, Pattern: u.scheme + "://" + host + "/*"}}
+		}
+	case slices.Contains(noteTypes, t):
+		rules = []Rule{{Permission: t, Pattern: "*"}}
+	case t == "task", t == "skill":
+		for _, name := range a.Patterns {
+			rules = append(rules, Rule{Permission: t, Pattern: name})
+		}
+		rules = rules[:min(1, len(rules))]
+	case a.Tool != "":
+		rules = []Rule{{Permission: "mcp", Pattern: a.Tool}}
+	default:
+		rules = []Rule{{Permission: "mcp", Pattern: t}}
+	}
+	for i := range rules {
+		rules[i].Action = Allow
+	}
+	if len(rules) == 0 || Evaluate(append(slices.Clone(Defaults), rules...), a).Action != Allow {
+		return nil
+	}
+	return rules
+}
+
+// suggestPath gives the files beside one, or it alone where that is the workspace itself.
+func suggestPath(a Ask, at place) string {
+	folder := path.Dir(at.real)
+	switch {
+	case !within(a.Root, at.real):
+		return at.real
+	case folder == a.Root:
+		return strings.TrimPrefix(at.real, a.Root+"/")
+	}
+	return strings.TrimPrefix(folder, a.Root+"/") + "/*"
+}
+
+// suggestCommands tries for each simple command the patterns from the general to the exact one, and takes the first that
+// allows it.
+func suggestCommands(a Ask, always []string) (rules []Rule) {
+	s := readScript(a.Command)
+	e := evaluation{ask: a}
+	if s.cause != "" || e.settle(&s) != "" {
+		return nil
+	}
+	for _, c := range s.plain {
+		if permitted(a, c, rules) {
+			continue
+		}
+		patterns := suggestions(c.words, always)
+		i := slices.IndexFunc(patterns, func(pattern string) bool {
+			return permitted(a, c, []Rule{{Permission: "bash", Pattern: pattern}})
+		})
+		if i < 0 {
+			return nil
+		}
+		rules = append(rules, Rule{Permission: "bash", Pattern: patterns[i], Action: Allow})
+	}
+	return rules
+}
+
+// permitted says whether these rules and the default ones allow one command.
+func permitted(a Ask, c command, rules []Rule) bool {
+	e := evaluation{ask: a}
+	for _, r := range slices.Concat(Defaults, rules) {
+		e.rules = append(e.rules, compile(r))
+	}
+	e.looked = make([]Looked, len(e.rules))
+	_, cause := e.allowing(c)
+	return cause == ""
+}
+
+// suggestions are patterns for a command: OpenCode's that match it and name more than the program, then its first words, one
+// more each time, and last the command itself.
+func suggestions(words []string, always []string) (patterns []string) {
+	for _, p := range always {
+		if pattern, wrong := bashPattern(p); wrong == nil && len(pattern) > 0 && pattern[0] != "*" && matchCommand(pattern, words) {
+			patterns = append(patterns, p)
+		}
+	}
+	words = withoutQuiet(words)
+	least := 1 // words that say what is done
+	if _, isTool := tools[words[0]]; isTool || words[0] == "git" || words[0] == "make" {
+		least = 2
+	}
+	if len(words) > 1 && slices.Contains([]string{"run", "run-script", "compose"}, words[1]) {
+		least = 3
+	}
+	var shown []string
+	for _, w := range words {
+		if w == "" || strings.ContainsAny(w, " \t\"'*;&|<>()$`\n") {
+			break
+		}
+		if shown = append(shown, w); len(shown) >= least {
+			patterns = append(patterns, strings.Join(shown, " ")+" *")
+		}
+	}
+	if len(shown) == len(words) {
+		patterns = append(patterns, strings.Join(shown, " "))
+	}
+	return patterns
+}

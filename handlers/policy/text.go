@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The longest command and the longest path that are read, in bytes. A person reads what is longer.
+const (
+	maxCommand = 4 << 10
+	maxPath    = 4 << 10
+)
+
+// readable says why a text cannot be trusted to be what a person sees; empty when it can. Line ends and tabs are only fine
+// in a command.
+func readable(text string, isCommand bool) string {
+	if !utf8.ValidString(text) {
+		return "it is not valid text"
+	}
+	for _, c := range text {
+		if isCommand && (c == '\n' || c == '\t') {
+			continue
+		}
+		if !visible(c) {
+			return fmt.Sprintf("it holds the character %U, which cannot be seen", c)
+		}
+	}
+	return ""
+}
+
+// blank are characters that Unicode calls letters, marks or symbols, and that show nothing: fillers, joiners, variation
+// selectors other than the one emoji end with.
+var blank = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x034F, 0x034F, 1}, {0x115F, 0x1160, 1}, {0x17B4, 0x17B5, 1}, {0x180B, 0x180F, 1}, {0x2800, 0x2800, 1},
+		{0x3164, 0x3164, 1}, {0xFE00, 0xFE0E, 1}, {0xFFA0, 0xFFA0, 1},
+	},
+	R32: []unicode.Range32{{0xE0100, 0xE01EF, 1}},
+}
+
+func visible(c rune) bool {
+	if c < utf8.RuneSelf {
+		return c >= ' ' && c < 0x7f
+	}
+	return unicode.IsPrint(c) && !unicode.Is(blank, c)
+}
+
+// quoted shows a text in a sentence, on one line and not too long.
+func quoted(s string) string {
+	const most = 60 // runes
+	s = strings.ToValidUTF8(s, "�")
+	clean := strings.Map(func(c rune) rune {
+		if c == '\n' || c == '\t' {
+			return ' '
+		}
+		if !visible(c) {
+			return '�'
+		}
+		return c
+	}, s)
+	if r := []rune(clean); len(r) > most {
+		clean = string(r[:most-1]) + "…"
+	}
+	return "“" + clean + "”"
+}

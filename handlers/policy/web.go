@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// webURL is a URL, or the pattern of one, in parts that are compared one by one.
+type webURL struct {
+	scheme, host, port string
+	path               string // with the query and fragment
+}
+
+// hostLabels is a host as it is written in an ordinary URL: names, or an IPv6 address in brackets.
+var hostLabels = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*|\[[0-9a-f:.]+\])$`)
+
+// readURL takes a URL apart, or says why it cannot be trusted to lead where it seems to.
+func readURL(s string) (u webURL, cause string) {
+	if cause := readable(s, false); cause != "" {
+		return u, "the address cannot be trusted: " + cause
+	}
+	scheme, rest, ok := strings.Cut(s, "://")
+	u.scheme = strings.ToLower(scheme)
+	if !ok || u.scheme != "https" && u.scheme != "http" {
+		return u, quoted(s) + " is not an http or https address"
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	u.path = rest[end:]
+	if _, err := url.Parse(s); err != nil || strings.ContainsAny(s, `\ `) {
+		return u, quoted(s) + " is not a plain address"
+	}
+	authority := strings.ToLower(rest[:end])
+	u.host, u.port = splitPort(authority)
+	if !hostLabels.MatchString(u.host) || strings.Trim(u.port, "0123456789") != "" {
+		return u, quoted(rest[:end]) + " is not the plain name of a host"
+	}
+	if u.port == "" {
+		u.port = map[string]string{"http": "80", "https": "443"}[u.scheme]
+	}
+	if climbs.MatchString(u.path) {
+		return u, quoted(u.path) + " goes up in the path"
+	}
+	return u, ""
+}
+
+// climbs finds path segments that go up, also encoded, and encoded separators.
+var climbs = regexp.MustCompile(`(?i)(^|/)(\.|%2e){1,2}(/|$|\?|#)|%2f|%5c|%00`)
+
+// splitPort takes a port off; a colon in brackets is part of an IPv6 address.
+func splitPort(authority string) (host, port string) {
+	i := strings.LastIndexByte(authority, ':')
+	if i < 0 || i < strings.LastIndexByte(authority, ']') {
+		return authority, ""
+	}
+	return authority[:i], authority[i+1:]
+}
+
+// private says why a host is not one of the internet; numbers are addresses in any notation.
+func (u webURL) private() string {
+	host := strings.Trim(u.host, "[]")
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	_, err := netip.ParseAddr(host)
+	switch {
+	case err == nil, strings.HasPrefix(last, "0x"), strings.Trim(last, "0123456789") == "":
+		return quoted(u.host) + " is a number, not a name"
+	case host == "localhost", !strings.Contains(host, "."), last == "localhost", last == "local", last == "internal", last == "lan", last == "home", last == "intranet",
+		strings.HasSuffix(host, ".home.arpa"), strings.HasSuffix(host, ".nip.io"), strings.HasSuffix(host, ".sslip.io"):
+		return quoted(u.host) + " is not a public host"
+	}
+	return ""
+}
+
+// parseURLPattern reads the pattern of a rule for webfetch: an address whose host may have * as whole labels, and whose path may have *.
+func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
+	scheme, rest, ok := strings.Cut(s, "://")
+	u.scheme = strings.ToLower(scheme)
+	if !ok || u.scheme != "https" && u.scheme != "http" {
+		return u, &SyntaxError{1, "want an address such as https://docs.example.com/*"}
+	}
+	at := utf8.RuneCountInString(scheme) + 4
+	authority, p, _ := strings.Cut(rest, "/")
+	u.path = "/" + p
+	if !strings.Contains(rest, "/") {
+		u.path = ""
+	}
+	u.host, u.port = splitPort(strings.ToLower(authority))
+	if u.port == "" {
+		u.port = map[string]string{"http": "80", "https": "443"}[u.scheme]
+	}
+	labels := strings.Split(u.host, ".")
+	for i, label := range labels {
+		switch {
+		case label == "*" && i < len(labels)-2:
+		case strings.Contains(label, "*"):
+			return u, &SyntaxError{at, "in a host a * stands for one whole name, before the last two: https://*.example.com/*"}
+		}
+		at += utf8.RuneCountInString(label) + 1
+	}
+	if !hostLabels.MatchString(strings.ReplaceAll(u.host, "*", "x")) || strings.Trim(u.port, "0123456789") != "" {
+		return u, &SyntaxError{utf8.RuneCountInString(scheme) + 4, fmt.Sprintf("%s is not the plain name of a host", quoted(authority))}
+	}
+	return u, nil
+}
+
+// matches compares an address with a pattern: scheme and port exactly, the host name by name, the path with *.
+func (p webURL) matches(u webURL) bool {
+	if p.scheme != u.scheme || p.port != u.port || !p.matchesHost(u.host) {
+		return false
+	}
+	path := u.path
+	if path == "" || path[0] != '/' {
+		path = "/" + path
+	}
+	pattern := p.path
+	if pattern == "" {
+		pattern = "/"
+	}
+	return glob(pattern, path)
+}
+
+// reaches says whether a rule may open an address: one that is not public only when the rule names this machine.
+func (p webURL) reaches(u webURL) bool {
+	return u.private() == "" || p.host == u.host && (u.host == "localhost" || u.host == "127.0.0.1" || u.host == "[::1]")
+}
+
+func (p webURL) matchesHost(host string) bool {
+	want, labels := strings.Split(p.host, "."), strings.Split(host, ".")
+	if len(want) != len(labels) {
+		return false
+	}
+	for i, label := range labels {
+		if want[i] != label && (want[i] != "*" || strings.HasPrefix(label, "xn--")) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,96 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// shellSyntax are the characters with which a command becomes more than its words.
+const (
+	shellSyntax = ";&|<>()$`\n\r"
+	syntaxBytes = shellSyntax + `'"`
+)
+
+// bashPattern cuts a pattern for commands into words, as the shell would: blanks separate, quotes group. A * stays in it.
+func bashPattern(s string) (words []string, wrong *SyntaxError) {
+	if !strings.ContainsAny(s, syntaxBytes) {
+		return strings.Fields(s), nil
+	}
+	var word strings.Builder
+	var quote rune
+	started, opened, column := false, 0, 0
+	end := func() {
+		if started {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		started = false
+	}
+	for _, c := range s {
+		column++
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			quote, opened, started = c, column, true
+		case c == ' ' || c == '\t':
+			end()
+		case strings.ContainsRune(shellSyntax, c):
+			return nil, &SyntaxError{column, fmt.Sprintf("%q is shell syntax; a rule is for one command", c)}
+		default:
+			word.WriteRune(c)
+			started = true
+		}
+	}
+	if quote != 0 {
+		return nil, &SyntaxError{opened, "the quote is not closed"}
+	}
+	end()
+	return words, nil
+}
+
+// matchWords compares a command, word by word, with a pattern. A closing * stands for any further words; at the end of a
+// word it does not let a name go on: ls* is about ls, not lsof. Elsewhere a * stays within its word.
+func matchWords(pattern, words []string) bool {
+	for i, p := range pattern {
+		if i == len(pattern)-1 && strings.HasSuffix(p, "*") {
+			prefix := strings.TrimRight(p, "*")
+			return prefix == "" || i < len(words) && (glob(prefix, words[i]) || !nameGoesOn(prefix) && glob(p, words[i]))
+		}
+		if i >= len(words) || !glob(p, words[i]) {
+			return false
+		}
+	}
+	return len(words) == len(pattern)
+}
+
+func nameGoesOn(prefix string) bool {
+	c := prefix[len(prefix)-1]
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
+}
+
+// glob compares s with a pattern in which * stands for any characters.
+func glob(pattern, s string) bool {
+	head, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == s
+	}
+	if !strings.HasPrefix(s, head) {
+		return false
+	}
+	s = s[len(head):]
+	for {
+		part, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(s, part)
+		}
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s, rest = s[i+len(part):], after
+	}
+}
