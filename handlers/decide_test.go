@@ -3,6 +3,7 @@ package handlers
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -17,6 +18,12 @@ func decided(id, command string, d events.Decision) fact {
 	return fact{by: alice, cause: "cmd_" + id, data: events.PermissionDecided{
 		Permission: id, Decision: d, Session: "ses_1", Call: "call_" + id, Type: "bash", Command: command, Request: request(command),
 	}}
+}
+
+// approved is a person's approval of ls, the ask per_1, as d says.
+func approved(d events.PermissionDecided) fact {
+	d.Permission, d.Decision, d.Session, d.Call, d.Type, d.Command, d.Request = "per_1", events.Authorized, "ses_1", "call_per_1", "bash", "ls", request("ls")
+	return fact{by: alice, data: d}
 }
 
 // request is the hash of an ask for a command.
@@ -64,6 +71,86 @@ func TestDecidePermission(t *testing.T) {
 	}
 }
 
+func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
+	abort := fact{by: alice, data: events.AbortRequested{}}
+	given := func(t *testing.T, facts ...fact) *permissions {
+		s := newPermissions()
+		given(t, s, append([]fact{askBash("per_1", "ls"), {by: events.ActorPolicy, data: events.PermissionReferred{Permission: "per_1", Cwd: "/w"}}}, facts...)...)
+		return s
+	}
+	edit := asks("per_2", "ses_1", "call_2", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})
+	for name, c := range map[string]struct {
+		given []fact
+		when  DecidePermission
+		then  Code
+		says  string
+	}{
+		"edited":                       {when: DecidePermission{Permission: "per_1", Decision: events.Authorized, Edited: "ls -l"}},
+		"an edit of a file":            {given: []fact{edit}, when: DecidePermission{Permission: "per_2", Decision: events.Authorized, Edited: "ls -l"}, then: Invalid, says: "not for a command"},
+		"after its turn was aborted":   {given: []fact{abort}, when: DecidePermission{Permission: "per_1", Decision: events.Authorized}, then: Conflict, says: "its turn was aborted"},
+		"denied after that":            {given: []fact{abort}, when: DecidePermission{Permission: "per_1", Decision: events.Denied}},
+		"after another was aborted":    {given: []fact{{by: alice, data: events.AbortRequested{Session: "ses_2"}}}, when: DecidePermission{Permission: "per_1", Decision: events.Authorized}},
+		"forgotten before the abort":   {given: []fact{{data: events.PermissionInterrupted{Permission: "per_1"}}, abort}, when: DecidePermission{Permission: "per_1", Decision: events.Authorized}},
+		"an edit of what was approved": {given: []fact{decided("per_1", "ls", events.Authorized)}, when: DecidePermission{Permission: "per_1", Decision: events.Authorized, Edited: "ls -l"}, then: Conflict, says: "settled already"},
+		"no edit of what was approved": {given: []fact{decided("per_1", "ls", events.Authorized)}, when: DecidePermission{Permission: "per_1", Decision: events.Authorized, Edited: "ls"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			c.when.Chat = "c1"
+			c.when.Client = events.Client{Device: "Phone/1"}
+			d, _, err := given(t, c.given...).decide(c.when)
+			is.Equal(refusal(t, err), c.then)
+			if err != nil {
+				is.True(strings.Contains(err.Error(), c.says))
+				return
+			}
+			if d != nil {
+				is.Equal(d, events.PermissionDecided{
+					Permission: "per_1", Decision: c.when.Decision, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: request("ls"),
+					Cwd: "/w", Edited: c.when.Edited, Client: c.when.Client,
+				})
+			}
+		})
+	}
+	is := is.New(t)
+	d, _, err := given(t).decide(DecidePermission{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Edited: "ls"})
+	is.NoErr(err)
+	is.Equal(d.(events.PermissionDecided).Edited, "") // the same is no edit
+}
+
+func TestBadDecisionsAreRefused(t *testing.T) {
+	secret := events.NewRedactor(canary)
+	for name, c := range map[string]struct {
+		when DecidePermission
+		says string // "" is taken
+	}{
+		"an hour":             {DecidePermission{Decision: events.Authorized, For: "1h"}, ""},
+		"the longest":         {DecidePermission{Decision: events.Authorized, Edited: strings.Repeat("x", wire.MaxCommand)}, ""},
+		"one byte more":       {DecidePermission{Decision: events.Authorized, Edited: strings.Repeat("x", wire.MaxCommand+1)}, "the limit is 122880"},
+		"blank":               {DecidePermission{Decision: events.Authorized, Edited: " \n\t"}, "empty"},
+		"NUL":                 {DecidePermission{Decision: events.Authorized, Edited: "a\x00b"}, "without NUL"},
+		"not UTF-8":           {DecidePermission{Decision: events.Authorized, Edited: "a\xff"}, "UTF-8"},
+		"a secret":            {DecidePermission{Decision: events.Authorized, Edited: "login " + canary}, "holds a secret"},
+		"an edited denial":    {DecidePermission{Decision: events.Denied, Edited: "ls"}, "a denial"},
+		"a denial for a time": {DecidePermission{Decision: events.Denied, For: "1h"}, "a denial"},
+		"no time":             {DecidePermission{Decision: events.Authorized, For: "soon"}, "such as 30m"},
+		"no time at all":      {DecidePermission{Decision: events.Authorized, For: "0s"}, "such as 30m"},
+		"back in time":        {DecidePermission{Decision: events.Authorized, For: "-1h"}, "such as 30m"},
+		"undecided":           {DecidePermission{Decision: "maybe"}, "want \"authorized\" or \"denied\""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			c.when.Chat = "c1"
+			err := c.when.check(secret)
+			is.Equal(err != nil, c.says != "")
+			if err != nil {
+				is.Equal(refusal(t, err), Invalid)
+				is.True(strings.Contains(err.Error(), c.says))
+			}
+		})
+	}
+}
+
 func TestWhatAPersonDecidedIsSaidAgain(t *testing.T) {
 	is := is.New(t)
 	s := newPermissions()
@@ -88,14 +175,22 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 		"another request":         {[]fact{askBash("per_1", "ls "), lost, decided("per_1", "ls ", events.Authorized)}, ""},
 		"used":                    {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized), askBash("per_2", "ls"), used}, ""},
 		"expired":                 {[]fact{askBash("per_1", "ls"), lost, {data: events.PermissionExpired{Permission: "per_1"}}}, ""},
+		"for a time that is over": {[]fact{askBash("per_1", "ls"), lost, approved(events.PermissionDecided{Expires: time.Unix(1, 0)})}, ""},
+		"aborted since":           {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized), {by: alice, data: events.AbortRequested{}}}, ""},
+		"aborted before":          {[]fact{askBash("per_1", "ls"), lost, {by: alice, data: events.AbortRequested{}}, decided("per_1", "ls", events.Authorized)}, "per_1"},
+		"for another directory":   {[]fact{askBash("per_1", "ls"), lost, approved(events.PermissionDecided{Cwd: "/other"})}, ""},
+		"for this directory":      {[]fact{askBash("per_1", "ls"), lost, approved(events.PermissionDecided{Cwd: "/w"})}, "per_1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			s := newPermissions()
 			given(t, s, c.given...)
-			grant, by := s.grant(request("ls"))
-			is.Equal(grant, c.grant)
-			is.Equal(by == alice, c.grant != "")
+			how, ok := s.grant(request("ls"), "/w", time.Now())
+			is.Equal(ok, c.grant != "")
+			if ok {
+				is.Equal(how.decided.Permission, c.grant)
+				is.Equal(how.by, alice)
+			}
 		})
 	}
 }
@@ -123,70 +218,15 @@ func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			s := &execState{*newPermissions(), map[string]string{}}
+			s := newExecState()
 			given(t, s, append(append(asked, decisions...), edit)...)
-			permission, err := s.authorized(wire.Request{Session: c.session, Call: c.call, Command: c.command})
+			how, err := s.authorized(wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
 			is.Equal(refusal(t, err), c.then)
 			if err != nil {
 				is.True(strings.Contains(err.Error(), c.says))
 				return
 			}
-			is.Equal(permission, "per_1")
-		})
-	}
-}
-
-// asksTwo asks two questions together; the first takes several answers.
-var asksTwo = openCode(events.QuestionAsked, map[string]any{"id": "que_1", "sessionID": "ses_1", "questions": []map[string]any{
-	{"question": "Which?", "multiple": true, "options": []map[string]string{{"label": "a"}, {"label": "b"}}}, {"question": "Sure?"},
-}})
-
-func TestAnswerQuestion(t *testing.T) {
-	answers := func(index int, words ...string) AnswerQuestion {
-		return AnswerQuestion{Chat: "c1", Question: "que_1", Index: index, Answers: words}
-	}
-	rejects := AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1, Rejected: true}
-	first := fact{by: alice, cause: "cmd1", data: events.QuestionAnswered{Question: "que_1", Answers: []string{"a"}}}
-	rejected := fact{by: alice, data: events.QuestionAnswered{Question: "que_1", Rejected: true}}
-	settled := func(typ string) fact {
-		return openCode(typ, map[string]string{"sessionID": "ses_1", "requestID": "que_1"})
-	}
-	for name, c := range map[string]struct {
-		given []fact
-		when  AnswerQuestion
-		then  Code
-		says  string
-	}{
-		"one answer":            {[]fact{asksTwo}, answers(1, "yes"), "", ""},
-		"several":               {[]fact{asksTwo}, answers(0, "a", "b"), "", ""},
-		"free text":             {[]fact{asksTwo}, answers(0, "neither, because …"), "", ""},
-		"the other one":         {[]fact{asksTwo, first}, answers(1, "yes"), "", ""},
-		"a rejection":           {[]fact{asksTwo, first}, rejects, "", ""},
-		"several where one":     {[]fact{asksTwo}, answers(1, "yes", "no"), Invalid, "takes one answer, got 2"},
-		"nothing":               {[]fact{asksTwo}, answers(0), Invalid, "empty"},
-		"blanks":                {[]fact{asksTwo}, answers(0, " ", "\n"), Invalid, "empty"},
-		"beyond":                {[]fact{asksTwo}, answers(2, "x"), NotFound, "que_1/2"},
-		"before":                {[]fact{asksTwo}, answers(-1, "x"), NotFound, "que_1/-1"},
-		"never asked":           {nil, answers(0, "x"), NotFound, "no question"},
-		"answered before":       {[]fact{asksTwo, first}, answers(0, "b"), Conflict, "answered already"},
-		"after a rejection":     {[]fact{asksTwo, rejected}, answers(1, "yes"), Conflict, "rejected by user:alice"},
-		"expired":               {[]fact{asksTwo, {data: events.QuestionExpired{Question: "que_1", Reason: "gone"}}}, answers(0, "a"), Conflict, "expired: gone"},
-		"answered in OpenCode":  {[]fact{asksTwo, settled(events.QuestionReplied)}, answers(0, "a"), Conflict, "answered in OpenCode"},
-		"rejected in OpenCode":  {[]fact{asksTwo, settled(events.QuestionRejected)}, answers(0, "a"), Conflict, "answered in OpenCode"},
-		"OpenCode's own echoes": {[]fact{asksTwo, rejected, settled(events.QuestionRejected)}, answers(1, "a"), Conflict, "rejected by user:alice"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			s := newQuestions()
-			given(t, s, c.given...)
-			d, _, err := s.answer(c.when)
-			is.Equal(refusal(t, err), c.then)
-			if err != nil {
-				is.True(strings.Contains(err.Error(), c.says))
-				is.Equal(d, nil)
-				return
-			}
-			is.Equal(d, events.QuestionAnswered{Question: "que_1", Index: c.when.Index, Answers: c.when.Answers, Rejected: c.when.Rejected})
+			is.Equal(how.decided.Permission, "per_1")
 		})
 	}
 }

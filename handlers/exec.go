@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,11 +45,14 @@ func (x Exec) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer
 		x.Log.Warn("exec refused", "session", r.Session, "call", r.Call, "err", "unknown session")
 		return refused("session %q is not known", r.Session)
 	}
-	requested, err := x.authorize(record, session.Chat, r)
+	requested, err := x.authorize(record, session, r)
 	if err != nil {
 		return x.refuse(record, session.Chat, r, err)
 	}
-	r.Exec, r.Workspace = requested.Exec, ""
+	r.Exec, r.Command, r.Cwd, r.Workspace = requested.Exec, requested.Command, requested.Cwd, ""
+	if requested.Original != "" {
+		_, _ = io.WriteString(stdout, noticeOf(requested)) // that the caller is gone is noticed elsewhere
+	}
 	out := newRecorder(x.Handlers.Log, session.Chat, r.Exec)
 	result := x.forward(ctx, r, out.tee("stdout", stdout), out.tee("stderr", stderr))
 	if err := x.finish(ctx, session.Chat, out.finish(result)); err != nil {
@@ -57,36 +61,61 @@ func (x Exec) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer
 	return result
 }
 
+// noticeOf tells the model, before the command's own output, that it was edited and how. It is no part of what is recorded.
+func noticeOf(d events.ExecRequested) string {
+	return "[PocketCoder] A person changed this command before it ran.\n[PocketCoder] Asked for: " + d.Original + "\n[PocketCoder] Ran: " + d.Command + "\n"
+}
+
 // execState is what the gate knows of a chat's commands: decisions, and what has been started on them.
 type execState struct {
 	permissions
-	started map[string]string // call -> exec
+	started map[string]string // permission -> exec
+	ended   map[string]uint64 // sequence of the last end of a session's turn with OpenCode's
+}
+
+func newExecState() *execState {
+	return &execState{*newPermissions(), map[string]string{}, map[string]uint64{}}
 }
 
 func (s *execState) apply(e events.Event) {
 	s.permissions.apply(e)
-	if d, err := events.Decode(e); err == nil {
-		if r, ok := d.(events.ExecRequested); ok {
-			s.started[r.Session+"/"+r.Call] = r.Exec
-		}
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.ExecRequested:
+		s.started[d.Permission] = d.Exec
+	case events.TurnLost:
+		s.ended[d.Session] = e.Seq
 	}
 }
 
-// authorize records exec.requested if a decision allows exactly this command for this session and call, and nothing
+// execFilters are the subjects on which a command is let through; the first, where that is recorded, has the aborts too.
+func execFilters(chat string) []string {
+	return []string{
+		events.ChatSubject(chat, "*.requested"), permissionFilters(chat)[0], chatFilter(chat), events.ChatSubject(chat, events.TurnLost{}.Kind()),
+	}
+}
+
+// authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and nothing
 // was started on it yet.
-func (x Exec) authorize(ctx context.Context, chat string, r wire.Request) (events.ExecRequested, error) {
-	d := events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd, Pool: x.Pool}
-	f := x.chats.get(ctx, chat, func() *folded {
-		s := &execState{*newPermissions(), map[string]string{}}
-		return fold(s, []string{events.ChatSubject(chat, d.Kind()), permissionFilters(chat)[0], chatFilter(chat)})
-	})
+func (x Exec) authorize(ctx context.Context, session Session, r wire.Request) (events.ExecRequested, error) {
+	d := events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
+	directory, _ := RealPath(session.Directory)
+	f := x.chats.get(ctx, session.Chat, func() *folded { return fold(newExecState(), execFilters(session.Chat)) })
 	s := f.state.(*execState)
-	_, err := x.Handlers.handleOn(ctx, chat, Command{Actor: events.EngineActor(x.Engine)}, f, func() (events.Data, uint64, error) {
-		if exec, ok := s.started[r.Session+"/"+r.Call]; ok {
-			return nil, 0, refuse(Conflict, "call %s was executed already, as %s", r.Call, exec)
+	_, err := x.Handlers.handleOn(ctx, session.Chat, Command{Actor: events.EngineActor(x.Engine)}, f, func() (events.Data, uint64, error) {
+		how, err := s.authorized(r, time.Now())
+		if err != nil {
+			return nil, 0, err
 		}
-		var err error
-		d.Permission, err = s.authorized(r)
+		allowed := how.decided
+		d.Permission, d.Command, d.Original = allowed.Permission, r.Command, ""
+		if allowed.Edited != "" {
+			d.Command, d.Original = allowed.Edited, r.Command
+		}
+		d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd)
 		return d, 0, err
 	})
 	return d, err
@@ -94,24 +123,44 @@ func (x Exec) authorize(ctx context.Context, chat string, r wire.Request) (event
 
 // authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none: whoever
 // asked could have named any session and call.
-func (s *execState) authorized(r wire.Request) (permission string, err error) {
+func (s *execState) authorized(r wire.Request, at time.Time) (how settled, err error) {
 	if s.deleted != 0 {
-		return "", refuse(NotFound, "the chat was deleted")
+		return how, refuse(NotFound, "the chat was deleted")
 	}
-	err = refuse(NotFound, "no permission was decided for call %s of session %s", r.Call, r.Session)
-	for id, how := range s.settled {
-		d := how.decided
-		switch {
-		case s.intended(id) || d == nil || d.Type != "bash" || d.Session != r.Session || d.Call != r.Call:
-		case d.Decision != events.Authorized:
-			err = refuse(Conflict, "the command was denied by %s", how.by)
-		case d.Command != r.Command:
-			err = refuse(Conflict, "the command is not the one that was authorized")
-		default:
-			return id, nil
+	id := ""
+	for other, by := range s.settled { // a model may use the id of a call again: the last decision counts
+		d := by.decided
+		if !s.intended(other) && d != nil && d.Type == "bash" && d.Session == r.Session && d.Call == r.Call && by.seq > how.seq {
+			id, how = other, by
 		}
 	}
-	return "", err
+	switch d := how.decided; {
+	case d == nil:
+		return how, refuse(NotFound, "no permission was decided for call %s of session %s", r.Call, r.Session)
+	case d.Decision != events.Authorized:
+		return how, refuse(Conflict, "the command was denied by %s", how.by)
+	case s.started[id] != "":
+		return how, refuse(Conflict, "call %s was executed already, as %s", r.Call, s.started[id])
+	case d.Command != r.Command:
+		return how, refuse(Conflict, "the command is not the one that was authorized")
+	case s.lost[id] || s.ended[r.Session] > how.seq:
+		return how, refuse(Conflict, "the turn in which the command was authorized was lost")
+	}
+	if why := s.void(how, at); why != "" {
+		return how, refuse(Conflict, "the command may not run any more: %s", why)
+	}
+	return how, nil
+}
+
+// allowedCwd gives where a command runs, symlinks resolved: where it was authorized to run. A decision that was made before
+// that was known is for the session's directory.
+func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, error) {
+	allowed := cmp.Or(d.Cwd, directory)
+	real, ok := RealPath(cwd)
+	if !ok || real != allowed {
+		return "", refuse(Conflict, "the command was authorized to run in %s, not in %s", allowed, cwd)
+	}
+	return real, nil
 }
 
 func (x Exec) refuse(ctx context.Context, chat string, r wire.Request, why error) wire.Result {

@@ -151,8 +151,8 @@ func TestWorkerRefusesADirectoryOutsideTheWorkspace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
-	r := s.authorized("pwd")
-	r.Cwd, r.Workspace = "/", "/" // the shell has no say in what the workspace is
+	r := s.approved("pwd", "/", DecidePermission{})
+	r.Workspace = "/" // the shell has no say in what the workspace is
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 126)
 	is.True(strings.Contains(result.Error, "outside the workspace"))

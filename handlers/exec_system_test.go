@@ -136,10 +136,18 @@ func (s *system) request(command string) wire.Request {
 // authorized is request with a person's approval.
 func (s *system) authorized(command string) wire.Request {
 	s.t.Helper()
+	return s.approved(command, s.workspace, DecidePermission{})
+}
+
+// approved is request for a command in a directory, with a person's approval as it is given.
+func (s *system) approved(command, cwd string, c DecidePermission) wire.Request {
+	s.t.Helper()
 	r := s.request(command)
+	r.Cwd = cwd
 	id := r.Call[len("call_"):]
-	happened(s.t, s.Log, "c1", askBash(id, command))
-	_, err := s.DecidePermission(s.t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "c1", Permission: id, Decision: events.Authorized})
+	happened(s.t, s.Log, "c1", askBash(id, command), fact{by: events.ActorPolicy, data: events.PermissionReferred{Permission: id, Cwd: cwd}})
+	c.Actor, c.Chat, c.Permission, c.Decision = alice, "c1", id, events.Authorized
+	_, err := s.DecidePermission(s.t.Context(), c)
 	is.New(s.t).NoErr(err)
 	return r
 }

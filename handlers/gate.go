@@ -3,9 +3,10 @@ package handlers
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
-	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
@@ -17,38 +18,57 @@ type Session struct {
 	Directory string // absolute
 }
 
-// Gate is the reaction to permission asks: what a rule allows is decided at once, in the name of the policy; what was
-// approved before OpenCode forgot it is decided by that approval, once; everything else waits for a person.
-type Gate struct {
-	Handlers *Handlers
-	Rules    []policy.Rule
-	Session  func(id string) (Session, bool) // of a session whose asks are in the log
-	Log      *slog.Logger
+// Call is what is known of a tool call.
+type Call struct {
+	Tool  string // name of the tool; empty when it is not known
+	Cwd   string // bash: where the command is to run, absolute; empty when that is not known
+	Agent string // name of the agent that makes it; empty when that is not known
 }
 
-// The names under which the log remembers which asks the gate has looked at: OpenCode's, and those of RequestPermission.
+// Gate is the reaction to permission asks: what a rule allows or denies is decided at once, in the name of the policy;
+// what was approved before OpenCode forgot it is decided by that approval, once; everything else is left to a person.
+type Gate struct {
+	Handlers  *Handlers
+	Rules     []policy.Rule                                                                                // besides those people keep: given at the start, and the default ones
+	Workspace string                                                                                       // where an ask that names no session is looked at
+	Session   func(id string) (Session, bool)                                                              // of a session whose asks are in the log
+	Call      func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool) // ok once it is known with what the tool was called
+	Log       *slog.Logger
+}
+
+// The names under which the log remembers which asks the gate has looked at: OpenCode's, and those of RequestPermission;
+// and which changes of the rules.
 const (
 	GateWorker         = "gate"
 	GateRequestsWorker = "gate-requests"
+	GateRulesWorker    = "gate-rules"
 )
 
 // Run reacts until ctx ends. Each ask is looked at exactly as often as it takes: after a crash it goes on where it was.
 func (g Gate) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, 2)
-	for name, asked := range map[string]events.Data{
-		GateWorker: events.OpenCode{Type: events.PermissionAsked}, GateRequestsWorker: events.PermissionRequested{},
-	} {
+	workers := []struct {
+		name, filter string
+		react        func(context.Context, events.Event) error
+	}{
+		{GateWorker, events.ChatOpenCodeSubject("*", events.PermissionAsked), g.react},
+		{GateRequestsWorker, events.ChatSubject("*", events.PermissionRequested{}.Kind()), g.react},
+		{GateRulesWorker, events.ConfigSubject("*", "*", "*"), g.reactToRules()},
+	}
+	ended := make(chan error, len(workers))
+	for _, w := range workers {
 		go func() {
-			ended <- g.Handlers.Log.Work(ctx, name, events.ChatSubject("*", asked.Kind()), g.react, func(e events.Event, err error) {
-				g.Log.Error("gate", "seq", e.Seq, "err", err)
+			ended <- g.Handlers.Log.Work(ctx, w.name, w.filter, w.react, func(e events.Event, err error) {
+				g.Log.Error(w.name, "seq", e.Seq, "err", err)
 			})
 		}()
 	}
 	err := <-ended
 	cancel()
-	<-ended
+	for range len(workers) - 1 {
+		<-ended
+	}
 	return err
 }
 
@@ -58,7 +78,7 @@ func (g Gate) react(ctx context.Context, e events.Event) error {
 		g.Log.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
 	}
-	return g.decide(ctx, e.Subject.ID, ask, intended)
+	return g.meet(ctx, e.Subject.ID, ask, intended)
 }
 
 // askOf reads an ask, and whether it came by RequestPermission.
@@ -74,100 +94,160 @@ func askOf(e events.Event) (ask events.PermissionAsk, intended bool, err error) 
 	return ask, false, err
 }
 
-// decide does with an ask what needs no person.
-func (g Gate) decide(ctx context.Context, chat string, ask events.PermissionAsk, intended bool) error {
-	c, earlier, err := g.look(ctx, chat, ask, intended)
-	if err != nil || c == nil {
+// callWait is how long the gate waits for the call of an ask: OpenCode shows it some 2 ms later (measured, 1.18).
+const callWait = 2 * time.Second
+
+// meet does with an ask what the policy says, unless somebody was first.
+func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, intended bool) error {
+	f := g.Handlers.chatPermissions(ctx, chat)
+	cause, open, err := f.waits(ctx, g.Handlers.Log, a.ID, intended)
+	if err != nil || !open {
 		return err
 	}
-	if c.Decision != "" {
-		_, err := g.Handlers.DecidePermission(ctx, *c)
-		if r, _ := err.(Refused); err != nil && r.Code != Conflict { // a conflict: a person was first
-			return err
-		}
+	in, agent := g.input(ctx, chat, a, intended, callWait)
+	rules, err := g.InForce(ctx, RuleScope{Chat: chat, Agent: agent, At: time.Now()})
+	if err != nil {
+		return err
 	}
-	return g.supersede(ctx, chat, ask.ID, earlier)
+	return g.Handlers.conclude(ctx, chat, cause, foundAbout(a, intended, in.Cwd, policy.Evaluate(rules, in)))
 }
 
-// look says what to do about an ask: nothing (nil), decide it, or, when the command has no decision, leave it to a person.
-// earlier are undecided asks for the same, which OpenCode forgot.
-func (g Gate) look(ctx context.Context, chat string, a events.PermissionAsk, intended bool) (c *DecidePermission, earlier []string, err error) {
-	f := g.Handlers.chatPermissions(ctx, chat)
+// Decide carries out a person's decision. What is approved may run only where it was asked to run: of an ask that the policy
+// has not looked at yet, that is found out first.
+func (g Gate) Decide(ctx context.Context, c DecidePermission) (uint64, error) {
+	if _, err := events.ParseID(c.Chat); err == nil && c.Decision == events.Authorized {
+		a, err := g.Handlers.asked(ctx, c.Chat, c.Permission)
+		if err != nil {
+			return 0, err
+		}
+		if a.found && !a.settled && !a.intended && !a.lost && a.cwd == "" {
+			in, _ := g.input(ctx, c.Chat, a.ask, false, callWait)
+			c.cwd = foundAbout(a.ask, false, in.Cwd, policy.Verdict{}).cwd
+		}
+	}
+	return g.Handlers.DecidePermission(ctx, c)
+}
+
+// InForce gives every rule of a scope: those people keep, those given at the start, and the default ones.
+func (g Gate) InForce(ctx context.Context, s RuleScope) ([]policy.Rule, error) {
+	rules, err := g.Handlers.Rules(ctx, s)
+	return append(rules, g.Rules...), err
+}
+
+// waits says whether nothing has become of an ask yet, and which event asked. An id is that of the first ask of the chat that
+// had it: about the other kind's there is nothing to do.
+func (f *folded) waits(ctx context.Context, log *events.Log, id string, intended bool) (cause string, open bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.advance(ctx, g.Handlers.Log); err != nil {
-		return nil, nil, err
+	if err := f.advance(ctx, log); err != nil {
+		return "", false, err
 	}
 	s := f.state.(*permissions)
-	if _, done := s.settled[a.ID]; done || intended != s.intended(a.ID) { // the other kind's ask had the id first
-		return nil, nil, nil
+	_, done := s.settled[id]
+	return s.asks[id].event, !done && intended == s.intended(id), nil
+}
+
+// found is what the policy found about an ask.
+type found struct {
+	ask      events.PermissionAsk
+	intended bool
+	cwd      string // of a command that somebody will run
+	verdict  policy.Verdict
+}
+
+func foundAbout(a events.PermissionAsk, intended bool, cwd string, v policy.Verdict) found {
+	if intended || a.Permission != "bash" {
+		cwd = ""
 	}
-	c = &DecidePermission{Command: Command{ID: s.asks[a.ID].event, Actor: events.ActorPolicy}, Chat: chat, Permission: a.ID}
-	if s.deleted != 0 {
-		c.Decision, c.Reason = events.Denied, "the chat was deleted"
-		return c, nil, nil
+	return found{a, intended, cwd, v}
+}
+
+// conclude records what comes of an ask: a decision, or that a person is needed.
+func (h *Handlers) conclude(ctx context.Context, chat, cause string, what found) error {
+	f := h.chatPermissions(ctx, chat)
+	_, err := h.carryOut(ctx, Command{ID: cause}, f, func() ([]events.Event, uint64, error) {
+		all, err := f.state.(*permissions).conclude(chat, what, time.Now())
+		return all, 0, err
+	})
+	return err
+}
+
+// conclude decides what to record about an ask: nothing when somebody was first. Undecided asks for the same, which OpenCode
+// forgot, expire, so that a person sees each request once.
+func (s *permissions) conclude(chat string, what found, at time.Time) (all []events.Event, err error) {
+	a := what.ask
+	if _, done := s.settled[a.ID]; done || what.intended != s.intended(a.ID) {
+		return nil, nil
 	}
-	if grant, by := s.grant(a.Request()); grant != "" && !intended {
-		c.Decision, c.Grant, c.Actor = events.Authorized, grant, by
-		c.Reason = fmt.Sprintf("approved as %s, which OpenCode forgot when it restarted", grant)
-	} else if rule, ok := policy.Evaluate(g.Rules, g.input(chat, a)); ok {
-		c.Decision, c.Rule = events.Authorized, rule.String()
+	actor, d, err := s.meet(chat, what, at)
+	if err != nil {
+		return nil, err
 	}
+	add := func(d events.Data) error {
+		e, err := events.New(chat, actor, d)
+		all = append(all, e)
+		return err
+	}
+	if d != nil {
+		if err := add(d); err != nil {
+			return nil, err
+		}
+	}
+	if what.intended || s.deleted != 0 {
+		return all, nil
+	}
+	actor = events.ActorPolicy
 	for id, other := range s.asks {
-		if _, done := s.settled[id]; !done && s.lost[id] && !intended && id != a.ID && other.request == a.Request() {
-			earlier = append(earlier, id)
-		}
-	}
-	return c, earlier, nil
-}
-
-// supersede expires undecided asks that OpenCode forgot and now asks again, so that a person sees each request once.
-func (g Gate) supersede(ctx context.Context, chat, by string, earlier []string) error {
-	for _, id := range earlier {
-		e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "asked again as " + by})
-		if err != nil {
-			return err
-		}
-		if _, err := g.Handlers.Log.Append(ctx, e.CausedBy(by)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// input is what the policy looks at. Paths are resolved here, because the policy does no I/O; what cannot be resolved
-// is left out, and the policy asks.
-func (g Gate) input(chat string, ask events.PermissionAsk) policy.Ask {
-	in := policy.Ask{Type: ask.Permission, Patterns: ask.Patterns, Command: ask.Command()}
-	session, ok := g.Session(ask.SessionID)
-	if !ok || session.Chat != chat || (ask.Permission != "read" && ask.Permission != "list") {
-		return in
-	}
-	in.Root, _ = filepath.EvalSymlinks(session.Directory)
-	for _, p := range ask.Patterns {
-		if real, ok := resolve(session.Directory, p); ok {
-			in.Paths = append(in.Paths, real)
-		}
-	}
-	return in
-}
-
-// resolve finds the file a pattern means. OpenCode writes it relative to its worktree: the directory, the git repository
-// around it, or / outside of one. That is taken which exists; when several do, none is.
-func resolve(directory, pattern string) (real string, ok bool) {
-	if filepath.IsAbs(pattern) {
-		real, err := filepath.EvalSymlinks(pattern)
-		return real, err == nil
-	}
-	for root := directory; ; root = filepath.Dir(root) {
-		if found, err := filepath.EvalSymlinks(filepath.Join(root, pattern)); err == nil {
-			if ok && found != real {
-				return "", false
+		if _, done := s.settled[id]; !done && s.lost[id] && id != a.ID && other.request == a.Request() {
+			if err := add(events.PermissionExpired{Permission: id, Reason: "asked again as " + a.ID}); err != nil {
+				return nil, err
 			}
-			real, ok = found, true
-		}
-		if root == filepath.Dir(root) {
-			return real, ok
 		}
 	}
+	return all, nil
+}
+
+// meet gives the fact that follows from what the policy found, nil when it is recorded already, and whose it is.
+func (s *permissions) meet(chat string, what found, at time.Time) (actor string, d events.Data, err error) {
+	v, id := what.verdict, what.ask.ID
+	c := DecidePermission{Command: Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
+	if !what.intended {
+		if by, ok := s.grant(what.ask.Request(), what.cwd, at); ok && s.deleted == 0 {
+			c.Actor, c.Decision, c.grant = by.by, events.Authorized, by.decided
+			d, _, err := s.decide(c)
+			return c.Actor, d, err
+		}
+	}
+	switch {
+	case s.deleted != 0:
+		c.Decision, c.Reason = events.Denied, "the chat was deleted"
+	case v.Action == policy.Deny:
+		c.Decision, c.Reason, c.Rule = events.Denied, v.Reason, ruleRef(v.Rules)
+	case v.Action == policy.Allow && !s.over(s.asks[id]):
+		c.Decision, c.Rule = events.Authorized, ruleRef(v.Rules)
+	case s.referred[id].seq != 0:
+		return "", nil, nil
+	default:
+		return c.Actor, events.PermissionReferred{Permission: id, Reason: v.Reason, RuleRef: ruleRef(v.Rules), Cwd: what.cwd}, nil
+	}
+	d, _, err = s.decide(c)
+	return c.Actor, d, err
+}
+
+// ruleRef names the rules that decided, each once.
+func ruleRef(rules []policy.Rule) (ref events.RuleRef) {
+	var names, ids []string
+	for _, r := range rules {
+		if name := r.String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if r.ID != "" && !slices.Contains(ids, r.ID) {
+			ids = append(ids, r.ID)
+		}
+		if r.Version < unstored { // one of the same transaction has no place yet
+			ref.RuleVersion = max(ref.RuleVersion, r.Version)
+		}
+	}
+	ref.Rule, ref.RuleID = strings.Join(names, " + "), strings.Join(ids, " + ")
+	return ref
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -20,14 +22,21 @@ type gate struct {
 	directory string
 	stop      func()
 	t         testing.TB
+	Gate      Gate // that runs
+
+	mu   sync.Mutex
+	cwds map[string]string // of calls, when it is not the directory; empty is not known
 }
 
 func openGate(t testing.TB) *gate {
 	t.Helper()
 	is := is.New(t)
-	g := &gate{Handlers: &Handlers{Log: eventstest.Log(t)}, directory: filepath.Join(t.TempDir(), "workspace"), t: t}
+	g := &gate{Handlers: &Handlers{Log: eventstest.Log(t)}, t: t, cwds: map[string]string{}}
+	temp, err := filepath.EvalSymlinks(t.TempDir())
+	is.NoErr(err)
+	g.directory = filepath.Join(temp, "workspace")
 	is.NoErr(os.Mkdir(g.directory, 0o700))
-	_, _, err := g.CreateChat(t.Context(), CreateChat{Chat: "c1"})
+	_, _, err = g.CreateChat(t.Context(), CreateChat{Chat: "c1"})
 	is.NoErr(err)
 	g.start()
 	return g
@@ -37,11 +46,13 @@ func openGate(t testing.TB) *gate {
 func (g *gate) start() {
 	ctx, cancel := context.WithCancel(g.t.Context())
 	done := make(chan error, 1)
-	gate := Gate{
-		Handlers: &Handlers{Log: g.Log}, Log: quiet(),
+	g.Gate = Gate{
+		Handlers: &Handlers{Log: g.Log}, Log: quiet(), Workspace: g.directory,
 		Rules:   append([]policy.Rule{{Permission: "bash", Pattern: "git status*"}}, policy.Defaults...),
 		Session: func(id string) (Session, bool) { return Session{Chat: "c1", Directory: g.directory}, id == "ses_1" },
+		Call:    g.call,
 	}
+	gate := g.Gate
 	go func() { done <- gate.Run(ctx) }()
 	g.stop = func() {
 		cancel()
@@ -49,6 +60,17 @@ func (g *gate) start() {
 		g.stop = func() {}
 	}
 	g.t.Cleanup(func() { g.stop() })
+}
+
+// call knows every call; the agent is build.
+func (g *gate) call(_ context.Context, _ string, tool events.Call, _ time.Duration) (Call, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cwd, other := g.cwds[tool.CallID]
+	if !other {
+		cwd = g.directory
+	}
+	return Call{Cwd: cwd, Agent: "build"}, cwd != ""
 }
 
 // looked waits until the gate has looked at everything asked so far: asks are looked at in order, and this one is allowed.
@@ -84,12 +106,12 @@ func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	e := askBash("per_1", "git status --short").event(t, "c1")
 	_, err := g.Log.Append(t.Context(), e)
 	is.NoErr(err)
-	happened(t, g.Log, "c1", askBash("per_2", "git push"), askBash("per_3", "git status; id"))
+	happened(t, g.Log, "c1", askBash("per_2", "git push"), askBash("per_3", "git status; make"))
 	g.looked()
 	found, by := g.decisions("per_1")
 	is.Equal(found, []events.PermissionDecided{{
 		Permission: "per_1", Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: git status*"}, Session: "ses_1", Call: "call_per_1", Type: "bash",
-		Command: "git status --short", Request: request("git status --short"),
+		Command: "git status --short", Cwd: g.directory, Request: request("git status --short"),
 	}})
 	is.Equal(by, []string{events.ActorPolicy})
 	decided, _ := await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
@@ -144,7 +166,7 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	found, by := g.decisions("per_3")
 	is.Equal(found, []events.PermissionDecided{{
 		Permission: "per_3", Decision: events.Authorized, Grant: "per_1", Reason: "approved as per_1, which OpenCode forgot when it restarted",
-		Session: "ses_1", Call: "call_per_3", Type: "bash", Command: "make", Request: request("make"),
+		Session: "ses_1", Call: "call_per_3", Type: "bash", Command: "make", Cwd: g.directory, Request: request("make"),
 	}})
 	is.Equal(by, []string{alice})
 	found, _ = g.decisions("per_4")
@@ -233,4 +255,146 @@ func TestUnreadableAskDoesNotStopTheGate(t *testing.T) {
 	g := openGate(t)
 	happened(t, g.Log, "c1", openCode(events.PermissionAsked, "not an ask"), openCode(events.PermissionAsked, map[string]any{"id": 7}))
 	g.looked()
+}
+
+// referrals are those of one ask.
+func (g *gate) referrals(permission string) (found []events.PermissionReferred) {
+	g.t.Helper()
+	_, data := history(g.t, g.Log, "c1")
+	for _, d := range of[events.PermissionReferred](data) {
+		if d.Permission == permission {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+func TestWhatNoRuleDecidesIsReferredOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	asked := askBash("per_1", "make").event(t, "c1")
+	_, err := g.Log.Append(t.Context(), asked)
+	is.NoErr(err)
+	g.looked()
+	found := g.referrals("per_1")
+	is.Equal(len(found), 1)
+	is.True(found[0].Reason != "")
+	is.Equal(found[0].Cwd, g.directory) // what a person is shown, and decides on
+	referred, _ := await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "per_1" })
+	is.Equal([]string{referred.Actor, referred.Cause}, []string{events.ActorPolicy, asked.ID})
+
+	is.NoErr(g.Gate.react(t.Context(), asked)) // told again
+	g.stop()
+	g.start()
+	happened(t, g.Log, "c1", askBash("per_1", "make")) // and again by OpenCode
+	g.looked()
+	is.Equal(len(g.referrals("per_1")), 1)
+
+	g.decide("per_1", events.Authorized)
+	decisions, _ := g.decisions("per_1")
+	is.Equal(decisions[0].Cwd, g.directory)
+	_, _, err = g.RequestPermission(t.Context(), intends("i1", "make"))
+	is.NoErr(err)
+	await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "i1" })
+}
+
+func TestRuleDeniesWithItsReason(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	version := keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"bash","pattern":"git status*","action":"deny","active":true}`)
+	happened(t, g.Log, "c1", askBash("per_1", "git status"))
+	g.looked()
+	found, by := g.decisions("per_1")
+	is.Equal(len(found), 1)
+	is.Equal(found[0].Decision, events.Denied)
+	is.True(found[0].Reason != "") // the model sees it, and goes on
+	is.Equal(found[0].RuleRef, events.RuleRef{Rule: "deny bash: git status*", RuleID: "tool_permissions/r1", RuleVersion: version})
+	is.Equal(by, []string{events.ActorPolicy})
+	is.Equal(len(g.referrals("per_1")), 0)
+}
+
+func TestCommandWhoseDirectoryIsNotKnownIsAsked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	outside := filepath.Dir(g.directory)
+	is.NoErr(os.Symlink(outside, filepath.Join(g.directory, "up")))
+	g.mu.Lock()
+	g.cwds["call_per_1"], g.cwds["call_per_2"], g.cwds["call_per_3"] = "", outside, filepath.Join(g.directory, "up")
+	g.mu.Unlock()
+	happened(t, g.Log, "c1", askBash("per_1", "git status"), askBash("per_2", "git status"), askBash("per_3", "git status"))
+	g.looked()
+	for id, cwd := range map[string]string{"per_1": "", "per_2": outside, "per_3": outside} {
+		found := g.referrals(id)
+		is.Equal(len(found), 1)
+		is.Equal(found[0].Cwd, cwd)
+	}
+}
+
+func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	happened(t, g.Log, "c1", askBash("per_1", "make"), askBash("per_2", "make test"), askBash("per_3", "make"), askBash("per_4", "rm x"))
+	g.looked()
+	happened(t, g.Log, "c1", fact{data: events.PermissionInterrupted{Permission: "per_3"}})
+	version := keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":true}`)
+	for _, id := range []string{"per_1", "per_2"} {
+		_, d := await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
+		is.Equal(d.Decision, events.Authorized)
+		is.Equal(d.RuleRef, events.RuleRef{Rule: "bash: make*", RuleID: "tool_permissions/r1", RuleVersion: version})
+		is.Equal(d.Cwd, g.directory)
+	}
+	// What OpenCode has forgotten, and what the rule is not about, waits; a rule that is paused asks again.
+	keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
+	happened(t, g.Log, "c1", askBash("per_5", "make all"))
+	g.looked()
+	for _, id := range []string{"per_3", "per_4", "per_5"} {
+		found, _ := g.decisions(id)
+		is.Equal(len(found), 0)
+	}
+}
+
+func TestRealPathFollowsLinksAsFarAsThereIsSomething(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	is.NoErr(err)
+	is.NoErr(os.Mkdir(filepath.Join(dir, "there"), 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	for link, to := range map[string]string{"link": "there", "dead": "nowhere", "loop": "loop", "up": "../nowhere"} {
+		is.NoErr(os.Symlink(to, filepath.Join(dir, link)))
+	}
+	for path, want := range map[string]string{
+		"there": "there", "link": "there", "link/new/er": "there/new/er", "new": "new", "link/../new": "new", ".": ".",
+		"dead": "nowhere", "dead/x": "nowhere/x", "loop": "", "up": "", "file/x": "", "there/\x00": "",
+	} {
+		real, ok := RealPath(dir + "/" + path)
+		is.Equal(ok, want != "")
+		if ok {
+			is.Equal(real, filepath.Join(dir, want))
+		}
+	}
+	_, ok := RealPath("there")
+	is.True(!ok)
+}
+
+// Whoever is faster than the policy approves what was asked all the same, where it was asked.
+func TestApprovalBeforeThePolicyLookedIsForWhereItWasAsked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	g.stop()
+	other := filepath.Join(g.directory, "sub")
+	is.NoErr(os.Mkdir(other, 0o700))
+	g.cwds["call_per_1"] = other
+	happened(t, g.Log, "c1", askBash("per_1", "make"))
+	_, err := g.Gate.Decide(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized})
+	is.NoErr(err)
+	_, data := history(t, g.Log, "c1")
+	is.Equal(data[len(data)-1].(events.PermissionDecided).Cwd, other)
+	_, err = g.Gate.Decide(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "no chat", Permission: "per_1", Decision: events.Authorized})
+	is.Equal(refusal(t, err), Invalid)
 }

@@ -3,11 +3,12 @@
 // A command is a wish and may be refused. Its handler folds what it needs to know of the chat from the log, decides, and
 // appends with the expected last sequence; when somebody else was first it reads and decides again. First writer wins.
 //
-// Promises: a decision is made from the log alone, never from a read model, so neither a rebuild nor a lag changes one.
+// Promises: a decision is made from the log alone, never from a read model, so neither a rebuild nor a lag changes one; what
+// the gate is told of a tool call besides (Call) is recorded with what it decides, and unknown is as good as forbidden.
 // A command with the id of one that was carried out changes nothing and gives its sequence. A command that is refused
 // changes nothing and says why in words for a person (Refused). Commands of one transaction are all carried out, or
-// none is. No process is started whose exact command was not authorized for its session and call, and none is started
-// twice.
+// none is. No process is started whose exact command was not authorized for its session, its call and its directory, or put
+// in its place by who authorized it; none after that has expired or its turn was aborted; and none is started twice.
 //
 // It must not know HTTP, SQLite, or how OpenCode is spoken to.
 package handlers
@@ -56,6 +57,8 @@ type Handlers struct {
 	messages    folds // of chats that are written to
 	permissions folds // of chats whose asks are decided
 	collections folds // of config records
+	rules       folds // the rules people keep: one
+	budgets     folds // asks for more than a budget allows: one
 }
 
 // Command is what every command carries. ID is made by whoever gives it, so that giving it twice is giving it once;

@@ -3,7 +3,9 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"pocketcoder/events"
 )
@@ -14,8 +16,17 @@ type AnswerQuestion struct {
 	Chat     string   `json:"chat"`
 	Question string   `json:"question"` // OpenCode's que_… id
 	Index    int      `json:"index"`
-	Answers  []string `json:"answers,omitempty"` // labels or free text
+	Answers  []string `json:"answers,omitempty"` // labels or free text, MaxAnswer bytes in all
 	Rejected bool     `json:"rejected,omitempty"`
+}
+
+// MaxAnswer is the longest answer to a question, in bytes.
+const MaxAnswer = 32 << 10
+
+// ExpireQuestion says that questions need no answer any more. What was answered or is over stays as it is.
+type ExpireQuestion struct {
+	Command
+	Chat, Question, Reason string
 }
 
 type questions struct {
@@ -26,8 +37,8 @@ type questions struct {
 }
 
 type answered struct {
-	seq   uint64
-	cause string
+	seq       uint64
+	cause, by string
 }
 
 func newQuestions() *questions {
@@ -47,7 +58,7 @@ func (s *questions) apply(e events.Event) {
 		if s.answered[d.Question] == nil {
 			s.answered[d.Question] = map[int]answered{}
 		}
-		s.answered[d.Question][d.Index] = answered{e.Seq, e.Cause}
+		s.answered[d.Question][d.Index] = answered{e.Seq, e.Cause, e.Actor}
 		if d.Rejected {
 			s.over[d.Question] = "rejected by " + e.Actor
 		}
@@ -75,12 +86,21 @@ func (s *questions) applyOpenCode(d events.OpenCode) {
 
 // AnswerQuestion carries out the command.
 func (h *Handlers) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, error) {
-	if _, err := events.ParseID(c.Chat); err != nil {
+	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.answer(c) })
+}
+
+// ExpireQuestion carries out the command, in a chat that was deleted too.
+func (h *Handlers) ExpireQuestion(ctx context.Context, c ExpireQuestion) (uint64, error) {
+	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.expire(c), 0, nil })
+}
+
+func (h *Handlers) onQuestions(ctx context.Context, chat string, c Command, decide func(*questions) (events.Data, uint64, error)) (uint64, error) {
+	if _, err := events.ParseID(chat); err != nil {
 		return 0, refuseField(Invalid, "chat", "chat: %v", err)
 	}
 	s := newQuestions()
-	filters := []string{events.ChatSubject(c.Chat, "question.*"), events.ChatSubject(c.Chat, "opencode.question.*"), chatFilter(c.Chat)}
-	return h.handle(ctx, c.Chat, c.Command, s, filters, func() (events.Data, uint64, error) { return s.answer(c) })
+	filters := []string{events.ChatSubject(chat, "question.*"), events.ChatSubject(chat, "opencode.question.*"), chatFilter(chat)}
+	return h.handle(ctx, chat, c, s, filters, func() (events.Data, uint64, error) { return decide(s) })
 }
 
 func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
@@ -95,16 +115,53 @@ func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
 		if c.ID != "" && earlier.cause == c.ID {
 			return nil, earlier.seq, nil
 		}
-		return nil, 0, refuseField(Conflict, "status", "question %s/%d is answered already", c.Question, c.Index)
+		return nil, 0, refuseField(Conflict, "status", "question %s/%d is answered already, by %s", c.Question, c.Index, earlier.by)
 	}
 	if how := s.over[c.Question]; how != "" {
 		return nil, 0, refuseField(Conflict, "status", "question %s is over: %s", c.Question, how)
 	}
-	if !c.Rejected && strings.TrimSpace(strings.Join(c.Answers, "")) == "" {
-		return nil, 0, refuseField(Invalid, "reply", "the answer is empty")
-	}
-	if len(c.Answers) > 1 && !ask.Questions[c.Index].Multiple {
-		return nil, 0, refuseField(Invalid, "reply", "question %s/%d takes one answer, got %d", c.Question, c.Index, len(c.Answers))
+	if err := c.check(ask.Questions[c.Index]); err != nil {
+		return nil, 0, err
 	}
 	return events.QuestionAnswered{Question: c.Question, Index: c.Index, Answers: c.Answers, Rejected: c.Rejected}, 0, nil
+}
+
+// check refuses what is no answer to the question.
+func (c AnswerQuestion) check(q events.Question) error {
+	said := strings.Join(c.Answers, "")
+	switch {
+	case c.Rejected && len(c.Answers) > 0:
+		return refuseField(Invalid, "reply", "a question is answered or rejected, not both")
+	case c.Rejected:
+		return nil
+	case strings.TrimSpace(said) == "":
+		return refuseField(Invalid, "reply", "the answer is empty")
+	case len(c.Answers) > 1 && !q.Multiple:
+		return refuseField(Invalid, "reply", "question %s/%d takes one answer, got %d", c.Question, c.Index, len(c.Answers))
+	case len(said) > MaxAnswer:
+		return refuseField(Invalid, "reply", "the answer is %d bytes; the limit is %d", len(said), MaxAnswer)
+	case !utf8.ValidString(said):
+		return refuseField(Invalid, "reply", "the answer is not UTF-8")
+	}
+	for i, answer := range c.Answers {
+		offered := slices.ContainsFunc(q.Options, func(o events.Option) bool { return o.Label == answer })
+		switch {
+		case strings.TrimSpace(answer) == "":
+			return refuseField(Invalid, "reply", "answer %d of %d is empty", i+1, len(c.Answers))
+		case slices.Contains(c.Answers[:i], answer):
+			return refuseField(Invalid, "reply", "the answer %.100q is given twice", answer)
+		case !offered && !q.Free():
+			return refuseField(Invalid, "reply", "the answer %.100q is none of those that question %s/%d offers", answer, c.Question, c.Index)
+		}
+	}
+	return nil
+}
+
+// expire gives no event for questions that are over, or have all their answers.
+func (s *questions) expire(c ExpireQuestion) events.Data {
+	ask, known := s.asks[c.Question]
+	if !known || s.over[c.Question] != "" || len(s.answered[c.Question]) == len(ask.Questions) {
+		return nil
+	}
+	return events.QuestionExpired{Question: c.Question, Reason: c.Reason}
 }

@@ -52,7 +52,7 @@ func (s *permissions) applyRequest(e events.Event, d events.PermissionRequested)
 	}
 	s.intents[a.ID] = intent{e.Seq, sha256.Sum256(e.Data)}
 	// Its session and call stay out of every decision: nobody vouches for them.
-	s.asks[a.ID] = ask{id: a.ID, typ: a.Permission, command: a.Command(), request: a.Request(), event: e.ID}
+	s.asks[a.ID] = ask{id: a.ID, typ: a.Permission, command: a.Command(), request: a.Request(), event: e.ID, seq: e.Seq}
 }
 
 // RequestPermission carries out the command. It is the gate that evaluates the policy: see Gate.Request.
@@ -102,6 +102,9 @@ func (c RequestPermission) check() error {
 	if _, err := events.ParseID(c.Type); err != nil {
 		return refuseField(Invalid, "permission", "type: %v", err)
 	}
+	if c.Type == BudgetAsk {
+		return refuseField(Invalid, "permission", "type: nobody asks for more than a budget allows but the budget")
+	}
 	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
 		return refuseField(Invalid, "metadata", "metadata: want a JSON object")
 	}
@@ -135,7 +138,7 @@ func (g Gate) Request(ctx context.Context, c RequestPermission) (permission, sta
 		return "", "", 0, err
 	}
 	c.Permission = permission
-	if err := g.decide(ctx, c.Chat, c.event().Ask(), true); err != nil {
+	if err := g.meet(ctx, c.Chat, c.event().Ask(), true); err != nil {
 		return "", "", 0, err
 	}
 	f := g.Handlers.chatPermissions(ctx, c.Chat)

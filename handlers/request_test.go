@@ -1,9 +1,11 @@
 package handlers
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -22,10 +24,13 @@ func intends(id, command string) RequestPermission {
 	}
 }
 
-// gateOn is a gate that is asked and does not run.
+// gateOn is a gate that is asked and does not run. It works in /.
 func gateOn(h *Handlers) Gate {
-	return Gate{Handlers: h, Log: quiet(), Rules: []policy.Rule{{Permission: "bash", Pattern: "git status*"}},
-		Session: func(string) (Session, bool) { return Session{}, false }}
+	return Gate{
+		Handlers: h, Log: quiet(), Rules: []policy.Rule{{Permission: "bash", Pattern: "git status*"}}, Workspace: "/",
+		Session: func(string) (Session, bool) { return Session{}, false },
+		Call:    func(context.Context, string, events.Call, time.Duration) (Call, bool) { return Call{}, false },
+	}
 }
 
 func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
@@ -209,16 +214,16 @@ func TestApprovedRequestRunsNothing(t *testing.T) {
 func TestAuthorizedOverlooksWhatOpenCodeDidNotAsk(t *testing.T) {
 	is := is.New(t)
 	intent := fact{by: alice, data: intends("i1", "ls").event()}
-	s := &execState{*newPermissions(), map[string]string{}}
+	s := newExecState()
 	given(t, s, intent, fact{by: alice, data: events.PermissionDecided{ // even if it names the call
 		Permission: "i1", Decision: events.Authorized, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: request("ls"),
 	}})
-	_, err := s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"})
+	_, err := s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(refusal(t, err), NotFound)
 
-	s = &execState{*newPermissions(), map[string]string{}}
+	s = newExecState()
 	given(t, s, askBash("per_1", "ls"), decided("per_1", "ls", events.Authorized), fact{data: events.Deleted{}})
-	_, err = s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"})
+	_, err = s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(refusal(t, err), NotFound)
 	is.Equal(err.Error(), "the chat was deleted")
 }

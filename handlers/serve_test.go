@@ -6,12 +6,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers/policy"
 )
 
 // serveCommands takes commands in alice's name and gives a connection to give them over.
@@ -21,16 +23,20 @@ func serveCommands(t *testing.T) (*Handlers, *nats.Conn) {
 	nc := eventstest.Conn(t, s)
 	h := &Handlers{Log: eventstest.Open(t, eventstest.Conn(t, s))}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
+	g := Gate{Handlers: h, Session: func(string) (Session, bool) { return Session{}, false }, Log: quiet()}
 	go func() { done <- h.Serve(ctx, nc, alice, quiet()) }()
-	for nc.NumSubscriptions() < len(h.commands()) {
+	go func() { done <- g.Serve(ctx, nc, alice) }()
+	for nc.NumSubscriptions() < len(h.commands())+len(g.commands()) {
 		nc.Flush()
 	}
 	is.New(t).NoErr(nc.Flush())
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+		for range cap(done) {
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		}
 	})
 	return h, eventstest.Conn(t, s)
@@ -114,4 +120,55 @@ func TestErrorOfTheLogIsNoRefusal(t *testing.T) {
 	is.True(err != nil)
 	is.True(!errors.As(err, new(Refused)))
 	is.True(strings.Contains(err.Error(), "connection closed"))
+}
+
+func TestGateCommandsOverNATS(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := eventstest.Server(t, t.TempDir())
+	nc := eventstest.Conn(t, s)
+	h := &Handlers{Log: eventstest.Open(t, eventstest.Conn(t, s))}
+	_, _, err := h.CreateChat(t.Context(), CreateChat{Chat: "c1"})
+	is.NoErr(err)
+	g := gateOn(h)
+	g.Session = func(string) (Session, bool) { return Session{Chat: "c1", Directory: "/"}, true }
+	g.Call = func(context.Context, string, events.Call, time.Duration) (Call, bool) {
+		return Call{Cwd: "/", Agent: "build"}, true
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go g.Serve(ctx, nc, alice)
+	for nc.NumSubscriptions() < len(g.commands()) {
+		nc.Flush()
+	}
+	is.NoErr(nc.Flush())
+	ask := askBash("per_1", "make build")
+	happened(t, h.Log, "c1", ask)
+	is.NoErr(g.react(t.Context(), ask.event(t, "c1")))
+	asks := eventstest.Conn(t, s)
+	told := func(name string, command, into any) Accepted {
+		t.Helper()
+		a, err := Give(t.Context(), asks, name, command)
+		is.NoErr(err)
+		is.NoErr(json.Unmarshal(a.Result, into))
+		return a
+	}
+	c := AlwaysPermission{Chat: "c1", Permission: "per_1", Scope: ScopeAll}
+	var p Proposal
+	told("permission.propose", c, &p)
+	is.Equal(p.All.Allowed, 1)
+	var run DryRun
+	told("policy.replay", ReplayPolicy{Rule: p.Rules[0]}, &run)
+	is.Equal(run, p.All)
+	var ids []string
+	is.True(told("permission.always", c, &ids).Seq > 0)
+	var rules []policy.Rule
+	told("policy.rules", ListRules{}, &rules)
+	is.Equal(len(rules), 1+len(g.Rules))
+	is.Equal(rules[0].ID, ids[0])
+	var w Why
+	told("permission.why", AskWhy{Chat: "c1", Permission: "per_1"}, &w)
+	is.Equal(w.Decision.Actor, alice)
+	_, err = Give(t.Context(), asks, "permission.why", AskWhy{Chat: "c1", Permission: "per_9"})
+	is.Equal(refusal(t, err), NotFound)
 }

@@ -1,0 +1,338 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// purse is what was spent, as a read model would count it.
+func purse(cost, tokens float64) Spent {
+	return func(context.Context, string, string, string) (float64, float64, error) { return cost, tokens, nil }
+}
+
+func budgeted(t testing.TB, h *Handlers, b Budget) Budget {
+	t.Helper()
+	is := is.New(t)
+	b.Active = true
+	var err error
+	b.ID, _, err = h.SetBudget(t.Context(), SetBudget{Command: Command{Actor: alice}, Budget: b})
+	is.NoErr(err)
+	return b
+}
+
+// reaches tells that a step of a chat's running turn ended.
+func reaches(t testing.TB, h *Handlers, chat string, spent Spent) {
+	t.Helper()
+	is := is.New(t)
+	last, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	is.NoErr(h.PauseOverBudget(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon, spent))
+}
+
+func askedFor(t testing.TB, l *events.Log, chat string) []events.PermissionRequested {
+	t.Helper()
+	_, data := history(t, l, chat)
+	return of[events.PermissionRequested](data)
+}
+
+func decideMore(t testing.TB, h *Handlers, chat, id string, d events.Decision) {
+	t.Helper()
+	_, err := h.DecidePermission(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: chat, Permission: id, Decision: d})
+	is.New(t).NoErr(err)
+}
+
+func TestEachTimeALimitIsReachedIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	b := budgeted(t, h, Budget{Name: "a", Scope: BudgetOfChat, Cost: 5})
+	reaches(t, h, "c1", purse(4.99, 0))
+	is.Equal(len(askedFor(t, h.Log, "c1")), 0)
+	for range 2 {
+		reaches(t, h, "c1", purse(5, 0))
+		reaches(t, &Handlers{Log: h.Log}, "c1", purse(5.5, 0)) // as after a restart
+	}
+	first := askedFor(t, h.Log, "c1")
+	is.Equal(len(first), 1)
+	is.Equal(first[0].Type, BudgetAsk)
+	var says budgetMetadata
+	is.NoErr(json.Unmarshal(first[0].Metadata, &says))
+	is.Equal(says, budgetMetadata{Budget: b.ID, Name: "a", Scope: "chat", Unit: "cost", Limit: 5, Spent: 5, More: 5})
+	all, data := history(t, h.Log, "c1")
+	is.Equal(len(of[events.AbortRequested](data)), 1)
+	is.Equal([]string{all[len(all)-1].Actor, all[len(all)-1].Cause}, []string{events.ActorPolicy, first[0].Permission})
+
+	decideMore(t, h, "c1", first[0].Permission, events.Authorized)
+	stopped, err := h.StoppedByBudget(t.Context(), first[0].Permission)
+	is.NoErr(err)
+	is.Equal(stopped, []string{"c1"})
+	reaches(t, h, "c1", purse(9.99, 0))
+	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+	reaches(t, h, "c1", purse(10, 0))
+	again := askedFor(t, h.Log, "c1")
+	is.Equal(len(again), 2)
+	is.True(again[1].Permission != first[0].Permission)
+}
+
+func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	for _, chat := range []string{"c2", "c3"} {
+		_, _, err := h.CreateChat(t.Context(), CreateChat{Chat: chat})
+		is.NoErr(err)
+	}
+	budgeted(t, h, Budget{Name: "a", Scope: BudgetOfDay, Tokens: 100})
+	last, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	var all sync.WaitGroup
+	holds := make([]*Held, 30)
+	for i := range holds {
+		all.Go(func() {
+			chat := fmt.Sprint("c", 1+i%3)
+			if i%2 == 0 {
+				holds[i] = &Held{}
+				if err := h.PauseOverBudget(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon, purse(0, 150)); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var err error
+			if holds[i], err = h.HoldOverBudget(t.Context(), chat, 1, noon, purse(0, 150)); err != nil || holds[i] == nil {
+				t.Error(holds[i], err)
+			}
+		})
+	}
+	all.Wait()
+	n, stopped := 0, 0
+	for _, chat := range []string{"c1", "c2", "c3"} {
+		_, data := history(t, h.Log, chat)
+		n, stopped = n+len(of[events.PermissionRequested](data)), stopped+len(of[events.AbortRequested](data))
+	}
+	is.Equal([]int{n, stopped}, []int{1, 3})
+	for i, held := range holds {
+		if i%2 == 1 {
+			is.Equal(held.Permission, holds[1].Permission)
+		}
+	}
+}
+
+func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	budgeted(t, h, Budget{Name: "a", Scope: BudgetOfDay, Cost: 5})
+	hold := func(seq uint64, at time.Time, spent Spent) *Held {
+		t.Helper()
+		held, err := h.HoldOverBudget(t.Context(), "c1", seq, at, spent)
+		is.NoErr(err)
+		return held
+	}
+	is.Equal(hold(1, noon, purse(4, 0)), nil)
+	first := hold(1, noon, purse(6, 0))
+	is.Equal(hold(2, noon, purse(6, 0)), first)
+	decideMore(t, h, "c1", first.Permission, events.Denied)
+	denied := hold(1, noon, purse(6, 0))
+	is.Equal(denied.Permission, first.Permission)
+	is.True(denied.Reason != first.Reason)
+	later, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	second := hold(later+1, noon, purse(6, 0))
+	is.True(second.Permission != first.Permission)
+	is.Equal(hold(1, noon, purse(6, 0)), second) // both wait for it
+	is.Equal(len(askedFor(t, h.Log, "c1")), 2)
+
+	tomorrow := noon.Add(24 * time.Hour)
+	is.Equal(hold(1, tomorrow, purse(0, 0)), nil)
+	is.NoErr(h.ReleaseBudgets(t.Context(), noon, purse(6, 0)))
+	is.NoErr(h.ReleaseBudgets(t.Context(), tomorrow, purse(0, 0)))
+	is.NoErr(h.ReleaseBudgets(t.Context(), tomorrow, purse(0, 0)))
+	_, data := history(t, h.Log, "c1")
+	is.Equal(of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: second.Permission, Reason: "the day is over"}})
+	_, err = h.DecidePermission(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "c1", Permission: second.Permission, Decision: events.Authorized})
+	is.Equal(refusal(t, err), Conflict)
+}
+
+func TestWhatTheLimitIsChangedTo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		to     *Budget
+		reason string
+	}{
+		"raised":       {&Budget{Name: "a", Scope: BudgetOfChat, Cost: 50, Active: true}, "the limit was raised"},
+		"raised less":  {&Budget{Name: "a", Scope: BudgetOfChat, Cost: 5.5, Active: true}, ""},
+		"paused":       {&Budget{Name: "a", Scope: BudgetOfChat, Cost: 5}, "the budget is not what it was"},
+		"of the other": {&Budget{Name: "a", Scope: BudgetOfChat, Chat: "c2", Cost: 5, Active: true}, "the budget is not what it was"},
+		"cleared":      {nil, "the budget is not what it was"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			h := open(t)
+			budgeted(t, h, Budget{Name: "a", Scope: BudgetOfChat, Cost: 5})
+			reaches(t, h, "c1", purse(6, 0))
+			var err error
+			if c.to == nil {
+				_, err = h.ClearBudget(t.Context(), ClearBudget{Name: "a"})
+			} else {
+				_, _, err = h.SetBudget(t.Context(), SetBudget{Budget: *c.to})
+			}
+			is.NoErr(err)
+			is.NoErr(h.ReleaseBudgets(t.Context(), noon, purse(6, 0)))
+			_, data := history(t, h.Log, "c1")
+			held, err := h.HoldOverBudget(t.Context(), "c1", 1, noon, purse(6, 0))
+			is.NoErr(err)
+			is.Equal(held != nil, c.reason == "")
+			if c.reason == "" {
+				is.Equal(len(of[events.PermissionExpired](data)), 0)
+			} else {
+				is.Equal(of[events.PermissionExpired](data)[0].Reason, c.reason)
+			}
+			is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+		})
+	}
+}
+
+// A limit that was set after the step, or of a day that the step is not of, was not reached with it.
+func TestOldStepsReachNoNewLimit(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	last, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	b := budgeted(t, h, Budget{Name: "a", Scope: BudgetOfDay, Cost: 5})
+	step := Step{Chat: "c1", Seq: last, Time: noon, Turn: true}
+	is.NoErr(h.PauseOverBudget(t.Context(), step, noon, purse(6, 0)))
+	step.Seq, step.Time = last+2, noon.Add(-24*time.Hour)
+	is.NoErr(h.PauseOverBudget(t.Context(), step, noon, purse(6, 0)))
+	is.Equal(len(askedFor(t, h.Log, "c1")), 0)
+	step.Time = noon
+	is.NoErr(h.PauseOverBudget(t.Context(), step, noon, purse(6, 0)))
+	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+	is.Equal(b.Name, "a")
+}
+
+func TestNobodyElseAsksForMore(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	b := budgeted(t, h, Budget{Name: "a", Scope: BudgetOfChat, Cost: 5})
+	forged := intends("forged", "")
+	forged.Type = BudgetAsk
+	_, _, err := h.RequestPermission(t.Context(), forged)
+	is.Equal(refusal(t, err), Invalid)
+
+	l := limit{Budget: b, unit: unitCost, chat: "c1"}
+	squat := intends((&budgetAsks{}).next(l.key()), "true") // its id, for something else
+	_, _, err = h.RequestPermission(t.Context(), squat)
+	is.NoErr(err)
+	reaches(t, h, "c1", purse(6, 0))
+	all := askedFor(t, h.Log, "c1")
+	is.Equal(len(all), 2)
+	is.Equal(all[1].Type, BudgetAsk)
+	decideMore(t, h, "c1", squat.Permission, events.Authorized)
+	held, err := h.HoldOverBudget(t.Context(), "c1", 1, noon, purse(6, 0))
+	is.NoErr(err)
+	is.Equal(held.Permission, all[1].Permission)
+}
+
+func TestNoRuleAllowsMore(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	budgeted(t, h, Budget{Name: "a", Scope: BudgetOfChat, Cost: 5})
+	g := gateOn(h)
+	g.Rules = []policy.Rule{{Permission: BudgetAsk, Pattern: "*"}, {Permission: BudgetAsk, Pattern: "a"}}
+	reaches(t, h, "c1", purse(6, 0))
+	all, _ := history(t, h.Log, "c1")
+	for _, e := range all {
+		if e.Subject.Kind == (events.PermissionRequested{}).Kind() {
+			is.NoErr(g.react(t.Context(), e))
+		}
+	}
+	_, data := history(t, h.Log, "c1")
+	is.Equal(len(of[events.PermissionDecided](data)), 0)
+	is.Equal(len(of[events.PermissionReferred](data)), 1)
+}
+
+func TestADeletedChatHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	_, _, err := h.CreateChat(t.Context(), CreateChat{Chat: "c2"})
+	is.NoErr(err)
+	budgeted(t, h, Budget{Name: "a", Scope: BudgetOfDay, Cost: 5})
+	reaches(t, h, "c1", purse(6, 0))
+	_, err = h.DeleteChat(t.Context(), DeleteChat{Chat: "c1"})
+	is.NoErr(err)
+	held, err := h.HoldOverBudget(t.Context(), "c2", 1, noon, purse(6, 0))
+	is.NoErr(err)
+	is.Equal(askedFor(t, h.Log, "c2")[0].Permission, held.Permission) // somebody can be asked there
+	held, err = h.HoldOverBudget(t.Context(), "c1", 1, noon, purse(6, 0))
+	is.NoErr(err)
+	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+}
+
+func TestWhoseBudgetItIs(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	of := func(b Budget) Budget {
+		b.Name, b.ID, b.Scope, b.Tokens, b.Active = "a", "b1", BudgetOfDay, 1, true
+		return b
+	}
+	count := func(b Budget) int { return len(limits([]Budget{of(b)}, "c1", "ann", noon)) }
+	is.Equal(count(Budget{}), 1)
+	is.Equal(count(Budget{Cost: 1}), 2) // two units
+	is.Equal(count(Budget{Chat: "c1", User: "ann"}), 1)
+	is.Equal(count(Budget{Chat: "c2"}), 0)
+	is.Equal(count(Budget{User: "bob"}), 0)
+	late := time.Date(2026, 11, 21, 23, 30, 0, 0, time.FixedZone("west", -5*3600))
+	is.Equal(limits([]Budget{of(Budget{})}, "c1", "", late)[0].day, "2026-11-22") // in UTC
+}
+
+func TestMoreIsEnoughToGoOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, c := range [][3]float64{{5, 5, 5}, {9.99, 5, 5}, {10, 5, 10}, {23, 5, 20}, {5, 4, 4}} {
+		l := limit{base: c[1], amount: c[1], spent: c[0]}
+		is.Equal(l.more(), c[2])
+		l.amount += l.more()
+		is.True(!l.reached())
+	}
+	sum := 0.0
+	for range 10 {
+		sum += 0.1
+	}
+	is.True(limit{amount: 1, spent: sum}.reached()) // 0.9999999999999999
+}
+
+// Between looking and stopping somebody may have allowed more: then nobody would ever resume what is stopped.
+func TestWhatIsAllowedMeanwhileIsNotStopped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	_, _, err := h.CreateChat(t.Context(), CreateChat{Chat: "c2"})
+	is.NoErr(err)
+	budgeted(t, h, Budget{Name: "a", Scope: BudgetOfDay, Cost: 5})
+	reaches(t, h, "c1", purse(6, 0))
+	a := &budgetAsk{id: askedFor(t, h.Log, "c1")[0].Permission, chat: "c1"}
+	is.NoErr(h.stopFor(t.Context(), "c2", a))
+	decideMore(t, h, "c1", a.id, events.Authorized)
+	is.NoErr(h.stopFor(t.Context(), "c2", a))
+	_, data := history(t, h.Log, "c2")
+	is.Equal(len(of[events.AbortRequested](data)), 1)
+	stopped, err := h.StoppedByBudget(t.Context(), a.id)
+	is.NoErr(err)
+	is.Equal(len(stopped), 2)
+}

@@ -1,0 +1,144 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+// input is what the policy looks at, and the name of the agent that asks. What is on disk is looked up here, because the
+// policy does no I/O; what cannot be found out is left empty, and the policy asks.
+func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, intended bool, wait time.Duration) (in policy.Ask, agent string) {
+	in = g.askOn(a, g.directory(chat, a.SessionID, intended))
+	if intended {
+		return in, "" // nobody vouches for the call, and nobody runs it
+	}
+	if a.Permission != "bash" && a.Permission != "edit" {
+		wait = 0
+	}
+	call, ok := g.Call(ctx, a.SessionID, a.Tool, wait)
+	if a.Permission == "edit" && call.Tool == "write" {
+		in.Also = "write" // OpenCode asks for both tools as edit
+	}
+	if a.Permission == "bash" {
+		in.Cwd = ""
+		if ok && in.Root != "" {
+			in.Cwd, _ = RealPath(call.Cwd)
+		}
+	}
+	return in, call.Agent
+}
+
+// directory is where the session of an ask works, empty when that is not known. What is asked over the API may name none.
+func (g Gate) directory(chat, session string, intended bool) string {
+	if s, ok := g.Session(session); ok && s.Chat == chat {
+		return s.Directory
+	}
+	if intended {
+		return g.Workspace
+	}
+	return ""
+}
+
+// subject is what the metadata of an ask say it is about.
+type subject struct {
+	Command  string `json:"command"`  // bash
+	Filepath string `json:"filepath"` // edit
+	URL      string `json:"url"`      // webfetch
+}
+
+func subjectOf(a events.PermissionAsk) (s subject) {
+	_ = json.Unmarshal(a.Metadata, &s) // of whatever shape it is: the policy asks about what is missing
+	if a.Permission != "bash" {
+		s.Command = ""
+	}
+	return s
+}
+
+// askOn is an ask of a session that works in a directory, as the policy looks at it; its command would run there.
+func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
+	about := subjectOf(a)
+	in := policy.Ask{
+		Type: a.Permission, Patterns: a.Patterns, Command: about.Command, Path: about.Filepath, URL: about.URL, Resolve: RealPath,
+	}
+	in.Root, _ = RealPath(directory)
+	in.Cwd = in.Root
+	if len(a.Patterns) != 1 {
+		return in
+	}
+	switch pattern := a.Patterns[0]; a.Permission {
+	case "read", "list":
+		if in.Path == "" && in.Root != "" {
+			in.Path, _ = locate(directory, pattern)
+		}
+	case "edit", "write":
+		in.Path = cmp.Or(in.Path, pattern)
+	case "webfetch":
+		in.URL = cmp.Or(in.URL, pattern)
+	case "mcp": // OpenCode asks under the tool's own name
+		in.Tool = pattern
+	}
+	return in
+}
+
+// locate finds the file a pattern means. OpenCode writes it relative to its worktree: the directory, the git repository
+// around it, or / outside of one. That is taken which exists; when several do, none is.
+func locate(directory, pattern string) (path string, ok bool) {
+	if filepath.IsAbs(pattern) {
+		return pattern, true
+	}
+	var is string
+	for root := directory; ; root = filepath.Dir(root) {
+		here := filepath.Join(root, pattern)
+		if real, err := filepath.EvalSymlinks(here); err == nil {
+			if ok && is != real {
+				return "", false
+			}
+			if !ok {
+				path, is, ok = here, real, true
+			}
+		}
+		if root == filepath.Dir(root) {
+			return path, ok
+		}
+	}
+}
+
+// RealPath gives a path with its symlinks resolved: of what exists, the rest is appended. A link to nowhere leads where
+// its target would be: whoever writes to it makes a file there.
+func RealPath(path string) (real string, ok bool) {
+	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+		return "", false
+	}
+	const most = 40 // links to nowhere, one leading to the other: as many as Linux follows
+	path = filepath.Clean(path)
+	for rest, links := "", 0; links < most; {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(real, rest), true
+		}
+		target, unread := os.Readlink(path)
+		switch {
+		case !errors.Is(err, fs.ErrNotExist), unread == nil && strings.Contains(target, ".."):
+			return "", false
+		case unread == nil && filepath.IsAbs(target):
+			path, links = target, links+1
+		case unread == nil:
+			path, links = filepath.Join(filepath.Dir(path), target), links+1
+		case errors.Is(unread, fs.ErrNotExist):
+			rest, path = filepath.Join(filepath.Base(path), rest), filepath.Dir(path)
+		default:
+			return "", false
+		}
+	}
+	return "", false
+}

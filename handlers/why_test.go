@@ -1,0 +1,94 @@
+package handlers
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	ada, err := events.NewUser("alice", events.ActorSystem, events.AccountCreated{Email: "ada@example.org", Name: "Ada", Role: "user"})
+	is.NoErr(err)
+	_, err = g.Log.Append(t.Context(), ada)
+	is.NoErr(err)
+	version := keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"bash","pattern":"make*","action":"ask","active":true}`)
+	happened(t, g.Log, "c1", askBash("per_0", "make"), askBash("per_1", "make"))
+	g.looked()
+	keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":false}`) // later
+	_, err = g.DecidePermission(t.Context(), DecidePermission{
+		Command: Command{Actor: alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized, Edited: "make -n",
+		Client: events.Client{Device: "Phone/1", Address: "192.0.2.1"},
+	})
+	is.NoErr(err)
+	happened(t, g.Log, "c1",
+		fact{data: events.ExecRefused{Exec: "x1", Session: "ses_1", Call: "call_per_1", Command: "make all", Cwd: g.directory, Reason: "not the one"}},
+		fact{data: events.ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_per_2", Command: "id", Reason: "another's"}},
+		fact{data: events.ExecRequested{Exec: "x3", Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "make -n", Original: "make", Cwd: g.directory}},
+		replied("per_1"),
+		fact{data: events.ExecFinished{Exec: "x9", ExitCode: 9}},
+		fact{data: events.ExecFinished{Exec: "x3", ExitCode: 2}})
+
+	w, err := g.Gate.Why(t.Context(), "c1", "per_1")
+	is.NoErr(err)
+	is.Equal([]string{w.Ask.Type, w.Ask.Command, w.Ask.Cwd, w.Ask.Agent, w.Ask.Session, w.Ask.Call}, []string{"bash", "make", g.directory, "build", "ses_1", "call_per_1"})
+	is.Equal(w.Ask.Request, request("make"))
+	is.Equal(w.Verdict.Action, policy.AskPerson) // as the rules were then
+	ref := events.RuleRef{Rule: "ask bash: make*", RuleID: "tool_permissions/r1", RuleVersion: version}
+	is.Equal(w.Referred.RuleRef, ref)
+	is.Equal(len(w.Rules), 1+len(g.Gate.Rules)) // every rule that was looked at
+	is.Equal([]any{w.Rules[0].Rule, w.Rules[0].ID, w.Rules[0].Version, w.Rules[0].Matched}, []any{ref.Rule, ref.RuleID, ref.RuleVersion, true})
+	d := w.Decision
+	is.Equal([]string{d.Decision, d.Actor, d.By, d.Device, d.Address, d.Command, d.Edited, d.Cwd},
+		[]string{"authorized", alice, "Ada", "Phone/1", "192.0.2.1", "make", "make -n", g.directory})
+	is.Equal(len(w.Executions), 2)
+	is.Equal([]string{w.Executions[0].Status, w.Executions[0].Reason}, []string{"refused", "not the one"})
+	ran := w.Executions[1]
+	is.Equal([]any{ran.ID, ran.Command, ran.Original, ran.Status, ran.ExitCode}, []any{"x3", "make -n", "make", "failed", 2})
+	is.True(!ran.Started.IsZero() && !ran.Finished.IsZero())
+	var types []string
+	for i, e := range w.Events {
+		types = append(types, e.Type)
+		is.True(i == 0 || e.Seq > w.Events[i-1].Seq)
+	}
+	is.Equal(types, []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.refused", "exec.requested", "opencode.permission.replied", "exec.finished"})
+
+	w, err = g.Gate.Why(t.Context(), "c1", "per_0") // waits
+	is.NoErr(err)
+	is.Equal(w.Decision, nil)
+	is.Equal(len(w.Executions), 0)
+	_, err = g.Gate.Why(t.Context(), "c1", "per_9")
+	is.Equal(refusal(t, err), NotFound)
+	_, err = g.Gate.Why(t.Context(), "*", "per_1")
+	is.Equal(refusal(t, err), Invalid)
+}
+
+func TestWhyOfWhatNoPersonDecided(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	happened(t, g.Log, "c1", askBash("per_1", "git status"), askBash("per_2", "make"), askBash("per_3", "make"))
+	_, _, err := g.RequestPermission(t.Context(), intends("i1", "git status"))
+	is.NoErr(err)
+	g.looked()
+	happened(t, g.Log, "c1", fact{data: events.PermissionExpired{Permission: "per_2", Reason: "gone"}}, replied("per_3"))
+	await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "i1" })
+	for id, want := range map[string][]string{
+		"per_1": {"authorized", events.ActorPolicy, "bash: git status*", ""},
+		"per_2": {"expired", "", "", "gone"},
+		"per_3": {"once", "engine:local", "", "answered in OpenCode"},
+		"i1":    {"authorized", events.ActorPolicy, "bash: git status*", ""},
+	} {
+		w, err := g.Gate.Why(t.Context(), "c1", id)
+		is.NoErr(err)
+		d := w.Decision
+		is.Equal([]string{d.Decision, d.Actor, d.Rule, d.Reason}, want)
+		is.Equal(d.By, "")
+		is.Equal(w.Ask.Command, map[bool]string{true: "make", false: "git status"}[id == "per_2" || id == "per_3"])
+	}
+}
