@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -31,6 +32,34 @@ func fate(t testing.TB, m *Model, id string) string {
 		t.Fatal("no permission", id, err)
 	}
 	return fmt.Sprintf("%s by %s approved_by=%s replied=%t interrupted=%t used=%t", p.Status, p.DecidedBy, p.ApprovedBy, p.Replied, p.Interrupted, p.GrantUsed)
+}
+
+func TestReferralAndDecisionAreShownInFull(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, m := &story{t: t}, still(t)
+	rule := events.RuleRef{Rule: "ask bash: echo*", RuleID: "tool_permissions/r1", RuleVersion: 3}
+	feed(t, m, s.created(), s.asks("per_1", ses, "echo hi"),
+		s.own(events.PermissionReferred{Permission: "per_1", Reason: "a rule wants a person", Cwd: "/w/sub", RuleRef: rule}),
+		s.own(events.PermissionReferred{Permission: "per_9", Reason: "another's id"})) // no dead letter
+	shown := func() []any {
+		t.Helper()
+		p, _, err := m.Permission(t.Context(), "per_1")
+		is.NoErr(err)
+		return []any{p.Status, p.Referred, p.ReferredReason, p.Cwd, p.Rule, p.RuleID, p.RuleVersion, p.Edited, p.Expires, p.Device, p.Reason}
+	}
+	is.Equal(shown(), []any{"draft", true, "a rule wants a person", "/w/sub", rule.Rule, rule.RuleID, int64(3), "", "", "", ""})
+	feed(t, m, own(t, user, events.PermissionDecided{
+		Permission: "per_1", Decision: events.Authorized, Reason: "fine", Type: "bash", Command: "echo hi", Edited: "echo ho", Cwd: "/w/sub",
+		Expires: time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC), Client: events.Client{Device: "Phone/1"},
+	}), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "echo ho", Original: "echo hi"}))
+	is.Equal(shown(), []any{"authorized", true, "a rule wants a person", "/w/sub", "", "", int64(0), "echo ho", "2026-01-02 03:04:05.006Z", "Phone/1", "fine"})
+	runs, err := m.Executions(t.Context(), chatID)
+	is.NoErr(err)
+	is.Equal([]string{runs[0].Text, runs[0].Original}, []string{"echo ho", "echo hi"})
+	bad, err := m.DeadLetters(t.Context())
+	is.NoErr(err)
+	is.Equal(bad, 0)
 }
 
 func TestFirstDecisionAboutAnAskStands(t *testing.T) {

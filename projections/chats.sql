@@ -14,7 +14,7 @@ CREATE TABLE chats(
   tags                 TEXT NOT NULL,
   adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface: its title follows the session's
   titled               INTEGER NOT NULL, -- a person gave it its title, which follows the session's no more
-  outbox               INTEGER NOT NULL, -- messages submitted and still on their way
+  outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
   created              TEXT NOT NULL,
   updated              TEXT NOT NULL,
   first_seq            INTEGER NOT NULL,

@@ -1,8 +1,11 @@
 package projections
 
 import (
+	"context"
 	"fmt"
 	"strings"
+
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 )
@@ -42,4 +45,9 @@ func (config) Apply(tx *Tx, e events.Event, body any) error {
 		tx.config.put(c)
 	}
 	return nil
+}
+
+// Config lists the records of a collection, oldest first.
+func (m *Model) Config(ctx context.Context, collection string) ([]Config, error) {
+	return list[Config](ctx, m, "config records", "SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq", dbx.Params{"collection": collection})
 }

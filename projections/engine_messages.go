@@ -37,6 +37,7 @@ func applyMessage(tx *Tx, e events.Event, b ocMessage) {
 	first := m.Role == ""
 	if b.Info.Role == roleAssistant {
 		m.fillAssistant(b.Info)
+		m.Copied = b.Info.Time.Created < s.Opened
 		s.answered(m)
 		tx.forgive(m.Parent)
 	} else {

@@ -16,6 +16,7 @@ type Execution struct {
 	Record
 	Permission  string `db:"permission" json:"permission"` // record id; empty for a refused one
 	Command     string `db:"command" json:"command"`       // record id
+	Original    string `db:"original" json:"original"`     // as the model gave it, when a person has edited it
 	Chat        string `db:"chat" json:"chat"`
 	Session     string `db:"session_id" json:"session_id"`
 	Call        string `db:"call_id" json:"call_id"`
@@ -67,7 +68,7 @@ func (executions) Apply(tx *Tx, e events.Event, body any) error {
 		}
 		x.begin(tx, e, b.Session, b.Call, b.Cwd)
 		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, ExecExecuting, tx.at
-		x.Command = tx.command(b.Command, 1)
+		x.Command, x.Original = tx.command(b.Command, 1), b.Original
 		tx.executions.put(x)
 	case events.ExecRefused:
 		x, found := tx.executions.get(b.Exec)

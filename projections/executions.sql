@@ -2,6 +2,7 @@ CREATE TABLE executions(
   id           TEXT PRIMARY KEY,
   permission   TEXT NOT NULL,    -- permissions.id; empty for a refused one
   command      TEXT NOT NULL,    -- commands.id
+  original     TEXT NOT NULL,    -- as the model gave it, when a person has edited it
   chat         TEXT NOT NULL,
   session_id   TEXT NOT NULL,
   call_id      TEXT NOT NULL,

@@ -30,6 +30,9 @@ type Message struct {
 	Finish           string  `db:"finish" json:"finish"`
 	Submitted        JSON    `db:"submitted" json:"-"`
 	EngineParts      JSON    `db:"engine_parts" json:"-"`
+	Held             string  `db:"held" json:"held"`         // why it is pending although nothing runs
+	HeldBy           string  `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
+	Copied           bool    `db:"copied" json:"-"`          // by a fork
 	Position         int64   `db:"position" json:"position"` // order within the chat
 	OCSeq            int64   `db:"oc_seq" json:"oc_seq"`
 }
@@ -84,6 +87,8 @@ func (messages) Apply(tx *Tx, e events.Event, body any) error {
 		return delivered(tx, e, b)
 	case events.MessageFailed:
 		return undelivered(tx, e, b)
+	case events.MessageHeld:
+		return held(tx, e, b)
 	case events.TurnLost:
 		endTurn(tx, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
 	case ocSessionDeleted:
@@ -164,6 +169,17 @@ func delivered(tx *Tx, e events.Event, b events.MessageDelivered) error {
 	return nil
 }
 
+// held is old news when the message is on its way again.
+func held(tx *Tx, e events.Event, b events.MessageHeld) error {
+	m, err := tx.submittedMessage(e, b.Message)
+	if err != nil || m.UserStatus != statusPending {
+		return err
+	}
+	tx.changeOnItsWay(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })
+	tx.messages.put(m)
+	return nil
+}
+
 func undelivered(tx *Tx, e events.Event, b events.MessageFailed) error {
 	m, err := tx.submittedMessage(e, b.Message)
 	if err != nil {
@@ -186,13 +202,20 @@ func (m Message) undelivered() bool {
 	return m.UserStatus == statusPending || m.UserStatus == statusSending
 }
 
-// setUserStatus also counts the chat's messages that are still on their way.
 func (tx *Tx) setUserStatus(m *Message, status string) {
-	was := m.undelivered()
-	m.UserStatus = status
-	if was && !m.undelivered() {
+	tx.changeOnItsWay(m, func() { m.UserStatus, m.Held, m.HeldBy = status, "", "" })
+}
+
+// changeOnItsWay also counts the chat's messages that are still on their way. One that is held is not: it waits for a person.
+func (tx *Tx) changeOnItsWay(m *Message, change func()) {
+	onItsWay := func() bool { return m.undelivered() && m.Held == "" }
+	was := onItsWay()
+	change()
+	if is := onItsWay(); is != was {
 		chat, _ := tx.chats.get(m.Chat)
-		chat.Outbox--
+		if chat.Outbox--; is {
+			chat.Outbox += 2
+		}
 		tx.chats.put(chat)
 	}
 }

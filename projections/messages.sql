@@ -21,6 +21,9 @@ CREATE TABLE messages(
   finish                TEXT NOT NULL,
   submitted             TEXT NOT NULL,    -- JSON list of parts as the person wrote them, shown until OpenCode's are there
   engine_parts          TEXT NOT NULL,    -- JSON list of the part ids it is sent under
+  held                  TEXT NOT NULL,    -- why a pending message waits although nothing runs; empty for all others
+  held_by               TEXT NOT NULL,    -- id of the budget's ask that decides about it
+  copied                INTEGER NOT NULL, -- by a fork: what it cost was spent where it was written
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none
   created               TEXT NOT NULL,
@@ -33,6 +36,7 @@ CREATE INDEX messages_chat ON messages(chat, position);
 CREATE INDEX messages_created ON messages(chat, created, first_seq, id);
 CREATE INDEX messages_last ON messages(last_seq);
 CREATE INDEX messages_engine ON messages(ai_engine_message_id);
+CREATE INDEX messages_spent ON messages(created) WHERE role = 'assistant';
 CREATE INDEX messages_outbox ON messages(position) WHERE user_message_status IN ('pending', 'sending');
 
 -- Parts of messages, as OpenCode sent them. The parts of a message are put together when it is read.

@@ -64,3 +64,35 @@ func (m *Model) UnansweredMessages(ctx context.Context) ([]OutboxMessage, error)
 		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE awaiting<>'' AND processing='[]')
 		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
 }
+
+// ToolCall is a call of a tool.
+type ToolCall struct {
+	Tool      string `db:"tool"`
+	Input     JSON   `db:"input"`     // object; empty until OpenCode has said with what the tool is called
+	Directory string `db:"directory"` // where its session works
+	Agent     string `db:"agent"`     // that makes it
+}
+
+// ToolCall gives a call of a message of a session, by OpenCode's ids, and whether there is the message.
+func (m *Model) ToolCall(ctx context.Context, session, engineMessage, call string) (ToolCall, bool, error) {
+	return first[ToolCall](ctx, m, "call "+call, `SELECT m.agent AS agent, s.directory AS directory, coalesce((
+			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
+			AND json_extract(data,'$.callID')={:call}), '') AS tool, coalesce((
+			SELECT json_extract(data,'$.state.input') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
+			AND json_extract(data,'$.callID')={:call} AND json_extract(data,'$.state.status')<>'pending'), '') AS input
+		FROM messages m JOIN sessions s ON s.id=m.session WHERE m.id={:message} AND m.session={:session}`,
+		dbx.Params{"message": RecordID(engineMessage), "session": session, "call": call})
+}
+
+// AwaitToolCall waits, until ctx ends, for OpenCode to say with what the tool is called: it asks for permission before.
+func (m *Model) AwaitToolCall(ctx context.Context, session, engineMessage, call string) (found ToolCall, err error) {
+	for {
+		seq := m.Seq()
+		if found, _, err = m.ToolCall(ctx, session, engineMessage, call); err != nil || found.Input != "" {
+			return found, err
+		}
+		if err := m.Wait(ctx, seq+1); err != nil {
+			return found, err
+		}
+	}
+}

@@ -17,6 +17,9 @@ type (
 		Directory string `json:"directory"`
 		Title     string `json:"title"`
 		Agent     string `json:"agent"`
+		Time      struct {
+			Created int64 `json:"created"` // Unix ms
+		} `json:"time"`
 	}
 	// session.created and session.updated.
 	ocSession struct {
@@ -56,7 +59,8 @@ type (
 				Write int64 `json:"write"`
 			} `json:"cache"`
 		} `json:"tokens"`
-		Time struct {
+		Time struct { // Unix ms
+			Created   int64 `json:"created"`
 			Completed int64 `json:"completed"`
 		} `json:"time"`
 		Error json.RawMessage `json:"error"`

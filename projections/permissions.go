@@ -25,13 +25,21 @@ type Permission struct {
 	Interrupted      bool   `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
 	Replied          bool   `db:"replied" json:"replied"`         // OpenCode has its answer, or nobody waits for one
 	Reason           string `db:"reason" json:"reason"`
-	Rule             string `db:"rule" json:"rule"`             // that allowed it, when the policy decided
-	DecidedBy        string `db:"decided_by" json:"decided_by"` // actor
-	Source           string `db:"source" json:"source"`         // opencode, api
-	Message          string `db:"message" json:"message"`       // the ask in one readable line
+	Referred         bool   `db:"referred" json:"referred"` // the policy left it to a person
+	ReferredReason   string `db:"referred_reason" json:"referred_reason"`
+	Rule             string `db:"rule" json:"rule"` // that decided when the policy did, or says to ask
+	RuleID           string `db:"rule_id" json:"rule_id"`
+	RuleVersion      int64  `db:"rule_version" json:"rule_version"` // sequence of the event that made it so
+	Cwd              string `db:"cwd" json:"cwd"`                   // bash: where it may run, or would
+	Edited           string `db:"edited" json:"edited"`             // bash: what runs instead
+	Expires          string `db:"expires" json:"expires"`           // the approval allows nothing after that
+	DecidedBy        string `db:"decided_by" json:"decided_by"`     // actor
+	Source           string `db:"source" json:"source"`             // opencode, api
+	Message          string `db:"message" json:"message"`           // the ask in one readable line
 	Challenge        string `db:"challenge" json:"challenge"`
 	ApprovedBy       string `db:"approved_by" json:"approved_by"` // user who authorized it
 	ApprovedAt       string `db:"approved_at" json:"approved_at"`
+	Device           string `db:"device" json:"device"`         // with which a person decided
 	Request          string `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
 	GrantUsed        bool   `db:"grant_used" json:"grant_used"` // its approval answered the same request asked again
 	AskedSeq         int64  `db:"asked_seq" json:"asked_seq"`
@@ -60,6 +68,8 @@ func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 		return requested(tx, e, b)
 	case ocReply:
 		return replied(tx, e, b)
+	case events.PermissionReferred:
+		referred(tx, e, b)
 	case events.PermissionDecided:
 		return decided(tx, e, b)
 	case events.PermissionInterrupted:
@@ -96,7 +106,7 @@ func (tx *Tx) changePermission(e events.Event, id string, change func(*Permissio
 
 // asked makes the row; an ask seen a second time, after a reconnect, is the same ask.
 func asked(tx *Tx, e events.Event, b events.PermissionAsk) error {
-	if p, found := tx.permission(e, b.ID); found && p.Source == sourceAPI {
+	if p, found := tx.permission(e, b.ID); found && p.Source == SourceAPI {
 		return fmt.Errorf("permission %s of chat %s was asked over the API", b.ID, e.Subject.ID)
 	}
 	p, found := tx.permissions.get(RecordID(b.ID))
@@ -115,8 +125,8 @@ func asked(tx *Tx, e events.Event, b events.PermissionAsk) error {
 	return nil
 }
 
-// sourceAPI is the source of an ask that came over the API.
-const sourceAPI = "api"
+// SourceAPI is the source of an ask that came over the API.
+const SourceAPI = "api"
 
 // requested makes the row of an ask over the API, to which nobody waits for a reply. Whoever asks chooses the id: under one that
 // another ask has it gets no row. That is no error: anybody could fill the dead letters.
@@ -130,7 +140,7 @@ func requested(tx *Tx, e events.Event, b events.PermissionRequested) error {
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
 	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.Request(), int64(e.Seq)
-	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, sourceAPI, true, cmp.Or(b.Message, askLine(ask))
+	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, SourceAPI, true, cmp.Or(b.Message, askLine(ask))
 	tx.permissions.put(p)
 	return nil
 }
@@ -152,6 +162,15 @@ func askLine(b events.PermissionAsk) string {
 	return b.Permission
 }
 
+// referred says that a person is needed. Of an ask without a row, because another has its id, nobody is shown that.
+func referred(tx *Tx, e events.Event, b events.PermissionReferred) {
+	if p, found := tx.permission(e, b.Permission); found && p.Status == PermissionDraft {
+		p.Referred, p.ReferredReason, p.Cwd = true, b.Reason, b.Cwd
+		p.decideBy(b.RuleRef)
+		tx.permissions.put(p)
+	}
+}
+
 // decided keeps the first decision.
 func decided(tx *Tx, e events.Event, b events.PermissionDecided) error {
 	if b.Grant != "" {
@@ -162,9 +181,17 @@ func decided(tx *Tx, e events.Event, b events.PermissionDecided) error {
 	return tx.changePermission(e, b.Permission, func(p *Permission) {
 		if p.Status == PermissionDraft {
 			p.decide(string(b.Decision), e)
-			p.Reason, p.Rule = b.Reason, b.Rule
+			p.Reason, p.Cwd, p.Edited, p.Device = b.Reason, b.Cwd, b.Edited, b.Client.Device
+			p.decideBy(b.RuleRef)
+			if !b.Expires.IsZero() {
+				p.Expires = b.Expires.UTC().Format(TimeFormat)
+			}
 		}
 	})
+}
+
+func (p *Permission) decideBy(r events.RuleRef) {
+	p.Rule, p.RuleID, p.RuleVersion = r.Rule, r.RuleID, int64(r.RuleVersion)
 }
 
 // replied takes OpenCode's word. For an ask that nobody here decided somebody else did, in its own interface, or OpenCode

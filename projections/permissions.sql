@@ -13,13 +13,21 @@ CREATE TABLE permissions(
   interrupted             INTEGER NOT NULL, -- OpenCode restarted and forgot it
   replied                 INTEGER NOT NULL, -- OpenCode has its answer, or nobody waits for one
   reason                  TEXT NOT NULL,
-  rule                    TEXT NOT NULL,    -- that allowed it, when the policy decided
+  referred                INTEGER NOT NULL, -- the policy left it to a person
+  referred_reason         TEXT NOT NULL,
+  rule                    TEXT NOT NULL,    -- that decided when the policy did, or says to ask
+  rule_id                 TEXT NOT NULL,    -- collection/record; empty for one that no record holds
+  rule_version            INTEGER NOT NULL, -- sequence of the event that made it so
+  cwd                     TEXT NOT NULL,    -- bash: where it may run, or would
+  edited                  TEXT NOT NULL,    -- bash: what runs instead of the command that was asked for
+  expires                 TEXT NOT NULL,    -- the approval allows nothing after that
   decided_by              TEXT NOT NULL,    -- actor
   source                  TEXT NOT NULL,    -- opencode, api
   message                 TEXT NOT NULL,    -- the ask in one readable line
   challenge               TEXT NOT NULL,
   approved_by             TEXT NOT NULL,    -- user who authorized it
   approved_at             TEXT NOT NULL,
+  device                  TEXT NOT NULL,    -- with which a person decided
   request                 TEXT NOT NULL,    -- SHA-256 of what is asked for: see events.PermissionAsk
   grant_used              INTEGER NOT NULL, -- the approval of this interrupted ask answered the same request asked again
   asked_seq               INTEGER NOT NULL,

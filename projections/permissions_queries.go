@@ -16,6 +16,12 @@ func (m *Model) Permission(ctx context.Context, enginePermission string) (Permis
 	return first[Permission](ctx, m, "permission "+enginePermission, "SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
 }
 
+// FindPermission gives one ask by OpenCode's id or by its record's, and whether there is one.
+func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool, error) {
+	return first[Permission](ctx, m, "permission "+id, "SELECT * FROM permissions WHERE id IN ({:id},{:record}) ORDER BY id={:id} DESC LIMIT 1",
+		dbx.Params{"id": id, "record": RecordID(id)})
+}
+
 // Ask is a permission with where its session works, which OpenCode wants to know with a reply.
 type Ask struct {
 	Permission

@@ -1,11 +1,8 @@
 package projections
 
 import (
-	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 )
@@ -16,6 +13,7 @@ type Question struct {
 	EngineQuestion string `db:"ai_engine_question_id" json:"ai_engine_question_id"`
 	Index          int64  `db:"idx" json:"idx"` // which of those asked together, from 0
 	Session        string `db:"session_id" json:"session_id"`
+	EngineMessage  string `db:"message_id" json:"message_id"`
 	Call           string `db:"call_id" json:"call_id"`
 	Chat           string `db:"chat" json:"chat"`
 	Question       string `db:"question" json:"question"`
@@ -23,10 +21,14 @@ type Question struct {
 	Choices        JSON   `db:"choices" json:"choices"`           // list of labels
 	Descriptions   JSON   `db:"descriptions" json:"descriptions"` // list, one for each choice
 	Multiple       bool   `db:"multiple" json:"multiple"`
-	Reply          JSON   `db:"reply" json:"reply"`   // list of labels or free text
-	Status         string `db:"status" json:"status"` // asked, replied, rejected, expired
+	Custom         bool   `db:"custom" json:"custom"`           // free text is an answer too
+	Reply          JSON   `db:"reply" json:"reply"`             // list of labels or free text
+	Status         string `db:"status" json:"status"`           // asked, replied, rejected, expired
+	Interrupted    bool   `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
+	Reason         string `db:"reason" json:"reason"`           // why it expired
 	RepliedBy      string `db:"replied_by" json:"replied_by"`
-	EngineReplied  bool   `db:"engine_replied" json:"engine_replied"`
+	Request        string `db:"request" json:"-"`                     // SHA-256, see events.QuestionAsk
+	EngineReplied  bool   `db:"engine_replied" json:"engine_replied"` // OpenCode has its answer, or is owed none
 	Position       int64  `db:"position" json:"position"`
 }
 
@@ -52,10 +54,14 @@ func (questions) Apply(tx *Tx, e events.Event, body any) error {
 		tx.changeQuestions(b.RequestID, func(i int, q *Question) { q.engineReplied(i, e, b) })
 	case events.QuestionAnswered:
 		return questionAnswered(tx, e, b)
+	case events.QuestionInterrupted:
+		questionsInterrupted(tx, b)
+	case events.MessageSubmitted: // which answers interrupted questions
+		tx.changeQuestions(b.Resumes, func(_ int, q *Question) { q.EngineReplied = true })
 	case events.QuestionExpired:
 		tx.changeQuestions(b.Question, func(_ int, q *Question) {
 			if !q.EngineReplied {
-				q.Status = QuestionExpired
+				q.Status, q.Reason = QuestionExpired, b.Reason
 			}
 		})
 	}
@@ -88,16 +94,32 @@ func questionsAsked(tx *Tx, e events.Event, b events.QuestionAsk) {
 		for _, o := range asked.Options {
 			labels, descriptions = append(labels, o.Label), append(descriptions, o.Description)
 		}
-		q.EngineQuestion, q.Index, q.Session, q.Call, q.Chat = b.ID, int64(i), b.SessionID, b.Tool.CallID, e.Subject.ID
+		q.EngineQuestion, q.Index, q.Session, q.Chat = b.ID, int64(i), b.SessionID, e.Subject.ID
+		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
 		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encoded(labels), encoded(descriptions)
-		q.Multiple, q.Reply, q.Status, q.Position = asked.Multiple, "[]", QuestionAsked, int64(e.Seq)
+		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", QuestionAsked, int64(e.Seq)
 		tx.questions.put(q)
 	}
 }
 
-// engineReplied takes OpenCode's word: the answers it has, or that the question was dismissed.
+// questionsInterrupted keeps them answerable; when they were rejected nobody is owed anything any more.
+func questionsInterrupted(tx *Tx, b events.QuestionInterrupted) {
+	rejected := false
+	tx.changeQuestions(b.Question, func(_ int, q *Question) {
+		q.Interrupted = true
+		rejected = rejected || q.Status == QuestionRejected
+	})
+	if rejected {
+		tx.changeQuestions(b.Question, func(_ int, q *Question) { q.EngineReplied = true })
+	}
+}
+
+// engineReplied takes OpenCode's word: the answers it has, or that the question was dismissed, which is also how it is told
+// of a question that expired.
 func (q *Question) engineReplied(i int, e events.Event, b ocAnswer) {
-	q.EngineReplied = true
+	if q.EngineReplied = true; q.Status == QuestionExpired && b.Answers == nil {
+		return
+	}
 	if q.RepliedBy == "" {
 		q.RepliedBy = e.Actor
 	}
@@ -117,6 +139,7 @@ func questionAnswered(tx *Tx, e events.Event, b events.QuestionAnswered) error {
 		return fmt.Errorf("question %s has no index %d", b.Question, b.Index)
 	}
 	tx.changeQuestions(b.Question, func(i int, q *Question) {
+		q.EngineReplied = q.EngineReplied || b.Rejected && q.Interrupted
 		switch {
 		case q.Status != QuestionAsked:
 		case b.Rejected:
@@ -126,31 +149,4 @@ func questionAnswered(tx *Tx, e events.Event, b events.QuestionAnswered) error {
 		}
 	})
 	return nil
-}
-
-// Questions lists questions in the order they were asked; an empty chat or status does not narrow.
-func (m *Model) Questions(ctx context.Context, chat, status string) ([]Question, error) {
-	return list[Question](ctx, m, "questions", "SELECT * FROM questions"+narrowed(chat, status)+" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
-}
-
-// OpenQuestion is a question with where its session works.
-type OpenQuestion struct {
-	Question
-	Directory string `db:"directory" json:"directory"`
-	Engine    string `db:"engine" json:"engine"`
-}
-
-const selectOpenQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM questions q LEFT JOIN sessions s ON s.id=q.session_id WHERE "
-
-// PendingQuestions lists what waits for an answer, oldest first.
-func (m *Model) PendingQuestions(ctx context.Context) ([]OpenQuestion, error) {
-	return list[OpenQuestion](ctx, m, "pending questions", selectOpenQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
-}
-
-// AnsweredUnreplied lists questions that OpenCode can be answered: all of those asked together have an answer, or they
-// were rejected. They come together, in order.
-func (m *Model) AnsweredUnreplied(ctx context.Context) ([]OpenQuestion, error) {
-	return list[OpenQuestion](ctx, m, "answered questions", selectOpenQuestions+`NOT q.engine_replied AND q.status <> 'expired'
-		AND NOT EXISTS (SELECT 1 FROM questions o WHERE o.ai_engine_question_id=q.ai_engine_question_id AND o.position=q.position AND o.status='asked')
-		ORDER BY q.position, q.idx`, nil)
 }

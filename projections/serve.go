@@ -20,11 +20,15 @@ const (
 
 // Query is what a question over NATS may say. After is a sequence the answer must hold.
 type Query struct {
-	Chat   string `json:"chat,omitempty"`
-	Status string `json:"status,omitempty"`
-	Limit  int    `json:"limit,omitempty"`
-	Offset int    `json:"offset,omitempty"`
-	After  uint64 `json:"after,omitempty"`
+	Chat       string `json:"chat,omitempty"`
+	Collection string `json:"collection,omitempty"` // of config records
+	Permission string `json:"permission,omitempty"` // OpenCode's id or the record's
+	Status     string `json:"status,omitempty"`
+	User       string `json:"user,omitempty"`
+	Day        string `json:"day,omitempty"` // 2006-01-02, in UTC
+	Limit      int    `json:"limit,omitempty"`
+	Offset     int    `json:"offset,omitempty"`
+	After      uint64 `json:"after,omitempty"`
 }
 
 // queries is every question that can be asked over NATS, by name.
@@ -40,11 +44,20 @@ func (m *Model) queries() map[string]func(context.Context, Query) (any, error) {
 		},
 		"messages":    func(ctx context.Context, q Query) (any, error) { return m.Messages(ctx, q.Chat) },
 		"permissions": func(ctx context.Context, q Query) (any, error) { return m.Permissions(ctx, q.Chat, q.Status) },
-		"questions":   func(ctx context.Context, q Query) (any, error) { return m.Questions(ctx, q.Chat, q.Status) },
-		"executions":  func(ctx context.Context, q Query) (any, error) { return m.Executions(ctx, q.Chat) },
-		"subagents":   func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
-		"usage":       func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
-		"digest":      func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
+		"permission": func(ctx context.Context, q Query) (any, error) {
+			p, ok, err := m.FindPermission(ctx, q.Permission)
+			if err == nil && !ok {
+				err = fmt.Errorf("there is no permission ask %s", q.Permission)
+			}
+			return p, err
+		},
+		"questions":  func(ctx context.Context, q Query) (any, error) { return m.Questions(ctx, q.Chat, q.Status) },
+		"executions": func(ctx context.Context, q Query) (any, error) { return m.Executions(ctx, q.Chat) },
+		"subagents":  func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
+		"usage":      func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
+		"config":     func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
+		"spent":      func(ctx context.Context, q Query) (any, error) { return m.Spent(ctx, Span{q.Chat, q.User, q.Day}) },
+		"digest":     func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
 	}
 }
 

@@ -21,6 +21,7 @@ type Session struct {
 	Directory    string `db:"directory" json:"directory"`
 	Agent        string `db:"agent" json:"agent"`
 	Title        string `db:"title" json:"title"`
+	Opened       int64  `db:"opened" json:"-"`      // Unix ms
 	Status       string `db:"status" json:"status"` // idle, busy, retry
 	RetryAttempt int64  `db:"retry_attempt" json:"retry_attempt"`
 	RetryMessage string `db:"retry_message" json:"retry_message"`
@@ -78,7 +79,7 @@ func applySessionInfo(tx *Tx, e events.Event, b ocSession) {
 	s := tx.session(b.SessionID, e)
 	if newer(e, s.OCSeq) {
 		s.OCSeq = max(s.OCSeq, e.OpenCodeSeq)
-		s.Directory, s.Agent, s.Title = b.Info.Directory, b.Info.Agent, b.Info.Title
+		s.Directory, s.Agent, s.Title, s.Opened = b.Info.Directory, b.Info.Agent, b.Info.Title, b.Info.Time.Created
 		if s.Parent = b.Info.ParentID; s.Parent != "" {
 			parent, _ := tx.sessions.get(s.Parent)
 			s.Root = parent.Root

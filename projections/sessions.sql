@@ -8,6 +8,7 @@ CREATE TABLE sessions(
   directory     TEXT NOT NULL,
   agent         TEXT NOT NULL,
   title         TEXT NOT NULL,
+  opened        INTEGER NOT NULL, -- Unix ms; 0 when it is not known
   status        TEXT NOT NULL,    -- idle, busy, retry: OpenCode's last word
   retry_attempt INTEGER NOT NULL,
   retry_message TEXT NOT NULL,

@@ -1,0 +1,52 @@
+package projections
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+)
+
+// Spending is what assistant messages cost, in the provider's currency, and the tokens they took: input, output and
+// reasoning. What a provider read from its cache or wrote to it counts in the cost alone.
+type Spending struct {
+	Cost   float64 `db:"cost" json:"cost"`
+	Tokens int64   `db:"tokens" json:"tokens"`
+}
+
+// Span says whose spending is meant, and when; what is empty does not narrow it.
+type Span struct {
+	Chat string // its subagents included
+	User string // who owns the chats now
+	Day  string // 2006-01-02, in UTC: messages that began then
+}
+
+// Spent gives what was spent: by messages that were removed, and in chats that were deleted, too.
+func (m *Model) Spent(ctx context.Context, in Span) (Spending, error) {
+	query := `SELECT coalesce(sum(cost), 0) AS cost, coalesce(sum(tokens_input + tokens_output + tokens_reasoning), 0) AS tokens
+		FROM messages m WHERE role='assistant' AND NOT copied`
+	for _, narrow := range []struct{ by, condition string }{
+		{in.Chat, " AND chat={:chat}"},
+		{in.User, " AND (SELECT user FROM chats WHERE id=m.chat)={:user}"},
+		{in.Day, " AND created >= {:day} AND created < {:day} || '~'"},
+	} {
+		if narrow.by != "" {
+			query += narrow.condition
+		}
+	}
+	s, _, err := first[Spending](ctx, m, "spending", query, dbx.Params{"chat": in.Chat, "user": in.User, "day": in.Day})
+	return s, err
+}
+
+// UnfinishedStep gives the newest assistant message of a chat's own session, and whether the turn goes on after it, or
+// would have gone on if OpenCode had not gone away. A person's plain no to a permission or a question ends it.
+func (m *Model) UnfinishedStep(ctx context.Context, chat string) (Message, bool, error) {
+	return first[Message](ctx, m, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
+			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id
+			WHERE c.id={:chat} AND n.role='assistant' AND NOT n.removed ORDER BY n.position DESC LIMIT 1)
+		AND (m.engine_message_status='processing' OR m.engine_message_status='failed' AND m.error_domain='infrastructure'
+			OR m.engine_message_status='completed' AND (m.finish IN ('tool-calls', 'unknown', '') OR m.agent='compaction'))
+		AND NOT EXISTS (SELECT 1 FROM permissions WHERE message_id=m.ai_engine_message_id AND chat=m.chat AND status='denied' AND reason='')
+		AND NOT EXISTS (SELECT 1 FROM parts p JOIN questions q ON q.session_id=m.session AND q.call_id=p.data->>'$.callID' AND q.status='rejected'
+			WHERE p.message=m.id)`,
+		dbx.Params{"chat": chat})
+}

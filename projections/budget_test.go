@@ -1,0 +1,107 @@
+package projections
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.opencode(true, "session.created", `{"sessionID":"ses_fork","info":{"id":"ses_fork","directory":"/w","title":"t","time":{"created":1000}}}`))
+	costs := func(session, id string, at int, cost float64, more string) events.Event {
+		return s.opencode(true, "message.updated", fmt.Sprintf(
+			`{"sessionID":%q,"info":{"id":%q,"role":"assistant","parentID":%q,"cost":%g,"tokens":{"input":10,"output":5,"reasoning":1,"cache":{"read":100,"write":50}},"time":{"created":%d%s}}}`,
+			session, id, msg1, cost, at, more))
+	}
+	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`), costs("ses_fork", "msg_copy", 900, 8, ""), costs("ses_fork", "msg_b", 1100, 2, ""))
+	spent := func(in Span) Spending {
+		t.Helper()
+		got, err := m.Spent(t.Context(), in)
+		is.NoErr(err)
+		return got
+	}
+	all := Spending{Cost: 3.5, Tokens: 32}
+	is.Equal(spent(Span{}), all)
+	is.Equal(spent(Span{Chat: chatID}), all)
+	is.Equal(spent(Span{Chat: "another"}), Spending{})
+	is.Equal(spent(Span{User: "nobody"}), Spending{})
+	chat, _, err := m.Chat(t.Context(), chatID)
+	is.NoErr(err)
+	is.Equal(spent(Span{User: chat.User, Chat: chatID}), all)
+	messages := shown(t, m)
+	day := messages[len(messages)-1].Created[:len("2006-01-02")]
+	is.Equal(spent(Span{Day: day}), all)
+	is.Equal(spent(Span{Day: "2001-01-01"}), Spending{})
+	usage, err := m.Usage(t.Context(), chatID)
+	is.NoErr(err)
+	is.Equal([]any{len(usage), usage[0].Messages, usage[0].Cost}, []any{1, int64(2), 3.5})
+
+	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), s.own(events.Deleted{}))
+	is.Equal(spent(Span{Chat: chatID}), all) // it stays spent
+}
+
+func TestAHeldMessageIsThePersonsTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.submitted("m1"))
+	turn := func() string {
+		t.Helper()
+		chat, _, err := m.Chat(t.Context(), chatID)
+		is.NoErr(err)
+		return chat.Turn
+	}
+	is.Equal(turn(), TurnAssistant)
+	held := s.own(events.MessageHeld{Message: "m1", Permission: "p1", Reason: "used up"})
+	feed(t, m, held, s.own(events.MessageHeld{Message: "m1", Permission: "p2", Reason: "denied"}))
+	is.Equal(turn(), TurnUser)
+	is.Equal([]string{shown(t, m)[0].UserStatus, shown(t, m)[0].Held, shown(t, m)[0].HeldBy}, []string{"pending", "denied", "p2"})
+	feed(t, m, s.own(events.SessionBound{Session: ses, Directory: directed}), s.sending("m1", msg1))
+	is.Equal(turn(), TurnAssistant)
+	is.Equal(shown(t, m)[0].Held+shown(t, m)[0].HeldBy, "")
+	feed(t, m, s.own(events.MessageHeld{Message: "m1", Permission: "p3", Reason: "too late"}))
+	is.Equal(shown(t, m)[0].Held, "")
+	feed(t, m, s.own(events.MessageFailed{Message: "m1", Domain: "infrastructure", Error: "gone"}))
+	is.Equal(turn(), TurnUser)
+}
+
+func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more string
+		then func(s *story) []events.Event
+		want bool
+	}{
+		"while it is written": {`"time":{}`, nil, true},
+		"between two steps":   {`"time":{"completed":1},"finish":"tool-calls"`, nil, true},
+		"when it was said":    {`"time":{"completed":1},"finish":"stop"`, nil, false},
+		"when it failed":      {`"time":{"completed":1},"error":{"name":"APIError"}`, nil, false},
+		"when it was aborted": {`"time":{"completed":1},"error":{"name":"MessageAbortedError"}`, nil, false},
+		"when it was lost":    {`"time":{}`, func(s *story) []events.Event { return []events.Event{s.own(events.TurnLost{Session: ses})} }, true},
+		"when a person denied it": {`"time":{"completed":1},"finish":"tool-calls"`, func(s *story) []events.Event {
+			ask := s.opencode(false, events.PermissionAsked, fmt.Sprintf(`{"id":"per_1","sessionID":%q,"permission":"bash","patterns":["ls"],"metadata":{},"always":[],"tool":{"messageID":"msg_a","callID":"call_1"}}`, ses))
+			return []events.Event{ask, s.own(events.PermissionDecided{Permission: "per_1", Decision: events.Denied})}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m, s := still(t), &story{t: t}
+			feed(t, m, s.begun()...)
+			feed(t, m, s.opencode(true, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_a","role":"assistant","parentID":%q,%s}}`, ses, msg1, c.more)))
+			if c.then != nil {
+				feed(t, m, c.then(s)...)
+			}
+			step, got, err := m.UnfinishedStep(t.Context(), chatID)
+			is.NoErr(err)
+			is.Equal(got, c.want)
+			is.Equal(step.EngineMessage == "msg_a", c.want)
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package projections
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+)
+
+// Kept lists the records of a collection that people keep, the oldest first.
+func (m *Model) Kept(ctx context.Context, collection string) ([]Config, error) {
+	return list[Config](ctx, m, collection, "SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq", dbx.Params{"collection": collection})
+}
+
+// AskIn gives an ask of a chat by the id that events call it by, OpenCode's or that of one over the API, and whether there is one.
+func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
+	return first[Permission](ctx, m, "permission "+permission, "SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
+		dbx.Params{"id": permission, "own": RecordID(permission), "chat": chat})
+}
+
+// LastTurn is what became of the last thing somebody said in a chat.
+type LastTurn struct {
+	Title   string `db:"title"`
+	Preview string `db:"preview"`
+	Turn    string `db:"turn"`
+	Message string `db:"message"` // that began it, or the newest of several
+	Status  string `db:"status"`  // of that message
+	Outcome string `db:"outcome"` // of the session's last turn
+	Error   JSON   `db:"error"`   // of the message, or of the newest answer; empty for none
+}
+
+// Failed says whether the turn ended with an error.
+func (t LastTurn) Failed() bool { return t.Status == statusFailed || t.Outcome == statusFailed }
+
+// Completed says whether the turn ended well.
+func (t LastTurn) Completed() bool { return !t.Failed() && t.Outcome == statusCompleted }
+
+// LastTurn gives the last turn of a chat's own session, and whether there is one.
+func (m *Model) LastTurn(ctx context.Context, chat string) (LastTurn, bool, error) {
+	return first[LastTurn](ctx, m, "turn of chat "+chat, `SELECT c.title, c.preview, c.turn, m.id AS message, m.user_message_status AS status, coalesce(s.outcome, '') AS outcome,
+			coalesce(nullif(m.error_payload, ''), (SELECT error_payload FROM messages
+				WHERE chat=c.id AND session=c.ai_engine_session_id AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1), '') AS error
+		FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
+		JOIN messages m ON m.id=(SELECT id FROM messages
+			WHERE chat=c.id AND role IN ('user', 'system') AND session IN (c.ai_engine_session_id, '') AND NOT removed ORDER BY position DESC LIMIT 1)
+		WHERE c.id={:chat} AND NOT c.removed`, dbx.Params{"chat": chat})
+}

@@ -1,0 +1,50 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+// called is a tool part: input is of its call, as OpenCode shows it with the status.
+func (s *story) called(message, call, status, input string) events.Event {
+	return s.opencode(true, "message.part.updated", fmt.Sprintf(
+		`{"sessionID":%q,"part":{"id":"prt_%s","messageID":%q,"type":"tool","tool":"bash","callID":%q,"state":{"status":%q,"input":%s}}}`, ses, call, message, call, status, input))
+}
+
+func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, m := &story{t: t}, still(t)
+	feed(t, m, s.begun()...)
+	_, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
+	is.NoErr(err)
+	is.True(!ok) // no such message
+	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"agent":"build"`), s.called("msg_a", "call_1", "pending", "{}"), s.called("msg_a", "call_2", "running", `{"command":"ls"}`))
+	found, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
+	is.NoErr(err)
+	is.True(ok)
+	is.Equal(found, ToolCall{Directory: directed, Agent: "build"}) // its input is not there yet
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = m.AwaitToolCall(ended, ses, "msg_a", "call_1")
+	is.True(errors.Is(err, context.Canceled))
+	waited := make(chan ToolCall, 1)
+	go func() {
+		found, _ := m.AwaitToolCall(t.Context(), ses, "msg_a", "call_1")
+		waited <- found
+	}()
+	feed(t, m, s.status(ses, "busy")) // something else
+	feed(t, m, s.called("msg_a", "call_1", "running", `{"command":"pwd","workdir":"sub"}`))
+	is.Equal(<-waited, ToolCall{Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed, Agent: "build"})
+
+	_, ok, err = m.ToolCall(t.Context(), child, "msg_a", "call_1") // nobody's but the session's
+	is.NoErr(err)
+	is.True(!ok)
+}
