@@ -85,11 +85,8 @@ func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 		if !b.below(q.Session, session) {
 			continue
 		}
-		if err := b.record(ctx, q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: reason}); err != nil {
+		if err := b.dropQuestion(ctx, q, reason); err != nil {
 			return err
-		}
-		if err := b.client().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, ErrGone) {
-			b.Logger.Warn("drop question", "err", err)
 		}
 	}
 	return nil

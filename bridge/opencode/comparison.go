@@ -218,23 +218,8 @@ func (c *comparison) gone(ctx context.Context, p projections.Ask) error {
 
 // ran says whether the tool call that asked is over by itself, or its command was started.
 func (c *comparison) ran(ctx context.Context, p projections.Ask) (bool, error) {
-	m, _, err := c.Model.Message(ctx, projections.RecordID(p.EngineMessage))
-	if err != nil {
-		return false, err
-	}
-	var parts []struct {
-		CallID string
-		State  struct {
-			Status   string
-			Metadata struct{ Interrupted bool } // by an abort, which also ends a call that still waits
-		}
-	}
-	_ = json.Unmarshal([]byte(m.Parts), &parts) // without a message there are none
-	for _, part := range parts {
-		s := part.State
-		if part.CallID == p.Call && (s.Status == "completed" || s.Status == "error" && !s.Metadata.Interrupted) {
-			return true, nil
-		}
+	if over, err := c.over(ctx, p.EngineMessage, p.Call); err != nil || over {
+		return over, err
 	}
 	started, err := c.Model.Executions(ctx, p.Chat)
 	if err != nil {
@@ -245,41 +230,25 @@ func (c *comparison) ran(ctx context.Context, p projections.Ask) (bool, error) {
 	}), nil
 }
 
-// questions is the same for questions; what OpenCode forgot cannot be answered any more.
-func (c *comparison) questions(ctx context.Context) error {
-	pending, err := c.Model.PendingQuestions(ctx)
+// over says whether a tool call has ended by itself.
+func (c *comparison) over(ctx context.Context, engineMessage, call string) (bool, error) {
+	m, _, err := c.Model.Message(ctx, projections.RecordID(engineMessage))
 	if err != nil {
-		return err
+		return false, err
 	}
-	answered, err := c.Model.AnsweredUnreplied(ctx)
-	if err != nil {
-		return err
-	}
-	believed := map[string]bool{}
-	for _, q := range append(pending, answered...) {
-		if believed[q.EngineQuestion] || q.Engine != c.Engine {
-			continue
-		}
-		believed[q.EngineQuestion] = true
-		if _, there := c.present.questions[q.EngineQuestion]; there {
-			continue
-		}
-		d := events.QuestionExpired{Question: q.EngineQuestion, Reason: "OpenCode does not wait for it any more"}
-		if err := c.own(q.Chat, d); err != nil {
-			return err
+	var parts []struct {
+		CallID string
+		State  struct {
+			Status   string
+			Metadata struct{ Interrupted bool } // by an abort or a stop of OpenCode, which also end a call that still waits
 		}
 	}
-	for id, raw := range c.present.questions {
-		if believed[id] {
-			continue
-		}
-		var ask events.QuestionAsk
-		if err := json.Unmarshal(raw, &ask); err != nil {
-			return err
-		}
-		if err := c.reconciled(ask.SessionID, events.QuestionAsked, raw); err != nil {
-			return err
+	_ = json.Unmarshal([]byte(m.Parts), &parts) // without a message there are none
+	for _, part := range parts {
+		s := part.State
+		if part.CallID == call && (s.Status == "completed" || s.Status == "error" && !s.Metadata.Interrupted) {
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
 }

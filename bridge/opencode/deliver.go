@@ -37,6 +37,7 @@ func (b *Bridge) watch(ctx context.Context, done chan string, ended func(string)
 		case id := <-done:
 			ended(id)
 		case <-moved:
+		case <-time.After(untilTomorrow()): // what waits for a new day
 		}
 		cancel()
 		if ctx.Err() != nil {
@@ -60,8 +61,15 @@ func (d *deliveries) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	held := map[string]bool{} // chats: what is behind a message that is held waits with it, though it may be free by now
 	for _, m := range waiting {
 		if m.Engine != d.Engine || d.busy[m.Chat] || !m.Free {
+			continue
+		}
+		if m.EngineMessage == "" && d.held(ctx, m) {
+			held[m.Chat] = true
+		}
+		if held[m.Chat] {
 			continue
 		}
 		if d.MaxTurns > 0 && running+len(d.busy) >= d.MaxTurns {

@@ -93,7 +93,7 @@ func (s *system) start(change ...func(*Bridge)) *running {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var workers sync.WaitGroup
 	for name, work := range map[string]func(context.Context) error{
-		"run": b.Run, "deliver": b.Deliver, "reply": b.Reply, "abort": b.Abort, "revert": b.Revert, "fork": b.Fork,
+		"run": b.Run, "deliver": b.Deliver, "reply": b.Reply, "abort": b.Abort, "revert": b.Revert, "fork": b.Fork, "budgets": b.Budgets,
 	} {
 		workers.Go(func() {
 			if err := work(ctx); ctx.Err() == nil {

@@ -82,6 +82,51 @@ func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	is.Equal(len(facts[events.PermissionExpired](s, s.chatOf("ses_1"))), 1)
 }
 
+func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.asking("ses_2", "per_2")
+	r.stop()
+	chat := s.permission("per_1").Chat
+	_, err := s.handlers.DecidePermission(t.Context(), handlers.DecidePermission{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chat, Permission: "per_1", Decision: events.Authorized, For: "1ns",
+	})
+	is.NoErr(err)
+	s.decide("per_2", events.Authorized, "")
+	_, err = s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: s.permission("per_2").Chat})
+	is.NoErr(err)
+	s.start().connected()
+	for id, says := range map[string]string{"per_1": "the approval expired at", "per_2": "the turn was aborted"} {
+		for _, body := range s.repliesTo(id) {
+			is.True(strings.Contains(body, `"reply":"reject"`))
+			is.True(strings.Contains(body, says))
+		}
+		expired := func() []events.PermissionExpired { return facts[events.PermissionExpired](s, s.permission(id).Chat) }
+		eventually(t, "it is recorded", func() bool { return len(expired()) > 0 })
+		is.True(strings.Contains(expired()[0].Reason, says))
+	}
+}
+
+func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.restarted(r)
+	r.stop()
+	s.decide("per_1", events.Authorized, "")
+	_, err := s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: s.permission("per_1").Chat})
+	is.NoErr(err)
+	s.start().connected()
+	eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	s.drained()
+	is.Equal(len(s.requests("POST", "/prompt_async")), 0)
+}
+
 // restarted is an OpenCode that was killed and is there again.
 func (s *system) restarted(r *running) {
 	s.t.Helper()

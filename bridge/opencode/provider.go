@@ -16,6 +16,7 @@ type Provider struct {
 	Model   string            // "provider/model"; OpenCode chooses when empty
 	BaseURL string            // of an OpenAI-compatible server, the provider that Model names; empty for one OpenCode knows
 	APIKey  string            // for BaseURL
+	Price   float64           // of a million tokens of BaseURL's model, in and out
 	Keys    map[string]string // environment variables by which OpenCode finds the keys of providers it knows
 	Auth    string            // content of OpenCode's auth.json: what its own login stored
 }
@@ -114,6 +115,7 @@ func (p Provider) config() (map[string]any, error) {
 			"models": map[string]any{model: map[string]any{
 				"name": model, "reasoning": true, "tool_call": true,
 				"limit": map[string]int{"context": 200_000, "output": 32_000},
+				"cost":  map[string]float64{"input": p.Price, "output": p.Price},
 			}},
 		}}
 	}

@@ -106,10 +106,11 @@ func TestTheModelsConfiguration(t *testing.T) {
 		"none":      {Provider{}, `{}`},
 		"known":     {Provider{Model: "anthropic/claude"}, `{"model":"anthropic/claude","small_model":"anthropic/claude"}`},
 		"with path": {Provider{Model: "openrouter/meta/llama"}, `{"model":"openrouter/meta/llama","small_model":"openrouter/meta/llama"}`},
-		"own server": {Provider{Model: "demo/demo", BaseURL: "http://127.0.0.1:1/v1", APIKey: "k"},
+		"own server": {Provider{Model: "demo/demo", BaseURL: "http://127.0.0.1:1/v1", APIKey: "k", Price: 2.5},
 			`{"model":"demo/demo","small_model":"demo/demo","provider":{"demo":{"npm":"@ai-sdk/openai-compatible","name":"demo",
 			"options":{"baseURL":"http://127.0.0.1:1/v1","apiKey":"k"},
-			"models":{"demo":{"name":"demo","reasoning":true,"tool_call":true,"limit":{"context":200000,"output":32000}}}}}}`},
+			"models":{"demo":{"name":"demo","reasoning":true,"tool_call":true,"limit":{"context":200000,"output":32000},
+			"cost":{"input":2.5,"output":2.5}}}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

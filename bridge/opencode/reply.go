@@ -46,15 +46,8 @@ func (r *replies) start(ctx context.Context) error {
 			r.once(ctx, request, func() error { return r.decision(ctx, p) })
 		}
 	}
-	answered, err := r.Model.AnsweredUnreplied(ctx)
-	if err != nil {
+	if err := r.startQuestions(ctx, open); err != nil {
 		return err
-	}
-	for _, group := range together(answered) {
-		open[group[0].EngineQuestion] = true
-		if group[0].Engine == r.Engine {
-			r.once(ctx, group[0].EngineQuestion, func() error { return r.answers(ctx, group) })
-		}
 	}
 	for id := range r.sent {
 		if !open[id] {
@@ -92,11 +85,19 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 	if err != nil || !known {
 		return err
 	}
-	switch {
-	case now.Replied || now.Status == projections.PermissionExpired:
+	if now.Replied || now.GrantUsed || now.Status == projections.PermissionExpired {
 		return nil
+	}
+	if now.Status == projections.PermissionAuthorized {
+		if why, err := r.Handlers.Honoured(ctx, now.Chat, p.EnginePermission); err != nil {
+			return err
+		} else if why != "" {
+			return r.void(ctx, p, now.Interrupted, why)
+		}
+	}
+	switch {
 	case now.Interrupted && now.Status == projections.PermissionAuthorized:
-		return r.resume(ctx, now)
+		return r.resume(ctx, now.Chat, now.EnginePermission, now.DecidedBy, Continue)
 	case now.Interrupted:
 		return nil
 	case now.Status == projections.PermissionAuthorized:
@@ -110,50 +111,25 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 	return err
 }
 
-// resume submits the continue prompt, once: its id follows from the ask's.
-func (r *replies) resume(ctx context.Context, p projections.Permission) error {
+// void settles an ask whose approval allows nothing any more. OpenCode is told first: it waits until it is.
+func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool, why string) error {
+	if !interrupted {
+		if err := r.client().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, ErrGone) {
+			return err
+		}
+	}
+	return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: why})
+}
+
+// resume submits the prompt that resumes a turn, once: its id follows from that of the ask or the questions.
+func (r *replies) resume(ctx context.Context, chat, ask, actor, prompt string) error {
 	_, seq, err := r.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{
-		Command: handlers.Command{ID: p.EnginePermission, Actor: p.DecidedBy}, Chat: p.Chat,
-		Message: projections.RecordID("resume/" + p.EnginePermission), Resumes: p.EnginePermission,
-		Parts: []events.Part{{Type: "text", Text: Continue}},
+		Command: handlers.Command{ID: ask, Actor: actor}, Chat: chat,
+		Message: projections.RecordID("resume/" + ask), Resumes: ask,
+		Parts: []events.Part{{Type: "text", Text: prompt}},
 	})
 	if err != nil {
 		return err
 	}
 	return r.Model.Wait(ctx, seq)
-}
-
-// together groups the questions that were asked together, in order.
-func together(all []projections.OpenQuestion) (groups [][]projections.OpenQuestion) {
-	for _, q := range all {
-		if n := len(groups); n > 0 && groups[n-1][0].EngineQuestion == q.EngineQuestion {
-			groups[n-1] = append(groups[n-1], q)
-		} else {
-			groups = append(groups, []projections.OpenQuestion{q})
-		}
-	}
-	return groups
-}
-
-// answers gives OpenCode the answers to questions asked together, or their rejection.
-func (r *replies) answers(ctx context.Context, group []projections.OpenQuestion) error {
-	q, err := group[0], error(nil)
-	var all [][]string
-	rejected := false
-	for _, one := range group {
-		answer, err := one.Answers()
-		if err != nil {
-			return err
-		}
-		all, rejected = append(all, answer), rejected || one.Status == projections.QuestionRejected
-	}
-	if rejected {
-		err = r.client().Dismiss(ctx, q.Directory, q.EngineQuestion)
-	} else {
-		err = r.client().Answer(ctx, q.Directory, q.EngineQuestion, all)
-	}
-	if errors.Is(err, ErrGone) {
-		return r.record(ctx, q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: "OpenCode does not wait for it any more"})
-	}
-	return err
 }

@@ -16,7 +16,7 @@ func chore(req request) (step, bool) {
 	}
 	switch system := req.system(); {
 	case strings.Contains(system, saysTitle):
-		return say(title(req.turn("").text)), true
+		return say(title(req.turn(nil).text)), true
 	case strings.Contains(system, saysSummary):
 		return say(summary), true
 	}

@@ -23,8 +23,8 @@
 // A step past the end is a short closing text. A line that breaks these rules makes every answer to that message a
 // text that names the line and what is wrong with it. The prompt of a subagent may be a script of its own.
 //
-// The message that counts is the last one a user wrote. [Model.Continue] is not a new message: the one before it goes
-// on counting. A message that is no script gets the guided tour, which works with whatever the person types.
+// The message that counts is the last one a user wrote. One of [Model.Continue] is not a new message: the one before it
+// goes on counting. A message that is no script gets the guided tour, which works with whatever the person types.
 //
 // Every tool call has an id that no other call ever had, across requests and restarts: callers key decisions on it.
 // The package knows OpenCode's prompts as far as it must (titles, summaries, the working directory) and nothing of
@@ -39,8 +39,8 @@ import (
 
 // Model answers chat requests. Set the fields before serving.
 type Model struct {
-	// Continue is the exact text of the prompt that resumes an interrupted turn.
-	Continue string
+	// Continue are the prompts that resume an interrupted turn, or how they begin. The one after a question has its answer.
+	Continue []string
 	// Provider is markdown that says how a real model is connected; the guided tour ends with it.
 	Provider string
 

@@ -24,7 +24,7 @@ func (m *Model) guide(req request, t turn) step {
 	}
 	g := guided{request: req, turn: t, provider: m.Provider}
 	g.step = 0
-	for _, g.last = range req.results(t.index) {
+	for _, g.last = range req.results(t.index, m.Continue) {
 		if !g.last.interrupted() {
 			g.step++
 		}

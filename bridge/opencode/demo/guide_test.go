@@ -61,7 +61,7 @@ func TestTourReactsToARejectionAndItsReason(t *testing.T) {
 func TestInterruptedTourAsksTheSameAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := open(t, &Model{Continue: resume})
+	s := open(t, &Model{Continue: []string{resume}})
 	c := person("hi")
 	first := s.ask(t.Context(), c)
 	c = c.played(first, "[Tool execution was interrupted]").add("user", resume)
@@ -70,6 +70,21 @@ func TestInterruptedTourAsksTheSameAgain(t *testing.T) {
 	is.Equal(again.calls[0].Function, first.calls[0].Function) // byte for byte
 	is.True(again.calls[0].ID != first.calls[0].ID)
 	is.Equal(s.ask(t.Context(), c.played(again, "Linux")).calls[0].Function.Name, "write") // and goes on
+}
+
+func TestInterruptedQuestionIsAnsweredByThePrompt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, interrupted := range []string{"[Tool execution was interrupted]", "Tool execution aborted"} { // killed, stopped
+		s := open(t, &Model{Continue: []string{"Here is your answer:"}})
+		c := person("one").add("assistant", "done").add("user", "two").add("assistant", "done").add("user", "three")
+		asked := s.ask(t.Context(), c)
+		is.Equal(asked.calls[0].Function.Name, "question")
+		c = c.played(asked, interrupted).add("user", "Here is your answer: Just watch")
+		a := s.ask(t.Context(), c)
+		is.Equal(len(a.calls), 0) // it does not ask again
+		is.True(strings.Contains(a.text, "Just watch"))
+	}
 }
 
 func TestLaterMessagesVary(t *testing.T) {
@@ -117,7 +132,7 @@ func TestGuideWithoutToolsOnlyTalks(t *testing.T) {
 func TestResumePromptStartsNothingNew(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := open(t, &Model{Continue: resume})
+	s := open(t, &Model{Continue: []string{resume}})
 	c := user("@@say a\n@@next\n@@say b\n@@next\n@@say c").add("assistant", "a").add("user", resume)
 	is.Equal(s.ask(t.Context(), c).text, "b")
 	c = c.add("assistant", "b").add("user", []any{map[string]string{"type": "text", "text": resume}})
@@ -127,7 +142,7 @@ func TestResumePromptStartsNothingNew(t *testing.T) {
 func TestLastMessageCounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := open(t, &Model{Continue: resume})
+	s := open(t, &Model{Continue: []string{resume}})
 	c := user("@@say a").add("assistant", "a").add("user", "thanks")
 	is.True(strings.Contains(s.ask(t.Context(), c).text, "“thanks”")) // an ordinary message after a script
 	is.Equal(s.ask(t.Context(), c.add("user", "@@say b")).text, "b")  // queued: two messages, no answer between

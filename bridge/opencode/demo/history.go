@@ -17,10 +17,12 @@ const (
 	saysFeedback    = "with the following feedback: "
 	saysDismissed   = "The user dismissed this question"
 	saysInterrupted = "[Tool execution was interrupted]"
+	saysAborted     = "Tool execution aborted" // also of a call that waited when OpenCode was stopped
 )
 
-// results are those of the calls made after message index, in order.
-func (r request) results(index int) []result {
+// results are those of the calls made after message index, in order. A question that was interrupted has its answer in the
+// prompt that resumed the turn.
+func (r request) results(index int, resume []string) []result {
 	var out []result
 	calls := map[string]function{}
 	for _, m := range r.Messages[index:] {
@@ -31,22 +33,27 @@ func (r request) results(index int) []result {
 			c := calls[m.CallID]
 			out = append(out, result{tool: c.Name, args: c.Arguments, text: string(m.Content)})
 		}
+		if last := len(out) - 1; last >= 0 && out[last].tool == "question" && out[last].interrupted() && m.Role == "user" && resumes(resume, userText(m)) {
+			out[last].text = userText(m)
+		}
 	}
 	return out
 }
 
 // ordinary counts the messages before message index that a person wrote and that are no scripts.
-func (r request) ordinary(index int, resume string) int {
+func (r request) ordinary(index int, resume []string) int {
 	n := 0
 	for _, m := range r.Messages[:index] {
-		if text := userText(m); m.Role == "user" && text != resume && !isScript(text) {
+		if text := userText(m); m.Role == "user" && !resumes(resume, text) && !isScript(text) {
 			n++
 		}
 	}
 	return n
 }
 
-func (r result) interrupted() bool { return strings.Contains(r.text, saysInterrupted) }
+func (r result) interrupted() bool {
+	return strings.Contains(r.text, saysInterrupted) || strings.Contains(r.text, saysAborted)
+}
 
 // story tells the person what became of the call.
 func (r result) story() string {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -105,8 +106,13 @@ type turn struct {
 	step  int // assistant messages after it
 }
 
-// turn finds the last user message that is not the resume prompt.
-func (r request) turn(resume string) turn {
+// resumes says whether a text is one of the prompts, or begins as one.
+func resumes(prompts []string, text string) bool {
+	return slices.ContainsFunc(prompts, func(p string) bool { return strings.HasPrefix(text, p) })
+}
+
+// turn finds the last user message that is not a resume prompt.
+func (r request) turn(resume []string) turn {
 	var t turn
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		switch m := r.Messages[i]; m.Role {
@@ -114,7 +120,7 @@ func (r request) turn(resume string) turn {
 			t.step++
 		case "user":
 			t.text, t.index = userText(m), i
-			if resume == "" || t.text != strings.TrimSpace(resume) {
+			if !resumes(resume, t.text) {
 				return t
 			}
 		}

@@ -1,0 +1,349 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// budget sets a budget.
+func (s *system) budget(b handlers.Budget) {
+	s.t.Helper()
+	b.Active = true
+	_, _, err := s.handlers.SetBudget(s.t.Context(), handlers.SetBudget{Command: handlers.Command{Actor: events.UserActor("root")}, Budget: b})
+	s.must(err)
+}
+
+// step is an assistant message of a session that has ended, and what it cost.
+func (s *system) step(session, finish string, cost float64, tokens int) [][]byte {
+	id, parent := NewID("msg", time.Now()), "msg_0"
+	for _, p := range s.promptsReceived() {
+		if p.session == session {
+			parent = p.MessageID
+		}
+	}
+	info := `{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1%s},"finish":%q,"cost":%g,"tokens":{"input":%d}}}`
+	return append(s.durably(session, "message.updated", fmt.Sprintf(info, session, id, session, parent, "", "", 0.0, 0)),
+		s.durably(session, "message.updated", fmt.Sprintf(info, session, id, session, parent, `,"completed":2`, finish, cost, tokens))...)
+}
+
+// ended is what OpenCode says of a session that was aborted.
+func (s *system) ended(session string) {
+	s.happen(plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, session)))
+}
+
+// works makes a chat with a turn running, and gives its session.
+func (s *system) works(n int) (chat, session string) {
+	s.t.Helper()
+	chat = s.chat("work")
+	session = s.prompted(n)[n-1].session
+	s.delivered(chat, 1)
+	return chat, session
+}
+
+// delivered waits until OpenCode has n messages of a chat, and has said so.
+func (s *system) delivered(chat string, n int) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%d are delivered", n), func() bool { return len(facts[events.MessageDelivered](s, chat)) == n })
+	s.drained()
+}
+
+// more are the asks for more of all chats, in order.
+func (s *system) more() (all []projections.Permission) {
+	s.t.Helper()
+	last, err := s.log.Last(s.t.Context())
+	s.must(err)
+	s.must(s.model.Wait(s.t.Context(), last))
+	rows, err := s.model.Permissions(s.t.Context(), "", "")
+	s.must(err)
+	for _, p := range rows {
+		if p.Permission == handlers.BudgetAsk {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// asks waits for the nth ask for more, from 1, and gives it.
+func (s *system) askedForMore(n int) projections.Permission {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("ask %d for more", n), func() bool { return len(s.more()) >= n })
+	return s.more()[n-1]
+}
+
+func (s *system) decideMore(p projections.Permission, d events.Decision) {
+	s.t.Helper()
+	_, err := s.handlers.DecidePermission(s.t.Context(), handlers.DecidePermission{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: p.Chat, Permission: p.EnginePermission, Decision: d,
+	})
+	s.must(err)
+}
+
+// looked waits until the bridge has looked at every step so far.
+func (s *system) looked() {
+	s.t.Helper()
+	s.drained()
+	var last uint64
+	for _, e := range s.events(events.ChatOpenCodeSubject("*", "message.updated")) {
+		last = e.Seq
+	}
+	eventually(s.t, "every step is looked at", func() bool {
+		done, err := s.log.Worked(s.t.Context(), BudgetWorker)
+		s.must(err)
+		return done >= last
+	})
+}
+
+// held waits until a message of a chat is held, and gives the newest that is.
+func (s *system) heldIn(chat string) (m projections.ShownMessage) {
+	s.t.Helper()
+	eventually(s.t, "a message is held", func() bool {
+		all, err := s.model.Messages(s.t.Context(), chat)
+		s.must(err)
+		for _, one := range all {
+			if one.Held != "" {
+				m = one
+			}
+		}
+		return m.Held != ""
+	})
+	return m
+}
+
+func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+	s.start()
+	chat, session := s.works(1)
+	s.happen(s.step(session, "tool-calls", 3, 10)...)
+	s.looked()
+	is.Equal(len(s.more()), 0)
+	is.Equal(len(s.requests("POST", "/abort")), 0)
+
+	crossing := s.step(session, "tool-calls", 2.5, 10)
+	s.happen(crossing...)
+	ask := s.askedForMore(1)
+	is.Equal(ask.Chat, chat)
+	is.Equal(ask.Status, projections.PermissionDraft)
+	is.Equal(ask.Message, "This chat has cost 5.5; the budget “careful” allows 5. Allow 5 more?")
+	var says map[string]any
+	s.must(json.Unmarshal([]byte(ask.Metadata), &says))
+	delete(says, "budget")
+	is.Equal(says, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0, "spent": 5.5, "more": 5.0})
+	eventually(t, "the turn is stopped", func() bool { return len(s.requests("POST", session+"/abort")) == 1 })
+	s.say(crossing...) // told again
+	s.ended(session)
+	s.submit(chat, "and this")
+	m := s.heldIn(chat)
+	is.Equal([]any{m.UserStatus, m.HeldBy, m.Held}, []any{"pending", ask.EnginePermission, "The budget “careful” is used up: it waits for a decision about more."})
+	row, _, err := s.model.Chat(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(row.Turn, projections.TurnUser) // somebody has to do something
+	s.looked()
+	is.Equal(len(s.more()), 1)
+	is.Equal(len(s.prompted(1)), 1)
+
+	s.decideMore(ask, events.Authorized)
+	s.delivered(chat, 2)
+	s.happen(s.step(session, "stop", 0.1, 1)...)
+	s.ended(session)
+	is.Equal(texts(s.prompted(3)), []string{"work", "and this", GoOn})
+	resumed := facts[events.MessageSubmitted](s, chat)
+	is.Equal(resumed[2].Resumes, ask.EnginePermission)
+	is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
+	is.Equal(len(facts[events.MessageHeld](s, chat)), 1)
+	all, err := s.model.Messages(t.Context(), chat)
+	is.NoErr(err)
+	for _, m := range all {
+		is.Equal(m.Held, "")
+	}
+
+	s.happen(s.step(session, "tool-calls", 14.5, 1)...) // the limit is 10 now, and so much is spent that one more 5 would not do
+	again := s.askedForMore(2)
+	is.Equal(again.Message, "This chat has cost 20.1; the budget “careful” allows 10. Allow 15 more?")
+	is.Equal(len(s.more()), 2)
+}
+
+func TestATurnThatIsOverIsNotResumed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Tokens: 100})
+	s.start()
+	chat, session := s.works(1)
+	s.happen(s.step(session, "stop", 0, 150)...)
+	s.ended(session)
+	ask := s.askedForMore(1)
+	is.Equal(ask.Message, "This chat has used 150 tokens; the budget “careful” allows 100. Allow 100 more?")
+	s.decideMore(ask, events.Authorized)
+	s.submit(chat, "next")
+	is.Equal(texts(s.prompted(2)), []string{"work", "next"})
+	is.Equal(len(s.requests("POST", "/abort")), 0)
+}
+
+func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 10})
+	s.start()
+	one, first := s.works(1)
+	two, second := s.works(2)
+	stopped := func(session string, n int) {
+		t.Helper()
+		eventually(t, "the turn is stopped", func() bool {
+			wishes := s.events(events.ChatSubject("*", events.AbortRequested{}.Kind()))
+			done, err := s.log.Worked(t.Context(), AbortWorker)
+			is.NoErr(err)
+			return len(s.requests("POST", session+"/abort")) == n && done >= wishes[len(wishes)-1].Seq
+		})
+	}
+	s.happen(s.step(first, "tool-calls", 6, 1)...)
+	s.looked()
+	waits := s.step(second, "tool-calls", 0, 0)
+	s.happen(waits[:2]...) // for its subagent
+	s.session("ses_child", second)
+	s.happen(s.step("ses_child", "tool-calls", 6, 1)...)
+	ask := s.askedForMore(1)
+	is.Equal(ask.Chat, two)
+	stopped(second, 1)
+	s.happen(s.step(first, "tool-calls", 0.5, 1)...)
+	stopped(first, 1)
+	s.happen(s.step(first, "tool-calls", 0.5, 1)...) // it goes on all the same
+	stopped(first, 2)
+	s.looked()
+	is.Equal(len(facts[events.AbortRequested](s, two)), 1)
+	is.Equal(len(s.more()), 1)
+	s.happen(waits[2:]...)
+	s.ended(first)
+	s.ended(second)
+	three := s.chat("a third")
+	is.Equal(s.heldIn(three).HeldBy, ask.EnginePermission)
+
+	s.decideMore(ask, events.Authorized)
+	got := s.prompted(5)
+	by := map[string]string{}
+	for _, p := range got[2:] {
+		by[s.chatOf(p.session)] = p.Parts[0].Text
+	}
+	is.Equal(by, map[string]string{one: GoOn, two: GoOn, three: "a third"})
+	is.Equal(len(s.more()), 1)
+}
+
+func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Tokens: 10})
+	s.start()
+	one, first := s.works(1)
+	two, second := s.works(2)
+	s.happen(append(s.step(first, "stop", 0, 6), s.step(second, "stop", 0, 6)...)...)
+	s.ended(first)
+	s.ended(second)
+	s.submit(one, "next")
+	s.submit(two, "next")
+	is.Equal(s.heldIn(one).HeldBy, s.heldIn(two).HeldBy)
+	s.looked()
+	is.Equal(len(s.more()), 1)
+	s.decideMore(s.more()[0], events.Authorized)
+	is.Equal(texts(s.prompted(4)), []string{"work", "work", "next", "next"})
+}
+
+func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 5})
+	s.start()
+	chat, session := s.works(1)
+	s.happen(s.step(session, "tool-calls", 5, 1)...)
+	ask := s.askedForMore(1)
+	s.ended(session)
+	s.submit(chat, "one")
+	s.heldIn(chat)
+	s.decideMore(ask, events.Denied)
+	eventually(t, "it says why it waits on", func() bool {
+		return s.heldIn(chat).Held == "The budget “daily” is used up and more was denied: it waits until the limit is raised or the day (UTC) is over."
+	})
+	is.Equal(len(s.more()), 1)
+
+	s.submit(chat, "two")
+	again := s.askedForMore(2)
+	eventually(t, "both wait for it", func() bool {
+		all, err := s.model.Messages(t.Context(), chat)
+		is.NoErr(err)
+		waiting := 0
+		for _, m := range all {
+			if m.HeldBy == again.EnginePermission {
+				waiting++
+			}
+		}
+		return waiting == 2
+	})
+	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 50})
+	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
+	eventually(t, "nobody is asked any more", func() bool { return s.more()[1].Status == projections.PermissionExpired })
+	is.Equal(s.more()[1].Reason, "the limit was raised")
+	is.Equal(len(s.more()), 2)
+}
+
+// What happened while we were away is looked at as if we had been there.
+func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
+	t.Parallel()
+	for name, dies := range map[string]bool{"OpenCode lives": false, "OpenCode dies too": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+			r := s.start()
+			chat, session := s.works(1)
+			s.looked()
+			r.stop()
+			s.miss(s.step(session, "tool-calls", 6, 1)...)
+			if dies {
+				s.forget()
+			}
+			r = s.start().connected()
+			ask := s.askedForMore(1)
+			s.looked()
+			r.stop()
+			s.ended(session)
+			s.decideMore(ask, events.Authorized)
+			s.start().connected()
+			is.Equal(texts(s.prompted(2)), []string{"work", GoOn})
+			s.drained()
+			is.Equal(len(s.prompted(2)), 2)
+			is.Equal(len(s.more()), 1)
+			is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
+		})
+	}
+}
+
+func TestANewDayLetsGo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 5})
+	chat := s.chat("late at night")
+	yesterday := time.Now().Add(-24 * time.Hour)
+	held, err := s.handlers.HoldOverBudget(t.Context(), chat, 3, yesterday, func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
+	is.NoErr(err)
+	is.True(held != nil)
+	is.Equal(len(s.more()), 1)
+	s.start()
+	is.Equal(texts(s.prompted(1)), []string{"late at night"})
+	eventually(t, "nobody is asked any more", func() bool { return s.more()[0].Status == projections.PermissionExpired })
+	is.Equal(s.more()[0].Reason, "the day is over")
+}

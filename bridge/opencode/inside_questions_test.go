@@ -1,0 +1,299 @@
+package opencode
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// questioning makes a session whose turn waits for the answer to questions.
+func (s *system) questioning(session string, questions ...string) (chat string) {
+	s.t.Helper()
+	s.asking(session)
+	for _, id := range questions {
+		s.happen(plain("question.asked", question(id, session)))
+	}
+	s.drained()
+	return s.chatOf(session)
+}
+
+// questionRow is the first of the questions asked together.
+func (s *system) questionRow(id string) projections.OpenQuestion {
+	s.t.Helper()
+	group, err := s.model.QuestionsOf(s.t.Context(), id)
+	s.must(err)
+	if len(group) == 0 {
+		s.t.Fatalf("question %s is not known", id)
+	}
+	return group[0]
+}
+
+// questionTool is a part of the tool call that asked a question.
+func questionTool(session, state string) string {
+	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_question","messageID":"msg_%s","sessionID":%q,"type":"tool","tool":"question","callID":"c","state":%s}}`, session, session, session, state)
+}
+
+const answeredPrompt = Answered + `
+
+Question: A?
+Answer: first
+
+Question: B?
+Answer: second
+`
+
+func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.answerQuestion(chat, "que_1", 1, false, "second") // one before, one after
+	s.restarted(r)
+	s.restarted(r)
+	is.True(s.questionRow("que_1").Interrupted)
+	is.Equal(facts[events.QuestionInterrupted](s, chat), []events.QuestionInterrupted{{Question: "que_1"}})
+	is.Equal(len(facts[events.TurnLost](s, chat)), 1)
+	for range 20 { // a while
+		s.drained()
+	}
+	is.Equal(len(s.promptsReceived()), 0)
+
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	p := s.prompted(1)
+	is.Equal(texts(p), []string{answeredPrompt + "\nGo on with that; there is no need to ask again."})
+	is.Equal(p[0].session, "ses_1")
+	s.answer("ses_1", p[0].MessageID)
+	s.drained()
+	r.stop()
+	r = s.start().connected()
+	s.restarted(r)
+	for range 20 { // a while
+		s.drained()
+	}
+	is.Equal(len(s.promptsReceived()), 1)
+	submitted := facts[events.MessageSubmitted](s, chat)
+	is.Equal(len(submitted), 1)
+	is.Equal(submitted[0].Resumes, "que_1")
+	is.Equal(len(s.requests("POST", "/reply")), 0)
+	is.Equal([]any{s.questionRow("que_1").Status, s.questionRow("que_1").EngineReplied}, []any{projections.QuestionReplied, true})
+}
+
+func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1", "que_2")
+	s.answerQuestion(chat, "que_2", 0, false, "first")
+	s.restarted(r)
+	s.answerQuestion(chat, "que_1", 0, true)
+	s.answerQuestion(chat, "que_2", 1, true)
+	for range 20 { // a while
+		s.drained()
+	}
+	is.Equal(len(s.promptsReceived()), 0)
+	is.Equal(len(s.requests("POST", "/reject")), 0)
+	for _, id := range []string{"que_1", "que_2"} {
+		group, err := s.model.QuestionsOf(t.Context(), id)
+		is.NoErr(err)
+		is.Equal(group[1].Status, projections.QuestionRejected)
+		is.True(group[1].EngineReplied) // nothing is left to do
+	}
+	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
+}
+
+func TestAnswersThatOpenCodeTookAsItDiedResumeTheTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.mu.Lock()
+	s.silent = true // it takes the answers, and dies before the call is over
+	s.mu.Unlock()
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	is.Equal(len(s.repliesTo("que_1")), 1)
+	s.mu.Lock()
+	s.silent = false
+	s.mu.Unlock()
+	s.restarted(r)
+	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+}
+
+func TestAnswersGivenWhileOpenCodeIsAwayResumeTheTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.refusing("POST", "/reply", 1000, 500) // it is dying
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	is.True(len(s.repliesTo("que_1")) > 0)
+	s.restarted(r)
+	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
+}
+
+func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
+	for name, after := range map[string]struct {
+		state    string
+		status   string
+		rejected bool
+	}{
+		"the call completed": {`{"status":"completed","output":"User has answered"}`, idle, false},
+		"the turn goes on":   {`{"status":"running","input":{}}`, busy, false},
+		"it was dismissed":   {`{"status":"error","error":"The user dismissed this question"}`, idle, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			r := s.start().connected()
+			chat := s.questioning("ses_1", "que_1")
+			s.mu.Lock()
+			s.silent = true
+			s.mu.Unlock()
+			s.answerQuestion(chat, "que_1", 0, false, "first")
+			s.answerQuestion(chat, "que_1", 1, after.rejected, map[bool][]string{false: {"second"}}[after.rejected]...)
+			told := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
+			eventually(t, "it is told", func() bool { return len(s.requests("POST", told)) == 1 })
+			s.reconnected(r, func() {
+				s.miss(s.durably("ses_1", "message.part.updated", questionTool("ses_1", after.state))...)
+				s.miss(plain("session.status", after.status))
+			})
+			q := s.questionRow("que_1")
+			is.Equal(q.Status == projections.QuestionRejected, after.rejected)
+			is.True(!q.Interrupted) // or the model would hear it again
+			is.True(q.EngineReplied)
+			is.Equal(len(facts[events.MessageSubmitted](s, chat)), 0)
+			is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
+			is.Equal(len(s.requests("POST", told)), 1)
+		})
+	}
+}
+
+func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.reconnected(r, func() {
+		s.miss(s.durably("ses_1", "message.part.updated", questionTool("ses_1", `{"status":"completed","output":"User has answered"}`))...)
+		s.miss(plain("question.replied", `{"sessionID":"ses_1","requestID":"que_1","answers":[["a"],["b"]]}`), plain("session.status", idle))
+	})
+	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "it was answered elsewhere, or its tool call is over"}})
+	is.Equal([]string{s.questionRow("que_1").Status, s.questionRow("que_1").Reason}, []string{projections.QuestionExpired, "it was answered elsewhere, or its tool call is over"})
+}
+
+func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	s.restarted(r)
+	s.happen(plain("question.asked", question("que_2", "ses_1")), plain("question.asked", strings.ReplaceAll(question("que_3", "ses_1"), "A?", "C?")))
+	eventually(t, "the first expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
+	s.drained()
+	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
+	is.Equal([]string{s.questionRow("que_2").Status, s.questionRow("que_3").Status}, []string{projections.QuestionAsked, projections.QuestionAsked})
+	is.Equal(len(s.requests("POST", "/reject")), 0)
+	_, err := s.handlers.AnswerQuestion(t.Context(), handlers.AnswerQuestion{Chat: chat, Question: "que_1", Answers: []string{"first"}})
+	is.True(err != nil && strings.Contains(err.Error(), "asked again as que_2"))
+}
+
+func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}` // OpenCode 1.18.33 keeps listing the question
+	s.happen(s.durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
+	eventually(t, "it is dismissed", func() bool { return len(s.requests("POST", "/que_1/reject")) == 1 })
+	s.drained()
+	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "the turn was aborted"}})
+	is.Equal(s.questionRow("que_1").Status, projections.QuestionExpired) // that it was dismissed changes nothing
+}
+
+func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.mu.Lock()
+	s.questions = map[string]Question{} // it is stopping: it has dropped the question, and says that the call was aborted
+	s.mu.Unlock()
+	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
+	s.happen(s.durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
+	s.drained()
+	s.restarted(r)
+	is.True(s.questionRow("que_1").Interrupted)
+	is.Equal(s.questionRow("que_1").Status, projections.QuestionAsked)
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+}
+
+func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	aborted, deleted := s.questioning("ses_1", "que_1"), s.questioning("ses_2", "que_2")
+	s.restarted(r)
+	s.abortTurn(aborted, "")
+	_, err := s.handlers.DeleteChat(t.Context(), handlers.DeleteChat{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: deleted})
+	is.NoErr(err)
+	for id, chat := range map[string]string{"que_1": aborted, "que_2": deleted} {
+		eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == projections.QuestionExpired })
+		is.True(s.questionRow(id).Reason != "")
+		is.Equal(len(facts[events.QuestionExpired](s, chat)), 1)
+	}
+	is.Equal(s.questionRow("que_1").Reason, "the turn was aborted")
+	is.Equal(len(s.requests("POST", "/reject")), 0) // OpenCode knows of neither
+}
+
+func TestAnswersToASubagentsInterruptedQuestionAreForItsSuccessor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1")
+	s.session("ses_2", "ses_1")
+	s.happen(plain("question.asked", question("que_1", "ses_2")))
+	s.drained()
+	s.restarted(r)
+	chat := s.chatOf("ses_1")
+	is.Equal(s.questionRow("que_1").Chat, chat)
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	p := s.prompted(1)
+	is.Equal(p[0].session, "ses_1")
+	is.Equal(texts(p), []string{answeredPrompt + "\nA subagent had asked. It is gone: call it again, with these answers in its prompt."})
+}
+
+func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.refusing("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
+	s.abortTurn(chat, "")
+	eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
+	s.reconnected(r, func() {})
+	is.Equal(len(s.openCode(chat, events.QuestionAsked)), 1)
+}
