@@ -1,0 +1,187 @@
+package push
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+)
+
+// action is what one button may do, once, as SECRETS holds it under the SHA-256 of the button's token.
+type action struct {
+	Chat       string          `json:"chat"`
+	Permission string          `json:"permission"`
+	Decision   events.Decision `json:"decision"`
+	User       string          `json:"user"`
+	Device     string          `json:"device"`
+	Expires    time.Time       `json:"expires"`
+	Used       bool            `json:"used,omitempty"`
+}
+
+const (
+	actionLife       = 15 * time.Minute
+	actionTokenBytes = 32  // random; OWASP ASVS 5.0, 7.2.3, asks for 16 at least
+	maxActionToken   = 128 // characters that are looked at
+	sweepEvery       = 5 * time.Minute
+)
+
+// actionPrefix is where SECRETS holds actions. No account has it as its id.
+const actionPrefix = "act"
+
+func actionKey(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return actionPrefix + "." + hex.EncodeToString(sum[:])
+}
+
+// buttons makes the buttons of an ask: to approve it when the notification shows all of it, and to deny it.
+func (p *Push) buttons(ctx context.Context, d device, n events.Notice) (list []button, err error) {
+	if n.Permission == "" || d.service == serviceFCM {
+		return nil, nil
+	}
+	offer := func(name, title string, decision events.Decision) error {
+		b := make([]byte, actionTokenBytes)
+		rand.Read(b)
+		token := base64.RawURLEncoding.EncodeToString(b)
+		list = append(list, button{name, title, p.URL + "/api/pocketcoder/act/" + token})
+		return p.keep(ctx, token, action{
+			Chat: n.Chat, Permission: n.Permission, Decision: decision, User: d.user, Device: d.id, Expires: time.Now().Add(actionLife).UTC(),
+		})
+	}
+	if n.Whole {
+		if err := offer("approve", "Approve", events.Authorized); err != nil {
+			return nil, err
+		}
+	}
+	err = offer("deny", "Deny", events.Denied)
+	return list, err
+}
+
+func (p *Push) keep(ctx context.Context, token string, a action) error {
+	value, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("make a button: %w", err)
+	}
+	return p.Secrets.Create(ctx, actionKey(token), value)
+}
+
+func refuse(code handlers.Code, format string, args ...any) error {
+	return handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// Act does what the button with that token says, once. address is where the request came from. It is refused once it was used or
+// has expired, when the ask is decided, and when its account, its device or the account's say in the chat is gone.
+func (p *Push) Act(ctx context.Context, token, address string) (events.Decision, error) {
+	if len(token) > maxActionToken {
+		return "", unknownButton()
+	}
+	a, err := p.take(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	d, active, err := p.device(ctx, a.Device)
+	if err != nil {
+		return "", err
+	}
+	allowed, err := p.mayDecide(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	if !active || d.user != a.User || !allowed {
+		return "", refuse(handlers.Conflict, "this device may not decide that any more")
+	}
+	name, _ := p.shown(d.name, maxTitle)
+	_, err = p.Handlers.DecidePermission(ctx, handlers.DecidePermission{
+		Command: handlers.Command{ID: identify(actionPrefix, token), Actor: events.UserActor(a.User)},
+		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name},
+	})
+	return a.Decision, err
+}
+
+func unknownButton() error { return refuse(handlers.NotFound, "there is no such button") }
+
+// take uses a token up. Of several who try one succeeds.
+func (p *Push) take(ctx context.Context, token string) (a action, err error) {
+	key := actionKey(token)
+	old, found, err := p.Secrets.Get(ctx, key)
+	if err != nil {
+		return a, err
+	}
+	if !found || json.Unmarshal(old, &a) != nil {
+		return a, unknownButton()
+	}
+	if a.Used {
+		return a, refuse(handlers.Conflict, "this button was used already")
+	}
+	if !time.Now().Before(a.Expires) {
+		return a, refuse(handlers.Conflict, "this button has expired: decide in the app")
+	}
+	a.Used = true
+	value, err := json.Marshal(a)
+	if err != nil {
+		return a, fmt.Errorf("use a button: %w", err)
+	}
+	swapped, err := p.Secrets.Swap(ctx, key, old, value)
+	if err == nil && !swapped {
+		err = refuse(handlers.Conflict, "this button was used already")
+	}
+	return a, err
+}
+
+// mayDecide says whether the account still decides in the chat: it is active, no agent, and owns the chat or administers.
+func (p *Push) mayDecide(ctx context.Context, a action) (bool, error) {
+	chat, found, err := p.Model.Chat(ctx, a.Chat)
+	if err != nil || !found || chat.Removed {
+		return false, err
+	}
+	all, err := p.Accounts.List(ctx)
+	for _, one := range all {
+		if one.ID == a.User {
+			return !one.Disabled && (one.Role == account.Admin || one.Role == account.User && chat.User == a.User), err
+		}
+	}
+	return false, err
+}
+
+// sweep removes the tokens that have expired, now and then.
+func (p *Push) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := p.sweepOnce(ctx); err != nil && ctx.Err() == nil {
+			p.Logger.Error("sweep buttons", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *Push) sweepOnce(ctx context.Context) error {
+	var over []string
+	err := p.Secrets.Watch(ctx, actionPrefix, func(key string, value []byte) error {
+		var a action
+		switch {
+		case key == "":
+			return events.ErrStop
+		case value != nil && (json.Unmarshal(value, &a) != nil || !time.Now().Before(a.Expires)):
+			over = append(over, key)
+		}
+		return nil
+	})
+	for _, key := range over {
+		if err := p.Secrets.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return err
+}

@@ -1,0 +1,288 @@
+package push_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/push"
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+)
+
+// ask makes a chat of ann's, who has a device at a receiver, with an ask.
+func (s *system) ask(endpoint string) (chat string) {
+	s.t.Helper()
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", endpoint)
+	chat = s.chat(ann, "chat")
+	s.asked(chat, "per_1", "ls")
+	return chat
+}
+
+func TestAPushServiceThatIsDownIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	var n atomic.Int64
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		switch n.Add(1) {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	chat := s.ask(r.URL + "/topic")
+	s.becomes("evt.chat."+chat, "queued", "sent")
+	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationSent).Attempts, 3)
+	is.Equal(read(t, r.requests()[0].body).ID, read(t, r.requests()[2].body).ID)
+	is.True(r.requests()[0].header.Get("Actions") != r.requests()[2].header.Get("Actions")) // each attempt has buttons of its own
+}
+
+func TestAPushThatIsNotTakenFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status   int
+		attempts int
+		reason   string
+		gone     bool
+	}{
+		"for ever down":  {http.StatusBadGateway, 3, "502 Bad Gateway", false},
+		"refused":        {http.StatusForbidden, 1, "403 Forbidden", false},
+		"a device gone":  {http.StatusGone, 1, "410 Gone", true},
+		"unknown device": {http.StatusNotFound, 1, "404 Not Found", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.status) })
+			chat := s.ask(r.URL + "/topic")
+			s.becomes("evt.chat."+chat, "queued", "failed")
+			is.Equal(s.told("evt.chat." + chat)[1], events.NotificationFailed{
+				Notification: read(t, r.requests()[0].body).ID, Device: "d1", Service: "unifiedpush", Host: "127.0.0.1", Attempts: c.attempts, Reason: c.reason, Gone: c.gone,
+			})
+			s.worked()
+			d, _, err := s.record("devices", "d1")
+			is.NoErr(err)
+			is.Equal(strings.Contains(string(d.Fields), `"is_active":false`), c.gone)
+			is.True(strings.Contains(string(d.Fields), "Phone of")) // the rest of the record stays
+			s.asked(chat, "per_2", "ls")
+			if c.gone {
+				s.worked()
+				is.Equal(len(r.requests()), 1)
+			}
+		})
+	}
+}
+
+func TestWhatIsDecidedBeforeItCouldBeSentIsNotSent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	tried := make(chan struct{})
+	s := newSystem(t)
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-tried
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	chat := s.ask(r.URL + "/topic")
+	s.next(r, 0)
+	s.decide(chat, "per_1", events.Denied)
+	close(tried)
+	s.becomes("evt.chat."+chat, "queued", "failed")
+	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationFailed).Reason, "it was decided before it could be sent")
+	s.worked()
+	is.Equal(len(r.requests()), 1)
+}
+
+func TestASlowDeviceDelaysNobody(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, fast := newSystem(t), newReceiver(t, nil)
+	release := make(chan struct{})
+	slow := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
+	ann := s.user("ann", account.User)
+	s.device("slow", ann, "unifiedpush", slow.URL+"/topic")
+	s.device("fast", ann, "unifiedpush", fast.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	for i := range 5 {
+		id := fmt.Sprint("per_", i)
+		s.asked(chat, id, "ls")
+		s.next(fast, 2*i)
+		s.decide(chat, id, events.Denied) // nor does a decision wait
+		s.next(fast, 2*i+1)
+	}
+	is.Equal(len(slow.requests()), 1)
+	close(release)
+	s.eventually("the slow one's queue is done", func() bool { return s.count(chat, events.NotificationFailed{}) == 4 })
+	is.Equal(s.count(chat, events.NotificationSent{}), 6) // the rest was decided before its turn came
+}
+
+func TestTooMuchForADeviceFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	release := make(chan struct{})
+	r := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	for i := range 55 {
+		check(t, s.Tell(t.Context(), ann, events.Notice{Type: "news", Message: fmt.Sprint(i)}))
+	}
+	s.eventually("some failed", func() bool { return strings.Contains(strings.Join(s.kinds("evt.user."+ann), " "), "failed") })
+	close(release)
+	s.eventually("the rest was sent", func() bool { return len(s.told("evt.user."+ann)) == 110 })
+}
+
+func TestHostileEndpointsAreNotReached(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	inner := newReceiver(t, nil)
+	for _, c := range []struct {
+		endpoint, reason string
+		private          bool
+	}{
+		{inner.URL + "/x", "the endpoint must be https", false},
+		{strings.Replace(inner.URL, "http:", "https:", 1), "the endpoint is not allowed: 127.0.0.1 is not a public address", false},
+		{strings.Replace(inner.URL, "http://127.0.0.1", "https://localhost", 1), "is not a public address", false},
+		{"https://[::ffff:127.0.0.1]:1/", "127.0.0.1 is not a public address", false},
+		{"https://169.254.169.254/latest", "169.254.169.254 is not a public address", false},
+		{"https://2130706433/", "", false}, // an address as one number is a name that nobody has
+		{"http://192.0.2.1/x", "http is for loopback and private addresses", true},
+		{"file:///etc/passwd", "the endpoint is no URL", true},
+		{"gopher://127.0.0.1/x", "the endpoint must be https", true},
+		{"::", "the endpoint is no URL", true},
+		{"", "the endpoint is no URL", true},
+	} {
+		s := newSystem(t, func(p *push.Push) { p.AllowPrivate, p.RetryAfter = c.private, nil })
+		chat := s.ask(c.endpoint)
+		s.becomes("evt.chat."+chat, "queued", "failed")
+		got := s.told("evt.chat." + chat)[1].(events.NotificationFailed)
+		if !strings.Contains(got.Reason, c.reason) || got.Gone {
+			t.Errorf("%s: %+v", c.endpoint, got)
+		}
+	}
+	is.Equal(len(inner.requests()), 0)
+}
+
+func TestRedirectsAreNotFollowedAndAnswersNotReadToTheEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, inner := newSystem(t), newReceiver(t, nil)
+	r := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, inner.URL, http.StatusTemporaryRedirect)
+	})
+	chat := s.ask(r.URL + "/topic")
+	s.becomes("evt.chat."+chat, "queued", "failed")
+	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationFailed).Reason, "307 Temporary Redirect: it redirects, which is not followed")
+	is.Equal(len(inner.requests()), 0)
+
+	endless := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, strings.Repeat("x", 1<<16)); err != nil {
+				return
+			}
+		}
+	})
+	s.save("devices", "d1", map[string]any{"push_token": endless.URL})
+	s.asked(chat, "per_2", "ls")
+	s.becomes("evt.chat."+chat, "queued", "failed", "queued", "sent")
+}
+
+func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	chat := s.ask(r.URL + "/topic")
+	s.becomes("evt.chat."+chat, "queued", "sent")
+	s.stop()
+	s.asked(chat, "per_2", "ls -l") // while nobody looks
+	s.start()
+	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "sent")
+	s.stop()
+
+	// As after a crash between noting and sending.
+	s.append(chat, events.NotificationQueued{Notification: "n3", Device: "d1", User: "ann", Notice: events.Notice{Type: "news", Message: "late", Chat: chat}})
+	s.start()
+	is.Equal(read(t, s.next(r, 2).body).Message, "late")
+	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "sent", "queued", "sent")
+	s.stop()
+	s.start()
+	s.worked()
+	is.Equal(len(r.requests()), 3)
+}
+
+func TestWhatTheLogHandsOutAgainIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	chat := s.ask(r.URL + "/topic")
+	s.becomes("evt.chat."+chat, "queued", "sent")
+	s.stop()
+	s.forgetWorker()
+	s.start()
+	s.worked()
+	is.Equal(len(r.requests()), 1)
+	is.Equal(s.kinds("evt.chat."+chat), []string{"queued", "sent"})
+}
+
+func TestSomebodyIsToldSomething(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	check(t, s.Tell(t.Context(), ann, events.Notice{Type: "task_complete", Title: "Done {{.x}}", Message: "All\x00 of it", Chat: chat}))
+	got := s.next(r, 0)
+	b := read(t, got.body)
+	is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "Done {{.x}}", "All␀ of it", chat})
+	is.Equal(got.header.Get("Title"), "Done { {.x}}") // ntfy takes it for a template
+	is.Equal(got.header.Get("Actions"), "")
+	s.save("notification_rules", "r1", map[string]any{"user": ann, "rules": map[string]bool{"news": false, "test": false}})
+	check(t, s.Tell(t.Context(), ann, events.Notice{Type: "news", Message: "not wanted"}))
+	check(t, s.Test(t.Context(), ann, "d1"))
+	is.Equal(read(t, s.next(r, 1).body).Type, "test")
+	is.True(s.Test(t.Context(), "bob", "d1") != nil)
+	is.True(s.Test(t.Context(), ann, "d2") != nil)
+	s.becomes("evt.user."+ann, "queued", "sent")
+}
+
+func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	r := newReceiver(t, nil)
+	s := newSystem(t, func(p *push.Push) {
+		p.Relay, p.AllowPrivate = push.Relay{URL: r.URL + "/push", Secret: "shared"}, false
+	})
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "fcm", "firebase-name")
+	chat := s.chat(ann, "chat")
+	s.asked(chat, "per_1", "ls")
+	got := s.next(r, 0)
+	is.Equal(got.header.Get("X-Relay-Secret"), "shared")
+	is.Equal(got.body, fmt.Sprintf(`{"chat":%q,"id":%q,"message":"ls\nno rule allows it","permission":"per_1","service":"fcm","title":"chat: may I run this?","token":"firebase-name","type":"permission","user_id":%q}`,
+		chat, s.told("evt.chat." + chat)[0].(events.NotificationQueued).Notification, ann))
+	s.becomes("evt.chat."+chat, "queued", "sent")
+
+	r.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+	s.asked(chat, "per_2", "ls")
+	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "failed")
+	is.True(!s.told("evt.chat." + chat)[3].(events.NotificationFailed).Gone) // the relay is missing, not the device
+}
+
+func TestWithoutARelayFirebaseIsNotReached(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "fcm", "firebase-name")
+	s.device("d2", ann, "pigeon", "coop")
+	chat := s.chat(ann, "chat")
+	s.asked(chat, "per_1", "ls")
+	s.eventually("both failed", func() bool { return s.count(chat, events.NotificationFailed{}) == 2 })
+}

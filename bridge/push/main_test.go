@@ -1,0 +1,355 @@
+package push_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/bridge/push"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+)
+
+// system is notifications over a real log, real read models and real HTTP, without OpenCode: tests append what it would say.
+type system struct {
+	t        testing.TB
+	conn     *nats.Conn
+	log      *events.Log
+	secrets  *events.Secrets
+	model    *projections.Model
+	accounts *account.Accounts
+	handlers *handlers.Handlers
+	vapid    push.VAPID
+	lines    lockedBuffer // what is logged
+	present  atomic.Value // user/chat of who looks at what
+	receiver *receiver    // of the tests that have one
+
+	*push.Push
+	stop func()
+}
+
+const (
+	baseURL = "https://code.example.org"
+	secret  = "sk-live-0123456789"
+)
+
+func newSystem(t testing.TB, change ...func(*push.Push)) *system {
+	t.Helper()
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	s := &system{t: t, conn: nc, log: eventstest.Open(t, nc, secret)}
+	s.present.Store("")
+	var err error
+	s.secrets, err = events.OpenSecrets(t.Context(), nc, events.DefaultStreamOptions)
+	check(t, err)
+	s.model, err = projections.Open(t.Context(), t.TempDir(), s.log)
+	check(t, err)
+	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
+	check(t, err)
+	s.handlers = &handlers.Handlers{Log: s.log}
+	s.vapid, err = push.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
+	check(t, err)
+	stopModel := s.background(s.model.Run)
+	t.Cleanup(func() { stopModel(); s.model.Close() })
+	s.start(change...)
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// start starts notifications as a new process does.
+func (s *system) start(change ...func(*push.Push)) {
+	s.Push = &push.Push{
+		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers,
+		Logger:  slog.New(slog.NewTextHandler(&s.lines, nil)),
+		Present: func(user, chat string) bool { return s.present.Load() == user+"/"+chat },
+		URL:     baseURL, VAPID: s.vapid, AllowPrivate: true, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
+	}
+	for _, f := range change {
+		f(s.Push)
+	}
+	s.stop = s.background(s.Push.Run)
+}
+
+func (s *system) background(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls what cannot be waited for.
+func (s *system) eventually(what string, is func() bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within 20 s: %s; logged: %s", what, s.lines.String())
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// user makes an account.
+func (s *system) user(name, role string) (id string) {
+	s.t.Helper()
+	id, seq, err := s.accounts.CreateAccount(s.t.Context(), account.CreateAccount{
+		Command: handlers.Command{Actor: events.ActorSystem}, Email: name + "@example.org", Name: name, Role: role, Password: "correct horse battery",
+	})
+	check(s.t, err)
+	check(s.t, s.model.Wait(s.t.Context(), seq))
+	return id
+}
+
+// save saves a record that people keep.
+func (s *system) save(collection, id string, fields map[string]any) {
+	s.t.Helper()
+	set := map[string]json.RawMessage{}
+	for name, v := range fields {
+		set[name], _ = json.Marshal(v)
+	}
+	_, found, err := s.record(collection, id)
+	check(s.t, err)
+	_, seq, err := s.handlers.SaveRecord(s.t.Context(), handlers.SaveRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, Record: id, Set: set, New: !found})
+	check(s.t, err)
+	check(s.t, s.model.Wait(s.t.Context(), seq))
+}
+
+func (s *system) record(collection, id string) (projections.Config, bool, error) {
+	all, err := s.model.Kept(s.t.Context(), collection)
+	for _, c := range all {
+		if c.RecordID == id {
+			return c, true, err
+		}
+	}
+	return projections.Config{}, false, err
+}
+
+// device makes a device of an account that a receiver serves.
+func (s *system) device(id, user, service, token string) {
+	s.t.Helper()
+	s.save("devices", id, map[string]any{"user": user, "name": "Phone of " + user, "push_service": service, "push_token": token, "is_active": true})
+}
+
+// chat makes a chat with a session of its own.
+func (s *system) chat(owner, title string) string {
+	s.t.Helper()
+	id, _, err := s.handlers.CreateChat(s.t.Context(), handlers.CreateChat{Command: handlers.Command{Actor: events.ActorSystem}, Title: title, User: owner})
+	check(s.t, err)
+	s.append(id, events.SessionBound{Session: "ses_" + id, Directory: "/w"})
+	return id
+}
+
+// append appends a fact of our own about a chat.
+func (s *system) append(chat string, d events.Data) uint64 {
+	s.t.Helper()
+	e, err := events.New(chat, events.ActorPolicy, d)
+	check(s.t, err)
+	return s.store(e)
+}
+
+// said appends what an OpenCode would say about a chat.
+func (s *system) said(chat, typ, properties string) uint64 {
+	s.t.Helper()
+	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+	check(s.t, err)
+	return s.store(e)
+}
+
+func (s *system) store(e events.Event) uint64 {
+	s.t.Helper()
+	seq, err := s.log.Append(s.t.Context(), e)
+	check(s.t, err)
+	check(s.t, s.model.Wait(s.t.Context(), seq))
+	return seq
+}
+
+// asked makes OpenCode ask for a command, and the policy leave it to a person.
+func (s *system) asked(chat, ask, command string) {
+	s.t.Helper()
+	metadata, _ := json.Marshal(map[string]string{"command": command})
+	s.said(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
+	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
+}
+
+// decide decides an ask as a person who has another device at hand.
+func (s *system) decide(chat, ask string, d events.Decision) {
+	s.t.Helper()
+	seq, err := s.handlers.DecidePermission(s.t.Context(), handlers.DecidePermission{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: ask, Decision: d})
+	check(s.t, err)
+	check(s.t, s.model.Wait(s.t.Context(), seq))
+}
+
+// told gives the events about notifications of a chat so far.
+func (s *system) told(about string) (all []events.Data) {
+	s.t.Helper()
+	_, err := s.log.Fold(s.t.Context(), about+".notification.*", 0, func(e events.Event) error {
+		d, err := events.Decode(e)
+		all = append(all, d)
+		return err
+	})
+	check(s.t, err)
+	return all
+}
+
+// kinds gives their kinds, without the common beginning.
+func (s *system) kinds(about string) (kinds []string) {
+	for _, d := range s.told(about) {
+		kinds = append(kinds, strings.TrimPrefix(d.Kind(), "notification."))
+	}
+	return kinds
+}
+
+// becomes waits until the events about notifications are of these kinds.
+func (s *system) becomes(about string, kinds ...string) {
+	s.t.Helper()
+	want := strings.Join(kinds, " ")
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("%s has %v", about, s.told(about))
+		}
+	}()
+	s.eventually(about+" has "+want, func() bool { return strings.Join(s.kinds(about), " ") == want })
+}
+
+// worked waits until everything in the log was looked at.
+func (s *system) worked() {
+	s.t.Helper()
+	// A last ask, of a chat nobody owns, shows that everything before it was seen to.
+	e, err := events.New("nobody", events.ActorSystem, events.TurnLost{Session: "ses_none"})
+	check(s.t, err)
+	seq := s.store(e)
+	s.eventually("everything was looked at", func() bool {
+		done, err := s.log.Worked(s.t.Context(), push.Worker)
+		check(s.t, err)
+		return done >= seq
+	})
+}
+
+// request is one that a receiver got.
+type request struct {
+	method, path string
+	header       http.Header
+	body         string
+}
+
+// receiver is a push service: it keeps what it gets, and answers as it is told. Its URL has a path of its own, because the port may
+// have been that of another one, whom somebody still wants to tell something.
+type receiver struct {
+	*httptest.Server
+	URL    string
+	path   string
+	mu     sync.Mutex
+	got    []request
+	answer func(w http.ResponseWriter, r *http.Request)
+}
+
+func newReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request)) *receiver {
+	t.Helper()
+	r := &receiver{answer: answer, path: "/" + events.NewID()}
+	r.Server = httptest.NewServer(r)
+	r.URL = r.Server.URL + r.path
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
+	path, mine := strings.CutPrefix(in.URL.RequestURI(), r.path)
+	if !mine {
+		http.NotFound(w, in)
+		return
+	}
+	body, _ := io.ReadAll(in.Body)
+	r.mu.Lock()
+	r.got = append(r.got, request{in.Method, path, in.Header, string(body)})
+	r.mu.Unlock()
+	if r.answer != nil {
+		r.answer(w, in)
+	}
+}
+
+func (r *receiver) requests() []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]request(nil), r.got...)
+}
+
+// next waits for the nth request, from 0.
+func (s *system) next(r *receiver, n int) request {
+	s.t.Helper()
+	s.eventually("the receiver is told", func() bool { return len(r.requests()) > n })
+	return r.requests()[n]
+}
+
+// buttons are the addresses of a notification's buttons, by their labels.
+func buttons(t testing.TB, r request) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for one := range strings.SplitSeq(r.header.Get("Actions"), "; ") {
+		if one == "" {
+			continue
+		}
+		f := strings.Split(one, ", ")
+		if len(f) != 5 || f[0] != "http" || f[3] != "method=POST" || f[4] != "clear=true" {
+			t.Fatalf("not a button of ntfy's: %q", one)
+		}
+		all[f[1]] = f[2]
+	}
+	return all
+}
+
+// token is the secret of a button.
+func token(t testing.TB, address string) string {
+	t.Helper()
+	token, ok := strings.CutPrefix(address, baseURL+"/api/pocketcoder/act/")
+	if !ok {
+		t.Fatalf("not the address of a button: %q", address)
+	}
+	return token
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// forgetWorker makes the log hand out everything again.
+func (s *system) forgetWorker() {
+	s.t.Helper()
+	js, err := jetstream.New(s.conn)
+	check(s.t, err)
+	check(s.t, js.DeleteConsumer(s.t.Context(), "EVENTS", push.Worker))
+}

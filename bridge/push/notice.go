@@ -1,0 +1,270 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+)
+
+// The types of notifications, as clients know them and people's notification_rules name them.
+const (
+	typePermission   = "permission"
+	typeQuestion     = "question"
+	typeTaskComplete = "task_complete"
+	typeTaskError    = "task_error"
+	typeServer       = "mcp_request"
+)
+
+// mcpServers is the collection of the tool servers that administrators let in, and pending what waits for one.
+const (
+	mcpServers = "mcp_servers"
+	pending    = "pending"
+)
+
+// identify gives the id of a notification: the same for the same thing, whoever is told of it and however often we begin anew. It
+// has 32 characters, which is all that a Topic may have (RFC 8030, 5.4).
+func identify(about ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(about, "\n")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// noticeID is the id of what tells of an ask or a question.
+func noticeID(n events.Notice) string { return identify(n.Chat, n.Permission, n.Question) }
+
+// ofChat is what an event about a chat is about.
+func ofChat(chat string) events.Subject { return events.Subject{Scope: events.ScopeChat, ID: chat} }
+
+// asked tells the people of a chat that an ask or a question waits for one of them.
+func (p *Push) asked(ctx context.Context, e events.Event, n events.Notice, why string) error {
+	waiting, err := p.waits(ctx, n)
+	if err != nil || !waiting {
+		return err
+	}
+	chat, _, err := p.Model.Chat(ctx, n.Chat)
+	if err != nil {
+		return err
+	}
+	if n.Permission != "" {
+		err = p.describeAsk(ctx, &n, chat.Title, why)
+	} else {
+		err = p.describeQuestion(ctx, &n, chat.Title)
+	}
+	if err != nil {
+		return err
+	}
+	people, err := p.peopleOf(ctx, chat.User)
+	if err != nil {
+		return err
+	}
+	return p.notify(ctx, ofChat(n.Chat), noticeID(n), people, n, e.ID)
+}
+
+func (p *Push) describeAsk(ctx context.Context, n *events.Notice, title, why string) error {
+	ask, _, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
+	if err != nil {
+		return err
+	}
+	n.Type, n.Title = typePermission, p.titled(title, "may I use "+ask.Permission+"?")
+	switch ask.Permission {
+	case "bash":
+		n.Title = p.titled(title, "may I run this?")
+	case "edit", "write":
+		n.Title = p.titled(title, "may I change this file?")
+	case "budget":
+		n.Title = p.titled(title, "may I spend more?")
+	}
+	n.Message, n.Whole = p.shown(subjectOf(ask), maxShown)
+	if why, _ = p.shown(why, maxShown); why != "" {
+		n.Message += "\n" + why
+	}
+	return nil
+}
+
+// subjectOf is all that an approval of an ask would allow.
+func subjectOf(ask projections.Permission) string {
+	var m struct{ Command, Filepath, Diff string }
+	var patterns []string
+	_ = json.Unmarshal([]byte(ask.Metadata), &m) // whatever shape it has: the patterns say it then
+	_ = json.Unmarshal([]byte(ask.Patterns), &patterns)
+	switch {
+	case ask.Permission == "budget":
+		return ask.Message
+	case m.Command != "":
+		return m.Command
+	case m.Diff != "":
+		return m.Filepath + "\n" + m.Diff
+	case m.Filepath != "":
+		return m.Filepath
+	case len(patterns) > 0:
+		return strings.Join(patterns, "\n")
+	}
+	return cmp.Or(ask.Message, ask.Permission)
+}
+
+func (p *Push) describeQuestion(ctx context.Context, n *events.Notice, title string) error {
+	all, err := p.questions(ctx, *n)
+	if err != nil {
+		return err
+	}
+	var choices []string
+	_ = json.Unmarshal([]byte(all[0].Choices), &choices) // written as a list
+	n.Type, n.Title = typeQuestion, p.titled(title, "a question")
+	n.Message, _ = p.shown(all[0].Question, maxShown)
+	if line, _ := p.shown(strings.Join(choices, " / "), maxShown); line != "" {
+		n.Message += "\n" + line
+	}
+	if more := len(all) - 1; more > 0 {
+		n.Message += fmt.Sprintf("\nand %d more", more)
+	}
+	return nil
+}
+
+// titled is a title that begins with the chat's.
+func (p *Push) titled(chat, what string) string {
+	chat, _ = p.shown(cmp.Or(strings.TrimSpace(chat), "PocketCoder"), maxTitle-len(what))
+	return chat + ": " + what
+}
+
+// ended tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not count, nor does one
+// that a person stopped.
+func (p *Push) ended(ctx context.Context, e events.Event) error {
+	if time.Since(e.Time) > stale {
+		return nil
+	}
+	turn, found, err := p.Model.LastTurn(ctx, e.Subject.ID)
+	if err != nil || !found || turn.Turn != projections.TurnUser {
+		return err
+	}
+	n := events.Notice{Chat: e.Subject.ID}
+	switch {
+	case turn.Failed():
+		n.Type, n.Title = typeTaskError, p.titled(turn.Title, "it went wrong")
+		n.Message, _ = p.shown(cmp.Or(errorText(turn.Error), "The turn ended with an error."), maxShown)
+	case turn.Completed():
+		n.Type, n.Title = typeTaskComplete, p.titled(turn.Title, "done")
+		n.Message, _ = p.shown(cmp.Or(turn.Preview, "The turn is over."), maxShown)
+	default:
+		return nil
+	}
+	chat, _, err := p.Model.Chat(ctx, n.Chat)
+	if err != nil {
+		return err
+	}
+	people, err := p.peopleOf(ctx, chat.User)
+	if err != nil {
+		return err
+	}
+	return p.notify(ctx, ofChat(n.Chat), identify("turn", n.Chat, turn.Message), people, n, e.ID)
+}
+
+// errorText is what an error says, OpenCode's {name, data: {message}} or ours {name, message}.
+func errorText(payload projections.JSON) string {
+	var v struct {
+		Name, Message string
+		Data          struct{ Message string }
+	}
+	_ = json.Unmarshal([]byte(payload), &v) // any other shape says nothing
+	return cmp.Or(v.Data.Message, v.Message, v.Name)
+}
+
+// server tells administrators of a tool server that waits to be let in, and takes that back when it does not any more.
+func (p *Push) server(ctx context.Context, e events.Event) error {
+	var now struct{ Name, Status, Reason, Image string }
+	since := uint64(0) // when it began to wait
+	_, err := p.Log.Fold(ctx, events.ConfigSubject(mcpServers, e.Subject.ID, "*"), 0, func(one events.Event) error {
+		d, err := events.Decode(one)
+		if err != nil {
+			return nil
+		}
+		was := now.Status
+		now.Status = ""
+		if saved, ok := d.(events.Saved); ok {
+			_ = json.Unmarshal(saved.Fields, &now) // fields of other types are left empty
+		}
+		if now.Status == pending && was != pending {
+			since = one.Seq
+		}
+		return nil
+	})
+	about := events.Subject{Scope: events.ScopeConfig, Collection: mcpServers, ID: e.Subject.ID}
+	id := identify(mcpServers, e.Subject.ID, fmt.Sprint(since))
+	switch {
+	case err != nil || since == 0:
+		return err
+	case now.Status != pending:
+		return p.withdraw(ctx, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
+	}
+	n := events.Notice{Type: typeServer, Server: e.Subject.ID}
+	n.Title, _ = p.shown("May "+now.Name+" be used?", maxTitle)
+	n.Message, _ = p.shown(strings.TrimSpace(now.Image+"\n"+now.Reason), maxShown)
+	people, err := p.peopleOf(ctx, "")
+	if err != nil {
+		return err
+	}
+	return p.notify(ctx, about, id, people, n, e.ID)
+}
+
+// waits says whether what a notice asks for is still to be decided. What asks for nothing always waits.
+func (p *Push) waits(ctx context.Context, n events.Notice) (bool, error) {
+	switch {
+	case n.Permission != "":
+		ask, found, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
+		return found && ask.Status == projections.PermissionDraft, err
+	case n.Question != "":
+		all, err := p.questions(ctx, n)
+		for _, q := range all {
+			if q.Status == projections.QuestionAsked {
+				return true, err
+			}
+		}
+		return false, err
+	case n.Server != "":
+		record, found, err := p.kept(ctx, mcpServers, n.Server)
+		return found && record.text("status") == pending, err
+	}
+	return true, nil
+}
+
+// questions are those that were asked together.
+func (p *Push) questions(ctx context.Context, n events.Notice) (together []projections.Question, err error) {
+	all, err := p.Model.Questions(ctx, n.Chat, "")
+	for _, q := range all {
+		if q.EngineQuestion == n.Question {
+			together = append(together, q)
+		}
+	}
+	return together, err
+}
+
+// settled takes back what told of an ask or a question that does not wait any more.
+func (p *Push) settled(ctx context.Context, e events.Event, n events.Notice) error {
+	waiting, err := p.waits(ctx, n)
+	if err != nil || waiting {
+		return err
+	}
+	n.Type = typePermission
+	if n.Question != "" {
+		n.Type = typeQuestion
+	}
+	return p.withdraw(ctx, ofChat(n.Chat), noticeID(n), n)
+}
+
+// peopleOf gives the accounts that may be told: the owner, or all administrators where there is none.
+func (p *Push) peopleOf(ctx context.Context, owner string) (people []string, err error) {
+	all, err := p.Accounts.List(ctx)
+	for _, a := range all {
+		if !a.Disabled && (a.ID == owner || owner == "" && a.Role == account.Admin) {
+			people = append(people, a.ID)
+		}
+	}
+	return people, err
+}

@@ -1,0 +1,132 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// The collections that say who is told what, and where.
+const (
+	devicesCollection = "devices"
+	rulesCollection   = "notification_rules"
+)
+
+// maxDevices is how many devices of an account are told, the newest ones.
+const maxDevices = 20
+
+// record is one that people keep.
+type record struct {
+	id     string
+	fields map[string]json.RawMessage
+}
+
+func newRecord(c projections.Config) record {
+	r := record{id: c.RecordID}
+	_ = json.Unmarshal([]byte(c.Fields), &r.fields) // the read model has objects alone
+	return r
+}
+
+func (r record) text(name string) (s string) {
+	_ = json.Unmarshal(r.fields[name], &s) // what is no text is empty
+	return s
+}
+
+func (r record) flag(name string) (b bool) {
+	_ = json.Unmarshal(r.fields[name], &b)
+	return b
+}
+
+// kept gives a record as it is now, and whether there is one.
+func (p *Push) kept(ctx context.Context, collection, id string) (record, bool, error) {
+	all, err := p.Model.Kept(ctx, collection)
+	i := slices.IndexFunc(all, func(c projections.Config) bool { return c.RecordID == id })
+	if err != nil || i < 0 {
+		return record{}, false, err
+	}
+	return newRecord(all[i]), true, nil
+}
+
+// device is where a person can be told something.
+type device struct {
+	id, user, name string
+	service        string // fcm, unifiedpush, webpush
+	token          string // its URL, its subscription as JSON, or Firebase's name for it: a secret
+}
+
+// The services of devices.
+const (
+	serviceFCM         = "fcm"
+	serviceUnifiedPush = "unifiedpush"
+	serviceWebPush     = "webpush"
+)
+
+// device gives an active device, and whether there is one.
+func (p *Push) device(ctx context.Context, id string) (device, bool, error) {
+	r, found, err := p.kept(ctx, devicesCollection, id)
+	return newDevice(r), found && r.flag("is_active"), err
+}
+
+func newDevice(r record) device {
+	return device{r.id, r.text("user"), r.text("name"), r.text("push_service"), r.text("push_token")}
+}
+
+// devicesOf are the active devices of an account.
+func (p *Push) devicesOf(ctx context.Context, user string) (list []device, err error) {
+	all, err := p.Model.Kept(ctx, devicesCollection)
+	for _, c := range slices.Backward(all) {
+		if r := newRecord(c); r.flag("is_active") && r.text("user") == user && len(list) < maxDevices {
+			list = append(list, newDevice(r))
+		}
+	}
+	return list, err
+}
+
+// wants says whether an account wants notifications of a type: all that its rules do not turn off.
+func (p *Push) wants(ctx context.Context, user, typ string) (bool, error) {
+	all, err := p.Model.Kept(ctx, rulesCollection)
+	for _, c := range all {
+		if r := newRecord(c); r.text("user") == user {
+			return rulesAllow(r.fields["rules"], typ), err
+		}
+	}
+	return true, err
+}
+
+// rulesAllow reads a map from types to whether they are wanted; clients also write it as a text.
+func rulesAllow(raw json.RawMessage, typ string) bool {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		raw = json.RawMessage(text)
+	}
+	var rules map[string]any
+	_ = json.Unmarshal(raw, &rules) // what is no map turns nothing off
+	wanted, said := rules[typ].(bool)
+	return wanted || !said
+}
+
+// notify queues a notice for every device of people who want it and are not looking at the chat. Who was told is not told again.
+func (p *Push) notify(ctx context.Context, about events.Subject, id string, people []string, n events.Notice, cause string) error {
+	for _, user := range people {
+		wanted, err := p.wants(ctx, user, n.Type)
+		if err != nil {
+			return err
+		}
+		if !wanted || n.Chat != "" && p.Present(user, n.Chat) {
+			continue
+		}
+		devices, err := p.devicesOf(ctx, user)
+		if err != nil {
+			return err
+		}
+		for _, d := range devices {
+			if err := p.queue(ctx, about, id, d, n, cause); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

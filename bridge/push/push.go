@@ -1,0 +1,156 @@
+// Package push tells people, on their devices, that they are needed or that something ended: over UnifiedPush and ntfy, Web
+// Push, and a relay to Firebase.
+//
+// What asks for a person (a permission that the policy left to one, a question, an MCP server to be let in) and what ends a
+// turn are followed in the log by a durable worker. For each device a notification.queued is appended, then the device's own
+// queue sends it and appends notification.sent or notification.failed.
+//
+// Promises: a device is told of an ask once, whatever is redelivered or restarted, and not at all while its owner looks at
+// the chat, has turned that type off, or once the ask is decided. Only a crash between sending and recording sends twice, and
+// then under the same sequence id (ntfy) or topic (Web Push), so that the second replaces the first. No device waits for
+// another, and no decision for any. What is decided elsewhere is withdrawn. A button decides one ask one way, once, within 15
+// minutes, in the name of the device's owner; of its token only the SHA-256 is kept. Approve is offered only where the
+// notification shows all that an approval would allow. An endpoint is reached over https at a public address or not at all:
+// the address is checked when it is dialled, redirects are not followed. Endpoints and tokens stand in no event and no log line.
+//
+// It must not know HTTP routes or how OpenCode is spoken to.
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+)
+
+// Push is the worker. Its zero value but for the exported fields is ready; those must be set, Relay as far as there is one.
+type Push struct {
+	Log      *events.Log
+	Secrets  *events.Secrets
+	Model    *projections.Model
+	Accounts *account.Accounts
+	Handlers *handlers.Handlers
+	Logger   *slog.Logger
+
+	Present      func(user, chat string) bool // whether an account looks at a chat just now
+	URL          string                       // under which devices reach us, without a / at its end
+	VAPID        VAPID
+	Relay        Relay
+	AllowPrivate bool            // endpoints may be at private and loopback addresses, and speak http there
+	RetryAfter   []time.Duration // pauses between tries
+
+	clients clients
+	told    told
+
+	queueing sync.Mutex // makes those who queue take turns, and wait until Run has taken up what was queued before
+
+	mu     sync.Mutex
+	queues map[string]chan job // by device; nil while Run does not run
+	serves func(chan job)      // begins to serve a queue
+}
+
+// DefaultRetryAfter are the pauses before a device is given up for one notification: five, 155 s in all.
+var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+
+// Worker is the name under which the log remembers what has been looked at.
+const Worker = "push"
+
+// stale is how long after the end of a turn nobody is told of it any more.
+const stale = time.Hour
+
+// filters are the events that make somebody needed or end that, and those that end a turn.
+var filters = []string{
+	events.ChatSubject("*", "permission.*"), events.ChatOpenCodeSubject("*", events.PermissionReplied),
+	events.ChatSubject("*", "question.*"), events.ChatOpenCodeSubject("*", "question.*"),
+	events.ChatOpenCodeSubject("*", sessionStatus), events.ChatOpenCodeSubject("*", sessionError),
+	events.ChatSubject("*", events.TurnLost{}.Kind()), events.ChatSubject("*", events.MessageFailed{}.Kind()),
+	events.ConfigSubject(mcpServers, "*", "*"),
+}
+
+// The OpenCode events after which a turn may have ended: session.idle always follows a session.status.
+const (
+	sessionStatus = "session.status"
+	sessionError  = "session.error"
+)
+
+// Run follows the log until ctx ends. The read models must have caught up.
+func (p *Push) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer cancel()
+	defer p.open(nil)
+	if err := p.resume(ctx, func(q chan job) { busy.Go(func() { p.serve(ctx, q) }) }); err != nil {
+		return fmt.Errorf("resume notifications: %w", err)
+	}
+	busy.Go(func() { p.sweep(ctx) })
+	return p.Log.WorkAll(ctx, Worker, filters, p.react, func(e events.Event, err error) {
+		p.Logger.Error("push", "seq", e.Seq, "err", err)
+	})
+}
+
+// react does what follows from one event.
+func (p *Push) react(ctx context.Context, e events.Event) error {
+	if err := p.Model.Wait(ctx, e.Seq); err != nil {
+		return err
+	}
+	d, err := events.Decode(e)
+	if err != nil {
+		return nil // not an event of ours: trying again would not make it readable
+	}
+	chat := e.Subject.ID
+	switch d := d.(type) {
+	case events.PermissionReferred:
+		return p.asked(ctx, e, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
+	case events.PermissionDecided:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
+	case events.PermissionExpired:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
+	case events.QuestionAnswered:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Question: d.Question})
+	case events.QuestionExpired:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Question: d.Question})
+	case events.TurnLost, events.MessageFailed:
+		return p.ended(ctx, e)
+	case events.Saved, events.Deleted:
+		return p.server(ctx, e)
+	case events.OpenCode:
+		return p.reactOpenCode(ctx, e, d)
+	}
+	return nil
+}
+
+func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenCode) error {
+	var body struct {
+		ID        string
+		RequestID string
+		SessionID string
+		Status    struct{ Type string }
+	}
+	if json.Unmarshal(d.Properties, &body) != nil {
+		return nil
+	}
+	chat := e.Subject.ID
+	switch d.Type {
+	case events.QuestionAsked:
+		return p.asked(ctx, e, events.Notice{Chat: chat, Question: body.ID}, "")
+	case events.QuestionReplied, events.QuestionRejected:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Question: body.RequestID})
+	case events.PermissionReplied:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: body.RequestID})
+	case sessionError:
+		return p.ended(ctx, e)
+	case sessionStatus:
+		if body.Status.Type == "idle" {
+			return p.ended(ctx, e)
+		}
+	}
+	return nil
+}

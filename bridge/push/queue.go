@@ -1,0 +1,214 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// job is what a device's queue has to do: tell it something, or take that back.
+type job struct {
+	about    events.Subject
+	target   target
+	notice   events.Notice
+	cause    string // id of the event that says it was queued
+	withdraw bool
+}
+
+// maxQueue is how much waits for one device.
+const maxQueue = 50
+
+// queue notes that a device is to be told something and hands that to its queue, unless it was noted before.
+func (p *Push) queue(ctx context.Context, about events.Subject, id string, d device, n events.Notice, cause string) error {
+	p.queueing.Lock()
+	defer p.queueing.Unlock()
+	states, err := p.told.of(ctx, p.Log, about)
+	t := target{id, d.id}
+	if _, known := states[t]; err != nil || known {
+		return err
+	}
+	noted := events.NotificationQueued{Notification: id, Device: d.id, User: d.user, Notice: n}
+	if err := p.record(ctx, about, t, cause, noted); err != nil {
+		return err
+	}
+	p.put(ctx, job{about: about, target: t, notice: n, cause: identify(noted.Kind(), id, d.id)})
+	return nil
+}
+
+// withdraw takes back what devices were told, or are about to be.
+func (p *Push) withdraw(ctx context.Context, about events.Subject, id string, n events.Notice) error {
+	states, err := p.told.of(ctx, p.Log, about)
+	for t, s := range states {
+		if t.notification == id && (s == queued || s == sent) {
+			p.put(ctx, job{about: about, target: t, notice: n, withdraw: true})
+		}
+	}
+	return err
+}
+
+// open makes queues that serves begins to serve, or with nil none any more.
+func (p *Push) open(serves func(chan job)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serves, p.queues = serves, map[string]chan job{}
+}
+
+// put hands a job to its device's queue. It never waits: what is too much for the queue has failed. While nothing is served, the job
+// is left to the next Run.
+func (p *Push) put(ctx context.Context, j job) {
+	if !p.fits(j) && !j.withdraw {
+		p.fail(ctx, j, device{}, 0, permanent{reason: "too much waits for this device"})
+	}
+}
+
+func (p *Push) fits(j job) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.serves == nil {
+		return true
+	}
+	q := p.queues[j.target.device]
+	if q == nil {
+		q = make(chan job, maxQueue)
+		p.queues[j.target.device] = q
+		p.serves(q)
+	}
+	select {
+	case q <- j:
+		return true
+	default:
+		return false
+	}
+}
+
+// serve does one job of a device after the other.
+func (p *Push) serve(ctx context.Context, q chan job) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-q:
+			if j.withdraw {
+				p.takeBack(ctx, j)
+			} else {
+				p.deliver(ctx, j)
+			}
+		}
+	}
+}
+
+// deliver tries until the device was told, or will not be.
+func (p *Push) deliver(ctx context.Context, j job) {
+	for attempt := 1; ; attempt++ {
+		d, err := p.attempt(ctx, j)
+		if err == nil {
+			p.note(ctx, j, events.NotificationSent{
+				Notification: j.target.notification, Device: d.id, Service: d.service, Host: d.host(p.Relay), Attempts: attempt,
+			})
+			return
+		}
+		if ctx.Err() != nil {
+			return // the next process goes on
+		}
+		if errors.As(err, new(permanent)) || attempt > len(p.RetryAfter) {
+			p.fail(ctx, j, d, attempt, err)
+			return
+		}
+		p.Logger.Warn("push", "device", d.id, "host", d.host(p.Relay), "attempt", attempt, "err", err)
+		select {
+		case <-time.After(p.RetryAfter[attempt-1]):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// attempt tells the device once, if it is still there and there is still something to tell.
+func (p *Push) attempt(ctx context.Context, j job) (device, error) {
+	d, active, err := p.device(ctx, j.target.device)
+	if err != nil {
+		return d, err
+	}
+	if !active {
+		return device{id: j.target.device}, permanent{reason: "the device is not active any more"}
+	}
+	waiting, err := p.waits(ctx, j.notice)
+	if err != nil {
+		return d, err
+	}
+	if !waiting {
+		return d, permanent{reason: "it was decided before it could be sent"}
+	}
+	buttons, err := p.buttons(ctx, d, j.notice)
+	if err != nil {
+		return d, err
+	}
+	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
+	return d, p.send(patient, d, message{id: j.target.notification, Notice: j.notice, buttons: buttons})
+}
+
+// grace is how long a shutdown waits for the answer to what was sent: without it, it would be sent again.
+const grace = 2 * time.Second
+
+// takeBack withdraws what a device was told. That it cannot be withdrawn is no harm: its buttons do nothing any more.
+func (p *Push) takeBack(ctx context.Context, j job) {
+	states, err := p.told.of(ctx, p.Log, j.about)
+	if err != nil || states[j.target] != sent {
+		return
+	}
+	d, active, err := p.device(ctx, j.target.device)
+	if err != nil || !active {
+		return
+	}
+	p.told.withdraw(j.about, j.target) // OpenCode's echo of a decision takes it back no second time
+	if err := p.send(ctx, d, message{id: j.target.notification, Notice: j.notice, done: true}); err != nil && ctx.Err() == nil {
+		p.Logger.Info("withdraw push", "device", d.id, "host", d.host(p.Relay), "err", err)
+	}
+}
+
+// fail notes that a device was not told. One that its push service does not know any more is deactivated.
+func (p *Push) fail(ctx context.Context, j job, d device, attempts int, cause error) {
+	var final permanent
+	errors.As(cause, &final)
+	if final.gone {
+		_, _, err := p.Handlers.SaveRecord(ctx, handlers.SaveRecord{
+			Command:    handlers.Command{Actor: events.ActorSystem},
+			Collection: devicesCollection, Record: d.id, Set: inactive,
+		})
+		if err != nil {
+			p.Logger.Error("deactivate device", "device", d.id, "err", err)
+		}
+	}
+	p.note(ctx, j, events.NotificationFailed{
+		Notification: j.target.notification, Device: j.target.device, Service: d.service, Host: d.host(p.Relay),
+		Attempts: attempts, Reason: cause.Error(), Gone: final.gone,
+	})
+}
+
+// What could not be recorded is recorded again after notePause; one try may take noteTimeout, which a shutdown waits for.
+const (
+	notePause   = time.Second
+	noteTimeout = 3 * time.Second
+)
+
+// note records what became of a job, as often as it takes: what is not recorded would be sent again.
+func (p *Push) note(ctx context.Context, j job, d events.Data) {
+	for {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+		err := p.record(bounded, j.about, j.target, j.cause, d)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		p.Logger.Error("push", "err", err)
+		select {
+		case <-time.After(notePause):
+		case <-ctx.Done():
+		}
+	}
+}

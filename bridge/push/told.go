@@ -1,0 +1,165 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// told is what the log says of who was told what, by what it is about. The zero value is empty.
+type told struct {
+	mu sync.Mutex
+	by map[events.Subject]*history
+}
+
+// history is what was told about one chat, record or account, as far as it is folded.
+type history struct {
+	last  uint64
+	state map[target]state
+}
+
+// target is one notification to one device.
+type target struct{ notification, device string }
+
+// state is how far one is.
+type state int
+
+const (
+	queued state = iota + 1
+	sent
+	failed
+	withdrawn // known to this process alone
+)
+
+// maxHistories is how many are kept; beyond, all are folded anew.
+const maxHistories = 256
+
+// of brings the history of something up to date and gives the state of what was queued about it.
+func (t *told) of(ctx context.Context, log *events.Log, about events.Subject) (map[target]state, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.by[about]
+	if h == nil {
+		if t.by == nil || len(t.by) >= maxHistories {
+			t.by = map[events.Subject]*history{}
+		}
+		h = &history{state: map[target]state{}}
+		t.by[about] = h
+	}
+	last, err := log.Fold(ctx, notifications(about), h.last, func(e events.Event) error { h.apply(e); return nil })
+	if err != nil {
+		return nil, err
+	}
+	h.last = last
+	return maps.Clone(h.state), nil
+}
+
+// withdraw notes that what was sent was taken back.
+func (t *told) withdraw(about events.Subject, what target) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h := t.by[about]; h != nil {
+		h.state[what] = withdrawn
+	}
+}
+
+func (h *history) apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.NotificationQueued:
+		if k := (target{d.Notification, d.Device}); h.state[k] == 0 {
+			h.state[k] = queued
+		}
+	case events.NotificationSent:
+		h.state[target{d.Notification, d.Device}] = sent
+	case events.NotificationFailed:
+		h.state[target{d.Notification, d.Device}] = failed
+	}
+}
+
+// notifications are the subjects of what is told about something.
+func notifications(about events.Subject) string {
+	const kinds = "notification.*"
+	switch about.Scope {
+	case events.ScopeConfig:
+		return events.ConfigSubject(about.Collection, about.ID, kinds)
+	case events.ScopeUser:
+		return events.UserSubject(about.ID, kinds)
+	}
+	return events.ChatSubject(about.ID, kinds)
+}
+
+// record appends a fact about a notification to a device. Its id follows from what it says, so that the server refuses it a second
+// time.
+func (p *Push) record(ctx context.Context, about events.Subject, t target, cause string, d events.Data) error {
+	var e events.Event
+	var err error
+	switch about.Scope {
+	case events.ScopeConfig:
+		e, err = events.NewConfig(about.Collection, about.ID, events.ActorSystem, d)
+	case events.ScopeUser:
+		e, err = events.NewUser(about.ID, events.ActorSystem, d)
+	default:
+		e, err = events.New(about.ID, events.ActorSystem, d)
+	}
+	if err != nil {
+		return err
+	}
+	e.ID = identify(d.Kind(), t.notification, t.device)
+	if _, err := p.Log.Append(ctx, e.CausedBy(cause)); err != nil {
+		return fmt.Errorf("record notification: %w", err)
+	}
+	return nil
+}
+
+// resumable is how long after it was queued a notification is still sent that an earlier process did not get to.
+const resumable = 24 * time.Hour
+
+// resume opens the queues, and queues again what was queued and neither sent nor failed when the last process ended.
+func (p *Push) resume(ctx context.Context, serves func(chan job)) error {
+	p.queueing.Lock()
+	defer p.queueing.Unlock()
+	p.open(serves)
+	after, err := p.Log.At(ctx, time.Now().Add(-resumable))
+	if err != nil {
+		return err
+	}
+	for _, every := range []events.Subject{
+		{Scope: events.ScopeChat, ID: "*"}, {Scope: events.ScopeUser, ID: "*"}, {Scope: events.ScopeConfig, Collection: mcpServers, ID: "*"},
+	} {
+		open := map[target]job{}
+		var order []target
+		_, err := p.Log.Fold(ctx, notifications(every), after, func(e events.Event) error {
+			switch d, _ := events.Decode(e); d := d.(type) {
+			case events.NotificationQueued:
+				t := target{d.Notification, d.Device}
+				open[t] = job{about: subjectOnly(e.Subject), target: t, notice: d.Notice, cause: e.ID}
+				order = append(order, t)
+			case events.NotificationSent:
+				delete(open, target{d.Notification, d.Device})
+			case events.NotificationFailed:
+				delete(open, target{d.Notification, d.Device})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, t := range order {
+			if j, ok := open[t]; ok {
+				p.put(ctx, j)
+			}
+		}
+	}
+	return nil
+}
+
+// subjectOnly is what an event is about, without its kind.
+func subjectOnly(s events.Subject) events.Subject { s.Kind = ""; return s }

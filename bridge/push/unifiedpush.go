@@ -1,0 +1,130 @@
+package push
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// payload is the JSON that an app gets. The apps there are read type and chat beside the title; data has them as well, as
+// Firebase's messages do.
+type payload struct {
+	ID      string            `json:"id"`
+	Title   string            `json:"title"`
+	Message string            `json:"message"`
+	Type    string            `json:"type"`
+	Chat    string            `json:"chat,omitempty"`
+	Data    map[string]string `json:"data"`
+	Click   string            `json:"click"`
+	Done    bool              `json:"done,omitempty"` // what was asked is decided: an earlier one with the id is to go
+	Actions []button          `json:"actions,omitempty"`
+}
+
+// button is what a notification offers to do: a POST to its URL does it.
+type button struct {
+	Action string `json:"action"` // approve, deny
+	Title  string `json:"title"`
+	URL    string `json:"url"`
+}
+
+func (p *Push) payload(m message) payload {
+	body := payload{ID: m.id, Title: m.Title, Message: m.Message, Type: m.Type, Chat: m.Chat, Data: map[string]string{"type": m.Type}, Click: p.click(m), Done: m.done}
+	for name, value := range map[string]string{"chat": m.Chat, "permission": m.Permission, "question": m.Question, "server": m.Server} {
+		if value != "" {
+			body.Data[name] = value
+		}
+	}
+	if m.done {
+		body.Title, body.Message = cmp.Or(m.Title, "PocketCoder"), "It is decided."
+	}
+	return body
+}
+
+// click is where a tap leads: to the web interface, at the chat.
+func (p *Push) click(m message) string {
+	if m.Chat == "" {
+		return p.URL + "/"
+	}
+	return p.URL + "/?chat=" + url.QueryEscape(m.Chat)
+}
+
+// encoded gives JSON without escapes that are for HTML: a push service takes 4 KiB.
+func encoded(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) // v is made of strings
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// sendUnifiedPush posts to a UnifiedPush endpoint (https://unifiedpush.org/developers/spec/server) or to a topic of an ntfy
+// server (https://docs.ntfy.sh/publish). The body is JSON for an app that takes it from its distributor (?up=1, where ntfy heeds no
+// header); for the rest the headers say the same, and Template makes ntfy show the JSON's message instead of the JSON.
+func (p *Push) sendUnifiedPush(ctx context.Context, d device, m message) error {
+	client, err := p.client(d.token)
+	if err != nil {
+		return err
+	}
+	if m.done {
+		return p.clear(ctx, client, d.token, m.id)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.token, bytes.NewReader(encoded(p.payload(m))))
+	if err != nil {
+		return permanent{reason: "the endpoint is no URL"}
+	}
+	priority, tags := "high", "raised_hand"
+	switch m.Type {
+	case typeTaskComplete:
+		priority, tags = "default", "white_check_mark"
+	case typeTaskError:
+		tags = "warning"
+	}
+	header := map[string]string{
+		"Content-Type": "application/json", "TTL": lifetime, "Urgency": "high",
+		"Title": encodedWord(strings.ReplaceAll(m.Title, "{{", "{ {")), "Template": "yes", "Message": "{{.message}}",
+		"Click": p.click(m), "Priority": priority, "Tags": tags + "," + m.Type, "X-Sequence-ID": m.id,
+	}
+	if actions := ntfyActions(m.buttons); actions != "" {
+		header["Actions"] = actions
+	}
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	return judge(client.Do(r))
+}
+
+// lifetime is how long a push service keeps what it cannot deliver, in seconds: a day.
+const lifetime = "86400"
+
+// encodedWord is a header's value, in the form of RFC 2047 when it is not ASCII: ntfy decodes that.
+func encodedWord(s string) string { return mime.BEncoding.Encode("UTF-8", s) }
+
+// ntfyActions are buttons in ntfy's short form (https://docs.ntfy.sh/publish/#action-buttons).
+func ntfyActions(buttons []button) string {
+	var all []string
+	for _, b := range buttons {
+		all = append(all, "http, "+b.Title+", "+b.URL+", method=POST, clear=true")
+	}
+	return strings.Join(all, "; ")
+}
+
+// clear takes a notification from those who were told: PUT <topic>/<sequence id>/clear, ntfy 2.16 and later. Where there is no such
+// thing nothing happens: that the server does not know it says nothing about the device.
+func (p *Push) clear(ctx context.Context, client *http.Client, endpoint, id string) error {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return permanent{reason: "the endpoint is no URL"}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, u.JoinPath(id, "clear").String(), nil)
+	if err != nil {
+		return permanent{reason: "the endpoint is no URL"}
+	}
+	return judge(client.Do(r))
+}

@@ -1,0 +1,117 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/SherClockHolmes/webpush-go"
+)
+
+// VAPID is the key pair with which push services know us (RFC 8292), each in base64url as browsers take the public one. Who
+// loses it loses every subscription.
+type VAPID struct {
+	Private string `json:"private"`
+	Public  string `json:"public"`
+}
+
+// LoadVAPID reads the keys from a file, and makes them when there is none. A file that others can read is refused.
+func LoadVAPID(file string) (VAPID, error) {
+	fail := func(err error) (VAPID, error) { return VAPID{}, fmt.Errorf("load Web Push keys: %w", err) }
+	info, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		v, err := createVAPID(file)
+		if err != nil {
+			return fail(err)
+		}
+		return v, nil
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		return fail(fmt.Errorf("%s must be a plain file that only its owner can read (mode 0600), it is %s", file, info.Mode()))
+	}
+	body, err := os.ReadFile(file)
+	if err != nil {
+		return fail(err)
+	}
+	var v VAPID
+	if err := json.Unmarshal(body, &v); err != nil || v.Private == "" || v.Public == "" {
+		return fail(fmt.Errorf("%s does not hold a private and a public key", file))
+	}
+	return v, nil
+}
+
+// createVAPID writes new keys beside the file first, so that a crash leaves no half-written one.
+func createVAPID(file string) (v VAPID, err error) {
+	if v.Private, v.Public, err = webpush.GenerateVAPIDKeys(); err != nil {
+		return v, err
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return v, err
+	}
+	part, err := os.CreateTemp(filepath.Dir(file), ".new-*") // of mode 0600
+	if err != nil {
+		return v, err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(append(body, '\n'))
+	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return v, err
+	}
+	return v, os.Rename(part.Name(), file)
+}
+
+// subscription reads what a browser's PushSubscription is as JSON.
+func subscription(token string) (s webpush.Subscription, err error) {
+	if err := json.Unmarshal([]byte(token), &s); err != nil || s.Endpoint == "" || s.Keys.Auth == "" || s.Keys.P256dh == "" {
+		return s, permanent{reason: "the push_token is no subscription with endpoint, keys.auth and keys.p256dh"}
+	}
+	return s, nil
+}
+
+// sendWebPush sends a message that only the browser can read (RFC 8291). What is done with has the same topic, so that it takes the
+// place of what was not delivered yet (RFC 8030, 5.4), and the same id, so that the service worker takes away what was.
+func (p *Push) sendWebPush(ctx context.Context, d device, m message) error {
+	s, err := subscription(d.token)
+	if err != nil {
+		return err
+	}
+	client, err := p.client(s.Endpoint)
+	if err != nil {
+		return err
+	}
+	body := p.payload(m)
+	body.Actions = m.buttons
+	seconds, _ := strconv.Atoi(lifetime)
+	o := webpush.Options{
+		HTTPClient: client, Topic: m.id, TTL: seconds, Urgency: webpush.UrgencyHigh, Subscriber: p.contact(),
+		VAPIDPublicKey: p.VAPID.Public, VAPIDPrivateKey: p.VAPID.Private,
+	}
+	if m.Type == typeTaskComplete || m.done {
+		o.Urgency = webpush.UrgencyNormal
+	}
+	resp, err := webpush.SendNotificationWithContext(ctx, encoded(body), &s, &o)
+	if err != nil && !errors.As(err, new(*url.Error)) { // it was not sent at all: a key of the subscription is none
+		return permanent{reason: "the push_token is no subscription: " + err.Error()}
+	}
+	return judge(resp, err)
+}
+
+// contact is whom a push service may ask about us (RFC 8292, 2.1): the address of this installation, which has TLS where browsers
+// reach it.
+func (p *Push) contact() string {
+	if strings.HasPrefix(p.URL, "https:") {
+		return p.URL
+	}
+	return "https://localhost"
+}
