@@ -36,6 +36,7 @@ type Server struct {
 	Accounts  *account.Accounts
 	Secrets   *events.Secrets
 	Engine    Engine
+	Push      Push
 	Workspace string // the directory whose files are served, absolute
 	Health    func() Health
 	Proxied   bool // a proxy in front names the client in X-Forwarded-For

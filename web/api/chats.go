@@ -101,24 +101,6 @@ func partsOf(raw json.RawMessage) ([]events.Part, error) {
 	return parts, nil
 }
 
-// decidePermission decides an ask: only from draft, and the first decision wins. What else the record holds is not looked
-// at: a client that was offline sends the whole of it as it was.
-func decidePermission(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	status, given := w.text("status")
-	now := w.oldText("status")
-	if !given || status == now {
-		return w.id, 0, nil
-	}
-	if now != "draft" {
-		return "", 0, badField("status", "validation_conflict", "The permission is %s already.", now)
-	}
-	reason, _ := w.text("reason")
-	seq, err := s.Handlers.DecidePermission(ctx, handlers.DecidePermission{
-		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
-	})
-	return w.id, seq, err
-}
-
 // createPermission is an agent's ask; what it says about a decision is not one.
 func createPermission(s *Server, ctx context.Context, w change) (string, uint64, error) {
 	c := handlers.RequestPermission{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
@@ -160,7 +142,7 @@ func answerQuestion(s *Server, ctx context.Context, w change) (string, uint64, e
 	if c.Rejected = status == "rejected"; !c.Rejected {
 		c.Answers = []string{reply}
 		var several []string // a question that takes several answers may get them as a JSON list
-		if json.Unmarshal([]byte(reply), &several) == nil && len(several) > 0 {
+		if json.Unmarshal([]byte(reply), &several) == nil && several != nil {
 			c.Answers = several
 		}
 	}

@@ -28,6 +28,11 @@ var bookkeeping = []string{
 // secretFields are taken for accounts and are never shown.
 var secretFields = []string{"password", "passwordConfirm", "oldPassword", "emailVisibility"}
 
+// wishes are fields that say how a change is meant; no record holds them.
+var wishes = map[string][]records.Field{
+	"permissions": {number("expires_in")}, // seconds for which an approval holds
+}
+
 // Limits of a field's value, in bytes.
 const (
 	maxText = 1 << 20
@@ -40,6 +45,9 @@ func checkFields(c records.Collection, body map[string]json.RawMessage) (map[str
 	set, faults := map[string]json.RawMessage{}, map[string]any{}
 	for name, value := range body {
 		f, known := c.Field(name)
+		if i := slices.IndexFunc(wishes[c.ID], func(w records.Field) bool { return w.Name == name }); i >= 0 {
+			f, known = wishes[c.ID][i], true
+		}
 		switch {
 		case slices.Contains(bookkeeping, name), known && f.ReadOnly:
 		case c.Type == "auth" && slices.Contains(secretFields, name):

@@ -13,14 +13,16 @@ var (
 	admin   = records.Rule(isAdmin)
 	workers = records.Rule(isStaff) // administrators and agents
 
-	self        = records.Rule(`id = @request.auth.id || ` + isAdmin)
-	own         = records.Rule(`user = @request.auth.id`)
-	ownOrAdmin  = records.Rule(`user = @request.auth.id || ` + isAdmin)
-	ownOrStaff  = records.Rule(`user = @request.auth.id || ` + isStaff)
-	chatMember  = records.Rule(`chat.user = @request.auth.id || ` + isStaff)
-	chatOwner   = records.Rule(`chat.user = @request.auth.id || ` + isAdmin)
-	personOfIt  = records.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
-	ranInMyChat = records.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
+	self          = records.Rule(`id = @request.auth.id || ` + isAdmin)
+	own           = records.Rule(`user = @request.auth.id`)
+	ownOrAdmin    = records.Rule(`user = @request.auth.id || ` + isAdmin)
+	ownOrStaff    = records.Rule(`user = @request.auth.id || ` + isStaff)
+	chatMember    = records.Rule(`chat.user = @request.auth.id || ` + isStaff)
+	chatOwner     = records.Rule(`chat.user = @request.auth.id || ` + isAdmin)
+	personOfIt    = records.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin)            // agents never approve
+	unlessChats   = records.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`) // what is of a chat, its members see
+	budgetsOfMine = records.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
+	ranInMyChat   = records.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
 )
 
 const (
@@ -60,7 +62,7 @@ var catalogue = completed(records.Catalogue{
 			fixed(text("session")), as(fixed(text("subagent")), `coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),
 			fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(number("cost")), fixed(number("tokens_input")),
 			fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")),
-			fixed(text("finish")), fixed(number("position"))),
+			fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by"))),
 	},
 	{
 		Name: "permissions", Table: "permissions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, workers, personOfIt, never),
@@ -68,18 +70,19 @@ var catalogue = completed(records.Catalogue{
 			required(text("permission")), raw("patterns"), raw("metadata"), fixed(raw("always")),
 			choice("status", "draft", "authorized", "denied", "expired"), text("message"), text("reason"), fixed(text("source")), text("message_id"),
 			text("call_id"), fixed(text("challenge")), required(relation("chat", "chats")), fixed(relation("approved_by", "users")), fixed(date("approved_at")),
-			fixed(text("decided_by")), fixed(text("rule")), fixed(flag("interrupted"))),
+			fixed(text("decided_by")), fixed(text("device")), fixed(text("rule")), fixed(text("rule_id")), fixed(number("rule_version")), fixed(flag("referred")),
+			fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")), fixed(flag("interrupted"))),
 	},
 	{
 		Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, personOfIt, never),
 		Fields: fields(fixed(relation("chat", "chats")), fixed(text("question")), fixed(text("header")), fixed(raw("choices")), fixed(raw("descriptions")),
-			fixed(flag("multiple")), as(text("reply"), `coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
+			fixed(flag("multiple")), fixed(flag("custom")), as(text("reply"), `coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
 			choice("status", "asked", "replied", "rejected", "expired"), as(fixed(number("index")), "t.idx"), fixed(text("ai_engine_question_id")), fixed(text("session_id")),
-			fixed(text("call_id")), fixed(text("replied_by"))),
+			fixed(text("message_id")), fixed(text("call_id")), fixed(flag("interrupted")), fixed(text("reason")), fixed(text("replied_by"))),
 	},
 	{
 		Name: "executions", Table: "executions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, never),
-		Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(relation("chat", "chats")),
+		Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(text("original")), fixed(relation("chat", "chats")),
 			fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
 			fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost")), fixed(raw("outputs")), fixed(number("exit_code")),
 			fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")), fixed(number("stderr_bytes")), fixed(number("duration_ms")),
@@ -106,10 +109,12 @@ var catalogue = completed(records.Catalogue{
 	kept("ai_models", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("identifier"))),
 	kept("ai_agents", rules(authed, authed, admin, admin, admin), required(text("name")), text("description"), choice("mode", "primary", "sandbox_agent"),
 		number("temperature"), flag("is_init"), relation("prompt", "ai_prompts"), relation("model", "ai_models")),
-	kept("tool_permissions", rules(authed, authed, admin, admin, admin), relation("agent", "ai_agents"), required(text("tool")), required(text("pattern")),
-		required(choice("action", "allow", "ask", "deny")), flag("active")),
+	kept("tool_permissions", rules(unlessChats, unlessChats, personOfIt, personOfIt, personOfIt), relation("agent", "ai_agents"), required(text("tool")), required(text("pattern")),
+		required(choice("action", "allow", "ask", "deny")), flag("active"), relation("chat", "chats"), date("expires_at"), fixed(relation("author", "users")), text("note")),
 	kept("whitelist_actions", rules(authed, authed, admin, admin, admin), required(text("permission")), choice("kind", "strict", "pattern"), text("value"), flag("active")),
 	kept("whitelist_targets", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("pattern")), flag("active")),
+	kept("budgets", rules(budgetsOfMine, budgetsOfMine, admin, admin, admin), required(text("name")), required(choice("scope", "chat", "day")), relation("chat", "chats"),
+		relation("user", "users"), number("cost"), number("tokens"), flag("active")),
 	kept("proposals", rules(authed, authed, authed, admin, admin), required(text("name")), text("description"), required(text("content")),
 		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved")), date("approved_at")),
 	kept("sops", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("description")), required(text("content")),
@@ -122,7 +127,7 @@ var catalogue = completed(records.Catalogue{
 	kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")), required(choice("status", "pending", "approved", "denied", "revoked")),
 		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"), text("reason"), text("image"), raw("config_schema")),
 	kept("devices", rules(own, own, own, own, own), required(relation("user", "users")), required(text("name")), required(text("push_token")),
-		required(choice("push_service", "fcm", "unifiedpush")), flag("is_active")),
+		required(choice("push_service", "fcm", "unifiedpush", "webpush")), flag("is_active")),
 	kept("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")), raw("rules")),
 	kept("llm_keys", rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin), required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))),
 	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")), fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected"))),

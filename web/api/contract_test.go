@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -106,6 +107,17 @@ func (s *system) fixtures(t *testing.T, o operation, admin, token string) map[st
 		s.append(t, chat, events.ExecFinished{Exec: "exec_" + chat, Stdout: events.Output{Bytes: 5, Text: "hello"}})
 		_, list := s.call(t, token, "GET", recordsOf("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`), nil)
 		f["id"] = list["items"].([]any)[0].(map[string]any)["id"]
+	case strings.Contains(o.path, "/permissions/"):
+		f["id"], f["scope"], f["for"], f["pattern"] = s.askedFor(t, chat, "per_"+chat, "touch notes"), "chat", "1h", "touch*"
+	case strings.Contains(o.path, "/policy/"):
+		f["chat"], f["pattern"], f["action"] = chat, "git status*", "allow"
+	case strings.Contains(o.path, "/push"):
+		f["user_id"], f["chat"], f["device"] = admin, chat, s.phone(t, token, newPhone(t))
+	case strings.Contains(o.path, "/act/"):
+		phone := newPhone(t)
+		s.phone(t, token, phone)
+		s.needed(t, chat, "per_"+chat)
+		f["token"] = path.Base(phone.button(t, "Deny"))
 	case o.path == "/api/realtime" && o.Body != nil:
 		f["clientId"], f["subscriptions"] = s.connected(t), []string{"chats/*"}
 	}

@@ -150,7 +150,7 @@ func writable(c records.Collection) bool {
 // inputForm is what a client may say of a record.
 func inputForm(c records.Collection) Form {
 	form := Form{Type: "object", Properties: map[string]Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
-	for _, field := range c.Fields {
+	for _, field := range slices.Concat(c.Fields, wishes[c.ID]) {
 		if !field.ReadOnly {
 			form.Properties[field.Name] = fieldForm(field)
 		}

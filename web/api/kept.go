@@ -22,8 +22,9 @@ var unique = map[string]struct {
 	upsert bool
 }{
 	"ai_agents":          {fields: []string{"name"}},
-	"tool_permissions":   {fields: []string{"agent", "tool", "pattern"}},
+	"tool_permissions":   {fields: []string{"agent", "tool", "pattern", "chat"}},
 	"sops":               {fields: []string{"name"}},
+	"budgets":            {fields: []string{"name"}},
 	"notification_rules": {fields: []string{"user"}, upsert: true},
 	"devices":            {fields: []string{"user", "push_token"}, upsert: true},
 	"llm_keys":           {fields: []string{"provider_id", "user"}, upsert: true},
@@ -33,10 +34,14 @@ var unique = map[string]struct {
 
 // complete fills in what follows from a record's other fields, and refuses what does not fit together.
 var complete = map[string]func(s *Server, ctx context.Context, w change) error{
-	"ssh_keys":    completeSSHKey,
-	"sops":        completeSOP,
-	"mcp_servers": completeMCPServer,
-	"proposals":   completeProposal,
+	"ssh_keys":          completeSSHKey,
+	"sops":              completeSOP,
+	"mcp_servers":       completeMCPServer,
+	"proposals":         completeProposal,
+	"budgets":           completeBudget,
+	"tool_permissions":  completeToolPermission,
+	"whitelist_actions": completeWhitelistAction,
+	"whitelist_targets": completeWhitelistTarget,
 }
 
 // computed says whether a required field is filled in by complete.

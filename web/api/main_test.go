@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/crypto/ssh"
 
+	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/handlers"
@@ -58,7 +59,14 @@ func newSystem(t testing.TB) *system {
 	s.handlers = &handlers.Handlers{Log: s.log}
 	gate := handlers.Gate{
 		Handlers: s.handlers, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Log: slog.New(slog.DiscardHandler),
-		Session: func(string) (handlers.Session, bool) { return handlers.Session{}, false },
+		Workspace: s.workspace,
+		Session: func(id string) (handlers.Session, bool) { // that of a chat is named after it
+			chat, found := strings.CutPrefix(id, "ses_")
+			return handlers.Session{Chat: chat, Directory: s.workspace}, found
+		},
+		Call: func(context.Context, string, events.Call, time.Duration) (handlers.Call, bool) {
+			return handlers.Call{Cwd: s.workspace}, true
+		},
 	}
 	s.api = &api.Server{
 		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: gate, Accounts: s.accounts, Secrets: secrets,
@@ -69,8 +77,14 @@ func newSystem(t testing.TB) *system {
 			Todo: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 		},
 	}
-	s.run(t, s.model.Run, s.accounts.Run, s.api.Run, s.api.Tail.Run)
-	s.Server = httptest.NewServer(s.api.Handler())
+	s.Server = httptest.NewUnstartedServer(s.api.Handler())
+	pushes := &push.Push{
+		Log: s.log, Secrets: secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.api.Logger,
+		Present: s.api.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true,
+	}
+	s.api.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
+	s.run(t, s.model.Run, s.accounts.Run, s.api.Run, s.api.Tail.Run, pushes.Run)
+	s.Server.Start()
 	t.Cleanup(s.Server.Close)
 	t.Cleanup(s.Server.CloseClientConnections)
 	return s

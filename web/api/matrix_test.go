@@ -36,6 +36,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"tool_permissions":   {"oxaA", "oxaA", "A", "A", "A"},
 	"whitelist_actions":  {"oxaA", "oxaA", "A", "A", "A"},
 	"whitelist_targets":  {"oxaA", "oxaA", "A", "A", "A"},
+	"budgets":            {"oxaA", "oxaA", "A", "A", "A"},
 	"proposals":          {"oxaA", "oxaA", "oxaA", "A", "A"},
 	"sops":               {"oxaA", "oxaA", "A", "A", "A"},
 	"ssh_keys":           {"oA", "oA", "o", "oA", "oA"},
@@ -92,6 +93,8 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 		return map[string]any{"permission": "bash", "kind": "strict", "value": unique, "active": true}
 	case "whitelist_targets":
 		return map[string]any{"name": unique, "pattern": "/workspace/**", "active": true}
+	case "budgets":
+		return map[string]any{"name": unique, "scope": "day", "cost": 5, "active": true}
 	case "proposals":
 		return map[string]any{"name": unique, "content": "c", "authored_by": "human", "status": "draft"}
 	case "sops":
@@ -118,7 +121,7 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 var updates = map[string]map[string]any{
 	"users": {"name": "other"}, "chats": {"title": "other"}, "messages": {}, "permissions": {"status": "denied"}, "questions": {"status": "replied", "reply": "Red"},
 	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "tool_permissions": {"active": false},
-	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
+	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "budgets": {"cost": 6}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
 	"sops": {"version": "2"}, "ssh_keys": {"is_active": false}, "schedules": {"enabled": false}, "mcp_servers": {"status": "denied"},
 	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "other"},
 }

@@ -221,6 +221,7 @@ func heading(path string) string {
 		{"/auth-", "Accounts"}, {"/setup", "Accounts"}, {"/sessions", "Accounts"},
 		{"/collections", "Records"}, {"/batch", "Records"},
 		{"/realtime", "Streams"}, {"/events", "Streams"}, {"/replay", "Streams"}, {"/output", "Streams"},
+		{"/permission", "Permissions"}, {"/policy", "Permissions"},
 		{"/pocketcoder/chats", "Chats"}, {"/artifact", "Workspace"}, {"/files", "Workspace"},
 	} {
 		if strings.Contains(path, h.word) {

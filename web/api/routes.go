@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+
+	"pocketcoder/handlers"
 )
 
 // route is one operation: what serves it, and what the description says about it.
@@ -76,6 +78,10 @@ var (
 		{name: "deltas", about: "1: live fragments too, as events without id"},
 		{name: "Last-Event-ID", header: true, about: "as after, and before it; what a client that reconnects sends"},
 	}
+	alwaysQuery = []parameter{
+		{name: "scope", about: "for whom: chat (when absent), agent or all"}, {name: "for", about: "how long, such as 1h; for ever when absent"},
+		{name: "pattern", about: "of the rule; the smallest sensible one when absent"},
+	}
 	fileMessage = []parameter{{name: "message", about: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
 )
 
@@ -88,7 +94,9 @@ func (s *Server) routes() []route {
 		records    = collection + "/records"
 		record     = records + "/{id}"
 		chat       = "/api/pocketcoder/chats/{id}"
+		permission = "/api/pocketcoder/permissions/{id}"
 		sessions   = "/api/pocketcoder/sessions"
+		push       = "/api/pocketcoder/push"
 	)
 	return []route{
 		{"GET", "/api/health", "How the parts of the system are.", anyone, nil, nil, healthAnswer{}, "", s.health},
@@ -121,9 +129,17 @@ func (s *Server) routes() []route {
 			[]parameter{{name: "stream", about: "stdout (when absent) or stderr"}, {name: "Range", header: true, about: "bytes=FIRST-LAST"}}, nil, nil, "*/*", s.executionOutput},
 
 		{"POST", "/api/pocketcoder/permission", "Ask for a permission: a rule decides at once, or a person later.", staff, nil, permissionRequest{}, permissionAnswer{}, "", s.requestPermission},
+		{"GET", permission + "/why", "What was asked, what every rule says of it, who decided, and what then ran.", accounts, nil, nil, handlers.Why{}, "", s.whyPermission},
+		{"GET", permission + "/always", "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", accounts, alwaysQuery, nil, proposal{}, "", s.proposeAlways},
+		{"POST", permission + "/always", "Store that rule, and allow the ask when it still waits.", accounts, nil, alwaysRequest{}, alwaysAnswer{}, "", s.allowAlways},
+		{"POST", "/api/pocketcoder/policy/replay", "What a rule would have allowed of what was asked so far.", accounts, nil, replayRequest{}, handlers.DryRun{}, "", s.replayPolicy},
 		{"GET", "/api/pocketcoder/ssh_keys", "The active public keys of the account's, a line each.", accounts, nil, nil, nil, "text/plain", s.listSSHKeys},
 		{"GET", filesRoot + "{path...}", "The entries of a directory of the workspace.", accounts, nil, nil, directory{}, "", s.listFiles},
 		{"GET", "/api/pocketcoder/artifact/{path...}", "A file of the workspace.", accounts, nil, nil, nil, "*/*", s.artifact},
+		{"GET", push + "/key", "The public key with which a browser subscribes to Web Push.", accounts, nil, nil, pushKey{}, "", s.pushKey},
+		{"POST", push, "Notify an account on its devices, unless it has turned that off or looks at the chat.", accounts, nil, pushRequest{}, pushAnswer{}, "", s.pushTo},
+		{"POST", push + "/test", "Notify one device of the account's, to see whether that works.", accounts, nil, pushTestRequest{}, pushAnswer{}, "", s.testPush},
+		{"POST", "/api/pocketcoder/act/{token}", "Do what a notification's button says, once.", anyone, nil, nil, actAnswer{}, "", s.act},
 		{"POST", chat + "/abort", "Stop the chat's turn.", accounts, nil, nil, nil, "", s.abortChat},
 		{"POST", chat + "/fork", "Begin a new chat as this one was before a message, or as it is.", accounts, nil, forkRequest{}, anyRecord{}, "", s.forkChat},
 		{"POST", chat + "/revert", "Take back a message, what followed it, and its changes to files; without a message, undo that.", accounts, nil, revertRequest{}, nil, "", s.revertChat},

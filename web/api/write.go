@@ -238,9 +238,9 @@ func clientID(body map[string]json.RawMessage) (string, error) {
 	return id, nil
 }
 
-// defaultUser makes what belongs to somebody belong to the caller, when the client does not say.
+// defaultUser makes what belongs to somebody belong to the caller, when the client does not say. A budget is everybody's then.
 func (w change) defaultUser() {
-	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && textOf(w.set["user"]) == "" {
+	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && w.c.ID != handlers.BudgetCollection && textOf(w.set["user"]) == "" {
 		w.set["user"] = mustJSON(w.who.Account)
 	}
 }
@@ -260,6 +260,14 @@ func (w change) changed() map[string]json.RawMessage {
 func (w change) text(name string) (value string, ok bool) {
 	raw, ok := w.set[name]
 	return strings.TrimSpace(textOf(raw)), ok
+}
+
+// will gives a text of the record as it is after the change.
+func (w change) will(name string) string {
+	if raw, given := w.set[name]; given {
+		return textOf(raw)
+	}
+	return w.oldText(name)
 }
 
 // now gives a field of the record as it is.

@@ -1,0 +1,189 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/handlers/account"
+)
+
+// faultOf gives the message about a field of a refusal.
+func faultOf(answer object, field string) string {
+	data, _ := answer["data"].(object)
+	fault, _ := data[field].(object)
+	message, _ := fault["message"].(string)
+	return message
+}
+
+func TestBrokenRulesAreRefusedWithTheColumnOfTheError(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, root := s.user(t, "root", account.Admin)
+	for name, c := range map[string]struct {
+		collection string
+		body       object
+		field      string
+	}{
+		"a pattern with a NUL":             {"tool_permissions", object{"tool": "bash", "pattern": "git \x01status", "action": "allow"}, "pattern"},
+		"a pattern of spaces":              {"tool_permissions", object{"tool": "bash", "pattern": "   ", "action": "allow"}, "pattern"},
+		"an open quote":                    {"tool_permissions", object{"tool": "bash", "pattern": "git 'status", "action": "allow"}, "pattern"},
+		"an action of another kind":        {"tool_permissions", object{"tool": "bash", "pattern": "git status", "action": "always"}, "action"},
+		"a time that has passed":           {"tool_permissions", object{"tool": "bash", "pattern": "ls", "action": "allow", "expires_at": "2020-01-01 00:00:00.000Z"}, "expires_at"},
+		"a strict value with a star":       {"whitelist_actions", object{"permission": "bash", "kind": "strict", "value": "git *"}, "value"},
+		"a value with a control character": {"whitelist_actions", object{"permission": "bash", "kind": "pattern", "value": "git\x02*"}, "value"},
+		"a target with a NUL":              {"whitelist_targets", object{"name": "n", "pattern": "/workspace/\x01"}, "pattern"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			status, answer := s.call(t, root, "POST", recordsOf(c.collection), c.body)
+			is.Equal(status, 400)
+			text := faultOf(answer, c.field)
+			is.True(text != "") // the field at fault is named
+			if c.field == "pattern" || c.field == "value" {
+				is.True(strings.HasPrefix(text, "column ")) // and the column
+			}
+		})
+	}
+}
+
+func TestRuleThatIsChangedIsCheckedAndOneThatIsPausedIsNot(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	root, token := s.user(t, "root", account.Admin)
+	status, rule := s.call(t, token, "POST", recordsOf("tool_permissions"), object{"tool": "bash", "pattern": "git status*", "action": "allow", "active": true, "author": "somebody", "note": "mine"})
+	is.Equal(status, 200)
+	is.Equal([]any{rule["author"], rule["chat"], rule["expires_at"], rule["note"]}, []any{root, "", "", "mine"})
+	at := recordsOf("tool_permissions") + "/" + rule["id"].(string)
+	status, _ = s.call(t, token, "PATCH", at, object{"pattern": "git\x01"})
+	is.Equal(status, 400)
+	status, paused := s.call(t, token, "PATCH", at, object{"active": false})
+	is.Equal([]any{status, paused["active"]}, []any{200, false})
+	rule["active"] = true // a whole record, as a client has cached it
+	status, _ = s.call(t, token, "PATCH", at, rule)
+	is.Equal(status, 200)
+	status, _ = s.call(t, token, "POST", recordsOf("tool_permissions"), object{"tool": "bash", "pattern": "git status*", "action": "deny"})
+	is.Equal(status, 400) // there is one for this
+}
+
+func TestRulesOfAChatBelongToItsPeople(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ada, adas := s.user(t, "ada", account.User)
+	_, bobs := s.user(t, "bob", account.User)
+	_, bots := s.user(t, "bot", account.Agent)
+	_, roots := s.user(t, "root", account.Admin)
+	chat, other := s.chat(t, adas, "ada's"), s.chat(t, adas, "another of ada's")
+	followers := map[string]*follower{}
+	for name, token := range map[string]string{"ada": adas, "bob": bobs, "root": roots} {
+		followers[name] = s.connect(t).follow(t, token, "tool_permissions/*")
+	}
+	body := func(chat string) object {
+		return object{"tool": "bash", "pattern": "make test", "action": "allow", "active": true, "chat": chat}
+	}
+	for _, token := range []string{bobs, bots} {
+		status, _ := s.call(t, token, "POST", recordsOf("tool_permissions"), body(chat))
+		is.Equal(status, 400)
+	}
+	for _, token := range []string{adas, bobs, bots} {
+		status, _ := s.call(t, token, "POST", recordsOf("tool_permissions"), body(""))
+		is.Equal(status, 400) // for everybody, administrators decide
+	}
+	status, rule := s.call(t, adas, "POST", recordsOf("tool_permissions"), body(chat))
+	is.Equal([]any{status, rule["author"], rule["chat"]}, []any{200, ada, chat})
+	status, global := s.call(t, roots, "POST", recordsOf("tool_permissions"), body("")) // the same for all is another rule
+	is.Equal(status, 200)
+
+	at := recordsOf("tool_permissions") + "/" + rule["id"].(string)
+	for token, want := range map[string]int{adas: 200, bobs: 404, roots: 200} {
+		status, _ = s.call(t, token, "GET", at, nil)
+		is.Equal(status, want)
+		status, _ = s.call(t, token, "GET", recordsOf("tool_permissions")+"/"+global["id"].(string), nil)
+		is.Equal(status, 200)
+	}
+	for name, f := range followers {
+		first := f.next(t).data.Record["id"]
+		is.Equal(first == rule["id"], name != "bob") // bob hears of the other alone
+	}
+
+	for _, change := range []object{{"chat": ""}, {"chat": other}} {
+		status, _ = s.call(t, adas, "PATCH", at, change)
+		is.Equal(status, 400)
+	}
+	for _, token := range []string{bobs, bots} {
+		status, _ = s.call(t, token, "PATCH", at, object{"active": false})
+		is.Equal(status, 404)
+	}
+	status, _ = s.call(t, adas, "PATCH", at, object{"active": false})
+	is.Equal(status, 200)
+	status, _ = s.call(t, adas, "DELETE", recordsOf("tool_permissions")+"/"+global["id"].(string), nil)
+	is.Equal(status, 404)
+	status, _ = s.call(t, adas, "DELETE", at, nil)
+	is.Equal(status, 204)
+}
+
+func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, ada := s.user(t, "ada", account.User)
+	_, root := s.user(t, "root", account.Admin)
+	chat := s.chat(t, ada, "x")
+	at := recordsOf("permissions") + "/" + s.asked(t, chat, "per_1")
+	for _, bad := range []object{
+		{"edited": "ls -l"}, {"status": "denied", "edited": "ls -l"}, {"status": "authorized", "edited": "ls \x00"},
+		{"status": "authorized", "expires_in": -1}, {"status": "denied", "expires_in": 60}, {"status": "authorized", "expires_in": "soon"},
+	} {
+		status, answer := s.call(t, ada, "PATCH", at, bad)
+		is.Equal(status, 400) // bad
+		is.True(len(answer["data"].(object)) == 1)
+	}
+	_, cached := s.call(t, ada, "GET", at, nil)
+	is.Equal([]any{cached["status"], cached["edited"]}, []any{"draft", ""})
+
+	edit := object{"status": "authorized", "edited": "ls -l", "expires_in": 3600}
+	status, decided := s.call(t, ada, "PATCH", at, edit)
+	is.Equal([]any{status, decided["status"], decided["edited"]}, []any{200, "authorized", "ls -l"})
+	is.True(strings.HasPrefix(decided["device"].(string), "Go-http-client"))
+	expires, err := time.Parse("2006-01-02 15:04:05.000Z", decided["expires"].(string))
+	is.NoErr(err)
+	is.True(time.Until(expires) > 50*time.Minute && time.Until(expires) < time.Hour)
+
+	status, _ = s.call(t, ada, "PATCH", at, edit) // repeats what is true
+	is.Equal(status, 200)
+	status, _ = s.call(t, ada, "PATCH", at, decided) // and so does the whole record
+	is.Equal(status, 200)
+	same := recordsOf("permissions") + "/" + s.asked(t, chat, "per_2")
+	for range 2 { // the command as it was asked is no edit
+		status, plain := s.call(t, ada, "PATCH", same, object{"status": "authorized", "edited": "ls"})
+		is.Equal([]any{status, plain["edited"]}, []any{200, ""})
+	}
+	cached["status"] = "authorized" // another device allowed the command as it was asked
+	for _, late := range []object{cached, {"status": "authorized"}, {"status": "authorized", "edited": "ls -a"}, {"status": "denied"}, {"edited": "ls"}} {
+		status, answer := s.call(t, root, "PATCH", at, late)
+		is.Equal(status, 400) // late
+		is.True(faultOf(answer, "edited")+faultOf(answer, "status") != "")
+	}
+	_, after := s.call(t, ada, "GET", at, nil)
+	is.Equal(after, decided)
+}
+
+func TestOnlyCommandsAreEdited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, ada := s.user(t, "ada", account.User)
+	chat := s.chat(t, ada, "x")
+	s.said(t, chat, "permission.asked", `{"id":"per_e","sessionID":"ses_1","permission":"edit","patterns":["a.txt"],"always":["*"],"metadata":{"filepath":"/w/a.txt","diff":"+x"},"tool":{"messageID":"m","callID":"c"}}`)
+	_, list := s.call(t, ada, "GET", recordsOf("permissions"), nil)
+	at := recordsOf("permissions") + "/" + list["items"].([]any)[0].(object)["id"].(string)
+	status, answer := s.call(t, ada, "PATCH", at, object{"status": "authorized", "edited": "ls"})
+	is.Equal(status, 400)
+	is.True(faultOf(answer, "edited") != "")
+	status, _ = s.call(t, ada, "PATCH", at, object{"status": "authorized"})
+	is.Equal(status, 200)
+}

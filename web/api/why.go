@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"pocketcoder/handlers"
+	"pocketcoder/web/api/records"
+)
+
+// whyPermission is for everybody who sees the permission.
+func (s *Server) whyPermission(w http.ResponseWriter, r *http.Request, who caller) error {
+	found, err := s.seen(r.Context(), who, r, "permissions", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	why, err := s.Gate.Why(r.Context(), textField(found, "chat"), textField(found, "ai_engine_permission_id"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, why)
+}
+
+func textField(r records.Record, name string) string {
+	text, _ := r.Get(name).(string)
+	return text
+}
+
+// proposal is a rule that could be made of an ask.
+type proposal struct {
+	Rules []handlers.Rule  `json:"rules"`
+	Chat  handlers.DryRun  `json:"chat"`          // over the chat's history
+	All   *handlers.DryRun `json:"all,omitempty"` // over that of all chats, for administrators
+}
+
+// alwaysRequest says what rule to make of an ask.
+type alwaysRequest struct {
+	Pattern string `json:"pattern,omitempty"` // the smallest sensible one when absent
+	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
+	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
+}
+
+// alwaysAnswer names what was stored.
+type alwaysAnswer struct {
+	Rules []string `json:"rules"` // as in rule_id: tool_permissions/RECORD
+}
+
+func (s *Server) proposeAlways(w http.ResponseWriter, r *http.Request, who caller) error {
+	q := r.URL.Query()
+	c, err := s.always(r, who, alwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"), For: q.Get("for")})
+	if err != nil {
+		return err
+	}
+	give, err := s.shares.take(r.Context(), who.key()) // it reads the whole history
+	if err != nil {
+		return err
+	}
+	defer give()
+	p, err := s.Gate.ProposeAlways(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	answer := proposal{Rules: p.Rules, Chat: p.Chat}
+	if who.is("admin") {
+		answer.All = &p.All
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *Server) allowAlways(w http.ResponseWriter, r *http.Request, who caller) error {
+	var body alwaysRequest
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	c, err := s.always(r, who, body)
+	if err != nil {
+		return err
+	}
+	rules, seq, err := s.Gate.AllowAlways(r.Context(), c)
+	if err == nil {
+		err = s.Model.Wait(r.Context(), seq)
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, alwaysAnswer{rules})
+}
+
+// always is the command about an ask that the caller may decide. A rule beyond the chat is for administrators to make.
+func (s *Server) always(r *http.Request, who caller, asked alwaysRequest) (c handlers.AlwaysPermission, err error) {
+	permissions, _ := collectionNamed("permissions")
+	about := change{who: who, c: permissions, id: r.PathValue("id")}
+	if err := s.existing(r.Context(), r, &about, permissions.Update, nil); err != nil {
+		return c, err
+	}
+	switch asked.Scope {
+	case "":
+		asked.Scope = handlers.ScopeChat
+	case handlers.ScopeAgent, handlers.ScopeAll:
+		if !who.is("admin") {
+			return c, forbidden("Only administrators make rules for more than one chat.")
+		}
+	}
+	return handlers.AlwaysPermission{
+		Command: handlers.Command{Actor: who.actor()}, Chat: about.oldText("chat"), Permission: about.oldText("ai_engine_permission_id"),
+		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Client: who.client,
+	}, nil
+}
+
+// replayRequest is a rule to try.
+type replayRequest struct {
+	Permission string          `json:"permission"`       // bash, edit, …
+	Pattern    string          `json:"pattern"`          // as in a record of tool_permissions
+	Action     handlers.Action `json:"action,omitempty"` // allow (when absent), ask or deny
+	Chat       string          `json:"chat,omitempty"`   // over whose history; all, for administrators, when absent
+}
+
+// replayPolicy tries a rule over the history of a chat, which its owner may do, or of all chats.
+func (s *Server) replayPolicy(w http.ResponseWriter, r *http.Request, who caller) error {
+	var body replayRequest
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	rule := handlers.Rule{Permission: body.Permission, Pattern: body.Pattern, Action: body.Action}
+	if err := s.mayReplay(r, who, body.Chat); err != nil {
+		return err
+	}
+	run, err := s.dryRun(r.Context(), who, rule, body.Chat)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, run)
+}
+
+func (s *Server) mayReplay(r *http.Request, who caller, chat string) error {
+	if chat != "" {
+		return s.mayWrite(r, who, chat)
+	}
+	if !who.is("admin") {
+		return forbidden("Only administrators look at the history of all chats.")
+	}
+	return nil
+}
+
+func (s *Server) dryRun(ctx context.Context, who caller, rule handlers.Rule, chat string) (handlers.DryRun, error) {
+	give, err := s.shares.take(ctx, who.key())
+	if err != nil {
+		return handlers.DryRun{}, err
+	}
+	defer give()
+	return s.Gate.DryRun(ctx, rule, chat)
+}
