@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -42,18 +41,14 @@ func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *events.L
 }
 
 // offerSetup shows the one-time link when nobody could log in.
-func (s *parts) offerSetup(ctx context.Context, r running) {
+func (s *parts) offerSetup(ctx context.Context) {
 	link, needed, err := s.accounts.Setup(ctx)
 	if err != nil {
 		s.o.logger.Error("make the setup link", "err", err)
 		return
 	}
-	base := r.HTTP
-	if s.o.url != "" {
-		base = strings.TrimSuffix(s.o.url, "/")
-	}
 	if needed {
-		s.say.setup(base, link)
+		s.say.setup(s.reached, link)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -18,6 +17,9 @@ import (
 type ask struct {
 	permission *shownAsk
 	question   openQuestion
+
+	editing bool                       // the next line is the command that shall run instead
+	always  *handlers.AlwaysPermission // the next line says whether this becomes a rule
 }
 
 func (a ask) is(id string, index int) bool {
@@ -34,9 +36,15 @@ type pendingPermission struct {
 	Permission  string          `json:"permission"`
 	Patterns    []string        `json:"patterns"`
 	Metadata    json.RawMessage `json:"metadata"`
-	Message     string          `json:"message_id"`
+	MessageID   string          `json:"message_id"`
 	Call        string          `json:"call_id"`
+	Source      string          `json:"source"`
+	Message     string          `json:"message"`
 	Interrupted bool            `json:"interrupted"`
+	Referred    bool            `json:"referred"`
+	Why         string          `json:"referred_reason"`
+	Cwd         string          `json:"cwd"`
+	AskedSeq    uint64          `json:"asked_seq"`
 }
 
 // pendingQuestion is a row of the read model.
@@ -49,6 +57,8 @@ type pendingQuestion struct {
 	Choices      []string `json:"choices"`
 	Descriptions []string `json:"descriptions"`
 	Multiple     bool     `json:"multiple"`
+	Custom       bool     `json:"custom"`
+	Interrupted  bool     `json:"interrupted"`
 }
 
 // joinPending finds what waits already.
@@ -60,27 +70,29 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 	}
 	for _, p := range permissions {
 		a := c.show.addAsk(events.PermissionAsk{ID: p.ID, SessionID: p.Session, Permission: p.Permission, Patterns: p.Patterns, Metadata: p.Metadata,
-			Tool: events.Call{MessageID: p.Message, CallID: p.Call}}, time.Time{})
-		a.interrupted = p.Interrupted
-		c.waiting = append(c.waiting, ask{permission: a})
+			Tool: events.Call{MessageID: p.MessageID, CallID: p.Call}}, p.AskedSeq)
+		a.interrupted, a.referred, a.why, a.directory = p.Interrupted, p.Referred || p.Interrupted, p.Why, p.Cwd
+		if p.Source == projections.SourceAPI {
+			a.message = p.Message
+		}
 	}
+	c.addDue()
 	var questions []pendingQuestion
 	args["status"] = projections.QuestionAsked
 	if err := c.query(ctx, "questions", args, &questions); err != nil {
 		return err
 	}
 	for _, q := range questions {
-		c.waiting = append(c.waiting, ask{question: openQuestion{q.ID, q.Index, q.Session, q.Header, q.Question, q.Choices, q.Descriptions, q.Multiple}})
+		c.waiting = append(c.waiting, ask{question: openQuestion{
+			q.ID, q.Index, q.Session, q.Header, q.Question, q.Choices, q.Descriptions, q.Multiple, q.Custom, q.Interrupted,
+		}})
 	}
 	return nil
 }
 
 // addDue takes up the permission asks that the policy has left to a person.
-func (c *conversation) addDue(now time.Time) {
-	if !c.caughtUp {
-		return
-	}
-	for _, a := range c.show.due(now) {
+func (c *conversation) addDue() {
+	for _, a := range c.show.due() {
 		if !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.permission == a }) {
 			c.waiting = append(c.waiting, ask{permission: a})
 		}
@@ -116,6 +128,10 @@ func (c *conversation) settle(e events.Event) {
 			index = -1
 		}
 		c.remove(d.Question, index)
+	case events.QuestionInterrupted:
+		for i := range c.waiting {
+			c.waiting[i].question.interrupted = c.waiting[i].question.interrupted || c.waiting[i].is(d.Question, -1)
+		}
 	case events.QuestionExpired:
 		c.remove(d.Question, -1)
 	case events.OpenCode:
@@ -164,15 +180,12 @@ func (c *conversation) prompt(a ask) {
 	switch {
 	case a.permission != nil:
 		c.show.showAsk(a.permission)
-		text = "allow it? y, n, or n REASON: "
+		text = a.promptText()
 	case !c.prompted:
 		c.show.showQuestion(a.question)
 		fallthrough
 	default:
-		text = "a number or your own words, - dismisses: "
-		if a.question.multiple {
-			text = "numbers or your own words, - dismisses: "
-		}
+		text = a.question.promptText()
 	}
 	c.prompted = true
 	c.show.flow(promptWriter, "", bold, text)
@@ -184,9 +197,9 @@ func (c *conversation) answerAlone(ctx context.Context, a ask) error {
 	case a.permission == nil:
 		return c.give(ctx, a, "question.answer", handlers.AnswerQuestion{Command: newCommand(), Chat: c.chat, Question: a.question.id, Rejected: true})
 	case c.approve == approveAll:
-		return c.decide(ctx, a, events.Authorized, "")
+		return c.decide(ctx, a, handlers.DecidePermission{Decision: events.Authorized})
 	}
-	return c.decide(ctx, a, events.Denied, "everything is denied in this conversation")
+	return c.decide(ctx, a, handlers.DecidePermission{Decision: events.Denied, Reason: "everything is denied in this conversation"})
 }
 
 // answer takes a person's words for the first that waits.
@@ -194,35 +207,18 @@ func (c *conversation) answer(ctx context.Context, words string) error {
 	if !c.interactive {
 		c.show.flow(promptWriter, "", plain, visible(words)+"\n")
 	}
-	a := c.waiting[0]
+	a := &c.waiting[0]
 	if a.permission == nil {
 		answers, rejected, ok := parseAnswer(a.question, words)
 		if !ok {
 			c.show.note("", dim, "(one answer, please; - dismisses the question)")
 			return nil
 		}
-		return c.give(ctx, a, "question.answer", handlers.AnswerQuestion{
+		return c.give(ctx, *a, "question.answer", handlers.AnswerQuestion{
 			Command: newCommand(), Chat: c.chat, Question: a.question.id, Index: a.question.index, Answers: answers, Rejected: rejected,
 		})
 	}
-	decision, reason, ok := parseDecision(words)
-	if !ok {
-		c.show.note("", dim, "(y allows; n denies and stops the turn; n REASON denies and tells the model why)")
-		return nil
-	}
-	return c.decide(ctx, a, decision, reason)
-}
-
-// parseDecision reads "y", "n", "n REASON", or just a reason of several words, which denies.
-func parseDecision(words string) (d events.Decision, reason string, ok bool) {
-	first, rest, several := strings.Cut(words, " ")
-	switch strings.ToLower(strings.TrimRight(first, ",:;.!")) {
-	case "y", "yes":
-		return events.Authorized, "", !several // "y but …" is no plain yes
-	case "n", "no":
-		return events.Denied, strings.TrimSpace(rest), true
-	}
-	return events.Denied, words, several
+	return c.answerPermission(ctx, a, words)
 }
 
 // parseAnswer reads the numbers of labels, or free text.
@@ -238,16 +234,6 @@ func parseAnswer(q openQuestion, words string) (answers []string, rejected, ok b
 		answers = append(answers, q.labels[n-1])
 	}
 	return answers, false, len(answers) == 1 || len(answers) > 1 && q.multiple
-}
-
-func (c *conversation) decide(ctx context.Context, a ask, d events.Decision, reason string) error {
-	p := a.permission
-	if p.interrupted && d == events.Authorized {
-		c.working = true // the turn is resumed
-	}
-	return c.give(ctx, a, "permission.decide", handlers.DecidePermission{
-		Command: newCommand(), Chat: c.chat, Permission: p.ask.ID, Decision: d, Reason: reason,
-	})
 }
 
 // give sends an answer. That somebody else was first is no error: their event says so.
@@ -267,6 +253,8 @@ func (c *conversation) give(ctx context.Context, a ask, name string, command any
 		c.remove(a.question.id, -1)
 	default:
 		c.remove(a.question.id, a.question.index)
+		last := !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.is(a.question.id, -1) })
+		c.working = c.working || a.question.interrupted && last && r.Code == "" // the turn is resumed
 	}
 	return err
 }

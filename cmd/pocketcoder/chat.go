@@ -25,7 +25,12 @@ const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what 
   pocketcoder chat -m "fix it" --approve all        without asking: for scripts
   printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one a line
 
-When it asks for permission:  y allows;  n denies, and the turn stops;  n REASON denies and tells the model why.
+When it asks for permission:
+  y           allows                       n           denies, and the turn stops
+  e COMMAND   allows that command instead  n REASON    denies, and tells the model why
+  a           proposes a rule that allows this kind from now on in this chat, and shows what it would have allowed so far;
+              a all is for every chat, a agent for this agent in every chat, a 1h for an hour
+e alone takes the command from the next line. The model is told what was edited.
 To a question answer with a number, several numbers, or your own words; - dismisses it.
 A line that ends with \ goes on in the next one. /abort stops the turn, /quit leaves and lets it go on.
 Ctrl-C stops the turn, a second Ctrl-C leaves.

@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
 
@@ -126,26 +129,27 @@ func TestLostTurnIsResumedAsAnother(t *testing.T) {
 }
 
 func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
-	for words, want := range map[string]struct {
-		decision events.Decision
-		reason   string
-		ok       bool
-	}{
-		"y": {events.Authorized, "", true}, "YES": {events.Authorized, "", true},
-		"n": {events.Denied, "", true}, "no": {events.Denied, "", true},
-		"n use make": {events.Denied, "use make", true}, "No, use make": {events.Denied, "use make", true},
-		"use make instead": {events.Denied, "use make instead", true},
-		"y but only once":  {ok: false}, "": {ok: false}, "yse": {ok: false}, "ok": {ok: false},
+	authorized, denied := meant{decision: events.Authorized}, func(reason string) meant { return meant{decision: events.Denied, reason: reason} }
+	for words, want := range map[string]meant{
+		"y": authorized, "YES": authorized, "n": denied(""), "no": denied(""),
+		"n use make": denied("use make"), "No, use make": denied("use make"), "use make instead": denied("use make instead"),
+		"e": {edit: true}, "E": {edit: true}, "e git status": {edit: true, edited: "git status"}, "e echo a\necho b": {edit: true, edited: "echo a\necho b"},
+		"edit the file instead": denied("edit the file instead"), // words, not a command
+		"a":                     {always: true}, "a all": {always: true, scope: handlers.ScopeAll}, "a 90m": {always: true, lasts: "90m"},
+		"a agent 1h": {always: true, scope: handlers.ScopeAgent, lasts: "1h"}, "a 1h chat": {always: true, scope: handlers.ScopeChat, lasts: "1h"},
+		"a better way is make": denied("a better way is make"), "a all chat": denied("a all chat"), "a -1h": denied("a -1h"),
+		"always use make": denied("always use make"),
 	} {
 		t.Run(words, func(t *testing.T) {
 			is := is.New(t)
-			d, reason, ok := parseDecision(words)
-			is.Equal(ok, want.ok)
-			if ok {
-				is.Equal(d, want.decision)
-				is.Equal(reason, want.reason)
-			}
+			got, ok := parseDecision(words)
+			is.True(ok)
+			is.Equal(got, want)
 		})
+	}
+	for _, words := range []string{"y but only once", "", "yse", "ok", "e, git status"} {
+		_, ok := parseDecision(words)
+		is.New(t).True(!ok) // words
 	}
 }
 
@@ -185,4 +189,26 @@ func TestListedChatsCannotTouchTheTerminal(t *testing.T) {
 	out.Reset()
 	is.NoErr(printChats(&out, nil))
 	is.True(strings.Contains(out.String(), "no chats yet"))
+}
+
+func TestListedRulesSayWhomTheyAreForAndCannotTouchTheTerminal(t *testing.T) {
+	is := is.New(t)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for fields, want := range map[string]string{
+		`{"tool":"bash","pattern":"git status*","action":"allow","active":true}`:              "bash: git status* active",
+		`{"tool":"bash","pattern":"rm*","action":"deny","active":false}`:                      "deny bash: rm* paused",
+		`{"tool":"read","pattern":"a","active":true,"expires_at":"2026-01-02 03:04:05.000Z"}`: "read: a expired",
+		`{"tool":"read","pattern":"a","active":true,"expires_at":"2026-01-02 03:04:05.001Z"}`: "read: a active",
+	} {
+		var f ruleFields
+		is.NoErr(json.Unmarshal([]byte(fields), &f))
+		is.Equal(f.text("tool_permissions")+" "+f.state(now), want)
+	}
+	is.Equal(ruleFields{Permission: "write"}.text("whitelist_actions"), "write: every target")
+	is.Equal(ruleFields{Permission: "bash", Value: "ls"}.text("whitelist_actions"), "bash: ls")
+	is.Equal(ruleFields{Name: "src", Pattern: "/w/**"}.text("whitelist_targets"), "target src: /w/**")
+	var out bytes.Buffer
+	is.NoErr(printRules(&out, []listedRule{{ID: "tool_permissions/r", Rule: "bash: a\x1b[2J", Chat: "c1", Note: "b\rc"}, {Agent: "poco"}}))
+	is.True(!strings.ContainsAny(out.String(), "\x1b\r"))
+	is.True(strings.Contains(out.String(), "chat c1") && strings.Contains(out.String(), "agent poco"))
 }

@@ -86,8 +86,6 @@ const reconnectTime = 20 * time.Second
 
 // run goes on until the conversation is over, and says how.
 func (c *conversation) run(ctx context.Context) (exitCode, error) {
-	clock := time.NewTicker(decisionDelay / 3)
-	defer clock.Stop()
 	var lost <-chan time.Time
 	for {
 		if err := c.next(ctx); err != nil {
@@ -123,8 +121,6 @@ func (c *conversation) run(ctx context.Context) (exitCode, error) {
 			}
 		case <-lost:
 			return 0, fmt.Errorf("the system has been away for %s; what was said is kept: pocketcoder chat %s", reconnectTime, c.chat)
-		case now := <-clock.C:
-			c.addDue(now)
 		}
 	}
 }
@@ -178,12 +174,15 @@ func (c *conversation) take(ctx context.Context, b events.Batch) error {
 		case events.MessageSubmitted:
 			c.working = c.working || e.Seq > c.joined
 		case events.MessageSending:
+			c.working = c.working || e.Seq > c.joined // it may have been held
 			if c.show.quiet[d.Message] {
 				c.turn.begin() // whatever came before was another turn
 			}
 		}
 	}
-	c.show.live, c.caughtUp = true, c.caughtUp || b.Behind == 0
+	if c.show.live, c.caughtUp = true, c.caughtUp || b.Behind == 0; c.caughtUp {
+		c.addDue()
+	}
 	if asked == 0 || !c.working {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
 
@@ -85,16 +86,20 @@ func commandIsLost(t *testing.T, p *process, chat string) {
 	turnIsLost(t, p, chat)
 }
 
-// questionsExpire holds for questions OpenCode has forgotten: there is nobody to answer them to.
-func questionsExpire(t *testing.T, p *process, chat string) {
+// questionsSurvive holds for questions OpenCode has forgotten: answering them resumes the turn.
+func questionsSurvive(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
+	p.forgotten(t, chat)
 	questions := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(questions), 2)
-	for _, q := range questions {
-		is.Equal(q.Status, projections.QuestionExpired)
+	for i, q := range questions {
+		is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i, Answers: []string{"my own"}}))
 	}
-	turnIsLost(t, p, chat)
+	eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
+	p.turnEnds(t, chat)
+	is.Equal(p.resumes(t, chat), map[string]int{questions[0].EngineQuestion: 1})
+	is.Equal(len(p.lost(t, chat)), 1)
 }
 
 // delegatedAgain holds for a subagent whose ask was pending: its approval is good for the command of the one that takes

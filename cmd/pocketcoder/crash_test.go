@@ -50,7 +50,7 @@ var lanes = [][]crash{{
 	{name: "pending", script: again(shortCommand), at: askWaits, then: resumedByApproval},
 	{name: "requested", script: bash(shortCommand), at: on("exec.requested"), then: finishedOrLost},
 	{name: "finished", script: bash(shortCommand), at: on("exec.finished"), then: finishedOrLost},
-	{name: "questioned", script: twoQuestions, at: on("opencode.question.asked"), then: questionsExpire},
+	{name: "questioned", script: twoQuestions, at: on("opencode.question.asked"), then: questionsSurvive},
 }, {
 	{name: "delivered", script: bash(shortCommand), at: on("message.delivered"), then: finishedOrLost},
 	{name: "streaming", script: "@@text n=400 delay=20", at: textStreams, then: turnIsLost},

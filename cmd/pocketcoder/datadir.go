@@ -20,7 +20,7 @@ const layoutVersion = "1"
 //	version          of this layout
 //	lock             held by the process that runs
 //	running.json     how to reach it
-//	keys/            nkey seeds, one for each kind of process
+//	keys/            nkey seeds, one for each kind of process; the key pair for Web Push
 //	nats/            the log
 //	readmodel.v<N>.db
 //	opencode/        OpenCode's home, configuration, log; npm/ when it was installed by us

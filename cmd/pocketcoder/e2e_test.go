@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,6 +64,7 @@ type process struct {
 	data      dataDir
 	workspace string
 	args      []string
+	asks      []string // more of them: rules for what tests want to be asked about
 	env       []string // on top of the test's own
 }
 
@@ -89,6 +91,15 @@ func start(t testing.TB, args ...string) *process {
 	return p
 }
 
+// startAsDelivered is start with the rules alone that everybody has.
+func startAsDelivered(t testing.TB, args ...string) *process {
+	t.Helper()
+	p := prepare(t, t.TempDir(), args...)
+	p.asks = nil
+	p.runForTest()
+	return p
+}
+
 // runForTest starts what was prepared, and stops it with the test.
 func (p *process) runForTest() {
 	p.t.Helper()
@@ -101,6 +112,9 @@ func (p *process) runForTest() {
 	})
 }
 
+// askedCommands are the harmless commands that tests let the model run. Without a rule of their own they would need no person.
+var askedCommands = []string{"echo", "printf", "pwd", "head"}
+
 // prepare makes a system in a directory, with an administrator and an empty workspace, that was never started.
 func prepare(t testing.TB, dir string, args ...string) *process {
 	t.Helper()
@@ -109,6 +123,9 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 		t.Fatal(err)
 	}
 	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0", "--opencode", opencodetest.Tools(t).OpenCode}, args...)
+	for _, command := range askedCommands {
+		p.asks = append(p.asks, "--allow", "ask bash: "+command+"*")
+	}
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=" + adminEmail, "POCKETCODER_ADMIN_PASSWORD=" + adminPassword}
 	return p
 }
@@ -117,7 +134,7 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 func (p *process) launch(ripgrepDir string) {
 	p.t.Helper()
 	p.output, p.exited = &lockedBuffer{}, make(chan struct{})
-	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), p.args...)
+	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), append(slices.Clip(p.args), p.asks...)...)
 	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it

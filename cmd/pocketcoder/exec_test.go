@@ -33,7 +33,9 @@ func (p *process) runs(t testing.TB, args map[string]any) (projections.Run, part
 	t.Helper()
 	args["description"] = "test"
 	chat := p.chat(t, call("bash", args)+"\n@@next\n@@say done")
-	ask := p.approve(t, chat, 0)
+	ask := p.ask(t, chat, 0)
+	p.referred(t, chat, ask) // by then it is known where it would run
+	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	all := rows[projections.Run](t, p, "executions", chat)
 	if len(all) != 1 || all[0].Text != ask.Command() || all[0].Text != args["command"] {

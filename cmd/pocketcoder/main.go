@@ -25,6 +25,9 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chat           talk to the assistant, approve what it may do
   pocketcoder chats          list chats
   pocketcoder user           accounts: add, list, passwd, disable, sessions, revoke
+  pocketcoder policy         rules: test, replay, list, pause, revoke
+  pocketcoder why ID         why something was allowed, denied or asked, and what then ran
+  pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder replay CHAT    show a chat again, from the log
   pocketcoder rebuild        delete the read models and replay the log into new ones
   pocketcoder nats-context   let the nats CLI read the log
@@ -85,6 +88,9 @@ func app(ctx context.Context, env environment, args []string) error {
 		"chat":         runChat,
 		"chats":        runChats,
 		"user":         runUser,
+		"budget":       runBudget,
+		"policy":       runPolicy,
+		"why":          runWhy,
 		"replay":       runReplay,
 		"rebuild":      runRebuild,
 		"nats-context": runNATSContext,

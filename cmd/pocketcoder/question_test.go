@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -74,4 +75,72 @@ func TestRejectedQuestionStopsTheTurn(t *testing.T) {
 	for _, q := range rows[projections.Question](t, p, "questions", chat) {
 		is.Equal(q.Status, projections.QuestionRejected)
 	}
+}
+
+func TestAbortedQuestionExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	here, there := p.chat(t, twoQuestions), p.chat(t, twoQuestions)
+	p.asked(t, here)
+	p.asked(t, there)
+	p.abort(t, here)
+	client, _ := p.engine(t)
+	is.NoErr(client.Abort(t.Context(), p.row(t, there).Session)) // in OpenCode's own interface
+	for _, chat := range []string{here, there} {
+		p.event(t, chat, "question.expired", nil)
+		p.turnEnds(t, chat)
+		for _, q := range rows[projections.Question](t, p, "questions", chat) {
+			is.Equal([]string{q.Status, q.Reason}, []string{projections.QuestionExpired, "the turn was aborted"})
+		}
+	}
+	listed, err := client.Questions(t.Context(), p.workspace)
+	is.NoErr(err)
+	for _, q := range listed {
+		is.True(!strings.Contains(string(q.Raw), p.row(t, here).Session) && !strings.Contains(string(q.Raw), p.row(t, there).Session)) // it waits for none of them
+	}
+	is.Equal(len(p.resumes(t, here))+len(p.resumes(t, there)), 0)
+}
+
+func TestSubagentsQuestionIsAnsweredInTheChatOfItsParent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": twoQuestions})+"\n@@next\n@@say all done")
+	p.approve(t, chat, 0)
+	asked := p.asked(t, chat)
+	is.True(asked.SessionID != p.row(t, chat).Session)
+	for index, words := range []string{"Red", "B"} {
+		is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: index, Answers: []string{words}}))
+	}
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "thanks|all done")
+}
+
+func TestOneOfTwoClientsAnswers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	owner, admin := p.account(t, "user"), p.admin(t)
+	chat := owner.create(t, "chats", record{"title": "two clients"})
+	owner.say(t, chat, twoQuestions)
+	p.asked(t, chat)
+	for _, q := range owner.list(t, "questions", `chat = "`+chat+`"`) {
+		path, words := recordPath("questions", q["id"].(string)), map[string]any{"Which colour?": []string{"Red", "Blue"}, "Which letters?": []string{"A", "B"}}[q["question"].(string)].([]string)
+		replies := make(chan reply, 2)
+		for i, by := range []login{owner, admin} {
+			go func() { replies <- by.do(t, "PATCH", path, record{"status": "replied", "reply": words[i]}) }()
+		}
+		codes := map[int]int{}
+		for range 2 {
+			r := <-replies
+			codes[r.code]++
+			if r.code != http.StatusOK {
+				is.True(strings.Contains(r.body, `"status":{`)) // it says what is at fault
+			}
+		}
+		is.Equal(codes, map[int]int{http.StatusOK: 1, http.StatusBadRequest: 1})
+	}
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "thanks")
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"pocketcoder/events"
 )
@@ -28,7 +27,7 @@ type renderer struct {
 	calls     map[string]*shownExec // session/call -> its execution
 	latest    *shownExec            // whose output was shown last
 	asks      map[string]*shownAsk
-	answered  map[string]bool // questions answered here
+	answered  map[string]bool // questions answered here, or over
 }
 
 func newRenderer(s *screen) *renderer {
@@ -73,6 +72,12 @@ func (r *renderer) event(e events.Event) {
 		r.submitted[d.EngineMessage] = true
 	case events.MessageFailed:
 		r.note("", red, "the message could not be delivered (%s): %s", d.Domain, d.Error)
+	case events.MessageHeld:
+		r.note("", yellow, "(the message waits: %s)", d.Reason)
+	case events.PermissionRequested:
+		r.addAsk(d.Ask(), e.Seq).message = d.Message
+	case events.PermissionReferred:
+		r.referred(d)
 	case events.PermissionDecided:
 		r.decided(e, d)
 	case events.PermissionInterrupted:
@@ -84,7 +89,10 @@ func (r *renderer) event(e events.Event) {
 		r.settle(d.Permission, yellow, "the ask "+r.askName(d.Permission)+" expired: "+d.Reason)
 	case events.QuestionAnswered:
 		r.questionAnswered(e, d)
+	case events.QuestionInterrupted:
+		r.note("", yellow, "OpenCode restarted and forgot its question; it can still be answered, which resumes the turn")
 	case events.QuestionExpired:
+		r.answered[d.Question] = true
 		r.note("", yellow, "the question expired: %s", d.Reason)
 	case events.ExecRequested:
 		r.execRequested(d)
@@ -105,6 +113,8 @@ func (r *renderer) event(e events.Event) {
 func (r *renderer) message(e events.Event, d events.MessageSubmitted) {
 	switch {
 	case r.quiet[d.Message]:
+	case strings.HasPrefix(d.Resumes, "que_"):
+		r.note("", dim, "(the turn is resumed: its question was answered)")
 	case d.Resumes != "":
 		r.note("", dim, "(the turn is resumed: %s was approved)", r.askName(d.Resumes))
 	default:
@@ -206,6 +216,3 @@ func (r *renderer) setPart(p *shownPart, part openCodePart) {
 		p.text = ""
 	}
 }
-
-// decisionDelay is how long an ask is left to the policy, which answers within milliseconds, before a person sees it.
-const decisionDelay = 150 * time.Millisecond

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,30 +15,46 @@ import (
 // shownAsk is a permission ask.
 type shownAsk struct {
 	ask         events.PermissionAsk
-	at          time.Time // when it was asked
+	seq         uint64 // when it was asked
+	message     string // with which it was asked over the API
+	referred    bool   // the policy has left it to a person
+	why         string // it did so
+	directory   string // where the command would run, when the policy has found out
 	interrupted bool
 	shown       bool // all of it is on the screen
 	settled     bool
 	denied      bool
 }
 
-func (r *renderer) addAsk(ask events.PermissionAsk, at time.Time) *shownAsk {
+func (r *renderer) addAsk(ask events.PermissionAsk, seq uint64) *shownAsk {
 	if r.asks[ask.ID] == nil { // it is seen again after a reconnect
-		r.asks[ask.ID] = &shownAsk{ask: ask, at: at}
+		r.asks[ask.ID] = &shownAsk{ask: ask, seq: seq}
 	}
 	return r.asks[ask.ID]
 }
 
-// due gives the asks that the policy has left to a person by now, oldest first.
-func (r *renderer) due(now time.Time) []*shownAsk {
-	var due []*shownAsk
+// pending gives the asks that nobody has decided, oldest first.
+func (r *renderer) pending() []*shownAsk {
+	var all []*shownAsk
 	for _, a := range r.asks {
-		if !a.settled && now.Sub(a.at) >= decisionDelay {
-			due = append(due, a)
+		if !a.settled {
+			all = append(all, a)
 		}
 	}
-	slices.SortFunc(due, func(a, b *shownAsk) int { return strings.Compare(a.ask.ID, b.ask.ID) }) // ids ascend with time
-	return due
+	slices.SortFunc(all, func(a, b *shownAsk) int { return cmp.Compare(a.seq, b.seq) })
+	return all
+}
+
+// due gives those of them that the policy has left to a person.
+func (r *renderer) due() []*shownAsk {
+	return slices.DeleteFunc(r.pending(), func(a *shownAsk) bool { return !a.referred })
+}
+
+// referred takes the policy's word that a person is needed.
+func (r *renderer) referred(d events.PermissionReferred) {
+	if a := r.asks[d.Permission]; a != nil {
+		a.referred, a.why, a.directory = true, d.Reason, d.Cwd
+	}
 }
 
 // showAsk shows all there is to know for a decision.
@@ -48,6 +65,9 @@ func (r *renderer) showAsk(a *shownAsk) {
 	a.shown = true
 	session, in := a.ask.SessionID, r.indent(a.ask.SessionID)
 	r.note(session, yellow, "? %s asks for permission", a.ask.Permission)
+	if a.message != "" {
+		r.note(session, plain, "  %s", a.message)
+	}
 	if a.interrupted {
 		r.note(session, yellow, "  (interrupted: OpenCode forgot it when it restarted; approving it resumes the turn)")
 	}
@@ -64,11 +84,14 @@ func (r *renderer) showAsk(a *shownAsk) {
 			r.note(session, plain, "  %s: %s", name, text)
 		}
 	}
-	if cwd := r.cwd(a.ask); cwd != "" {
+	if cwd := cmp.Or(a.directory, r.cwd(a.ask)); cwd != "" {
 		r.note(session, dim, "  in %s", cwd)
 	}
 	if patterns := strings.Join(a.ask.Patterns, " · "); patterns != "" && patterns != a.ask.Command() {
 		r.note(session, dim, "  patterns: %s", strings.ReplaceAll(patterns, "\n", "⏎"))
+	}
+	if a.why != "" {
+		r.note(session, dim, "  why: %s", a.why)
 	}
 }
 
@@ -126,7 +149,7 @@ func askSubject(ask events.PermissionAsk) string {
 func (r *renderer) decided(e events.Event, d events.PermissionDecided) {
 	a := r.asks[d.Permission]
 	if a == nil {
-		a = r.addAsk(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: []string{d.Command}}, e.Time)
+		a = r.addAsk(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: []string{d.Command}}, e.Seq)
 		a.shown = true
 	}
 	if e.Actor != events.ActorPolicy && d.Grant == "" {
@@ -137,13 +160,27 @@ func (r *renderer) decided(e events.Event, d events.PermissionDecided) {
 		mark, st = "✗", red
 	}
 	text := fmt.Sprintf("%s %s: %s by %s", mark, r.askName(d.Permission), d.Decision, e.Actor)
+	if d.Edited != "" {
+		text += ", edited"
+	}
 	if d.Rule != "" {
 		text += fmt.Sprintf(", rule %q", d.Rule)
+	}
+	if !d.Expires.IsZero() {
+		text += ", until " + d.Expires.Local().Format(time.DateTime)
 	}
 	if d.Reason != "" {
 		text += ": " + d.Reason
 	}
 	r.settle(d.Permission, st, text)
+	if d.Edited != "" {
+		r.diff(a.ask.SessionID, edits(d.Command, d.Edited))
+	}
+}
+
+// edits is what became of a command, as a diff of its lines.
+func edits(original, edited string) string {
+	return "-" + strings.ReplaceAll(original, "\n", "\n-") + "\n+" + strings.ReplaceAll(edited, "\n", "\n+")
 }
 
 // replied is news only about an ask that nobody decided here.
@@ -172,12 +209,14 @@ type openQuestion struct {
 	labels       []string
 	descriptions []string // one for each label
 	multiple     bool
+	custom       bool // own words are an answer too
+	interrupted  bool
 }
 
 func openQuestions(ask events.QuestionAsk) []openQuestion {
 	var all []openQuestion
 	for i, q := range ask.Questions {
-		open := openQuestion{id: ask.ID, index: i, session: ask.SessionID, header: q.Header, text: q.Question, multiple: q.Multiple}
+		open := openQuestion{id: ask.ID, index: i, session: ask.SessionID, header: q.Header, text: q.Question, multiple: q.Multiple, custom: q.Free()}
 		for _, o := range q.Options {
 			open.labels, open.descriptions = append(open.labels, o.Label), append(open.descriptions, o.Description)
 		}
@@ -187,10 +226,32 @@ func openQuestions(ask events.QuestionAsk) []openQuestion {
 }
 
 func (r *renderer) showQuestion(q openQuestion) {
-	r.note(q.session, yellow, "? %s", strings.TrimSpace(q.text))
-	for i, label := range q.labels {
-		r.note(q.session, plain, "  %d) %s  %s", i+1, label, q.descriptions[i])
+	text := strings.TrimSpace(q.text)
+	if q.multiple {
+		text += " (several answers may be given)"
 	}
+	r.note(q.session, yellow, "? %s", text)
+	if q.interrupted {
+		r.note(q.session, yellow, "  (interrupted: OpenCode forgot it when it restarted; answering it resumes the turn)")
+	}
+	for i, label := range q.labels {
+		r.note(q.session, plain, "%s", strings.TrimRight(fmt.Sprintf("  %d) %s  %s", i+1, label, q.descriptions[i]), " "))
+	}
+}
+
+// promptText asks for what the question waits for.
+func (q openQuestion) promptText() string {
+	text := "a number"
+	if q.multiple {
+		text = "numbers"
+	}
+	switch {
+	case len(q.labels) == 0:
+		text = "your own words"
+	case q.custom:
+		text += " or your own words"
+	}
+	return text + ", - dismisses: "
 }
 
 func (r *renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {

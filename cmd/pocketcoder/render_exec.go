@@ -39,6 +39,9 @@ func (r *renderer) execRequested(d events.ExecRequested) {
 	x.begun, x.session, x.command = true, d.Session, d.Command
 	r.calls[d.Session+"/"+d.Call] = x
 	r.execHeader(x, "")
+	if d.Original != "" {
+		r.note(d.Session, dim, "  (a person has changed it; the model gave: %s)", d.Original)
+	}
 	for _, early := range x.early {
 		r.execOutput(early)
 	}

@@ -78,7 +78,7 @@ func (r *renderer) openCode(e events.Event, d events.OpenCode) {
 	case events.PermissionAsked:
 		var ask events.PermissionAsk
 		if json.Unmarshal(d.Properties, &ask) == nil {
-			r.addAsk(ask, e.Time)
+			r.addAsk(ask, e.Seq)
 		}
 		return
 	case events.QuestionAsked:

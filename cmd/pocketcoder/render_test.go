@@ -72,10 +72,10 @@ func rendered(all []events.Event) string {
 	var out bytes.Buffer
 	r := newRenderer(&screen{w: &out})
 	for _, e := range all {
-		for _, a := range r.due(e.Time) {
+		r.event(e)
+		for _, a := range r.due() {
 			r.showAsk(a)
 		}
-		r.event(e)
 	}
 	r.endLine()
 	return out.String()
@@ -111,8 +111,9 @@ func TestWholeStoryOfACommandIsShown(t *testing.T) {
 		own(t, 2, "user:u", events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "do\nit"}, {Type: "file", Filename: "a.png", Mime: "image/png"}}}),
 		own(t, 3, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
 		numbered(asked, 4),
-		own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash", Session: "ses_1"}),
-		own(t, 6, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "make"}),
+		own(t, 5, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule says what “make” may do", Cwd: "/workspace/sub"}),
+		own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash", Session: "ses_1", Command: "make\x1b[2K\rtest", Edited: "make\ntrue"}),
+		own(t, 6, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "make\ntrue", Original: "make\x1b[2K\rtest"}),
 		own(t, 7, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500, Stdout: events.Output{Bytes: 3, Text: "ok\n"},
 			Stderr: events.Output{Bytes: 3 << 20, Blob: &events.Blob{Name: "x1.stderr", Size: 3 << 20}}}),
 		own(t, 8, "engine:local", events.ExecRefused{Session: "ses_1", Command: "rm", Reason: "nothing authorized it"}),
@@ -125,10 +126,16 @@ chat chat1: a␛]0;b
 › [file a.png, image/png]
 ? bash asks for permission
     make␛[2K␍test
-  in /workspace
+  in /workspace/sub
   patterns: make
-✓ bash make␛[2K test: authorized by user:u
+  why: no rule says what “make” may do
+✓ bash make␛[2K test: authorized by user:u, edited
+    -make␛[2K␍test
+    +make
+    +true
 $ make
+true
+  (a person has changed it; the model gave: make␛[2K␍test)
   │ ok
   … stderr is 3.0 MiB in all, kept as blob x1.stderr
   └ exit 2, 1.5s

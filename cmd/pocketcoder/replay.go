@@ -110,16 +110,16 @@ func replayText(ctx context.Context, show *renderer, log *events.Log, o replayOp
 			}
 		}
 		before = e.Time
-		for _, a := range show.due(e.Time) {
+		show.event(e)
+		for _, a := range show.due() {
 			show.showAsk(a)
 		}
-		show.event(e)
 		return show.err
 	})
 	if err != nil {
 		return err
 	}
-	for _, a := range show.due(before.Add(decisionDelay)) {
+	for _, a := range show.pending() {
 		show.showAsk(a)
 	}
 	show.endLine()

@@ -42,7 +42,7 @@ func replayAt(ctx context.Context, env environment, log *events.Log, o replayOpt
 		show.event(e)
 	}
 	m := moment{Chat: o.chat, Sequence: o.at, Turn: t.whose(), Permissions: []events.PermissionAsk{}, Questions: pendingQuestions(standing), Events: standing}
-	for _, a := range show.due(f.last.Time.Add(decisionDelay)) {
+	for _, a := range show.pending() {
 		show.showAsk(a)
 		m.Permissions = append(m.Permissions, a.ask)
 	}
@@ -58,7 +58,6 @@ type fold struct {
 	standing []standing
 	places   map[string]int  // key -> index
 	removed  map[string]bool // OpenCode's ids of messages and parts, for ever
-	last     events.Event
 }
 
 // standing is the last event about a thing.
@@ -71,7 +70,6 @@ type standing struct {
 func newFold() *fold { return &fold{places: map[string]int{}, removed: map[string]bool{}} }
 
 func (f *fold) apply(e events.Event) {
-	f.last = e
 	s := standing{key: e.ID, event: e}
 	if typ, ok := e.Subject.OpenCodeType(); ok && e.Malformed == nil {
 		p := readOpenCode(events.OpenCode{Type: typ, Properties: e.Data})

@@ -16,6 +16,7 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -80,9 +81,14 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	if err != nil {
 		return err
 	}
+	vapid, err := push.LoadVAPID(o.data.path("keys", "webpush.json"))
+	if err != nil {
+		return err
+	}
+	log.Conceal("push", vapid.Private, o.relay.Secret)
 	s := &parts{
 		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
-		secrets: secrets, accounts: accounts,
+		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()),
 	}
 	s.wire()
 	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
@@ -91,7 +97,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	}
 	return s.run(ctx, listener, func() {
 		say.ready(r, s)
-		s.offerSetup(ctx, r)
+		s.offerSetup(ctx)
 		ready(r)
 	})
 }
@@ -106,13 +112,16 @@ func openProvider(env environment, o upOptions) (p opencode.Provider, isDemo boo
 		p.Model = o.model
 		return p, false, func() {}, nil
 	}
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: opencode.Continue, Provider: providerHelp})
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue, opencode.Answered, opencode.GoOn}, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err
 	}
-	p = opencode.Provider{Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo"}
+	p = opencode.Provider{Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo", Price: demoPrice}
 	return p, true, func() { server.Close() }, nil
 }
+
+// demoPrice makes what the demo model does cost something, so that budgets can be tried with it.
+const demoPrice = 10
 
 const providerHelp = "Set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like."
 
@@ -130,6 +139,8 @@ type parts struct {
 	provider opencode.Provider
 	isDemo   bool
 	stderr   io.Writer
+	vapid    push.VAPID
+	reached  string // the URL under which people reach the web server
 
 	handlers *handlers.Handlers
 	bridge   *opencode.Bridge
@@ -139,6 +150,7 @@ type parts struct {
 	lives    lives
 	worker   *workerProcess
 	api      *api.Server
+	push     *push.Push
 	loaded   chan struct{} // closed once the read model has caught up and the bridge knows its sessions
 	changed  chan struct{} // a part's state may have changed
 }
@@ -150,7 +162,9 @@ func (s *parts) wire() {
 		Engine: engine, Directory: s.o.workspace, Log: s.log, Model: s.model, Handlers: s.handlers, Logger: s.o.logger,
 		Client: s.lives.client, MaxTurns: s.o.maxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
 	}
-	s.gate = handlers.Gate{Handlers: s.handlers, Rules: s.o.rules, Session: s.bridge.Session, Log: s.o.logger}
+	s.gate = handlers.Gate{
+		Handlers: s.handlers, Rules: s.o.rules, Workspace: s.o.workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.logger,
+	}
 	s.exec = handlers.Exec{Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Session: s.bridge.Session, Log: s.o.logger}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger,
@@ -165,6 +179,7 @@ func (s *parts) wire() {
 		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
 		Engine: askedOpenCode(s.bridge), Workspace: s.o.workspace, Health: s.health, Proxied: s.o.proxied, Logger: s.o.logger,
 	}
+	s.wirePush()
 }
 
 func (s *parts) change() {
@@ -184,12 +199,13 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
 	for _, worker := range []func(context.Context) error{
-		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.exec.Run, s.bridge.Run, s.gate.Run,
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.exec.Run, s.bridge.Run, s.gate.Run, s.push.Run,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}
 	g.Add(actor(rest, s.worker.Run))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.handlers.Serve(ctx, s.nc, operator, s.o.logger) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.gate.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.logger) }))
 	g.Add(actor(rest, func(ctx context.Context) error {

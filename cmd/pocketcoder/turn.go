@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
 
@@ -26,6 +27,11 @@ type turn struct {
 	busy     bool            // by OpenCode's last word
 	writing  map[string]bool // assistant messages without an end
 
+	resumes string            // the newest prompt that resumes a turn
+	held    map[string]string // messages that wait for a budget, and the ask that decides about it
+	fresh   map[string]bool   // asks for more that the policy has not looked at
+	stopped map[string]bool   // asks for more than a budget allows, with which the turn was stopped: it is resumed when they are granted
+
 	answer  string // the assistant message that began last
 	failure string
 	denied  bool
@@ -34,7 +40,10 @@ type turn struct {
 }
 
 func newTurn(root string) *turn {
-	return &turn{root: root, outbox: map[string]bool{}, sent: map[string]string{}, writing: map[string]bool{}}
+	return &turn{
+		root: root, outbox: map[string]bool{}, sent: map[string]string{}, writing: map[string]bool{},
+		held: map[string]string{}, fresh: map[string]bool{}, stopped: map[string]bool{},
+	}
 }
 
 // begin forgets how the turn before ended.
@@ -45,6 +54,8 @@ func (t *turn) exit() exitCode {
 	switch {
 	case t.lost:
 		return exitLost
+	case len(t.held) > 0 && !t.denied:
+		return exitPending
 	case t.aborted:
 		return exitAborted
 	case t.failure != "":
@@ -57,7 +68,7 @@ func (t *turn) exit() exitCode {
 
 // whose is the person's turn or the assistant's.
 func (t *turn) whose() string {
-	if len(t.outbox) > 0 || t.awaiting || t.busy || len(t.writing) > 0 {
+	if len(t.outbox) > 0 || t.awaiting || t.busy || len(t.writing) > 0 || len(t.fresh) > 0 {
 		return projections.TurnAssistant
 	}
 	return projections.TurnUser
@@ -76,8 +87,17 @@ func (t *turn) apply(e events.Event) (mayEnd bool) {
 		t.outbox[d.Message] = true
 		if d.Resumes != "" {
 			t.begin()
+			t.resumes = d.Message
+			delete(t.outbox, resumeOf(d.Resumes))
 		}
+	case events.MessageHeld:
+		delete(t.outbox, d.Message)
+		t.held[d.Message] = d.Permission
+		return true
 	case events.MessageSending:
+		if delete(t.held, d.Message); d.Message == t.resumes {
+			t.begin() // the end of what was stopped may come after the prompt
+		}
 		t.sent[d.EngineMessage], t.awaiting = d.Message, true
 	case events.MessageDelivered:
 		delete(t.outbox, d.Message)
@@ -85,8 +105,27 @@ func (t *turn) apply(e events.Event) (mayEnd bool) {
 		delete(t.outbox, d.Message)
 		t.failure, t.awaiting = d.Error, false
 		return true
+	case events.PermissionRequested:
+		if d.Type == handlers.BudgetAsk {
+			t.fresh[d.Permission] = true
+		}
+	case events.PermissionReferred:
+		return t.settle(d.Permission)
 	case events.PermissionDecided:
 		t.denied = t.denied || d.Decision == events.Denied
+		if d.Decision == events.Authorized {
+			t.granted(d.Permission)
+		} else {
+			delete(t.outbox, resumeOf(d.Permission))
+		}
+		return t.settle(d.Permission)
+	case events.PermissionExpired:
+		delete(t.outbox, resumeOf(d.Permission))
+		return t.settle(d.Permission)
+	case events.AbortRequested:
+		if e.Actor == events.ActorPolicy {
+			t.stopped[e.Cause] = true
+		}
 	case events.TurnLost:
 		if d.Session == t.root {
 			t.lost, t.awaiting, t.busy, t.writing = true, false, false, map[string]bool{}
@@ -96,6 +135,30 @@ func (t *turn) apply(e events.Event) (mayEnd bool) {
 		return t.openCode(d)
 	}
 	return false
+}
+
+// settle takes into account that an ask for more waits for a person, or for nobody any more.
+func (t *turn) settle(ask string) (mayEnd bool) {
+	mayEnd = t.fresh[ask]
+	delete(t.fresh, ask)
+	return mayEnd
+}
+
+// resumeOf stands in the outbox for the prompt that resumes a turn, until that has its own id.
+func resumeOf(ask string) string { return "resume/" + ask }
+
+// granted takes into account what follows when an ask is approved, and has not happened yet.
+func (t *turn) granted(ask string) {
+	if t.stopped[ask] {
+		delete(t.stopped, ask)
+		t.outbox[resumeOf(ask)] = true
+	}
+	for message, by := range t.held {
+		if by == ask {
+			delete(t.held, message)
+			t.outbox[message] = true
+		}
+	}
 }
 
 func (t *turn) openCode(d events.OpenCode) (mayEnd bool) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"pocketcoder/bridge/push"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 )
@@ -47,7 +48,10 @@ type upOptions struct {
 	maxTurns  int
 	replicas  int
 	rules     []policy.Rule
+	relay     push.Relay
 	logger    *slog.Logger
+
+	pushPrivate bool // push services may be at private addresses
 }
 
 // rules is a flag that may be given several times.
@@ -75,6 +79,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	fs.BoolVar(&o.demo, "demo", env.getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
 	fs.IntVar(&o.replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats; 0 is no limit")
+	o.pushFlags(fs, env)
 	var allow rules
 	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
 	if _, err := parse(fs, args, 0); err != nil {
@@ -98,6 +103,9 @@ func (o upOptions) check() error {
 	}
 	if u, err := url.Parse(o.url); err != nil || o.url != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
 		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.url)
+	}
+	if err := o.checkPush(); err != nil {
+		return err
 	}
 	if (o.admin[0] == "") != (o.admin[1] == "") {
 		return errors.New("POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD go together: set both or neither")

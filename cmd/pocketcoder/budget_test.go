@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// budget gives the subcommand, which must succeed.
+func (p *process) budget(t testing.TB, args ...string) (stdout string) {
+	t.Helper()
+	stdout, stderr, code := p.cli(t, "", append([]string{"budget"}, args...)...)
+	if code != 0 {
+		t.Fatalf("budget %v: %d %s", args, code, stderr)
+	}
+	return stdout
+}
+
+// more are the asks for more of a chat, in order.
+func (p *process) more(t testing.TB, chat string) (asks []projections.Permission) {
+	t.Helper()
+	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
+		if a.Permission == handlers.BudgetAsk {
+			asks = append(asks, a)
+		}
+	}
+	return asks
+}
+
+// askedForMore waits for the nth ask for more of a chat, from 1, and until the policy has left it to a person.
+func (p *process) askedForMore(t testing.TB, chat string, n int) (ask projections.Permission) {
+	t.Helper()
+	eventually(t, "more is asked for", func() bool {
+		if all := p.more(t, chat); len(all) >= n {
+			ask = all[n-1]
+		}
+		return ask.ID != ""
+	})
+	if ask.Status == projections.PermissionDraft {
+		p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), ask.EnginePermission) })
+	}
+	return ask
+}
+
+// counts says how often each kind of event of a chat has happened.
+func (p *process) counts(t testing.TB, chat string) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	for _, kind := range p.kinds(t.Context(), chat) {
+		count[kind]++
+	}
+	return count
+}
+
+// steps is a script of n steps, each of which takes so many tokens and reads a file; what is said last says that it is over.
+func steps(n int, usage string) string {
+	return strings.Repeat("@@usage "+usage+"\n"+call("todowrite", map[string]any{"todos": []any{}})+"\n@@next\n@@wait 3000\n", n) + "@@usage in=1\n@@say over"
+}
+
+func TestABudgetPausesAndMoreResumes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t, "--allow", "todowrite: *")
+	p.budget(t, "set", "careful", "--scope", "chat", "--cost", "0.5")
+	chat := p.chat(t, steps(3, "in=20000 out=10000")) // 0.3 a step
+	ask := p.askedForMore(t, chat, 1)
+	is.Equal(ask.Source, "api")
+	p.turnEnds(t, chat)
+	is.True(!strings.Contains(p.text(t, chat), "over"))
+	p.submit(t, chat, "@@usage in=1\n@@say next") // it waits
+	held := p.event(t, chat, events.MessageHeld{}.Kind(), nil)
+	is.True(strings.Contains(string(held.Data), ask.EnginePermission))
+	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
+
+	p.allow(t, chat, ask)
+	eventually(t, "it goes on", func() bool { return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next") })
+	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), opencode.GoOn) })
+	p.turnEnds(t, chat)
+	n := p.counts(t, chat)
+	is.Equal(n["permission.requested"], 1)
+	is.Equal(n["abort.requested"], 1)
+	is.Equal(n["message.held"], 1)
+	is.Equal(n["message.submitted"], 3)
+	list := p.budget(t, "list", "--json")
+	var all []shownBudget
+	decode(t, list, &all)
+	is.Equal([]any{len(all), all[0].Name, all[0].Cost, all[0].Spent == nil}, []any{1, "careful", 0.5, true})
+}
+
+func TestAPausedTurnGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t, "--allow", "todowrite: *")
+	p.budget(t, "set", "careful", "--scope", "chat", "--tokens", "50000")
+	work := "@@usage in=30000\n" + call("todowrite", map[string]any{"todos": []any{}}) + "\n@@next\n"
+	chat := p.chat(t, work+work+"@@wait 5000\n"+work+"@@usage in=1\n@@say over") // a step that is stopped before it says anything is made again
+	ask := p.askedForMore(t, chat, 1)
+	p.turnEnds(t, chat)
+	p.allow(t, chat, ask)
+	eventually(t, "it is over", func() bool { return strings.Contains(p.text(t, chat), "over") })
+	p.turnEnds(t, chat)
+	done := 0
+	for _, c := range p.tools(t, chat) {
+		if c.State.Status == "completed" {
+			done++
+		}
+	}
+	is.Equal(done, 3)
+	is.Equal(p.resumes(t, chat), map[string]int{ask.EnginePermission: 1})
+	is.Equal(len(p.more(t, chat)), 1)
+}
+
+func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t, "--allow", "todowrite: *", "--allow", "task: general")
+	p.budget(t, "set", "careful", "--scope", "chat", "--tokens", "50000")
+	work := steps(3, "in=30000")
+	chat := p.chat(t, "@@usage in=1\n"+call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": work})+"\n@@next\n@@usage in=1\n@@say over")
+	ask := p.askedForMore(t, chat, 1)
+	p.turnEnds(t, chat)
+	is.Equal(p.counts(t, chat)["abort.requested"], 1)
+	var says struct{ Spent, Limit float64 }
+	is.NoErr(json.Unmarshal([]byte(ask.Metadata), &says))
+	is.True(says.Spent >= 60000)
+	is.Equal(says.Limit, 50000.0)
+	agents := rows[projections.Subagent](t, p, "subagents", chat)
+	is.Equal(len(agents), 1)
+	is.True(agents[0].Status != projections.SubagentRunning)
+}
+
+// The conversation at a terminal goes through the pause: it asks, goes on when more is allowed, and ends when it is not.
+func TestAConversationAsksForMore(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--allow", "todowrite: *")
+	p.budget(t, "set", "careful", "--scope", "chat", "--tokens", "25000")
+	for name, c := range map[string]struct {
+		stdin, approve string
+		code           exitCode
+		said           string
+	}{
+		"allowed":           {"y\n", approveAsk, exitCompleted, "over"},
+		"everything is":     {"", approveAll, exitCompleted, "over"},
+		"denied":            {"n\n", approveAsk, exitAborted, ""},
+		"left for a person": {"", approveAsk, exitPending, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			stdout, stderr, code := p.cli(t, c.stdin, "chat", "-m", steps(1, "in=30000"), "--approve", c.approve)
+			t.Log(stdout, stderr)
+			is.Equal(exitCode(code), c.code)
+			is.True(strings.Contains(stdout, "the budget “careful” allows 25000"))
+			is.Equal(strings.Contains(stdout, "over"), c.said != "")
+		})
+	}
+}
+
+func TestAForkHasSpentNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "dear"})
+	admin.say(t, chat, "@@usage in=30000\n@@say dear")
+	p.turnEnds(t, chat)
+	var forked record
+	admin.must(t, "POST", "/api/pocketcoder/chats/"+chat+"/fork", record{}, &forked)
+	fork := forked["id"].(string)
+	eventually(t, "the fork has the history", func() bool { return strings.Contains(p.text(t, fork), "dear") })
+	admin.say(t, fork, "@@usage in=7\n@@say cheap")
+	eventually(t, "it is answered", func() bool { return strings.Contains(p.text(t, fork), "cheap") })
+	p.turnEnds(t, fork)
+	for chat, tokens := range map[string]int64{chat: 30000, fork: 7} {
+		var spent projections.Spending
+		is.NoErr(p.query(t.Context(), "spent", map[string]any{"chat": chat}, &spent))
+		is.Equal(spent.Tokens, tokens)
+		is.Equal(spent.Cost, float64(tokens)*demoPrice/1e6)
+	}
+}
+
+func TestBudgetsAreSetListedAndCleared(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, "@@usage in=7\n@@say hello")
+	p.turnEnds(t, chat)
+	p.budget(t, "set", "one chat", "--scope", "chat", "--chat", chat, "--tokens", "100000", "--cost", "2.5")
+	p.budget(t, "set", "a person", "--user", adminEmail, "--tokens", "900000000")
+	list := p.budget(t, "list")
+	is.True(strings.Contains(list, "0.0001 of 2.5"))
+	is.True(strings.Contains(list, "7 of 100000"))
+	p.budget(t, "set", "one chat", "--scope", "chat", "--chat", chat, "--tokens", "5")
+	is.True(strings.Contains(p.budget(t, "list"), "7 of 5"))
+	p.budget(t, "clear", "one chat")
+	p.budget(t, "clear", "a person")
+	is.True(!strings.Contains(p.budget(t, "list"), "one chat"))
+	for said, args := range map[string][]string{
+		"needs one of them above 0":   {"set", "x"},
+		"want \"chat\" or \"day\"":    {"set", "x", "--scope", "week", "--cost", "1"},
+		"want a number from 0":        {"set", "x", "--cost", "-1"},
+		"there is no budget \"x\"":    {"clear", "x"},
+		"there is no chat nowhere":    {"set", "x", "--chat", "nowhere", "--cost", "1"},
+		"there is no account a@b.org": {"set", "x", "--user", "a@b.org", "--cost", "1"},
+		"wrong number of arguments":   {"set"},
+		"there is no \"limit\"":       {"limit"},
+	} {
+		_, stderr, code := p.cli(t, "", append([]string{"budget"}, args...)...)
+		is.True(code != 0)
+		is.True(strings.Contains(stderr, said)) // it says what is wrong
+	}
+}
+
+// Whenever everything is killed: one ask, one continue prompt, and nothing is sent in any chat before the decision.
+func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
+	t.Parallel()
+	says := func(kind, words string) func(events.Event) bool {
+		return func(e events.Event) bool { return e.Subject.Kind == kind && strings.Contains(string(e.Data), words) }
+	}
+	for name, at := range map[string]func(events.Event) bool{
+		"crossed":  says("opencode.message.updated", `"output":50000`),
+		"asked":    says("permission.requested", ""),
+		"referred": says("permission.referred", "budget"),
+		"decided":  says("permission.decided", `"type":"budget"`),
+		"resumed":  says("message.submitted", "resumes"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p := start(t, "--allow", "todowrite: *")
+			p.budget(t, "set", "daily", "--tokens", "40000")
+			chat, other := p.create(t, name), p.create(t, "another")
+			defer func() {
+				if t.Failed() {
+					t.Log(p.story(chat))
+				}
+			}()
+			p.killWhen(t, chat, steps(2, "in=1 out=50000"), func(t *testing.T, p *process, e events.Event) bool {
+				if e.Subject.Kind == "permission.requested" && (name == "decided" || name == "resumed") {
+					p.allow(t, chat, p.more(t, chat)[0])
+				}
+				return at(e)
+			})
+			p.restart()
+			p.submit(t, other, "@@usage in=1\n@@say hello")
+			asks := func() []projections.Permission { return append(p.more(t, chat), p.more(t, other)...) }
+			eventually(t, "more is asked for, in whichever chat is looked at first", func() bool { return len(asks()) > 0 })
+			ask := asks()[0]
+			if ask.Status == projections.PermissionDraft {
+				p.event(t, other, events.MessageHeld{}.Kind(), nil)
+				p.event(t, chat, events.AbortRequested{}.Kind(), nil)
+				is.Equal(p.text(t, other), "")
+				p.allow(t, ask.Chat, ask)
+			}
+			p.event(t, chat, "message.submitted", says("message.submitted", "resumes"))
+			p.budget(t, "clear", "daily") // what comes after is not this test's
+			eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
+			p.turnEnds(t, chat)
+			is.Equal(p.resumes(t, chat), map[string]int{ask.EnginePermission: 1})
+			is.Equal(p.counts(t, chat)["abort.requested"], 1)
+			is.Equal(len(asks()), 1)
+		})
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// askedCall is what the gate asks about a tool call. It is told by events that come after the ask, so it is waited for.
+func askedCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call, wait time.Duration) (handlers.Call, bool) {
+	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (handlers.Call, bool) {
+		found, ok, err := model.ToolCall(ctx, session, tool.MessageID, tool.CallID)
+		if wait > 0 && (!ok || found.Input == "") {
+			ctx, cancel := context.WithTimeout(ctx, wait)
+			defer cancel()
+			found, err = model.AwaitToolCall(ctx, session, tool.MessageID, tool.CallID)
+		}
+		var input struct {
+			Workdir string `json:"workdir"` // of the bash tool: absolute, or relative to the session's directory
+		}
+		if err != nil || found.Input == "" || json.Unmarshal([]byte(found.Input), &input) != nil {
+			return handlers.Call{Tool: found.Tool, Agent: found.Agent}, false
+		}
+		cwd := cmp.Or(input.Workdir, found.Directory)
+		if !filepath.IsAbs(cwd) {
+			cwd = filepath.Join(found.Directory, cwd)
+		}
+		return handlers.Call{Tool: found.Tool, Cwd: cwd, Agent: found.Agent}, true
+	}
+}

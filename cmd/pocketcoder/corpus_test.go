@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/projections"
+)
+
+// permissionCase is a case of the corpus that the policy is tested with.
+type permissionCase struct {
+	ID         string
+	Category   string
+	RuleAction string `json:"rule_action"`
+	RuleTarget string `json:"rule_target"`
+	Permission string
+	Subject    string                            `json:"command_or_path"`
+	Expected   string                            // allow or ask
+	ExtraRules []struct{ Action, Target string } `json:"extra_rules"`
+}
+
+// firstCases gives the first case of each category and expectation that the tools named can act out.
+func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
+	t.Helper()
+	f, err := os.Open("../../handlers/policy/testdata/permission_cases.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	seen := map[string]bool{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var c permissionCase
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		if key := c.Category + "/" + c.Expected; slices.Contains(tools, c.Permission) && c.Subject != "" && !seen[key] {
+			seen[key] = true
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
+// Every kind of case comes out through OpenCode's real tools as it does in the policy alone.
+func TestCorpusThroughTheRealTools(t *testing.T) {
+	t.Parallel()
+	p := startAsDelivered(t)
+	admin := p.admin(t)
+	here := strings.NewReplacer("/workspace", p.workspace)
+	cases := firstCases(t, "bash", "write", "read", "webfetch", "task")
+	is.New(t).True(len(cases) > 25)
+	for _, name := range []string{"main.go", "README.md"} { // what is read must be there
+		is.New(t).NoErr(os.WriteFile(filepath.Join(p.workspace, name), []byte("x\n"), 0o600))
+	}
+	for _, c := range cases {
+		if c.Category == "mismatch" {
+			c.Subject = "git commit -m x" // the default rules allow the corpus's command
+		}
+		t.Run(c.ID+" "+c.Expected, func(t *testing.T) {
+			is := is.New(t)
+			if c.Permission == "webfetch" && c.Expected == "allow" {
+				c.RuleTarget, c.Subject = p.HTTP+"/*", p.HTTP+"/api/health" // tests reach nothing else
+			}
+			chat := admin.create(t, "chats", record{"title": c.ID})
+			rules := append([]struct{ Action, Target string }{{c.RuleAction, c.RuleTarget}}, c.ExtraRules...)
+			for _, r := range rules {
+				made := admin.do(t, "POST", "/api/collections/tool_permissions/records",
+					record{"tool": r.Action, "pattern": here.Replace(r.Target), "action": "allow", "active": true, "chat": chat})
+				is.True(made.code == http.StatusOK || c.Expected == "ask") // a rule that could match nothing is refused
+			}
+			admin.say(t, chat, toolCall(c, here.Replace(c.Subject))+"\n@@next\n@@say done")
+			if c.Expected == "allow" {
+				p.turnEnds(t, chat)
+				for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
+					is.Equal([]string{a.Status, a.DecidedBy}, []string{projections.PermissionAuthorized, "policy"}) // a.Permission
+				}
+				if c.Permission == "bash" {
+					is.Equal(len(admin.list(t, "executions", `chat = "`+chat+`"`)), 1)
+				}
+				return
+			}
+			var draft record
+			eventually(t, "the policy leaves it to a person", func() bool {
+				drafts := admin.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred_reason != ""`)
+				if len(drafts) > 0 {
+					draft = drafts[0]
+				}
+				return len(drafts) > 0
+			})
+			admin.must(t, "PATCH", recordPath("permissions", draft["id"].(string)), record{"status": "denied"}, nil)
+			p.turnEnds(t, chat)
+			is.Equal(len(admin.list(t, "executions", `chat = "`+chat+`"`)), 0)
+		})
+	}
+}
+
+// toolCall is the call of OpenCode's tool that the case is about.
+func toolCall(c permissionCase, subject string) string {
+	switch c.Permission {
+	case "write":
+		return call("write", map[string]any{"filePath": subject, "content": "x"})
+	case "read":
+		return call("read", map[string]any{"filePath": subject})
+	case "webfetch":
+		return call("webfetch", map[string]any{"url": subject, "format": "text"})
+	case "task":
+		return call("task", map[string]any{"description": "d", "prompt": "@@say hello", "subagent_type": subject})
+	}
+	return call("bash", map[string]any{"command": subject, "description": "d"})
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("printf '%s\\n' orig''inal >edited.out"))
+	ask := p.ask(t, chat, 0)
+	const edited = "printf '%s\\n' ed''ited"
+	stdout, stderr, code := p.cli(t, "e "+edited+"\n", "chat", chat)
+	t.Log(stdout, stderr)
+	is.Equal(code, exitCompleted)
+	is.True(strings.Contains(stdout, "-"+ask.Command()) && strings.Contains(stdout, "+"+edited)) // the difference is shown
+	is.True(strings.Contains(stdout, "│ edited\n") && strings.Contains(stdout, "done"))
+	told := p.tools(t, chat)[0].State.Output // what the model sees
+	is.True(strings.Contains(told, ask.Command()) && strings.Contains(told, edited))
+	is.Equal(p.finished(t, chat, 0).Stdout.Text, "edited\n") // and what is recorded is the command's own
+
+	why := p.why(t, ask.ID)
+	is.Equal([]string{why.Ask.Command, why.Decision.Edited, why.Decision.Decision, why.Decision.Actor}, []string{ask.Command(), edited, "authorized", "user:operator"})
+	is.Equal(why.Decision.Device, "command line")
+	is.Equal(len(why.Executions), 1)
+	ran := why.Executions[0]
+	is.Equal([]any{ran.Command, ran.Original, ran.Status, ran.ExitCode}, []any{edited, ask.Command(), projections.ExecCompleted, 0})
+	is.True(why.Referred != nil && why.Referred.Reason != "")
+	is.True(len(why.Rules) > 0)
+	var kinds []string
+	for _, e := range why.Events {
+		kinds = append(kinds, e.Type)
+	}
+	for _, linked := range []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.requested", "exec.finished"} {
+		is.True(slices.Contains(kinds, linked)) // linked
+	}
+	is.True(slices.IsSortedFunc(why.Events, func(a, b handlers.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
+	text, _, code := p.cli(t, "", "why", projections.RecordID(ask.ID)) // the same by the record's id, for a person
+	is.Equal(code, 0)
+	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason, "permission.decided", fmt.Sprintf("#%d", why.Events[0].Seq)} {
+		is.True(strings.Contains(text, words)) // words
+	}
+	replayed, _, _ := p.cli(t, "", "replay", chat)
+	is.True(strings.Contains(replayed, "why: "+why.Referred.Reason) && strings.Contains(replayed, "+"+edited))
+}
+
+// why asks the command line about an ask.
+func (p *process) why(t testing.TB, id string) (why handlers.Why) {
+	t.Helper()
+	stdout, stderr, code := p.cli(t, "", "why", id, "--json")
+	if code != 0 {
+		t.Fatalf("why %s: %d %s", id, code, stderr)
+	}
+	decode(t, stdout, &why)
+	return why
+}
+
+func TestEditTakesTheCommandFromTheNextLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, commands("printf one >/dev/null", "printf two >/dev/null"))
+	stdout, stderr, code := p.cli(t, "e\n\ne\nprintf three\\\nprintf four\ny\n", "chat", chat) // back, and then two lines
+	t.Log(stdout, stderr)
+	is.Equal(code, exitCompleted)
+	is.Equal(p.finished(t, chat, 0).Stdout.Text, "threefour")
+	is.Equal(p.finished(t, chat, 1).Stdout.Text, "")
+}
+
+// commands is a script that runs one command after another and says done.
+func commands(list ...string) string {
+	script := ""
+	for _, command := range list {
+		script += call("bash", map[string]any{"command": command, "description": "test"}) + "\n@@next\n"
+	}
+	return script + "@@say done"
+}
+
+func TestTwoDevicesDecideAtOnceAndOneWins(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("printf twice >/dev/null"))
+	p.ask(t, chat, 0)
+	admin := p.admin(t)
+	ask := admin.asked(t, chat)
+	bodies := []record{
+		{"status": "authorized"}, {"status": "authorized", "edited": "printf first"}, {"status": "authorized", "edited": "printf second"}, {"status": "denied", "reason": "not so"},
+	}
+	replies := make([]reply, len(bodies))
+	var all sync.WaitGroup
+	for i, body := range bodies {
+		all.Go(func() {
+			replies[i] = admin.do(t, "PATCH", recordPath("permissions", ask["id"].(string)), body, "User-Agent", fmt.Sprint("device ", i))
+		})
+	}
+	all.Wait()
+	won := slices.IndexFunc(replies, func(r reply) bool { return r.code == http.StatusOK })
+	for i, r := range replies {
+		is.Equal(r.code == http.StatusOK, i == won) // one, and the others are told
+	}
+	p.turnEnds(t, chat)
+	why := p.why(t, ask["ai_engine_permission_id"].(string))
+	is.Equal([]any{why.Decision.Decision, why.Decision.Device, why.Decision.Address, why.Decision.By}, []any{bodies[won]["status"], fmt.Sprint("device ", won), "127.0.0.1", why.Decision.By})
+	if edited, ok := bodies[won]["edited"]; ok {
+		is.Equal(why.Executions[0].Command, edited)
+	}
+}
+
+func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("touch one"))
+	p.ask(t, chat, 0)
+	stdout, stderr, code := p.cli(t, "a\ny\n", "chat", chat)
+	t.Log(stdout, stderr)
+	is.Equal(code, exitCompleted)
+	is.True(strings.Contains(stdout, "in this chat: bash: touch") && strings.Contains(stdout, "so far it would have allowed 1 of 1 asks in this chat"))
+	kept := p.rulesOf(t, chat)
+	is.Equal(len(kept), 1)
+	is.Equal(kept[0].State, "active")
+
+	p.submit(t, chat, bash("touch two"))
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "done|done")
+	asks := rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal([]any{asks[1].Status, asks[1].DecidedBy, asks[1].RuleID, asks[1].Referred}, []any{projections.PermissionAuthorized, events.ActorPolicy, kept[0].ID, false})
+	is.Equal(p.why(t, asks[1].ID).Decision.RuleID, kept[0].ID)
+
+	other := p.chat(t, bash("touch three")) // it is this chat's alone
+	p.decide(t, other, p.ask(t, other, 0), events.Denied, "")
+
+	for _, step := range []struct {
+		verb  string
+		asked bool
+	}{{"pause", true}, {"resume", false}, {"revoke", true}} {
+		_, stderr, code := p.cli(t, "", "policy", step.verb, kept[0].ID)
+		is.Equal([]any{code, stderr}, []any{0, ""})
+		before := len(rows[projections.Permission](t, p, "permissions", chat))
+		p.submit(t, chat, bash("touch three"))
+		ask := p.ask(t, chat, before)
+		if step.asked {
+			p.referred(t, chat, ask)
+			p.decide(t, chat, ask, events.Denied, "")
+		}
+		p.turnEnds(t, chat)
+		is.Equal(p.why(t, ask.ID).Referred != nil, step.asked) // step.verb
+	}
+	is.Equal(len(p.rulesOf(t, chat)), 0)
+}
+
+// referred waits until the policy has left an ask to a person.
+func (p *process) referred(t testing.TB, chat string, ask events.PermissionAsk) {
+	t.Helper()
+	p.event(t, chat, "permission.referred", func(e events.Event) bool { return strings.Contains(string(e.Data), `"`+ask.ID+`"`) })
+}
+
+// rulesOf are the rules that are made for a chat.
+func (p *process) rulesOf(t testing.TB, chat string) (rules []listedRule) {
+	t.Helper()
+	stdout, stderr, code := p.cli(t, "", "policy", "list", "--json")
+	if code != 0 {
+		t.Fatalf("policy list: %d %s", code, stderr)
+	}
+	decode(t, stdout, &rules)
+	return slices.DeleteFunc(rules, func(r listedRule) bool { return r.Chat != chat })
+}
+
+func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("touch one"))
+	ask := p.ask(t, chat, 0)
+	_, err := handlers.Give(t.Context(), p.nc, "permission.always", handlers.AlwaysPermission{Chat: chat, Permission: ask.ID, Scope: handlers.ScopeChat, For: "2s"})
+	is.NoErr(err)
+	p.turnEnds(t, chat)
+	kept := p.rulesOf(t, chat)
+	until, err := time.Parse(projections.TimeFormat, kept[0].Expires)
+	is.NoErr(err)
+	eventually(t, "the rule expires", func() bool { return time.Now().After(until) })
+	is.Equal(p.rulesOf(t, chat)[0].State, "expired")
+	p.submit(t, chat, bash("touch two"))
+	again := p.ask(t, chat, 1)
+	p.referred(t, chat, again)
+	p.decide(t, chat, again, events.Denied, "")
+	p.turnEnds(t, chat)
+}
+
+func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, commands("touch left", "touch right", "touch left && rm -rf /nowhere"))
+	for i := range 3 {
+		p.decide(t, chat, p.ask(t, chat, i), events.Denied, "go on")
+	}
+	p.turnEnds(t, chat)
+	stdout, stderr, code := p.cli(t, "", "policy", "replay", "bash: touch*", "--chat", chat, "--json")
+	t.Log(stdout, stderr)
+	is.Equal(code, 0)
+	var run handlers.DryRun
+	is.NoErr(json.Unmarshal([]byte(stdout), &run))
+	is.Equal([]int{run.Asks, run.Allowed, len(run.Commands)}, []int{3, 2, 2})
+	text, _, code := p.cli(t, "", "policy", "replay", "bash: touch*", "--chat", chat)
+	is.Equal(code, 0)
+	is.True(strings.Contains(text, "bash: touch* would have allowed 2 of 3 asks") && strings.Contains(text, "touch right"))
+	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"}, {"policy", "replay", "bash: touch*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why"}, {"why", "a b"}} {
+		_, stderr, code := p.cli(t, "", wrong...)
+		is.Equal(code, 2) // wrong
+		is.True(stderr != "")
+	}
+	_, stderr, code = p.cli(t, "", "why", "nosuch")
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "there is no permission ask nosuch"))
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"cmp"
+	"context"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+const policyReplayUsage = `pocketcoder policy replay RULE: what a rule would have allowed of everything that was asked so far. Nothing is stored.
+
+  pocketcoder policy replay 'bash: git status*'
+  pocketcoder policy replay 'bash: npm run build*' --chat h2k0x9c3v7m1q5z
+  pocketcoder policy replay 'deny bash: rm*' --json      what it would have denied
+
+The rule is tried alone, as it would be decided today: on the files as they are now, without any other rule.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+func runPolicyReplay(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "policy replay", policyReplayUsage)
+	data := dataFlag(fs, env)
+	chat := fs.String("chat", "", "of this `chat` alone")
+	asJSON := fs.Bool("json", false, "print JSON")
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return wrongUsage(env, "policy replay: which rule? for example 'bash: git status*'")
+	}
+	rule, err := policy.ParseRule(rest[0])
+	if err == nil {
+		err = rule.Check()
+	}
+	if err == nil && *chat != "" {
+		_, err = events.ParseID(*chat)
+	}
+	if err != nil {
+		return wrongUsage(env, "policy replay: %v", err)
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	run, err := give[handlers.DryRun](ctx, s, "policy.replay", handlers.ReplayPolicy{Rule: rule, Chat: *chat})
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return printJSON(env.stdout, run)
+	}
+	show := newRenderer(newScreen(env))
+	does := map[policy.Action]string{policy.Deny: "denied", policy.AskPerson: "asked a person about"}
+	show.note("", bold, "%s would have %s %d of %d asks", rule, cmp.Or(does[rule.Action], "allowed"), run.Allowed, run.Asks)
+	show.commands(run, len(run.Commands))
+	return show.err
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/projections"
+)
+
+const policyListUsage = `pocketcoder policy list: the rules of the running system, and who made them.
+
+  pocketcoder policy list
+  pocketcoder policy list --json
+  pocketcoder policy pause tool_permissions/8f3kq0z2m4c6x1a      it decides nothing any more
+  pocketcoder policy resume tool_permissions/8f3kq0z2m4c6x1a
+  pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     it is gone; what it decided stays in the log
+
+A rule is made with "a" at an ask in "pocketcoder chat", or by a client. It counts from the next ask on.
+
+Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
+`
+
+// listedRule is a rule that somebody keeps.
+type listedRule struct {
+	ID      string `json:"id"` // collection/record
+	Rule    string `json:"rule"`
+	State   string `json:"state"` // active, paused, expired
+	Chat    string `json:"chat,omitempty"`
+	Agent   string `json:"agent,omitempty"` // its name
+	Expires string `json:"expires,omitempty"`
+	Author  string `json:"author,omitempty"` // email
+	Note    string `json:"note,omitempty"`
+}
+
+// ruleFields are the fields of the three collections that rules are kept in, and the name of an agent.
+type ruleFields struct {
+	Tool, Permission string
+	Pattern, Value   string
+	Action           policy.Action
+	Active           bool
+	Name             string
+	Chat, Agent      string
+	Expires          string `json:"expires_at"`
+	Author, Note     string
+}
+
+// ruleCollections are those, the first is the one whose rules are named without it too.
+var ruleCollections = []string{"tool_permissions", "whitelist_actions", "whitelist_targets"}
+
+func runPolicyList(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "policy list", policyListUsage)
+	data := dataFlag(fs, env)
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	kept, err := s.keptRules(ctx)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return printJSON(env.stdout, kept)
+	}
+	return printRules(env.stdout, kept)
+}
+
+// keptRules reads the rules that people keep.
+func (s *system) keptRules(ctx context.Context) ([]listedRule, error) {
+	last, err := s.log.Last(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.emails(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []listedRule{}
+	for _, collection := range append([]string{"ai_agents"}, ruleCollections...) {
+		var rows []projections.Config
+		if err := s.query(ctx, "config", map[string]any{"collection": collection, "after": last}, &rows); err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			var f ruleFields
+			if err := json.Unmarshal([]byte(row.Fields), &f); err != nil {
+				return nil, fmt.Errorf("read %s: %w", row.ID, err)
+			}
+			if collection == "ai_agents" {
+				names[row.RecordID] = f.Name
+				continue
+			}
+			all = append(all, listedRule{
+				ID: row.ID, Rule: f.text(collection), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
+				Author: cmp.Or(names[f.Author], f.Author), Note: f.Note,
+			})
+		}
+	}
+	return all, nil
+}
+
+// emails are those of the accounts, by id.
+func (s *system) emails(ctx context.Context) (map[string]string, error) {
+	accounts, err := give[[]account.Account](ctx, s, "user.list", struct{}{})
+	emails := map[string]string{}
+	for _, a := range accounts {
+		emails[a.ID] = a.Email
+	}
+	return emails, err
+}
+
+// text is the rule as a person writes it. An action without a value is for all targets, and a target is for all such actions.
+func (f ruleFields) text(collection string) string {
+	switch {
+	case collection == "whitelist_targets":
+		return "target " + f.Name + ": " + f.Pattern
+	case collection == "whitelist_actions" && f.Value == "":
+		return f.Permission + ": every target"
+	}
+	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value), Action: f.Action}.String()
+}
+
+func (f ruleFields) state(now time.Time) string {
+	at, err := time.Parse(projections.TimeFormat, f.Expires)
+	switch {
+	case !f.Active:
+		return "paused"
+	case err == nil && !at.After(now):
+		return "expired"
+	}
+	return "active"
+}
+
+func printRules(w io.Writer, all []listedRule) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "nobody has made a rule yet; those that are built in: pocketcoder policy test -h")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE")
+	for _, r := range all {
+		whom := "everybody"
+		if r.Chat != "" {
+			whom = "chat " + r.Chat
+		} else if r.Agent != "" {
+			whom = "agent " + r.Agent
+		}
+		until := "-"
+		if r.Expires != "" {
+			until = localTime(r.Expires)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(r.Rule, 60), r.State, oneLine(whom, 40), until, oneLine(r.Author, 40), r.ID, oneLine(r.Note, 60))
+	}
+	return t.Flush()
+}
+
+// Pausing, resuming and revoking a rule, by the name of the subcommand.
+func runPolicyPause(ctx context.Context, env environment, args []string) error {
+	return changeRule(ctx, env, "policy pause", args, func(s *system, collection, record string) error { return s.setActive(ctx, collection, record, false) })
+}
+
+func runPolicyResume(ctx context.Context, env environment, args []string) error {
+	return changeRule(ctx, env, "policy resume", args, func(s *system, collection, record string) error { return s.setActive(ctx, collection, record, true) })
+}
+
+func runPolicyRevoke(ctx context.Context, env environment, args []string) error {
+	return changeRule(ctx, env, "policy revoke", args, func(s *system, collection, record string) error {
+		_, err := handlers.Give(ctx, s.nc, "record.delete", handlers.DeleteRecord{Command: newCommand(), Collection: collection, Record: record})
+		return err
+	})
+}
+
+func (s *system) setActive(ctx context.Context, collection, record string, active bool) error {
+	_, err := handlers.Give(ctx, s.nc, "record.save", handlers.SaveRecord{
+		Command: newCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
+	})
+	return err
+}
+
+// changeRule does something to the rule that is named: collection/record, or the record alone of the first collection.
+func changeRule(ctx context.Context, env environment, name string, args []string, change func(s *system, collection, record string) error) error {
+	fs := newFlags(env, name, policyListUsage)
+	data := dataFlag(fs, env)
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return wrongUsage(env, "%s: which rule? \"pocketcoder policy list\" lists them", name)
+	}
+	collection, record, err := ruleID(rest[0])
+	if err != nil {
+		return wrongUsage(env, "%s: %v", name, err)
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return change(s, collection, record)
+}
+
+func ruleID(id string) (collection, record string, err error) {
+	collection, record, both := strings.Cut(id, "/")
+	if !both {
+		collection, record = ruleCollections[0], collection
+	}
+	for _, known := range ruleCollections {
+		if collection == known {
+			_, err := events.ParseID(record)
+			return collection, record, err
+		}
+	}
+	return "", "", errors.New("a rule is named COLLECTION/RECORD; its collection is " + strings.Join(ruleCollections, ", "))
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+// phone is a push service with one device behind it.
+type phone struct {
+	*httptest.Server
+	got chan pushed
+}
+
+type pushed struct {
+	at     time.Time
+	method string
+	header http.Header
+	Title  string
+	Type   string
+	Chat   string
+	Text   string `json:"message"`
+}
+
+func newPhone(t *testing.T) phone {
+	t.Helper()
+	p := phone{got: make(chan pushed, 64)}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		one := pushed{at: time.Now(), method: r.Method, header: r.Header}
+		body, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(body, &one)
+		p.got <- one
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// next waits for a request.
+func (p phone) next(t *testing.T) pushed {
+	t.Helper()
+	select {
+	case one := <-p.got:
+		return one
+	case <-time.After(eventTimeout):
+		t.Fatal("the phone gets nothing")
+		return pushed{}
+	}
+}
+
+// press does what ntfy does when somebody presses a button.
+func (one pushed) press(t *testing.T, label string) int {
+	t.Helper()
+	_, rest, found := strings.Cut(one.header.Get("Actions"), "http, "+label+", ")
+	if !found {
+		t.Fatalf("there is no button %s: %s", label, one.header.Get("Actions"))
+	}
+	address, _, _ := strings.Cut(rest, ",")
+	resp, err := http.Post(address, "", nil)
+	if err != nil {
+		return 0 // the system is somewhere else by now
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestACommandIsApprovedOnANotification(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, phone := prepare(t, t.TempDir(), "--push-allow-private"), newPhone(t)
+	p.runForTest()
+	owner := p.account(t, "user")
+	owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush", "push_token": phone.URL + "/topic", "is_active": true})
+	chat := owner.create(t, "chats", record{"title": "Errands"})
+
+	owner.say(t, chat, bash("echo hello >greeting"))
+	one := phone.next(t)
+	is.Equal([]string{one.Title, one.Type, one.Chat}, []string{"Errands: may I run this?", "permission", chat})
+	is.True(strings.HasPrefix(one.Text, "echo hello >greeting\n"))
+	ask := p.event(t, chat, "opencode.permission.asked", nil)
+	t.Logf("ask to push received: %s", one.at.Sub(ask.Time))
+	is.Equal(one.press(t, "Approve"), http.StatusOK)
+	is.Equal(phone.next(t).method, http.MethodPut) // it is withdrawn
+	p.turnEnds(t, chat)
+	written, err := os.ReadFile(filepath.Join(p.workspace, "greeting"))
+	is.NoErr(err)
+	is.Equal(string(written), "hello\n")
+	is.True(one.press(t, "Approve") != http.StatusOK)
+	is.True(one.press(t, "Deny") != http.StatusOK)
+	decided := owner.list(t, "permissions", `chat = "`+chat+`"`)
+	is.Equal([]any{decided[0]["status"], decided[0]["approved_by"], decided[0]["device"]}, []any{"authorized", owner.id, "My phone"})
+	is.Equal(phone.next(t).Type, "task_complete")
+
+	owner.say(t, chat, bash("echo no >refused"))
+	p.kill() // the notification may have gone out, or not
+	p.restart()
+	for denied := false; !denied; {
+		one = phone.next(t)
+		denied = one.Type == "permission" && one.press(t, "Deny") == http.StatusOK
+	}
+	p.event(t, chat, "permission.decided", func(e events.Event) bool { return strings.Contains(string(e.Data), "denied") })
+	_, err = os.Stat(filepath.Join(p.workspace, "refused"))
+	is.True(os.IsNotExist(err))
+}
+
+func TestWithoutPermissionPrivatePushServicesAreNotReached(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, phone := sharedSystem(t), newPhone(t)
+	owner := p.account(t, "user")
+	device := owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush", "push_token": phone.URL + "/topic", "is_active": true})
+	owner.must(t, "POST", "/api/pocketcoder/push/test", record{"device": device}, nil)
+	var failed events.NotificationFailed
+	eventually(t, "it failed", func() bool {
+		found := false
+		_, err := p.log.Fold(t.Context(), events.UserSubject(owner.id, failed.Kind()), 0, func(e events.Event) error {
+			found = true
+			return json.Unmarshal(e.Data, &failed)
+		})
+		is.NoErr(err)
+		return found
+	})
+	is.Equal(failed.Reason, "the endpoint must be https")
+	is.Equal(len(phone.got), 0)
+}

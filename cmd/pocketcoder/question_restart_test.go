@@ -1,0 +1,156 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// restarts are the ways in which OpenCode comes to forget what it has asked.
+var restarts = []struct {
+	name string
+	do   func(*testing.T, *process)
+}{
+	{"ours killed", func(_ *testing.T, p *process) { p.kill(); p.restart() }},
+	{"ours stopped", func(_ *testing.T, p *process) { p.stop(); p.restart() }},
+	{"OpenCode killed", killOpenCode},
+	{"both killed", func(t *testing.T, p *process) { killOpenCode(t, p); p.kill(); p.restart() }},
+}
+
+func killOpenCode(t *testing.T, p *process) {
+	_, pid := p.engine(t)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forgotten waits until questions are known to be forgotten by OpenCode, with their turn over.
+func (p *process) forgotten(t *testing.T, chat string) {
+	t.Helper()
+	p.event(t, chat, "question.interrupted", nil)
+	p.turnEnds(t, chat)
+	for _, q := range rows[projections.Question](t, p, "questions", chat) {
+		if !q.Interrupted || q.Status != projections.QuestionAsked && q.Status != projections.QuestionReplied {
+			t.Fatalf("question is %+v", q)
+		}
+	}
+}
+
+func TestQuestionSurvivesRestartsAndItsAnswerResumesTheTurn(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	var seen []events.Event
+	for _, r := range restarts {
+		if !t.Run(r.name, func(t *testing.T) {
+			p.t = t
+			seen = append(seen, p.questionSurvives(t, r.do)...)
+		}) {
+			return // what follows would only repeat it
+		}
+	}
+	p.t = t
+	p.check(t, seen)
+}
+
+// questionSurvives has one question answered before a restart and one after it. It gives the chat's events.
+func (p *process) questionSurvives(t *testing.T, restart func(*testing.T, *process)) []events.Event {
+	is := is.New(t)
+	chat := p.chat(t, twoQuestions)
+	asked := p.asked(t, chat)
+	is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	restart(t, p)
+	p.forgotten(t, chat)
+	is.Equal(len(p.resumes(t, chat)), 0) // one is open
+	shown := p.admin(t).list(t, "questions", `chat = "`+chat+`" && status = "asked"`)
+	is.Equal(len(shown), 1)
+	is.Equal([]any{shown[0]["question"], shown[0]["interrupted"]}, []any{"Which colour?", true})
+
+	stdout, _, code := p.cli(t, "2\n", "chat", chat)
+	is.Equal(code, exitCompleted)
+	is.True(strings.Contains(stdout, "interrupted: OpenCode forgot it"))
+	is.True(strings.Contains(stdout, "its question was answered"))
+	is.True(strings.HasSuffix(strings.TrimSpace(stdout), "thanks"))
+	is.Equal(p.text(t, chat), "thanks") // the script went on
+	for i, q := range rows[projections.Question](t, p, "questions", chat) {
+		is.Equal(q.Status, projections.QuestionReplied)
+		is.Equal(string(q.Reply), []string{`["Blue"]`, `["A","my own"]`}[i])
+	}
+	restart(t, p) // which resumes nothing again
+	p.submit(t, chat, "@@say still here")
+	eventually(t, "the next message is answered", func() bool { return p.text(t, chat) == "thanks|still here" })
+	p.turnEnds(t, chat)
+	is.Equal(p.resumes(t, chat), map[string]int{asked.ID: 1})
+	for _, e := range p.history(t, chat) {
+		if d, _ := events.Decode(e); e.Subject.Kind == "message.submitted" && d.(events.MessageSubmitted).Resumes != "" {
+			text := d.(events.MessageSubmitted).Parts[0].Text
+			is.True(strings.Contains(text, "Question: Which colour?\nAnswer: Blue\n"))
+			is.True(strings.Contains(text, "Question: Which letters?\nAnswer: A, my own\n"))
+		}
+	}
+	return p.history(t, chat)
+}
+
+func TestInterruptedQuestionIsRejectedOrExpiresVisibly(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	admin := p.admin(t)
+	chats, asked := map[string]string{}, map[string]events.QuestionAsk{}
+	for _, name := range []string{"rejected", "aborted", "deleted", "asked again"} {
+		chats[name] = p.chat(t, twoQuestions)
+	}
+	for name, chat := range chats {
+		asked[name] = p.asked(t, chat)
+	}
+	killOpenCode(t, p)
+	for _, chat := range chats {
+		p.forgotten(t, chat)
+	}
+	// expires waits for the end of a question, and gives the reason that clients are shown.
+	expires := func(name string) string {
+		t.Helper()
+		p.event(t, chats[name], "question.expired", nil)
+		q := rows[projections.Question](t, p, "questions", chats[name])[0]
+		is.Equal(q.Status, projections.QuestionExpired)
+		return q.Reason
+	}
+
+	first := admin.list(t, "questions", `chat = "`+chats["rejected"]+`"`)[0]
+	admin.must(t, "PATCH", recordPath("questions", first["id"].(string)), record{"status": "rejected"}, nil)
+	for _, q := range rows[projections.Question](t, p, "questions", chats["rejected"]) {
+		is.Equal([]any{q.Status, q.EngineReplied}, []any{projections.QuestionRejected, true})
+	}
+
+	p.abort(t, chats["aborted"])
+	is.Equal(expires("aborted"), "the turn was aborted")
+	admin.must(t, "DELETE", recordPath("chats", chats["deleted"]), nil, nil)
+	is.True(expires("deleted") != "")
+
+	p.submit(t, chats["asked again"], twoQuestions)
+	var again events.QuestionAsk
+	e := p.event(t, chats["asked again"], "opencode.question.asked", func(e events.Event) bool { return !strings.Contains(string(e.Data), asked["asked again"].ID) })
+	decode(t, string(e.Data), &again)
+	is.Equal(expires("asked again"), "asked again as "+again.ID)
+	late := p.answer(t, handlers.AnswerQuestion{Chat: chats["asked again"], Question: asked["asked again"].ID, Answers: []string{"Red"}})
+	is.True(late != nil && strings.Contains(late.Error(), "asked again as "+again.ID))
+	for index, words := range []string{"Red", "A"} {
+		is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chats["asked again"], Question: again.ID, Index: index, Answers: []string{words}}))
+	}
+	p.turnEnds(t, chats["asked again"])
+	is.Equal(p.text(t, chats["asked again"]), "thanks")
+
+	for name, chat := range chats {
+		is.Equal(len(p.resumes(t, chat)), 0) // nothing is resumed
+		if name != "deleted" {
+			p.answers(t, chat)
+		}
+	}
+	is.Equal(p.health(t).code, http.StatusOK)
+}
