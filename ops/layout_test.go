@@ -35,6 +35,7 @@ var mayImport = map[string]string{
 	"bridge/opencode":              "events sandbox/wire handlers projections",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode",
+	"bridge/push":                  "events handlers handlers/account projections",
 	"web":                          "web/api",
 	"web/api":                      "events handlers handlers/account projections web/api/records",
 	"web/api/records":              "",
@@ -42,7 +43,7 @@ var mayImport = map[string]string{
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "sandbox/wire",
-	"cmd/pocketcoder": "bridge/opencode bridge/opencode/demo events handlers handlers/account handlers/policy ops/natsconf projections " +
+	"cmd/pocketcoder": "bridge/opencode bridge/opencode/demo bridge/push events handlers handlers/account handlers/policy ops/natsconf projections " +
 		"sandbox sandbox/wire web web/api",
 }
 
