@@ -29,7 +29,7 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	found, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(ok)
-	is.Equal(found, ToolCall{Directory: directed, Agent: "build"}) // its input is not there yet
+	is.Equal(found, ToolCall{Tool: "bash", Directory: directed, Agent: "build"}) // its input is not there yet
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -42,7 +42,7 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	}()
 	feed(t, m, s.status(ses, "busy")) // something else
 	feed(t, m, s.called("msg_a", "call_1", "running", `{"command":"pwd","workdir":"sub"}`))
-	is.Equal(<-waited, ToolCall{Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed, Agent: "build"})
+	is.Equal(<-waited, ToolCall{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed, Agent: "build"})
 
 	_, ok, err = m.ToolCall(t.Context(), child, "msg_a", "call_1") // nobody's but the session's
 	is.NoErr(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -109,7 +108,7 @@ func (p *process) create(t *testing.T, title string) (chat string) {
 	return a.ID
 }
 
-// killWhen submits a script and follows the log, approving what is asked, until the moment has come; then it kills
+// killWhen submits a script and follows the log, approving what the policy leaves to a person, until the moment has come; then it kills
 // everything. It returns all events it was given, since the first of the log.
 func (p *process) killWhen(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool) (seen []events.Event) {
 	t.Helper()
@@ -126,12 +125,9 @@ func (p *process) killWhen(t *testing.T, chat, script string, at func(*testing.T
 				p.kill()
 				return events.ErrStop
 			}
-			if e.Subject.Kind == "opencode.permission.asked" {
-				var ask events.PermissionAsk
-				if err := json.Unmarshal(e.Data, &ask); err != nil {
-					return err
-				}
-				p.decide(t, chat, ask, events.Authorized, "")
+			d, _ := events.Decode(e)
+			if left, ok := d.(events.PermissionReferred); ok && strings.HasPrefix(left.Permission, "per_") {
+				p.decide(t, chat, events.PermissionAsk{ID: left.Permission}, events.Authorized, "")
 			}
 		}
 		if b.Behind == 0 && !submitted {

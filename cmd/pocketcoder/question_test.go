@@ -124,7 +124,7 @@ func TestOneOfTwoClientsAnswers(t *testing.T) {
 	owner, admin := p.account(t, "user"), p.admin(t)
 	chat := owner.create(t, "chats", record{"title": "two clients"})
 	owner.say(t, chat, twoQuestions)
-	p.asked(t, chat)
+	eventually(t, "both questions can be read", func() bool { return len(owner.list(t, "questions", `chat = "`+chat+`"`)) == 2 })
 	for _, q := range owner.list(t, "questions", `chat = "`+chat+`"`) {
 		path, words := recordPath("questions", q["id"].(string)), map[string]any{"Which colour?": []string{"Red", "Blue"}, "Which letters?": []string{"A", "B"}}[q["question"].(string)].([]string)
 		replies := make(chan reply, 2)
