@@ -336,3 +336,22 @@ func TestWhatIsAllowedMeanwhileIsNotStopped(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(stopped), 2)
 }
+
+// When several limits are reached a person is asked about one, and about the next when there is a reason to.
+func TestSeveralLimitsAreAskedAboutOneByOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	budgeted(t, h, Budget{Name: "a", Scope: BudgetOfChat, Cost: 8})
+	budgeted(t, h, Budget{Name: "z", Scope: BudgetOfDay, Cost: 5})
+	reaches(t, h, "c1", purse(6, 0))
+	reaches(t, h, "c1", purse(9, 0)) // both, and z's ask waits
+	all := askedFor(t, h.Log, "c1")
+	is.Equal(len(all), 1)
+	is.Equal(all[0].Patterns, []string{"z"})
+	decideMore(t, h, "c1", all[0].Permission, events.Denied)
+	held, err := h.HoldOverBudget(t.Context(), "c1", 1, noon, purse(9, 0))
+	is.NoErr(err)
+	is.Equal(held.Permission, all[0].Permission) // more of the other would not help
+	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+}

@@ -191,6 +191,25 @@ func TestATurnThatIsOverIsNotResumed(t *testing.T) {
 	is.Equal(len(s.requests("POST", "/abort")), 0)
 }
 
+func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+	s.start()
+	chat, session := s.works(1)
+	s.refusing("POST", "/abort", 1, 500) // the wish is carried out a second later
+	_, err := s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: chat})
+	is.NoErr(err)
+	eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/abort")) == 1 })
+	s.happen(s.step(session, "tool-calls", 6, 1)...)
+	s.decideMore(s.askedForMore(1), events.Authorized)
+	s.ended(session)
+	s.submit(chat, "next")
+	is.Equal(texts(s.prompted(2)), []string{"work", "next"})
+	is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
+}
+
 func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
