@@ -99,7 +99,7 @@ func (g Gate) again(ctx context.Context, chat, permission string) (waits bool, e
 	if err != nil {
 		return true, err
 	}
-	v := policy.Evaluate(rules, in)
+	v := judge(rules, in)
 	if v.Action != policy.Allow {
 		return true, nil
 	}

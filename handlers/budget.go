@@ -34,11 +34,14 @@ type Budget struct {
 // maxAmount keeps amounts where a float64 counts one by one.
 const maxAmount = 1 << 50
 
+// minAmount keeps what is spent a sensible multiple of a limit.
+const minAmount = 1e-6
+
 // Check refuses a budget that limits nothing, or cannot be read.
 func (b Budget) Check() error {
 	amount := func(field string, v float64) error {
-		if math.IsNaN(v) || v < 0 || v > maxAmount {
-			return refuseField(Invalid, field, "%s: want a number from 0 (no limit) to %d", field, int64(maxAmount))
+		if math.IsNaN(v) || v < 0 || v > maxAmount || v > 0 && v < minAmount {
+			return refuseField(Invalid, field, "%s: want 0 (no limit), or a number from %v to %d", field, minAmount, int64(maxAmount))
 		}
 		return nil
 	}

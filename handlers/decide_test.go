@@ -163,23 +163,25 @@ func TestWhatAPersonDecidedIsSaidAgain(t *testing.T) {
 
 func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 	lost := fact{data: events.PermissionInterrupted{Permission: "per_1"}}
+	here := approved(events.PermissionDecided{Cwd: "/w"})
 	used := fact{by: alice, data: events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Request: request("ls")}}
 	for name, c := range map[string]struct {
 		given []fact
 		grant string
 	}{
-		"interrupted, authorized": {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized)}, "per_1"},
-		"not interrupted":         {[]fact{askBash("per_1", "ls"), decided("per_1", "ls", events.Authorized)}, ""},
+		"interrupted, authorized": {[]fact{askBash("per_1", "ls"), lost, here}, "per_1"},
+		"for no known directory":  {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized)}, ""},
+		"not interrupted":         {[]fact{askBash("per_1", "ls"), here}, ""},
 		"not decided":             {[]fact{askBash("per_1", "ls"), lost}, ""},
 		"denied":                  {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Denied)}, ""},
 		"another request":         {[]fact{askBash("per_1", "ls "), lost, decided("per_1", "ls ", events.Authorized)}, ""},
-		"used":                    {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized), askBash("per_2", "ls"), used}, ""},
+		"used":                    {[]fact{askBash("per_1", "ls"), lost, here, askBash("per_2", "ls"), used}, ""},
 		"expired":                 {[]fact{askBash("per_1", "ls"), lost, {data: events.PermissionExpired{Permission: "per_1"}}}, ""},
 		"for a time that is over": {[]fact{askBash("per_1", "ls"), lost, approved(events.PermissionDecided{Expires: time.Unix(1, 0)})}, ""},
-		"aborted since":           {[]fact{askBash("per_1", "ls"), lost, decided("per_1", "ls", events.Authorized), {by: alice, data: events.AbortRequested{}}}, ""},
-		"aborted before":          {[]fact{askBash("per_1", "ls"), lost, {by: alice, data: events.AbortRequested{}}, decided("per_1", "ls", events.Authorized)}, "per_1"},
+		"aborted since":           {[]fact{askBash("per_1", "ls"), lost, here, {by: alice, data: events.AbortRequested{}}}, ""},
+		"aborted before":          {[]fact{askBash("per_1", "ls"), lost, {by: alice, data: events.AbortRequested{}}, here}, "per_1"},
 		"for another directory":   {[]fact{askBash("per_1", "ls"), lost, approved(events.PermissionDecided{Cwd: "/other"})}, ""},
-		"for this directory":      {[]fact{askBash("per_1", "ls"), lost, approved(events.PermissionDecided{Cwd: "/w"})}, "per_1"},
+		"for this directory":      {[]fact{askBash("per_1", "ls"), lost, here}, "per_1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

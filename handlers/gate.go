@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -109,7 +110,17 @@ func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, int
 	if err != nil {
 		return err
 	}
-	return g.Handlers.conclude(ctx, chat, cause, foundAbout(a, intended, in.Cwd, policy.Evaluate(rules, in)))
+	return g.Handlers.conclude(ctx, chat, cause, foundAbout(a, intended, in.Cwd, judge(rules, in)))
+}
+
+// judge is the policy's verdict. An ask at which the policy itself fails is for a person: one ask must not stop all.
+func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			v = policy.Verdict{Action: policy.AskPerson, Reason: fmt.Sprintf("the policy failed to read it: %v", r)}
+		}
+	}()
+	return policy.Evaluate(rules, in)
 }
 
 // Decide carries out a person's decision. What is approved may run only where it was asked to run: of an ask that the policy
@@ -120,8 +131,12 @@ func (g Gate) Decide(ctx context.Context, c DecidePermission) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if a.found && !a.settled && !a.intended && !a.lost && a.cwd == "" {
-			in, _ := g.input(ctx, c.Chat, a.ask, false, callWait)
+		if a.found && !a.settled && !a.intended && a.cwd == "" {
+			wait := callWait
+			if a.lost { // OpenCode says no more about it
+				wait = 0
+			}
+			in, _ := g.input(ctx, c.Chat, a.ask, false, wait)
 			c.cwd = foundAbout(a.ask, false, in.Cwd, policy.Verdict{}).cwd
 		}
 	}

@@ -158,6 +158,7 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	is := is.New(t)
 	g := openGate(t)
 	happened(t, g.Log, "c1", askBash("per_1", "make"), fact{data: events.PermissionInterrupted{Permission: "per_1"}})
+	g.looked()
 	g.decide("per_1", events.Authorized)
 	happened(t, g.Log, "c1", askBash("per_2", "make "), askBash("per_3", "make"), askBash("per_4", "make"))
 	g.looked()
@@ -397,4 +398,14 @@ func TestApprovalBeforeThePolicyLookedIsForWhereItWasAsked(t *testing.T) {
 	is.Equal(data[len(data)-1].(events.PermissionDecided).Cwd, other)
 	_, err = g.Gate.Decide(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "no chat", Permission: "per_1", Decision: events.Authorized})
 	is.Equal(refusal(t, err), Invalid)
+}
+
+// One ask at which the policy itself fails must not stop all.
+func TestAskAtWhichThePolicyFailsIsForAPerson(t *testing.T) {
+	is := is.New(t)
+	v := judge(policy.Defaults, policy.Ask{
+		Type: "read", Patterns: []string{"a"}, Path: "/a", Root: "/", Cwd: "/", Resolve: func(string) (string, bool) { panic("a bug") },
+	})
+	is.Equal(v.Action, policy.AskPerson)
+	is.Equal(v.Reason, "the policy failed to read it: a bug")
 }

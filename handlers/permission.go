@@ -163,7 +163,7 @@ func (s *permissions) grant(request, cwd string, at time.Time) (settled, bool) {
 	for id, how := range s.settled {
 		d := how.decided
 		if d != nil && d.Decision == events.Authorized && d.Request == request && s.lost[id] && !s.used[id] && s.void(how, at) == "" &&
-			(d.Cwd == "" || cwd == "" || d.Cwd == cwd) {
+			(d.Type != "bash" || d.Cwd == cwd) {
 			return how, true
 		}
 	}

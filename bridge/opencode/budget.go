@@ -125,7 +125,10 @@ func (b *Bridge) moreDecided(ctx context.Context, e events.Event) error {
 			Command: handlers.Command{ID: id, Actor: e.Actor}, Chat: chat, Message: id, Resumes: d.Permission,
 			Parts: []events.Part{{Type: "text", Text: GoOn}},
 		})
-		if r := (handlers.Refused{}); err != nil && !(errors.As(err, &r) && r.Code == handlers.NotFound) { // it was deleted
+		if r := (handlers.Refused{}); errors.As(err, &r) && (r.Code == handlers.NotFound || r.Field == "id") {
+			continue // the chat was deleted, or somebody took the id to keep this from happening
+		}
+		if err != nil {
 			return err
 		}
 	}

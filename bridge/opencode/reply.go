@@ -97,7 +97,11 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 	}
 	switch {
 	case now.Interrupted && now.Status == projections.PermissionAuthorized:
-		return r.resume(ctx, now.Chat, now.EnginePermission, now.DecidedBy, Continue)
+		err = r.resume(ctx, now.Chat, now.EnginePermission, now.DecidedBy, Continue)
+		if refused := (handlers.Refused{}); errors.As(err, &refused) {
+			return r.record(ctx, now.Chat, events.PermissionExpired{Permission: now.EnginePermission, Reason: refused.Text})
+		}
+		return err
 	case now.Interrupted:
 		return nil
 	case now.Status == projections.PermissionAuthorized:

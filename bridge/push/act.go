@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -86,23 +87,32 @@ func (p *Push) Act(ctx context.Context, token, address string) (events.Decision,
 	if err != nil {
 		return "", err
 	}
+	err = p.act(ctx, token, a, address)
+	if r := (handlers.Refused{}); err != nil && !errors.As(err, &r) { // it may work the next time
+		err = errors.Join(err, p.giveBack(context.WithoutCancel(ctx), token, a))
+	}
+	return a.Decision, err
+}
+
+// act decides. It is the same decision however often it is tried.
+func (p *Push) act(ctx context.Context, token string, a action, address string) error {
 	d, active, err := p.device(ctx, a.Device)
 	if err != nil {
-		return "", err
+		return err
 	}
 	allowed, err := p.mayDecide(ctx, a)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if !active || d.user != a.User || !allowed {
-		return "", refuse(handlers.Conflict, "this device may not decide that any more")
+		return refuse(handlers.Conflict, "this device may not decide that any more")
 	}
 	name, _ := p.shown(d.name, maxTitle)
 	_, err = p.Handlers.DecidePermission(ctx, handlers.DecidePermission{
 		Command: handlers.Command{ID: identify(actionPrefix, token), Actor: events.UserActor(a.User)},
 		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name},
 	})
-	return a.Decision, err
+	return err
 }
 
 func unknownButton() error { return refuse(handlers.NotFound, "there is no such button") }
@@ -133,6 +143,21 @@ func (p *Push) take(ctx context.Context, token string) (a action, err error) {
 		err = refuse(handlers.Conflict, "this button was used already")
 	}
 	return a, err
+}
+
+// giveBack makes a token that was taken as it was.
+func (p *Push) giveBack(ctx context.Context, token string, a action) error {
+	used, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	a.Used = false
+	unused, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	_, err = p.Secrets.Swap(ctx, actionKey(token), used, unused)
+	return err
 }
 
 // mayDecide says whether the account still decides in the chat: it is active, no agent, and owns the chat or administers.

@@ -42,7 +42,7 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	is.Equal([]string{got.method, got.path}, []string{"POST", "/topic?up=1"})
 	b := read(t, got.body)
 	is.Equal(b.Title, "Größe: may I run this?")
-	is.Equal(b.Message, "rm -r build\nno rule allows it")
+	is.Equal(b.Message, "rm -r build\nin /workspace\nno rule allows it")
 	is.Equal([]string{b.Type, b.Chat}, []string{"permission", chat})
 	is.Equal(b.Data, map[string]string{"type": "permission", "chat": chat, "permission": "per_1"})
 	is.Equal(len(b.ID), 32)

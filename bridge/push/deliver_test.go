@@ -242,7 +242,7 @@ func TestSomebodyIsToldSomething(t *testing.T) {
 	got := s.next(r, 0)
 	b := read(t, got.body)
 	is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "Done {{.x}}", "All␀ of it", chat})
-	is.Equal(got.header.Get("Title"), "Done { {.x}}") // ntfy takes it for a template
+	is.Equal(got.header.Get("Title"), "Done { { .x}}") // ntfy takes it for a template
 	is.Equal(got.header.Get("Actions"), "")
 	s.save("notification_rules", "r1", map[string]any{"user": ann, "rules": map[string]bool{"news": false, "test": false}})
 	check(t, s.Tell(t.Context(), ann, events.Notice{Type: "news", Message: "not wanted"}))
@@ -266,7 +266,7 @@ func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
 	s.asked(chat, "per_1", "ls")
 	got := s.next(r, 0)
 	is.Equal(got.header.Get("X-Relay-Secret"), "shared")
-	is.Equal(got.body, fmt.Sprintf(`{"chat":%q,"id":%q,"message":"ls\nno rule allows it","permission":"per_1","service":"fcm","title":"chat: may I run this?","token":"firebase-name","type":"permission","user_id":%q}`,
+	is.Equal(got.body, fmt.Sprintf(`{"chat":%q,"id":%q,"message":"ls\nin /workspace\nno rule allows it","permission":"per_1","service":"fcm","title":"chat: may I run this?","token":"firebase-name","type":"permission","user_id":%q}`,
 		chat, s.told("evt.chat." + chat)[0].(events.NotificationQueued).Notification, ann))
 	s.becomes("evt.chat."+chat, "queued", "sent")
 

@@ -190,7 +190,7 @@ func (s *system) asked(chat, ask, command string) {
 	s.t.Helper()
 	metadata, _ := json.Marshal(map[string]string{"command": command})
 	s.said(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
-	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
+	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
 }
 
 // decide decides an ask as a person who has another device at hand.

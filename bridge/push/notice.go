@@ -83,6 +83,11 @@ func (p *Push) describeAsk(ctx context.Context, n *events.Notice, title, why str
 		n.Title = p.titled(title, "may I spend more?")
 	}
 	n.Message, n.Whole = p.shown(subjectOf(ask), maxShown)
+	if ask.Permission == "bash" && ask.Source != projections.SourceAPI { // where it runs is part of what is allowed
+		where, whole := p.shown(ask.Cwd, maxShown)
+		n.Whole = n.Whole && whole && where != ""
+		n.Message += "\nin " + cmp.Or(where, "a folder that is not known")
+	}
 	if why, _ = p.shown(why, maxShown); why != "" {
 		n.Message += "\n" + why
 	}

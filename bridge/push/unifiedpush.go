@@ -88,7 +88,7 @@ func (p *Push) sendUnifiedPush(ctx context.Context, d device, m message) error {
 	}
 	header := map[string]string{
 		"Content-Type": "application/json", "TTL": lifetime, "Urgency": "high",
-		"Title": encodedWord(strings.ReplaceAll(m.Title, "{{", "{ {")), "Template": "yes", "Message": "{{.message}}",
+		"Title": encodedWord(strings.ReplaceAll(m.Title, "{", "{ ")), "Template": "yes", "Message": "{{.message}}",
 		"Click": p.click(m), "Priority": priority, "Tags": tags + "," + m.Type, "X-Sequence-ID": m.id,
 	}
 	if actions := ntfyActions(m.buttons); actions != "" {

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -112,4 +113,13 @@ func TestWriteRulesReachEditsThatWriteTheWholeFile(t *testing.T) {
 	is.Equal(policy.Evaluate(rules, a).Action, policy.Allow)
 	a.Path = "/workspace/.git/config"
 	is.Equal(policy.Evaluate(rules, a).Action, policy.AskPerson)
+}
+
+func TestLongBlankCommandIsAsked(t *testing.T) {
+	is := is.New(t)
+	for _, text := range []string{strings.Repeat("\n", 5000) + "ls", strings.Repeat(" ", 5000), "\x00\n", strings.Repeat("x ", 4000)} {
+		a := policy.Ask{Type: "bash", Patterns: []string{"x"}, Command: text, Cwd: "/w", Root: "/w"}
+		is.Equal(policy.Evaluate(policy.Defaults, a).Action, policy.AskPerson)
+		policy.Suggest(a, nil)
+	}
 }

@@ -40,7 +40,11 @@ func readScript(text string) (s script) {
 	case strings.TrimSpace(text) == "":
 		return script{cause: "the command is empty"}
 	case len(text) > maxCommand:
-		return script{cause: "the command is too long to be read at a glance", all: [][]string{strings.Fields(text[:maxCommand])}}
+		s.cause = "the command is too long to be read at a glance"
+		if words := strings.Fields(text[:maxCommand]); len(words) > 0 {
+			s.all = [][]string{words}
+		}
+		return s
 	case strings.Contains(text, "\\\n"):
 		s.cause = "a backslash at the end of a line joins what does not look joined"
 	default:
@@ -50,7 +54,9 @@ func readScript(text string) (s script) {
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil {
-		s.all = [][]string{strings.Fields(text)}
+		if words := strings.Fields(text); len(words) > 0 {
+			s.all = [][]string{words}
+		}
 		if s.cause == "" {
 			s.cause = "bash would not read it"
 			if wrong, ok := err.(syntax.ParseError); ok {
