@@ -366,3 +366,33 @@ func TestANewDayLetsGo(t *testing.T) {
 	eventually(t, "nobody is asked any more", func() bool { return s.more()[0].Status == projections.PermissionExpired })
 	is.Equal(s.more()[0].Reason, "the day is over")
 }
+
+// Whoever writes in a chat chooses the ids of messages, and could take that of the prompt that resumes it.
+func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+	s.start()
+	one, first := s.works(1)
+	s.happen(s.step(first, "tool-calls", 6, 1)...)
+	mine := s.askedForMore(1)
+	_, second := s.works(2)
+	s.happen(s.step(second, "tool-calls", 6, 1)...)
+	other := s.askedForMore(2)
+	s.ended(first)
+	s.ended(second)
+	_, _, err := s.handlers.SubmitMessage(t.Context(), handlers.SubmitMessage{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: one, Message: projections.RecordID("resume/" + mine.EnginePermission + "/" + one),
+		Parts: []events.Part{{Type: "text", Text: "mine"}},
+	})
+	is.NoErr(err)
+	s.decideMore(mine, events.Authorized)
+	s.decideMore(other, events.Authorized)
+	is.Equal(len(texts(s.prompted(4))), 4)
+	resumed := map[string]string{}
+	for _, p := range s.prompted(4)[2:] {
+		resumed[p.session] = p.Parts[0].Text
+	}
+	is.Equal(resumed, map[string]string{first: "mine", second: GoOn})
+}
