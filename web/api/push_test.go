@@ -76,7 +76,7 @@ func (s *system) phone(t testing.TB, token string, p phone) string {
 func (s *system) needed(t testing.TB, chat, ask string) (record string) {
 	t.Helper()
 	record = s.asked(t, chat, ask)
-	s.append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
+	s.append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
 	return record
 }
 
