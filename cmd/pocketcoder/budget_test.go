@@ -205,7 +205,7 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	for said, args := range map[string][]string{
 		"needs one of them above 0":   {"set", "x"},
 		"want \"chat\" or \"day\"":    {"set", "x", "--scope", "week", "--cost", "1"},
-		"want a number from 0":        {"set", "x", "--cost", "-1"},
+		"or a number from 1e-06":      {"set", "x", "--cost", "-1"},
 		"there is no budget \"x\"":    {"clear", "x"},
 		"there is no chat nowhere":    {"set", "x", "--chat", "nowhere", "--cost", "1"},
 		"there is no account a@b.org": {"set", "x", "--user", "a@b.org", "--cost", "1"},
