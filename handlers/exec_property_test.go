@@ -239,7 +239,7 @@ func TestNothingRunsThatNoDecisionAllows(t *testing.T) {
 		g.check()
 		total += g.allowed
 	})
-	if total == 0 {
+	if total == 0 && !testing.Short() { // then there are too few sequences to count on it
 		t.Fatal("nothing ran at all")
 	}
 	t.Logf("%d commands ran", total)
