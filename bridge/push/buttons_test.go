@@ -1,0 +1,195 @@
+package push_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+)
+
+func TestAButtonDecidesOnceInItsOwnersName(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	s.asked(chat, "per_1", "ls")
+	all := buttons(t, s.next(r, 0))
+
+	decision, err := s.Act(t.Context(), token(t, all["Approve"]), "192.0.2.1")
+	is.NoErr(err)
+	is.Equal(decision, events.Authorized)
+	var decided events.Event
+	_, err = s.log.Fold(t.Context(), events.ChatSubject(chat, "permission.decided"), 0, func(e events.Event) error { decided = e; return nil })
+	is.NoErr(err)
+	d, err := events.Decode(decided)
+	is.NoErr(err)
+	is.Equal(decided.Actor, events.UserActor(ann))
+	is.Equal(d.(events.PermissionDecided).Client, events.Client{Address: "192.0.2.1", Device: "Phone of " + ann})
+	is.Equal(d.(events.PermissionDecided).Command, "ls")
+
+	_, err = s.Act(t.Context(), token(t, all["Approve"]), "")
+	is.Equal(err.Error(), "this button was used already")
+	_, err = s.Act(t.Context(), token(t, all["Deny"]), "")
+	is.True(strings.Contains(err.Error(), "settled already")) // the other one, too late
+	for _, unknown := range []string{"", "x", strings.Repeat("x", 1000), "a.b.>"} {
+		_, err = s.Act(t.Context(), unknown, "")
+		is.Equal(err.Error(), "there is no such button")
+	}
+}
+
+func TestOfManyWhoPressAButtonAtOnceOneDecides(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	s.asked(s.chat(ann, "chat"), "per_1", "ls")
+	deny := token(t, buttons(t, s.next(r, 0))["Deny"])
+	results := make(chan error)
+	for range 8 {
+		go func() { _, err := s.Act(t.Context(), deny, ""); results <- err }()
+	}
+	done := 0
+	for range 8 {
+		if <-results == nil {
+			done++
+		}
+	}
+	is.Equal(done, 1)
+}
+
+func TestAButtonDoesNothingAnyMore(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(s *system, ann, button string){
+		"when it has expired": func(s *system, _, button string) { s.expire(button) },
+		"when its account is disabled": func(s *system, ann, _ string) {
+			yes := true
+			_, err := s.accounts.UpdateAccount(s.t.Context(), account.UpdateAccount{Account: ann, Disabled: &yes})
+			check(s.t, err)
+		},
+		"when its account became an agent": func(s *system, ann, _ string) {
+			role := account.Agent
+			_, err := s.accounts.UpdateAccount(s.t.Context(), account.UpdateAccount{Account: ann, Role: &role})
+			check(s.t, err)
+		},
+		"when its device was deactivated":    func(s *system, _, _ string) { s.save("devices", "d1", map[string]any{"is_active": false}) },
+		"when its device is somebody's else": func(s *system, _, _ string) { s.save("devices", "d1", map[string]any{"user": "bob"}) },
+		"when the chat has another owner": func(s *system, _, _ string) {
+			bob := "bob"
+			s.append("c1", events.ChatUpdated{User: &bob})
+		},
+		"when the ask is decided": func(s *system, _, _ string) { s.decide("c1", "per_1", events.Denied) },
+		"when the ask has expired": func(s *system, _, _ string) {
+			s.append("c1", events.PermissionExpired{Permission: "per_1", Reason: "gone"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s, r := newSystem(t), newReceiver(t, nil)
+			ann := s.user("ann", account.User)
+			s.user("root", account.Admin) // the last administrator stays one
+			s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+			s.append("c1", events.ChatCreated{Title: "chat", User: ann, Engine: "local"})
+			s.asked("c1", "per_1", "ls")
+			approve := buttons(t, s.next(r, 0))["Approve"]
+			before := s.count("c1", events.PermissionDecided{})
+			spoil(s, ann, approve)
+			if name == "when the ask is decided" {
+				before++
+			}
+			_, err := s.Act(t.Context(), token(t, approve), "")
+			is.True(err != nil)
+			is.Equal(s.count("c1", events.PermissionDecided{}), before)
+		})
+	}
+}
+
+// expire makes the button's time be over.
+func (s *system) expire(button string) {
+	s.t.Helper()
+	keys, err := s.secrets.Keys(s.t.Context(), "act")
+	check(s.t, err)
+	for _, key := range keys {
+		value, _, err := s.secrets.Get(s.t.Context(), key)
+		check(s.t, err)
+		var a map[string]any
+		check(s.t, json.Unmarshal(value, &a))
+		if strings.Contains(string(value), token(s.t, button)) {
+			s.t.Error("the token itself is kept")
+		}
+		expires, err := time.Parse(time.RFC3339, a["expires"].(string))
+		check(s.t, err)
+		if left := time.Until(expires); left < 14*time.Minute || left > 15*time.Minute {
+			s.t.Errorf("a button holds for %s", left)
+		}
+		a["expires"] = time.Now().Add(-time.Second).UTC()
+		value, _ = json.Marshal(a)
+		check(s.t, s.secrets.Put(s.t.Context(), key, value))
+	}
+}
+
+// count counts the events of a kind in a chat.
+func (s *system) count(chat string, d events.Data) (n int) {
+	s.t.Helper()
+	_, err := s.log.Fold(s.t.Context(), events.ChatSubject(chat, d.Kind()), 0, func(events.Event) error { n++; return nil })
+	check(s.t, err)
+	return n
+}
+
+func TestButtonsThatExpiredAreRemoved(t *testing.T) {
+	t.Parallel()
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	s.asked(chat, "per_1", "ls")
+	s.becomes("evt.chat."+chat, "queued", "sent")
+	s.expire(buttons(t, s.next(r, 0))["Deny"])
+	s.stop()
+	s.start()
+	s.eventually("the buttons are gone", func() bool {
+		keys, err := s.secrets.Keys(t.Context(), "act")
+		check(t, err)
+		return len(keys) == 0
+	})
+}
+
+func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "")
+	for i, c := range []struct {
+		command, shown string
+		whole          bool
+	}{
+		{"ls\x1b[2K\n\trm -r / # \u202e\u200b\u3164", "ls␛[2K␊␉rm -r / # <U+202E><U+200B><U+3164>", true},
+		{strings.Repeat("ä", 200), strings.Repeat("ä", 200), true},
+		{strings.Repeat("ä", 200) + "; rm -r /", strings.Repeat("ä", 200) + "…", false},
+		{"curl -H " + secret + " x", "curl -H [redacted] x", true}, // the log holds no more of it, so that nothing more is decided
+	} {
+		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
+		got := s.next(r, i)
+		shown, _, _ := strings.Cut(read(t, got.body).Message, "\n")
+		is.Equal(shown, c.shown)
+		all := buttons(t, got)
+		_, offered := all["Approve"]
+		is.Equal(offered, c.whole)
+		is.True(all["Deny"] != "")
+	}
+	s.said(chat, events.PermissionAsked, `{"id":"per_edit","sessionID":"s","permission":"edit","patterns":["a.go"],"metadata":{"filepath":"/w/a.go","diff":"`+strings.Repeat("+x", 200)+`"}}`)
+	s.append(chat, events.PermissionReferred{Permission: "per_edit"})
+	got := s.next(r, 4)
+	is.True(strings.HasPrefix(read(t, got.body).Message, "/w/a.go␊+x+x"))
+	is.Equal(buttons(t, got)["Approve"], "")
+}

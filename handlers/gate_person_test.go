@@ -1,0 +1,138 @@
+package handlers
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+func TestPersonWhoWasFirstKeepsTheDecision(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	g.stop()
+	happened(t, g.Log, "c1", askBash("per_1", "git status"))
+	g.decide("per_1", events.Denied)
+	g.start()
+	g.looked()
+	found, by := g.decisions("per_1")
+	is.Equal(len(found), 1)
+	is.Equal(by, []string{alice})
+}
+
+// referrals are those of one ask.
+func (g *gate) referrals(permission string) (found []events.PermissionReferred) {
+	g.t.Helper()
+	_, data := history(g.t, g.Log, "c1")
+	for _, d := range of[events.PermissionReferred](data) {
+		if d.Permission == permission {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+func TestWhatNoRuleDecidesIsReferredOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	asked := askBash("per_1", "make").event(t, "c1")
+	_, err := g.Log.Append(t.Context(), asked)
+	is.NoErr(err)
+	g.looked()
+	found := g.referrals("per_1")
+	is.Equal(len(found), 1)
+	is.True(found[0].Reason != "")
+	is.Equal(found[0].Cwd, g.directory) // what a person is shown, and decides on
+	referred, _ := await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "per_1" })
+	is.Equal([]string{referred.Actor, referred.Cause}, []string{events.ActorPolicy, asked.ID})
+
+	is.NoErr(g.Gate.react(t.Context(), asked)) // told again
+	g.stop()
+	g.start()
+	happened(t, g.Log, "c1", askBash("per_1", "make")) // and again by OpenCode
+	g.looked()
+	is.Equal(len(g.referrals("per_1")), 1)
+
+	g.decide("per_1", events.Authorized)
+	decisions, _ := g.decisions("per_1")
+	is.Equal(decisions[0].Cwd, g.directory)
+	_, _, err = g.RequestPermission(t.Context(), intends("i1", "make"))
+	is.NoErr(err)
+	await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "i1" })
+}
+
+func TestCommandWhoseDirectoryIsNotKnownIsAsked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	outside := filepath.Dir(g.directory)
+	is.NoErr(os.Symlink(outside, filepath.Join(g.directory, "up")))
+	g.mu.Lock()
+	g.cwds["call_per_1"], g.cwds["call_per_2"], g.cwds["call_per_3"] = "", outside, filepath.Join(g.directory, "up")
+	g.mu.Unlock()
+	happened(t, g.Log, "c1", askBash("per_1", "git status"), askBash("per_2", "git status"), askBash("per_3", "git status"))
+	g.looked()
+	for id, cwd := range map[string]string{"per_1": "", "per_2": outside, "per_3": outside} {
+		found := g.referrals(id)
+		is.Equal(len(found), 1)
+		is.Equal(found[0].Cwd, cwd)
+	}
+}
+
+func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	happened(t, g.Log, "c1", askBash("per_1", "make"), askBash("per_2", "make test"), askBash("per_3", "make"), askBash("per_4", "rm x"))
+	g.looked()
+	happened(t, g.Log, "c1", fact{data: events.PermissionInterrupted{Permission: "per_3"}})
+	version := keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":true}`)
+	for _, id := range []string{"per_1", "per_2"} {
+		_, d := await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
+		is.Equal(d.Decision, events.Authorized)
+		is.Equal(d.RuleRef, events.RuleRef{Rule: "bash: make*", RuleID: "tool_permissions/r1", RuleVersion: version})
+		is.Equal(d.Cwd, g.directory)
+	}
+	// What OpenCode has forgotten, and what the rule is not about, waits; a rule that is paused asks again.
+	keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
+	happened(t, g.Log, "c1", askBash("per_5", "make all"))
+	g.looked()
+	for _, id := range []string{"per_3", "per_4", "per_5"} {
+		found, _ := g.decisions(id)
+		is.Equal(len(found), 0)
+	}
+}
+
+// Whoever is faster than the policy approves what was asked all the same, where it was asked.
+func TestApprovalBeforeThePolicyLookedIsForWhereItWasAsked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	g.stop()
+	other := filepath.Join(g.directory, "sub")
+	is.NoErr(os.Mkdir(other, 0o700))
+	g.cwds["call_per_1"] = other
+	happened(t, g.Log, "c1", askBash("per_1", "make"))
+	_, err := g.Gate.Decide(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized})
+	is.NoErr(err)
+	_, data := history(t, g.Log, "c1")
+	is.Equal(data[len(data)-1].(events.PermissionDecided).Cwd, other)
+	_, err = g.Gate.Decide(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "no chat", Permission: "per_1", Decision: events.Authorized})
+	is.Equal(refusal(t, err), Invalid)
+}
+
+// One ask at which the policy itself fails must not stop all.
+func TestAskAtWhichThePolicyFailsIsForAPerson(t *testing.T) {
+	is := is.New(t)
+	v := judge(policy.Defaults, policy.Ask{
+		Type: "read", Patterns: []string{"a"}, Path: "/a", Root: "/", Cwd: "/", Resolve: func(string) (string, bool) { panic("a bug") },
+	})
+	is.Equal(v.Action, policy.AskPerson)
+	is.Equal(v.Reason, "the policy failed to read it: a bug")
+}

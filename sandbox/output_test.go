@@ -1,0 +1,149 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// counter hashes what it is given and keeps the largest piece's size.
+type counter struct {
+	hash.Hash
+	n, largest int
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += len(p)
+	c.largest = max(c.largest, len(p))
+	return c.Hash.Write(p)
+}
+
+func TestLargeOutputArrivesWholeInBoundedPieces(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	const size = 100 << 20
+	const line = "0123456789abcdef\n"
+	out, errs := &counter{Hash: sha256.New()}, &counter{Hash: sha256.New()}
+	result := w.Exec(t.Context(), w.request(fmt.Sprintf("yes 0123456789abcdef | head -c %d; yes e | head -c 1000000 >&2", size)), out, errs)
+	is.Equal(result.ExitCode, 0)
+	want := sha256.Sum256([]byte(strings.Repeat(line, size/len(line)+1)[:size]))
+	is.Equal(out.Sum(nil), want[:])
+	is.Equal(errs.n, 1_000_000)
+	is.True(out.largest <= bufferSize)
+}
+
+func TestSlowReaderHoldsTheCommandBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	read, write := io.Pipe()
+	done := make(chan wire.Result, 1)
+	go func() {
+		done <- w.Exec(t.Context(), w.request("head -c 5000000 /dev/zero; echo written >&2; touch written"), write, io.Discard)
+		write.Close()
+	}()
+	_, err := io.CopyN(io.Discard, read, 2_000_000)
+	is.NoErr(err)
+	// The command has 3 MB to write, and pipe and buffer hold a fraction of one.
+	_, err = os.Stat(filepath.Join(w.workspace, "written"))
+	is.True(errors.Is(err, os.ErrNotExist))
+	rest, err := io.Copy(io.Discard, read)
+	is.NoErr(err)
+	is.Equal(rest, int64(3_000_000))
+	is.Equal((<-done).ExitCode, 0)
+}
+
+type failing struct{}
+
+func TestFailedWriteIsABrokenPipeToTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	result := w.Exec(t.Context(), w.request("exec yes"), failing{}, io.Discard)
+	is.Equal(result.Reason, wire.Exited)
+	is.Equal(result.Signal, "SIGPIPE")
+}
+
+func TestOutputComesAsItIsPrinted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	out := newLines()
+	done := make(chan wire.Result, 1)
+	go func() {
+		done <- w.Exec(t.Context(), w.request("echo first; until [ -e go ]; do sleep 0.01; done; echo second"), out, io.Discard)
+	}()
+	is.Equal(out.next(t), "first") // while the command still runs
+	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "go"), nil, 0o644))
+	is.Equal(out.next(t), "second")
+	is.Equal((<-done).ExitCode, 0)
+}
+
+func TestManyAtOnceNeverMix(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			want := strings.Repeat(fmt.Sprintf("%d\n", i), 2000)
+			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 2000); do echo %d; echo %d >&2; done; exit %d", i, i, i))
+			if stdout != want || stderr != want || result.ExitCode != i {
+				t.Errorf("command %d: exit code %d, %d and %d bytes", i, result.ExitCode, len(stdout), len(stderr))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// lines is a writer that hands out complete lines.
+type lines struct {
+	r *io.PipeReader
+	*io.PipeWriter
+	c chan string
+}
+
+func newLines() *lines {
+	r, w := io.Pipe()
+	l := &lines{r, w, make(chan string, 100)}
+	go func() {
+		var line []byte
+		b := make([]byte, 1)
+		for {
+			if _, err := r.Read(b); err != nil {
+				return
+			}
+			if b[0] != '\n' {
+				line = append(line, b[0])
+				continue
+			}
+			l.c <- string(line)
+			line = nil
+		}
+	}()
+	return l
+}
+
+// next waits for a line of a real process, which takes what the machine's load makes it take.
+func (l *lines) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case line := <-l.c:
+		return line
+	case <-time.After(20 * time.Second):
+		t.Fatal("no line came")
+		return ""
+	}
+}
