@@ -238,8 +238,6 @@ func TestRunningExecIsNotStartedAgain(t *testing.T) {
 	is.Equal(w.Exec(ctx, w.request("touch ran"), io.Discard, io.Discard).Reason, wire.Refused) // cancelled before it began
 }
 
-func (failing) Write([]byte) (int, error) { return 0, errors.New("reader is gone") }
-
 func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
 	is := is.New(t)
 	for _, name := range []string{"OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET", "PGPASSWORD", "POCKETCODER_NATS", "BASH_ENV", "LD_PRELOAD_X", "SSH_AUTH_SOCK"} {

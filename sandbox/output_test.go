@@ -68,6 +68,8 @@ func TestSlowReaderHoldsTheCommandBack(t *testing.T) {
 
 type failing struct{}
 
+func (failing) Write([]byte) (int, error) { return 0, errors.New("reader is gone") }
+
 func TestFailedWriteIsABrokenPipeToTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

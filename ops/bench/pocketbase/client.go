@@ -204,45 +204,6 @@ func (t *target) lists(m map[string]float64) error {
 	}
 }
 
-// latencies notes how long each numbered change took to arrive: one that was overtaken arrived with the next.
-type latencies struct {
-	mu   sync.Mutex
-	next int
-	took []time.Duration
-}
-
-var marker = []byte(`"text":"`)
-
-func (l *latencies) frame(frame []byte) {
-	at := time.Now().UnixNano()
-	i := bytes.Index(frame, marker)
-	if i < 0 {
-		return
-	}
-	var k int
-	var sent int64
-	if _, err := fmt.Sscan(string(frame[i+len(marker):min(len(frame), i+len(marker)+40)]), &k, &sent); err != nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k >= l.next {
-		l.next = k + 1
-		l.took = append(l.took, time.Duration(at-sent))
-	}
-}
-
-func (l *latencies) waitFor(n int) {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		reached := l.next >= n
-		l.mu.Unlock()
-		if reached {
-			return
-		}
-	}
-}
-
 // events measures changes of one record that come at a rate.
 func (t *target) events(m map[string]float64) error {
 	for _, rate := range []int{200, 1000} {
@@ -292,10 +253,4 @@ func (t *target) crowd(m map[string]float64) error {
 	}
 	percentiles(m, "event → each of 1,000 subscribers at 20/s", took)
 	return nil
-}
-
-func percentiles(m map[string]float64, name string, took []time.Duration) {
-	slices.Sort(took)
-	at := func(p float64) float64 { return took[min(len(took)-1, int(p*float64(len(took))))].Seconds() * 1000 }
-	m[name+", p50 ms"], m[name+", p99 ms"] = at(0.50), at(0.99)
 }

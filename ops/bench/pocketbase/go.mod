@@ -48,4 +48,5 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
 	modernc.org/sqlite v1.55.0 // indirect
+	mvdan.cc/sh/v3 v3.14.1 // indirect
 )

@@ -1,0 +1,94 @@
+package push_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"pocketcoder/events"
+)
+
+// request is one that a receiver got.
+type request struct {
+	method, path string
+	header       http.Header
+	body         string
+}
+
+// receiver is a push service: it keeps what it gets, and answers as it is told. Its URL has a path of its own, because the port may
+// have been that of another one, whom somebody still wants to tell something.
+type receiver struct {
+	*httptest.Server
+	URL    string
+	path   string
+	mu     sync.Mutex
+	got    []request
+	answer func(w http.ResponseWriter, r *http.Request)
+}
+
+func newReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request)) *receiver {
+	t.Helper()
+	r := &receiver{answer: answer, path: "/" + events.NewID()}
+	r.Server = httptest.NewServer(r)
+	r.URL = r.Server.URL + r.path
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
+	path, mine := strings.CutPrefix(in.URL.RequestURI(), r.path)
+	if !mine {
+		http.NotFound(w, in)
+		return
+	}
+	body, _ := io.ReadAll(in.Body)
+	r.mu.Lock()
+	r.got = append(r.got, request{in.Method, path, in.Header, string(body)})
+	r.mu.Unlock()
+	if r.answer != nil {
+		r.answer(w, in)
+	}
+}
+
+func (r *receiver) requests() []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]request(nil), r.got...)
+}
+
+// next waits for the nth request, from 0.
+func (s *system) next(r *receiver, n int) request {
+	s.t.Helper()
+	s.eventually("the receiver is told", func() bool { return len(r.requests()) > n })
+	return r.requests()[n]
+}
+
+// buttons are the addresses of a notification's buttons, by their labels.
+func buttons(t testing.TB, r request) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for one := range strings.SplitSeq(r.header.Get("Actions"), "; ") {
+		if one == "" {
+			continue
+		}
+		f := strings.Split(one, ", ")
+		if len(f) != 5 || f[0] != "http" || f[3] != "method=POST" || f[4] != "clear=true" {
+			t.Fatalf("not a button of ntfy's: %q", one)
+		}
+		all[f[1]] = f[2]
+	}
+	return all
+}
+
+// token is the secret of a button.
+func token(t testing.TB, address string) string {
+	t.Helper()
+	token, ok := strings.CutPrefix(address, baseURL+"/api/pocketcoder/act/")
+	if !ok {
+		t.Fatalf("not the address of a button: %q", address)
+	}
+	return token
+}
