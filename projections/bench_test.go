@@ -87,7 +87,6 @@ func BenchmarkWorkLists(b *testing.B) {
 		"OutboxMessages":     func() error { _, err := m.OutboxMessages(ctx); return err },
 		"PendingAsks":        func() error { _, err := m.PendingAsks(ctx); return err },
 		"DecidedUnreplied":   func() error { _, err := m.DecidedUnreplied(ctx); return err },
-		"UnusedGrants":       func() error { _, err := m.UnusedGrants(ctx, chatID, "none"); return err },
 		"PendingQuestions":   func() error { _, err := m.PendingQuestions(ctx); return err },
 		"AnsweredUnreplied":  func() error { _, err := m.AnsweredUnreplied(ctx); return err },
 		"RunningExecutions":  func() error { _, err := m.RunningExecutions(ctx); return err },

@@ -42,4 +42,3 @@ CREATE INDEX permissions_chat ON permissions(chat, asked_seq);
 CREATE INDEX permissions_last ON permissions(last_seq);
 CREATE INDEX permissions_draft ON permissions(asked_seq) WHERE status = 'draft';
 CREATE INDEX permissions_unreplied ON permissions(decided_seq) WHERE status IN ('authorized', 'denied') AND NOT replied;
-CREATE INDEX permissions_grants ON permissions(chat, request) WHERE status = 'authorized' AND interrupted AND NOT grant_used;

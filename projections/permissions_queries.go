@@ -40,10 +40,3 @@ func (m *Model) PendingAsks(ctx context.Context) ([]Ask, error) {
 func (m *Model) DecidedUnreplied(ctx context.Context) ([]Ask, error) {
 	return list[Ask](ctx, m, "decided asks", selectAsks+"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
 }
-
-// UnusedGrants lists approvals of interrupted asks of a chat that the same request, asked again, may use up: once each.
-func (m *Model) UnusedGrants(ctx context.Context, chat, request string) ([]Permission, error) {
-	return list[Permission](ctx, m, "grants", `SELECT * FROM permissions
-		WHERE chat={:chat} AND request={:request} AND status='authorized' AND interrupted AND NOT grant_used ORDER BY decided_seq`,
-		dbx.Params{"chat": chat, "request": request})
-}

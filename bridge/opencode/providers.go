@@ -17,18 +17,12 @@ type ModelProvider struct {
 	Connected bool     `json:"connected"` // OpenCode has what it needs to use it
 }
 
-// Providers lists the model providers by id. The error may be ErrUnavailable.
+// Providers lists the model providers by id, once OpenCode is there to say.
 func (b *Bridge) Providers(ctx context.Context) ([]ModelProvider, error) {
-	ctx, cancel := context.WithTimeout(ctx, presence)
-	defer cancel()
 	if err := b.live.wait(ctx); err != nil {
-		return nil, fmt.Errorf("list providers: %w", ErrUnavailable)
+		return nil, fmt.Errorf("list providers: %w", err)
 	}
-	all, err := b.client().Providers(ctx, b.Directory)
-	if Retryable(err) {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return all, err
+	return b.client().Providers(ctx, b.Directory)
 }
 
 // Providers lists the model providers known in a directory, by id.

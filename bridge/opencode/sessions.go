@@ -69,14 +69,6 @@ func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 	return s, err
 }
 
-// Sessions lists the newest sessions of all directories, subagents' included, at most limit.
-func (c *Client) Sessions(ctx context.Context, limit int) ([]Session, error) {
-	var out []Session
-	_, err := c.do(ctx, call{op: "list sessions", path: "/experimental/session",
-		query: url.Values{"limit": {strconv.Itoa(limit)}}, out: &out})
-	return out, err
-}
-
 // DeleteSession deletes a session, its messages and its place in the history.
 func (c *Client) DeleteSession(ctx context.Context, id string) error {
 	_, err := c.do(ctx, call{op: "delete session " + id, method: "DELETE", path: sessionPath(id, "")})

@@ -199,7 +199,7 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
 	for _, worker := range []func(context.Context) error{
-		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.exec.Run, s.bridge.Run, s.gate.Run, s.push.Run,
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}

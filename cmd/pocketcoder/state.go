@@ -184,6 +184,13 @@ func (l *lives) started(g opencode.Generation) {
 	l.begun = nil
 }
 
+// awaited is closed when the next life begins.
+func (l *lives) awaited() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next()
+}
+
 func (l *lives) next() chan struct{} {
 	if l.begun == nil {
 		l.begun = make(chan struct{})

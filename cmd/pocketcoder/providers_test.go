@@ -1,0 +1,28 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+func TestProvidersAreRecordedAsOpenCodeKnowsThem(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	one := func(id string) (found record) {
+		t.Helper()
+		eventually(t, id+" is recorded", func() bool {
+			list := admin.list(t, "llm_providers", `provider_id = "`+id+`"`)
+			if len(list) == 1 {
+				found = list[0]
+			}
+			return len(list) == 1
+		})
+		return found
+	}
+	demo, other := one("demo"), one("anthropic")
+	is.Equal([]any{demo["is_connected"], demo["models"]}, []any{true, []any{"demo"}})
+	is.Equal([]any{other["is_connected"], other["env_vars"]}, []any{false, []any{"ANTHROPIC_API_KEY"}})
+}
