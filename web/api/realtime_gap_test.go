@@ -76,8 +76,9 @@ func TestNothingIsLostOrTwiceWhileReconnecting(t *testing.T) {
 	for i := range chats {
 		want = append(want, fmt.Sprintf("chats/* create %d", i))
 	}
-	begun := make(chan struct{})
+	begun, ended := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(ended)
 		<-begun
 		for i := range chats {
 			s.chat(t, ann, fmt.Sprint(i))
@@ -97,6 +98,7 @@ func TestNothingIsLostOrTwiceWhileReconnecting(t *testing.T) {
 		}
 	}
 	is.Equal(got, want)
+	<-ended // the last create is heard of before it is answered
 }
 
 func TestALargeGapComesWhole(t *testing.T) {
