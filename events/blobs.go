@@ -72,22 +72,33 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 // ErrNoBlob says that there is no blob of that name.
 var ErrNoBlob = errors.New("no such blob")
 
-// putBody stores an event's large body under its own hash, so that a repeated append stores nothing new.
-func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
+// KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it stores what it is
+// given.
+func (l *Log) KeepBlob(ctx context.Context, body []byte) (Blob, error) {
 	sum := sha256.Sum256(body)
-	name := "sha256-" + hex.EncodeToString(sum[:])
+	hash := hex.EncodeToString(sum[:])
+	b := Blob{Name: "sha256-" + hash, Size: int64(len(body)), SHA256: hash}
 	bucket, err := l.bucket()
 	if err != nil {
-		return nil, fmt.Errorf("store blob %s: %w", name, err)
+		return Blob{}, fmt.Errorf("store blob %s: %w", b.Name, err)
 	}
-	if _, err := bucket.GetInfo(ctx, name); errors.Is(err, jetstream.ErrObjectNotFound) {
-		if _, err := l.PutBlob(ctx, name, bytes.NewReader(body)); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
-		return nil, fmt.Errorf("look up blob %s: %w", name, err)
+	_, err = bucket.GetInfo(ctx, b.Name)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return l.PutBlob(ctx, b.Name, bytes.NewReader(body))
 	}
-	return json.Marshal(Blob{Name: name, Size: int64(len(body)), SHA256: hex.EncodeToString(sum[:])})
+	if err != nil {
+		return Blob{}, fmt.Errorf("look up blob %s: %w", b.Name, err)
+	}
+	return b, nil
+}
+
+// putBody stores an event's large body and gives what stands for it.
+func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
+	b, err := l.KeepBlob(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(b)
 }
 
 // fetchBody gives the body that a stored reference stands for, and checks that it is the one that was stored.

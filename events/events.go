@@ -114,49 +114,6 @@ type QuestionExpired struct {
 	Reason   string `json:"reason"`
 }
 
-// ExecRequested says a command passed the gate and is handed to the sandbox.
-type ExecRequested struct {
-	Exec       string `json:"exec"`
-	Permission string `json:"permission"`
-	Session    string `json:"session"`
-	Call       string `json:"call"`
-	Command    string `json:"command"`            // as it runs
-	Original   string `json:"original,omitempty"` // as the model gave it, when a person has edited it
-	Cwd        string `json:"cwd"`
-	Pool       string `json:"pool"`
-}
-
-// ExecRefused says a command was asked for that nothing had authorized. It was not run.
-type ExecRefused struct {
-	Exec    string `json:"exec"`
-	Session string `json:"session"`
-	Call    string `json:"call"`
-	Command string `json:"command"`
-	Cwd     string `json:"cwd"`
-	Reason  string `json:"reason"`
-}
-
-// ExecFinished is the result of a command, recorded even when nobody waits for it any more.
-type ExecFinished struct {
-	Exec       string `json:"exec"`
-	ExitCode   int    `json:"exit_code"`
-	Signal     string `json:"signal,omitempty"`
-	Reason     string `json:"reason,omitempty"` // cancelled, timeout, lost, refused; empty when it ended by itself
-	Error      string `json:"error,omitempty"`
-	DurationMS int64  `json:"duration_ms"`
-	Stdout     Output `json:"stdout"`
-	Stderr     Output `json:"stderr"`
-}
-
-// Output is what a command wrote to one stream: inline when the execution's output is at most MaxInline bytes, as text
-// or, when it is not UTF-8, as base64; else whole in the BLOBS bucket.
-type Output struct {
-	Bytes  int64  `json:"bytes"`
-	Text   string `json:"text,omitempty"`
-	Base64 []byte `json:"base64,omitempty"`
-	Blob   *Blob  `json:"blob,omitempty"`
-}
-
 // TurnLost says a turn ended without an end: OpenCode went away in the middle of it. It can be resumed.
 type TurnLost struct {
 	Session string `json:"session"`
@@ -199,9 +156,6 @@ func (PermissionExpired) Kind() string     { return "permission.expired" }
 func (QuestionAnswered) Kind() string      { return "question.answered" }
 func (QuestionInterrupted) Kind() string   { return "question.interrupted" }
 func (QuestionExpired) Kind() string       { return "question.expired" }
-func (ExecRequested) Kind() string         { return "exec.requested" }
-func (ExecRefused) Kind() string           { return "exec.refused" }
-func (ExecFinished) Kind() string          { return "exec.finished" }
 func (TurnLost) Kind() string              { return "turn.lost" }
 func (AbortRequested) Kind() string        { return "abort.requested" }
 
@@ -210,7 +164,7 @@ var catalogue = kinds(
 	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{},
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
-	ExecRequested{}, ExecRefused{}, ExecFinished{},
+	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
 	TurnLost{}, AbortRequested{},
 	ChatUpdated{}, Deleted{}, PermissionRequested{}, RevertRequested{}, ForkRequested{},
 	Saved{},
