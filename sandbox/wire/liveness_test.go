@@ -45,14 +45,17 @@ func TestAServerThatNeverSaysStartedRunsNothing(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(taken.Unsubscribe())
 	var ran atomic.Bool
-	serve(t, url, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+	worker := serve(t, url, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
 		ran.Store(true)
 		return wire.Result{}
 	})
 	inbox, err := hung.SubscribeSync(hung.NewInbox())
 	is.NoErr(err)
 	is.NoErr(hung.PublishRequest(subject, inbox.Subject, late.Data)) // now it is taken, and its caller is gone
-	is.Equal(finished(t, inbox).Reason, wire.Refused)
+	offer, err := inbox.NextMsg(5 * time.Second)
+	is.NoErr(err)
+	is.Equal(offer.Header.Get("Exec-Frame"), "offer")
+	eventually(t, func() bool { return worker.nc.NumSubscriptions() == 1 }) // the exec's is gone
 	is.True(!ran.Load())
 }
 
@@ -60,7 +63,7 @@ func TestAKilledServerLosesTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	server := process(t, url, "server")
+	server, _ := process(t, url, "server")
 	var out bytes.Buffer
 	result, err := wire.Call(t.Context(), connect(t, url), subject, hello, writer(func(p []byte) (int, error) {
 		if out.Len() == 0 {
@@ -77,7 +80,7 @@ func TestAStoppedServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	server := process(t, url, "server")
+	server, _ := process(t, url, "server")
 	var out bytes.Buffer
 	result, err := wire.Call(t.Context(), connect(t, url), subject, wire.Request{Command: "short", Cwd: "/"}, writer(func(p []byte) (int, error) {
 		if out.Len() == 0 {
@@ -88,6 +91,17 @@ func TestAStoppedServerIsWaitedFor(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(bytes.Count(out.Bytes(), []byte("tick")), 100)
+}
+
+// A machine that dies says nothing, and neither does a process that is stopped for good.
+func TestAServerThatFallsSilentLosesTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	server, _ := process(t, url, "server")
+	_, last := process(t, url, "caller", "WIRE_SILENCE=2s")
+	is.NoErr(server.Process.Signal(syscall.SIGSTOP))
+	is.Equal(<-last, "end lost 255 <nil>")
 }
 
 func TestAKilledCallerCancelsTheCommand(t *testing.T) {
@@ -101,7 +115,7 @@ func TestAKilledCallerCancelsTheCommand(t *testing.T) {
 		cancelled <- time.Now()
 		return wire.Result{Reason: wire.Cancelled}
 	})
-	caller := process(t, url, "caller")
+	caller, _ := process(t, url, "caller")
 	killed := time.Now()
 	is.NoErr(caller.Process.Kill())
 	t.Logf("noticed after %s", (<-cancelled).Sub(killed))
@@ -125,7 +139,7 @@ func TestAStoppedCallerIsWaitedFor(t *testing.T) {
 		done <- ctx.Err()
 		return wire.Result{}
 	})
-	caller := process(t, url, "caller")
+	caller, _ := process(t, url, "caller")
 	stopFor(caller.Process, 6*time.Second)
 	is.NoErr(<-done)
 }

@@ -21,12 +21,16 @@ const subject = "exec.run.test"
 
 // TestMain lets the test binary also be a process that is killed or stopped: a server or a caller on its own.
 func TestMain(m *testing.M) {
+	wire.SetLoadStep(100 * time.Millisecond) // the machine may be slow, and the choice is what is tested
+	if silence, err := time.ParseDuration(os.Getenv("WIRE_SILENCE")); err == nil {
+		wire.SetSilence(silence)
+	}
 	switch os.Getenv("WIRE_ROLE") {
 	case "":
 		os.Exit(m.Run())
 	case "server":
 		nc := must(nats.Connect(os.Getenv("WIRE_URL")))
-		go wire.Serve(context.Background(), nc, subject, "workers", ticking)
+		go wire.Serve(context.Background(), nc, subject, wire.Server{Handle: ticking})
 		for nc.NumSubscriptions() == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -53,12 +57,12 @@ func ticking(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire
 	return wire.Result{}
 }
 
-// process starts the test binary in a role and returns when it has written its first line.
-func process(t *testing.T, url, role string) *exec.Cmd {
+// process starts the test binary in a role and returns when it has written its first line; the last one is to be had.
+func process(t *testing.T, url, role string, env ...string) (cmd *exec.Cmd, last <-chan string) {
 	t.Helper()
 	is := is.New(t)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "WIRE_ROLE="+role, "WIRE_URL="+url)
+	cmd = exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), "WIRE_ROLE="+role, "WIRE_URL="+url), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	is.NoErr(err)
@@ -67,59 +71,77 @@ func process(t *testing.T, url, role string) *exec.Cmd {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	lines := bufio.NewReader(out)
-	_, err = lines.ReadString('\n')
-	is.NoErr(err)
-	go io.Copy(io.Discard, lines)
-	return cmd
+	lines := bufio.NewScanner(out)
+	is.True(lines.Scan())
+	said := make(chan string, 1)
+	go func() {
+		line := ""
+		for lines.Scan() {
+			line = lines.Text()
+		}
+		said <- line
+	}()
+	return cmd, said
 }
 
 // natsServer is a server without accounts; ops/natsconf tests the protocol across the accounts that ship.
-func natsServer(t *testing.T) (url string) {
+func natsServer(t testing.TB) (url string) {
 	t.Helper()
 	return startNATS(t).ClientURL()
 }
 
-func startNATS(t *testing.T) *server.Server {
+func startNATS(t testing.TB) *server.Server {
 	t.Helper()
 	s := must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}))
 	go s.Start()
-	is.New(t).True(s.ReadyForConnections(10 * time.Second))
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("no NATS server")
+	}
 	t.Cleanup(s.Shutdown)
 	return s
 }
 
-func connect(t *testing.T, url string) *nats.Conn {
+func connect(t testing.TB, url string) *nats.Conn {
 	t.Helper()
 	nc := must(nats.Connect(url))
 	t.Cleanup(nc.Close)
 	return nc
 }
 
-// serve serves handle on its own connection until the test ends or stop is called, which returns Serve's error.
-func serve(t *testing.T, url string, handle wire.Handler) (stop func() error) {
+// served is a server on its own connection, until the test ends.
+type served struct {
+	nc    *nats.Conn
+	stop  context.CancelFunc
+	ended chan error // what Serve returned
+}
+
+func serveAs(t testing.TB, url string, c wire.Server) *served {
 	t.Helper()
-	nc := connect(t, url)
+	s := &served{nc: connect(t, url), ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- wire.Serve(ctx, nc, subject, "workers", handle) }()
-	eventually(t, func() bool { return nc.NumSubscriptions() == 1 })
-	is.New(t).NoErr(nc.Flush())
-	return func() error {
-		cancel()
-		return <-ended
+	s.stop = cancel
+	go func() { s.ended <- wire.Serve(ctx, s.nc, subject, c) }()
+	eventually(t, func() bool { return s.nc.NumSubscriptions() == 1 })
+	if err := s.nc.Flush(); err != nil {
+		t.Fatal(err)
 	}
+	return s
+}
+
+func serve(t testing.TB, url string, handle wire.Handler) *served {
+	t.Helper()
+	return serveAs(t, url, wire.Server{Handle: handle})
 }
 
 // pair is a caller's connection to a server with handle.
-func pair(t *testing.T, handle wire.Handler) *nats.Conn {
+func pair(t testing.TB, handle wire.Handler) *nats.Conn {
 	t.Helper()
 	url := natsServer(t)
 	serve(t, url, handle)
 	return connect(t, url)
 }
 
-func eventually(t *testing.T, ok func() bool) {
+func eventually(t testing.TB, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

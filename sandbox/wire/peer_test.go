@@ -28,8 +28,16 @@ func finished(t *testing.T, inbox *nats.Subscription) (r wire.Result) {
 	}
 }
 
+// frame is a frame of the offer "o1", or about it.
 func frame(subject, kind string, body string) *nats.Msg {
-	return &nats.Msg{Subject: subject, Header: nats.Header{"Exec-Frame": {kind}}, Data: []byte(body)}
+	return &nats.Msg{Subject: subject, Header: nats.Header{"Exec-Frame": {kind}, "Exec-Offer": {"o1"}}, Data: []byte(body)}
+}
+
+// answer is a frame of the offer "o1" about the request m.
+func answer(m *nats.Msg, kind string, body string) *nats.Msg {
+	f := frame(m.Reply, kind, body)
+	f.Header.Set("Exec-Ask", m.Header.Get("Exec-Ask"))
+	return f
 }
 
 func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
@@ -37,7 +45,7 @@ func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
 	for want, frames := range map[string][]string{
 		`unexpected frame "nonsense"`:           {"nonsense", ""},
 		`unexpected frame ""`:                   {"", ""},
-		`unexpected frame "started"`:            {"started", ""},
+		"start is not JSON":                     {"started", ""},
 		"chunk of 32769 bytes":                  {"stdout", strings.Repeat("x", wire.ChunkSize+1)},
 		"chunk of 0 bytes":                      {"stderr", ""},
 		"result is not JSON":                    {"finished", "{"},
@@ -53,11 +61,14 @@ func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
 				var r wire.Request
 				json.Unmarshal(m.Data, &r)
 				nc.Subscribe(wire.ControlSubject(subject, r.Exec), func(c *nats.Msg) {
-					if c.Header.Get("Exec-Frame") == "credit" {
-						nc.PublishMsg(frame(m.Reply, frames[0], frames[1]))
+					if c.Header.Get("Exec-Frame") == "grant" {
+						if frames[0] != "started" {
+							nc.PublishMsg(answer(m, "started", "{}"))
+						}
+						nc.PublishMsg(answer(m, frames[0], frames[1]))
 					}
 				})
-				nc.PublishMsg(frame(m.Reply, "started", ""))
+				nc.PublishMsg(answer(m, "offer", ""))
 			})
 			is.NoErr(err)
 			result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
@@ -73,13 +84,41 @@ func TestARefusalBeforeTheStartIsAResult(t *testing.T) {
 	is := is.New(t)
 	nc := connect(t, natsServer(t))
 	_, err := nc.Subscribe(subject, func(m *nats.Msg) {
-		nc.PublishMsg(frame(m.Reply, "finished", `{"exit_code":126,"reason":"refused","error":"no\u001b[31m\nway"}`))
+		nc.PublishMsg(answer(m, "finished", `{"exit_code":126,"reason":"refused","error":"no\u001b[31m\nway"}`))
 	})
 	is.NoErr(err)
 	result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Refused)
 	is.Equal(result.Error, "no [31m way") // a peer's words cannot command the terminal
+}
+
+// Only who was granted the command says how it ended; before that anybody may refuse it, and no more.
+func TestAResultOfSomebodyElseIsNone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := connect(t, natsServer(t))
+	_, err := nc.Subscribe(subject, func(m *nats.Msg) {
+		var r wire.Request
+		json.Unmarshal(m.Data, &r)
+		other := func(body string) {
+			f := answer(m, "finished", body)
+			f.Header.Set("Exec-Offer", "o2")
+			nc.PublishMsg(f)
+		}
+		nc.Subscribe(wire.ControlSubject(subject, r.Exec), func(*nats.Msg) {
+			other(`{"exit_code":126,"reason":"refused","error":"it runs already"}`)
+			nc.PublishMsg(answer(m, "started", "{}"))
+			other(`{"exit_code":4}`)
+			nc.PublishMsg(answer(m, "finished", `{"exit_code":3}`))
+		})
+		other(`{"exit_code":5}`)
+		nc.PublishMsg(answer(m, "offer", ""))
+	})
+	is.NoErr(err)
+	result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.ExitCode, 3)
 }
 
 func TestBadRequestsOfAPeerAreRefused(t *testing.T) {
@@ -130,9 +169,12 @@ func TestFalseCreditIsIgnored(t *testing.T) {
 	presence, err := nc.SubscribeSync(wire.CallerSubject(subject, "x1"))
 	is.NoErr(err)
 	is.NoErr(nc.PublishRequest(subject, inbox.Subject, []byte(`{"exec":"x1","command":"x","cwd":"/"}`)))
-	_, err = inbox.NextMsg(5 * time.Second)
-	is.NoErr(err) // started
+	offer, err := inbox.NextMsg(5 * time.Second)
+	is.NoErr(err)
 	control := wire.ControlSubject(subject, "x1")
+	grant := frame(control, "grant", "")
+	grant.Header.Set("Exec-Offer", offer.Header.Get("Exec-Offer"))
+	is.NoErr(nc.PublishMsg(grant))
 	for _, credit := range []string{"0", "-1", "9223372036854775807", "99999999999999999999", "1e9", "", "0"} {
 		is.NoErr(nc.PublishMsg(frame(control, "credit", credit)))
 	}

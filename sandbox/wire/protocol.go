@@ -4,58 +4,72 @@
 // Both legs speak the same protocol (Call on one side, Serve on the other):
 //
 //	caller                                                  server
-//	  ── Request (reply = inbox) ──────────────────────────▶  exec.request.<engine> or exec.run.<pool> (queue group)
-//	  ◀────────────────────────────── started ─────────────
-//	  ── credit 0: run it ─────────────────────────────────▶  <subject>.<exec>
+//	  ── Request (reply = inbox) ──────────────────────────▶  exec.request.<engine> (one of a queue group hears it) or
+//	                                                          exec.run.<pool> (every worker hears it)
+//	  ◀──────────────────────── offer, queued or declined ──  of each that heard it
+//	  ── grant: the one it names runs it ──────────────────▶  <subject>.<id>: the others drop out
+//	  ◀─────────────────────── started, or withdrawn ───────  withdrawn: it did not and will not run, ask the others
 //	  ◀── stdout / stderr chunks, in order, ≤ ChunkSize ───
-//	  ── credit (consumed so far), cancel ─────────────────▶  <subject>.<exec>
+//	  ── credit (consumed so far), cancel ─────────────────▶  <subject>.<id>
+//	  ── stdin chunks, size, signal, in order; end ────────▶  <subject>.<id>
+//	  ◀──────────────── credit (input consumed so far) ────
 //	  ◀────────────────────────────── finished (Result) ───
 //
-// Promises: a command runs only after its caller, having heard "started", said so, and a request is never sent twice;
-// output arrives whole, in order and byte for byte, or the Result says Lost; memory on both sides is bounded by Window
-// whatever the output size; a cancelled context cancels the command; a side that is killed is noticed by the other within
-// seconds, and a side that is only slow or stopped is waited for.
+// Promises: a command runs only after its caller, having heard an offer, granted it, and a caller grants one offer; it asks
+// again, and grants another, only when that server says that it did not and will not run the command. So no command runs
+// twice, whatever is lost, late or repeated on the way. Output and input arrive whole, in order and byte for byte, or the
+// Result says Lost; memory on both sides is bounded by Window and InputWindow whatever their size; a cancelled context
+// cancels the command. A side that is killed is noticed by the other within seconds. One that is slow or stopped is waited
+// for, unless nothing is heard of it for Silence, by when NATS has dropped its connection too: its machine is as good as
+// dead.
 //
-// Liveness rests on one fact alone: the server of NATS answers 503 to a publish nobody is subscribed to. The caller sends
-// probes to <subject>.<exec>, the server to <subject>.<exec>.caller. The second subject is there because an account's
+// An idle worker offers at once, a busy one a little later, so that the idle one is chosen (see slots). A worker at its
+// capacity says so and offers when a command of its has ended; the caller waits for that as long as somebody says so.
+// Until it is settled who runs a command, the servers repeat what they said last, four times a second, and the caller
+// answers each time. <id> is that of the exec, or a fresh one when something else is asked about an exec (see Op).
+//
+// Liveness rests on two facts. The server of NATS answers 503 to a publish nobody is subscribed to: the caller sends
+// probes to <subject>.<id>, the server to <subject>.<id>.caller. The second subject is there because an account's
 // reply subjects (_R_.>) never answer 503, even when the caller behind them is gone (measured, nats-server 2.15.2); a
-// service imported the other way does.
+// service imported the other way does. And a server says something to its caller four times a second, whatever it does.
 //
 // It must not know what a permission is, what an event is, or how a process is run. It links only nats.go, because the
 // shell that imports it must start in milliseconds.
 package wire
 
 import (
-	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 )
 
 // Limits of the protocol, shared by both sides.
 const (
-	ChunkSize  = 32 << 10  // bytes in one output message: 333-462 MB/s over NATS, measured
-	Window     = 1 << 20   // bytes a server may have in flight before the caller's credit comes back
-	MaxCommand = 120 << 10 // bytes of a command: Linux takes 128 KiB in one argument (MAX_ARG_STRLEN)
+	ChunkSize   = 32 << 10  // bytes in one message of output or input: 333-462 MB/s over NATS, measured
+	Window      = 1 << 20   // bytes a server may have in flight before the caller's credit comes back
+	InputWindow = 256 << 10 // bytes a caller may have in flight before the server's credit comes back
+	MaxCommand  = 120 << 10 // bytes of a command: Linux takes 128 KiB in one argument (MAX_ARG_STRLEN)
 
-	KillGrace    = time.Second     // from asking a cancelled process to end to killing it
-	CancelWait   = 2 * time.Second // how long a cancelled Call still waits for the result
-	StartTimeout = 5 * time.Second // how long a Call waits for "started"
-	DrainTimeout = 5 * time.Second // how long a stopping Serve waits for its handlers
-	CutOff       = 5 * time.Second // a side without a connection to NATS for this long gives its execs up
+	KillGrace    = time.Second      // from asking a cancelled process to end to killing it
+	CancelWait   = 2 * time.Second  // how long a cancelled Call still waits for the result
+	StartTimeout = 5 * time.Second  // how long a Call waits for an offer, or for the next word of somebody who is full
+	StopTimeout  = 5 * time.Second  // how long a stopping Serve waits for the handlers it has cancelled
+	CutOff       = 5 * time.Second  // a side without a connection to NATS for this long gives its execs up
+	Silence      = 12 * time.Second // a worker nothing is heard of for this long is lost
+	Gathering    = time.Second / 4  // how long Workers listens
 )
 
 const (
-	frameCost   = 512 // what a message takes besides its bytes, so that many small writes stay within Window too
-	callerProbe = 250 * time.Millisecond
-	serverProbe = time.Second
-	goneAfter   = 2 // consecutive 503 answers: one may be a subscription still spreading through a cluster
-	maxPath     = 4096
-	maxCallID   = 256
-	maxError    = 1024
+	frameCost    = 512 // what a message takes besides its bytes, so that many small writes stay within Window too
+	callerProbe  = 250 * time.Millisecond
+	serverProbe  = time.Second
+	declinedWait = 500 * time.Millisecond // how long a Call still waits for an offer when somebody has declined
+	goneAfter    = 2                      // consecutive 503 answers: one may be a subscription still spreading through a cluster
+	maxAsks      = 16                     // how often a Call asks, when one server after the other withdraws
+	maxPath      = 4096
+	maxCallID    = 256
+	maxError     = 1024
 )
 
 // ExitRefused is the shell's exit code for a command that was not run: "found but not executable" in POSIX shells.
@@ -67,64 +81,49 @@ const ExitLost = 255
 // ShellInbox is the inbox prefix of the shell's connection: the only one its NATS user may subscribe to.
 const ShellInbox = "_INBOX_SHELL"
 
-// Frame kinds, in the header frameHeader. Bodies: started and cancel none; stdout and stderr raw bytes; credit the total
-// cost consumed so far, in decimal; finished a Result in JSON; probe none and no answer.
+// Frame kinds, in the header frameHeader.
 const (
 	frameHeader = "Exec-Frame"
+	askHeader   = "Exec-Ask"   // names one asking of a call, in the request and in what is said about it: words of an earlier one are stale
+	offerHeader = "Exec-Offer" // names an offer: in what its server says until the output starts and in finished, and in the grant
+	orderHeader = "Exec-Order" // of input: 1 for the first, and so on
 
-	frameStarted  = "started"
-	frameStdout   = "stdout"
-	frameStderr   = "stderr"
-	frameFinished = "finished"
-	frameCredit   = "credit"
-	frameCancel   = "cancel"
-	frameProbe    = "probe"
+	frameWho = "who" // sent to a pool; the answer is a WorkerInfo in JSON
+
+	frameOffer     = "offer"     // of the server; no body
+	frameQueued    = "queued"    // no body: there will be an offer
+	frameDeclined  = "declined"  // why it does not offer, for a person
+	frameWithdrawn = "withdrawn" // no body
+	frameStarted   = "started"   // Start in JSON
+	frameStdout    = "stdout"    // raw bytes
+	frameStderr    = "stderr"
+	frameFinished  = "finished" // Result in JSON
+
+	frameGrant  = "grant"  // of the caller; no body
+	frameCancel = "cancel" // no body
+	frameProbe  = "probe"  // no body and no answer; the server sends it too
+	frameStdin  = "stdin"  // raw bytes
+	frameSize   = "size"   // Terminal in JSON
+	frameSignal = "signal" // its name
+	frameEnd    = "end"    // of input; no body
+
+	frameCredit = "credit" // of both: the total cost consumed so far, in decimal
 )
 
 // RequestSubject is where the shell of an engine asks: exec.request.<engine>.
 func RequestSubject(engine string) string { return "exec.request." + engine }
 
-// RunSubject is where the workers of a pool listen, as a queue group: exec.run.<pool>.
+// RunSubject is where the workers of a pool listen: exec.run.<pool>.
 func RunSubject(pool string) string { return "exec.run." + pool }
 
-// ControlSubject is where one running exec takes credit and cancel: <subject>.<exec>.
-func ControlSubject(subject, exec string) string { return subject + "." + exec }
+// PersonSubject is where the command line asks the handlers for a person's own shell.
+const PersonSubject = "exec.shell"
 
-// CallerSubject is where the caller of an exec is subscribed for as long as it wants the command: <subject>.<exec>.caller.
-func CallerSubject(subject, exec string) string { return ControlSubject(subject, exec) + ".caller" }
+// ControlSubject is where the servers of one call listen to its caller: <subject>.<id>.
+func ControlSubject(subject, id string) string { return subject + "." + id }
 
-// Request asks for one command to be run.
-type Request struct {
-	Exec      string `json:"exec,omitempty"`      // names the call on its leg, one token; Call makes one when empty. The handler uses its own towards the worker
-	Session   string `json:"session,omitempty"`   // OpenCode's session id, one token
-	Call      string `json:"call,omitempty"`      // the tool call's id, given by the model provider: at most 256 printable bytes
-	Command   string `json:"command"`             // passed to the shell's -c, byte for byte; UTF-8 without NUL, at most MaxCommand bytes
-	Cwd       string `json:"cwd"`                 // absolute
-	Workspace string `json:"workspace,omitempty"` // absolute; Cwd must lie inside. Set by the handler: what the shell writes here is ignored
-	TimeoutMS int64  `json:"timeout_ms,omitempty"`
-}
-
-// Reason says why a command ended other than by itself.
-type Reason string
-
-const (
-	Exited    Reason = ""          // by itself: ExitCode, or Signal when something killed it
-	Refused   Reason = "refused"   // never started; Error says why
-	Cancelled Reason = "cancelled" // the caller gave up: signal, abort or death of the shell
-	TimedOut  Reason = "timeout"
-	Lost      Reason = "lost" // the server vanished; whether the command ended is unknown
-)
-
-// Result is how a command ended. Serve fills the byte counts.
-type Result struct {
-	ExitCode    int    `json:"exit_code"`        // 0-255; 128+n when killed by signal n; ExitRefused when refused
-	Signal      string `json:"signal,omitempty"` // "SIGKILL", …
-	Reason      Reason `json:"reason,omitempty"`
-	Error       string `json:"error,omitempty"` // one line for a person, when Reason is Refused or Lost
-	DurationMS  int64  `json:"duration_ms"`
-	StdoutBytes int64  `json:"stdout_bytes"`
-	StderrBytes int64  `json:"stderr_bytes"`
-}
+// CallerSubject is where the caller is subscribed for as long as it wants the command: <subject>.<id>.caller.
+func CallerSubject(subject, id string) string { return ControlSubject(subject, id) + ".caller" }
 
 // IsToken reports whether s may stand in a subject: 1 to 64 of A-Z, a-z, 0-9, _ and -.
 func IsToken(s string) bool {
@@ -134,48 +133,6 @@ func IsToken(s string) bool {
 		}
 	}
 	return len(s) >= 1 && len(s) <= 64
-}
-
-// validate names the first field that is wrong.
-func (r Request) validate() error {
-	switch {
-	case !IsToken(r.Exec):
-		return errors.New("exec must be 1 to 64 letters, digits, _ or -")
-	case r.Session != "" && !IsToken(r.Session):
-		return errors.New("session must be 1 to 64 letters, digits, _ or -")
-	case len(r.Call) > maxCallID || !utf8.ValidString(r.Call) || strings.ContainsFunc(r.Call, unicode.IsControl):
-		return fmt.Errorf("call must be at most %d printable bytes", maxCallID)
-	case len(r.Command) > MaxCommand:
-		return fmt.Errorf("command has %d bytes, at most %d are allowed", len(r.Command), MaxCommand)
-	case strings.TrimSpace(r.Command) == "":
-		return errors.New("command is empty")
-	case !isText(r.Command):
-		return errors.New("command must be UTF-8 without NUL")
-	case !isAbsolute(r.Cwd):
-		return errors.New("cwd must be an absolute path")
-	case r.Workspace != "" && !isAbsolute(r.Workspace):
-		return errors.New("workspace must be an absolute path")
-	case r.TimeoutMS < 0:
-		return errors.New("timeout is negative")
-	}
-	return nil
-}
-
-func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
-
-func isAbsolute(s string) bool { return path.IsAbs(s) && len(s) <= maxPath && isText(s) }
-
-// validate refuses what no honest server sends.
-func (r Result) validate() error {
-	switch r.Reason {
-	case Exited, Refused, Cancelled, TimedOut, Lost:
-	default:
-		return fmt.Errorf("unknown reason %q", r.Reason)
-	}
-	if r.ExitCode < 0 || r.ExitCode > 255 || r.DurationMS < 0 {
-		return errors.New("a number is out of range")
-	}
-	return nil
 }
 
 // oneLine makes the words of a peer fit for a terminal: valid UTF-8, no control characters, at most maxError bytes.

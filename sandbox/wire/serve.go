@@ -12,24 +12,47 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Handler runs one command: it writes the command's output as it comes and returns how it ended.
+// Handler does what one request asks for: it writes the output as it comes and returns how it ended. r.Input is closed when
+// nothing more can come; of a command it need not be read.
 type Handler func(ctx context.Context, r Request, stdout, stderr io.Writer) Result
 
-// Serve takes requests on subject as a member of the queue group and calls handle for each, on its own goroutine, until
-// ctx is done. The context handle gets is done when the caller cancels or is gone, or when ctx is; handle must then
+// Server is what Serve needs to know. Only Handle is required.
+type Server struct {
+	Handle Handler
+	Queue  string                      // a queue group: one of its members hears a request, and offers at once. Empty: everybody hears it
+	Info   WorkerInfo                  // what it says of itself; with a Capacity it runs no more commands at once. Running is filled in
+	Serves func(workspace string) bool // whether it runs commands there; nil: it does anywhere
+	Drain  time.Duration               // how long commands that run when ctx ends may go on
+	Abort  <-chan struct{}             // closed: they may not any more
+}
+
+// Serve takes requests on subject and calls Handle for each it is granted, on its own goroutine, until ctx is done. The
+// context Handle gets is done when the caller cancels or is gone, or when the time to drain is over; Handle must then
 // return soon. Its writers may be used at the same time; they block while the caller is Window behind, and fail once that
 // context is done and the caller takes no more.
 //
-// At the end it takes no more requests, cancels the running ones and waits at most DrainTimeout for their results to
-// leave. The error is nil when ctx ended it and everything left. A connection that closes under it is an error, and cancels
-// the running ones too.
-func Serve(ctx context.Context, nc *nats.Conn, subject, queue string, handle Handler) error {
-	running, cancel := context.WithCancel(ctx)
+// At the end it withdraws the offers that were not granted, lets the others go on for Drain, cancels what then still runs
+// and waits at most StopTimeout for the results to leave. The error is nil when ctx ended it and everything left. A
+// connection that closes under it is an error, and cancels the running ones too.
+func Serve(ctx context.Context, nc *nats.Conn, subject string, c Server) error {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	s := &server{nc: nc, subject: subject, handle: handle, ctx: running, running: map[string]bool{}}
+	start, err := json.Marshal(Start{Worker: c.Info.Name, Isolation: c.Info.Isolation})
+	if err != nil {
+		return fmt.Errorf("serve %s: encode start: %w", subject, err)
+	}
+	s := &server{
+		Server: c, nc: nc, subject: subject, start: start, open: ctx, ctx: running, cancel: cancel,
+		slots: newSlots(c.Info.Capacity), calls: map[string]*serving{},
+	}
 	closed := nc.StatusChanged(nats.CLOSED)
 	defer nc.RemoveStatusListener(closed)
-	requests, err := nc.QueueSubscribe(subject, queue, s.accept)
+	var requests *nats.Subscription
+	if c.Queue != "" {
+		requests, err = nc.QueueSubscribe(subject, c.Queue, s.accept)
+	} else {
+		requests, err = nc.Subscribe(subject, s.accept)
+	}
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", subject, err)
 	}
@@ -38,25 +61,28 @@ func Serve(ctx context.Context, nc *nats.Conn, subject, queue string, handle Han
 	case <-closed:
 		return fmt.Errorf("serve %s: %w", subject, nats.ErrConnectionClosed)
 	}
-	if err := s.drain(requests); err != nil {
+	if err := s.drain(requests, closed); err != nil {
 		return fmt.Errorf("stop serving %s: %w", subject, err)
 	}
 	return nil
 }
 
 type server struct {
+	Server
 	nc      *nats.Conn
 	subject string
-	handle  Handler
-	ctx     context.Context // Serve's, for the callbacks of its subscription
+	start   []byte          // what is said of itself at the start of a command
+	open    context.Context // Serve's, for the callbacks of its subscription: done when nothing more is taken
+	ctx     context.Context // done when what runs is cancelled
+	cancel  context.CancelFunc
+	slots   *slots
 	group   sync.WaitGroup
 
-	mu      sync.Mutex
-	running map[string]bool // by exec
+	mu    sync.Mutex
+	calls map[string]*serving // by id
 }
 
-func (s *server) drain(requests *nats.Subscription) error {
-	late := time.After(DrainTimeout)
+func (s *server) drain(requests *nats.Subscription, closed <-chan nats.Status) error {
 	ended := make(chan struct{})
 	requests.SetClosedHandler(func(string) {
 		s.group.Wait() // accept is not called any more
@@ -67,78 +93,138 @@ func (s *server) drain(requests *nats.Subscription) error {
 	}
 	select {
 	case <-ended:
+	case <-time.After(s.Drain):
+	case <-s.Abort:
+	case <-closed:
+	}
+	s.cancel()
+	select {
+	case <-ended:
 		return s.nc.FlushTimeout(time.Second)
-	case <-late:
-		return fmt.Errorf("commands are still running after %s", DrainTimeout)
+	case <-time.After(StopTimeout):
+		return fmt.Errorf("commands are still running %s after they were cancelled", StopTimeout)
 	}
 }
 
-// accept starts one request, or refuses it.
+// accept takes one request up, or refuses it.
 func (s *server) accept(m *nats.Msg) {
-	x := &serving{nc: s.nc, reply: m.Reply}
 	if m.Reply == "" {
 		return // nobody to answer, so nobody who waits for a command
 	}
-	var r Request
-	if err := json.Unmarshal(m.Data, &r); err != nil {
-		x.finish(refused("the request is not JSON"))
+	if m.Header.Get(frameHeader) == frameWho {
+		s.introduce(m)
 		return
 	}
-	if err := r.validate(); err != nil {
-		x.finish(refused("%s", err))
+	var e envelope
+	if err := json.Unmarshal(m.Data, &e); err != nil {
+		s.refuse(m, errors.New("the request is not JSON"))
 		return
 	}
-	if !s.enter(r.Exec) {
-		x.finish(refused("exec %s is already running", r.Exec))
+	if err := e.validate(); err != nil {
+		s.refuse(m, err)
 		return
 	}
-	x.control, x.caller = ControlSubject(s.subject, r.Exec), CallerSubject(s.subject, r.Exec)
-	s.group.Go(func() {
-		defer s.leave(r.Exec)
-		if err := s.run(x, r); err != nil {
-			x.finish(refused("%s", err))
+	if why := s.notFor(e.Request); why != "" {
+		answerer(s.nc, m).send(frameDeclined, []byte(why))
+		return
+	}
+	x, err := s.enter(e, m)
+	switch {
+	case err != nil:
+		s.refuse(m, fmt.Errorf("exec %s: %w", e.id(), err))
+	case x != nil:
+		s.group.Go(func() {
+			defer s.leave(e.id(), x)
+			s.run(x)
+		})
+	}
+}
+
+// answerer answers a request that is not taken up.
+func answerer(nc *nats.Conn, m *nats.Msg) *serving {
+	return &serving{nc: nc, reply: m.Reply, ask: m.Header.Get(askHeader)}
+}
+
+func (s *server) refuse(m *nats.Msg, why error) {
+	answerer(s.nc, m).finish(refused("%s", why))
+}
+
+// notFor says why a request is not for this server; the caller is to hear it when no other takes it.
+func (s *server) notFor(r Request) string {
+	if r.Workspace != "" && s.Serves != nil && !s.Serves(r.Workspace) {
+		return fmt.Sprintf("worker %s serves %s, not %s", s.Info.Name, s.Info.Workspace, r.Workspace)
+	}
+	if r.Op != Dial {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.calls[r.Exec]; x == nil || x.request.Op != Run || !x.isGranted() {
+		return fmt.Sprintf("exec %s does not run", r.Exec)
+	}
+	return ""
+}
+
+// enter gives a new call, or nil when it is known already and goes on.
+func (s *server) enter(e envelope, m *nats.Msg) (*serving, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.calls[e.id()]; x != nil {
+		if taken, err := x.again(m); taken || err != nil {
+			return nil, err
 		}
-	})
-}
-
-func (s *server) enter(exec string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running[exec] {
-		return false
 	}
-	s.running[exec] = true
-	return true
+	x := s.newServing(e, m)
+	s.calls[e.id()] = x
+	return x, nil
 }
 
-func (s *server) leave(exec string) {
+func (s *server) leave(id string, x *serving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.running, exec)
+	if s.calls[id] == x { // else another came while this one was ending
+		delete(s.calls, id)
+	}
 }
 
-var errNotLetRun = errors.New("cancelled before the command started")
-
-// run serves one exec from "started" to "finished". An error means that the command was not run.
-func (s *server) run(x *serving, r Request) error {
+// run serves one call from the offer to the result. Without a grant it ends silently.
+func (s *server) run(x *serving) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	x.open(ctx, cancel)
 	control, err := s.nc.Subscribe(x.control, x.receive)
 	if err != nil {
-		return err
+		x.send(frameDeclined, []byte(oneLine(err.Error())))
+		return
 	}
 	defer control.Unsubscribe()
 	go x.watchCaller(ctx)
-	if err := x.send(frameStarted, nil); err != nil {
-		return err
+	if s.Queue == "" && x.request.Op == Run {
+		if !s.slots.take(ctx, s.open, func() { x.tell(frameQueued) }) {
+			x.dropOut(s.open.Err() != nil)
+			return
+		}
+		defer s.slots.release()
 	}
+	x.tell(frameOffer)
 	select {
 	case <-x.granted:
+	case <-s.open.Done():
 	case <-ctx.Done():
-		return errNotLetRun
 	}
-	result := s.handle(ctx, r, outputWriter{x, frameStdout, &x.stdout}, outputWriter{x, frameStderr, &x.stderr})
+	if !isDone(x.granted) && x.dropOut(s.open.Err() != nil) {
+		return
+	}
+	go x.handOver(ctx)
+	result := s.Handle(ctx, x.request, outputWriter{x, frameStdout, &x.stdout}, outputWriter{x, frameStderr, &x.stderr})
 	x.finish(result)
-	return nil
+}
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

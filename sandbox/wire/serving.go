@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -11,24 +12,41 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// serving is one exec on the server's side: what it sends to the caller and what it hears of it.
+// serving is one call on the server's side: what it sends to the caller and what it hears of it.
 type serving struct {
-	nc                     *nats.Conn
-	reply, control, caller string
-	cancel                 context.CancelFunc
-	granted                chan struct{} // closed by the caller's first credit: run it
+	nc              *nats.Conn
+	request         Request
+	control, caller string
+	cancel          context.CancelFunc
+	granted         chan struct{} // closed by the grant
+	input           inputQueue
 
 	mu             sync.Mutex
+	reply, ask     string
+	offer          string    // names it in the grant
 	room           sync.Cond // on mu: credit came, or the exec is cancelled
-	started        bool      // granted is closed
+	said           string    // the frame that is repeated: queued, offer or started
+	over           bool      // it was given up before it started, or has finished
+	start          []byte    // the body of started
 	cancelled      bool
 	missing        int   // consecutive 503 answers to probes
 	sent, credited int64 // cost of the output sent, and of what the caller consumed
 	stdout, stderr int64 // bytes sent
 }
 
+func (s *server) newServing(e envelope, m *nats.Msg) *serving {
+	x := &serving{
+		nc: s.nc, request: e.Request, reply: m.Reply, ask: m.Header.Get(askHeader), control: ControlSubject(s.subject, e.id()), caller: CallerSubject(s.subject, e.id()),
+		offer: rand.Text(), granted: make(chan struct{}), start: s.start,
+	}
+	x.input.init(e.Input)
+	x.request.Input = x.input.out
+	x.room.L = &x.mu
+	return x
+}
+
 func (x *serving) open(ctx context.Context, cancel context.CancelFunc) {
-	x.cancel, x.granted, x.room.L = cancel, make(chan struct{}), &x.mu
+	x.cancel = cancel
 	context.AfterFunc(ctx, func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -43,17 +61,98 @@ func (x *serving) receive(m *nats.Msg) {
 	defer x.mu.Unlock()
 	if m.Header.Get("Status") == "503" {
 		if x.missing++; x.missing >= goneAfter {
-			x.cancel()
+			x.giveUp()
 		}
 		return
 	}
 	x.missing = 0
-	switch m.Header.Get(frameHeader) {
+	switch kind := m.Header.Get(frameHeader); kind {
+	case frameGrant:
+		if m.Header.Get(askHeader) == x.ask {
+			x.grant(m.Header.Get(offerHeader))
+		}
 	case frameCancel:
-		x.cancel()
+		x.giveUp()
 	case frameCredit:
 		x.credit(m.Data)
+	case frameStdin, frameSize, frameSignal, frameEnd:
+		if x.said == frameStarted && !x.input.put(kind, m) {
+			x.cancel()
+		}
 	}
+}
+
+// grant hears who runs the command. A grant that comes again changes nothing, nor does one for an offer withdrawn.
+func (x *serving) grant(offer string) {
+	switch {
+	case offer != x.offer && x.said != frameStarted:
+		x.giveUp()
+	case offer == x.offer && x.said == frameOffer && !x.over:
+		x.say(frameStarted)
+		close(x.granted)
+	}
+}
+
+// giveUp cancels what runs; what does not yet will not. The lock is held.
+func (x *serving) giveUp() {
+	x.over = x.over || x.said != frameStarted
+	x.cancel()
+}
+
+// isGranted says whether the command runs here.
+func (x *serving) isGranted() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.said == frameStarted && !x.over
+}
+
+// tell says something to the caller and, until something else is said, repeats it.
+func (x *serving) tell(said string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.say(said)
+}
+
+// say is tell with the lock held.
+func (x *serving) say(said string) {
+	switch x.said = said; {
+	case x.over || said == "":
+	case said == frameStarted:
+		x.send(said, x.start)
+	default:
+		x.send(said, nil)
+	}
+}
+
+// dropOut gives up a call that was not granted, for good; it fails when it was. Unless the caller has chosen another or is
+// gone, it is told, so that it asks again.
+func (x *serving) dropOut(tell bool) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.said == frameStarted {
+		return false
+	}
+	x.over = true
+	if tell {
+		x.send(frameWithdrawn, nil)
+	}
+	return true
+}
+
+// again takes a call that is asked for once more, unless it is over: its answers go where they are awaited now. One that
+// runs already is an error.
+func (x *serving) again(m *nats.Msg) (taken bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.over:
+		return false, nil
+	case x.said == frameStarted:
+		return false, errors.New("it is already running")
+	}
+	x.reply, x.ask, x.offer = m.Reply, m.Header.Get(askHeader), rand.Text()
+	x.say(x.said)
+	return true, nil
 }
 
 // credit takes the caller's running total. One that goes back or beyond what was sent is not a caller's, and ignored.
@@ -64,13 +163,10 @@ func (x *serving) credit(body []byte) {
 	}
 	x.credited = total
 	x.room.Broadcast()
-	if !x.started {
-		x.started = true
-		close(x.granted)
-	}
 }
 
-// watchCaller probes the caller until the exec ends. A stopped or slow caller is still subscribed and so still there.
+// watchCaller probes the caller and repeats what was said last, until the call ends. A stopped or slow caller is still
+// subscribed and so still there.
 func (x *serving) watchCaller(ctx context.Context) {
 	tick := time.NewTicker(callerProbe)
 	defer tick.Stop()
@@ -83,21 +179,34 @@ func (x *serving) watchCaller(ctx context.Context) {
 		if x.nc.IsConnected() {
 			cut = 0
 			x.nc.PublishMsg(&nats.Msg{Subject: x.caller, Reply: x.control, Header: nats.Header{frameHeader: {frameProbe}}})
-			x.send(frameProbe, nil) // keeps the reply subject of a quiet command from expiring
+			x.repeat()
 		}
 	}
 	x.cancel()
 }
 
+// repeat also keeps the reply subject of a quiet command from expiring, and the caller from taking silence for death.
+func (x *serving) repeat() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.say(x.said)
+}
+
+// send says something that names the offer.
 func (x *serving) send(kind string, body []byte) error {
-	return x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: nats.Header{frameHeader: {kind}}, Data: body})
+	header := nats.Header{frameHeader: {kind}, askHeader: {x.ask}, offerHeader: {x.offer}}
+	return x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: header, Data: body})
 }
 
 // finish drops an error on purpose: a caller that does not hear it finds by its probes that the exec is gone.
 func (x *serving) finish(r Result) {
 	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.over = true
+	if x.input.lost() {
+		r = lost("input was lost on the way")
+	}
 	r.StdoutBytes, r.StderrBytes = x.stdout, x.stderr
-	x.mu.Unlock()
 	r.Error = oneLine(r.Error)
 	body, _ := json.Marshal(r) // a struct of numbers and strings
 	x.send(frameFinished, body)
@@ -116,6 +225,7 @@ var errCallerGone = errors.New("write output: the caller cancelled and takes no 
 func (o outputWriter) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	header := nats.Header{frameHeader: {o.kind}}
 	written := 0
 	for written < len(p) {
 		chunk := p[written:min(len(p), written+ChunkSize)]
@@ -126,7 +236,7 @@ func (o outputWriter) Write(p []byte) (int, error) {
 		if o.sent-o.credited+cost > Window {
 			return written, errCallerGone
 		}
-		if err := o.send(o.kind, chunk); err != nil {
+		if err := o.nc.PublishMsg(&nats.Msg{Subject: o.reply, Header: header, Data: chunk}); err != nil {
 			return written, err
 		}
 		o.sent += cost

@@ -209,7 +209,7 @@ func TestStoppingServeCancelsAndLetsResultsLeave(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	stop := serve(t, url, func(ctx context.Context, _ wire.Request, stdout, _ io.Writer) wire.Result {
+	server := serve(t, url, func(ctx context.Context, _ wire.Request, stdout, _ io.Writer) wire.Result {
 		io.WriteString(stdout, "running")
 		<-ctx.Done()
 		return wire.Result{ExitCode: 1, Reason: wire.Cancelled}
@@ -218,7 +218,8 @@ func TestStoppingServeCancelsAndLetsResultsLeave(t *testing.T) {
 	running, stopped := make(chan bool, 1), make(chan error, 1)
 	go func() {
 		<-running
-		stopped <- stop()
+		server.stop()
+		stopped <- <-server.ended
 	}()
 	result, err := wire.Call(t.Context(), nc, subject, hello, writer(func(p []byte) (int, error) {
 		running <- true

@@ -1,0 +1,195 @@
+package wire
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+)
+
+// receive handles one frame. Probes are answered on the same inbox, so a 503 never overtakes the output sent before it.
+func (c *call) receive(m *nats.Msg) {
+	kind, offer := m.Header.Get(frameHeader), m.Header.Get(offerHeader)
+	c.mu.Lock()
+	if m.Header.Get("Status") == "503" {
+		c.nobody()
+		c.mu.Unlock()
+		return
+	}
+	done, started := c.done, c.started
+	isNow := m.Header.Get(askHeader) == c.ask
+	isHis := c.granted != "" && (offer == c.granted || kind == frameStdout || kind == frameStderr || kind == frameCredit)
+	if isHis {
+		c.heard, c.missing = true, 0
+	}
+	c.busy = true
+	c.mu.Unlock()
+	switch {
+	case done:
+	case kind == frameOffer && offer != "" || kind == frameQueued || kind == frameDeclined || kind == frameWithdrawn:
+		if isNow {
+			c.settle(kind, offer, m.Data)
+		}
+	case kind == frameStarted && isHis:
+		c.begin(m.Data)
+	case kind == frameStdout && started && isHis:
+		c.copy(&c.stdout, m.Data)
+	case kind == frameStderr && started && isHis:
+		c.copy(&c.stderr, m.Data)
+	case kind == frameCredit && started && isHis:
+		c.giveRoom(m.Data)
+	case kind == frameFinished:
+		c.finish(isHis, m.Data)
+	case kind == frameProbe:
+	default:
+		c.violated(fmt.Sprintf("unexpected frame %q", oneLine(kind)))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy = false
+	c.heard = c.heard || isHis
+}
+
+// nobody handles "no responders": to the request before the start, to a probe after it. The lock is held.
+func (c *call) nobody() {
+	c.missing++
+	if c.granted == "" {
+		c.end(Result{}, ErrNoWorker)
+	} else if c.missing >= goneAfter {
+		c.end(lost("the worker is gone"), nil)
+	}
+}
+
+// askAll asks, for the first time or again. The lock is held.
+func (c *call) askAll() error {
+	c.asked++
+	c.granted, c.isQueued, c.declined, c.missing, c.ask = "", false, "", 0, rand.Text()
+	c.start.Reset(StartTimeout)
+	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.inbox, Header: nats.Header{askHeader: {c.ask}}, Data: c.body})
+}
+
+// settle hears a word of somebody about who runs the command.
+func (c *call) settle(kind, offer string, body []byte) {
+	switch kind {
+	case frameOffer, frameQueued:
+		c.choose(kind, offer)
+	case frameDeclined:
+		c.decline(body)
+	case frameWithdrawn:
+		c.withdraw(offer)
+	}
+}
+
+// choose grants the first offer. To every later word of somebody who wants to run the command it says again whose it is: he
+// drops out, or, if it is he, has not heard it.
+func (c *call) choose(kind, offer string) {
+	c.mu.Lock()
+	switch {
+	case c.done:
+	case kind == frameOffer && c.granted == "":
+		c.granted, c.missing = offer, 0
+	case c.granted == "":
+		c.isQueued = true
+		c.start.Reset(StartTimeout)
+	}
+	granted, header := c.granted, nats.Header{frameHeader: {frameGrant}, askHeader: {c.ask}, offerHeader: {c.granted}}
+	c.mu.Unlock()
+	if granted != "" {
+		c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header})
+	}
+}
+
+// decline keeps why somebody does not run the command. Others may; but they need not be waited for as long as a word of anybody.
+func (c *call) decline(why []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.declined == "" && !c.isQueued {
+		c.start.Reset(declinedWait)
+	}
+	c.declined = oneLine(string(why))
+}
+
+// withdraw asks again when somebody who was granted the command, or would have been, does not run it after all.
+func (c *call) withdraw(offer string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done || c.granted != "" && c.granted != offer || c.started {
+		return
+	}
+	if c.asked == maxAsks {
+		c.end(Result{}, ErrNoWorker)
+	} else if err := c.askAll(); err != nil {
+		c.end(Result{}, err)
+	}
+}
+
+// begin hears that the command runs; it may hear so again.
+func (c *call) begin(body []byte) {
+	c.mu.Lock()
+	isNew := !c.started
+	c.started = true
+	c.mu.Unlock()
+	if !isNew {
+		return
+	}
+	var start Start
+	if err := json.Unmarshal(body, &start); err != nil {
+		c.violated("start is not JSON")
+		return
+	}
+	if c.request.Started != nil {
+		c.request.Started(Start{Worker: oneLine(start.Worker), Isolation: oneLine(start.Isolation)})
+	}
+	if c.request.Input != nil {
+		go c.speak()
+	}
+}
+
+// copy hands a chunk to its writer and gives the server credit for it. After a writer failed, output is only counted.
+func (c *call) copy(to *output, chunk []byte) {
+	if len(chunk) == 0 || len(chunk) > ChunkSize {
+		c.violated(fmt.Sprintf("chunk of %d bytes", len(chunk)))
+		return
+	}
+	to.bytes += int64(len(chunk))
+	if !isDone(c.broken) {
+		if _, err := to.w.Write(chunk); err != nil {
+			close(c.broken)
+		}
+	}
+	c.consumed += int64(len(chunk)) + frameCost
+	if c.consumed-c.credited >= Window/4 {
+		c.credited = c.consumed
+		c.send(frameCredit, "", strconv.AppendInt(nil, c.consumed, 10))
+	}
+}
+
+// finish takes the result from whom the command was granted, or a refusal before that.
+func (c *call) finish(isHis bool, body []byte) {
+	var r Result
+	if err := json.Unmarshal(body, &r); err != nil {
+		c.violated("result is not JSON")
+		return
+	}
+	if err := r.validate(); err != nil {
+		c.violated("result: " + err.Error())
+		return
+	}
+	r.Error, r.Signal = oneLine(r.Error), oneLine(r.Signal)
+	if c.stdout.bytes != r.StdoutBytes || c.stderr.bytes != r.StderrBytes {
+		r = lost("output was lost on the way: %d of %d bytes of stdout and %d of %d of stderr arrived",
+			c.stdout.bytes, r.StdoutBytes, c.stderr.bytes, r.StderrBytes)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if isHis || c.granted == "" && r.Reason == Refused {
+		c.end(r, nil)
+	}
+}
+
+func (c *call) violated(how string) {
+	c.send(frameCancel, "", nil)
+	c.lose("the worker broke the protocol: " + how)
+}

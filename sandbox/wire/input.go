@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// inputQueue holds, on the server's side, what the caller said until the handler takes it. The caller sends no more than InputWindow ahead.
+type inputQueue struct {
+	out chan Input
+
+	mu      sync.Mutex
+	waiting []frame
+	cost    int64         // of waiting
+	order   int64         // of the last frame
+	ended   bool          // the caller says no more
+	broken  bool          // a frame is missing, or more came than was allowed
+	more    chan struct{} // something is waiting, or it ended
+}
+
+type frame struct {
+	input Input
+	cost  int64
+}
+
+func (q *inputQueue) init(expected bool) {
+	q.out, q.more, q.ended = make(chan Input), make(chan struct{}, 1), !expected
+}
+
+// put takes one frame, in order. It fails when one before it is missing, or when it is no frame of an honest caller.
+func (q *inputQueue) put(kind string, m *nats.Msg) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	order, err := strconv.ParseInt(m.Header.Get(orderHeader), 10, 64)
+	if err == nil && order <= q.order {
+		return true // again
+	}
+	f := frame{cost: int64(len(m.Data)) + frameCost}
+	switch kind {
+	case frameStdin:
+		f.input.Data = m.Data
+	case frameSize:
+		f.input.Size = new(Terminal)
+		if json.Unmarshal(m.Data, f.input.Size) != nil {
+			f.input.Size = nil
+		}
+	case frameSignal:
+		f.input.Signal = string(m.Data)
+	}
+	if err != nil || order != q.order+1 || q.ended || q.cost+f.cost > InputWindow || kind == frameSize && f.input.Size == nil {
+		q.broken = true
+		return false
+	}
+	q.order = order
+	if kind == frameEnd {
+		q.ended = true
+	} else {
+		q.waiting, q.cost = append(q.waiting, f), q.cost+f.cost
+	}
+	select {
+	case q.more <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (q *inputQueue) lost() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.broken
+}
+
+// next is the frame to hand over; ended says that none will come.
+func (q *inputQueue) next() (f frame, ok, ended bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		return f, false, q.ended
+	}
+	return q.waiting[0], true, false
+}
+
+func (q *inputQueue) remove() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cost -= q.waiting[0].cost
+	q.waiting = q.waiting[1:]
+}
+
+// handOver gives the handler its input, and the caller credit for what was taken, until ctx is done. It closes the channel.
+func (x *serving) handOver(ctx context.Context) {
+	q := &x.input
+	defer close(q.out)
+	for consumed, credited := int64(0), int64(0); ; {
+		f, ok, ended := q.next()
+		switch {
+		case ended:
+			return
+		case !ok:
+			select {
+			case <-q.more:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		select {
+		case q.out <- f.input:
+			q.remove()
+		case <-ctx.Done():
+			return
+		}
+		if consumed += f.cost; consumed-credited >= InputWindow/4 {
+			credited = consumed
+			x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: nats.Header{frameHeader: {frameCredit}}, Data: strconv.AppendInt(nil, consumed, 10)})
+		}
+	}
+}
+
+// giveRoom takes the server's running total of the input it took.
+func (c *call) giveRoom(body []byte) {
+	total, err := strconv.ParseInt(string(body), 10, 64)
+	if err != nil || total < c.taken.Load() || total > c.said.Load() {
+		return
+	}
+	c.taken.Store(total)
+	select {
+	case c.room <- struct{}{}:
+	default:
+	}
+}
+
+// speak passes the input on until the caller has no more or the call has ended.
+func (c *call) speak() {
+	order := int64(0)
+	say := func(kind string, body []byte) bool {
+		cost := int64(len(body)) + frameCost
+		for c.said.Load()-c.taken.Load()+cost > InputWindow {
+			select {
+			case <-c.room:
+			case <-c.ended:
+				return false
+			}
+		}
+		c.said.Add(cost)
+		order++
+		header := nats.Header{frameHeader: {kind}, orderHeader: {strconv.FormatInt(order, 10)}}
+		return c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header, Data: body}) == nil
+	}
+	for {
+		select {
+		case in, more := <-c.request.Input:
+			if !more {
+				say(frameEnd, nil)
+				return
+			}
+			if !in.each(say) {
+				return
+			}
+		case <-c.ended:
+			return
+		}
+	}
+}
+
+// each says one input in frames, until one cannot be said.
+func (in Input) each(say func(kind string, body []byte) bool) bool {
+	for chunk := range slices.Chunk(in.Data, ChunkSize) {
+		if !say(frameStdin, chunk) {
+			return false
+		}
+	}
+	if in.Size != nil {
+		body, _ := json.Marshal(in.Size) // a struct of numbers and a string
+		if !say(frameSize, body) {
+			return false
+		}
+	}
+	return in.Signal == "" || say(frameSignal, []byte(in.Signal))
+}

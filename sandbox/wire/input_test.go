@@ -1,0 +1,214 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// echo writes what it is told.
+func echo(_ context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	for in := range r.Input {
+		stdout.Write(in.Data)
+		if in.Size != nil {
+			fmt.Fprintf(stderr, "%dx%d ", in.Size.Rows, in.Size.Cols)
+		}
+		io.WriteString(stderr, in.Signal)
+	}
+	return wire.Result{}
+}
+
+func TestInputArrivesWholeAndInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := pair(t, echo)
+	data := make([]byte, 3<<20)
+	rand.Read(data)
+	input := make(chan wire.Input)
+	go func() {
+		defer close(input)
+		for rest, n := data, 1; len(rest) > 0; n = n*3 + 1 {
+			n = min(n, len(rest))
+			input <- wire.Input{Data: rest[:n]}
+			rest = rest[n:]
+		}
+		input <- wire.Input{}
+		input <- wire.Input{Size: &wire.Terminal{Rows: 24, Cols: 80}, Signal: "SIGINT "}
+		input <- wire.Input{Signal: "SIGTERM"}
+	}()
+	var out, errs bytes.Buffer
+	r := hello
+	r.Input = input
+	result, err := wire.Call(t.Context(), nc, subject, r, &out, &errs)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Exited)
+	is.True(bytes.Equal(out.Bytes(), data))
+	is.Equal(errs.String(), "24x80 SIGINT SIGTERM")
+}
+
+func TestWithoutInputThereIsItsEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	is.NoErr(<-call(t, pair(t, echo), hello))
+}
+
+// A person may type while a command prints more than anybody reads.
+func TestInputIsHeardWhileOutputIsBlocked(t *testing.T) {
+	t.Parallel()
+	nc := pair(t, func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+		go func() {
+			for {
+				if _, err := stdout.Write(make([]byte, wire.Window)); err != nil {
+					return
+				}
+			}
+		}()
+		return wire.Result{ExitCode: len((<-r.Input).Signal)}
+	})
+	input, blocked := make(chan wire.Input), make(chan struct{})
+	r := hello
+	r.Input = input
+	go func() {
+		<-blocked
+		input <- wire.Input{Signal: "SIGINT"}
+		blocked <- struct{}{}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := true
+	go wire.Call(ctx, nc, subject, r, writer(func(p []byte) (int, error) {
+		if first {
+			first = false
+			blocked <- struct{}{}
+			<-blocked // the signal was taken
+		}
+		return len(p), nil
+	}), io.Discard)
+	<-blocked
+}
+
+func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	let := make(chan bool)
+	nc := pair(t, func(ctx context.Context, r wire.Request, _, _ io.Writer) wire.Result {
+		<-let
+		_, open := <-r.Input
+		is.True(open)
+		<-ctx.Done()
+		for range r.Input { // is closed
+		}
+		let <- true
+		return wire.Result{Reason: wire.Cancelled}
+	})
+	input := make(chan wire.Input)
+	var taken atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			select {
+			case input <- wire.Input{Data: make([]byte, 100)}:
+				taken.Add(100)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	ended := make(chan wire.Reason, 1)
+	go func() {
+		r := hello
+		r.Input = input
+		result, _ := wire.Call(ctx, nc, subject, r, io.Discard, io.Discard)
+		ended <- result.Reason
+	}()
+	eventually(t, func() bool { // it does not grow any more
+		before := taken.Load()
+		time.Sleep(100 * time.Millisecond)
+		return before > 0 && before == taken.Load()
+	})
+	is.True(taken.Load() <= wire.InputWindow)
+	let <- true
+	cancel()
+	<-let
+	is.Equal(<-ended, wire.Cancelled)
+	<-gone
+}
+
+// Input with a hole is worse than none.
+func TestInputThatIsLostOrTooMuchLosesTheCommand(t *testing.T) {
+	t.Parallel()
+	for name, orders := range map[string][]string{
+		"a hole":    {"1", "1", "3"},
+		"no order":  {"1", ""},
+		"too much":  strings.Fields(strings.Repeat("x ", 9)),
+		"after end": {"1", "2", "end", "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			nc := pair(t, func(ctx context.Context, r wire.Request, _, _ io.Writer) wire.Result {
+				<-ctx.Done()
+				return wire.Result{Reason: wire.Cancelled}
+			})
+			inbox, err := nc.SubscribeSync(nc.NewInbox())
+			is.NoErr(err)
+			_, err = nc.SubscribeSync(wire.CallerSubject(subject, "x1"))
+			is.NoErr(err)
+			is.NoErr(nc.PublishRequest(subject, inbox.Subject, []byte(`{"exec":"x1","input":true,"command":"x","cwd":"/"}`)))
+			offer, err := inbox.NextMsg(5 * time.Second)
+			is.NoErr(err)
+			control := wire.ControlSubject(subject, "x1")
+			grant := frame(control, "grant", "")
+			grant.Header.Set("Exec-Offer", offer.Header.Get("Exec-Offer"))
+			is.NoErr(nc.PublishMsg(grant))
+			for i, order := range orders {
+				f := frame(control, "stdin", "x")
+				switch order {
+				case "end":
+					f.Header.Set("Exec-Frame", "end")
+					order = fmt.Sprint(i + 1)
+				case "x":
+					f.Data, order = make([]byte, wire.ChunkSize), fmt.Sprint(i+1)
+				}
+				f.Header.Set("Exec-Order", order)
+				is.NoErr(nc.PublishMsg(f))
+			}
+			is.Equal(finished(t, inbox).Reason, wire.Lost)
+		})
+	}
+}
+
+func TestStartedIsSaidOnceBeforeAnyOutput(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	serveAs(t, url, wire.Server{
+		Info: wire.WorkerInfo{Name: "w1", Isolation: "bwrap"},
+		Handle: func(_ context.Context, _ wire.Request, stdout, _ io.Writer) wire.Result {
+			io.WriteString(stdout, "x")
+			<-time.After(time.Second) // some probes long
+			return wire.Result{}
+		},
+	})
+	var said []string
+	r := hello
+	r.Started = func(s wire.Start) { said = append(said, s.Worker+" "+s.Isolation) }
+	_, err := wire.Call(t.Context(), connect(t, url), subject, r, writer(func(p []byte) (int, error) {
+		said = append(said, "output")
+		return len(p), nil
+	}), io.Discard)
+	is.NoErr(err)
+	is.Equal(said, []string{"w1 bwrap", "output"})
+}

@@ -1,0 +1,73 @@
+package wire_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// mangler stands between callers, who call its front, and servers.
+type mangler struct {
+	t                 *testing.T
+	nc                *nats.Conn
+	front             string
+	dropped, repeated atomic.Int64
+}
+
+func newMangler(t *testing.T, nc *nats.Conn) *mangler {
+	return &mangler{t: t, nc: nc, front: "exec.front"}
+}
+
+// pass lets one call through, until done.
+func (m *mangler) pass(id string) (done func()) {
+	var subs []*nats.Subscription
+	inbox := ""
+	on := func(subject string, handle nats.MsgHandler) {
+		s, err := m.nc.Subscribe(subject, handle)
+		if err != nil {
+			m.t.Error(err)
+			return
+		}
+		subs = append(subs, s)
+	}
+	answers := m.nc.NewInbox()
+	on(answers, func(f *nats.Msg) { m.forward(f, inbox, "") })
+	on(wire.CallerSubject(subject, id), func(*nats.Msg) {})
+	on(wire.ControlSubject(m.front, id), func(f *nats.Msg) { m.forward(f, wire.ControlSubject(subject, id), f.Reply) })
+	on(m.front, func(f *nats.Msg) {
+		if strings.Contains(string(f.Data), fmt.Sprintf(`"exec":%q`, id)) {
+			inbox = f.Reply
+			m.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: answers, Header: f.Header, Data: f.Data})
+		}
+	})
+	if err := m.nc.Flush(); err != nil {
+		m.t.Error(err)
+	}
+	return func() {
+		for _, s := range subs {
+			s.Unsubscribe()
+		}
+	}
+}
+
+// forward drops or repeats what leads to the start, in half of the cases each.
+func (m *mangler) forward(f *nats.Msg, to, reply string) {
+	times := 1
+	if kind := f.Header.Get("Exec-Frame"); kind == "grant" || kind == "offer" || kind == "queued" {
+		switch times = rand.IntN(4); times {
+		case 0:
+			m.dropped.Add(1)
+		case 2, 3:
+			m.repeated.Add(1)
+		}
+	}
+	for range times {
+		m.nc.PublishMsg(&nats.Msg{Subject: to, Reply: reply, Header: f.Header, Data: f.Data})
+	}
+}

@@ -1,0 +1,243 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// held runs commands until they are let go, and says where each runs.
+type held struct {
+	runs chan string
+	let  chan struct{}
+}
+
+func newHeld() *held { return &held{make(chan string, 1000), make(chan struct{})} }
+
+func (h *held) as(name string) wire.Handler {
+	return func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+		h.runs <- name
+		select {
+		case <-h.let:
+		case <-ctx.Done():
+			return wire.Result{Reason: wire.Cancelled}
+		}
+		return wire.Result{}
+	}
+}
+
+// call calls in the background.
+func call(t testing.TB, nc *nats.Conn, r wire.Request) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		result, err := wire.Call(t.Context(), nc, subject, r, io.Discard, io.Discard)
+		if err == nil && result.Reason != wire.Exited {
+			err = fmt.Errorf("%s: %s", result.Reason, result.Error)
+		}
+		done <- err
+	}()
+	return done
+}
+
+func TestTheLeastBusyWorkerIsChosen(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	h := newHeld()
+	for _, name := range []string{"a", "b", "c"} {
+		serveAs(t, url, wire.Server{Handle: h.as(name)})
+	}
+	nc := connect(t, url)
+	var calls []<-chan error
+	count := map[string]int{}
+	for i := range 9 {
+		calls = append(calls, call(t, nc, hello))
+		count[<-h.runs]++
+		is.Equal(len(count), min(i+1, 3)) // none has a second before each has one
+	}
+	is.Equal(count, map[string]int{"a": 3, "b": 3, "c": 3})
+	close(h.let)
+	for _, c := range calls {
+		is.NoErr(<-c)
+	}
+}
+
+func TestCallsAtTheSameTimeGoToDifferentWorkers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	h := newHeld()
+	for _, name := range []string{"a", "b"} {
+		serveAs(t, url, wire.Server{Handle: h.as(name)})
+	}
+	nc := connect(t, url)
+	one, two := call(t, nc, hello), call(t, nc, hello)
+	is.True(<-h.runs != <-h.runs)
+	close(h.let)
+	is.NoErr(<-one)
+	is.NoErr(<-two)
+}
+
+func TestAFullWorkerIsWaitedForInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	order, let := make(chan string, 10), make(chan struct{})
+	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1}, Handle: func(_ context.Context, r wire.Request, _, _ io.Writer) wire.Result {
+		order <- r.Command
+		<-let
+		return wire.Result{}
+	}})
+	nc := connect(t, url)
+	first := call(t, nc, wire.Request{Command: "1", Cwd: "/"})
+	is.Equal(<-order, "1")
+	began := time.Now()
+	second := call(t, nc, wire.Request{Command: "2", Cwd: "/", Exec: "second"})
+	heard, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
+	is.NoErr(err)
+	_, err = heard.NextMsg(5 * time.Second)
+	is.NoErr(err) // it stands in line
+	third := call(t, nc, wire.Request{Command: "3", Cwd: "/"})
+	for time.Since(began) < wire.StartTimeout+time.Second {
+		_, err = heard.NextMsg(5 * time.Second)
+		is.NoErr(err)
+	}
+	is.Equal(len(order), 0)
+	close(let)
+	is.Equal(<-order, "2")
+	is.Equal(<-order, "3")
+	for _, done := range []<-chan error{first, second, third} {
+		is.NoErr(<-done)
+	}
+}
+
+func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	h := newHeld()
+	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1}, Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+		if r.Op == wire.Read {
+			io.WriteString(stdout, r.Path)
+			return wire.Result{}
+		}
+		return h.as("full")(ctx, r, stdout, stderr)
+	}})
+	nc := connect(t, url)
+	first := call(t, nc, hello)
+	is.Equal(<-h.runs, "full")
+	is.NoErr(<-call(t, nc, wire.Request{Op: wire.Read, Path: "file"}))
+	second := call(t, nc, wire.Request{Command: "x", Cwd: "/", Exec: "second"})
+	heard, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
+	is.NoErr(err)
+	_, err = heard.NextMsg(5 * time.Second)
+	is.NoErr(err) // it stands in line
+	serveAs(t, url, wire.Server{Handle: h.as("free")})
+	third := call(t, nc, hello)
+	is.Equal(<-h.runs, "free")
+	close(h.let)
+	is.Equal(<-h.runs, "full")
+	for _, done := range []<-chan error{first, second, third} {
+		is.NoErr(<-done)
+	}
+}
+
+func TestOnlyWorkersOfTheWorkspaceOffer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	for _, workspace := range []string{"/a", "/b"} {
+		serveAs(t, url, wire.Server{
+			Info:   wire.WorkerInfo{Name: "worker of " + workspace, Workspace: workspace},
+			Serves: func(w string) bool { return w == workspace },
+			Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+				io.WriteString(stdout, workspace)
+				return wire.Result{}
+			},
+		})
+	}
+	nc := connect(t, url)
+	for range 10 {
+		var out strings.Builder
+		_, err := wire.Call(t.Context(), nc, subject, wire.Request{Command: "x", Cwd: "/", Workspace: "/b"}, &out, io.Discard)
+		is.NoErr(err)
+		is.Equal(out.String(), "/b")
+	}
+	_, err := wire.Call(t.Context(), nc, subject, wire.Request{Command: "x", Cwd: "/", Workspace: "/c"}, io.Discard, io.Discard)
+	is.True(errors.Is(err, wire.ErrNoWorker))
+	is.True(strings.Contains(err.Error(), "not /c"))
+}
+
+// No word is safe: offers and grants are dropped, repeated and late.
+func TestEveryCommandRunsOnceWhateverIsLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	const calls, workers = 100, 5
+	var mu sync.Mutex
+	runs := map[string]int{}
+	for range workers {
+		serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 3}, Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[r.Exec]++
+			io.WriteString(stdout, r.Exec)
+			return wire.Result{}
+		}})
+	}
+	m := newMangler(t, connect(t, url))
+	nc := connect(t, url)
+	var all sync.WaitGroup
+	for i := range calls {
+		all.Go(func() {
+			id := fmt.Sprint("x", i)
+			defer m.pass(id)()
+			var out strings.Builder
+			result, err := wire.Call(t.Context(), nc, m.front, wire.Request{Command: "x", Cwd: "/", Exec: id}, &out, io.Discard)
+			if err != nil || result.Reason != wire.Exited || out.String() != id {
+				t.Error(id, result, err, out.String())
+			}
+		})
+	}
+	all.Wait()
+	is.Equal(len(runs), calls)
+	for id, n := range runs {
+		if n != 1 {
+			t.Errorf("%s ran %d times", id, n)
+		}
+	}
+	is.True(m.dropped.Load() > calls/2 && m.repeated.Load() > calls/2)
+}
+
+// The exec of a caller that gave up too early may be asked for again, by itself or by another, with the same name.
+func TestACallAskedForAgainRunsOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	var runs atomic.Int64
+	serve(t, url, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+		runs.Add(1)
+		return wire.Result{}
+	})
+	nc := connect(t, url)
+	_, err := nc.SubscribeSync(wire.CallerSubject(subject, "x1"))
+	is.NoErr(err)
+	before, err := nc.SubscribeSync(nc.NewInbox())
+	is.NoErr(err)
+	is.NoErr(nc.PublishRequest(subject, before.Subject, []byte(`{"exec":"x1","command":"x","cwd":"/"}`)))
+	_, err = before.NextMsg(5 * time.Second)
+	is.NoErr(err) // an offer, to nobody any more
+	is.NoErr(<-call(t, nc, wire.Request{Exec: "x1", Command: "x", Cwd: "/"}))
+	is.Equal(runs.Load(), int64(1))
+}
