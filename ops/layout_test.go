@@ -30,12 +30,16 @@ var mayImport = map[string]string{
 	"handlers":                     "events sandbox/wire handlers/policy",
 	"handlers/account":             "events handlers",
 	"handlers/policy":              "",
-	"sandbox":                      "events sandbox/wire",
+	"sandbox":                      "events sandbox/inside sandbox/isolation sandbox/wire",
+	"sandbox/inside":               "",
+	"sandbox/isolation":            "",
 	"sandbox/wire":                 "",
 	"bridge/opencode":              "events sandbox/wire handlers projections",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode",
-	"bridge/push":                  "events handlers handlers/account projections",
+	"bridge/egress":                "handlers handlers/policy",
+	"bridge/push":                  "bridge/egress events handlers handlers/account projections",
+	"bridge/ssh":                   "handlers handlers/account projections",
 	"web":                          "web/api",
 	"web/api":                      "events handlers handlers/account projections web/api/records",
 	"web/api/records":              "",
@@ -43,8 +47,8 @@ var mayImport = map[string]string{
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "sandbox/wire",
-	"cmd/pocketcoder": "bridge/opencode bridge/opencode/demo bridge/push events handlers handlers/account handlers/policy ops/natsconf projections " +
-		"sandbox sandbox/wire web web/api",
+	"cmd/pocketcoder": "bridge/egress bridge/opencode bridge/opencode/demo bridge/push bridge/ssh events handlers handlers/account handlers/policy ops/natsconf projections " +
+		"sandbox sandbox/inside sandbox/isolation sandbox/wire web web/api",
 }
 
 // shellLinks are the modules that pocketcoder-shell may link besides ours: nats.go and what it needs. The shell starts once

@@ -1,0 +1,200 @@
+// Package inside is a small program that runs between bubblewrap and a command which may use the network or serve ports:
+// it lives in the command's network namespace, where nothing of the host is, and hands connections out of it.
+//
+//	worker ◀── the listener for the proxy, then a connection for each port asked for ── Run ──▶ the command
+//
+// Open makes the two ends of a socket pair; one goes to the program as descriptor 3. Run is the program: it listens at
+// ProxyAddress and passes that listener out, so that the worker accepts what the command connects there. Asked for a port
+// it connects to it on the loopback address, and passes the connection out. It ends with the command, and as it.
+//
+// The command runs as the same user beside it and may take the program over. So the worker trusts nothing that it sends:
+// what is not a TCP socket is refused, and there are no others in there than the command's own.
+//
+// The package must not know what a worker or a request is.
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Name is the program's, as the first argument of the binary it is in.
+const Name = "sandbox-inside"
+
+// ProxyAddress is where a command finds its proxy. The network namespace is its own, so any port is free until it takes it.
+const ProxyAddress = "127.0.0.1:47100"
+
+// Argv runs a command under the program, which is in the binary at path.
+func Argv(path string, command []string) []string { return append([]string{path, Name}, command...) }
+
+// answerWithin is how long the program may take, in which it connects on the loopback network.
+const answerWithin = 5 * time.Second
+
+// Link is the worker's end.
+type Link struct {
+	mu       sync.Mutex // one question at a time
+	conn     *net.UnixConn
+	listener net.Listener
+	closed   bool
+}
+
+// Open returns the worker's end and the program's, to be its descriptor 3 and closed here once it was started.
+func Open() (*Link, *os.File, error) {
+	fds, err := pair()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make socket pair: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "link"), os.NewFile(uintptr(fds[1]), "link")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("open socket pair: %w", err)
+	}
+	return &Link{conn: conn.(*net.UnixConn)}, theirs, nil
+}
+
+// Close ends the listener and the questions; connections that were made live on.
+func (l *Link) Close() {
+	l.conn.Close() // first: it ends a question that is being waited for
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.listener != nil {
+		l.listener.Close()
+	}
+}
+
+// Serve connects every connection that the command makes to ProxyAddress with address, until Close.
+func (l *Link) Serve(address string) error {
+	l.mu.Lock()
+	err := l.listen()
+	listener := l.listener
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return nil // closed
+		}
+		go join(conn, address)
+	}
+}
+
+// join copies both ways until both sides have ended.
+func join(inner net.Conn, address string) {
+	defer inner.Close()
+	outer, err := net.DialTimeout("tcp", address, answerWithin)
+	if err != nil {
+		return
+	}
+	defer outer.Close()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		io.Copy(inner, outer)
+		inner.(*net.TCPConn).CloseWrite()
+	}()
+	io.Copy(outer, inner)
+	outer.(*net.TCPConn).CloseWrite()
+	<-back
+}
+
+// Dial connects to a port of the command.
+func (l *Link) Dial(port int) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.listen(); err != nil {
+		return nil, err
+	}
+	if _, err := l.conn.Write([]byte{byte(port >> 8), byte(port)}); err != nil {
+		return nil, fmt.Errorf("ask for port %d: %w", port, err)
+	}
+	f, err := l.receive()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("take connection: %w", err)
+	}
+	return conn, nil
+}
+
+// listen takes the listener, which is the first that the program sends.
+func (l *Link) listen() error {
+	if l.listener != nil {
+		return nil
+	}
+	f, err := l.receive()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	listener, err := net.FileListener(f)
+	if err != nil {
+		return fmt.Errorf("take listener: %w", err)
+	}
+	if l.closed {
+		listener.Close()
+		return net.ErrClosed
+	}
+	l.listener = listener
+	return nil
+}
+
+// receive returns the socket that the program sends, or the error it sends in its place.
+func (l *Link) receive() (*os.File, error) {
+	l.conn.SetReadDeadline(time.Now().Add(answerWithin))
+	text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4*4))
+	n, rn, _, _, err := l.conn.ReadMsgUnix(text, rights)
+	if n == 0 && (err == nil || errors.Is(err, io.EOF)) {
+		return nil, errors.New("hear from the sandbox: the command has ended")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hear from the sandbox: %w", err)
+	}
+	var fds []int
+	messages, err := unix.ParseSocketControlMessage(rights[:rn])
+	for _, m := range messages {
+		if got, err := unix.ParseUnixRights(&m); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	for i, fd := range fds {
+		unix.CloseOnExec(fd)
+		if i > 0 || len(fds) > 1 {
+			unix.Close(fd)
+		}
+	}
+	switch {
+	case err != nil || len(fds) > 1:
+		return nil, errors.New("hear from the sandbox: it sent something else")
+	case len(fds) == 0:
+		return nil, syscall.Errno(text[0])
+	case !isTCP(fds[0]):
+		unix.Close(fds[0])
+		return nil, errors.New("hear from the sandbox: it sent what is no TCP socket")
+	}
+	return os.NewFile(uintptr(fds[0]), "from the sandbox"), nil
+}
+
+func isTCP(fd int) bool {
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, soDomain)
+	if err != nil {
+		return false
+	}
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil && kind == unix.SOCK_STREAM && (family == unix.AF_INET || family == unix.AF_INET6)
+}

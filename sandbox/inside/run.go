@@ -1,0 +1,112 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Run runs a command, of which the first word is a path, and returns the status to exit with: the command's, or 128+n when
+// signal n killed it. What goes wrong before is said on stderr, with status 126.
+func Run(argv []string, stderr io.Writer) int {
+	status, err := run(argv)
+	if err != nil {
+		fmt.Fprintln(stderr, "sandbox:", err)
+		return 126
+	}
+	return status
+}
+
+func run(argv []string) (int, error) {
+	if len(argv) == 0 {
+		return 0, errors.New("no command")
+	}
+	unix.CloseOnExec(3)
+	seal() // before the command is there
+	control, err := net.FileConn(os.NewFile(3, "control"))
+	if err != nil {
+		return 0, fmt.Errorf("open control socket: %w", err)
+	}
+	c, ok := control.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("open control socket: it is none")
+	}
+	listener, err := net.Listen("tcp", ProxyAddress)
+	if err != nil {
+		return 0, fmt.Errorf("listen for the proxy: %w", err)
+	}
+	if err := pass(c, listener.(*net.TCPListener)); err != nil {
+		return 0, fmt.Errorf("pass listener: %w", err)
+	}
+	listener.Close() // what was passed goes on
+	// Signals are for the command. Caught, not ignored, or the command would ignore them too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	if err != nil {
+		return 0, fmt.Errorf("start command: %w", err)
+	}
+	go serve(c)
+	state, err := p.Wait()
+	if err != nil {
+		return 0, fmt.Errorf("wait for command: %w", err)
+	}
+	if status := state.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return state.ExitCode(), nil
+}
+
+// serve answers questions for ports until the worker has gone.
+func serve(c *net.UnixConn) {
+	var port [2]byte
+	for {
+		if n, err := c.Read(port[:]); err != nil || n != len(port) {
+			return
+		}
+		conn, err := dial(int(port[0])<<8 | int(port[1]))
+		if err == nil {
+			err = pass(c, conn)
+			conn.Close()
+		}
+		if err == nil {
+			continue
+		}
+		errno := syscall.ECONNREFUSED
+		errors.As(err, &errno)
+		if _, err := c.Write([]byte{byte(errno)}); err != nil {
+			return
+		}
+	}
+}
+
+// dial connects to a port on either loopback address: programs listen on localhost, which may be one of them alone.
+func dial(port int) (*net.TCPConn, error) {
+	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), answerWithin/2)
+	if err != nil {
+		var other error
+		if conn, other = net.DialTimeout("tcp6", net.JoinHostPort("::1", strconv.Itoa(port)), answerWithin/4); other != nil {
+			return nil, err
+		}
+	}
+	return conn.(*net.TCPConn), nil
+}
+
+// pass sends a socket.
+func pass(c *net.UnixConn, socket interface{ File() (*os.File, error) }) error {
+	f, err := socket.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c.SetWriteDeadline(time.Now().Add(answerWithin))
+	_, _, err = c.WriteMsgUnix([]byte{0}, unix.UnixRights(int(f.Fd())), nil)
+	return err
+}

@@ -1,0 +1,94 @@
+// Package isolation builds the walls around a command, so that what it may not do is refused by the kernel.
+//
+// Choose finds the strongest level that works on this machine, by trying it; Open prepares it for one workspace; Start
+// says, for one command, what to execute instead of it and what the thread that forks has to do before. The levels:
+//
+//	bwrap      namespaces made by bubblewrap: own root, processes, network, host name, IPC; seccomp
+//	landlock   Landlock, seccomp and no capabilities, taken on by the thread that forks; where the worker may mount (root),
+//	           also own mounts: /tmp, /proc and the protected paths
+//	container  seccomp and no capabilities; the rest is left to the container that the worker runs in
+//	none       nothing
+//
+// Promises, at bwrap and landlock:
+//   - Files are an allow list, the same for both: the system's directories without /etc's secrets, and what is exposed, to
+//     read; the workspace, the commands' HOME and a private temporary directory, to write. Landlock hides no names: whether
+//     a file exists, and how large it is, can be asked there. Without mounts modes and times of the user's files can be
+//     changed, and /proc tells which processes there are.
+//   - What programs outside obey or execute in the workspace (see protected) cannot be created, changed, replaced or
+//     renamed. Where the worker may not mount, Landlock cannot take one name out of a folder: there nothing can be created,
+//     removed or renamed directly in the workspace's top folder and in .git.
+//   - There is no network, unless a command is given the port of a proxy. Sockets of the host are out of reach; one that
+//     somebody puts into the workspace is not, at bwrap.
+//   - No privilege can be gained: no set-user-id, no capabilities, no namespaces, no mounts, no tracing of others.
+//
+// What the kernel cannot hold: when somebody outside replaces a protected file while a command runs, that command sees and
+// may change the new one, because a mount ends with the file it lies on. The next command is kept from it again.
+//
+// The package runs nothing by itself but to probe, and must not know what a worker, a request or a limit is.
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Level is a kind of walls.
+type Level string
+
+const (
+	Bwrap     Level = "bwrap"
+	Landlock  Level = "landlock"
+	Container Level = "container"
+	None      Level = "none"
+)
+
+// ContainerMark is the environment variable that the image of the sandbox sets.
+const ContainerMark = "POCKETCODER_CONTAINER"
+
+// Auto asks Choose for the strongest level that works.
+const Auto = "auto"
+
+// Found is a level that works on this machine. Without a level nothing is run, and Reason is what a person is told.
+type Found struct {
+	Level  Level
+	Reason string // one line for a person: why this level, and what it lacks
+
+	mounts bool // at landlock: this process may mount
+}
+
+func (f Found) String() string {
+	if f.Level == "" {
+		return "refused: " + f.Reason
+	}
+	return string(f.Level) + ": " + f.Reason
+}
+
+// ErrUnknown is in the error of Choose when there is no such level.
+var ErrUnknown = errors.New("choose auto, bwrap, landlock, container or none")
+
+// Choose tries what want names, or for Auto one level after the other. When it does not work here the error says why and
+// how to change that. None is chosen only when it is asked for.
+func Choose(want string) (Found, error) {
+	if want == string(None) {
+		return Found{Level: None, Reason: "chosen explicitly: commands run unprotected"}, nil
+	}
+	if !slices.Contains([]string{Auto, string(Bwrap), string(Landlock), string(Container)}, want) {
+		return Found{}, fmt.Errorf("there is no isolation %q: %w", want, ErrUnknown)
+	}
+	var why []error
+	for _, level := range []Level{Bwrap, Landlock, Container} {
+		if want != Auto && want != string(level) {
+			continue
+		}
+		found, err := try(level)
+		if err == nil {
+			if len(why) > 0 {
+				found.Reason += "; " + errors.Join(why...).Error()
+			}
+			return found, nil
+		}
+		why = append(why, fmt.Errorf("%s does not work here: %w", level, err))
+	}
+	return Found{}, fmt.Errorf("no commands can be isolated: %w; or choose the isolation none, which leaves commands unprotected", oneLine(why))
+}

@@ -1,0 +1,25 @@
+package isolation
+
+import "errors"
+
+type (
+	filters struct{}
+	stubs   struct{}
+)
+
+func (filters) close() {}
+
+func (*stubs) clear() {}
+
+func try(Level) (Found, error) {
+	return Found{}, errors.New("macOS has no mechanism for it; run the worker on Linux, for example in PocketCoder's sandbox container")
+}
+
+func (w *Walls) open() error { return errors.New("only none works on macOS") }
+
+func (w *Walls) start(Command) (*Start, error) { return nil, errors.New("only none works on macOS") }
+
+// OnThread runs fn in a goroutine.
+func OnThread(fn func()) { go fn() }
+
+func closeOnExec() error { return nil }

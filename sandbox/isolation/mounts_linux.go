@@ -1,0 +1,193 @@
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sizes of a command's temporary file systems, in bytes. They live in memory, so they count with what a command may use.
+const (
+	tempSize  = 1 << 30
+	smallSize = 64 << 20
+)
+
+// mount gives this thread mounts of its own, for the level landlock: what Landlock can only allow or deny as a whole is
+// taken apart by them.
+func (w *Walls) mount(shields []shield) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	// With another mount lying on its root, this thread counts as one with a changed root (chroot), and those may not make
+	// user namespaces (user_namespaces(7)), which all others would take: so the filter need not deny clone3, by which a
+	// command is started in its cgroup.
+	if err := unix.Mount("/", "/", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("cover root: %w", err)
+	}
+	trees, err := w.takeWritable()
+	defer func() {
+		for _, t := range trees {
+			unix.Close(t.fd)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	// Read-only, because Landlock leaves modes, owners and times of files to be changed.
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make mounts read-only: %w", err)
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	for _, m := range []struct {
+		at, kind, options string
+		flags             uintptr
+	}{
+		{"/tmp", "tmpfs", "mode=1777,size=" + strconv.Itoa(tempSize), flags},
+		{"/dev/shm", "tmpfs", "mode=1777,size=" + strconv.Itoa(smallSize), flags | unix.MS_NOEXEC},
+		{"/proc", "proc", "hidepid=ptraceable", flags | unix.MS_NOEXEC | unix.MS_RDONLY}, // others' processes are not seen
+	} {
+		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.options); err != nil && !(m.at == "/dev/shm" && errors.Is(err, unix.ENOENT)) {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	for _, t := range trees {
+		if err := t.put(); err != nil {
+			return err
+		}
+	}
+	for _, s := range shields {
+		if err := s.cover(); err != nil {
+			return err
+		}
+	}
+	return w.mask()
+}
+
+// tree is a part of the file system, taken before the mounts that hide it.
+type tree struct {
+	fd   int
+	path string
+}
+
+func take(path string, readOnly bool) (tree, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
+	if err != nil {
+		return tree{}, fmt.Errorf("take %s: %w", path, err)
+	}
+	if readOnly {
+		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+			unix.Close(fd)
+			return tree{}, fmt.Errorf("make %s read-only: %w", path, err)
+		}
+	}
+	return tree{fd, path}, nil
+}
+
+// put mounts a tree where it was taken from.
+func (t tree) put() error {
+	err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	if errors.Is(err, unix.ENOENT) { // below a fresh /tmp
+		if err := os.MkdirAll(t.path, 0o755); err != nil {
+			return fmt.Errorf("make mount point: %w", err)
+		}
+		err = unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", t.path, err)
+	}
+	return nil
+}
+
+// takeWritable takes what must stay writable, and what is read below the directories that are mounted anew. It makes sure
+// that the workspace, which comes last, is the directory that was opened.
+func (w *Walls) takeWritable() (trees []tree, err error) {
+	for _, path := range w.place.Expose {
+		if !within("/tmp", path) && !within("/dev/shm", path) {
+			continue
+		}
+		t, err := take(path, true)
+		if err != nil {
+			return trees, err
+		}
+		trees = append(trees, t)
+	}
+	for _, path := range []string{w.place.Home, w.place.Workspace} {
+		t, err := take(path, false)
+		if err != nil {
+			return trees, err
+		}
+		trees = append(trees, t)
+	}
+	var opened, taken unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(w.workspace.Fd()), &opened), unix.Fstat(trees[len(trees)-1].fd, &taken)); err != nil {
+		return trees, fmt.Errorf("look at workspace: %w", err)
+	}
+	if opened.Dev != taken.Dev || opened.Ino != taken.Ino {
+		return trees, errors.New("workspace was replaced while the command started")
+	}
+	return trees, nil
+}
+
+// mask covers the secrets with what nobody may open: a device, where devices are not allowed, and a folder of nobody's.
+func (w *Walls) mask() error {
+	for _, path := range w.secrets {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("mask: %w", err)
+		}
+		if info.IsDir() {
+			err = unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, "size=4k,mode=0")
+		} else if err = unix.Mount(os.DevNull, path, "", unix.MS_BIND, ""); err == nil {
+			err = unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV, "")
+		}
+		if err != nil {
+			return fmt.Errorf("mask %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// cover mounts a shield.
+func (s shield) cover() error {
+	t, err := take(s.path, !s.writable)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(t.fd)
+	return t.put()
+}
+
+// enter makes dir this thread's own directory, reached through its own mounts: a directory opened before would lead around
+// them.
+func (w *Walls) enter(dir string) error {
+	rel, err := filepath.Rel(w.place.Workspace, dir)
+	if err != nil {
+		return fmt.Errorf("enter cwd: %w", err)
+	}
+	root, err := unix.Open(w.place.Workspace, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open workspace: %w", err)
+	}
+	defer unix.Close(root)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(root, rel, &how)
+	if err != nil {
+		return fmt.Errorf("open cwd: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Fchdir(fd); err != nil {
+		return fmt.Errorf("enter cwd: %w", err)
+	}
+	return nil
+}

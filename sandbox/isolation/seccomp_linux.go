@@ -1,0 +1,172 @@
+package isolation
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// sockets says which sockets a command may make. Pairs (socketpair) are always allowed: they reach nobody else.
+type sockets int
+
+const (
+	noSockets  sockets = iota
+	tcpSockets         // TCP over IPv4 and IPv6
+	ownSockets         // all that stay within an own network namespace
+)
+
+// denied are the system calls that no command has a use for and that the kernel's holes are found in, or by which one
+// gets out of the walls.
+var denied = []uint32{
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
+	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_UNSHARE, unix.SYS_SETNS,
+	unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT,
+	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT,
+	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_SETTIMEOFDAY,
+	unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP,
+}
+
+// namespaces are the flags of clone(2) that make one.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// Offsets in struct seccomp_data, seccomp(2).
+const (
+	offsetCall = 0
+	offsetArch = 4
+)
+
+// argument loads the lower half of an argument. The calls looked at take 32 bits, or know no value with an upper half.
+func argument(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: 16 + 8*n, Size: 4} }
+
+func upperHalf(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: 20 + 8*n, Size: 4} }
+
+var (
+	allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
+	deny  = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+)
+
+// filter is the seccomp program. It is a deny list: what a command may reach is decided by names and addresses elsewhere,
+// here the kernel's dangerous corners are closed. clone3 has its flags in memory, where a filter cannot look: unless
+// something else keeps commands from making namespaces it is denied as missing, and everybody falls back to clone.
+func filter(s sockets, clone3 bool) ([]bpf.RawInstruction, error) {
+	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
+	if !ok {
+		return nil, fmt.Errorf("no seccomp filter for %s", runtime.GOARCH)
+	}
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1},
+		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS}, // numbers mean other calls there
+		bpf.LoadAbsolute{Off: offsetCall, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 1 << 30, SkipFalse: 1}, // x32, other numbers again
+		deny,
+	}
+	for _, call := range denied {
+		program = append(program, when(call, deny)...)
+	}
+	if !clone3 {
+		program = append(program, when(unix.SYS_CLONE3, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)})...)
+	}
+	program = append(program, when(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipFalse: 1}, deny, allow)...)
+	// The worker starts a command halted by these two. By the first a process lets itself be traced, which then nobody can do.
+	program = append(program, when(unix.SYS_PTRACE, among(0, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...)...)
+	program = append(program, when(unix.SYS_IOCTL, argument(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 1}, allow, deny)...)
+	// The worker marks a command's processes by this limit, and finds those it has to end by it.
+	program = append(program, when(unix.SYS_SETRLIMIT, argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 1}, deny, allow)...)
+	program = append(program, when(unix.SYS_PRLIMIT64, argument(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 4},
+		argument(2), // the new limit, a pointer; without one it is only read
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 3},
+		upperHalf(2),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 1},
+		allow, deny)...)
+	program = append(program, socketRules(s)...)
+	return bpf.Assemble(append(program, allow))
+}
+
+// tioclinux types into a console, like TIOCSTI into a terminal; ioctl_console(2).
+const tioclinux = 0x541c
+
+// when applies rules, which must end in a return, to one system call.
+func when(call uint32, rules ...bpf.Instruction) []bpf.Instruction {
+	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: call, SkipFalse: uint8(len(rules))}}, rules...)
+}
+
+// among allows a call whose argument is one of the values.
+func among(n uint32, values ...uint32) []bpf.Instruction {
+	rules := []bpf.Instruction{argument(n)}
+	for i, v := range values {
+		rules = append(rules, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: uint8(len(values) - i)})
+	}
+	return append(rules, deny, allow)
+}
+
+func socketRules(s sockets) []bpf.Instruction {
+	switch s {
+	case noSockets:
+		return when(unix.SYS_SOCKET, deny)
+	case ownSockets: // all others are not confined by a network namespace, or reach into the kernel
+		return when(unix.SYS_SOCKET, argument(0),
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 6},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 5},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipFalse: 2},
+			argument(2), // programs list their interfaces by it
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 1},
+			deny, allow)
+	}
+	// Landlock confines TCP's bind and connect only: not MPTCP or SCTP, which are streams too, nor a connection opened by
+	// sending (tcp_fastopen).
+	rules := when(unix.SYS_SOCKET, argument(0),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipFalse: 6},
+		argument(1),
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // without SOCK_NONBLOCK and SOCK_CLOEXEC
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipFalse: 3},
+		argument(2),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1},
+		deny, allow)
+	for call, flags := range map[uint32]uint32{unix.SYS_SENDTO: 3, unix.SYS_SENDMSG: 2, unix.SYS_SENDMMSG: 3} {
+		rules = append(rules, when(call, argument(flags), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MSG_FASTOPEN, SkipFalse: 1}, deny, allow)...)
+	}
+	return rules
+}
+
+// filterFile is a filter as bwrap reads it: the instructions as they lie in memory. It is read from its start by each
+// bwrap that inherits an own open file, and its position must not be shared.
+func filterFile(program []bpf.RawInstruction) (*os.File, error) {
+	var data []byte
+	for _, i := range program {
+		data = binary.NativeEndian.AppendUint16(data, i.Op)
+		data = append(data, i.Jt, i.Jf)
+		data = binary.NativeEndian.AppendUint32(data, i.K)
+	}
+	fd, err := unix.MemfdCreate("seccomp", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make seccomp file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "seccomp")
+	if _, err := f.WriteAt(data, 0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write seccomp file: %w", err)
+	}
+	return f, nil
+}
+
+// filterThread puts this thread and its later children under a filter. It needs no_new_privs.
+func filterThread(program []bpf.RawInstruction) error {
+	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0]))} // same layout
+	if _, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog))); errno != 0 {
+		return fmt.Errorf("set seccomp filter: %w", errno)
+	}
+	return nil
+}
