@@ -2,17 +2,16 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -29,79 +28,15 @@ const killPoll = 10 * time.Millisecond
 
 // command is one running command. Its shell stays unreaped until reap, so that pid keeps naming it and its group.
 type command struct {
+	*tree
 	process        *os.Process
-	label          label
 	stdout, stderr *os.File
 	exited         chan struct{}
-}
-
-// spawn starts the shell. The thread that forks must outlive it, because the kernel sends the parent-death signal when
-// that thread ends, not the process: so it stays locked until the shell has exited.
-func (w *Worker) spawn(r wire.Request, l label, dir *os.File, real string) (*command, error) {
-	c := &command{label: l, exited: make(chan struct{})}
-	files, err := c.open()
-	for _, f := range files {
-		defer f.Close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	attr := &os.ProcAttr{Dir: enter(dir, real), Env: w.environment(r), Files: files}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		p, err := startStopped([]string{w.config.Shell, "-c", r.Command}, attr)
-		if err != nil {
-			started <- err
-			return
-		}
-		w.setShell(r.Exec, p.Pid) // before it is labelled: a labelled zombie that is no shell is reaped as an orphan
-		l.stick(p.Pid)
-		c.process = p
-		started <- nil
-		awaitExit(p.Pid)
-		close(c.exited)
-	}()
-	if err := <-started; err != nil {
-		c.close()
-		if e := new(os.PathError); errors.As(err, &e) {
-			err = e.Err
-		}
-		return nil, err
-	}
-	return c, nil
-}
-
-// open returns stdin, stdout and stderr of the shell and keeps the other ends.
-func (c *command) open() (files []*os.File, err error) {
-	stdin, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, stdin)
-	for _, ours := range []**os.File{&c.stdout, &c.stderr} {
-		read, write, err := os.Pipe()
-		if err != nil {
-			c.close()
-			return files, err
-		}
-		*ours = read
-		files = append(files, write)
-	}
-	return files, nil
-}
-
-func (c *command) close() {
-	for _, f := range []*os.File{c.stdout, c.stderr} {
-		if f != nil {
-			f.Close()
-		}
-	}
+	link           *inside.Link // where it has a network of its own that somebody may use
 }
 
 // copy passes one stream on until its end.
-func (w *Worker) copy(ctx context.Context, to io.Writer, from *os.File, exec string) {
+func (w *Worker) copy(ctx context.Context, to io.Writer, from io.ReadCloser, exec string) {
 	defer from.Close()
 	buffer := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buffer)
@@ -136,36 +71,53 @@ func (c *command) wait(ctx context.Context, limit time.Duration, finished <-chan
 		reason = wire.Cancelled
 	case <-expired:
 		reason = wire.TimedOut
+	case reason = <-c.over:
+		return reason
 	}
-	if isClosed(finished) {
+	if !isClosed(finished) {
+		return reason
+	}
+	select {
+	case reason = <-c.over: // it was killed
+		return reason
+	default:
 		return wire.Exited
 	}
-	return reason
 }
 
-// end kills the command's whole tree and waits until its output is passed on.
-func (c *command) end(finished <-chan struct{}) {
-	shell := c.process.Pid
-	isShell := func(pid int) bool { return pid == shell }
-	syscall.Kill(-shell, syscall.SIGTERM)
-	grace := time.NewTimer(wire.KillGrace)
-	defer grace.Stop()
-	for ended := false; !ended; {
-		select {
-		case <-grace.C:
-			ended = true
-		case <-time.After(killPoll):
-			ended = isClosed(finished) && len(members(c.label.on, isShell)) == 0
-		}
+// end kills the command's whole tree and waits until its output is passed on. Who gave up on it leaves it a moment to
+// clean up; a limit does not, as the command could take more meanwhile.
+func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
+	if !isLimit(reason) {
+		c.ask(finished)
 	}
-	syscall.Kill(-shell, syscall.SIGKILL)
-	kill(c.label.on, isShell)
-	// At most a second and a half has passed. All that could write is dead, so what the pipes hold is read at once; only a process that none of this reached
+	syscall.Kill(-c.shell, syscall.SIGKILL) // of bubblewrap: the kernel then kills all in its namespaces
+	c.kill()
+	// All that could write is dead, so what the pipes hold is read at once; only a process that none of this reached
 	// could keep them open, and it must not keep the result back.
 	soon := time.Now().Add(wire.KillGrace / 2)
 	c.stdout.SetReadDeadline(soon)
 	c.stderr.SetReadDeadline(soon)
 	<-finished
+}
+
+// ask asks the command to end, and returns when it has or may be waited for no longer.
+func (c *command) ask(finished <-chan struct{}) {
+	c.signal(syscall.SIGTERM)
+	grace := time.NewTimer(wire.KillGrace)
+	defer grace.Stop()
+	for {
+		select {
+		case <-grace.C:
+			return
+		case <-c.over:
+			return
+		case <-time.After(killPoll):
+			if isClosed(finished) && len(c.alive()) == 0 {
+				return
+			}
+		}
+	}
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -178,14 +130,27 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // reap takes the shell's status from wait(2). ExitCode is 128+n for signal n, as shells have it.
-func (c *command) reap(reason wire.Reason) wire.Result {
+//
+// Bubblewrap does not end by the signal that ended the command, but exits with 128+n. A command may exit with that of its
+// own will, so it is taken for a signal only when we ended the command.
+func (c *command) reap(reason wire.Reason, l Limits) wire.Result {
 	state, err := c.process.Wait()
 	if err != nil {
 		return wire.Result{ExitCode: wire.ExitLost, Reason: wire.Lost, Error: fmt.Sprintf("wait for shell: %v", err)}
 	}
 	status := state.Sys().(syscall.WaitStatus)
+	r := wire.Result{ExitCode: status.ExitStatus(), Reason: reason}
 	if status.Signaled() {
-		return wire.Result{ExitCode: 128 + int(status.Signal()), Signal: unix.SignalName(status.Signal()), Reason: reason}
+		r.ExitCode, r.Signal = 128+int(status.Signal()), unix.SignalName(status.Signal())
 	}
-	return wire.Result{ExitCode: status.ExitStatus(), Reason: reason}
+	if r.Reason == wire.Exited && r.ExitCode != 0 {
+		r.Reason = c.hit(r.ExitCode, state.UserTime()+state.SystemTime(), l)
+	}
+	if isLimit(r.Reason) && r.ExitCode == 0 { // not of what was killed, but of a shell that had left it behind
+		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)
+	}
+	if c.monitored && r.Reason != wire.Exited && r.Signal == "" && r.ExitCode > 128 {
+		r.Signal = unix.SignalName(syscall.Signal(r.ExitCode - 128))
+	}
+	return r
 }

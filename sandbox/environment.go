@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -19,8 +18,8 @@ const (
 
 var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// environment is all a command gets. Of the worker's own only PATH and the temporary directory are taken over, so no
-// secret can come along, whatever its name.
+// environment is all a command gets. Of the worker's own only what a command sees of PATH is taken over, so no secret can
+// come along, whatever its name.
 //
 // HOME is neither the user's, whose keys and credentials are no command's business, nor inside the workspace, where
 // caches and dot files would end up in the project. It is kept between commands, so that package caches work.
@@ -29,23 +28,27 @@ func (w *Worker) environment(r wire.Request) []string {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	return []string{
-		"PATH=" + commandPath(os.Getenv("PATH")),
-		"HOME=" + w.config.Home,
-		"PWD=" + r.Cwd,
-		"TMPDIR=" + os.TempDir(),
-		"SHELL=" + w.config.Shell,
-		"USER=" + name,
-		"LOGNAME=" + name,
+	terminal := "dumb"
+	if r.Terminal != nil && r.Terminal.Kind != "" {
+		terminal = r.Terminal.Kind
+	}
+	return append(w.proxyEnvironment(r),
+		"PATH="+w.path,
+		"HOME="+w.config.Home,
+		"PWD="+r.Cwd,
+		"TMPDIR="+w.walls.Temp(),
+		"SHELL="+w.config.Shell,
+		"USER="+name,
+		"LOGNAME="+name,
 		"LANG=C.UTF-8",
 		"LC_ALL=C.UTF-8",
-		"TERM=dumb",
+		"TERM="+terminal,
 		"OPENCODE=1", // OpenCode sets these two in its own shell; tools turn prompts and colours off for an agent
 		"AGENT=1",
-		execMarker + "=" + r.Exec,
-		workerMarker + "=" + w.id.marker,
-		workspaceMarker + "=" + w.workspace,
-	}
+		execMarker+"="+r.Exec,
+		workerMarker+"="+w.id.marker,
+		workspaceMarker+"="+w.workspace,
+	)
 }
 
 // commandPath is the worker's path, then what it lacks of the system's. Relative entries would make a command's meaning

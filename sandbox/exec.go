@@ -30,22 +30,31 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 	finished := make(chan struct{})
 	go func() {
 		var streams sync.WaitGroup
-		streams.Go(func() { w.copy(ctx, stdout, c.stdout, r.Exec) })
-		streams.Go(func() { w.copy(ctx, stderr, c.stderr, r.Exec) })
+		if c.isAtTerminal() {
+			streams.Go(func() { w.copy(ctx, stdout, c.screen(), r.Exec) })
+		} else {
+			streams.Go(func() { w.copy(ctx, stdout, c.stdout, r.Exec) })
+			streams.Go(func() { w.copy(ctx, stderr, c.stderr, r.Exec) })
+		}
 		streams.Wait()
 		<-c.exited
 		close(finished)
 	}()
+	if r.Input != nil {
+		go w.listen(c, r.Exec, r.Input, finished)
+	}
 	limit := w.config.Timeout
 	if r.TimeoutMS > 0 {
 		limit = time.Duration(r.TimeoutMS) * time.Millisecond
 	}
 	reason := c.wait(ctx, limit, finished)
 	if reason != wire.Exited {
-		c.end(finished)
+		c.hangUp()
+		c.end(reason, finished)
 	}
-	result := c.reap(reason)
-	result.DurationMS = time.Since(began).Milliseconds()
+	result := c.reap(reason, w.config.Limits)
+	c.ended.Store(true)
+	result.DurationMS, result.Began = time.Since(began).Milliseconds(), began.UnixNano()
 	return result
 }
 
@@ -58,7 +67,7 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 		return nil, fmt.Errorf("open cwd: %w", err)
 	}
 	defer dir.Close()
-	if !inside(w.workspace, real) {
+	if !contains(w.workspace, real) {
 		return nil, fmt.Errorf("cwd %s is outside the workspace %s", r.Cwd, w.config.Workspace)
 	}
 	if ctx.Err() != nil {
@@ -68,8 +77,14 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := w.spawn(r, label, dir, real)
+	tree, err := w.plant(r.Exec, label)
 	if err != nil {
+		w.forget(r.Exec)
+		return nil, err
+	}
+	c, err := w.spawn(r, tree, dir, real)
+	if err != nil {
+		tree.ended.Store(true)
 		w.forget(r.Exec)
 		return nil, fmt.Errorf("start %s in %s: %w", w.config.Shell, r.Cwd, err)
 	}
@@ -80,7 +95,7 @@ func (w *Worker) check(r wire.Request) error {
 	switch {
 	case r.Exec == "":
 		return errors.New("request names no exec")
-	case r.Workspace != "" && filepath.Clean(r.Workspace) != filepath.Clean(w.config.Workspace) && r.Workspace != w.workspace:
+	case r.Workspace != "" && !w.Serves(r.Workspace):
 		return fmt.Errorf("workspace %s is not this worker's, which is %s", r.Workspace, w.config.Workspace)
 	case !filepath.IsAbs(r.Cwd):
 		return fmt.Errorf("cwd %q is not an absolute path", r.Cwd)
@@ -92,8 +107,8 @@ func (w *Worker) check(r wire.Request) error {
 	return nil
 }
 
-// inside compares by path component; both paths have their symlinks resolved.
-func inside(workspace, dir string) bool {
+// contains compares by path component; both paths have their symlinks resolved.
+func contains(workspace, dir string) bool {
 	rel, err := filepath.Rel(workspace, dir)
 	return err == nil && filepath.IsLocal(rel)
 }
@@ -119,6 +134,7 @@ func (w *Worker) setShell(exec string, pid int) {
 func (w *Worker) forget(exec string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.serving, exec)
 	delete(w.running, exec)
 	w.execs.Done()
 }

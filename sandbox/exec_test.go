@@ -16,13 +16,17 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
+
+// unprotected is for tests that are not about walls.
+var unprotected = isolation.Found{Level: isolation.None}
 
 // open returns a worker of a fresh workspace.
 func open(t *testing.T) *Worker {
 	t.Helper()
-	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +114,7 @@ func TestCwdIsInsideTheWorkspace(t *testing.T) {
 		is.NoErr(os.Symlink(to, filepath.Join(workspace, link)))
 	}
 	is.NoErr(os.Symlink(workspace, filepath.Join(base, "alias")))
-	w, err := Open(Config{Workspace: filepath.Join(base, "alias"), Home: t.TempDir()})
+	w, err := Open(Config{Isolation: unprotected, Workspace: filepath.Join(base, "alias"), Home: t.TempDir()})
 	is.NoErr(err)
 	t.Cleanup(w.Close)
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +25,7 @@ func openDir(path string) (dir *os.File, real string, err error) {
 func enter(_ *os.File, real string) string { return real }
 
 func startStopped(argv []string, attr *os.ProcAttr) (*os.Process, error) {
-	attr.Sys = &syscall.SysProcAttr{Setsid: true}
+	attr.Sys.Setsid = true
 	return os.StartProcess(argv[0], argv, attr)
 }
 
@@ -53,11 +52,9 @@ type label struct{}
 
 func (identity) label() label                 { return label{} }
 func (identity) command(string, uint32) label { return label{} }
-func (label) stick(int)                       {}
+func (label) stick(int, Limits) error         { return nil }
 func (label) on(int) bool                     { return false }
 
 func isLeftover(int, string) bool { return false }
 
 func kill(match, except func(pid int) bool) int { return 0 }
-
-func members(match, except func(pid int) bool) []int { return nil }

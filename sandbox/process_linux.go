@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +37,7 @@ func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 // instruction so that it can be labelled before it makes children. Without that, measured with 64 starting at once, four
 // in five had children before. Some hardened systems forbid tracing: there it is not halted.
 func startStopped(argv []string, attr *os.ProcAttr) (*os.Process, error) {
-	attr.Sys = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Ptrace: true}
+	attr.Sys.Setsid, attr.Sys.Pdeathsig, attr.Sys.Ptrace = true, syscall.SIGKILL, true
 	p, err := os.StartProcess(argv[0], argv, attr)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
 		attr.Sys.Ptrace = false
@@ -94,15 +91,30 @@ func (i identity) command(exec string, serial uint32) label {
 	return label{append(i.label().markers, execMarker+"="+exec), i.tag | uint64(serial), ^uint64(0)}
 }
 
-// stick tags a process from startStopped, from the same thread, and lets it run. Where the limit may not be set the
-// marker remains.
-func (l label) stick(pid int) {
-	var limit unix.Rlimit
-	if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil {
-		limit.Cur = l.tag
-		unix.Prlimit(pid, unix.RLIMIT_RTTIME, &limit, nil)
+// owns says whether a process with that soft RLIMIT_RTTIME is of one of the worker's commands; the lower half is its serial.
+func (i identity) owns(limit uint64) bool { return limit&i.label().mask == i.tag }
+
+// serial is that of the command.
+func (l label) serial() uint32 { return uint32(l.tag) }
+
+// stick tags a process from startStopped, from the same thread, holds it to limits and lets it run, or kills it. Where it
+// may not be tagged the marker remains.
+func (l label) stick(pid int, limits Limits) error {
+	if err := limits.apply(pid); err != nil {
+		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}
+	tagged := make(chan struct{})
+	go func() { // on another thread: behind walls, this one may not set that limit
+		defer close(tagged)
+		var limit unix.Rlimit
+		if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil {
+			limit.Cur = l.tag
+			unix.Prlimit(pid, unix.RLIMIT_RTTIME, &limit, nil)
+		}
+	}()
+	<-tagged
 	unix.PtraceDetach(pid)
+	return nil
 }
 
 func (l label) on(pid int) bool {
@@ -118,87 +130,3 @@ func (l label) on(pid int) bool {
 	}
 	return true
 }
-
-// isLeftover says whether pid is of this user and belongs to a command of the workspace whose worker is dead. A worker in
-// another pid namespace cannot be seen, so its processes are not judged.
-func isLeftover(pid int, workspace string) bool {
-	var owner unix.Stat_t
-	if unix.Stat(procPath(pid, ""), &owner) != nil || int(owner.Uid) != os.Getuid() {
-		return false
-	}
-	env := environ(pid)
-	worker := strings.Split(valueOf(env, workerMarker), "/")
-	if valueOf(env, workspaceMarker) != workspace || len(worker) != 4 {
-		return false
-	}
-	namespace, _ := os.Readlink("/proc/self/ns/pid")
-	workerPid, err := strconv.Atoi(worker[1])
-	if err != nil || worker[0] != namespace {
-		return false
-	}
-	state, start := stat(workerPid)
-	return state == "" || state == "Z" || start != worker[2]
-}
-
-// kill sends SIGKILL to every matching process until none is left, and reaps those that are our children. It returns how
-// many it found. Processes that survive SIGKILL hang in the kernel: after half a second it gives up on them.
-func kill(match, except func(pid int) bool) int {
-	victims := map[int]bool{}
-	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		alive := members(match, except)
-		if len(alive) == 0 {
-			break
-		}
-		for _, pid := range alive {
-			victims[pid] = true
-			p, err := os.FindProcess(pid) // holds the process: from here on the pid cannot mean another
-			if err == nil && match(pid) {
-				p.Signal(syscall.SIGKILL)
-			}
-		}
-	}
-	return len(victims)
-}
-
-// members lists the live processes that match, but for those that except names (it may be nil), and reaps the dead ones
-// that are our children.
-func members(match, except func(pid int) bool) (alive []int) {
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(filepath.Base(entry))
-		if err != nil || pid == os.Getpid() || except != nil && except(pid) || !match(pid) {
-			continue
-		}
-		if state, _ := stat(pid); state == "Z" {
-			unix.Wait4(pid, nil, unix.WNOHANG, nil)
-		} else if state != "" && state != "X" {
-			alive = append(alive, pid)
-		}
-	}
-	return alive
-}
-
-// stat returns a process's state letter and its start time in clock ticks since boot (proc_pid_stat(5), fields 3 and
-// 22), or nothing when it does not exist.
-func stat(pid int) (state, start string) {
-	data, _ := os.ReadFile(procPath(pid, "stat"))
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])) // the name before may hold anything
-	if len(fields) < 20 {
-		return "", ""
-	}
-	return fields[0], fields[19]
-}
-
-// environ is the environment a process was started with, each variable between NULs; empty when it may not be read.
-func environ(pid int) []byte {
-	data, _ := os.ReadFile(procPath(pid, "environ"))
-	return append([]byte{0}, data...)
-}
-
-func valueOf(env []byte, name string) string {
-	_, after, _ := bytes.Cut(env, []byte("\x00"+name+"="))
-	value, _, _ := bytes.Cut(after, []byte{0})
-	return string(value)
-}
-
-func procPath(pid int, file string) string { return filepath.Join("/proc", strconv.Itoa(pid), file) }

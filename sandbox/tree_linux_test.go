@@ -2,12 +2,12 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,16 +16,29 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/sandbox/inside"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
 
 // TestMain makes the test binary a worker process when it is told a workspace: it runs one command until it is killed.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == attemptName {
+		attempt(os.Args[2])
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == inside.Name {
+		os.Exit(inside.Run(os.Args[2:], os.Stderr))
+	}
 	workspace := os.Getenv("SANDBOX_TEST_WORKSPACE")
 	if workspace == "" {
 		os.Exit(m.Run())
 	}
-	w, err := Open(Config{Workspace: workspace, Home: workspace})
+	found, err := isolation.Choose(cmp.Or(os.Getenv("SANDBOX_TEST_ISOLATION"), string(isolation.None)))
+	if err != nil {
+		panic(err)
+	}
+	w, err := Open(Config{Isolation: found, Workspace: workspace, Home: workspace})
 	if err != nil {
 		panic(err)
 	}
@@ -96,46 +109,47 @@ var trees = map[string]struct {
 
 func TestCancelKillsTheWholeTree(t *testing.T) {
 	t.Parallel()
-	w := open(t)
-	bystanders, _ := background(t, t.Context(), w, w.request(`echo $$; (setsid sh -c 'sleep 600 & echo $!' &); sleep 600; :`), 2)
-	for name, tree := range trees {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			is := is.New(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			pids, done := background(t, ctx, w, w.request(tree.command), tree.n)
-			cancel()
-			select {
-			case result := <-done:
-				is.Equal(result.Reason, wire.Cancelled)
-				if name == "plain" {
-					is.Equal(result.ExitCode, 143)
-					is.Equal(result.Signal, "SIGTERM")
+	for found, w := range map[string]*Worker{"by cgroup": open(t), "by label": withoutGroups(open(t))} {
+		bystanders, _ := background(t, t.Context(), w, w.request(`echo $$; (setsid sh -c 'sleep 600 & echo $!' &); sleep 600; :`), 2)
+		for name, tree := range trees {
+			t.Run(name+", "+found, func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				pids, done := background(t, ctx, w, w.request(tree.command), tree.n)
+				cancel()
+				select {
+				case result := <-done:
+					is.Equal(result.Reason, wire.Cancelled)
+					if name == "plain" {
+						is.Equal(result.ExitCode, 143)
+						is.Equal(result.Signal, "SIGTERM")
+					}
+					if name == "ignores SIGTERM" {
+						is.Equal(result.ExitCode, 137)
+						is.Equal(result.Signal, "SIGKILL")
+					}
+					if name == "shell has exited" {
+						is.Equal(result.ExitCode, 0)
+					}
+				case <-time.After(20 * time.Second):
+					t.Fatal("cancelled command did not end")
 				}
-				if name == "ignores SIGTERM" {
-					is.Equal(result.ExitCode, 137)
-					is.Equal(result.Signal, "SIGKILL")
+				for _, pid := range pids {
+					is.True(!alive(pid))
 				}
-				if name == "shell has exited" {
-					is.Equal(result.ExitCode, 0)
+				for _, pid := range bystanders {
+					is.True(alive(pid)) // another exec's
 				}
-			case <-time.After(20 * time.Second):
-				t.Fatal("cancelled command did not end")
-			}
-			for _, pid := range pids {
-				is.True(!alive(pid))
-			}
-			for _, pid := range bystanders {
-				is.True(alive(pid)) // another exec's
-			}
-		})
+			})
+		}
 	}
 }
 
 func TestStrayThatShedBothLabelsDoesNotHoldTheResult(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t)
+	w := withoutGroups(open(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	pids, done := background(t, ctx, w, w.request(`ulimit -R 1000000; env -i setsid sh -c 'echo $$; exec sleep 600' & wait`), 1)
 	t.Cleanup(func() { syscall.Kill(pids[0], syscall.SIGKILL) })
@@ -147,6 +161,13 @@ func TestStrayThatShedBothLabelsDoesNotHoldTheResult(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("result did not come while the stray holds stdout")
 	}
+}
+
+// withoutGroups makes the worker find its processes by their labels alone, as where it may make no cgroups.
+func withoutGroups(w *Worker) *Worker {
+	w.groups.close()
+	w.groups = nil
+	return w
 }
 
 func TestTimeoutKillsTheWholeTree(t *testing.T) {
@@ -167,7 +188,7 @@ func TestTimeoutKillsTheWholeTree(t *testing.T) {
 func TestWorkersTimeoutHoldsForRequestsWithoutOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Timeout: 200 * time.Millisecond})
+	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir(), Timeout: 200 * time.Millisecond})
 	is.NoErr(err)
 	t.Cleanup(w.Close)
 	result, stdout, _ := run(t, w, "echo before; sleep 600; echo after")
@@ -213,7 +234,7 @@ func TestBackgroundChildHoldsTheCommandOnlyThroughItsOutput(t *testing.T) {
 func TestCloseKillsDaemonsOfEndedCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir()})
+	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir()})
 	is.NoErr(err)
 	_, stdout, _ := run(t, w, "setsid sleep 600 >/dev/null 2>&1 & echo $!; env -i setsid sleep 600 >/dev/null 2>&1 & echo $!")
 	pids := strings.Fields(stdout)
@@ -250,7 +271,7 @@ func TestKilledWorkerLeavesNothingTheNextDoesNotFind(t *testing.T) {
 	worker.Stdout = out
 	is.NoErr(worker.Start())
 	pids := out.pids(t, 3)
-	second, err := Open(Config{Workspace: workspace, Home: t.TempDir()})
+	second, err := Open(Config{Isolation: unprotected, Workspace: workspace, Home: t.TempDir()})
 	is.NoErr(err)
 	t.Cleanup(second.Close)
 	for _, pid := range pids {
@@ -263,68 +284,9 @@ func TestKilledWorkerLeavesNothingTheNextDoesNotFind(t *testing.T) {
 	eventually(t, "the kernel kills the shell", func() bool { return !alive(pids[0]) })
 	open(t)
 	is.True(alive(pids[1]) && alive(pids[2])) // another workspace's start left them alone
-	next, err := Open(Config{Workspace: workspace, Home: t.TempDir()})
+	next, err := Open(Config{Isolation: unprotected, Workspace: workspace, Home: t.TempDir()})
 	is.NoErr(err)
 	t.Cleanup(next.Close)
 	is.True(!alive(pids[1]) && !alive(pids[2]))
 	is.True(alive(others[0]))
-}
-
-func BenchmarkEcho(b *testing.B) {
-	w, err := Open(Config{Workspace: b.TempDir(), Home: b.TempDir(), Shell: "sh"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer w.Close()
-	b.Run("worker", func(b *testing.B) {
-		for b.Loop() {
-			w.Exec(b.Context(), w.request("echo hi"), io.Discard, io.Discard)
-		}
-	})
-	b.Run("plain", func(b *testing.B) {
-		for b.Loop() {
-			c := exec.Command("sh", "-c", "echo hi")
-			c.Stdout, c.Stderr = new(bytes.Buffer), new(bytes.Buffer)
-			c.Run()
-		}
-	})
-}
-
-func BenchmarkManyAtOnce(b *testing.B) {
-	w, err := Open(Config{Workspace: b.TempDir(), Home: b.TempDir(), Shell: "sh"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer w.Close()
-	b.Run("worker", func(b *testing.B) {
-		b.SetParallelism(64 / runtime.GOMAXPROCS(0))
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				w.Exec(b.Context(), w.request("echo hi"), io.Discard, io.Discard)
-			}
-		})
-	})
-	b.Run("plain", func(b *testing.B) {
-		b.SetParallelism(64 / runtime.GOMAXPROCS(0))
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				c := exec.Command("sh", "-c", "echo hi")
-				c.Stdout, c.Stderr = new(bytes.Buffer), new(bytes.Buffer)
-				c.Run()
-			}
-		})
-	})
-}
-
-func BenchmarkOutput(b *testing.B) {
-	w, err := Open(Config{Workspace: b.TempDir(), Home: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer w.Close()
-	const size = 256 << 20
-	b.SetBytes(size)
-	for b.Loop() {
-		w.Exec(b.Context(), w.request("head -c "+strconv.Itoa(size)+" /dev/zero"), io.Discard, io.Discard)
-	}
 }

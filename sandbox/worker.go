@@ -1,27 +1,35 @@
 // Package sandbox is the worker that runs commands: one process tree per exec, many at once.
 //
-// A Worker serves one workspace. Exec is the handler for wire.Serve: it checks the request, runs [shell, -c, command] and
-// streams what it prints. Whether the command may run was decided before; here it is only made sure that it runs where
-// and how it was asked, and that it can be ended.
+// A Worker serves one workspace. Handle is the handler for wire.Serve. For a command that is Exec: it checks the request,
+// runs [shell, -c, command] and streams what it prints; besides, files of the workspace are found and read, and ports that
+// a command serves are reached. Whether the command may run was decided before; here it is only made sure that it runs
+// where and how it was asked, and that it can be ended.
+//
+// It runs behind the walls of the level it is given (sandbox/isolation), and without one not at all.
 //
 // Promises:
-//   - A command runs in its own session and process group, stdin is /dev/null, the directory is the requested one and
-//     lies inside the workspace after every symlink is resolved, also when it is swapped while the command starts.
+//   - A command runs in its own session and process group, stdin is /dev/null unless it is at a terminal, the directory is
+//     the requested one and lies inside the workspace after every symlink is resolved, also when it is swapped while the
+//     command starts.
 //   - The environment is built, never inherited (see environment).
 //   - Output is passed on as it comes, byte for byte, stdout and stderr apart, whatever its size, through buffers of
 //     fixed size: a Write that blocks blocks the command, as a pipe does.
 //   - It ends as `sh -c` into two pipes does: when the shell has exited and nobody holds its stdout or stderr any more.
-//     A daemon that redirected its output does not hold it and lives on until Close.
-//   - Timeout and a cancelled context end the whole tree, whatever left the process group included: SIGTERM to the group,
-//     wire.KillGrace later SIGKILL to all.
-//   - Exit code and signal come from wait(2) alone; no text a command prints means anything.
+//     A daemon that redirected its output does not hold it and lives on until Close. Behind bubblewrap all that is left
+//     ends with the shell. At a terminal, it ends with the shell, and who is left is hung up on.
+//   - Timeout and a cancelled context end the whole tree, whatever left the process group included: SIGTERM to all,
+//     wire.KillGrace later SIGKILL.
+//   - A command that takes more than its Limits is killed, and the Result names the limit; so are the daemons it left.
+//   - Exit code and signal come from wait(2) alone; no text a command prints means anything. Of a shell that died by a
+//     signal bubblewrap gives only the code, 128+n.
 //   - When the worker is killed, the kernel kills each shell with it; what those shells had started is found and killed by
-//     the next Open of the same workspace.
+//     the next Open of the same workspace. Behind bubblewrap the kernel kills all.
 //
-// How a tree is found: every process of a command carries its label, an environment marker and a value in an inherited
-// resource limit that nothing else uses. The first is lost by clearing the environment, the second only by setting that
-// very limit; a process that sheds both and leaves the group is not found, nor is, by the next Open, one that shed the
-// first. Orphans come back to the worker, which is their subreaper and reaps them. All of this is Linux's; on macOS
+// How a tree is found: by its cgroup, where one can be made (see groups). Besides, every process of a command carries its
+// label, an environment marker and a value in an inherited resource limit that nothing else uses. The first is lost by
+// clearing the environment, the second only by setting that very limit; without cgroups a process that sheds both and
+// leaves the group is not found, nor is, by the next Open, one that shed the first, nor is one watched that shed the second.
+// Orphans come back to the worker, which is their subreaper and reaps them. All of this is Linux's; on macOS
 // cancel reaches the process group only, nothing is swept, and a directory is entered by its checked path.
 //
 // The package must not know what a chat, a permission or an event is, nor that requests come over NATS.
@@ -35,15 +43,21 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"pocketcoder/sandbox/inside"
+	"pocketcoder/sandbox/isolation"
 )
 
-// Config is what a Worker needs to know. Only Workspace is required.
+// Config is what a Worker needs to know. Workspace and Isolation are required.
 type Config struct {
-	Workspace string        // absolute; commands run in it or below
-	Home      string        // HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
-	Shell     string        // called with -c and the command; default bash, else sh
-	Timeout   time.Duration // for requests that name none; 0 is no limit
-	Log       *slog.Logger  // default slog.Default()
+	Workspace string          // absolute; commands run in it or below
+	Home      string          // HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
+	Shell     string          // called with -c and the command; default bash, else sh
+	Timeout   time.Duration   // for requests that name none; 0 is no limit
+	Limits    Limits          // for each command
+	Isolation isolation.Found // required
+	Expose    []string        // directories that commands may read besides the system's and the workspace
+	Log       *slog.Logger    // default slog.Default()
 }
 
 // Worker runs the commands of one workspace. Its methods may be called from many goroutines.
@@ -51,12 +65,18 @@ type Worker struct {
 	config    Config
 	workspace string // Config.Workspace with symlinks resolved
 	id        identity
+	walls     *isolation.Walls
+	path      string // PATH of every command
 	stop      chan struct{}
+	groups    *groups       // nil where none can be made
+	planted   chan struct{} // wakes the watch
 
 	mu      sync.Mutex
-	running map[string]int // exec id to the pid of its shell; 0 until it has started
-	serial  uint32         // commands started
-	execs   sync.WaitGroup // one for each Exec and for the reaper
+	trees   map[uint32]*tree        // by serial, for as long as one of its processes may live
+	serving map[string]*inside.Link // exec id of each command whose ports may be reached to the way there
+	running map[string]int          // exec id to the pid of its shell; 0 until it has started
+	serial  uint32                  // commands started
+	execs   sync.WaitGroup          // one for each Exec and for the watch
 }
 
 // Open makes a Worker and kills what an earlier worker of this workspace left behind when it died. A live worker's
@@ -68,6 +88,9 @@ func Open(c Config) (*Worker, error) {
 	workspace, err := realDir(c.Workspace)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	if err := c.Limits.Validate(); err != nil {
+		return nil, err
 	}
 	if c.Shell, err = findShell(c.Shell); err != nil {
 		return nil, err
@@ -83,12 +106,29 @@ func Open(c Config) (*Worker, error) {
 		workspace: workspace,
 		id:        newIdentity(),
 		stop:      make(chan struct{}),
+		planted:   make(chan struct{}, 1),
+		trees:     map[uint32]*tree{},
+		serving:   map[string]*inside.Link{},
 		running:   map[string]int{},
 	}
 	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
 		c.Log.Warn("killed leftovers of an earlier worker", "processes", n, "workspace", workspace)
 	}
-	w.execs.Go(w.reapOrphans)
+	// After the leftovers are dead: what they held in the workspace is cleaned up.
+	if w.walls, err = isolation.Open(c.Isolation, isolation.Place{Workspace: workspace, Home: c.Home, Expose: c.Expose}); err != nil {
+		return nil, err
+	}
+	if !w.walls.Shows(c.Shell) {
+		w.walls.Close()
+		return nil, fmt.Errorf("commands cannot see the shell %s: expose its directory", c.Shell)
+	}
+	w.path = w.walls.Path(commandPath(os.Getenv("PATH")))
+	reason := "this isolation lets no command start in a cgroup"
+	if w.walls.Clone3() {
+		w.groups, reason = openGroups(w.id, workspace)
+	}
+	c.Log.Info("limits of a command", "limits", c.Limits, "enforced by", reason)
+	w.execs.Go(w.watch)
 	return w, nil
 }
 
@@ -100,20 +140,11 @@ func (w *Worker) Close() {
 	if n := kill(w.id.label().on, nil); n > 0 {
 		w.config.Log.Info("killed background processes of ended commands", "processes", n)
 	}
-}
-
-// reapOrphans collects the daemons that ended since the last look. The interval only bounds how long a zombie is seen.
-func (w *Worker) reapOrphans() {
-	tick := time.NewTicker(5 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-w.stop:
-			return
-		case <-tick.C:
-			members(w.id.label().on, w.isShell)
-		}
+	w.groups.close()
+	for _, t := range w.trees {
+		t.leave()
 	}
+	w.walls.Close()
 }
 
 // isShell says whether pid is the shell of a running command, which only its Exec may reap.

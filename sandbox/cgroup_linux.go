@@ -1,0 +1,149 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// group is the cgroup of one command. The methods of a nil group say that there is none.
+type group struct {
+	dir     string
+	file    *os.File // dir, open for as long as a process may be started in it
+	bounded bool
+}
+
+// make makes the cgroup of one command.
+func (g *groups) make(serial uint32, l Limits) (*group, error) {
+	if g == nil {
+		return nil, nil
+	}
+	dir := filepath.Join(g.dir, strconv.FormatUint(uint64(serial), 10))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	file, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup: %w", err)
+	}
+	c := &group{dir, file, g.bounded}
+	if g.bounded {
+		if err := c.bound(l); err != nil {
+			c.remove()
+			return nil, fmt.Errorf("bound cgroup: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// bound sets the limits of the controllers (the kernel's Documentation/admin-guide/cgroup-v2.rst). Without swap, which
+// would only make a command that needs too much slow, and with it everything.
+func (g *group) bound(l Limits) error {
+	if l.Memory > 0 {
+		bytes := strconv.FormatInt(int64(l.Memory), 10)
+		if err := errors.Join(writeGroup(g.dir, "memory.max", bytes), writeGroup(g.dir, "memory.oom.group", "1")); err != nil {
+			return err
+		}
+		if err := writeGroup(g.dir, "memory.swap.max", "0"); err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without swap
+			return err
+		}
+	}
+	if l.Processes > 0 {
+		return writeGroup(g.dir, "pids.max", strconv.FormatInt(l.Processes, 10))
+	}
+	return nil
+}
+
+// attributes make a process start in the cgroup.
+func (g *group) attributes() *syscall.SysProcAttr {
+	if g == nil {
+		return &syscall.SysProcAttr{}
+	}
+	return &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(g.file.Fd())}
+}
+
+func (g *group) processes() []int {
+	if g == nil {
+		return nil
+	}
+	return cgroupProcesses(g.dir)
+}
+
+// kill ends all processes of the cgroup, those included that are born meanwhile.
+func (g *group) kill() {
+	if g != nil {
+		writeGroup(g.dir, "cgroup.kill", "1")
+	}
+}
+
+// remove removes the cgroup if no process is left in it.
+func (g *group) remove() bool {
+	if g == nil {
+		return true
+	}
+	removeBelow(g.dir)
+	if err := os.Remove(g.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false
+	}
+	g.file.Close()
+	return true
+}
+
+// cpuTime is the processor time its processes took, the dead included.
+func (g *group) cpuTime() time.Duration {
+	if g == nil {
+		return 0
+	}
+	return time.Duration(g.count("cpu.stat", "usage_usec")) * time.Microsecond
+}
+
+// boundsMemory says that the kernel ends the command when it takes more memory than it may.
+func (g *group) boundsMemory() bool { return g != nil && g.bounded }
+
+// killedForMemory and refusedProcesses say that a limit of the controllers was hit.
+func (g *group) killedForMemory() bool {
+	return g != nil && g.bounded && g.count("memory.events", "oom_kill") > 0
+}
+
+func (g *group) refusedProcesses() bool {
+	return g != nil && g.bounded && g.count("pids.events", "max") > 0
+}
+
+// writeGroup writes to a file of a cgroup, which exists or else cannot be made.
+func writeGroup(dir, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(value)
+	return err
+}
+
+// count is one number of a file of lines with a name and a number.
+func (g *group) count(file, name string) int64 {
+	data, _ := os.ReadFile(filepath.Join(g.dir, file))
+	for line := range bytes.Lines(data) {
+		if n, found := bytes.CutPrefix(line, []byte(name+" ")); found {
+			count, _ := strconv.ParseInt(string(bytes.TrimSpace(n)), 10, 64)
+			return count
+		}
+	}
+	return 0
+}
+
+// cgroupProcesses lists the processes in a cgroup, not below.
+func cgroupProcesses(dir string) (pids []int) {
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for _, line := range bytes.Fields(data) {
+		if pid, err := strconv.Atoi(string(line)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

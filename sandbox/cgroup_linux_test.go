@@ -1,0 +1,92 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/isolation"
+)
+
+// needGroups skips the test where a worker can make no cgroups, as in most containers.
+func needGroups(t *testing.T, w *Worker) {
+	t.Helper()
+	if w.groups == nil {
+		t.Skip("no cgroups can be made here")
+	}
+}
+
+func TestEachCommandHasACgroupUntilItsLastProcessEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	needGroups(t, w)
+	_, stdout, _ := run(t, w, "grep -o '^0::.*' /proc/self/cgroup; setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!")
+	lines := strings.Fields(stdout)
+	is.Equal(len(lines), 2)
+	if strings.HasPrefix(lines[1], "0::") {
+		lines[0], lines[1] = lines[1], lines[0]
+	}
+	group := filepath.Base(lines[0])
+	is.Equal(filepath.Base(filepath.Dir(lines[0])), filepath.Base(w.groups.dir))
+	_, err := os.Stat(filepath.Join(w.groups.dir, group))
+	is.NoErr(err) // the daemon is in it
+	daemon, err := strconv.Atoi(lines[1])
+	is.NoErr(err)
+	is.NoErr(exec.Command("kill", strconv.Itoa(daemon)).Run())
+	eventually(t, "the cgroup is removed", func() bool {
+		_, err := os.Stat(filepath.Join(w.groups.dir, group))
+		return os.IsNotExist(err)
+	})
+}
+
+func TestIsolatedCommandCannotLeaveItsCgroup(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		needGroups(t, w)
+		is := is.New(t)
+		result, _, stderr := run(t, w, "echo $$ > '"+filepath.Dir(w.groups.dir)+"/cgroup.procs'")
+		if w.config.Isolation.Level == isolation.None {
+			is.Equal(result.ExitCode == 0, os.Getuid() == 0) // else this proves nothing
+			return
+		}
+		is.True(result.ExitCode != 0)
+		is.True(slices.ContainsFunc([]error{unix.ENOENT, unix.EACCES, unix.EROFS}, func(err error) bool { // the kernel's words
+			return strings.Contains(strings.ToLower(stderr), err.Error())
+		}))
+	})
+}
+
+func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	needGroups(t, open(t))
+	workspace := t.TempDir()
+	out := newLines()
+	worker := exec.Command(os.Args[0])
+	worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace,
+		`SANDBOX_TEST_COMMAND=ulimit -R 1000000; env -i setsid sh -c 'echo $$; exec sleep 600' & wait`) // it has shed both labels
+	worker.Stdout = out
+	is.NoErr(worker.Start())
+	stray := out.pids(t, 1)[0]
+	is.NoErr(worker.Process.Kill())
+	worker.Wait()
+	other := open(t)
+	is.True(alive(stray)) // another workspace's
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(other.groups.dir), groupPrefix+"*-"+strconv.Itoa(worker.Process.Pid)+"-*"))
+	is.Equal(len(left), 1)
+	next, err := Open(Config{Isolation: unprotected, Workspace: workspace, Home: t.TempDir()})
+	is.NoErr(err)
+	t.Cleanup(next.Close)
+	is.True(!alive(stray))
+	_, err = os.Stat(left[0])
+	is.True(os.IsNotExist(err))
+}

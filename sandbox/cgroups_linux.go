@@ -1,0 +1,222 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	groupPrefix = "pocketcoder-"
+	ownGroup    = groupPrefix + "self" // where the worker's own processes go when its cgroup is made a parent of others
+)
+
+// groups are the cgroups of a worker's commands: one each, below the cgroup (version 2) that the worker itself is in. A
+// process cannot leave its cgroup unless it may write to the cgroup file system, which no isolated command sees. So all of
+// a command's processes are known, end at once, and their processor time is exact.
+//
+// Memory and processes are bounded too where the worker's cgroup has these controllers to give: when systemd delegated it
+// (Delegate=yes), or nobody but the worker is in it, as in a container of its own; and for root, who may put cgroups at the
+// top, where systemd gives both.
+type groups struct {
+	dir     string // <the worker's cgroup>/pocketcoder-<worker>
+	bounded bool   // memory.max and pids.max hold
+}
+
+// openGroups makes the directory for a worker's cgroups, and removes those of dead workers. reason is for the log: why
+// there are none, or not all.
+func openGroups(id identity, workspace string) (g *groups, reason string) {
+	own, top, err := ownCgroup()
+	if err != nil {
+		return nil, err.Error()
+	}
+	for _, parent := range []string{own, top} {
+		removeDeadGroups(parent, workspace)
+	}
+	name := groupName(id.marker, workspace)
+	g, err = makeGroups(own, name, takeControllers)
+	if g != nil && g.bounded {
+		return g, "cgroup " + g.dir
+	}
+	if atTop, _ := makeGroups(top, name, hasControllers); atTop != nil && atTop.bounded {
+		g.close()
+		return atTop, "cgroup " + atTop.dir
+	}
+	return g, fmt.Sprintf("memory and processes are only watched: %v", err)
+}
+
+// makeGroups makes the directory in parent, bounded if controllers returns no error. Even so the error may say why it is
+// not.
+func makeGroups(parent, name string, controllers func(parent string) error) (*groups, error) {
+	g := &groups{dir: filepath.Join(parent, name)}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(g.dir, "cgroup.kill")); err != nil {
+		g.close()
+		return nil, errors.New("cgroups cannot be killed: Linux 5.14 is needed")
+	}
+	err := controllers(parent)
+	if err == nil {
+		err = giveControllers(g.dir)
+	}
+	g.bounded = err == nil
+	return g, err
+}
+
+// ownCgroup is the directory of the worker's own cgroup (cgroups(7): the line 0::/path of /proc/self/cgroup, below the
+// mount that /proc/self/mountinfo names), and the top one of that mount.
+func ownCgroup() (own, top string, err error) {
+	data, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", "", err
+	}
+	path := ""
+	for line := range strings.Lines(string(data)) {
+		if p, found := strings.CutPrefix(strings.TrimSpace(line), "0::"); found {
+			path = p
+		}
+	}
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", "", err
+	}
+	defer mounts.Close()
+	for lines := bufio.NewScanner(mounts); path != "" && lines.Scan(); {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		mount := strings.Fields(before)
+		if len(mount) < 5 || !strings.HasPrefix(after, "cgroup2 ") {
+			continue
+		}
+		below, err := filepath.Rel(mount[3], path)
+		if err != nil || !filepath.IsLocal(below) {
+			continue
+		}
+		if filepath.Base(below) == ownGroup {
+			below = filepath.Dir(below)
+		}
+		return filepath.Join(mount[4], below), mount[4], nil
+	}
+	return "", "", errors.New("no cgroup of version 2 is mounted")
+}
+
+// controllers are those that bound a command.
+var controllers = []string{"memory", "pids"}
+
+func listsControllers(dir, file string) error {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return err
+	}
+	for _, needed := range controllers {
+		if !slices.Contains(strings.Fields(string(data)), needed) {
+			return fmt.Errorf("cgroup %s has no %s controller", dir, needed)
+		}
+	}
+	return nil
+}
+
+// hasControllers makes sure that a cgroup gives the controllers to those below already.
+func hasControllers(dir string) error { return listsControllers(dir, "cgroup.subtree_control") }
+
+func giveControllers(dir string) error {
+	return writeGroup(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
+}
+
+// takeControllers makes memory and pids available to the commands' cgroups. A cgroup that gives its controllers on may
+// hold no processes itself, so those in it move into one beside: only our own, or those of a service that systemd has
+// handed the cgroup to.
+func takeControllers(own string) error {
+	if err := listsControllers(own, "cgroup.controllers"); err != nil {
+		return err
+	}
+	err := giveControllers(own)
+	if errors.Is(err, unix.EBUSY) {
+		if err = moveIntoOwn(own); err == nil {
+			err = giveControllers(own)
+		}
+	}
+	return err
+}
+
+func moveIntoOwn(dir string) error {
+	pids := cgroupProcesses(dir)
+	delegated := make([]byte, 1)
+	if n, _ := unix.Getxattr(dir, "user.delegate", delegated); (n != 1 || delegated[0] != '1') && !slices.Equal(pids, []int{os.Getpid()}) {
+		return fmt.Errorf("cgroup %s holds processes of others and is not delegated", dir)
+	}
+	into := filepath.Join(dir, ownGroup)
+	if err := os.Mkdir(into, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	for _, pid := range pids {
+		err := writeGroup(into, "cgroup.procs", strconv.Itoa(pid))
+		if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+			return fmt.Errorf("move process %d into %s: %w", pid, into, err)
+		}
+	}
+	return nil
+}
+
+// close kills what is left in the worker's cgroups and removes them.
+func (g *groups) close() {
+	if g != nil {
+		removeGroup(g.dir)
+	}
+}
+
+// removeGroup kills all processes in a cgroup and below and removes it. The dead leave it a moment after they die.
+func removeGroup(dir string) {
+	writeGroup(dir, "cgroup.kill", "1")
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		removeBelow(dir)
+		if err := os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
+			return
+		}
+	}
+}
+
+// removeBelow removes the empty cgroups in dir, deepest first.
+func removeBelow(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			removeBelow(filepath.Join(dir, e.Name()))
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// groupName tells a worker's cgroups from others': which worker, and what workspace it serves.
+func groupName(marker, workspace string) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(workspace))
+	return fmt.Sprintf("%s%s-%08x", groupPrefix, strings.ReplaceAll(marker, "/", "-"), hash.Sum32())
+}
+
+// removeDeadGroups removes what dead workers left: their processes too when they served this workspace, else only what
+// is empty.
+func removeDeadGroups(own, workspace string) {
+	found, _ := filepath.Glob(filepath.Join(own, groupPrefix+"*-*-*-*-*"))
+	for _, dir := range found {
+		parts := strings.Split(strings.TrimPrefix(filepath.Base(dir), groupPrefix), "-")
+		marker := strings.Join(parts[:len(parts)-1], "/")
+		switch {
+		case !workerIsDead(marker):
+		case filepath.Base(dir) == groupName(marker, workspace):
+			removeGroup(dir)
+		default:
+			removeBelow(dir)
+			os.Remove(dir)
+		}
+	}
+}

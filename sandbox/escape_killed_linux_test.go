@@ -1,0 +1,87 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/isolation"
+)
+
+func TestWallsLeaveNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		workspace := t.TempDir()
+		nap := fmt.Sprintf("600.%d%d", os.Getpid(), execs.Add(1)) // tells this test's processes from all others
+		out := newLines()
+		worker := exec.Command("/proc/self/exe")
+		worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace, "SANDBOX_TEST_ISOLATION="+string(found.Level),
+			fmt.Sprintf(`SANDBOX_TEST_COMMAND=sleep %[1]s & setsid sleep %[1]s & sh -c "exec sleep %[1]s" & echo started; wait`, nap))
+		worker.Stdout, worker.Stderr = out, os.Stderr
+		is.NoErr(worker.Start())
+		is.Equal(out.next(t), "started")
+		eventually(t, "the command runs", func() bool { return sleepers(nap) == 3 })
+
+		is.NoErr(worker.Process.Kill())
+		worker.Wait()
+		if found.Level == isolation.Bwrap {
+			eventually(t, "the kernel kills all that is in the command's namespaces", func() bool { return sleepers(nap) == 0 })
+		}
+		next, err := Open(Config{Isolation: found, Workspace: workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+		is.NoErr(err)
+		t.Cleanup(next.Close)
+		is.Equal(sleepers(nap), 0)
+		entries, err := os.ReadDir(workspace)
+		is.NoErr(err)
+		for _, e := range entries { // of what stood for protected files
+			is.Equal(e.Name(), ".tmp") // the commands' own, where there is no /tmp
+		}
+	})
+}
+
+// sleepers counts the processes that sleep for so long.
+func sleepers(nap string) (n int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		line, _ := os.ReadFile(f)
+		if bytes.Equal(line, []byte("sleep\x00"+nap+"\x00")) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestWallsOfSeveralWorkersOfAWorkspaceGoTogether(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, nil)
+		open := func() *Worker {
+			w, err := Open(Config{Isolation: found, Workspace: j.workspace, Home: t.TempDir(), Expose: []string{filepath.Dir(j.program)}, Log: slog.New(slog.DiscardHandler)})
+			is.NoErr(err)
+			return w
+		}
+		other := open()
+		r := j.request(fmt.Sprintf("%s %s 'wait %[3]s/go\nmkdir %[3]s/.claude'", j.program, attemptName, j.workspace))
+		out, done := newLines(), make(chan bool)
+		go func() {
+			j.Exec(t.Context(), r, out, os.Stderr)
+			close(done)
+		}()
+		is.Equal(out.next(t), "waiting")
+		run(t, other, "true")
+		other.Close()  // what stands for protected files is removed by whoever is last
+		open().Close() // and not taken for what a killed worker left
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "go"), nil, 0o644))
+		is.Equal(out.next(t), "ok") // to wait
+		is.True(out.next(t) != "ok")
+		<-done
+	})
+}

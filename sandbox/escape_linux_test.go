@@ -1,0 +1,194 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+func TestWallsHideTheFilesOfTheMachine(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		j := arrest(t, found, nil)
+		const gone = "EACCES ENOENT"
+		escapes := []escape{
+			{"read %o/file", gone, true}, {"write %o/file", gone + " EROFS", true}, {"create %o/new", gone + " EROFS", true},
+			{"list %o", gone, true}, {"read %d/keys", gone, true}, {"create %d/new", gone + " EROFS", true},
+			{"link %o/file %w/stolen", gone + " EXDEV", true}, {"rename %o/file %w/sub/stolen", gone + " EXDEV EROFS", true},
+			{"rename %w/sub/file %o/left", gone + " EXDEV EROFS", false},
+			{"write /etc/passwd", "EACCES EROFS", false}, {"create /usr/new", "EACCES EROFS", false}, {"create /new", "EACCES EROFS", false},
+			{"mkdir /dev/new", "EACCES EROFS", false}, {"node %w/disk", "EPERM EACCES", false}, {"write /proc/sys/kernel/core_pattern", "EACCES EROFS", false},
+			{"list /root", gone, false}, {"list /home", gone, false}, {"list /sys", gone, false}, {"list /srv", gone, false},
+			{"read /etc/shadow", gone, false}, {"read /etc/gshadow", gone, false}, {"list /etc/ssl/private", gone, false},
+			{"read /proc/%v/environ", gone + " ESRCH", true}, {"read /proc/%v/maps", gone + " ESRCH", true}, {"read /proc/%v/fd/0", gone + " ESRCH", true},
+			{"write /proc/%v/mem", gone + " ESRCH", true}, {"read /proc/%v/root/etc/passwd", gone + " ESRCH", true},
+			{"chmod /usr", "EACCES EPERM EROFS", false},
+		}
+		if j.mounts { // without, Landlock does not keep commands from it
+			escapes = append([]escape{{"chmod %o/file", gone + " EROFS", true}}, escapes...)
+		}
+		if found.Level == isolation.Landlock { // with bubblewrap this is its own
+			escapes = append(escapes, escape{"read /proc/1/environ", gone, false}, escape{"list /run", gone, false})
+		}
+		j.run(t, escapes)
+	})
+}
+
+func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
+	t.Parallel()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0") // as NATS, OpenCode and the web server listen
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tcp.Close() })
+	dir, err := os.MkdirTemp("/var/tmp", "pc") // short: a socket's name takes 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "docker.sock")
+	path, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { path.Close() })
+	abstract := fmt.Sprintf("@pocketcoder-test-%d", os.Getpid())
+	hidden, err := net.Listen("unix", abstract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hidden.Close() })
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		const cut = "EPERM ECONNREFUSED ENETUNREACH ENOENT"
+		escapes := []escape{
+			{"tcp %t", cut, true}, {"unix %s", cut, true}, {"unix %a", cut, true}, // the listeners of the test
+			{"tcp 169.254.169.254:80", cut, false}, {"udp 169.254.169.254:53", cut, false}, {"udp 192.0.2.1:53", cut, false}, {"tcp 192.0.2.1:443", cut, false},
+			{"mptcp %t", cut, false}, {"fastopen %t", cut, false},
+			{"socket 17 3 0", "EPERM", false}, {"socket 40 1 0", "EPERM", false}, {"socket 38 5 0", "EPERM", false}, // packet, vsock, alg
+			{"socket 16 3 9", "EPERM", false}, {"socket 16 3 12", "EPERM", false}, // netlink: audit, netfilter
+		}
+		if found.Level == isolation.Landlock {
+			escapes = append(escapes, escape{"socket 1 1 0", "EPERM", true}, escape{"bind 127.0.0.1:0", "EPERM", true}, escape{"socket 16 3 0", "EPERM", true})
+		}
+		arrest(t, found, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract)
+	})
+}
+
+func TestWallsLetNobodyGainPrivileges(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		j := arrest(t, found, nil)
+		escapes := []escape{
+			{"unshare 0x10000000", "EPERM", false}, {"unshare 0x20000", "EPERM", false}, {"unshare 0x40000000", "EPERM", false}, // user, mount, network
+			{"clone 0x10000000", "EPERM", false}, {"clone3 0x10000000", "EPERM ENOSYS", false}, {"clone3 0x20000", "EPERM ENOSYS", false},
+			{"clone 0x20000000", "EPERM", false}, {"setns /proc/self/ns/net", "EPERM", false}, {"setns /proc/self/ns/mnt", "EPERM", false},
+			{"mount %w", "EPERM", false}, {"umount /proc", "EPERM", false}, {"remount /usr", "EPERM", false}, {"umount %w", "EPERM", false}, {"chroot %w", "EPERM", false},
+			{"ptrace %v", "EPERM", false}, {"peek %v", "EPERM", false}, {"kill %v", "EPERM ESRCH", true}, {"kill 1", "EPERM ok", false},
+			{"sti", "EPERM", false}, {"foreign", "EPERM", false}, {"shed", "EPERM", true},
+		}
+		for _, call := range []int{
+			syscall.SYS_PIVOT_ROOT, syscall.SYS_KEXEC_LOAD, syscall.SYS_INIT_MODULE, syscall.SYS_REBOOT, syscall.SYS_SWAPON, syscall.SYS_QUOTACTL,
+			syscall.SYS_ADD_KEY, syscall.SYS_REQUEST_KEY, syscall.SYS_KEYCTL, syscall.SYS_PERF_EVENT_OPEN, syscall.SYS_FANOTIFY_INIT, syscall.SYS_ACCT,
+			425, 426, 427, // io_uring
+			321, 323, 304, 312, 438, // bpf, userfaultfd, open_by_handle_at, kcmp, pidfd_getfd
+			428, 429, 430, 431, 432, 433, 442, 467, // the newer calls for mounts
+		} {
+			escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
+		}
+		j.run(t, escapes)
+		is := is.New(t)
+		is.Equal(j.try("privileges"), []string{"ok"}) // no capabilities, and none can be gained
+	})
+}
+
+func TestWallsPassOnNothingThatWasInherited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	leak, err := syscall.Open("/", syscall.O_RDONLY|syscall.O_DIRECTORY, 0) // as whoever starts a worker may leave it one
+	is.NoErr(err)
+	t.Cleanup(func() { syscall.Close(leak) })
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		is.Equal(arrest(t, found, nil).try("descriptors"), []string{"ok"})
+	})
+}
+
+func TestWallsAreNotPassedBySymlinks(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, nil)
+		for name, to := range map[string]string{"out": j.dir + "/other", "keys": j.dir + "/data/keys", "slash": "/"} {
+			is.NoErr(os.Symlink(to, filepath.Join(j.workspace, "sub", name)))
+		}
+		j.run(t, []escape{
+			{"read %w/sub/out/file", "EACCES ENOENT", false}, {"create %w/sub/out/new", "EACCES ENOENT EROFS", false}, {"read %w/sub/keys", "EACCES ENOENT", false},
+			{"write %w/sub/keys", "EACCES ENOENT EROFS", false}, {"list %w/sub/slash/root", "EACCES ENOENT", false}, {"create %w/sub/slash/new", "EACCES EROFS", false},
+			{"read %w/../other/file", "EACCES ENOENT", true},
+		})
+		r := j.request("pwd")
+		r.Cwd = filepath.Join(j.workspace, "sub/out")
+		result := j.Exec(t.Context(), r, io.Discard, io.Discard)
+		is.Equal(result.Reason, wire.Refused)
+	})
+}
+
+func TestWallsTakeSetUserIDProgramsTheirRights(t *testing.T) {
+	program := os.Getenv("SANDBOX_TEST_SETUID")
+	if program == "" {
+		t.Skip("runs as another user, see TestWallsHoldForAnotherUser")
+	}
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		w, err := Open(Config{Isolation: found, Workspace: t.TempDir(), Home: t.TempDir(), Expose: []string{filepath.Dir(program)}, Log: slog.New(slog.DiscardHandler)})
+		is.NoErr(err)
+		t.Cleanup(w.Close)
+		_, stdout, _ := run(t, w, program+" "+attemptName+" euid")
+		is.Equal(stdout, fmt.Sprintf("euid %d\n", os.Getuid()))
+		_, stdout, _ = run(t, open(t), program+" "+attemptName+" euid")
+		is.Equal(stdout, "euid 0\n") // else this proves nothing
+	})
+}
+
+// TestWallsHoldForAnotherUser runs all of this file once more as a user without rights, for whom the walls are built in
+// other ways.
+func TestWallsHoldForAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("root alone can become another user")
+	}
+	t.Parallel()
+	is := is.New(t)
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-user-")
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program, privileged, temp := filepath.Join(dir, "sandbox.test"), filepath.Join(dir, "setuid", "attempt"), filepath.Join(dir, "tmp")
+	is.NoErr(os.Chmod(dir, 0o755))
+	is.NoErr(os.Mkdir(filepath.Dir(privileged), 0o755))
+	is.NoErr(os.Mkdir(temp, 0o777))
+	is.NoErr(os.Chmod(temp, 0o777))
+	copySelf(t, program)
+	copySelf(t, privileged)
+	is.NoErr(os.Chmod(privileged, 0o755|os.ModeSetuid))
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^TestWalls")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+	cmd.Dir = temp
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, "SANDBOX_TEST_SETUID=" + privileged, "CI=" + os.Getenv("CI")}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestWallsTakeSetUserIDProgramsTheirRights")) {
+		t.Fatalf("%v\n%s", err, regexp.MustCompile(`(?m)^\s*(===|--- (PASS|SKIP)).*\n`).ReplaceAll(out, nil))
+	}
+}

@@ -1,0 +1,216 @@
+package sandbox
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// protectedNames are what the walls protect in every workspace, in its top folder and in .git.
+var protectedNames = []string{
+	".gitmodules", ".gitattributes", ".gitconfig", ".githooks", ".husky", ".mcp.json", ".claude", ".opencode", ".pocketcoder",
+	"opencode.json", "opencode.jsonc", ".vscode", ".idea", ".envrc", ".npmrc",
+}
+
+var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules", ".git/worktrees"}
+
+// repository makes the workspace a git repository of which nothing is there that git does not need.
+func repository(t *testing.T) func(workspace string) {
+	if _, err := exec.LookPath("git"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return func(workspace string) {
+		is := is.New(t)
+		git := exec.Command("git", "init", "--quiet", "--template=", workspace)
+		out, err := git.CombinedOutput()
+		is.NoErr(err)
+		is.Equal(string(out), "")
+	}
+}
+
+// The errnos by which the kernel refuses to touch what is masked, mounted on, or not granted.
+const refusals = "EROFS EACCES EBUSY EPERM EXDEV EISDIR EEXIST ENOTDIR ENOTEMPTY"
+
+func TestWallsKeepProtectedFilesFromBeingMade(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		j := arrest(t, found, repository(t))
+		var escapes []escape
+		for _, name := range append(protectedNames, protectedInGit...) {
+			at := "%w/" + name
+			escapes = append(escapes,
+				escape{"create " + at, refusals, false}, escape{"mkdir " + at, refusals, false}, escape{"symlink /tmp " + at, refusals, false},
+				escape{"rename %w/file " + at, refusals, false}, escape{"rename %w/sub " + at, refusals, false}, escape{"swap %w/sub " + at, refusals + " ENOENT", false},
+				escape{"link %w/file " + at, refusals, false}, escape{"create " + at + "/inside", refusals + " ENOENT", false},
+				escape{"remove " + at, refusals + " ENOENT", false}, escape{"rename " + at + " %w/sub/away", refusals + " ENOENT", false},
+			)
+		}
+		j.run(t, escapes)
+		j.release()
+		is := is.New(t)
+		is.Equal(j.entries(""), []string{".git", "file", "sub"}) // neither what was tried is there nor what stood in its way
+		is.Equal(j.entries(".git"), []string{"HEAD", "config", "objects", "refs"})
+	})
+}
+
+func TestWallsKeepARepositoryFromBeingMade(t *testing.T) {
+	t.Parallel()
+	repository(t)
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, nil)
+		j.run(t, []escape{
+			{"mkdir %w/.git", refusals, false}, {"create %w/.git", refusals, false}, {"create %w/.git/config", refusals + " ENOENT", false}, {"rename %w/sub %w/.git", refusals, false},
+		})
+		result, _, _ := run(t, j.Worker, "git init")
+		is.True(result.ExitCode != 0)
+		j.release()
+		is.Equal(j.entries(""), []string{"file", "sub"})
+	})
+}
+
+func TestWallsKeepProtectedFilesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		j := arrest(t, found, func(workspace string) {
+			is := is.New(t)
+			repository(t)(workspace)
+			for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules", ".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
+				is.NoErr(os.MkdirAll(filepath.Join(workspace, filepath.Dir(name)), 0o755))
+				is.NoErr(os.WriteFile(filepath.Join(workspace, name), []byte("good"), 0o644))
+			}
+		})
+		var escapes []escape
+		for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules", ".git/config", ".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
+			at := "%w/" + name
+			escapes = append(escapes, escape{"read " + at, "ok", false},
+				escape{"write " + at, refusals, false}, escape{"cut " + at, refusals, false}, escape{"replace " + at, refusals, false}, escape{"remove " + at, refusals, false},
+				escape{"rename " + at + " %w/sub/away", refusals, false}, escape{"swap %w/sub/file " + at, refusals, false},
+				escape{"link " + at + " %w/sub/alias", refusals, false}, escape{"rename %w/sub/file " + at, refusals, false},
+			)
+			if j.mounts { // without, Landlock does not keep commands from it
+				escapes = append(escapes, escape{"chmod " + at, refusals, false})
+			}
+		}
+		for _, folder := range []string{".git", ".git/hooks", ".claude", ".vscode"} { // with all that is in it, another in its place
+			at := "%w/" + folder
+			escapes = append(escapes, escape{"rename " + at + " %w/sub/away", refusals, false}, escape{"rename " + at + " %w/away", refusals, false},
+				escape{"swap %w/sub " + at, refusals, false}, escape{"remove " + at, refusals, false})
+		}
+		escapes = append(escapes, escape{"rename %w %w-away", refusals + " ENOENT", false}, escape{"rename %w/file %w/.git/config", refusals, false})
+		j.run(t, escapes)
+	})
+}
+
+func TestWallsDoNotFollowProtectedSymlinks(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, func(workspace string) {
+			is := is.New(t)
+			is.NoErr(os.Mkdir(filepath.Join(workspace, "sub/claude"), 0o755))
+			is.NoErr(os.Symlink("sub/claude", filepath.Join(workspace, ".claude")))
+		})
+		if !j.mounts { // the link cannot be exchanged; what it leads to is an ordinary folder
+			is.True(strings.Contains(refusals, j.try("remove " + j.workspace + "/.claude")[0]))
+			return
+		}
+		result, _, _ := run(t, j.Worker, "true")
+		is.Equal(result.Reason, wire.Refused)
+		is.True(strings.Contains(result.Error, ".claude: it is a symbolic link"))
+	})
+}
+
+func TestWallsLetOrdinaryWorkBeDone(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, repository(t))
+		do := func(command string) string {
+			t.Helper()
+			result, stdout, stderr := run(t, j.Worker, command)
+			if result.ExitCode != 0 || stderr != "" {
+				t.Fatalf("%s: %+v\n%s%s", command, result, stdout, stderr)
+			}
+			return stdout
+		}
+		is.Equal(do("cd sub; echo one >a; mkdir d; mv a d/b; ln d/b d/c; ln -s b d/l; cat d/l; chmod +x d/b; rm -r d"), "one\n")
+		is.Equal(do("echo changed >file; cat file <(echo and) | tee sub/copy; echo nothing >/dev/null"), "changed\nand\n")
+		is.Equal(do(`f=$(mktemp); echo temp >"$f"; cat "$f"; echo kept >~/cache; cat ~/cache; [ "$TMPDIR" ] && : >"$TMPDIR/x"`), "temp\nkept\n")
+		is.Equal(do("(sleep 0.05; exit 3) & wait $!; echo $?; kill -0 $$; trap 'echo caught' USR1; kill -USR1 $$"), "3\ncaught\n")
+		is.Equal(do("head -c 100000 /dev/urandom | wc -c; : >/dev/full 2>/dev/null || echo full; test -r /proc/self/status -a -r /etc/passwd"), "100000\n")
+		if !j.mounts {
+			result, _, stderr := run(t, j.Worker, "echo >new")
+			is.Equal(result.ExitCode, 1) // as its level says
+			is.True(strings.Contains(stderr, "Permission denied"))
+			return
+		}
+		is.Equal(do("echo new >new; sed -i s/new/newer/ new; cat new; mkdir -p deep/er; rm -r new deep"), "newer\n")
+		const git = "git -c user.name=n -c user.email=n@example.org "
+		is.Equal(do(git+"add -A && "+git+"commit --quiet -m one && git status --short && git ls-files && git checkout --quiet -b other && git log --format=%s"), "file\nsub/copy\nsub/file\none\n")
+		result, _, stderr := run(t, j.Worker, "git config user.name evil")
+		is.True(result.ExitCode != 0)
+		is.True(strings.Contains(stderr, "could not lock config file") || strings.Contains(stderr, "busy") || strings.Contains(stderr, "could not write"))
+	})
+}
+
+func TestWallsRefuseAWorkspaceThatWasExchanged(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, nil)
+		is.NoErr(os.Rename(j.workspace, j.workspace+"-moved"))
+		refused := func(why string) {
+			t.Helper()
+			r := j.request("touch ran")
+			result := j.Exec(t.Context(), r, os.Stdout, os.Stderr)
+			is.Equal(result.Reason, wire.Refused)
+			is.True(strings.Contains(result.Error, why))
+		}
+		refused("no such file")
+		is.NoErr(os.Symlink(j.dir+"/other", j.workspace))
+		refused("outside the workspace")
+		is.NoErr(os.Remove(j.workspace))
+		is.NoErr(os.Mkdir(j.workspace, 0o755))
+		refused("is not the directory it was")
+		for _, dir := range []string{j.workspace, j.dir + "/other"} {
+			_, err := os.Stat(dir + "/ran")
+			is.True(errors.Is(err, os.ErrNotExist))
+		}
+	})
+}
+
+func TestWallsAreNeededToRunAnything(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: isolation.Found{Reason: "because"}, Log: slog.New(slog.DiscardHandler)})
+	is.NoErr(err)
+	t.Cleanup(w.Close)
+	result, _, _ := run(t, w, "true")
+	is.Equal(result.Reason, wire.Refused)
+	is.True(strings.Contains(result.Error, "no command is run without isolation: because"))
+}
+
+// entries lists a folder of the workspace.
+func (j *jail) entries(dir string) (names []string) {
+	j.t.Helper()
+	is := is.New(j.t)
+	entries, err := os.ReadDir(filepath.Join(j.workspace, dir))
+	is.NoErr(err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

@@ -1,0 +1,157 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// levels are those with walls that work here. Which must is for the machine that runs the tests for others.
+func levels(t *testing.T) (found []isolation.Found) {
+	t.Helper()
+	for _, want := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
+		f, err := isolation.Choose(string(want))
+		if err == nil {
+			found = append(found, f)
+			continue
+		}
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Log(err)
+	}
+	if len(found) == 0 {
+		t.Skip("no isolation works here")
+	}
+	return found
+}
+
+// jail is a worker behind walls, and around it what its commands must not reach.
+type jail struct {
+	*Worker
+	t       *testing.T
+	release func() // closes the worker
+	level   isolation.Level
+	mounts  bool   // protected names are taken out of their folders by mounts
+	dir     string // holds all the rest; not below /tmp, which commands have one of their own of
+	program string // see attempt
+	victim  int    // pid of a process of the same user
+	network string // of the requests that run makes
+}
+
+// arrest makes a jail. prepare fills the workspace before the worker opens it.
+func arrest(t *testing.T, found isolation.Found, prepare func(workspace string)) *jail {
+	t.Helper()
+	is := is.New(t)
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-jail-")
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, d := range []string{"workspace/sub", "home", "other", "data", "bin"} {
+		is.NoErr(os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	for _, f := range []string{"other/file", "data/keys", "workspace/file", "workspace/sub/file"} {
+		is.NoErr(os.WriteFile(filepath.Join(dir, f), []byte("secret"), 0o644))
+	}
+	if prepare != nil {
+		prepare(filepath.Join(dir, "workspace"))
+	}
+	program := filepath.Join(dir, "bin", "attempt")
+	copySelf(t, program)
+	w, err := Open(Config{
+		Isolation: found, Workspace: filepath.Join(dir, "workspace"), Home: filepath.Join(dir, "home"),
+		Expose: []string{filepath.Join(dir, "bin")}, Log: slog.New(slog.DiscardHandler),
+	})
+	is.NoErr(err)
+	release := sync.OnceFunc(w.Close)
+	t.Cleanup(release)
+	victim := exec.Command("sleep", "600")
+	is.NoErr(victim.Start())
+	t.Cleanup(func() { victim.Process.Kill(); victim.Wait() })
+	return &jail{
+		Worker: w, t: t, release: release, level: found.Level, mounts: found.Level == isolation.Bwrap || os.Geteuid() == 0,
+		dir: dir, program: program, victim: victim.Process.Pid,
+	}
+}
+
+// copySelf copies the test binary, in another process: a file that a process forked meanwhile still has open for writing
+// cannot be executed.
+func copySelf(t *testing.T, to string) {
+	t.Helper()
+	is := is.New(t)
+	self, err := os.Executable()
+	is.NoErr(err)
+	is.NoErr(exec.Command("cp", self, to).Run())
+	is.NoErr(os.Chmod(to, 0o755))
+}
+
+// try says what the kernel answered to attempts inside the walls, one after the other.
+func (j *jail) try(attempts ...string) []string {
+	return j.tryAs(j.request(fmt.Sprintf("%s %s '%s'", j.program, attemptName, strings.Join(attempts, "\n"))))
+}
+
+// tryAs is try for a request with more than a command.
+func (j *jail) tryAs(r wire.Request) []string {
+	j.t.Helper()
+	r.Network = j.network
+	var stdout, stderr bytes.Buffer
+	result := j.Exec(j.t.Context(), r, &stdout, &stderr)
+	if result.Reason != wire.Exited || result.ExitCode != 0 || stderr.Len() > 0 { // it must be the kernel that refuses
+		j.t.Fatalf("%s: %+v\n%s%s", r.Command, result, stdout.String(), stderr.String())
+	}
+	return strings.Split(strings.TrimSpace(stdout.String()), "\n")
+}
+
+// escape is an attempt and how the kernel may answer to it. Names in the attempt stand for what is in the jail's dir:
+// %o another workspace, %d a data directory, %w the workspace; %v is the victim's pid, and others are made by the test.
+type escape struct {
+	attempt string
+	denied  string // the errnos that will do
+	control bool   // it is harmless, and works without walls
+}
+
+func (j *jail) run(t *testing.T, escapes []escape, names ...string) {
+	names = append(names, "%o", j.dir+"/other", "%d", j.dir+"/data", "%w", j.workspace, "%v", fmt.Sprint(j.victim))
+	expand := strings.NewReplacer(names...)
+	var attempts, harmless []string
+	for _, e := range escapes {
+		attempts = append(attempts, expand.Replace(e.attempt))
+		if e.control {
+			harmless = append(harmless, expand.Replace(e.attempt))
+		}
+	}
+	for i, got := range j.try(attempts...) {
+		if !slices.Contains(strings.Fields(escapes[i].denied), got) {
+			t.Errorf("%s: the kernel says %s, want %s", attempts[i], got, escapes[i].denied)
+		}
+	}
+	if harmless == nil {
+		return
+	}
+	for i, got := range arrest(t, unprotected, nil).try(harmless...) {
+		if got != "ok" {
+			t.Errorf("without walls the kernel says %s to %s: its denial proves nothing", got, harmless[i])
+		}
+	}
+}
+
+// eachLevel runs a test behind all walls that work here.
+func eachLevel(t *testing.T, test func(t *testing.T, found isolation.Found)) {
+	for _, found := range levels(t) {
+		t.Run(string(found.Level), func(t *testing.T) {
+			t.Parallel()
+			test(t, found)
+		})
+	}
+}

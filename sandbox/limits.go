@@ -1,0 +1,114 @@
+package sandbox
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// Limits are what one command may take, all its processes together where nothing else is said. 0 is no limit. A command
+// that takes more is ended, and its Result names the limit.
+//
+// Three things enforce them, the surest that the machine has: a cgroup (see groups) bounds memory and processes; resource
+// limits bound each process's files, open files and processor time; and everywhere the processes are looked at (see watch),
+// so that what nothing else bounds is passed by no more than a command takes from one look to the next. That costs a
+// hundredth of one processor's time while a command of a few processes runs, and at most a twentieth with hundreds
+// (measured). On macOS only Config.Timeout holds.
+type Limits struct {
+	Memory    Size          // what it keeps in memory that is not a file's: heaps, stacks, shared memory, its own tmpfs
+	Processes int64         // threads count, as they do for the kernel
+	FileSize  Size          // of each file it writes
+	CPUTime   time.Duration // processor time, not that on the clock
+	OpenFiles int64         // of each process. At the limit open(2) fails; it is named when the command then fails by itself
+}
+
+// DefaultLimits bound accidents, not work: they are far above what builds and tests take and below what makes a machine
+// unusable.
+func DefaultLimits() Limits {
+	memory := Size(4 << 30) // what compiling and linking large C++ and Rust programs takes; a machine that has less keeps a quarter for the rest
+	if machine := totalMemory(); machine > 0 {
+		memory = min(memory, machine/4*3)
+	}
+	return Limits{
+		Memory:    memory,
+		Processes: 1024,                                        // a build on 64 processors takes some hundreds; a fork bomb takes all there are
+		FileSize:  4 << 30,                                     // large for what a build writes; small beside a disk, which a runaway log fills within minutes
+		CPUTime:   time.Duration(runtime.NumCPU()) * time.Hour, // the whole machine for an hour
+		OpenFiles: 4096,                                        // four times what most Linux systems give a process unasked
+	}
+}
+
+// isLimit says whether a command ended for one of its Limits.
+func isLimit(r wire.Reason) bool {
+	switch r {
+	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles:
+		return true
+	}
+	return false
+}
+
+// Size is a number of bytes, as a flag: 512MiB, 4GiB, 1.5GB or plain bytes.
+type Size int64
+
+var sizeUnits = []struct {
+	name  string
+	bytes float64
+}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}, {"", 1}}
+
+// ParseSize reads a size. The units are those of IEC 80000-13, in any case: KiB is 1024 bytes, KB is 1000.
+func ParseSize(s string) (Size, error) {
+	number := strings.TrimRight(s, "BIKMGTbikmgt")
+	unit := s[len(number):]
+	for _, u := range sizeUnits {
+		if !strings.EqualFold(u.name, unit) {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || strings.ContainsAny(number, "xXpPeEnN_+") {
+			break
+		}
+		if bytes := n * u.bytes; bytes >= 0 && bytes < math.MaxInt64 {
+			return Size(bytes), nil
+		}
+		return 0, fmt.Errorf("size %q is out of range", s)
+	}
+	return 0, fmt.Errorf("size %q is not a number with a unit, such as 512MiB or 4GiB", s)
+}
+
+// Set makes a Size a flag.Value.
+func (s *Size) Set(text string) (err error) {
+	*s, err = ParseSize(text)
+	return err
+}
+
+// String is the shortest text that ParseSize reads as exactly s.
+func (s Size) String() string {
+	for _, u := range sizeUnits[:4] {
+		if unit := Size(u.bytes); s != 0 && s%unit == 0 {
+			return strconv.FormatInt(int64(s/unit), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// Validate names the first limit that is wrong. The lower bounds are what a shell needs to start at all.
+func (l Limits) Validate() error {
+	switch {
+	case l.Memory < 0 || l.Memory > 0 && l.Memory < 1<<20:
+		return fmt.Errorf("limit memory of %s is out of range: at least 1MiB, or 0 for none", l.Memory)
+	case l.Processes < 0:
+		return fmt.Errorf("limit processes of %d is negative", l.Processes)
+	case l.FileSize < 0:
+		return fmt.Errorf("limit file-size of %s is negative", l.FileSize)
+	case l.CPUTime < 0 || l.CPUTime > 0 && l.CPUTime < time.Second:
+		return fmt.Errorf("limit cpu-time of %s is out of range: at least 1s, or 0 for none", l.CPUTime)
+	case l.OpenFiles < 0 || l.OpenFiles > 0 && l.OpenFiles < 16:
+		return fmt.Errorf("limit open-files of %d is out of range: at least 16, or 0 for none", l.OpenFiles)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// apply does nothing: macOS sets no limits of another process.
+func (l Limits) apply(int) error { return nil }
+
+func totalMemory() Size {
+	bytes, _ := unix.SysctlUint64("hw.memsize")
+	return Size(bytes)
+}
+
+// tree is the process group of one command: others' processes cannot be told apart here.
+type tree struct {
+	label
+	exec      string
+	shell     int
+	monitored bool
+	over      chan wire.Reason // never written
+	leave     func()           // lets go of the walls
+	began     atomic.Bool
+	ended     atomic.Bool
+	full      atomic.Bool
+}
+
+func (w *Worker) plant(exec string, l label) (*tree, error) {
+	return &tree{label: l, exec: exec}, nil
+}
+
+func (t *tree) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+
+func (t *tree) alive() []int { return nil }
+
+func (t *tree) signal(s syscall.Signal) { syscall.Kill(-t.shell, s) }
+
+func (t *tree) kill() {}
+
+func (t *tree) hit(int, time.Duration, Limits) wire.Reason { return wire.Exited }
+
+func (w *Worker) watch() {}
+
+// groups are Linux's.
+type groups struct{}
+
+func openGroups(identity, string) (*groups, string) { return nil, "nothing but the timeout on macOS" }
+
+func (g *groups) close() {}

@@ -1,0 +1,292 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// limited runs a test with workers that have these limits: at each level that works here, and at none also without
+// cgroups.
+func limited(t *testing.T, l Limits, test func(t *testing.T, w *Worker)) {
+	t.Helper()
+	for _, name := range []string{"none", "none without cgroups", "landlock", "bwrap"} {
+		t.Run(name, func(t *testing.T) {
+			level, _, without := strings.Cut(name, " ")
+			found, err := isolation.Choose(level)
+			if err != nil && os.Getenv("CI") == "" {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: found, Limits: l, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(w.Close)
+			if without {
+				withoutGroups(w)
+			}
+			test(t, w)
+		})
+	}
+}
+
+// ends runs a command that takes too much, and checks why it ended and that nothing of it is left.
+func ends(t *testing.T, w *Worker, command string, want wire.Reason) wire.Result {
+	t.Helper()
+	is := is.New(t)
+	var stderr bytes.Buffer
+	r := w.request(command)
+	r.TimeoutMS = 60_000
+	result := w.Exec(t.Context(), r, io.Discard, &stderr)
+	if result.Reason != want {
+		t.Fatalf("ended with %+v, want reason %q; stderr: %.500s", result, want, stderr.String())
+	}
+	is.True(result.ExitCode != 0)
+	is.Equal(leftOf(r.Exec), nil)
+	return result
+}
+
+// leftOf lists the live processes of a command, but for those that hide their environment.
+func leftOf(exec string) (pids []int) {
+	for pid := range processes() {
+		if alive(pid) && bytes.Contains(environ(pid), []byte("\x00"+execMarker+"="+exec+"\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// bomb is a fork bomb that fizzles out by itself, should nothing else end it.
+const bomb = `end=$((EPOCHSECONDS + 8)); b() { ((EPOCHSECONDS < end)) && b | b & }; b; sleep 60`
+
+func TestForkBombIsEndedAndNobodyElse(t *testing.T) {
+	limited(t, Limits{Processes: 150}, func(t *testing.T, w *Worker) {
+		for name, command := range map[string]string{
+			"bomb":                     bomb,
+			"of daemons":               strings.ReplaceAll(bomb, "b | b &", "(setsid bash -c : & b) & b &"),
+			"without its environment":  "exec env -i bash -c '" + bomb + "'",
+			"of many at once":          "for i in $(seq 1000); do sleep 60 & done; wait",
+			"that ignores what it can": "trap '' TERM INT HUP; " + bomb,
+		} {
+			t.Run(name, func(t *testing.T) {
+				is := is.New(t)
+				out, done := newLines(), make(chan wire.Result, 1)
+				bystander := w.request("echo ready; cd; until [ -e 'stop " + name + "' ]; do sleep 0.01; done; exit 7")
+				go func() { done <- w.Exec(t.Context(), bystander, out, io.Discard) }()
+				is.Equal(out.next(t), "ready")
+				ends(t, w, command, wire.Processes)
+				result, _, _ := run(t, w, "cd; touch 'stop "+name+"'; exit 3")
+				is.Equal(result.ExitCode, 3)   // the worker is of use
+				is.Equal((<-done).ExitCode, 7) // and the other command lives
+			})
+		}
+	})
+}
+
+func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]string{
+		"processes": "setsid bash -c 'touch bombing; " + bomb + "' >/dev/null 2>&1 </dev/null &",
+		"memory":    "setsid bash -c 'touch bombing; " + hog + "' >/dev/null 2>&1 </dev/null &",
+		"cpu-time":  "setsid bash -c 'touch bombing; while :; do :; done' >/dev/null 2>&1 </dev/null &",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			w, err := Open(Config{
+				Workspace: t.TempDir(), Home: t.TempDir(), Isolation: unprotected, Log: slog.New(slog.DiscardHandler),
+				Limits: Limits{Processes: 150, Memory: 200 << 20, CPUTime: time.Second},
+			})
+			is.NoErr(err)
+			t.Cleanup(w.Close)
+			r := w.request(command)
+			is.Equal(w.Exec(t.Context(), r, io.Discard, io.Discard).Reason, wire.Exited)
+			eventually(t, "it began", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "bombing")); return err == nil })
+			eventually(t, "it is over", func() bool { return len(leftOf(r.Exec)) == 0 })
+			eventually(t, "and forgotten", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.trees) == 0 })
+		})
+	}
+}
+
+// hog takes memory, 32 MiB at a time, until it has a gigabyte.
+const hog = `a=$(head -c 33554432 /dev/zero | tr "\\0" x); for i in $(seq 32); do eval "a$i=\$a"; done; sleep 60`
+
+func TestMemoryHogIsEnded(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{Memory: 200 << 20}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		result := ends(t, w, hog, wire.Memory)
+		is.New(t).Equal(result.Signal, "SIGKILL")
+		ends(t, w, "for i in $(seq 8); do (a=$(head -c 41943040 /dev/zero | tr '\\0' x); sleep 60; :) & done; wait", wire.Memory) // none of them takes it alone
+		if level := w.config.Isolation.Level; level == isolation.Bwrap || level == isolation.Landlock && os.Getuid() == 0 {
+			ends(t, w, "head -c 300000000 /dev/zero > /tmp/large; sleep 60", wire.Memory) // a file, in memory
+		}
+	})
+}
+
+func TestSharedMemoryCountsOnce(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{Memory: 300 << 20}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		// Each child has all of its parent's memory, and none of its own.
+		result, _, stderr := run(t, w, "a=$(head -c 83886080 /dev/zero | tr '\\0' x); for i in $(seq 10); do (sleep 1; :) & done; wait")
+		if result.Reason != wire.Exited || result.ExitCode != 0 {
+			t.Errorf("ended with %+v: %s", result, stderr)
+		}
+	})
+}
+
+func TestLargeFileIsCutShort(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{FileSize: 8 << 20}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		is := is.New(t)
+		for _, command := range []string{
+			"exec head -c 10G /dev/zero > large",
+			"head -c 10G /dev/zero > large",
+			"truncate -s 10G large",
+			"bash -c 'while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done > large'",
+		} {
+			result := ends(t, w, "cd; "+command, wire.FileSize)
+			is.Equal(result.ExitCode, 128+int(unix.SIGXFSZ))
+			info, err := os.Stat(filepath.Join(w.config.Home, "large"))
+			is.NoErr(err)
+			is.True(info.Size() <= 8<<20)
+		}
+		result, _, _ := run(t, w, "cd; truncate -s 8M large && rm large")
+		is.Equal(result.Reason, wire.Exited)
+		is.Equal(result.ExitCode, 0)
+	})
+}
+
+func TestProcessorTimeIsCountedForAllProcesses(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{CPUTime: time.Second}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		for _, command := range []string{
+			"while :; do :; done",
+			"sh -c 'while :; do :; done'",
+			"trap '' XCPU; while :; do :; done",
+			"for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait", // ended before any of them has had its second
+			"mkdir ~/many; cd ~/many; i=0; while [ $i -lt 1000000 ]; do : > $i; i=$((i + 1)); done",
+		} {
+			ends(t, w, command, wire.CPUTime)
+		}
+		result, _, _ := run(t, w, "sleep 1.5; exit 3")
+		is.New(t).Equal(result.Reason, wire.Exited)
+	})
+}
+
+func TestRunningOutOfFilesIsNamed(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{OpenFiles: 100}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		is := is.New(t)
+		const open = "for i in $(seq 200); do exec {fd}</dev/null || { sleep 1; exit 9; }; done"
+		is.Equal(ends(t, w, open, wire.OpenFiles).ExitCode, 9)
+		ends(t, w, "bash -c '"+open+"'", wire.OpenFiles)
+		result, _, _ := run(t, w, strings.Replace(open, "200", "50", 1)+"; sleep 0.3; exit 9")
+		is.Equal(result.Reason, wire.Exited)
+		result, _, _ = run(t, w, strings.Replace(open, "exit 9", "exit 0", 1))
+		is.Equal(result.Reason, wire.Exited) // it got by without
+	})
+}
+
+func TestACoreFileIsNeverWritten(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		_, stdout, _ := run(t, w, "ulimit -Hc")
+		is.New(t).Equal(stdout, "0\n")
+	})
+}
+
+func TestLimitsAreInheritedAndCannotBeRaised(t *testing.T) {
+	t.Parallel()
+	l := Limits{Processes: 300, FileSize: 1 << 30, CPUTime: 90 * time.Second, OpenFiles: 100}
+	limited(t, l, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		is := is.New(t)
+		_, stdout, _ := run(t, w, "sh -c 'ulimit -n; ulimit -f; ulimit -t'")
+		is.Equal(stdout, "100\n2097152\n90\n")          // blocks of 512 bytes
+		if w.config.Isolation.Level != isolation.None { // where root may raise them
+			_, stdout, _ = run(t, w, "ulimit -n 200 2>/dev/null || echo no; ulimit -f unlimited 2>/dev/null || echo no; ulimit -t 1000 2>/dev/null || echo no")
+			is.Equal(stdout, "no\nno\nno\n")
+		}
+	})
+}
+
+// TestOutputWithoutNewlineTakesNoMemory runs alone: others' memory would be counted with it.
+func TestOutputWithoutNewlineTakesNoMemory(t *testing.T) {
+	is := is.New(t)
+	w := open(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	out := new(counting)
+	r := w.request("head -c 1G /dev/zero")
+	is.Equal(w.Exec(t.Context(), r, out, io.Discard).Reason, wire.Exited)
+	runtime.ReadMemStats(&after)
+	is.Equal(out.n, int64(1<<30))
+	is.True(after.TotalAlloc-before.TotalAlloc < 16<<20)
+}
+
+type counting struct{ n int64 }
+
+func (c *counting) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+func TestCancelLetsCommandsCleanUpBehindWalls(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		is := is.New(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		out, result := newLines(), make(chan wire.Result, 1)
+		r := w.request(`trap 'sleep 0.2; echo cleaned > ~/cleaned; exit 5' TERM; echo ready; while :; do sleep 0.01; done`)
+		go func() { result <- w.Exec(ctx, r, out, io.Discard) }()
+		is.Equal(out.next(t), "ready")
+		cancel()
+		ended := <-result
+		is.Equal(ended.Reason, wire.Cancelled)
+		is.Equal(ended.ExitCode, 5)
+		_, err := os.Stat(filepath.Join(w.config.Home, "cleaned"))
+		is.NoErr(err)
+
+		ctx, cancel = context.WithCancel(t.Context())
+		r = w.request(`trap '' TERM; (setsid sh -c 'trap "" TERM; echo daemon; sleep 600; :' &); while :; do sleep 0.01; done`)
+		go func() { result <- w.Exec(ctx, r, out, io.Discard) }()
+		is.Equal(out.next(t), "daemon")
+		cancel()
+		ended = <-result
+		is.Equal(ended.Reason, wire.Cancelled)
+		is.Equal(ended.Signal, "SIGKILL") // it would not end by itself
+		is.Equal(leftOf(r.Exec), nil)
+
+		ctx, cancel = context.WithCancel(t.Context())
+		r = w.request("echo ready; exec sleep 600")
+		go func() { result <- w.Exec(ctx, r, out, io.Discard) }()
+		is.Equal(out.next(t), "ready")
+		cancel()
+		ended = <-result
+		is.Equal(ended.Signal, "SIGTERM") // also where bubblewrap tells it by an exit code
+		is.Equal(ended.ExitCode, 143)
+	})
+}

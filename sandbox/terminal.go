@@ -1,0 +1,95 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/wire"
+)
+
+const (
+	lastWords    = 100 * time.Millisecond // how long a terminal is listened to once its shell has exited and others hold it
+	screenBuffer = 64 << 10               // bytes that the kernel keeps for it at most (tty_buffer.c)
+)
+
+// isAtTerminal says whether the command has one file for stdin, stdout and stderr, whose other side is c.stdout.
+func (c *command) isAtTerminal() bool { return c.stderr == nil }
+
+// screen is what stands on a terminal. It ends when nobody holds the terminal any more, or a moment after its shell has
+// exited: closing it then hangs up.
+type screen struct {
+	*os.File
+	late int // bytes read after the end
+}
+
+func (c *command) screen() *screen {
+	go func() {
+		<-c.exited
+		c.stdout.SetReadDeadline(time.Now().Add(lastWords))
+	}()
+	return &screen{File: c.stdout}
+}
+
+// Read gives, after the end, what was there before.
+func (s *screen) Read(p []byte) (int, error) {
+	n, err := s.File.Read(p)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || s.late >= screenBuffer {
+		return n, err
+	}
+	if n = readNow(s.File, p); n == 0 {
+		return 0, err
+	}
+	s.late += n
+	return n, nil
+}
+
+// listen does what is said to a command, until it has finished or nothing more can be said.
+func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finished <-chan struct{}) {
+	for {
+		select {
+		case in, more := <-input:
+			if !more {
+				return
+			}
+			if err := c.hear(in); err != nil && !isClosed(finished) {
+				w.config.Log.Warn("input not delivered", "exec", exec, "err", err)
+			}
+		case <-finished:
+			return
+		}
+	}
+}
+
+func (c *command) hear(in wire.Input) error {
+	if (len(in.Data) > 0 || in.Size != nil) && !c.isAtTerminal() {
+		return errors.New("the command has no terminal")
+	}
+	if _, err := c.stdout.Write(in.Data); len(in.Data) > 0 && err != nil {
+		return err
+	}
+	if in.Size != nil {
+		if err := resize(c.stdout, *in.Size); err != nil {
+			return err
+		}
+	}
+	if in.Signal == "" {
+		return nil
+	}
+	s := unix.SignalNum(in.Signal)
+	if s == 0 {
+		return errors.New("there is no signal " + in.Signal)
+	}
+	c.signal(s)
+	return nil
+}
+
+// hangUp tells all at a terminal that whoever sat there is gone: an interactive shell does not end by SIGTERM.
+func (c *command) hangUp() {
+	if c.isAtTerminal() {
+		c.signal(syscall.SIGHUP)
+	}
+}

@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// openTerminal makes a pseudo-terminal (pty(7)): its keyboard and screen are ours, the line they hang on is a command's.
+func openTerminal(size wire.Terminal) (ours, theirs *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	ours = os.NewFile(uintptr(fd), "/dev/ptmx") // not blocking, so that it can be closed while it is read
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = resize(ours, size)
+	}
+	if err == nil {
+		theirs, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		ours.Close()
+		return nil, nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	return ours, theirs, nil
+}
+
+// resize tells the command at the terminal that the window has another size.
+func resize(ours *os.File, size wire.Terminal) error {
+	raw, err := ours.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// readNow reads what there is, without waiting.
+func readNow(f *os.File, buffer []byte) (n int) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	failed := raw.Control(func(fd uintptr) { n, err = unix.Read(int(fd), buffer) })
+	if failed != nil || err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,139 @@
+package sandbox
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// How often the processes of all commands are looked at: every lookEvery while one is new or takes a quarter of what it
+// may, at least every lookAtLeast, and no more often than makes a fiftieth of one processor's time.
+const (
+	lookEvery   = 50 * time.Millisecond
+	lookAtLeast = 250 * time.Millisecond
+	lookShare   = 50
+)
+
+// plant makes the tree of a command that is about to start. From now on it is watched.
+func (w *Worker) plant(exec string, l label) (*tree, error) {
+	group, err := w.groups.make(l.serial(), w.config.Limits)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{label: l, exec: exec, group: group, over: make(chan wire.Reason, 1), keep: w.isShell, leave: func() {}}
+	w.mu.Lock()
+	w.trees[l.serial()] = t
+	w.mu.Unlock()
+	select {
+	case w.planted <- struct{}{}:
+	default: // it will look anyway
+	}
+	return t, nil
+}
+
+// watch looks at the trees for as long as there are any. Where it may, as root, its thread goes before all that is not
+// real-time: against the thousand processes of a fork bomb it would else get a thousandth of the processors.
+func (w *Worker) watch() {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the watch
+	unix.SchedSetAttr(0, &unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
+	}, 0)
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-w.planted:
+		}
+		pause := lookEvery
+		for left := 1; left > 0; {
+			if w.pause(pause) {
+				pause = lookEvery
+			}
+			if isClosed(w.stop) {
+				return
+			}
+			began := time.Now()
+			var near bool
+			left, near = w.look()
+			if pause *= 2; near {
+				pause = lookEvery
+			}
+			pause = min(max(pause, lookShare*time.Since(began)), lookAtLeast)
+		}
+	}
+}
+
+// pause waits, and says whether it was cut short because a command has started.
+func (w *Worker) pause(d time.Duration) bool {
+	for ; d > 0 && !isClosed(w.stop); d -= lookEvery {
+		nap(lookEvery)
+		select {
+		case <-w.planted:
+			return true
+		default:
+		}
+	}
+	return false
+}
+
+// nap sleeps in the kernel. Go's timers are no use here: they fire on some other thread, which a fork bomb keeps from
+// running.
+func nap(d time.Duration) {
+	t := unix.NsecToTimespec(int64(d))
+	unix.Nanosleep(&t, nil) // a signal may cut it short
+}
+
+// look walks through all processes of the machine once, reaps the daemons that ended, holds each tree to its limits, and
+// forgets those that are over and of which nothing is left. It returns how many it still has to look at, and whether one
+// of them comes close to a limit.
+func (w *Worker) look() (left int, near bool) {
+	limits := w.config.Limits
+	quarter := Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4}
+	w.mu.Lock()
+	trees := maps.Clone(w.trees)
+	w.mu.Unlock()
+	found := map[uint32][]int{}
+	for pid := range processes() {
+		var limit unix.Rlimit
+		if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil && w.id.owns(limit.Cur) {
+			found[uint32(limit.Cur)] = append(found[uint32(limit.Cur)], pid)
+		}
+	}
+	for serial, t := range trees {
+		over := t.ended.Load() // asked first: what ends meanwhile is looked at once more
+		if !over && !t.began.Load() {
+			continue // until it executes the shell, what it has is ours
+		}
+		pids := append(found[serial], t.group.processes()...)
+		slices.Sort(pids)
+		use := t.use(slices.Compact(pids), limits)
+		near = near || quarter.passed(use) != wire.Exited
+		if reason := limits.passed(use); reason != wire.Exited {
+			w.stopTree(t, reason)
+		}
+		if over && use.processes == 0 && t.group.remove() {
+			w.mu.Lock()
+			delete(w.trees, serial)
+			w.mu.Unlock()
+			t.leave()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.trees), near
+}
+
+// stopTree kills a command that passed a limit, or its daemons when it is over.
+func (w *Worker) stopTree(t *tree, reason wire.Reason) {
+	select {
+	case t.over <- reason: // before it is killed: Exec must not take it for one that ended by itself
+	default:
+	}
+	t.kill()
+	w.config.Log.Info("killed command over a limit", "exec", t.exec, "limit", reason, "ended", t.ended.Load())
+}
