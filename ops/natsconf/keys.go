@@ -38,10 +38,16 @@ func LoadKeys(dir string) (Keys, error) {
 // SeedFile is where the seed of an identity is.
 func (k Keys) SeedFile(id Identity) string { return filepath.Join(k.Dir, string(id)+".nk") }
 
-// Options connect as an identity: its key, its inbox prefix, and the name the server shows for the connection. The
-// connection comes back by itself, for ever, after the server was away.
+// Options connect as an identity, with its key of k.
 func (k Keys) Options(id Identity, name string) ([]nats.Option, error) {
-	key, err := nats.NkeyOptionFromSeed(k.SeedFile(id))
+	return Options(k.SeedFile(id), id, name)
+}
+
+// Options connect as an identity: the key in seedFile, its inbox prefix, and the name the server shows for the connection.
+// The connection comes back by itself, for ever, after the server was away; that a server's machine died without a word is
+// noticed after 10 to 15 s.
+func Options(seedFile string, id Identity, name string) ([]nats.Option, error) {
+	key, err := nats.NkeyOptionFromSeed(seedFile)
 	if err != nil {
 		return nil, fmt.Errorf("load NATS key of %s: %w", id, err)
 	}
@@ -51,6 +57,8 @@ func (k Keys) Options(id Identity, name string) ([]nats.Option, error) {
 		nats.Name(name),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(5 * time.Second),
+		nats.MaxPingsOutstanding(2),
 	}, nil
 }
 

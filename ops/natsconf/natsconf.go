@@ -5,8 +5,8 @@
 // account sees only what this table says, because what crosses accounts is a service or a stream it imports:
 //
 //	identity  account  may
-//	core      APP      everything in APP: the streams, exec.run.>, and answering cmd.>, query.> and exec.request.>
-//	operator  OPS      ask cmd.> and query.>; read EVENTS, DELTAS and BLOBS
+//	core      APP      everything in APP: the streams, exec.run.>, and answering cmd.>, query.>, exec.request.> and exec.shell
+//	operator  OPS      ask cmd.> and query.>, open a shell with exec.shell and control it; read EVENTS, DELTAS and BLOBS
 //	observer  OPS      read EVENTS, DELTAS and BLOBS
 //	shell     SHELL    ask exec.request.<engine>, and control the exec it asked for
 //	worker    SBX      answer exec.run.<pool>
@@ -16,6 +16,11 @@
 // events (measured). For the same reason the readers have their own account. A request that crosses accounts gets a reply
 // subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream itself would store its
 // answer there as an event (measured, nats-server 2.15.2).
+//
+// One way of that kind is left: who may make a consumer may have stored events delivered to any subject that somebody in APP
+// is subscribed to by that very name (measured, too), so what takes commands refuses what JetStream delivers.
+//
+// A server older than the last security repairs that matter here is refused (see CheckVersion), the embedded one too.
 //
 // It must not know what the events mean or who runs which part; it takes the names of engines and pools as given.
 package natsconf
@@ -85,6 +90,7 @@ var confTemplate = template.Must(template.New("nats.conf").Funcs(template.FuncMa
 	"run":     wire.RunSubject,
 	"control": wire.ControlSubject,
 	"caller":  wire.CallerSubject,
+	"person":  func() string { return wire.PersonSubject },
 	"reads":   reads,
 	"streams": func() []string { return readable },
 	"readAPI": func() string { return ReaderAPI },

@@ -1,10 +1,8 @@
 package natsconf_test
 
 import (
-	"bufio"
 	"errors"
 	"flag"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 
 	"pocketcoder/ops/natsconf"
 )
@@ -39,13 +36,10 @@ func TestConfigurationText(t *testing.T) {
 		is.NoErr(err)
 		opts := &server.Options{}
 		is.NoErr(opts.ProcessConfigString(got))
-		is.True(opts.SyncAlways)      // an acknowledged event survives power loss
-		is.Equal(opts.NoAuthUser, "") // nobody is anonymous
-		is.Equal(len(opts.Nkeys), len(natsconf.Identities))
+		is.True(opts.SyncAlways) // an acknowledged event survives power loss
 		for id, key := range keys.Public {
 			got = strings.ReplaceAll(got, key, "<nkey of "+string(id)+">")
 		}
-		is.True(!strings.Contains(got, "allow_responses"))
 		golden := filepath.Join("testdata", name+".conf")
 		if *update {
 			is.NoErr(os.WriteFile(golden, []byte(got), 0o644))
@@ -145,36 +139,4 @@ func TestStartSaysWhatStoodInTheWay(t *testing.T) {
 	s, err = natsconf.Start(t.Context(), c)
 	is.NoErr(err) // and a closed one lets go of its store
 	s.Close()
-}
-
-func TestNobodyConnectsWithoutAKey(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	n := start(t)
-	_, err := nats.Connect(n.ClientURL())
-	is.True(errors.Is(err, nats.ErrAuthorization))
-	is.True(strings.Contains(inProcess(t, n, "CONNECT {}\r\nPING\r\n"), "Authorization Violation"))
-	other, err := natsconf.LoadKeys(t.TempDir())
-	is.NoErr(err)
-	opts, err := other.Options(natsconf.Core, "stranger")
-	is.NoErr(err)
-	_, err = nats.Connect(n.ClientURL(), opts...)
-	is.True(errors.Is(err, nats.ErrAuthorization))
-}
-
-// inProcess says something over an in-process connection and returns the answer.
-func inProcess(t *testing.T, n *testServer, say string) string {
-	t.Helper()
-	is := is.New(t)
-	conn, err := n.InProcessConn()
-	is.NoErr(err)
-	defer conn.Close()
-	lines := bufio.NewReader(conn)
-	_, err = lines.ReadString('\n') // INFO
-	is.NoErr(err)
-	_, err = io.WriteString(conn, say)
-	is.NoErr(err)
-	answer, err := lines.ReadString('\n')
-	is.NoErr(err)
-	return answer
 }

@@ -40,6 +40,18 @@ func answer(t *testing.T, nc *nats.Conn, denied <-chan error, subject, body stri
 	}
 }
 
+// next returns what the server denied.
+func next(t *testing.T, nc *nats.Conn, denied <-chan error) string {
+	t.Helper()
+	is.New(t).NoErr(nc.Flush())
+	select {
+	case err := <-denied:
+		return err.Error()
+	case <-time.After(5 * time.Second):
+		return "nothing was denied"
+	}
+}
+
 func TestNobodyButCoreReadsOrWritesSecrets(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -29,8 +29,12 @@ type Server struct {
 }
 
 // Start runs a server in this process and returns when it takes connections. It logs nothing and handles no signals; an
-// error says what stood in the way: the store in use (ErrInUse) or without room, the address taken, the files damaged.
+// error says what stood in the way: the store in use (ErrInUse) or without room, the address taken, the files damaged, the
+// server too old.
 func Start(ctx context.Context, c Config) (*Server, error) {
+	if err := CheckVersion(Embedded); err != nil {
+		return nil, fmt.Errorf("start NATS: %w", err)
+	}
 	lock, err := lockStore(c.StoreDir)
 	if err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)

@@ -1,38 +1,129 @@
 package natsconf_test
 
 import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/ops/natsconf"
 )
 
-// testServer is an embedded server with the configuration that ships.
+// testServer is a server, or a cluster, with the configuration that ships.
 type testServer struct {
-	*natsconf.Server
-	config natsconf.Config
-	keys   natsconf.Keys
-	t      testing.TB
+	*server.Server // the first
+	servers        []*server.Server
+	config         natsconf.Config
+	keys           natsconf.Keys
+	next           atomic.Int32
+	t              testing.TB
 }
 
-func start(t testing.TB) *testServer {
+func newTestServer(t testing.TB) *testServer {
 	t.Helper()
-	is := is.New(t)
 	keys, err := natsconf.LoadKeys(t.TempDir())
-	is.NoErr(err)
-	c := natsconf.Config{
+	is.New(t).NoErr(err)
+	return &testServer{t: t, keys: keys, config: natsconf.Config{
 		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public,
 		Engines: []string{"e1"}, Pools: []string{"p1"}, Reserved: []string{"deliver"},
-	}
-	s, err := natsconf.Start(t.Context(), c)
-	is.NoErr(err)
-	t.Cleanup(s.Close)
-	return &testServer{s, c, keys, t}
+	}}
 }
 
-// connect connects as id over TCP; what the server denies it arrives on the channel.
+// start runs the embedded server.
+func start(t testing.TB) *testServer {
+	t.Helper()
+	n := newTestServer(t)
+	s, err := natsconf.Start(t.Context(), n.config)
+	is.New(t).NoErr(err)
+	t.Cleanup(s.Close)
+	n.Server, n.servers = s.Server, []*server.Server{s.Server}
+	return n
+}
+
+// alone runs nats-server as an installation of its own does: it reads the same text from a file.
+func alone(t testing.TB) *testServer { return external(t, asItIs, nil) }
+
+func asItIs(text string) string { return text }
+
+// cluster runs three of them, one for each machine.
+func cluster(t testing.TB) *testServer {
+	t.Helper()
+	var addresses []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		is.New(t).NoErr(err)
+		addresses = append(addresses, l.Addr().String())
+		l.Close()
+	}
+	var members []*natsconf.Cluster
+	for _, a := range addresses {
+		members = append(members, &natsconf.Cluster{Name: "test", Listen: a, Routes: addresses, Secret: "secret"})
+	}
+	n := external(t, asItIs, members...)
+	eventually(t, "a leader is elected", func() bool {
+		return slices.ContainsFunc(n.servers, func(s *server.Server) bool {
+			return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(members)
+		})
+	})
+	return n
+}
+
+func external(t testing.TB, edit func(text string) string, members ...*natsconf.Cluster) *testServer {
+	t.Helper()
+	is := is.New(t)
+	n := newTestServer(t)
+	for i, member := range members {
+		c := n.config
+		c.Name, c.StoreDir, c.Cluster = "n"+strconv.Itoa(i+1), t.TempDir(), member
+		text, err := c.Text()
+		is.NoErr(err)
+		file := filepath.Join(t.TempDir(), "nats.conf")
+		is.NoErr(os.WriteFile(file, []byte(edit(text)), 0o600))
+		opts, err := server.ProcessConfigFile(file)
+		is.NoErr(err)
+		opts.NoSigs, opts.NoLog = true, true
+		s, err := server.NewServer(opts)
+		is.NoErr(err)
+		s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		n.servers = append(n.servers, s)
+	}
+	for _, s := range n.servers {
+		is.True(s.ReadyForConnections(10 * time.Second))
+	}
+	n.Server = n.servers[0]
+	return n
+}
+
+// inEachUse runs a test against each way to run the configuration.
+func inEachUse(t *testing.T, test func(*testing.T, *testServer)) {
+	for name, start := range map[string]func(testing.TB) *testServer{"embedded": start, "nats-server": alone, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t))
+		})
+	}
+}
+
+// eventually waits for the servers of a cluster to have heard of each other.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("not so within 30 s: %s", what)
+		}
+	}
+}
+
+// connect connects as id over TCP, to each server in turn; what the server denies it arrives on the channel.
 func (s *testServer) connect(id natsconf.Identity) (*nats.Conn, <-chan error) {
 	s.t.Helper()
 	is := is.New(s.t)
@@ -40,7 +131,8 @@ func (s *testServer) connect(id natsconf.Identity) (*nats.Conn, <-chan error) {
 	opts, err := s.keys.Options(id, "test")
 	is.NoErr(err)
 	opts = append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
-	nc, err := nats.Connect(s.ClientURL(), opts...)
+	server := s.servers[int(s.next.Add(1))%len(s.servers)]
+	nc, err := nats.Connect(server.ClientURL(), opts...)
 	is.NoErr(err)
 	s.t.Cleanup(nc.Close)
 	return nc, denied

@@ -1,0 +1,154 @@
+package natsconf_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox/wire"
+)
+
+// The whole way of a command, in the accounts that ship: shell, handler, worker.
+func TestCommandsCrossTheAccounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	n := start(t)
+	shell, _ := n.connect(natsconf.Shell)
+	core, coreDenied := n.connect(natsconf.Core)
+	worker, workerDenied := n.connect(natsconf.Worker)
+	relay(t, core)
+	cancelled := make(chan string, 1)
+	serve(t, worker, wire.RunSubject("p1"), func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+		switch r.Command {
+		case "64 MiB":
+			chunk := make([]byte, 1<<20)
+			for range 64 {
+				stdout.Write(chunk)
+			}
+			io.WriteString(stderr, "done")
+		case "wait":
+			io.WriteString(stdout, "waiting")
+			<-ctx.Done()
+			cancelled <- r.Exec
+			return wire.Result{ExitCode: 143, Reason: wire.Cancelled}
+		case "quiet":
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Second): // many probes long
+				return wire.Result{ExitCode: 9}
+			}
+		case "die":
+			worker.Close()
+			<-ctx.Done()
+		}
+		return wire.Result{ExitCode: 7}
+	})
+	var out, errs counter
+	result, err := wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "64 MiB", Cwd: "/"}, &out, &errs)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Exited)
+	is.Equal(result.ExitCode, 7)
+	is.Equal(int64(out), int64(64<<20)) // credit crossed the accounts 64 times and more
+	is.Equal(int64(errs), int64(4))
+
+	result, err = wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "quiet", Cwd: "/"}, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.ExitCode, 9) // nobody took the silence for death
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	result, err = wire.Call(ctx, shell, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(cancel), io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Cancelled)
+	is.Equal(<-cancelled, "exec-of-the-handler")
+
+	// A shell that is gone without a word takes its command with it, all the way.
+	go wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(shell.Close), io.Discard)
+	is.Equal(<-cancelled, "exec-of-the-handler")
+
+	shell, _ = n.connect(natsconf.Shell)
+	result, err = wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "die", Cwd: "/"}, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Lost)
+	is.Equal(len(coreDenied)+len(workerDenied), 0)
+}
+
+// relay is what the handler does with a command, without asking anybody.
+func relay(t testing.TB, core *nats.Conn) {
+	t.Helper()
+	serve(t, core, wire.RequestSubject("e1"), func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+		r.Exec = "exec-of-the-handler"
+		result, err := wire.Call(ctx, core, wire.RunSubject("p1"), r, stdout, stderr)
+		if err != nil {
+			return wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
+		}
+		return result
+	})
+}
+
+// One command's output over TCP, through both legs and three accounts.
+func BenchmarkOutput(b *testing.B) {
+	n := start(b)
+	shell, _ := n.connect(natsconf.Shell)
+	core, _ := n.connect(natsconf.Core)
+	worker, _ := n.connect(natsconf.Worker)
+	relay(b, core)
+	const size = 100 << 20
+	serve(b, worker, wire.RunSubject("p1"), func(_ context.Context, _ wire.Request, stdout, _ io.Writer) wire.Result {
+		chunk := make([]byte, 64<<10)
+		for range size / len(chunk) {
+			stdout.Write(chunk)
+		}
+		return wire.Result{}
+	})
+	b.SetBytes(size)
+	for b.Loop() {
+		var out counter
+		result, err := wire.Call(b.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "x", Cwd: "/"}, &out, io.Discard)
+		if err != nil || result.Reason != wire.Exited || out != size {
+			b.Fatal(result, err, out)
+		}
+	}
+}
+
+func serve(t testing.TB, nc *nats.Conn, subject string, handle wire.Handler) {
+	t.Helper()
+	serveAs(t, nc, subject, wire.Server{Handle: handle})
+}
+
+func serveAs(t testing.TB, nc *nats.Conn, subject string, c wire.Server) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- wire.Serve(ctx, nc, subject, c) }()
+	is := is.New(t)
+	for nc.NumSubscriptions() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	is.NoErr(nc.Flush())
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; !nc.IsClosed() {
+			is.NoErr(err)
+		}
+	})
+}
+
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
