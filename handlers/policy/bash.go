@@ -10,7 +10,7 @@ import (
 // bash decides about a command: every simple command in it, and every file the shell opens for it.
 func (e *evaluation) bash() Verdict {
 	a := e.ask
-	s := readScript(a.Command)
+	s := readCommand(a.Command)
 	if v, done := e.forbidCommand(s); done {
 		return v
 	}
@@ -25,6 +25,11 @@ func (e *evaluation) bash() Verdict {
 	var verdict = Verdict{Action: Allow}
 	for _, c := range s.plain {
 		rules, cause := e.allowing(c)
+		if cause == "" && s.detached {
+			var also []Rule
+			also, cause = e.detaching(c)
+			rules = append(rules, also...)
+		}
 		if cause != "" {
 			return asked(cause)
 		}

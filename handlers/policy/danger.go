@@ -18,7 +18,7 @@ const (
 // for curl names.
 var mustAsk = table(map[string]string{
 	runsOthers: `
-		env sudo sudoedit doas su pkexec runuser runcon sg newgrp command exec builtin nohup setsid time timeout nice ionice chrt taskset
+		detach env sudo sudoedit doas su pkexec runuser runcon sg newgrp command exec builtin nohup setsid time timeout nice ionice chrt taskset
 		stdbuf unbuffer xargs parallel watch busybox toybox chroot unshare nsenter systemd-run systemd-nspawn bwrap firejail proot fakeroot
 		flock script scriptreplay expect strace ltrace gdb lldb valgrind perf catchsegv numactl prlimit setarch linux32 linux64 i386 x86_64
 		setpriv capsh at batch crontab entr watchexec nodemon ts-node-dev concurrently cross-env dotenv direnv mise asdf run-parts start-stop-daemon

@@ -50,6 +50,8 @@ func (e *evaluation) decide() Verdict {
 		return e.search()
 	case t == "webfetch":
 		return e.webfetch()
+	case t == "network":
+		return e.network()
 	default:
 		return e.named()
 	}

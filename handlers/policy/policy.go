@@ -31,12 +31,13 @@ type Rule struct {
 
 // Ask is what OpenCode, or a person by a command, wants to do.
 type Ask struct {
-	Type      string   // bash, edit, write, read, webfetch, task, mcp or a tool's own name, …
+	Type      string   // bash, edit, write, read, webfetch, network, task, mcp or a tool's own name, …
 	Also      string   // write, of an edit that writes the whole file: rules that allow either allow it
 	Patterns  []string // what it concerns, as OpenCode found it
 	Command   string   // bash: the whole command
 	Path      string   // edit, write, read: absolute or relative to Cwd
 	URL, Tool string
+	Address   string // network: host:port
 	Cwd       string // absolute, symlinks resolved; empty when it is not known: what depends on it is asked
 	Root      string // the workspace, absolute, symlinks resolved
 

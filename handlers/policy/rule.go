@@ -23,7 +23,7 @@ var (
 // OfTool gives the rule that is meant by one whose permission is the name of a tool of an MCP server and whose pattern is *:
 // any use of that tool.
 func (r Rule) OfTool() Rule {
-	known := slices.Concat([]string{"", "*", "bash", "webfetch"}, pathTypes, searchTypes, nameTypes, noteTypes, neverTypes)
+	known := slices.Concat([]string{"", "*", "bash", "webfetch", "network"}, pathTypes, searchTypes, nameTypes, noteTypes, neverTypes)
 	if r.Pattern == "*" && !slices.Contains(known, r.Permission) {
 		r.Permission, r.Pattern = "mcp", r.Permission
 	}
@@ -95,6 +95,7 @@ type compiled struct {
 	wrong *SyntaxError
 	words []string    // bash
 	url   webURL      // webfetch
+	host  hostPattern // network
 	path  pathPattern // of files
 	kept  pathPattern // the same in lower case: what keeps files from use does so in any case
 }
@@ -124,6 +125,8 @@ func compile(r Rule) *compiled {
 		}
 	case t == "webfetch":
 		c.url, c.wrong = parseURLPattern(r.Pattern)
+	case t == "network":
+		c.host, c.wrong = parseHostPattern(r.Pattern, allow)
 	case allow && slices.Contains(nameTypes, t) && strings.Contains(r.Pattern, "*"):
 		c.wrong = &SyntaxError{utf8.RuneCountInString(r.Pattern[:strings.Index(r.Pattern, "*")]) + 1, "name it exactly, without *"}
 	case allow && !slices.Contains(nameTypes, t) && !slices.Contains(noteTypes, t):

@@ -28,10 +28,11 @@ type redirect struct {
 
 // script is what was read of a command's text.
 type script struct {
-	plain  []command  // in order; complete only without a cause
-	cause  string     // why the text is more than plain commands
-	all    [][]string // every simple command anywhere in it, as far as its words are known: what rules that deny look at
-	redirs []redirect // every redirect anywhere in it, likewise
+	plain    []command  // in order; complete only without a cause
+	cause    string     // why the text is more than plain commands
+	all      [][]string // every simple command anywhere in it, as far as its words are known: what rules that deny look at
+	redirs   []redirect // every redirect anywhere in it, likewise
+	detached bool       // it runs on by itself
 }
 
 // readScript reads a command's text as bash does.

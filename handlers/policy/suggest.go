@@ -28,6 +28,13 @@ func Suggest(a Ask, always []string) []Rule {
 			}
 			rules = []Rule{{Permission: t, Pattern: u.scheme + "://" + host + "/*"}}
 		}
+	case t == "network":
+		if at, err := ParseAddress(a.Address); err == nil {
+			rules = []Rule{{Permission: t, Pattern: at.String()}}
+			if at.Web() {
+				rules[0].Pattern = bracketed(at.Host)
+			}
+		}
 	case slices.Contains(noteTypes, t):
 		rules = []Rule{{Permission: t, Pattern: "*"}}
 	case t == "task", t == "skill":
@@ -64,7 +71,7 @@ func suggestPath(a Ask, at place) string {
 // suggestCommands tries for each simple command the patterns from the general to the exact one, and takes the first that
 // allows it.
 func suggestCommands(a Ask, always []string) (rules []Rule) {
-	s := readScript(a.Command)
+	s := readCommand(a.Command)
 	e := evaluation{ask: a}
 	if s.cause != "" || e.settle(&s) != "" {
 		return nil
@@ -81,6 +88,9 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 			return nil
 		}
 		rules = append(rules, Rule{Permission: "bash", Pattern: patterns[i], Action: Allow})
+	}
+	if s.detached {
+		return suggestDetached(rules, s.plain)
 	}
 	return rules
 }

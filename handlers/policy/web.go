@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -70,11 +71,17 @@ func (u webURL) private() string {
 	switch {
 	case err == nil, strings.HasPrefix(last, "0x"), strings.Trim(last, "0123456789") == "":
 		return quoted(u.host) + " is a number, not a name"
-	case host == "localhost", !strings.Contains(host, "."), last == "localhost", last == "local", last == "internal", last == "lan", last == "home", last == "intranet",
-		strings.HasSuffix(host, ".home.arpa"), strings.HasSuffix(host, ".nip.io"), strings.HasSuffix(host, ".sslip.io"):
+	case privateName(host):
 		return quoted(u.host) + " is not a public host"
 	}
 	return ""
+}
+
+// privateName says whether a name is one of no public host.
+func privateName(host string) bool {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return last == host || slices.Contains([]string{"localhost", "local", "internal", "lan", "home", "intranet"}, last) ||
+		strings.HasSuffix(host, ".home.arpa") || strings.HasSuffix(host, ".nip.io") || strings.HasSuffix(host, ".sslip.io")
 }
 
 // parseURLPattern reads the pattern of a rule for webfetch: an address whose host may have * as whole labels, and whose path may have *.
