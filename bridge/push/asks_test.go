@@ -244,6 +244,12 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 	_, err := s.Act(t.Context(), token(t, buttons(t, got)["Approve"]), "")
 	is.NoErr(err)
 	is.Equal(s.count(chat, events.PermissionDecided{}), 1)
+
+	s.append(chat, events.PermissionRequested{Permission: "n1", Type: "network", Message: "May this reach a.example:443? npm install", Patterns: []string{"a.example:443"}, Metadata: []byte(`{"host":"a.example","command":"npm install"}`)})
+	s.append(chat, events.PermissionReferred{Permission: "n1", Reason: "no rule allows it"})
+	got = s.next(r, 2) // the first was withdrawn
+	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it")
+	is.True(buttons(t, got)["Approve"] != "")
 }
 
 func TestFiguresOfOneAsk(t *testing.T) {

@@ -81,6 +81,8 @@ func (p *Push) describeAsk(ctx context.Context, n *events.Notice, title, why str
 		n.Title = p.titled(title, "may I change this file?")
 	case "budget":
 		n.Title = p.titled(title, "may I spend more?")
+	case "network":
+		n.Title = p.titled(title, "may this reach the host?")
 	}
 	n.Message, n.Whole = p.shown(subjectOf(ask), maxShown)
 	if ask.Permission == "bash" && ask.Source != projections.SourceAPI { // where it runs is part of what is allowed
@@ -101,7 +103,7 @@ func subjectOf(ask projections.Permission) string {
 	_ = json.Unmarshal([]byte(ask.Metadata), &m) // whatever shape it has: the patterns say it then
 	_ = json.Unmarshal([]byte(ask.Patterns), &patterns)
 	switch {
-	case ask.Permission == "budget":
+	case ask.Permission == "budget", ask.Permission == "network":
 		return ask.Message
 	case m.Command != "":
 		return m.Command

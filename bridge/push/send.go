@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 )
 
@@ -95,8 +96,8 @@ func withoutURL(err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	if errors.Is(err, errForbidden) {
-		return permanent{reason: err.Error()}
+	if forbidden := (egress.Forbidden{}); errors.As(err, &forbidden) {
+		return permanent{reason: "the endpoint is not allowed: " + forbidden.Error()}
 	}
 	return err
 }

@@ -1,0 +1,196 @@
+// Package egress is the only way out of the sandbox: an HTTP proxy (CONNECT, and http:// in absolute form) in the control plane,
+// through which a command reaches the hosts it may.
+//
+// Every command has credentials of its own, which are good while it runs; without them nothing is answered but 407. Each
+// connection is decided by handlers.Network; one that needs a person waits for two minutes, and is then told to come again.
+//
+// Promises: what is decided about is what is dialled, in one spelling, and nothing is looked up before it was decided. The name is
+// looked up here, once, and each address is checked as it is dialled: only public ones are reached, whatever rules and people
+// say. Nothing of the proxy's is added to what passes, and neither credentials nor what is about a single connection go
+// further. Bodies are streamed. A connection ends with its command, after 5 minutes in which nothing passed, and after 6 hours. What
+// is refused says why in the status line too, because of an answer to CONNECT programs show no more.
+//
+// What passes through a tunnel is not looked into: whoever may reach a host may tell it anything.
+//
+// It must not know how permissions are asked for or kept.
+package egress
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+// Limits of a connection.
+const (
+	decisionTime = 2 * time.Minute // to wait for a person
+	dialTime     = 15 * time.Second
+	idleTime     = 5 * time.Minute
+	longest      = 6 * time.Hour
+	maxHeader    = 64 << 10 // bytes, of a request or an answer
+)
+
+// Server is the proxy. Its zero value but for the exported fields is ready.
+type Server struct {
+	Network *handlers.Network
+	Logger  *slog.Logger
+
+	resolver *net.Resolver     // nil is the system's
+	instead  map[string]string // where connections to an address go, past all checks: none but in tests
+	patience time.Duration     // 0 is decisionTime
+}
+
+// Serve answers until ctx ends, and ends all connections then.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	server := &http.Server{
+		Handler: http.HandlerFunc(s.handle), BaseContext: func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() {
+		cancel()
+		server.Close()
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve egress proxy: %w", err)
+	}
+	return ctx.Err()
+}
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	x, ok := s.execution(r)
+	if !ok {
+		w.Header().Set("Proxy-Authenticate", `Basic realm="PocketCoder"`)
+		answer(w, r, http.StatusProxyAuthRequired, "the proxy is for the command it was given to, while that runs")
+		return
+	}
+	ctx, end, ok := x.Begin(r.Context())
+	if !ok {
+		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("a command has at most %d connections at a time", handlers.MaxConnections))
+		return
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	address, err := target(r)
+	if err != nil {
+		answer(w, r, http.StatusBadRequest, err.Error())
+		return
+	}
+	at, err := s.reach(ctx, x, address)
+	if err != nil {
+		s.refuse(w, r, address, err)
+		return
+	}
+	c := connection{Server: s, execution: x, at: at}
+	if r.Method == http.MethodConnect {
+		c.tunnel(ctx, w, r)
+	} else {
+		c.forward(w, r.WithContext(ctx))
+	}
+}
+
+func (s *Server) reach(ctx context.Context, x *handlers.Execution, address string) (policy.Address, error) {
+	patience := decisionTime
+	if s.patience != 0 {
+		patience = s.patience
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return x.Reach(ctx, address)
+}
+
+// execution finds the command whose credentials a request has.
+func (s *Server) execution(r *http.Request) (*handlers.Execution, bool) {
+	scheme, encoded, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
+	credentials, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	if err != nil || !strings.EqualFold(scheme, "Basic") {
+		return nil, false
+	}
+	exec, token, _ := strings.Cut(string(credentials), ":")
+	return s.Network.Running(exec, token)
+}
+
+// target is the address that a request is for, as it is written there.
+func target(r *http.Request) (address string, err error) {
+	switch {
+	case r.URL.User != nil:
+		return "", errors.New("an address with a user's name in it is not what it seems to be; send credentials in a header")
+	case r.Method == http.MethodConnect && r.RequestURI == r.URL.Host && hasPort(r.URL.Host):
+		return r.URL.Host, nil
+	case r.Method == http.MethodConnect:
+		return "", errors.New("CONNECT wants host:port")
+	case r.URL.Scheme != "http" || r.URL.Host == "":
+		return "", errors.New("this is a proxy, for CONNECT host:port and for http://host/…")
+	case hasPort(r.URL.Host):
+		return r.URL.Host, nil
+	}
+	return r.URL.Host + ":80", nil
+}
+
+func hasPort(host string) bool {
+	return strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']')
+}
+
+// refuse answers a request that does not get to its address, in words for whoever reads what the program says.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, why error) {
+	refused, dns := handlers.Refused{}, (*net.DNSError)(nil)
+	switch {
+	case errors.As(why, &refused):
+		answer(w, r, http.StatusForbidden, fmt.Sprintf("%s: %s", address, refused.Text))
+	case errors.Is(why, handlers.ErrWaiting):
+		answer(w, r, http.StatusGatewayTimeout, fmt.Sprintf("%s: it still waits for a person to allow it; run the command again when it is allowed", address))
+	case errors.As(why, &dns) && dns.IsNotFound:
+		answer(w, r, http.StatusBadGateway, fmt.Sprintf("%s: there is no such host", address))
+	case r.Context().Err() != nil: // nobody listens any more
+		panic(http.ErrAbortHandler)
+	default:
+		s.Logger.Warn("egress", "address", address, "err", why)
+		answer(w, r, http.StatusBadGateway, fmt.Sprintf("%s cannot be reached", address))
+	}
+}
+
+// answer says something of ours instead of what was asked for.
+func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
+	text = "Blocked by PocketCoder: " + text
+	if r.Method != http.MethodConnect {
+		http.Error(w, text, status)
+		return
+	}
+	challenge := ""
+	if c := w.Header().Get("Proxy-Authenticate"); c != "" {
+		challenge = "Proxy-Authenticate: " + c + "\r\n"
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(dialTime))
+	fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\n%sContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n",
+		status, phrase(text), challenge, len(text)+1, text)
+}
+
+// phrase makes a text fit for a status line.
+func phrase(text string) string {
+	text = strings.NewReplacer("“", "'", "”", "'", "…", "...").Replace(text)
+	text = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, text)
+	return text[:min(len(text), 300)]
+}

@@ -1,0 +1,197 @@
+package egress_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/bridge/egress"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+// way is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows *.test.example.
+type way struct {
+	*egress.Server
+	t        testing.TB
+	nc       *nats.Conn
+	log      *events.Log
+	handlers *handlers.Handlers
+	address  string
+}
+
+const alice = "user:alice"
+
+func open(t testing.TB, mode handlers.NetworkMode) *way {
+	return openFor(t, mode, time.Minute)
+}
+
+func openFor(t testing.TB, mode handlers.NetworkMode, patience time.Duration) *way {
+	t.Helper()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	log := eventstest.Open(t, nc)
+	h := &handlers.Handlers{Log: log}
+	_, _, err := h.CreateChat(t.Context(), handlers.CreateChat{Chat: "c1"})
+	is.NoErr(err)
+	gate := handlers.Gate{
+		Handlers: h, Rules: []policy.Rule{{Permission: "network", Pattern: "*.test.example"}}, Workspace: "/", Log: slog.New(slog.DiscardHandler),
+		Session: func(string) (handlers.Session, bool) { return handlers.Session{}, false },
+		Call: func(context.Context, string, events.Call, time.Duration) (handlers.Call, bool) {
+			return handlers.Call{}, false
+		},
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	w := &way{t: t, nc: nc, log: log, handlers: h, address: l.Addr().String()}
+	network := &handlers.Network{Gate: gate, Mode: mode, Proxy: w.address, Tail: events.NewTail(log)}
+	w.Server = (&egress.Server{Network: network, Logger: slog.New(slog.DiscardHandler)}).ForTests(resolver(t), patience)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 3)
+	for _, run := range []func(context.Context) error{
+		gate.Run, network.Tail.Run, func(ctx context.Context) error { return w.Serve(ctx, l) },
+	} {
+		go func() { ended <- run(ctx) }()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range cap(ended) {
+			<-ended
+		}
+	})
+	return w
+}
+
+// begin gives a command a network, and the URL of its proxy.
+func (w *way) begin(exec string) *url.URL {
+	w.t.Helper()
+	is := is.New(w.t)
+	proxy, err := w.Network.For(w.t.Context(), "c1", events.ExecRequested{Exec: exec, Command: "npm install"})
+	is.NoErr(err)
+	u, err := url.Parse(proxy)
+	is.NoErr(err)
+	return u
+}
+
+// client is a program that uses the proxy, as curl would.
+func client(proxy *url.URL) *http.Client {
+	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), DisableKeepAlives: true}}
+}
+
+// say sends bytes to the proxy and gives its whole answer.
+func (w *way) say(format string, args ...any) string {
+	w.t.Helper()
+	is := is.New(w.t)
+	conn, err := net.Dial("tcp", w.address)
+	is.NoErr(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, format, args...)
+	is.NoErr(err)
+	is.NoErr(conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	answer, err := io.ReadAll(bufio.NewReader(conn))
+	is.NoErr(err)
+	return string(answer)
+}
+
+func (w *way) connected() (all []events.ExecConnected) {
+	w.t.Helper()
+	_, err := w.log.Fold(w.t.Context(), events.ChatSubject("c1", events.ExecConnected{}.Kind()), 0, func(e events.Event) error {
+		d, err := events.Decode(e)
+		all = append(all, d.(events.ExecConnected))
+		return err
+	})
+	is.New(w.t).NoErr(err)
+	return all
+}
+
+// asked waits for the n-th ask that is left to a person.
+func (w *way) asked(n int) (permission string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	err := w.log.Read(ctx, 0, []string{events.ChatSubject("c1", events.PermissionReferred{}.Kind())}, func(b events.Batch) error {
+		for _, e := range b.Events {
+			d, err := events.Decode(e)
+			if err != nil {
+				return err
+			}
+			if n--; n == 0 {
+				permission = d.(events.PermissionReferred).Permission
+				return events.ErrStop
+			}
+		}
+		return nil
+	})
+	is.New(w.t).NoErr(err)
+	return permission
+}
+
+func (w *way) decide(permission string, d events.Decision) {
+	w.t.Helper()
+	_, err := w.handlers.DecidePermission(w.t.Context(), handlers.DecidePermission{Command: handlers.Command{Actor: alice}, Chat: "c1", Permission: permission, Decision: d})
+	is.New(w.t).NoErr(err)
+}
+
+// resolver asks a name server of ours, for which a-b-c-d.… is at a.b.c.d, and nothing else exists.
+func resolver(t testing.TB) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	is.New(t).NoErr(err)
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		b := make([]byte, 1<<10)
+		for {
+			n, from, err := conn.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if a := answerTo(b[:n]); a != nil {
+				conn.WriteTo(a, from)
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// answerTo answers a question for an A record (RFC 1035, 4).
+func answerTo(q []byte) []byte {
+	if len(q) < 17 {
+		return nil
+	}
+	end := 12
+	for end < len(q) && q[end] != 0 {
+		end += int(q[end]) + 1
+	}
+	if end += 5; end > len(q) {
+		return nil
+	}
+	label := string(q[13 : 13+q[12]])
+	ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", "."))
+	a := append([]byte{q[0], q[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, q[12:end]...)
+	switch isA := binary.BigEndian.Uint16(q[end-4:]) == 1; {
+	case err != nil:
+		a[3] = 0x83 // no such name
+	case isA:
+		a[7] = 1
+		a = append(a, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4)
+		a = append(a, ip.AsSlice()...)
+	}
+	return a
+}

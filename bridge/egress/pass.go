@@ -1,0 +1,150 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+// connection is one that was decided about.
+type connection struct {
+	*Server
+	execution *handlers.Execution
+	at        policy.Address
+}
+
+// Forbidden is the error of an address that is not dialled; it says why not.
+type Forbidden struct{ error }
+
+// Guard makes the Control of a net.Dialer, which sees each address that a name leads to when it is about to be dialled: so no name
+// leads elsewhere than was checked. What allowed returns an error for is Forbidden.
+func Guard(allowed func(netip.Addr) error) func(network, address string, c syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err == nil {
+			err = allowed(at.Addr().Unmap().WithZone(""))
+		}
+		if err != nil {
+			return Forbidden{err}
+		}
+		return nil
+	}
+}
+
+// Public is what Guard may be told: it allows public addresses only.
+func Public(a netip.Addr) error {
+	if !policy.Public(a) {
+		return fmt.Errorf("%s is not a public address", a)
+	}
+	return nil
+}
+
+// dial connects to the address. The dot makes the name a whole one: nothing of this machine's domain is put behind it.
+func (c connection) dial(ctx context.Context) (net.Conn, error) {
+	host := c.at.Host
+	if _, err := netip.ParseAddr(host); err != nil {
+		host += "."
+	}
+	dialer, address := net.Dialer{Timeout: dialTime, Resolver: c.resolver, Control: Guard(Public)}, net.JoinHostPort(host, strconv.Itoa(int(c.at.Port)))
+	if to, ok := c.instead[c.at.String()]; ok {
+		dialer.Control, address = nil, to
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	forbidden := Forbidden{}
+	switch {
+	case errors.As(err, &forbidden):
+		return nil, c.execution.Keep(ctx, c.at, forbidden)
+	case err != nil:
+		return nil, err
+	}
+	return idle{conn}, nil
+}
+
+// tunnel connects the command with the address, both ways.
+func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	there, err := c.dial(ctx)
+	if err != nil {
+		c.refuse(w, r, c.at.String(), err)
+		return
+	}
+	defer there.Close()
+	here, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer here.Close()
+	stop := context.AfterFunc(ctx, func() {
+		here.Close()
+		there.Close()
+	})
+	defer stop()
+	_ = here.SetDeadline(time.Time{})
+	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	early := io.LimitReader(buffered.Reader, int64(buffered.Reader.Buffered())) // no more: at an end it would cancel the request
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		pour(there, io.MultiReader(early, here), here)
+	}()
+	pour(here, there, there)
+	<-sent
+}
+
+// pour copies until the source has ended, and says so to the other side. When that is gone, or nothing comes, the source is closed:
+// nobody is there to hear it.
+func pour(to net.Conn, from io.Reader, source net.Conn) {
+	_, err := io.Copy(to, from)
+	half, ok := to.(interface{ CloseWrite() error })
+	if err != nil || !ok || half.CloseWrite() != nil {
+		to.Close()
+		source.Close()
+	}
+}
+
+// idle is a connection that ends when nothing has passed in either direction for idleTime.
+type idle struct{ net.Conn }
+
+func (c idle) Read(p []byte) (int, error) {
+	_ = c.SetDeadline(time.Now().Add(idleTime)) // one that is closed says so when it is read
+	return c.Conn.Read(p)
+}
+
+func (c idle) Write(p []byte) (int, error) {
+	_ = c.SetDeadline(time.Now().Add(idleTime))
+	return c.Conn.Write(p)
+}
+
+func (c idle) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+// forward passes on one request and its answer. Every request has a connection of its own, so that none meets another's.
+func (c connection) forward(w http.ResponseWriter, r *http.Request) {
+	transport := &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
+		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+	}
+	defer transport.CloseIdleConnections()
+	(&httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Host, p.Out.URL.RawQuery = c.at.String(), p.In.URL.RawQuery
+			p.Out.Host = strings.TrimSuffix(c.at.String(), ":80")
+			p.Out.Header.Del("Connection") // the proxy takes these away, but for a change of protocol
+			p.Out.Header.Del("Upgrade")
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { c.refuse(w, r, c.at.String(), err) },
+	}).ServeHTTP(w, r)
+}
