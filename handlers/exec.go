@@ -12,32 +12,49 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
 
 // Exec is the exec path between OpenCode's shell and the sandbox: it lets through what was authorized, and records what
-// came of it.
+// came of it. A person's own shell takes the same way, without a gate.
 type Exec struct {
-	Handlers *Handlers
-	Conn     *nats.Conn
-	Engine   string
-	Pool     string
-	Session  func(id string) (Session, bool) // of a session whose asks are in the log
-	Log      *slog.Logger
+	Handlers  *Handlers
+	Conn      *nats.Conn
+	Engine    string
+	Pool      string
+	Workspace string                          // where a chat without a session works, absolute; only workers of it are asked. Empty for any
+	Session   func(id string) (Session, bool) // of a session whose asks are in the log
+	Network   *Network                        // nil gives no command one
+	Log       *slog.Logger
 
-	chats *folds
+	chats    folds
+	running  running
+	finished finished
 }
 
 // Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded.
-func (x Exec) Run(ctx context.Context) error {
-	x.chats = &folds{}
-	return wire.Serve(ctx, x.Conn, wire.RequestSubject(x.Engine), "handlers", x.exec)
+func (x *Exec) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, x.running.stop)()
+	last, err := x.Handlers.Log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- x.endWithTheirChats(ctx, last); cancel() }()
+	go func() { ended <- x.findChanges(ctx); cancel() }()
+	served := wire.Serve(ctx, x.Conn, wire.RequestSubject(x.Engine), wire.Server{Handle: x.exec, Queue: "handlers"})
+	cancel()
+	x.running.wait()
+	return errors.Join(served, <-ended, <-ended)
 }
 
 // recordTimeout bounds the append of a result, which must succeed even when everybody who waited for it is gone.
 const recordTimeout = 30 * time.Second
 
-func (x Exec) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+func (x *Exec) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	session, ok := x.Session(r.Session)
@@ -49,16 +66,14 @@ func (x Exec) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer
 	if err != nil {
 		return x.refuse(record, session.Chat, r, err)
 	}
-	r.Exec, r.Command, r.Cwd, r.Workspace = requested.Exec, requested.Command, requested.Cwd, ""
 	if requested.Original != "" {
 		_, _ = io.WriteString(stdout, noticeOf(requested)) // that the caller is gone is noticed elsewhere
 	}
-	out := newRecorder(x.Handlers.Log, session.Chat, r.Exec)
-	result := x.forward(ctx, r, out.tee("stdout", stdout), out.tee("stderr", stderr))
-	if err := x.finish(ctx, session.Chat, out.finish(result)); err != nil {
-		x.Log.Error("record exec", "exec", r.Exec, "err", err)
+	run := x.newRun(session.Chat, requested)
+	if requested.Detached {
+		return x.detach(ctx, run, stdout, stderr)
 	}
-	return result
+	return x.carry(ctx, run, stdout, stderr)
 }
 
 // noticeOf tells the model, before the command's own output, that it was edited and how. It is no part of what is recorded.
@@ -100,7 +115,7 @@ func execFilters(chat string) []string {
 
 // authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and nothing
 // was started on it yet.
-func (x Exec) authorize(ctx context.Context, session Session, r wire.Request) (events.ExecRequested, error) {
+func (x *Exec) authorize(ctx context.Context, session Session, r wire.Request) (events.ExecRequested, error) {
 	d := events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
 	directory, _ := RealPath(session.Directory)
 	f := x.chats.get(ctx, session.Chat, func() *folded { return fold(newExecState(), execFilters(session.Chat)) })
@@ -111,9 +126,12 @@ func (x Exec) authorize(ctx context.Context, session Session, r wire.Request) (e
 			return nil, 0, err
 		}
 		allowed := how.decided
-		d.Permission, d.Command, d.Original = allowed.Permission, r.Command, ""
+		d.Permission, d.Command, d.Original, d.Detached = allowed.Permission, r.Command, "", false
 		if allowed.Edited != "" {
 			d.Command, d.Original = allowed.Edited, r.Command
+		}
+		if rest, detached := policy.Detached(d.Command); detached {
+			d.Command, d.Detached = rest, true
 		}
 		d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd)
 		return d, 0, err
@@ -163,7 +181,7 @@ func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, erro
 	return real, nil
 }
 
-func (x Exec) refuse(ctx context.Context, chat string, r wire.Request, why error) wire.Result {
+func (x *Exec) refuse(ctx context.Context, chat string, r wire.Request, why error) wire.Result {
 	d := events.ExecRefused{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd, Reason: why.Error()}
 	e, err := events.New(chat, events.EngineActor(x.Engine), d)
 	if err == nil {
@@ -175,50 +193,4 @@ func (x Exec) refuse(ctx context.Context, chat string, r wire.Request, why error
 
 func refused(format string, args ...any) wire.Result {
 	return wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: fmt.Sprintf(format, args...)}
-}
-
-// Tries to find a worker: one that is being restarted is back within that time. Nothing has run before it answers.
-const (
-	workerTries = 6
-	workerPause = 100 * time.Millisecond // doubled each time: 3 s in all
-)
-
-func (x Exec) forward(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
-	subject, pause := wire.RunSubject(x.Pool), workerPause
-	for try := 1; ; try++ {
-		result, err := wire.Call(ctx, x.Conn, subject, r, stdout, stderr)
-		switch {
-		case err == nil:
-			return result
-		case !errors.Is(err, wire.ErrNoWorker): // and it certainly was not run
-			x.Log.Error("exec", "exec", r.Exec, "err", err)
-			return refused("the command was not run: %v", err)
-		case try == workerTries || ctx.Err() != nil:
-			return refused("no sandbox worker answers in pool %q", x.Pool)
-		}
-		select {
-		case <-time.After(pause):
-			pause *= 2
-		case <-ctx.Done():
-		}
-	}
-}
-
-// finish records a result, whoever still waits for it.
-func (x Exec) finish(ctx context.Context, chat string, d events.ExecFinished) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
-	e, err := events.New(chat, events.ActorSandbox, d)
-	if err != nil {
-		return err
-	}
-	_, err = x.Handlers.Log.Append(ctx, e)
-	return err
-}
-
-// Lost records that nobody knows what came of an execution: it was running when its handler or its worker died.
-func (x Exec) Lost(ctx context.Context, chat, exec string) error {
-	return x.finish(ctx, chat, events.ExecFinished{
-		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
-	})
 }

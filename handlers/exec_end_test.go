@@ -97,7 +97,7 @@ func TestExecutionOfADeadProcessIsRecordedAsLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	is.NoErr(Exec{Handlers: s.Handlers}.Lost(t.Context(), "c1", "x1"))
+	is.NoErr((&Exec{Handlers: s.Handlers}).Lost(t.Context(), "c1", "x1"))
 	d := s.finished()
 	is.Equal(d, events.ExecFinished{Exec: "x1", ExitCode: wire.ExitLost, Reason: "lost", Error: "the system stopped while the command was running"})
 }
@@ -140,9 +140,9 @@ func TestWorkerThatComesBackInTimeRunsTheCommand(t *testing.T) {
 	s.execOf(r.Call) // it is being looked for
 	nc := s.connect(natsconf.Worker)
 	s.run(nc, func(ctx context.Context) error {
-		return wire.Serve(ctx, nc, wire.RunSubject("local"), "workers", func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
 			return wire.Result{ExitCode: 7}
-		})
+		}})
 	})
 	is.Equal((<-done).ExitCode, 7)
 }

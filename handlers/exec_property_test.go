@@ -22,14 +22,14 @@ type gated struct {
 	dirs    []string // the session's directory, and another
 	asks    []events.PermissionAsk
 	h       *Handlers
-	x       Exec
+	x       *Exec
 	allowed int // execs
 }
 
 // start is a new process: it knows what is in the log.
 func (g *gated) start() {
 	g.h = &Handlers{Log: g.log}
-	g.x = Exec{Handlers: g.h, Engine: "local", Pool: "local", Log: quiet(), chats: &folds{}}
+	g.x = &Exec{Handlers: g.h, Engine: "local", Pool: "local", Log: quiet()}
 }
 
 func (g *gated) append(f fact) {

@@ -20,6 +20,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -27,6 +28,7 @@ import (
 // ships. Session ses_1 belongs to chat c1.
 type system struct {
 	*Handlers
+	exec      *Exec
 	t         testing.TB
 	url       string
 	keys      natsconf.Keys
@@ -55,11 +57,11 @@ func newSystem(t testing.TB) *system {
 	s.Handlers = &Handlers{Log: eventstest.Open(t, s.connect(natsconf.Core), canary)}
 	_, _, err = s.CreateChat(t.Context(), CreateChat{Chat: "c1"})
 	is.NoErr(err)
-	x := Exec{
-		Handlers: s.Handlers, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Log: quiet(),
+	s.exec = &Exec{
+		Handlers: s.Handlers, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Workspace: workspace, Log: quiet(),
 		Session: func(id string) (Session, bool) { return Session{Chat: "c1", Directory: workspace}, id == "ses_1" },
 	}
-	s.stop = s.run(x.Conn, x.Run)
+	s.stop = s.run(s.exec.Conn, s.exec.Run)
 	return s
 }
 
@@ -96,17 +98,26 @@ func (s *system) run(nc *nats.Conn, serve func(context.Context) error) (stop fun
 }
 
 // withWorker has a worker in this process, on the connection it returns.
-func withWorker(t testing.TB) (*system, *nats.Conn) {
+func withWorker(t testing.TB, change ...func(*sandbox.Config)) (*system, *nats.Conn) {
 	t.Helper()
 	s := newSystem(t)
-	w, err := sandbox.Open(sandbox.Config{Workspace: s.workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	config := sandbox.Config{Isolation: isolation.Found{Level: isolation.None}, Workspace: s.workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(&config)
+	}
+	w, err := sandbox.Open(config)
 	is.New(t).NoErr(err)
 	t.Cleanup(w.Close)
 	nc := s.connect(natsconf.Worker)
 	s.run(nc, func(ctx context.Context) error {
-		return wire.Serve(ctx, nc, wire.RunSubject("local"), "workers", func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
-			s.started.Add(1)
-			return w.Exec(ctx, r, stdout, stderr)
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
+			Info: wire.WorkerInfo{Name: "here", Isolation: "none", Workspace: s.workspace}, Serves: w.Serves,
+			Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+				if r.Op == wire.Run {
+					s.started.Add(1)
+				}
+				return w.Handle(ctx, r, stdout, stderr)
+			},
 		})
 	})
 	return s, nc

@@ -31,7 +31,7 @@ func TestAuthorizedCommandRunsAndIsRecorded(t *testing.T) {
 	})
 	is.Equal(len(finished), 1)
 	is.Equal(finished[0], events.ExecFinished{
-		Exec: requested[0].Exec, ExitCode: 3, DurationMS: finished[0].DurationMS,
+		Exec: requested[0].Exec, ExitCode: 3, DurationMS: finished[0].DurationMS, Worker: "here", Isolation: "none",
 		Stdout: events.Output{Bytes: int64(len(stdout)), Text: stdout}, Stderr: events.Output{Bytes: 5, Text: "oops\n"},
 	})
 	is.Equal(all[len(all)-2].Actor, "engine:local")
@@ -112,7 +112,7 @@ func TestDecisionRunsOneCommandOnce(t *testing.T) {
 	is.Equal(len(of[events.ExecRefused](data)), 7)
 
 	s.stop() // a new process knows it from the log
-	x := Exec{Handlers: &Handlers{Log: s.Log}, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Log: quiet(),
+	x := &Exec{Handlers: &Handlers{Log: s.Log}, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Log: quiet(),
 		Session: func(string) (Session, bool) { return Session{Chat: "c1"}, true }}
 	s.run(x.Conn, x.Run)
 	result, _, _ := s.shell(t.Context(), r)

@@ -8,7 +8,8 @@
 // A command with the id of one that was carried out changes nothing and gives its sequence. A command that is refused
 // changes nothing and says why in words for a person (Refused). Commands of one transaction are all carried out, or
 // none is. No process is started whose exact command was not authorized for its session, its call and its directory, or put
-// in its place by who authorized it; none after that has expired or its turn was aborted; and none is started twice.
+// in its place by who authorized it; none after that has expired or its turn was aborted; and none is started twice. Only a
+// person's own shell needs nobody's permission: it is theirs, and recorded so.
 //
 // It must not know HTTP, SQLite, or how OpenCode is spoken to.
 package handlers
@@ -59,6 +60,7 @@ type Handlers struct {
 	collections folds // of config records
 	rules       folds // the rules people keep: one
 	budgets     folds // asks for more than a budget allows: one
+	networks    folds // of chats whose commands have a network
 }
 
 // Command is what every command carries. ID is made by whoever gives it, so that giving it twice is giving it once;

@@ -19,7 +19,11 @@ import (
 // policy does no I/O; what cannot be found out is left empty, and the policy asks.
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, intended bool, wait time.Duration) (in policy.Ask, agent string) {
 	in = g.askOn(a, g.directory(chat, a.SessionID, intended))
-	if intended {
+	switch {
+	case intended && a.Permission == NetworkAsk: // its call is that of the command
+		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)
+		return in, call.Agent
+	case intended:
 		return in, "" // nobody vouches for the call, and nobody runs it
 	}
 	if a.Permission != "bash" && a.Permission != "edit" {
@@ -84,6 +88,8 @@ func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
 		in.Path = cmp.Or(in.Path, pattern)
 	case "webfetch":
 		in.URL = cmp.Or(in.URL, pattern)
+	case NetworkAsk:
+		in.Address = pattern
 	case "mcp": // OpenCode asks under the tool's own name
 		in.Tool = pattern
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -16,11 +18,16 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
 
-// TestMain lets the test binary also be a sandbox worker that is killed.
+// TestMain lets the test binary also be a sandbox worker that is killed, and a server that a command starts.
 func TestMain(m *testing.M) {
+	if greeting := os.Getenv("HANDLERS_TEST_GREET"); greeting != "" {
+		fmt.Fprintln(os.Stderr, greet(greeting))
+		os.Exit(1)
+	}
 	if url := os.Getenv("HANDLERS_TEST_WORKER"); url != "" {
 		fmt.Fprintln(os.Stderr, serveWorker(url, os.Getenv("HANDLERS_TEST_KEYS"), os.Getenv("HANDLERS_TEST_WORKSPACE")))
 		os.Exit(1)
@@ -41,11 +48,31 @@ func serveWorker(url, keys, workspace string) error {
 	if err != nil {
 		return err
 	}
-	w, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: workspace, Log: slog.New(slog.DiscardHandler)})
+	w, err := sandbox.Open(sandbox.Config{Isolation: isolation.Found{Level: isolation.None}, Workspace: workspace, Home: workspace, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	return wire.Serve(context.Background(), nc, wire.RunSubject("local"), "workers", w.Exec)
+	return wire.Serve(context.Background(), nc, wire.RunSubject("local"), wire.Server{Handle: w.Exec})
+}
+
+// greet says at which port it serves, and there the greeting and what it is told until nothing more comes.
+func greet(greeting string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr().(*net.TCPAddr).Port)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			fmt.Fprintln(c, greeting)
+			io.Copy(c, c)
+		}()
+	}
 }
 
 // fact is an event as the log gives it.

@@ -12,24 +12,37 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// maxLive is how much of an execution's output, in bytes, is published for people who watch; all of it is recorded.
-const maxLive = 8 << 20
+// How much of an execution's output, in bytes, is published for people who watch; all of it is recorded. One that goes on by
+// itself, or is a person's shell, may take days.
+const (
+	maxLive     = 8 << 20
+	maxLiveLong = 64 << 20
+)
 
 // recorder keeps an execution's output in constant memory: small output inline, large output in BLOBS, and the
-// beginning of it live in DELTAS. Secrets are taken out.
+// beginning of it live in DELTAS. Secrets are taken out. Of a private one it keeps nothing.
 type recorder struct {
 	log        *events.Log
 	chat, exec string
+	live       int64 // bytes that are published
+	private    bool
 	streams    map[string]*recorded
 }
 
-func newRecorder(log *events.Log, chat, exec string) *recorder {
-	return &recorder{log, chat, exec, map[string]*recorded{}}
+func newRecorder(log *events.Log, chat string, d events.ExecRequested) *recorder {
+	r := &recorder{log: log, chat: chat, exec: d.Exec, live: maxLive, private: d.Private, streams: map[string]*recorded{}}
+	if d.Detached || d.Terminal {
+		r.live = maxLiveLong
+	}
+	return r
 }
 
 // tee records what is written and passes it on to w. Losing w does not end the recording: that the caller is gone is
 // noticed elsewhere, and the result is recorded all the same.
 func (r *recorder) tee(stream string, w io.Writer) io.Writer {
+	if r.private {
+		return w
+	}
 	s := &recorded{recorder: r, stream: stream}
 	s.redact = r.log.Redactor().Writer(writer(s.keep))
 	r.streams[stream] = s
@@ -53,8 +66,12 @@ func (r *recorder) finish(result wire.Result) events.ExecFinished {
 		DurationMS: result.DurationMS,
 	}
 	for name, to := range map[string]*events.Output{"stdout": &d.Stdout, "stderr": &d.Stderr} {
+		s, ok := r.streams[name]
+		if !ok {
+			continue
+		}
 		var err error
-		if *to, err = r.streams[name].finish(); err != nil && d.Error == "" {
+		if *to, err = s.finish(); err != nil && d.Error == "" {
 			d.Error = err.Error()
 		}
 	}
@@ -79,7 +96,7 @@ type stored struct {
 }
 
 func (s *recorded) keep(p []byte) (int, error) {
-	if s.bytes < maxLive {
+	if s.bytes < s.live {
 		// A fragment that is not published is no loss: the closing event has everything.
 		_ = s.log.PublishDelta(events.Delta{
 			Subject: events.ExecDeltaSubject(s.chat, s.exec), Type: events.ExecOutput, Stream: s.stream, Offset: s.bytes, Data: p,

@@ -102,8 +102,11 @@ func (c RequestPermission) check() error {
 	if _, err := events.ParseID(c.Type); err != nil {
 		return refuseField(Invalid, "permission", "type: %v", err)
 	}
-	if c.Type == BudgetAsk {
+	switch c.Type {
+	case BudgetAsk:
 		return refuseField(Invalid, "permission", "type: nobody asks for more than a budget allows but the budget")
+	case NetworkAsk:
+		return refuseField(Invalid, "permission", "type: nobody asks for a host but the command that connects to it")
 	}
 	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
 		return refuseField(Invalid, "metadata", "metadata: want a JSON object")

@@ -262,6 +262,8 @@ func (w *why) applyExec(e events.Event, d events.Data) bool {
 			x.Status = "failed"
 		}
 		x.Status = cmp.Or(d.Reason, x.Status)
+	case events.ExecConnected:
+		return d.Permission == w.Permission
 	default:
 		return false
 	}

@@ -1,0 +1,178 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// What is kept of the files that an execution created or changed. Beyond, they are counted, or known by their hash alone.
+const (
+	maxArtifacts    = wire.MaxChanges // named in exec.changed
+	maxArtifact     = 1 << 20         // bytes of one whose content is kept
+	maxArtifactsAll = 16 << 20        // bytes that are kept of one execution's
+	maxChangeLine   = 64 << 10        // bytes in which a worker names one
+
+	artifactsWithin = 2 * time.Minute // to find them out
+	maxFinished     = 1000            // executions that wait for that
+)
+
+// ended is an execution whose changes are to be found out.
+type ended struct {
+	chat, exec string
+	since      int64
+}
+
+// finished are those that wait, in order. The zero value is empty.
+type finished struct {
+	made  sync.Once
+	queue chan ended
+}
+
+func (f *finished) waiting() chan ended {
+	f.made.Do(func() { f.queue = make(chan ended, maxFinished) })
+	return f.queue
+}
+
+// changes has the changes of an execution found out, which nobody waits for. Of a private one nobody asks.
+func (x *Exec) changes(u *run, result wire.Result) {
+	if result.Began == 0 || u.requested.Private {
+		return
+	}
+	select {
+	case x.finished.waiting() <- ended{u.chat, u.requested.Exec, result.Began}:
+	default:
+		x.Log.Error("find changed files: too many executions wait for it", "exec", u.requested.Exec)
+	}
+}
+
+// findChanges records what executions that ended have changed, one after the other, until ctx ends.
+func (x *Exec) findChanges(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-x.finished.waiting():
+			if err := x.recordChanges(ctx, e); err != nil && ctx.Err() == nil {
+				x.Log.Error("find changed files", "exec", e.exec, "err", err)
+			}
+		}
+	}
+}
+
+// recordChanges appends exec.changed, unless nothing has changed.
+func (x *Exec) recordChanges(ctx context.Context, e ended) error {
+	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
+	defer cancel()
+	var list changeList
+	if err := x.ask(ctx, wire.Request{Op: wire.Changes, Since: e.since}, &list); err != nil {
+		return err
+	}
+	d := events.ExecChanged{Exec: e.exec, More: list.more}
+	room := int64(maxArtifactsAll)
+	for _, c := range list.found {
+		a := events.Artifact{Path: c.Path, Size: c.Size, SHA256: c.SHA256}
+		if c.Size > 0 && c.Size <= min(maxArtifact, room) {
+			var err error
+			if a.Blob, err = x.keep(ctx, c); err != nil {
+				return err
+			}
+			room -= c.Size
+		}
+		d.Files = append(d.Files, a)
+	}
+	if len(d.Files)+d.More == 0 {
+		return nil
+	}
+	return x.record(ctx, e.chat, d)
+}
+
+// ask asks the workers of the workspace for something else than to run a command.
+func (x *Exec) ask(ctx context.Context, r wire.Request, stdout io.Writer) error {
+	r.Workspace = x.Workspace
+	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, stdout, io.Discard)
+	if err == nil && (result.Reason != wire.Exited || result.ExitCode != 0) {
+		err = fmt.Errorf("%s, exit %d: %s", result.Reason, result.ExitCode, result.Error)
+	}
+	return err
+}
+
+// keep stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored one would
+// stay for ever, and with the secret taken out it would not be the file.
+func (x *Exec) keep(ctx context.Context, c wire.Change) (*events.Blob, error) {
+	content := &limited{most: int(c.Size)}
+	if err := x.ask(ctx, wire.Request{Op: wire.Read, Path: c.Path}, content); err != nil {
+		return nil, ctx.Err()
+	}
+	b := content.Bytes()
+	sum := sha256.Sum256(b)
+	if hex.EncodeToString(sum[:]) != c.SHA256 || !bytes.Equal(x.Handlers.Log.Redactor().Bytes(b), b) {
+		return nil, nil
+	}
+	blob, err := x.Handlers.Log.KeepBlob(ctx, b)
+	return &blob, err
+}
+
+// limited takes so many bytes and no more.
+type limited struct {
+	bytes.Buffer
+	most int
+}
+
+var errTooLarge = errors.New("it is larger than it was")
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > l.most {
+		return 0, errTooLarge
+	}
+	return l.Buffer.Write(p)
+}
+
+// changeList reads the lines in which a worker names changed files. What is beyond the limit, or cannot be named, is counted.
+type changeList struct {
+	found []wire.Change
+	more  int
+	rest  []byte // the beginning of a line
+}
+
+func (l *changeList) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			break
+		}
+		l.rest = rest
+		l.add(line)
+	}
+	if l.rest = bytes.Clone(l.rest); len(l.rest) > maxChangeLine {
+		return 0, errors.New("a line of the list of changed files is too long")
+	}
+	return len(p), nil
+}
+
+func (l *changeList) add(line []byte) {
+	var c wire.Change
+	err := json.Unmarshal(line, &c)
+	if err == nil && c.More > 0 && c.Path == "" {
+		l.more += c.More
+		return
+	}
+	if err != nil || !filepath.IsLocal(c.Path) || !utf8.ValidString(c.Path) || c.Size < 0 || len(l.found) == maxArtifacts {
+		l.more++
+		return
+	}
+	l.found = append(l.found, c)
+}

@@ -1,0 +1,114 @@
+package handlers
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// changed waits for what an execution changed, by path.
+func (s *system) changed(exec string) (files map[string]events.Artifact, more int) {
+	s.t.Helper()
+	_, d := await(s.t, s.Log, func(d events.ExecChanged) bool { return d.Exec == exec })
+	files = map[string]events.Artifact{}
+	for _, f := range d.Files {
+		files[f.Path] = f
+	}
+	is.New(s.t).Equal(len(files), len(d.Files)) // each once
+	return files, d.More
+}
+
+func sha256Of(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	large := strings.Repeat("x", maxArtifact+1)
+	is.NoErr(os.WriteFile(filepath.Join(s.workspace, "old"), []byte("before"), 0o644))
+	is.NoErr(os.WriteFile(filepath.Join(s.workspace, "left"), []byte("left alone"), 0o644))
+	is.NoErr(os.Mkdir(filepath.Join(s.workspace, ".git"), 0o755))
+	first := s.authorized("mkdir -p 'out/ä b'; printf new > 'out/ä b/c'; printf after > old; : > empty; head -c 1048577 /dev/zero | tr '\\0' x > large; " +
+		"printf 'key: " + canary[:8] + "''" + canary[8:] + "' > secret; echo x > .git/index; ln -s old link; mkfifo pipe")
+	s.shell(t.Context(), first)
+	files, more := s.changed(s.execOf(first.Call))
+	is.Equal(more, 0)
+	want := map[string]string{"out/ä b/c": "new", "old": "after", "empty": "", "large": large, "secret": "key: " + canary}
+	is.Equal(len(files), len(want)) // nothing else
+	for path, content := range want {
+		f := files[path]
+		is.Equal([]any{f.Size, f.SHA256}, []any{int64(len(content)), sha256Of(content)})
+		kept := path == "old" || path == "out/ä b/c"
+		is.Equal(f.Blob != nil, kept)
+		if kept {
+			is.Equal(*f.Blob, events.Blob{Name: "sha256-" + f.SHA256, Size: f.Size, SHA256: f.SHA256})
+			is.Equal(string(s.output(events.Output{Blob: f.Blob})), content)
+		}
+	}
+
+	nothing, failing := s.authorized("true"), s.authorized("printf again > old; exit 1")
+	s.shell(t.Context(), nothing)
+	s.shell(t.Context(), failing)
+	files, _ = s.changed(s.execOf(failing.Call))
+	is.Equal(files["old"].SHA256, sha256Of("again"))
+	_, data := history(t, s.Log, "c1")
+	is.Equal(len(of[events.ExecChanged](data)), 2) // of nothing, nothing is said
+}
+
+func TestMoreFilesThanAreNamedAreCounted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	r := s.authorized("for i in $(seq 1205); do : > f$i; done")
+	s.shell(t.Context(), r)
+	files, more := s.changed(s.execOf(r.Call))
+	is.Equal([]int{len(files), more}, []int{maxArtifacts, 205})
+}
+
+func TestNoMoreIsKeptOfAnExecutionThanItsShare(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	r := s.authorized("for i in $(seq 20); do head -c 1048576 /dev/urandom > f$i; done")
+	s.shell(t.Context(), r)
+	files, _ := s.changed(s.execOf(r.Call))
+	kept := 0
+	for _, f := range files {
+		if f.Blob != nil {
+			kept++
+		}
+	}
+	is.Equal([]int{len(files), kept}, []int{20, 16})
+}
+
+func TestAListOfChangesIsReadHoweverItIsCut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	lines := `{"path":"a","size":1,"sha256":"00"}` + "\n" + `{"path":"../b"}` + "\n" + `{"path":"/c"}` + "\n" + `{"path":"d","size":-1}` + "\nnonsense\n" +
+		`{"path":"e/f","size":2,"sha256":"01"}` + "\n" + `{"more":7}` + "\n"
+	for _, n := range []int{1, 2, 7, 40, 1000} {
+		var l changeList
+		for piece := range slices.Chunk([]byte(lines), n) {
+			_, err := l.Write(piece)
+			is.NoErr(err)
+		}
+		is.Equal(l.found, []wire.Change{{Path: "a", Size: 1, SHA256: "00"}, {Path: "e/f", Size: 2, SHA256: "01"}})
+		is.Equal(l.more, 4+7)
+	}
+	var l changeList
+	_, err := fmt.Fprint(&l, strings.Repeat("x", maxChangeLine+1))
+	is.True(err != nil)
+}

@@ -1,0 +1,171 @@
+package handlers
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/wire"
+)
+
+// untilStop is a command that says up, its pid, and down when there is a file named stop.
+const untilStop = "echo up $$; until test -e stop; do sleep 0.02; done; echo down >&2; exit 3"
+
+// detached starts a command that goes on by itself, and gives its execution and the pid it says.
+func (s *system) detached(command string) (exec string, pid int) {
+	s.t.Helper()
+	is := is.New(s.t)
+	r := s.authorized("detach " + command)
+	result, stdout, stderr := s.shell(s.t.Context(), r)
+	is.Equal(result.ExitCode, 0)
+	is.Equal(result.Reason, wire.Exited)
+	is.Equal(stderr, "")
+	exec = s.execOf(r.Call)
+	is.True(strings.Contains(stdout, "[PocketCoder] It runs in the background as execution "+exec+" (here, isolation none)."))
+	is.True(strings.Contains(stdout, "pocketcoder sandbox logs "+exec+" -f"))
+	first, _, _ := strings.Cut(stdout, "\n")
+	pid, err := strconv.Atoi(strings.TrimPrefix(first, "up "))
+	is.NoErr(err) // what it said meanwhile was heard
+	return exec, pid
+}
+
+func TestDetachedCommandGoesOnByItself(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	exec, pid := s.detached(untilStop)
+	all, data := history(t, s.Log, "c1")
+	is.Equal(of[events.ExecRequested](data), []events.ExecRequested{{
+		Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: untilStop, Cwd: s.workspace, Pool: "local", Detached: true,
+	}})
+	is.Equal(data[len(data)-1], events.ExecStarted{Exec: exec, Worker: "here", Isolation: "none"})
+	is.Equal(all[len(all)-1].Actor, events.ActorSandbox)
+
+	_, err := s.AbortTurn(t.Context(), AbortTurn{Chat: "c1"}) // the turn is over, not the command
+	is.NoErr(err)
+	other := s.authorized("kill -0 " + strconv.Itoa(pid))
+	result, _, _ := s.shell(t.Context(), other)
+	is.Equal(result.ExitCode, 0)
+	_, err = s.touch("stop")
+	is.NoErr(err)
+	d := s.finished(exec)
+	is.Equal([]any{d.ExitCode, d.Reason, d.Worker, d.Isolation}, []any{3, "", "here", "none"})
+	is.Equal([]string{d.Stdout.Text, d.Stderr.Text}, []string{"up " + strconv.Itoa(pid) + "\n", "down\n"})
+	again := s.request("detach " + untilStop)
+	again.Call = "call_per_1"
+	result, _, _ = s.shell(t.Context(), again)
+	is.True(strings.Contains(result.Error, "was executed already")) // one decision is for one start
+}
+
+func TestDetachedCommandThatFailsAtOnceSaysSo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	result, stdout, stderr := s.shell(t.Context(), s.authorized("detach echo oops >&2; exit 9"))
+	is.Equal([]any{result.ExitCode, result.Reason, stdout, stderr}, []any{9, wire.Exited, "", "oops\n"})
+
+	result, _, _ = s.shell(t.Context(), s.approved("detach pwd", "/", DecidePermission{}))
+	is.Equal(result.Reason, wire.Refused)
+	is.True(strings.Contains(result.Error, "outside the workspace"))
+	s.stop()
+	none := newSystem(t)
+	result, _, _ = none.shell(t.Context(), none.authorized("detach sleep 1000"))
+	is.Equal(result.Error, `no sandbox worker answers in pool "local"`)
+	_, data := history(t, none.Log, "c1")
+	is.Equal(len(of[events.ExecStarted](data)), 0)
+	is.Equal(none.finished().Reason, string(wire.Refused))
+}
+
+func TestOnlyWhatWasAuthorizedDetachedIsDetached(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	plain := s.authorized("echo a")
+	plain.Command = "detach echo a"
+	result, _, _ := s.shell(t.Context(), plain)
+	is.True(strings.Contains(result.Error, "not the one that was authorized"))
+	detached := s.authorized("detach echo a")
+	detached.Command = "echo a"
+	result, _, _ = s.shell(t.Context(), detached)
+	is.True(strings.Contains(result.Error, "not the one that was authorized"))
+	is.Equal(s.started.Load(), int64(0))
+
+	edited := s.approved("sleep 1000", s.workspace, DecidePermission{Edited: "detach echo up; exit 2"}) // by a person
+	result, stdout, _ := s.shell(t.Context(), edited)
+	is.Equal(result.ExitCode, 2)
+	is.True(strings.HasPrefix(stdout, "[PocketCoder] A person changed this command"))
+	_, data := history(t, s.Log, "c1")
+	d := of[events.ExecRequested](data)[0]
+	is.Equal([]any{d.Command, d.Original, d.Detached}, []any{"echo up; exit 2", "sleep 1000", true})
+}
+
+func TestDetachedCommandHasNoTimeLimit(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t, func(c *sandbox.Config) { c.Timeout = 400 * time.Millisecond })
+	exec, pid := s.detached(untilStop)
+	result, _, _ := s.shell(t.Context(), s.authorized("sleep 1000"))
+	is.Equal(result.Reason, wire.TimedOut)
+	is.NoErr(syscall.Kill(pid, 0)) // which began before
+	_, err := s.touch("stop")
+	is.NoErr(err)
+	is.Equal(s.finished(exec).ExitCode, 3)
+}
+
+func TestDetachedCommandEndsWithItsChatAndWithUs(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*system) error{
+		"the chat is deleted": func(s *system) error {
+			_, err := s.DeleteChat(s.t.Context(), DeleteChat{Chat: "c1"})
+			return err
+		},
+		"we stop": func(s *system) error { s.stop(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s, _ := withWorker(t)
+			exec, pid := s.detached(untilStop)
+			is.NoErr(end(s))
+			is.Equal(s.finished(exec).Reason, string(wire.Cancelled))
+			eventually(t, func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
+		})
+	}
+}
+
+func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, worker := withWorkerProcess(t)
+	r := s.authorized("detach " + untilStop)
+	result, _, _ := s.shell(t.Context(), r)
+	is.Equal(result.ExitCode, 0)
+	is.NoErr(worker.Process.Kill())
+	d := s.finished(s.execOf(r.Call))
+	is.Equal(d.Reason, string(wire.Lost))
+	is.True(strings.HasPrefix(d.Stdout.Text, "up ")) // what was heard of it is kept
+}
+
+// A shell that goes away while its command is being looked a worker for takes it along: nobody was told that it runs.
+func TestDetachedCommandGivenUpBeforeItStartedIsNotStarted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, shell := s.authorized("detach sleep 1000"), s.connect(natsconf.Shell)
+	go wire.Call(ctx, shell, wire.RequestSubject("local"), r, io.Discard, io.Discard)
+	s.execOf(r.Call)
+	cancel()
+	is.Equal(s.finished().Reason, string(wire.Refused))
+	_, data := history(t, s.Log, "c1")
+	is.Equal(len(of[events.ExecStarted](data)), 0)
+}

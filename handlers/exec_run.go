@@ -1,0 +1,227 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// run is an execution on its way from exec.requested to exec.finished.
+type run struct {
+	chat      string
+	at        time.Time // when it was requested
+	requested events.ExecRequested
+	request   wire.Request
+	input     chan wire.Input
+	over      chan struct{}      // closed when it takes no more input
+	end       context.CancelFunc // ends it
+	took      func(wire.Start)   // called when a worker has taken it; nil for nothing
+
+	mu    sync.Mutex
+	began bool
+	start wire.Start
+	ports bool // what it serves can be reached
+}
+
+// pendingInput is how many signals, or pieces of what a person types, wait for the worker to take them.
+const pendingInput = 16
+
+func (x *Exec) newRun(chat string, d events.ExecRequested) *run {
+	u := &run{chat: chat, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{})}
+	u.request = wire.Request{
+		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input,
+		Started: func(s wire.Start) { x.started(u, s) },
+	}
+	if d.Detached || d.Terminal {
+		u.request.TimeoutMS, u.ports = noTimeout, true
+	}
+	return u
+}
+
+// noTimeout is the longest time there is: 292 years in milliseconds. A request without one gets the worker's own.
+const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
+
+// taken says whether a worker has taken it, and which one.
+func (u *run) taken() (wire.Start, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.start, u.began
+}
+
+// started is told by the worker that has taken a command.
+func (x *Exec) started(u *run, s wire.Start) {
+	u.mu.Lock()
+	again := u.began
+	u.began, u.start = true, s
+	u.mu.Unlock()
+	if again {
+		return
+	}
+	if u.requested.Detached || u.requested.Terminal {
+		if err := x.record(context.Background(), u.chat, events.ExecStarted{Exec: u.requested.Exec, Worker: s.Worker, Isolation: s.Isolation}); err != nil {
+			x.Log.Error("record the start of an exec", "exec", u.requested.Exec, "err", err)
+		}
+	}
+	if u.took != nil {
+		u.took(s)
+	}
+}
+
+// carry has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when it is ended.
+func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
+	ctx, u.end = context.WithCancel(ctx)
+	defer u.end()
+	x.running.add(u)
+	network, err := x.Network.For(ctx, u.chat, u.requested) // first: the recorder learns what not to record
+	defer x.Network.Done(u.requested.Exec)
+	out := newRecorder(x.Handlers.Log, u.chat, u.requested)
+	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
+	result := refused("the command was not run: %v", err)
+	if u.request.Network = network; err == nil {
+		result = x.hand(ctx, u, stdout, stderr)
+	}
+	x.running.remove(u)
+	d := out.finish(result)
+	start, _ := u.taken()
+	d.Worker, d.Isolation = start.Worker, start.Isolation
+	if err := x.record(ctx, u.chat, d); err != nil {
+		x.Log.Error("record exec", "exec", d.Exec, "err", err)
+	}
+	x.changes(u, result)
+	return result
+}
+
+// hand hands the command to a worker. One that cannot let anybody reach what the command serves has refused it, and runs it
+// without that.
+func (x *Exec) hand(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
+	r := u.request
+	r.Ports = u.ports
+	result := x.forward(ctx, r, stdout, stderr)
+	if start, _ := u.taken(); r.Ports && result.Reason == wire.Refused && start.Isolation == landlock {
+		u.mu.Lock()
+		u.ports = false
+		u.mu.Unlock()
+		r.Ports = false
+		result = x.forward(ctx, r, stdout, stderr)
+	}
+	return result
+}
+
+// landlock is the isolation behind which no port can be reached.
+const landlock = "landlock"
+
+// Tries to find a worker: one that is being restarted is back within that time. Nothing has run before it answers.
+const (
+	workerTries = 6
+	workerPause = 100 * time.Millisecond // doubled each time: 3 s in all
+)
+
+func (x *Exec) forward(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	subject, pause := wire.RunSubject(x.Pool), workerPause
+	for try := 1; ; try++ {
+		result, err := wire.Call(ctx, x.Conn, subject, r, stdout, stderr)
+		switch {
+		case err == nil:
+			return result
+		case !errors.Is(err, wire.ErrNoWorker): // and it certainly was not run
+			x.Log.Error("exec", "exec", r.Exec, "err", err)
+			return refused("the command was not run: %v", err)
+		case try == workerTries || ctx.Err() != nil:
+			return refused("no sandbox worker answers in pool %q", x.Pool)
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+		}
+	}
+}
+
+// record appends a fact of the sandbox's, whoever still waits for it.
+func (x *Exec) record(ctx context.Context, chat string, d events.Data) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	e, err := events.New(chat, events.ActorSandbox, d)
+	if err != nil {
+		return err
+	}
+	_, err = x.Handlers.Log.Append(ctx, e)
+	return err
+}
+
+// Lost records that nobody knows what came of an execution: it was running when its handler or its worker died.
+func (x *Exec) Lost(ctx context.Context, chat, exec string) error {
+	return x.record(ctx, chat, events.ExecFinished{
+		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
+	})
+}
+
+// running is what runs now. The zero value is empty.
+type running struct {
+	mu         sync.Mutex
+	by         map[string]*run // by exec
+	gone       map[string]bool // chats that were deleted meanwhile
+	stopping   bool
+	background sync.WaitGroup // those nobody waits for
+}
+
+// add lets an execution be found. One that must not run any more is ended at once.
+func (r *running) add(u *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[string]*run{}
+	}
+	r.by[u.requested.Exec] = u
+	if r.gone[u.chat] || r.stopping && u.requested.Detached {
+		u.end()
+	}
+}
+
+func (r *running) remove(u *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, u.requested.Exec)
+	close(u.over)
+}
+
+func (r *running) get(exec string) (*run, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u, ok := r.by[exec]
+	return u, ok
+}
+
+// endOf ends what runs in a chat, and what is about to.
+func (r *running) endOf(chat string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone == nil {
+		r.gone = map[string]bool{}
+	}
+	r.gone[chat] = true
+	for _, u := range r.by {
+		if u.chat == chat {
+			u.end()
+		}
+	}
+}
+
+// stop ends what nobody waits for; the others end with who waits.
+func (r *running) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
+	for _, u := range r.by {
+		if u.requested.Detached {
+			u.end()
+		}
+	}
+}
+
+func (r *running) wait() { r.background.Wait() }

@@ -1,0 +1,84 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// PrivateShell is a shell of which nothing is recorded but that there was one.
+const PrivateShell = "private"
+
+// ServeShells lets people open shells of their own with a wire.Call on wire.PersonSubject: Session names the chat, Terminal the
+// window, and Call is PrivateShell or empty; what else there is in a request is not looked at. A shell runs where the chat works,
+// behind the same walls as the model's commands. It answers until ctx ends, in the name of actor: only the operator's identity
+// may ask there.
+func (x *Exec) ServeShells(ctx context.Context, nc *nats.Conn, actor string) error {
+	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers", Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+		return x.shell(ctx, actor, r, stdout, stderr)
+	}})
+}
+
+func (x *Exec) shell(ctx context.Context, actor string, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	if r.Terminal == nil || r.Call != "" && r.Call != PrivateShell {
+		return refused("want a terminal, and %q or nothing", PrivateShell)
+	}
+	d, err := x.requestShell(ctx, actor, r.Session, r.Call == PrivateShell)
+	if err != nil {
+		if !errors.As(err, new(Refused)) {
+			x.Log.Error("open a person's shell", "chat", r.Session, "err", err)
+		}
+		return refused("%v", err)
+	}
+	u := x.newRun(r.Session, d)
+	u.request.Terminal = r.Terminal
+	go func() {
+		for in := range r.Input { // closed when the person can say nothing more
+			if u.say(ctx, in) != nil {
+				return
+			}
+		}
+	}()
+	return x.carry(ctx, u, stdout, stderr)
+}
+
+// shellState is what must be known of a chat to open a shell in it.
+type shellState struct {
+	chatState
+	directory string // of the chat's own session
+}
+
+func (s *shellState) apply(e events.Event) {
+	s.chatState.apply(e)
+	if d, err := events.Decode(e); err == nil {
+		if bound, ok := d.(events.SessionBound); ok {
+			s.directory = bound.Directory
+		}
+	}
+}
+
+// requestShell records that a person opens a shell in a chat.
+func (x *Exec) requestShell(ctx context.Context, actor, chat string, private bool) (events.ExecRequested, error) {
+	d := events.ExecRequested{Exec: events.NewID(), Pool: x.Pool, Terminal: true, Private: private}
+	if _, err := events.ParseID(chat); err != nil {
+		return d, refuse(Invalid, "chat: %v", err)
+	}
+	s := &shellState{directory: x.Workspace}
+	filters := []string{events.ChatSubject(chat, d.Kind()), chatFilter(chat), events.ChatSubject(chat, events.SessionBound{}.Kind())}
+	_, err := x.Handlers.handle(ctx, chat, Command{Actor: actor}, s, filters, func() (events.Data, uint64, error) {
+		if err := s.missing(chat); err != nil {
+			return nil, 0, err
+		}
+		var ok bool
+		if d.Cwd, ok = RealPath(s.directory); !ok {
+			return nil, 0, refuse(Conflict, "the chat works in %q, which is not there", s.directory)
+		}
+		return d, 0, nil
+	})
+	return d, err
+}

@@ -1,0 +1,61 @@
+package handlers
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// SignalExecution sends a signal to all processes of a command that runs.
+type SignalExecution struct {
+	Command
+	Execution string `json:"execution"`
+	Signal    string `json:"signal"` // SIGTERM, or TERM; SIGTERM when empty
+}
+
+// Signals are those that can be sent.
+var Signals = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGSTOP", "SIGCONT"}
+
+// Signal carries out the command. Who sent it is recorded before it is sent.
+func (x *Exec) Signal(ctx context.Context, c SignalExecution) (uint64, error) {
+	if c.Signal == "" {
+		c.Signal = "SIGTERM"
+	}
+	if c.Signal = strings.ToUpper(c.Signal); !strings.HasPrefix(c.Signal, "SIG") {
+		c.Signal = "SIG" + c.Signal
+	}
+	if !slices.Contains(Signals, c.Signal) {
+		return 0, refuseField(Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))
+	}
+	u, ok := x.running.get(c.Execution)
+	if !ok {
+		return 0, refuseField(Conflict, "execution", "execution %s is not running", c.Execution)
+	}
+	if _, ok := u.taken(); !ok {
+		return 0, refuseField(Conflict, "execution", "execution %s has not started yet", c.Execution)
+	}
+	e, err := events.New(u.chat, c.Actor, events.ExecSignalled{Exec: c.Execution, Signal: c.Signal})
+	if err != nil {
+		return 0, err
+	}
+	seq, err := x.Handlers.Log.Append(ctx, e.CausedBy(c.ID))
+	if err != nil {
+		return 0, err
+	}
+	return seq, u.say(ctx, wire.Input{Signal: c.Signal})
+}
+
+// say gives the worker input. Of what is over it says nothing: that it ends is what most signals are for.
+func (u *run) say(ctx context.Context, in wire.Input) error {
+	select {
+	case u.input <- in:
+		return nil
+	case <-u.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

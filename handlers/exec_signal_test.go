@@ -1,0 +1,95 @@
+package handlers
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox/wire"
+)
+
+func TestSignalIsRecordedAndReachesTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
+	r, shell := s.authorized("trap 'exit 5' USR1; echo ready; while :; do sleep 0.02; done"), s.connect(natsconf.Shell)
+	go func() {
+		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- result
+	}()
+	is.Equal(<-line, "ready")
+	exec := s.execOf(r.Call)
+	_, err := s.exec.Signal(t.Context(), SignalExecution{Command: Command{ID: "cmd1", Actor: alice}, Execution: exec, Signal: "usr1"})
+	is.NoErr(err)
+	is.Equal((<-done).ExitCode, 5)
+	s.finished(exec)
+	all, data := history(t, s.Log, "c1")
+	var kinds []string
+	for i, d := range data {
+		if signalled, ok := d.(events.ExecSignalled); ok {
+			is.Equal(signalled, events.ExecSignalled{Exec: exec, Signal: "SIGUSR1"})
+			is.Equal([]string{all[i].Actor, all[i].Cause}, []string{alice, "cmd1"})
+		}
+		if all[i].Subject.Kind[:5] == "exec." {
+			kinds = append(kinds, all[i].Subject.Kind)
+		}
+	}
+	is.Equal(kinds, []string{"exec.requested", "exec.signalled", "exec.finished"})
+
+	_, err = s.exec.Signal(t.Context(), SignalExecution{Execution: exec})
+	is.Equal(refusal(t, err), Conflict)
+	is.Equal(err.Error(), "execution "+exec+" is not running")
+}
+
+func TestOnlySomeSignalsCanBeSent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	exec, _ := s.detached(untilStop)
+	for _, signal := range []string{"SIGSEGV", "9", "SIG", "SIGTERM ", "TERM\x00", "SIGSIGTERM"} {
+		_, err := s.exec.Signal(t.Context(), SignalExecution{Command: Command{Actor: alice}, Execution: exec, Signal: signal})
+		is.Equal(refusal(t, err), Invalid)
+	}
+	_, data := history(t, s.Log, "c1")
+	is.Equal(len(of[events.ExecSignalled](data)), 0)
+	_, err := s.exec.Signal(t.Context(), SignalExecution{Command: Command{Actor: alice}, Execution: exec}) // SIGTERM
+	is.NoErr(err)
+	d := s.finished(exec)
+	is.Equal([]string{d.Signal, d.Reason}, []string{"SIGTERM", ""})
+}
+
+func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	conn := s.connect(natsconf.Core)
+	go func() { served <- s.exec.Serve(ctx, conn, events.UserActor("operator")) }()
+	for conn.NumSubscriptions() < len(s.exec.commands()) {
+		is.NoErr(conn.Flush())
+	}
+	is.NoErr(conn.Flush())
+	operator := s.connect(natsconf.Operator)
+	exec, _ := s.detached(untilStop)
+	a, err := Give(t.Context(), operator, "exec.workers", struct{}{})
+	is.NoErr(err)
+	is.Equal(string(a.Result), `[{"name":"here","isolation":"none","workspace":"`+s.workspace+`","running":1,"capacity":0,"version":""}]`)
+	_, err = Give(t.Context(), operator, "exec.signal", SignalExecution{Execution: exec, Signal: "KILL"})
+	is.NoErr(err)
+	is.Equal(s.finished(exec).Signal, "SIGKILL")
+	e, _ := await(t, s.Log, func(d events.ExecSignalled) bool { return d.Exec == exec })
+	is.Equal(e.Actor, "user:operator")
+	_, err = Give(t.Context(), operator, "exec.signal", SignalExecution{Execution: "nothing"})
+	is.Equal(refusal(t, err), Conflict)
+	cancel()
+	<-served
+}

@@ -1,0 +1,98 @@
+package handlers
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+// NetworkAsk is the type of the permission that lets a command reach a host. Only the policy asks for it, and only a person or a
+// rule gives it.
+const NetworkAsk = "network"
+
+// maxOpenAsks is how many hosts of a chat may wait for a person at a time.
+const maxOpenAsks = 8
+
+// networkState is what is known of a chat's asks for hosts.
+type networkState struct {
+	permissions
+	asked map[string]string // by address: the newest ask of the policy's own
+	used  map[string]bool   // asks whose approval has let a command through
+}
+
+func newNetworkState() *networkState {
+	return &networkState{*newPermissions(), map[string]string{}, map[string]bool{}}
+}
+
+func networkFilters(chat string) []string {
+	return append(permissionFilters(chat), events.ChatSubject(chat, events.ExecConnected{}.Kind()))
+}
+
+func (s *networkState) apply(e events.Event) {
+	s.permissions.apply(e)
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.PermissionRequested:
+		if e.Actor == events.ActorPolicy && d.Type == NetworkAsk && len(d.Patterns) == 1 && s.asks[d.Permission].event == e.ID {
+			s.asked[d.Patterns[0]] = d.Permission
+		}
+	case events.ExecConnected:
+		s.used[d.Permission] = s.used[d.Permission] || d.Allowed
+	}
+}
+
+// byPerson decides as a person has, or says for which ask the connection waits: one that waits already, or a new one. A decision
+// holds for the commands that waited for it; an approval that came when none did any more, for the next one.
+func (s *networkState) byPerson(x *Execution, at policy.Address, now time.Time) passage {
+	id := x.asks[at]
+	if !s.counts(x, id, true, now) {
+		if id = s.asked[at.String()]; !s.counts(x, id, false, now) {
+			return s.ask()
+		}
+	}
+	c := passage{permission: id}
+	switch how := s.settled[id]; {
+	case how.how == "":
+		c.waits = true
+	case how.decided.Decision == events.Authorized:
+		c.allowed, c.reason = true, "approved by "+how.by
+	default:
+		c.reason = strings.TrimSuffix("denied by "+how.by+": "+how.decided.Reason, ": ")
+	}
+	return c
+}
+
+// counts says whether an ask waits for a person, or was decided by one in a way that counts for a command.
+func (s *networkState) counts(x *Execution, id string, waited bool, now time.Time) bool {
+	how, settled := s.settled[id]
+	switch d := how.decided; {
+	case id == "":
+		return false
+	case !settled:
+		return true
+	case d == nil || !strings.HasPrefix(how.by, events.UserActor("")):
+		return false // it expired, or a rule decided, which speaks for itself
+	case d.Decision == events.Authorized:
+		return (waited || !s.used[id]) && s.void(how, now) == "" && !s.abortedAfter(x.what.Session, how.seq)
+	}
+	return waited
+}
+
+func (s *networkState) ask() passage {
+	open := 0
+	for _, id := range s.asked {
+		if s.settled[id].how == "" {
+			open++
+		}
+	}
+	if open >= maxOpenAsks {
+		return passage{reason: fmt.Sprintf("%d other hosts wait for a person's decision already", open)}
+	}
+	return passage{waits: true, asks: true, permission: events.NewID()}
+}

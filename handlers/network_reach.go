@@ -1,0 +1,181 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+// passage is what was decided about a connection, or which permission it waits for.
+type passage struct {
+	allowed    bool
+	waits      bool
+	asks       bool   // the permission is yet to be asked for
+	permission string // that was asked for it
+	reason     string
+}
+
+// Reach says whether the command may connect to an address, host:port in whatever spelling, and gives it as it is to be
+// dialled: no other spelling of it is ever looked up. What no rule is about waits for a person. Why not is a Refused, whose text
+// is for whoever runs the command; ErrWaiting when nobody has decided by ctx's deadline.
+func (x *Execution) Reach(ctx context.Context, address string) (policy.Address, error) {
+	at, unreadable := policy.ParseAddress(address)
+	if unreadable != nil {
+		return at, x.conclude(ctx, cut(address), 0, passage{reason: unreadable.Error()})
+	}
+	for {
+		c, after, err := x.decide(ctx, at)
+		if err == nil && c.waits {
+			err = x.await(ctx, c.permission, after)
+		}
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return at, ErrWaiting
+		case err != nil:
+			return at, err
+		case c.allowed:
+			return at, nil
+		case !c.waits:
+			return at, refuse(Conflict, "%s", c.reason)
+		}
+	}
+}
+
+// Keep records that the command was kept from an address it was let to, because of where that leads.
+func (x *Execution) Keep(ctx context.Context, at policy.Address, why error) error {
+	return x.conclude(ctx, at.Host, at.Port, passage{reason: why.Error()})
+}
+
+// conclude records a refusal that nothing can change, and gives it.
+func (x *Execution) conclude(ctx context.Context, host string, port uint16, c passage) error {
+	x.deciding.Lock()
+	defer x.deciding.Unlock()
+	if d, untold := x.tell(host, port, c); untold {
+		e, err := events.New(x.chat, events.ActorPolicy, d)
+		if err == nil {
+			_, err = x.network.Gate.Handlers.Log.Append(ctx, e)
+		}
+		if err != nil {
+			return err
+		}
+		x.remember(d)
+	}
+	return refuse(Invalid, "%s", c.reason)
+}
+
+// tell gives the event of a decision, unless the same was said already: once for each host that the command is let to, and once
+// for each it is kept from.
+func (x *Execution) tell(host string, port uint16, c passage) (d events.ExecConnected, untold bool) {
+	d = events.ExecConnected{Exec: x.what.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission, Reason: c.reason}
+	key := told{policy.Address{Host: host, Port: port}.String(), c.allowed}
+	return d, !x.told[key] && (c.allowed || len(x.told) < 2*maxHosts)
+}
+
+func (x *Execution) remember(d events.ExecConnected) {
+	x.told[told{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
+}
+
+// decide decides about a connection by the rules, the flag and the people, in this order, and records what was decided before
+// anything is dialled, or asks. after is how far the log was read.
+func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, after uint64, err error) {
+	x.deciding.Lock()
+	defer x.deciding.Unlock()
+	h := x.network.Gate.Handlers
+	rules, err := x.network.Gate.InForce(ctx, x.scope())
+	if err != nil {
+		return c, 0, err
+	}
+	verdict := judge(rules, policy.Ask{Type: NetworkAsk, Patterns: []string{at.String()}, Address: at.String()})
+	f := h.networks.get(ctx, x.chat, func() *folded { return fold(newNetworkState(), networkFilters(x.chat)) })
+	_, err = h.carryOut(ctx, Command{Actor: events.ActorPolicy}, f, func() ([]events.Event, uint64, error) {
+		s := f.state.(*networkState)
+		after = f.queries[0].last
+		if err := s.missing(x.chat); err != nil {
+			return nil, 0, err
+		}
+		if x.over() {
+			return nil, 0, refuse(Conflict, "the command has ended")
+		}
+		if c = x.byRule(at, verdict); c.reason == "" {
+			c = s.byPerson(x, at, time.Now())
+		}
+		d, untold := x.tell(at.Host, at.Port, c)
+		switch {
+		case c.asks:
+			e, err := events.New(x.chat, events.ActorPolicy, x.request(c.permission, at))
+			return []events.Event{e}, 0, err
+		case c.waits || !untold:
+			return nil, after, nil
+		}
+		e, err := events.New(x.chat, events.ActorPolicy, d)
+		return []events.Event{e}, 0, err
+	})
+	if err != nil {
+		return c, 0, err
+	}
+	if x.hosts[at.String()] = true; c.waits {
+		x.asks[at] = c.permission
+	} else if d, untold := x.tell(at.Host, at.Port, c); untold {
+		x.remember(d)
+	}
+	return c, after, nil
+}
+
+// byRule decides what no person has to; without a reason it has not.
+func (x *Execution) byRule(at policy.Address, v policy.Verdict) passage {
+	switch {
+	case v.Action == policy.Deny:
+		return passage{reason: v.Reason}
+	case len(x.hosts) >= maxHosts && !x.hosts[at.String()]:
+		return passage{reason: fmt.Sprintf("the command has tried %d hosts already, and may try no other", maxHosts)}
+	case v.Action == policy.Allow:
+		return passage{allowed: true, reason: v.Reason}
+	case x.network.Mode == NetworkOpen && len(v.Rules) == 0 && at.Web():
+		return passage{allowed: true, reason: "commands may reach any public host: --network allow"}
+	}
+	return passage{}
+}
+
+// await waits for the end of an ask.
+func (x *Execution) await(ctx context.Context, permission string, after uint64) error {
+	return x.network.Tail.Follow(ctx, after, events.ChatSubject(x.chat, "permission.*"), func(e events.Event) error {
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.PermissionDecided:
+			if d.Permission == permission {
+				return events.ErrStop
+			}
+		case events.PermissionExpired:
+			if d.Permission == permission {
+				return events.ErrStop
+			}
+		}
+		return nil
+	}, func(uint64) error { return nil })
+}
+
+// networkMetadata is what an ask for a host says to clients.
+type networkMetadata struct {
+	Exec    string `json:"exec"`
+	Host    string `json:"host"`
+	Port    uint16 `json:"port"`
+	Command string `json:"command"` // that wants to connect
+}
+
+func (x *Execution) request(permission string, at policy.Address) events.PermissionRequested {
+	metadata, _ := json.Marshal(networkMetadata{x.what.Exec, at.Host, at.Port, x.what.Command}) // texts and a number
+	return events.PermissionRequested{
+		Permission: permission, Type: NetworkAsk, Patterns: []string{at.String()}, Metadata: metadata,
+		Message: "May this reach " + at.String() + "? " + cmp.Or(strings.Join(strings.Fields(x.what.Command), " "), "A person's shell"),
+		Session: x.what.Session, MessageID: x.tool.MessageID, Call: x.what.Call,
+	}
+}
+
+// cut makes what cannot be read fit for an event.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "\uFFFD") }

@@ -1,0 +1,320 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+// outlet is a network for the commands of chat c1, whose gate runs.
+type outlet struct {
+	*gate
+	network *Network
+}
+
+func openOutlet(t testing.TB, mode NetworkMode, rules ...string) *outlet {
+	t.Helper()
+	g := openGate(t)
+	o := &outlet{gate: g}
+	happened(t, g.Log, "c1", askBash("per_1", "npm install"))
+	g.decide("per_1", events.Authorized)
+	o.start(mode, rules...)
+	return o
+}
+
+// start makes the network as a new process would.
+func (o *outlet) start(mode NetworkMode, rules ...string) {
+	o.t.Helper()
+	is := is.New(o.t)
+	ctx, cancel := context.WithCancel(o.t.Context())
+	o.t.Cleanup(cancel)
+	tail := events.NewTail(o.Log)
+	go tail.Run(ctx)
+	gate := o.Gate
+	gate.Handlers = &Handlers{Log: o.Log}
+	for _, text := range rules {
+		r, err := policy.ParseRule(text)
+		is.NoErr(err)
+		gate.Rules = append([]policy.Rule{r}, gate.Rules...)
+	}
+	o.network = &Network{Gate: gate, Mode: mode, Proxy: "127.0.0.1:3128", Tail: tail}
+}
+
+func (o *outlet) run(exec string) events.ExecRequested {
+	return events.ExecRequested{Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "npm install"}
+}
+
+// begin starts a command that has a network.
+func (o *outlet) begin(exec string) *Execution {
+	o.t.Helper()
+	is := is.New(o.t)
+	proxy, err := o.network.For(o.t.Context(), "c1", o.run(exec))
+	is.NoErr(err)
+	u, err := url.Parse(proxy)
+	is.NoErr(err)
+	token, _ := u.User.Password()
+	x, ok := o.network.Running(u.User.Username(), token)
+	is.True(ok)
+	return x
+}
+
+// reaches tries a connection in the background.
+func (o *outlet) reaches(x *Execution, address string) <-chan error {
+	done := make(chan error, 1)
+	go func() { _, err := x.Reach(o.t.Context(), address); done <- err }()
+	return done
+}
+
+// asked waits for the n-th ask for a host that the policy has left to a person.
+func (o *outlet) asked(n int) (d events.PermissionRequested) {
+	o.t.Helper()
+	seen := 0
+	_, d = await(o.t, o.Log, func(d events.PermissionRequested) bool { seen++; return seen == n })
+	await(o.t, o.Log, func(r events.PermissionReferred) bool { return r.Permission == d.Permission })
+	return d
+}
+
+func (o *outlet) connections() []events.ExecConnected {
+	_, data := history(o.t, o.Log, "c1")
+	return of[events.ExecConnected](data)
+}
+
+func (o *outlet) saveRule(fields map[string]any) string {
+	o.t.Helper()
+	set := map[string]json.RawMessage{}
+	for k, v := range fields {
+		set[k], _ = json.Marshal(v)
+	}
+	id, _, err := o.SaveRecord(o.t.Context(), SaveRecord{Command: Command{Actor: alice}, Collection: toolPermissions, Set: set, New: true})
+	is.New(o.t).NoErr(err)
+	return id
+}
+
+func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode  NetworkMode
+		rules []string
+		kept  map[string]any
+		want  bool
+	}{
+		"off":                        {mode: NetworkOff},
+		"ask":                        {mode: NetworkAsks, want: true},
+		"allow":                      {mode: NetworkOpen, want: true},
+		"a rule of the start":        {mode: NetworkOff, rules: []string{"network: example.com"}, want: true},
+		"a rule for something else":  {mode: NetworkOff, rules: []string{"webfetch: https://example.com/*"}},
+		"a rule that denies":         {mode: NetworkOff, rules: []string{"deny network: example.com"}},
+		"a rule that asks":           {mode: NetworkOff, rules: []string{"ask network: *"}},
+		"a kept rule":                {mode: NetworkOff, kept: map[string]any{}, want: true},
+		"one for this chat":          {mode: NetworkOff, kept: map[string]any{"chat": "c1"}, want: true},
+		"one for another chat":       {mode: NetworkOff, kept: map[string]any{"chat": "c2"}},
+		"one for this agent":         {mode: NetworkOff, kept: map[string]any{"agent": "a1"}, want: true},
+		"one for another agent":      {mode: NetworkOff, kept: map[string]any{"agent": "a2"}},
+		"one that has expired":       {mode: NetworkOff, kept: map[string]any{"expires_at": "2020-01-01 00:00:00.000Z"}},
+		"one that is paused":         {mode: NetworkOff, kept: map[string]any{"active": false}},
+		"one that is broken":         {mode: NetworkOff, kept: map[string]any{"pattern": "*"}},
+		"an empty pattern":           {mode: NetworkOff, kept: map[string]any{"pattern": ""}},
+		"one for a host in our hall": {mode: NetworkOff, kept: map[string]any{"pattern": "localhost"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			o := openOutlet(t, c.mode, c.rules...)
+			if c.kept != nil {
+				for id, agent := range map[string]string{"a1": "build", "a2": "plan"} {
+					_, _, err := o.SaveRecord(t.Context(), SaveRecord{Command: Command{Actor: alice}, Collection: aiAgents, Record: id, New: true, Set: map[string]json.RawMessage{"name": []byte(`"` + agent + `"`)}})
+					is.NoErr(err)
+				}
+				fields := map[string]any{"tool": "network", "pattern": "example.com", "action": "allow", "active": true}
+				for k, v := range c.kept {
+					fields[k] = v
+				}
+				o.saveRule(fields)
+			}
+			proxy, err := o.network.For(t.Context(), "c1", o.run("x1"))
+			is.NoErr(err)
+			is.Equal(proxy != "", c.want)
+			if c.want {
+				is.True(strings.HasPrefix(proxy, "http://x1:"))
+				is.True(strings.HasSuffix(proxy, "@127.0.0.1:3128"))
+			}
+			o.network.Done("x1")
+		})
+	}
+}
+
+func TestAWhitelistWithoutTargetsGivesNoNetwork(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkOff)
+	save := func(collection string, fields map[string]json.RawMessage) {
+		_, _, err := o.SaveRecord(t.Context(), SaveRecord{Command: Command{Actor: alice}, Collection: collection, New: true, Set: fields})
+		is.NoErr(err)
+	}
+	save(whitelistActions, map[string]json.RawMessage{"permission": []byte(`"network"`), "kind": []byte(`"strict"`), "value": []byte(`""`), "active": []byte("true")})
+	proxy, err := o.network.For(t.Context(), "c1", o.run("x1"))
+	is.NoErr(err)
+	is.Equal(proxy, "")
+	save(whitelistTargets, map[string]json.RawMessage{"pattern": []byte(`"*.example.com"`), "active": []byte("true")})
+	_, err = o.begin("x1").Reach(t.Context(), "a.example.com:443")
+	is.NoErr(err)
+}
+
+func TestNobodyHasANetworkWithoutOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var none *Network
+	proxy, err := none.For(t.Context(), "c1", events.ExecRequested{})
+	is.NoErr(err)
+	is.Equal(proxy, "")
+	none.Done("x1")
+}
+
+func TestRulesAndTheFlagDecideWithoutAPerson(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mode           NetworkMode
+		rules, address string
+		allowed        bool
+		says           string
+	}{
+		{NetworkAsks, "network: *.example.com", "A.Example.com.:443", true, "a rule allows it: network: *.example.com"},
+		{NetworkOpen, "", "example.com:443", true, "--network allow"},
+		{NetworkOpen, "", "example.com:80", true, "--network allow"},
+		{NetworkOpen, "deny network: example.com", "example.com:443", false, "a rule denies it: deny network: example.com"},
+		{NetworkOpen, "", "169.254.169.254:80", false, "not a public host"},
+		{NetworkOpen, "", "0x7f000001:80", false, "not a public host"},
+		{NetworkOpen, "", "LOCALHOST.:80", false, "not a public host"},
+		{NetworkOpen, "", "evil.com\x00.google.com:443", false, "U+0000"},
+	} {
+		t.Run(fmt.Sprint(c.mode, " ", c.rules, " ", c.address), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			var rules []string
+			if c.rules != "" {
+				rules = []string{c.rules}
+			}
+			o := openOutlet(t, c.mode, rules...)
+			x := o.begin("x1")
+			for range 3 {
+				_, err := x.Reach(t.Context(), c.address)
+				is.Equal(err == nil, c.allowed)
+				if err != nil {
+					is.True(refusal(t, err) != "")
+					is.True(strings.Contains(err.Error(), c.says))
+				}
+			}
+			all := o.connections()
+			is.Equal(len(all), 1) // however often it tried
+			is.Equal(all[0].Exec, "x1")
+			is.Equal(all[0].Allowed, c.allowed)
+			is.True(strings.Contains(all[0].Reason, c.says))
+		})
+	}
+}
+
+func TestWhatIsReachedIsInOneSpelling(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkAsks, "network: example.com")
+	at, err := o.begin("x1").Reach(t.Context(), "EXAMPLE.com.:80")
+	is.NoErr(err)
+	is.Equal(at, policy.Address{Host: "example.com", Port: 80})
+}
+
+func TestCredentialsAreOneCommandsWhileItRuns(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkOpen)
+	x1, x2 := o.begin("x1"), o.begin("x2")
+	for _, c := range [][2]string{{"x1", x2.token}, {"x1", ""}, {"", x1.token}, {"x3", x1.token}, {"x1", x1.token + "A"}, {"x1", x1.token[1:]}} {
+		_, ok := o.network.Running(c[0], c[1])
+		is.True(!ok)
+	}
+	ctx, end, ok := x1.Begin(t.Context())
+	is.True(ok)
+	defer end()
+	o.network.Done("x1")
+	<-ctx.Done() // the connection ends with the command
+	_, ok = o.network.Running("x1", x1.token)
+	is.True(!ok)
+	_, _, ok = x1.Begin(t.Context())
+	is.True(!ok)
+	_, ok = o.network.Running("x2", x2.token)
+	is.True(ok)
+	o.network.Done("x1")
+}
+
+func TestCredentialsAreNeverInTheLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkOpen)
+	x := o.begin("x1")
+	tell := func() {
+		title := "HTTP_PROXY=http://x1:" + x.token + "@127.0.0.1:3128"
+		happened(t, o.Log, "c1", fact{data: events.ChatUpdated{Title: &title}})
+	}
+	tell()
+	o.network.Done("x1")
+	tell() // what the command printed comes after its end, too
+	all, _ := history(t, o.Log, "c1")
+	for _, e := range all {
+		is.True(!strings.Contains(string(e.Data), x.token))
+	}
+}
+
+func TestConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkOpen)
+	x := o.begin("x1")
+	var ends []func()
+	for range MaxConnections {
+		_, end, ok := x.Begin(t.Context())
+		is.True(ok)
+		ends = append(ends, end)
+	}
+	_, _, ok := x.Begin(t.Context())
+	is.True(!ok)
+	ends[7]()
+	_, _, ok = x.Begin(t.Context())
+	is.True(ok)
+}
+
+func TestACommandTriesOnlySoManyHosts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkOpen)
+	x := o.begin("x1")
+	for i := range maxHosts {
+		x.hosts[fmt.Sprintf("h%d.example.com:443", i)] = true
+	}
+	_, err := x.Reach(t.Context(), "another.example.com:443")
+	is.Equal(refusal(t, err), Conflict)
+	_, err = x.Reach(t.Context(), "h7.example.com:443")
+	is.NoErr(err)
+}
+
+func TestWaitingEndsWithThePatienceOfWhoWaits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkAsks)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := o.begin("x1").Reach(ctx, "example.com:443")
+	is.True(errors.Is(err, ErrWaiting))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_, err = o.begin("x2").Reach(gone, "example.com:443")
+	is.True(errors.Is(err, context.Canceled))
+}
