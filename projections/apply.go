@@ -35,6 +35,7 @@ type Tx struct {
 	permissions *table[Permission, *Permission]
 	questions   *table[Question, *Question]
 	executions  *table[Execution, *Execution]
+	artifacts   *table[Artifact, *Artifact]
 	commands    *table[Command, *Command]
 	subagents   *table[Subagent, *Subagent]
 	config      *table[Config, *Config]
@@ -54,6 +55,7 @@ func newTx(conn *sql.Conn) (*Tx, error) {
 	tx.permissions = openTable[Permission](tx, "permissions", true)
 	tx.questions = openTable[Question](tx, "questions", true)
 	tx.executions = openTable[Execution](tx, "executions", true)
+	tx.artifacts = openTable[Artifact](tx, "artifacts", true)
 	tx.commands = openTable[Command](tx, "commands", true)
 	tx.subagents = openTable[Subagent](tx, "subagents", true)
 	tx.config = openTable[Config](tx, "config", true)

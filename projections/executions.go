@@ -21,7 +21,7 @@ type Execution struct {
 	Session     string `db:"session_id" json:"session_id"`
 	Call        string `db:"call_id" json:"call_id"`
 	Cwd         string `db:"cwd" json:"cwd"`
-	Status      string `db:"status" json:"status"` // executing, completed, failed, refused, cancelled, timeout, lost
+	Status      string `db:"status" json:"status"` // one of Exec…, or the reason why it ended other than by itself
 	ExitCode    int64  `db:"exit_code" json:"exit_code"`
 	Signal      string `db:"signal" json:"signal"`
 	Reason      string `db:"reason" json:"reason"`
@@ -30,8 +30,14 @@ type Execution struct {
 	StdoutBytes int64  `db:"stdout_bytes" json:"stdout_bytes"`
 	StderrBytes int64  `db:"stderr_bytes" json:"stderr_bytes"`
 	DurationMS  int64  `db:"duration_ms" json:"duration_ms"`
-	Source      string `db:"source" json:"source"`
+	Source      string `db:"source" json:"source"` // opencode, or person for their own shell
 	Pool        string `db:"pool" json:"pool"`
+	Worker      string `db:"worker" json:"worker"`       // that took it; empty when none did
+	Isolation   string `db:"isolation" json:"isolation"` // bwrap, landlock, container or none; likewise
+	Detached    bool   `db:"detached" json:"detached"`   // nobody waits for it
+	Terminal    bool   `db:"terminal" json:"terminal"`   // a person's own shell
+	Private     bool   `db:"private" json:"private"`     // its output is not recorded
+	Changed     int64  `db:"changed" json:"changed"`     // files that were created or changed while it ran
 	Started     string `db:"started" json:"started"`
 	Finished    string `db:"finished" json:"finished"`
 	Position    int64  `db:"position" json:"position"`
@@ -45,7 +51,7 @@ type Command struct {
 	Uses    int64  `db:"uses" json:"uses"` // how often it was handed to a sandbox
 }
 
-// How an execution stands. A finished one has a reason as its status (cancelled, timeout, lost) unless it ended by itself.
+// How an execution stands. One that did not end by itself has as its status why: cancelled, timeout, lost, or a limit's name.
 const (
 	ExecExecuting = "executing"
 	ExecCompleted = "completed" // exit code 0
@@ -68,7 +74,12 @@ func (executions) Apply(tx *Tx, e events.Event, body any) error {
 		}
 		x.begin(tx, e, b.Session, b.Call, b.Cwd)
 		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, ExecExecuting, tx.at
-		x.Command, x.Original = tx.command(b.Command, 1), b.Original
+		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
+		if b.Terminal {
+			x.Permission, x.Source = "", person
+		} else {
+			x.Command = tx.command(b.Command, 1)
+		}
 		tx.executions.put(x)
 	case events.ExecRefused:
 		x, found := tx.executions.get(b.Exec)
@@ -79,14 +90,26 @@ func (executions) Apply(tx *Tx, e events.Event, body any) error {
 		x.Status, x.Reason, x.ExitCode, x.Finished = ExecRefused, b.Reason, refusedExitCode, tx.at
 		x.Command = tx.command(b.Command, 0)
 		tx.executions.put(x)
+	case events.ExecStarted:
+		return tx.changeExecution(b.Exec, func(x *Execution) { x.Worker, x.Isolation = b.Worker, b.Isolation })
 	case events.ExecFinished:
-		x, found := tx.executions.get(b.Exec)
-		if !found {
-			return fmt.Errorf("execution %s was never requested", b.Exec)
-		}
-		x.finish(tx, b)
-		tx.executions.put(x)
+		return tx.changeExecution(b.Exec, func(x *Execution) { x.finish(tx, b) })
+	case events.ExecChanged:
+		return tx.changeExecution(b.Exec, func(x *Execution) { x.Changed = int64(len(b.Files) + b.More) })
 	}
+	return nil
+}
+
+// person is the source of what a person runs.
+const person = "person"
+
+func (tx *Tx) changeExecution(id string, change func(*Execution)) error {
+	x, found := tx.executions.get(id)
+	if !found {
+		return fmt.Errorf("execution %s was never requested", id)
+	}
+	change(&x)
+	tx.executions.put(x)
 	return nil
 }
 
@@ -109,6 +132,9 @@ func (x *Execution) finish(tx *Tx, b events.ExecFinished) {
 	}
 	x.ExitCode, x.Signal, x.Reason, x.Error = int64(b.ExitCode), b.Signal, b.Reason, b.Error
 	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, tx.at
+	if b.Worker != "" {
+		x.Worker, x.Isolation = b.Worker, b.Isolation
+	}
 	x.Outputs = encoded(struct {
 		Stdout events.Output `json:"stdout"`
 		Stderr events.Output `json:"stderr"`
@@ -126,17 +152,31 @@ func (tx *Tx) command(command string, uses int64) string {
 	return c.ID
 }
 
-// Run is an execution with its command's text.
+// Run is an execution with its command's text, which a person's shell has not.
 type Run struct {
 	Execution
 	Text string `db:"text" json:"text"`
 }
 
-const selectRuns = "SELECT x.*, c.command AS text FROM executions x JOIN commands c ON c.id=x.command WHERE "
+const selectRuns = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE "
 
 // Executions lists a chat's executions in order.
 func (m *Model) Executions(ctx context.Context, chat string) ([]Run, error) {
 	return list[Run](ctx, m, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
+}
+
+// Execution gives one, and whether there is one.
+func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
+	return first[Run](ctx, m, "execution "+id, selectRuns+"x.id={:id}", dbx.Params{"id": id})
+}
+
+// LatestExecutions lists those of all chats, the newest first, without their outputs.
+func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]Run, error) {
+	all, err := list[Run](ctx, m, "latest executions", selectRuns+"1 ORDER BY x.position DESC LIMIT {:limit}", dbx.Params{"limit": limit})
+	for i := range all {
+		all[i].Outputs = ""
+	}
+	return all, err
 }
 
 // RunningExecutions lists what no result is known of, oldest first.

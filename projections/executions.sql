@@ -1,13 +1,13 @@
 CREATE TABLE executions(
   id           TEXT PRIMARY KEY,
-  permission   TEXT NOT NULL,    -- permissions.id; empty for a refused one
-  command      TEXT NOT NULL,    -- commands.id
+  permission   TEXT NOT NULL,    -- permissions.id; empty for a refused one and for a person's own shell
+  command      TEXT NOT NULL,    -- commands.id; empty for a person's own shell
   original     TEXT NOT NULL,    -- as the model gave it, when a person has edited it
   chat         TEXT NOT NULL,
   session_id   TEXT NOT NULL,
   call_id      TEXT NOT NULL,
   cwd          TEXT NOT NULL,
-  status       TEXT NOT NULL,    -- executing, completed, failed, refused, cancelled, timeout, lost
+  status       TEXT NOT NULL,    -- executing, completed, failed, refused, or the reason why it did not end by itself
   exit_code    INTEGER NOT NULL,
   signal       TEXT NOT NULL,
   reason       TEXT NOT NULL,
@@ -18,6 +18,12 @@ CREATE TABLE executions(
   duration_ms  INTEGER NOT NULL,
   source       TEXT NOT NULL,
   pool         TEXT NOT NULL,
+  worker       TEXT NOT NULL,    -- that took it; empty when none did
+  isolation    TEXT NOT NULL,    -- bwrap, landlock, container or none; likewise
+  detached     INTEGER NOT NULL, -- nobody waits for it
+  terminal     INTEGER NOT NULL, -- a person's own shell
+  private      INTEGER NOT NULL, -- its output is not recorded
+  changed      INTEGER NOT NULL, -- files that were created or changed while it ran
   started      TEXT NOT NULL,
   finished     TEXT NOT NULL,
   position     INTEGER NOT NULL, -- sequence of the event that began it
@@ -28,6 +34,7 @@ CREATE TABLE executions(
   removed      INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX executions_chat ON executions(chat, position);
+CREATE INDEX executions_position ON executions(position);
 CREATE INDEX executions_last ON executions(last_seq);
 CREATE INDEX executions_command ON executions(command);
 CREATE INDEX executions_running ON executions(position) WHERE status = 'executing';

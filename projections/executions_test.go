@@ -17,6 +17,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 		"cancelled": {Signal: "SIGTERM", Reason: "cancelled"},
 		"timeout":   {Signal: "SIGKILL", Reason: "timeout"},
 		"lost":      {Reason: "lost", Error: "the worker died"},
+		"memory":    {Signal: "SIGKILL", ExitCode: 137, Reason: "memory", Worker: "w1", Isolation: "bwrap"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			is := is.New(t)
@@ -32,6 +33,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 			is.NoErr(err)
 			x := all[0]
 			is.Equal([]any{x.Status, x.ExitCode, x.Signal, x.Error, x.StdoutBytes, x.DurationMS}, []any{want, int64(result.ExitCode), result.Signal, result.Error, int64(3), int64(12)})
+			is.Equal([]string{x.Worker, x.Isolation}, []string{result.Worker, result.Isolation})
 			is.Equal(string(x.Outputs), `{"stdout":{"bytes":3,"text":"out"},"stderr":{"bytes":0}}`)
 			is.True(x.Finished > x.Started)
 			running, err = m.RunningExecutions(t.Context())
@@ -55,6 +57,66 @@ func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(commands), 1) // the same command, kept once
 	is.Equal([]any{commands[0].Command, commands[0].Uses, len(commands[0].ID)}, []any{"make", int64(2), 15})
+}
+
+func TestExecutionNobodyWaitsForSaysWhoRunsItWhileItRuns(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.asks("per_1", ses, "detach make"),
+		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make", Cwd: "/workspace", Pool: "default", Detached: true}),
+		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}))
+	x, found, err := m.Execution(t.Context(), "x1")
+	is.NoErr(err)
+	is.True(found)
+	is.Equal([]any{x.Status, x.Worker, x.Isolation, x.Detached, x.Terminal, x.Text}, []any{"executing", "w1", "bwrap", true, false, "make"})
+	feed(t, m, own(t, "sandbox", events.ExecFinished{Exec: "x1", Reason: "cancelled"})) // as one whose process died is recorded
+	x, _, err = m.Execution(t.Context(), "x1")
+	is.NoErr(err)
+	is.Equal([]string{x.Status, x.Worker, x.Isolation}, []string{"cancelled", "w1", "bwrap"})
+}
+
+func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Cwd: "/workspace", Pool: "default", Terminal: true, Private: true}),
+		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "landlock"}))
+	for _, ask := range []func() ([]Run, error){
+		func() ([]Run, error) { return m.Executions(t.Context(), chatID) },
+		func() ([]Run, error) { return m.RunningExecutions(t.Context()) },
+		func() ([]Run, error) { return m.LatestExecutions(t.Context(), 1) },
+	} {
+		all, err := ask()
+		is.NoErr(err)
+		is.Equal(len(all), 1)
+		is.Equal([]any{all[0].Terminal, all[0].Private, all[0].Source, all[0].Text, all[0].Command, all[0].Permission}, []any{true, true, "person", "", "", ""})
+	}
+	commands, err := list[Command](t.Context(), m, "commands", "SELECT * FROM commands", nil)
+	is.NoErr(err)
+	is.Equal(len(commands), 0)
+}
+
+func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	kept := events.Artifact{Path: "dist/a.js", Size: 3, SHA256: "ab", Blob: &events.Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}}
+	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Command: "make"}), own(t, "sandbox", events.ExecFinished{Exec: "x1"}),
+		own(t, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{kept, {Path: "big", Size: 1 << 30, SHA256: "cd"}}, More: 5}))
+	x, _, err := m.Execution(t.Context(), "x1")
+	is.NoErr(err)
+	is.Equal(x.Changed, int64(7))
+	a, found, err := m.Artifact(t.Context(), "x1", "dist/a.js")
+	is.NoErr(err)
+	is.True(found)
+	is.Equal([]any{a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob}, []any{chatID, "x1", "dist/a.js", int64(3), "ab", "sha256-ab"})
+	a, _, err = m.Artifact(t.Context(), "x1", "big")
+	is.NoErr(err)
+	is.Equal(a.Blob, "")
+	_, found, err = m.Artifact(t.Context(), "x1", "other")
+	is.NoErr(err)
+	is.True(!found)
 }
 
 func TestSubagentEndsAsItsTurnDoes(t *testing.T) {

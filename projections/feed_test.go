@@ -19,7 +19,7 @@ import (
 )
 
 // shownTables is every table that clients see.
-var shownTables = []string{"chats", "messages", "permissions", "questions", "executions", "commands", "subagents", "config", "users"}
+var shownTables = []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands", "subagents", "config", "users"}
 
 // next gives what a follower is told, as sorted lines, and up to where.
 func next(t testing.TB, f *Feed) (lines []string, seq uint64) {

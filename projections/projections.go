@@ -23,7 +23,7 @@ import (
 )
 
 // Version is the version of the read models. Raise it when any table or Apply changes: the next start replays the log.
-const Version = 4
+const Version = 5
 
 // Projection is one read model.
 type Projection interface {
@@ -44,6 +44,7 @@ var projections = []Projection{
 	permissions{},
 	questions{},
 	executions{},
+	artifacts{},
 	subagents{},
 	usage{},
 	config{},

@@ -31,6 +31,7 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 		s.submitted("m2"), s.submitted("m2"), s.sending("m2", msg2), s.sending("nobody", msg1), s.delivered("m2", msg2),
 		s.asks("per_1", ses, "date"), s.decides(user, "per_1", events.Authorized), s.replies("per_1", "once"),
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "date"}), s.own(events.ExecFinished{Exec: "x1"}),
+		s.own(events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a", Size: 1, SHA256: "00"}, {Path: "b", SHA256: "01"}}}),
 		s.questions(), s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), s.own(events.TurnLost{Session: ses}),
 		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}), s.decides(user, "intent1", events.Denied),
 		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.Deleted{}),

@@ -23,6 +23,7 @@ type Query struct {
 	Chat       string `json:"chat,omitempty"`
 	Collection string `json:"collection,omitempty"` // of config records
 	Permission string `json:"permission,omitempty"` // OpenCode's id or the record's
+	Execution  string `json:"execution,omitempty"`
 	Status     string `json:"status,omitempty"`
 	User       string `json:"user,omitempty"`
 	Day        string `json:"day,omitempty"` // 2006-01-02, in UTC
@@ -53,11 +54,20 @@ func (m *Model) queries() map[string]func(context.Context, Query) (any, error) {
 		},
 		"questions":  func(ctx context.Context, q Query) (any, error) { return m.Questions(ctx, q.Chat, q.Status) },
 		"executions": func(ctx context.Context, q Query) (any, error) { return m.Executions(ctx, q.Chat) },
-		"subagents":  func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
-		"usage":      func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
-		"config":     func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
-		"spent":      func(ctx context.Context, q Query) (any, error) { return m.Spent(ctx, Span{q.Chat, q.User, q.Day}) },
-		"digest":     func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
+		"running":    func(ctx context.Context, _ Query) (any, error) { return m.RunningExecutions(ctx) },
+		"latest":     func(ctx context.Context, q Query) (any, error) { return m.LatestExecutions(ctx, q.Limit) },
+		"execution": func(ctx context.Context, q Query) (any, error) {
+			x, ok, err := m.Execution(ctx, q.Execution)
+			if err == nil && !ok {
+				err = fmt.Errorf("there is no execution %s", q.Execution)
+			}
+			return x, err
+		},
+		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
+		"usage":     func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
+		"config":    func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
+		"spent":     func(ctx context.Context, q Query) (any, error) { return m.Spent(ctx, Span{q.Chat, q.User, q.Day}) },
+		"digest":    func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
 	}
 }
 
@@ -72,7 +82,12 @@ func (m *Model) Serve(ctx context.Context, nc *nats.Conn) error {
 		}
 		defer sub.Unsubscribe()
 	}
-	sub, err := nc.QueueSubscribe(queryPrefix+"rebuild", "projections", func(msg *nats.Msg) { go m.serveRebuild(ctx, nc, msg) })
+	sub, err := nc.QueueSubscribe(queryPrefix+"rebuild", "projections", func(msg *nats.Msg) {
+		if _, err := msg.Metadata(); err == nil {
+			return // nobody's wish but a stored event, which a reader had JetStream deliver here
+		}
+		go m.serveRebuild(ctx, nc, msg)
+	})
 	if err != nil {
 		return fmt.Errorf("serve rebuild: %w", err)
 	}

@@ -120,13 +120,15 @@ func TestListsOfClientsComeFromAnIndex(t *testing.T) {
 	t.Parallel()
 	m := still(t)
 	for query, index := range map[string]string{
-		"SELECT * FROM messages WHERE chat='c' AND NOT removed AND role<>'' ORDER BY created LIMIT 50":                      "messages_created",
-		"SELECT * FROM messages WHERE chat='c' AND NOT removed AND role<>'' ORDER BY created DESC, first_seq DESC, id DESC": "messages_created",
-		"SELECT * FROM messages WHERE chat='c' ORDER BY position":                                                           "messages_chat",
-		"SELECT * FROM chats WHERE user='u' AND NOT removed ORDER BY last_active DESC LIMIT 50":                             "chats_user",
-		"SELECT * FROM config WHERE collection='sops' AND record='r'":                                                       "config_record",
-		"SELECT * FROM users WHERE email='e'":                                                                               "users_email",
-		"SELECT * FROM commands c WHERE EXISTS (SELECT 1 FROM executions x WHERE x.command=c.id) AND c.id='one'":            "executions_command",
+		"SELECT * FROM messages WHERE chat='c' AND NOT removed AND role<>'' ORDER BY created LIMIT 50":                                                  "messages_created",
+		"SELECT * FROM messages WHERE chat='c' AND NOT removed AND role<>'' ORDER BY created DESC, first_seq DESC, id DESC":                             "messages_created",
+		"SELECT * FROM messages WHERE chat='c' ORDER BY position":                                                                                       "messages_chat",
+		"SELECT * FROM chats WHERE user='u' AND NOT removed ORDER BY last_active DESC LIMIT 50":                                                         "chats_user",
+		"SELECT * FROM config WHERE collection='sops' AND record='r'":                                                                                   "config_record",
+		"SELECT * FROM users WHERE email='e'":                                                                                                           "users_email",
+		"SELECT * FROM commands c WHERE EXISTS (SELECT 1 FROM executions x WHERE x.command=c.id) AND c.id='one'":                                        "executions_command",
+		"SELECT * FROM artifacts WHERE execution='x' ORDER BY path":                                                                                     "artifacts_execution",
+		"SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE 1 ORDER BY x.position DESC LIMIT 50": "executions_position",
 	} {
 		is := is.New(t)
 		plan := queryPlan(t, m, query)

@@ -1,0 +1,18 @@
+-- Files of the workspace as executions left them.
+CREATE TABLE artifacts(
+  id        TEXT PRIMARY KEY,
+  chat      TEXT NOT NULL,
+  execution TEXT NOT NULL,
+  path      TEXT NOT NULL,    -- from the workspace
+  size      INTEGER NOT NULL, -- bytes
+  sha256    TEXT NOT NULL,    -- hex
+  blob      TEXT NOT NULL,    -- in BLOBS; empty when the content was not kept
+  created   TEXT NOT NULL,
+  updated   TEXT NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq  INTEGER NOT NULL,
+  removed   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX artifacts_chat ON artifacts(chat, created);
+CREATE INDEX artifacts_execution ON artifacts(execution, path);
+CREATE INDEX artifacts_last ON artifacts(last_seq);
