@@ -14,6 +14,11 @@ import (
 //go:embed plugin.js
 var pluginSource string
 
+// instructions tell the model what is different about running commands here.
+//
+//go:embed instructions.md
+var instructions string
+
 // ShellAccess is what an agent's command needs to ask for permission to run. The shell finds it in its environment as
 // POCKETCODER_NATS_URL, POCKETCODER_SHELL_KEY and POCKETCODER_ENGINE, beside OPENCODE_SESSION_ID and OPENCODE_CALL_ID.
 type ShellAccess struct {
@@ -27,12 +32,13 @@ func (s *Supervisor) path(elem ...string) string {
 	return filepath.Join(append([]string{s.Dir}, elem...)...)
 }
 
-func (s *Supervisor) configDir() string { return s.path("config", "opencode") }
+func (s *Supervisor) configDir() string        { return s.path("config", "opencode") }
+func (s *Supervisor) instructionsFile() string { return filepath.Join(s.configDir(), "pocketcoder.md") }
 func (s *Supervisor) pluginFile() string {
 	return filepath.Join(s.configDir(), "plugin", "pocketcoder.js")
 }
 
-// prepare writes the configuration directory anew, with our plugin, and empties the temporary one, where OpenCode leaves
+// prepare writes the configuration directory anew, with our plugin and instructions, and empties the temporary one, where OpenCode leaves
 // the libraries it unpacks at each start.
 func (s *Supervisor) prepare() error {
 	for _, dir := range []string{s.configDir(), s.path("tmp")} {
@@ -57,7 +63,8 @@ func (s *Supervisor) prepare() error {
 		filepath.Join(s.configDir(), "package.json"): `{"dependencies":` + dependencies + `}`,
 		filepath.Join(s.configDir(), "package-lock.json"): `{"name":"pocketcoder","lockfileVersion":3,"requires":true,` +
 			`"packages":{"":{"dependencies":` + dependencies + `}}}`,
-		s.pluginFile(): plugin,
+		s.pluginFile():       plugin,
+		s.instructionsFile(): instructions,
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			return err
@@ -108,7 +115,7 @@ func (s *Supervisor) config() (string, error) {
 	maps.Copy(config, map[string]any{
 		"shell": s.Shell, "permission": asks, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
 		// Without the workspace's configuration OpenCode would not read this either. It is text for the model, no authority.
-		"instructions": []string{filepath.Join(s.Workspace, "AGENTS.md")},
+		"instructions": []string{s.instructionsFile(), filepath.Join(s.Workspace, "AGENTS.md")},
 	})
 	b, err := json.Marshal(config)
 	return string(b), err

@@ -86,7 +86,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 		}
 		return err
 	}))
-	is.Equal(files, []string{"/package-lock.json", "/package.json", "/plugin/pocketcoder.js"})
+	is.Equal(files, []string{"/package-lock.json", "/package.json", "/plugin/pocketcoder.js", "/pocketcoder.md"})
 	left, err := os.ReadDir(s.path("tmp"))
 	is.NoErr(err)
 	is.Equal(len(left), 0)

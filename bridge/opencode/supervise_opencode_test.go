@@ -169,6 +169,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 	is.Equal(permissions, []string{"bash", "edit"}) // all that was called asked
 	is.Equal(opencode.ReadFile(t, filepath.Join(workspace, "new.txt")), "c")
 	is.True(strings.Contains(asked(), "Names of rivers are written in capitals.")) // AGENTS.md is text for the model
+	is.True(strings.Contains(asked(), "begins with the word `detach`"))            // and so are ours
 	checkNothingRan(t, ran)
 	checkEnvironment(t, opencode.ReadFile(t, filepath.Join(dumps, "env")), session.ID, first.Client.Password())
 
