@@ -1,0 +1,102 @@
+package ssh_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+)
+
+func TestFileFollowsTheKeysAndTheirOwners(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann, root, bot := s.user("ann", account.User), s.user("root", account.Admin), s.user("bot", account.Agent)
+	_, first := s.newKey()
+	_, second := s.newKey()
+	s.keep()
+	s.eventually("there is a file before there is a key", func() bool { _, err := os.Stat(s.keys.Files[0]); return err == nil && len(s.file()) == 0 })
+
+	one := s.register(ann, first, nil)
+	s.register(root, second, nil)
+	s.register(bot, first, nil)                                                  // agents have no terminal
+	s.register("nobody", first, nil)                                             // nor who is not there
+	s.register("", first, nil)                                                   //
+	s.register(ann, second, map[string]any{"is_active": false})                  //
+	s.register(ann, second, map[string]any{"expires_at": "2020-01-02 03:04:05"}) // no time as records have it: it may not count as "never"
+	s.register(ann, "ssh-ed25519 garbage", nil)
+	s.register(ann, first+"\n"+second, nil)
+	s.register(ann, `command="sh" `+second, nil)
+	s.eventually("the good keys are there", func() bool { return len(s.file()) == 2 })
+	short := func(line string) string { return strings.Join(strings.Fields(line)[:2], " ") }
+	is.True(strings.HasPrefix(s.file()[0], `restrict,pty,command="'/bin/sh' '-c' `))
+	is.True(strings.HasSuffix(s.file()[0], ` '`+ann+`'" `+short(first)+" "+ann))
+	is.True(strings.HasSuffix(s.file()[1], ` ''" `+short(second)+" "+root)) // who sees all chats
+	info, err := os.Stat(s.keys.Files[0])
+	is.NoErr(err)
+	is.Equal(info.Mode(), os.FileMode(0o600))
+	s.eventually("what is left out is said", func() bool { return strings.Count(s.lines.String(), "an ssh key is left out") == 4 })
+
+	s.save(one, false, map[string]any{"is_active": false})
+	s.eventually("a key that is not active is gone", func() bool { return len(s.file()) == 1 })
+	s.save(one, false, map[string]any{"is_active": true})
+	s.eventually("it is there again, where it was", func() bool { return len(s.file()) == 2 && strings.HasSuffix(s.file()[0], ann) })
+	yes := true
+	_, err = s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Command: handlers.Command{Actor: events.ActorSystem}, Account: ann, Disabled: &yes})
+	is.NoErr(err)
+	s.eventually("the keys of a disabled account are gone", func() bool { return len(s.file()) == 1 && strings.HasSuffix(s.file()[0], root) })
+}
+
+func TestKeyIsGoneWhenItExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann := s.user("ann", account.User)
+	_, brief := s.newKey()
+	_, long := s.newKey()
+	s.keep()
+	s.register(ann, long, map[string]any{"expires_at": time.Now().Add(time.Hour).UTC().Format(projections.TimeFormat)})
+	s.eventually("the key that lasts is there", func() bool { return len(s.file()) == 1 })
+	ends := time.Now().Add(3 * time.Second)
+	s.register(ann, brief, map[string]any{"expires_at": ends.UTC().Format(projections.TimeFormat)})
+	s.eventually("the other is there until it expires", func() bool { return len(s.file()) == 2 || time.Now().After(ends) })
+	s.eventually("and gone then, with nothing else happening", func() bool { return len(s.file()) == 1 })
+	is.True(!time.Now().Before(ends.Truncate(time.Millisecond)))
+}
+
+func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann := s.user("ann", account.User)
+	_, key := s.newKey()
+	missing := filepath.Join(s.dir, "not", "there", "authorized_keys")
+	s.keys.Files = []string{missing, s.keys.Files[0]}
+	is.NoErr(os.WriteFile(s.keys.Files[1], []byte("an old key\n"), 0o600))
+	s.keep()
+	id := s.register(ann, key, nil)
+	s.eventually("the old file is gone", func() bool { _, err := os.Stat(s.keys.Files[1]); return os.IsNotExist(err) })
+	is.NoErr(os.MkdirAll(filepath.Dir(missing), 0o700))
+	s.eventually("both are there once they can be", func() bool {
+		one, _ := os.ReadFile(missing)
+		two, _ := os.ReadFile(s.keys.Files[1])
+		return strings.Contains(string(one), ann) && string(one) == string(two)
+	})
+	entries, err := os.ReadDir(filepath.Dir(missing))
+	is.NoErr(err)
+	is.Equal(len(entries), 1) // no part of a file is left
+	_, err = s.handlers.DeleteRecord(t.Context(), handlers.DeleteRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "ssh_keys", Record: id})
+	is.NoErr(err)
+	s.eventually("a deleted key is gone", func() bool {
+		text, _ := os.ReadFile(missing)
+		return len(text) > 0 && !strings.Contains(string(text), ann)
+	})
+}

@@ -1,0 +1,186 @@
+package ssh_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pocketcoder/bridge/ssh"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+)
+
+// system is keys over a real log and real read models, and an sshd that gives a shell script.
+type system struct {
+	t        *testing.T
+	dir      string // the server's
+	accounts *account.Accounts
+	model    *projections.Model
+	handlers *handlers.Handlers
+	lines    lockedBuffer // what is logged
+	keys     ssh.Keys
+}
+
+// viewer stands for what a key gives: it says whose it is and whether it has a terminal, and stays when it is asked to.
+const viewer = `echo "viewer of <$1>, asked for <$SSH_ORIGINAL_COMMAND>"; tty; [ "$SSH_ORIGINAL_COMMAND" != stay ] || exec cat`
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	s := &system{t: t, dir: privateDir(t)}
+	log := eventstest.Open(t, nc, "sk-live-0123456789")
+	secrets, err := events.OpenSecrets(t.Context(), nc, events.DefaultStreamOptions)
+	check(t, err)
+	s.model, err = projections.Open(t.Context(), t.TempDir(), log)
+	check(t, err)
+	s.accounts, err = account.Open(t.Context(), log, secrets)
+	check(t, err)
+	s.handlers = &handlers.Handlers{Log: log}
+	stopModel := background(s.model.Run)
+	t.Cleanup(func() { stopModel(); s.model.Close() })
+	s.keys = ssh.Keys{
+		Model: s.model, Accounts: s.accounts, Files: []string{filepath.Join(s.dir, ssh.AuthorizedKeys)}, Logger: s.logger(),
+		Command: func(user string) []string { return []string{"/bin/sh", "-c", viewer, `it's "quoted" $HOME \`, user} },
+	}
+	return s
+}
+
+// privateDir is a directory as a data directory is: nobody else can write above it, which sshd insists on.
+func privateDir(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	check(t, err)
+	check(t, os.MkdirAll(cache, 0o700))
+	dir, err := os.MkdirTemp(cache, "pocketcoder-ssh-")
+	check(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func (s *system) logger() *slog.Logger { return slog.New(slog.NewTextHandler(&s.lines, nil)) }
+
+// keep keeps the files for as long as the test lasts.
+func (s *system) keep() { s.t.Cleanup(background(s.keys.Run)) }
+
+// file is what the authorized_keys file has, without the comment at its beginning; nothing when there is none.
+func (s *system) file() []string {
+	text, _ := os.ReadFile(s.keys.Files[0])
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[1:]
+}
+
+func background(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls what cannot be waited for.
+func (s *system) eventually(what string, is func() bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within a minute: %s; the file has %q; logged: %s", what, s.file(), s.lines.String())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// user makes an account.
+func (s *system) user(name, role string) (id string) {
+	s.t.Helper()
+	id, _, err := s.accounts.CreateAccount(s.t.Context(), account.CreateAccount{
+		Command: handlers.Command{Actor: events.ActorSystem}, Email: name + "@example.org", Name: name, Role: role, Password: "correct horse battery",
+	})
+	check(s.t, err)
+	return id
+}
+
+// register keeps a record of ssh_keys, of an active key unless fields say otherwise, and gives its id.
+func (s *system) register(user, publicKey string, fields map[string]any) (id string) {
+	s.t.Helper()
+	all := map[string]any{"user": user, "public_key": publicKey, "is_active": true}
+	for name, value := range fields {
+		all[name] = value
+	}
+	id = events.NewID()
+	s.save(id, true, all)
+	return id
+}
+
+func (s *system) save(id string, isNew bool, fields map[string]any) {
+	s.t.Helper()
+	set := map[string]json.RawMessage{}
+	for name, value := range fields {
+		text, err := json.Marshal(value)
+		check(s.t, err)
+		set[name] = text
+	}
+	_, _, err := s.handlers.SaveRecord(s.t.Context(), handlers.SaveRecord{
+		Command: handlers.Command{Actor: events.ActorSystem}, Collection: "ssh_keys", Record: id, New: isNew, Set: set,
+	})
+	check(s.t, err)
+}
+
+// newKey makes a key with ssh-keygen, and gives the path of its private half and its public line.
+func (s *system) newKey() (path, public string) {
+	s.t.Helper()
+	path = filepath.Join(s.t.TempDir(), "key")
+	out, err := exec.Command(needs(s.t, "ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "a comment\"", "-f", path).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	line, err := os.ReadFile(path + ".pub")
+	check(s.t, err)
+	return path, strings.TrimSpace(string(line))
+}
+
+// needs leaves the test out when a program is missing, but not where everything must be tested.
+func needs(t *testing.T, program string) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatalf("%s is needed", program)
+	}
+	if err != nil {
+		t.Skipf("%s is not on PATH", program)
+	}
+	return path
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,243 @@
+// Package ssh lets people look into the sandbox from elsewhere: it keeps an authorized_keys file of the keys that accounts have
+// registered (the collection ssh_keys), and runs an sshd of our own that takes these keys and nothing else.
+//
+// Promises: the file holds the active, unexpired keys of active accounts, in the order in which they were registered, and is
+// written anew, whole or not at all, when a key or an account changes and when a key expires. What cannot be read as a key is left
+// out. When the file cannot be written it is removed: a key that was taken back lets nobody in. A key gives its holder one
+// program, the viewer of their own chats, at a terminal: no other command, no forwarding, no files. Accounts of the role agent
+// act through the API and get nothing. A connection whose key is taken back is cut. sshd runs as the user we are, on a host key
+// that is made at the first start.
+//
+// It must not know how the viewer works or what a chat is: it takes the program's words as given.
+package ssh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+)
+
+// Keys keeps authorized_keys files.
+type Keys struct {
+	Model    *projections.Model
+	Accounts *account.Accounts
+	Files    []string // paths; each is written the same
+	// Command is the program and its arguments that a key gives, for an account, or for all chats when user is empty.
+	Command func(user string) []string
+	Written func(fingerprints map[string]bool) // is told of the keys that stand in the files, each time these are written; may be nil
+	Logger  *slog.Logger
+
+	left map[string]bool // keys that were left out, of which that was said
+}
+
+// keysRetry is the pause before a file that could not be written is tried again.
+const keysRetry = time.Second
+
+// Run keeps the files until ctx ends. The read models must have caught up.
+func (k *Keys) Run(ctx context.Context) error {
+	changes := k.Model.Feed()
+	defer changes.Close()
+	for {
+		next, err := k.write(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			k.Logger.Error("ssh keys", "err", err)
+			next = time.Now().Add(keysRetry)
+		}
+		if err := await(ctx, changes, next); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until a key or an account changed, or until a time when there is one.
+func await(ctx context.Context, changes *projections.Feed, until time.Time) error {
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if !until.IsZero() {
+		waiting, cancel = context.WithDeadline(ctx, until)
+	}
+	defer cancel()
+	for {
+		changed, _, err := changes.Next(waiting)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if waiting.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, c := range changed {
+			if c.Table == "users" || strings.HasPrefix(c.ID, collection+"/") {
+				return nil
+			}
+		}
+	}
+}
+
+// collection is where keys are registered.
+const collection = "ssh_keys"
+
+// write writes the files as they must be now, and says when that changes by itself; never is the zero time.
+func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
+	text, keys, next, err := k.text(ctx, time.Now())
+	for _, path := range k.Files {
+		if err == nil {
+			err = replace(path, text)
+		}
+		if err != nil {
+			if gone := os.Remove(path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+		}
+	}
+	if err == nil && k.Written != nil {
+		k.Written(keys)
+	}
+	return next, err
+}
+
+// record are the fields of a registered key that matter here.
+type record struct {
+	User      string `json:"user"`
+	PublicKey string `json:"public_key"`
+	ExpiresAt string `json:"expires_at"`
+	IsActive  bool   `json:"is_active"`
+
+	handlers.SSHKey `json:"-"`
+	expires         time.Time
+}
+
+// text is the file as it must be at a time, the fingerprints of the keys in it, and when it changes by itself.
+func (k *Keys) text(ctx context.Context, now time.Time) (text string, keys map[string]bool, next time.Time, err error) {
+	fail := func(err error) (string, map[string]bool, time.Time, error) {
+		return "", nil, time.Time{}, fmt.Errorf("list ssh keys: %w", err)
+	}
+	records, err := k.Model.Config(ctx, collection)
+	if err != nil {
+		return fail(err)
+	}
+	accounts, err := k.Accounts.List(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	active := map[string]account.Account{}
+	for _, a := range accounts {
+		if !a.Disabled && a.Role != account.Agent {
+			active[a.ID] = a
+		}
+	}
+	keys = map[string]bool{}
+	var b strings.Builder
+	b.WriteString("# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n")
+	for _, r := range records {
+		key, err := readKey(r)
+		if err != nil {
+			k.leaveOut(r.RecordID, err)
+			continue
+		}
+		owner, ok := active[key.User]
+		over := !key.expires.IsZero() && !key.expires.After(now)
+		if !ok || !key.IsActive || over {
+			continue
+		}
+		line, err := k.line(key, owner)
+		if err != nil {
+			return fail(err)
+		}
+		b.WriteString(line)
+		keys[strings.TrimRight(key.Fingerprint, "=")] = true // as sshd writes it
+		if !key.expires.IsZero() && (next.IsZero() || key.expires.Before(next)) {
+			next = key.expires
+		}
+	}
+	return b.String(), keys, next, nil
+}
+
+func readKey(r projections.Config) (key record, err error) {
+	if err = json.Unmarshal([]byte(r.Fields), &key); err != nil {
+		return key, err
+	}
+	if key.SSHKey, err = handlers.ParseSSHKey(key.PublicKey); err != nil {
+		return key, err
+	}
+	if key.ExpiresAt != "" {
+		if key.expires, err = time.Parse(projections.TimeFormat, key.ExpiresAt); err != nil {
+			return key, fmt.Errorf("read when it expires: %w", err)
+		}
+	}
+	return key, nil
+}
+
+// line is what lets one key in. The key's own comment stays out of it.
+func (k *Keys) line(key record, owner account.Account) (string, error) {
+	user := owner.ID
+	if owner.Role == account.Admin {
+		user = "" // who sees all chats
+	}
+	command, err := shellLine(k.Command(user))
+	if err != nil {
+		return "", err
+	}
+	typeAndKey := strings.Join(strings.Fields(key.Line)[:2], " ")
+	return `restrict,pty,command="` + strings.ReplaceAll(command, `"`, `\"`) + `" ` + typeAndKey + " " + owner.ID + "\n", nil
+}
+
+// leaveOut says once of a key that it is left out.
+func (k *Keys) leaveOut(id string, err error) {
+	if k.left == nil {
+		k.left = map[string]bool{}
+	}
+	if !k.left[id] {
+		k.left[id] = true
+		k.Logger.Warn("an ssh key is left out", "key", id, "err", err)
+	}
+}
+
+// shellLine writes words as a POSIX shell reads them, which is how sshd runs a command.
+func shellLine(words []string) (string, error) {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if strings.ContainsAny(w, "\n\r\x00") {
+			return "", fmt.Errorf("%q cannot stand in authorized_keys", w)
+		}
+		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " "), nil
+}
+
+// replace writes a file whole or not at all, of mode 0600; one that is so already is left alone.
+func replace(path, text string) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+		if info, err := os.Lstat(path); err == nil && info.Mode() == 0o600 {
+			return nil
+		}
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".authorized_keys-*") // of mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(part.Name())
+	_, err = part.WriteString(text)
+	if err = errors.Join(err, part.Sync(), part.Close()); err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package ssh
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Server takes connections and hands each to an sshd of its own, as inetd does: so none is left when we are gone, and we know
+// whose key opened which. Opened by OpenServer.
+type Server struct {
+	Fingerprint string // of the host key: SHA256:…
+	User        string // under which people log in
+
+	sshd, config string // paths
+	listener     *net.TCPListener
+	logger       *slog.Logger
+
+	mu   sync.Mutex
+	open map[*connection]bool
+	kept map[string]bool // of Keep; nil before the first
+}
+
+// Paths of what a server keeps in its directory.
+const (
+	hostKeyFile = "host_ed25519"
+	configFile  = "sshd_config"
+	// AuthorizedKeys is the file the server reads, one of Keys.Files.
+	AuthorizedKeys = "authorized_keys"
+)
+
+// Get is how to get sshd.
+const Get = "apt install openssh-server"
+
+// Find looks for sshd, which is rarely on the PATH of anybody but root.
+func Find() (path string, err error) {
+	if path, err = exec.LookPath("sshd"); err == nil {
+		return filepath.Abs(path) // sshd starts itself again, and wants to know from where
+	}
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, "sshd")); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("sshd is neither on PATH nor in /usr/sbin; " + Get)
+}
+
+// OpenServer listens at address (host:port; without a host everywhere) and keeps what it needs in dir, which must be ours alone.
+func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (*Server, error) {
+	fail := func(err error) (*Server, error) { return nil, fmt.Errorf("open ssh server: %w", err) }
+	sshd, err := Find()
+	if err != nil {
+		return fail(err)
+	}
+	me, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil {
+		return fail(fmt.Errorf("sshd lets nobody in without a name: %w", err))
+	}
+	if err := mayLogIn(me.Username); err != nil {
+		return fail(err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail(err)
+	}
+	s := &Server{User: me.Username, sshd: sshd, config: filepath.Join(dir, configFile), logger: logger, open: map[*connection]bool{}}
+	if s.Fingerprint, err = hostKey(filepath.Join(dir, hostKeyFile)); err != nil {
+		return fail(err)
+	}
+	config, err := serverConfig(dir, me.Username)
+	if err != nil {
+		return fail(err)
+	}
+	if err := replace(s.config, config); err != nil {
+		return fail(err)
+	}
+	if err := s.check(ctx); err != nil {
+		return fail(err)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fail(err)
+	}
+	s.listener = listener.(*net.TCPListener)
+	return s, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close stops listening; a server that was never opened has nothing to stop.
+func (s *Server) Close() {
+	if s != nil {
+		s.listener.Close()
+	}
+}
+
+// mayLogIn looks at the login shell, with which sshd runs whatever a key gives. Of users who are kept elsewhere sshd has to say it.
+func mayLogIn(name string) error {
+	text, _ := os.ReadFile("/etc/passwd")
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		shell := filepath.Base(fields[len(fields)-1])
+		if fields[0] == name && (shell == "nologin" || shell == "false") {
+			return fmt.Errorf("the login shell of %s is %s, with which sshd lets nobody in: usermod --shell /bin/sh %[1]s", name, fields[len(fields)-1])
+		}
+	}
+	return nil
+}
+
+// serverConfig is sshd's configuration (sshd_config(5)). Nothing else is read: not that of the machine's own sshd. What may run
+// stands in authorized_keys, beside each key, because it depends on whose key it is: a ForceCommand here would replace it.
+func serverConfig(dir, user string) (string, error) {
+	for _, word := range []string{dir, user} {
+		if strings.ContainsAny(word, "\"\\\n\r") {
+			return "", fmt.Errorf("%q cannot stand in sshd_config", word)
+		}
+	}
+	file := func(name string) string { return `"` + strings.ReplaceAll(filepath.Join(dir, name), "%", "%%") + `"` }
+	return `HostKey "` + filepath.Join(dir, hostKeyFile) + `"
+AuthorizedKeysFile ` + file(AuthorizedKeys) + `
+AllowUsers ` + user + `
+AuthenticationMethods publickey
+PubkeyAuthentication yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+HostbasedAuthentication no
+PermitRootLogin forced-commands-only
+PermitEmptyPasswords no
+StrictModes yes
+UsePAM no
+DisableForwarding yes
+AllowTcpForwarding no
+AllowStreamLocalForwarding no
+AllowAgentForwarding no
+X11Forwarding no
+GatewayPorts no
+PermitTunnel no
+PermitUserRC no
+PermitUserEnvironment no
+PermitTTY yes
+PrintMotd no
+PrintLastLog no
+UseDNS no
+PidFile none
+LogLevel INFO
+LoginGraceTime 30
+MaxAuthTries 6
+MaxSessions 4
+ClientAliveInterval 30
+ClientAliveCountMax 3
+`, nil
+}
+
+// hostKey makes the server's key, if there is none yet, and gives its fingerprint.
+func hostKey(path string) (fingerprint string, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return "", err
+		}
+		block, err := ssh.MarshalPrivateKey(private, "pocketcoder")
+		if err != nil {
+			return "", err
+		}
+		text = pem.EncodeToMemory(block)
+		if err := replace(path, string(text)); err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+	signer, err := ssh.ParsePrivateKey(text)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return ssh.FingerprintSHA256(signer.PublicKey()), nil
+}
+
+// missingDir is how sshd, started by root, names the directory it wants to lock a part of itself into.
+var missingDir = regexp.MustCompile(`Missing privilege separation directory: (\S+)`)
+
+// check lets sshd look at its configuration. That directory is made at boot where the machine's own sshd runs, and by us where not.
+func (s *Server) check(ctx context.Context) error {
+	for try := 1; ; try++ {
+		out, err := exec.CommandContext(ctx, s.sshd, "-t", "-f", s.config).CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		if missing := missingDir.FindSubmatch(out); missing != nil && try == 1 && os.Getuid() == 0 {
+			if err := os.Mkdir(string(missing[1]), 0o755); err != nil {
+				return err
+			}
+			continue
+		}
+		return fmt.Errorf("sshd does not take its configuration: %s", strings.TrimSpace(string(out)))
+	}
+}

@@ -1,0 +1,177 @@
+package ssh_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/ssh"
+	"pocketcoder/handlers/account"
+)
+
+// serve runs an SSH server on the keys for as long as the test lasts.
+func (s *system) serve() *ssh.Server {
+	s.t.Helper()
+	needs(s.t, "ssh")
+	if _, err := ssh.Find(); err != nil && os.Getenv("CI") == "" {
+		s.t.Skip(err)
+	}
+	server, err := ssh.OpenServer(s.t.Context(), "127.0.0.1:0", s.dir, s.logger())
+	check(s.t, err)
+	s.t.Cleanup(background(server.Run))
+	s.keys.Written = server.Keep
+	s.keep()
+	return server
+}
+
+// client is an ssh that speaks to the server with one key, trusts it, and reads no configuration.
+func (s *system) client(server *ssh.Server, key string, args ...string) *exec.Cmd {
+	_, port, err := net.SplitHostPort(server.Addr().String())
+	check(s.t, err)
+	all := []string{"-F", "none", "-p", port, "-i", key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "BatchMode=yes",
+		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ExitOnForwardFailure=yes"}
+	return exec.CommandContext(s.t.Context(), "ssh", append(append(all, args...), server.User+"@127.0.0.1")...)
+}
+
+// ran is what a client prints that has nothing to say.
+func ran(cmd *exec.Cmd) string {
+	out, _ := cmd.CombinedOutput()
+	return strings.ReplaceAll(string(out), "\r", "")
+}
+
+// words puts a command behind the host.
+func words(cmd *exec.Cmd, command ...string) *exec.Cmd {
+	cmd.Args = append(cmd.Args, command...)
+	return cmd
+}
+
+func TestKeyGivesTheViewerAndNothingElse(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	server := s.serve()
+	ann := s.user("ann", account.User)
+	key, public := s.newKey()
+	stranger, _ := s.newKey()
+	s.register(ann, public, nil)
+	s.eventually("the key is there", func() bool { return len(s.file()) == 1 })
+
+	said := ran(words(s.client(server, key, "-tt"), "touch", filepath.Join(s.dir, "touched")))
+	is.True(strings.Contains(said, "viewer of <"+ann+">, asked for <touch "+s.dir+"/touched>"))
+	is.True(strings.Contains(said, "/dev/pts/"))
+	_, err := os.Stat(filepath.Join(s.dir, "touched"))
+	is.True(os.IsNotExist(err)) // what was asked for is told to the viewer, not run
+	is.True(strings.Contains(ran(s.client(server, stranger)), "Permission denied (publickey)"))
+	s.eventually("who came is said", func() bool { return strings.Contains(s.lines.String(), "Accepted publickey") })
+
+	target, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	defer target.Close()
+	is.True(!strings.Contains(ran(s.client(server, key, "-W", target.Addr().String())), "viewer"))      // a way to another port
+	is.True(strings.Contains(ran(s.client(server, key, "-R", "0:"+target.Addr().String())), "forward")) // and back
+	is.True(strings.Contains(ran(s.client(server, key, "-R", s.dir+"/socket:/nowhere")), "forward"))    // to a socket
+	is.True(!strings.Contains(ran(words(s.client(server, key, "-s"), "sftp")), "viewer"))               // files
+	is.True(!strings.Contains(ran(words(s.client(server, key, "-A"), "env")), "SSH_AUTH_SOCK"))         // an agent
+	is.True(strings.Contains(ran(s.client(server, key, "-o", "SetEnv=POCKETCODER_DATA=/x LD_PRELOAD=/x")), "viewer of <"+ann+">"))
+	accepted := make(chan struct{})
+	go func() {
+		if conn, err := target.Accept(); err == nil {
+			conn.Close()
+			close(accepted)
+		}
+	}()
+	select {
+	case <-accepted:
+		t.Error("a connection was forwarded")
+	case <-time.After(100 * time.Millisecond): // all clients are gone by now
+	}
+	for _, option := range []string{"PreferredAuthentications=password", "PreferredAuthentications=keyboard-interactive"} {
+		is.True(strings.Contains(ran(s.client(server, stranger, "-o", option)), "Permission denied (publickey)"))
+	}
+}
+
+func TestKeyThatIsTakenBackLetsNobodyInAndCutsWhoIsIn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	server := s.serve()
+	ann := s.user("ann", account.User)
+	key, public := s.newKey()
+	other, otherPublic := s.newKey()
+	id := s.register(ann, public, nil)
+	s.register(ann, otherPublic, nil)
+	s.eventually("the keys are there", func() bool { return len(s.file()) == 2 })
+	enter := func(key string) (seen *lockedBuffer, left chan struct{}, in io.WriteCloser) {
+		cmd := words(s.client(server, key, "-tt"), "stay")
+		seen, left = &lockedBuffer{}, make(chan struct{})
+		cmd.Stdout, cmd.Stderr = seen, seen
+		in, err := cmd.StdinPipe()
+		is.NoErr(err)
+		is.NoErr(cmd.Start())
+		go func() { cmd.Wait(); close(left) }()
+		s.eventually("it is in", func() bool { return strings.Contains(seen.String(), "viewer of") })
+		return seen, left, in
+	}
+	_, left, in := enter(key)
+	defer in.Close()
+	seen, stays, otherIn := enter(other)
+	s.save(id, false, map[string]any{"is_active": false})
+	s.eventually("the connection is cut", func() bool { return closed(left) })
+	is.True(strings.Contains(ran(s.client(server, key)), "Permission denied"))
+	_, err := otherIn.Write([]byte("still here\n"))
+	is.NoErr(err)
+	s.eventually("the other is not", func() bool { return strings.Contains(seen.String(), "still here") })
+	is.True(!closed(stays))
+	is.NoErr(otherIn.Close())
+
+	yes := true
+	_, err = s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Account: ann, Disabled: &yes})
+	is.NoErr(err)
+	s.eventually("that of a disabled account is", func() bool { return closed(stays) })
+	is.True(strings.Contains(ran(s.client(server, other)), "Permission denied"))
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestServerKeepsItsHostKeyAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	server := s.serve()
+	again, err := ssh.OpenServer(t.Context(), "127.0.0.1:0", s.dir, s.logger())
+	is.NoErr(err)
+	defer again.Close()
+	is.Equal(again.Fingerprint, server.Fingerprint)
+	info, err := os.Stat(filepath.Join(s.dir, "host_ed25519"))
+	is.NoErr(err)
+	is.Equal(info.Mode(), os.FileMode(0o600))
+	_, err = ssh.OpenServer(t.Context(), server.Addr().String(), s.dir, s.logger())
+	is.True(err != nil && strings.Contains(err.Error(), "in use"))
+
+	stop := background(again.Run)
+	conn, err := net.Dial("tcp", again.Addr().String())
+	is.NoErr(err)
+	defer conn.Close()
+	greeting := make([]byte, 8)
+	_, err = io.ReadFull(conn, greeting)
+	is.NoErr(err)
+	is.True(bytes.HasPrefix(greeting, []byte("SSH-2.0-")))
+	stop()
+	_, err = io.Copy(io.Discard, conn) // cut with the server
+	is.True(err == nil || strings.Contains(err.Error(), "reset"))
+}
