@@ -2,7 +2,8 @@
 //
 // Promises: a request that names another host than the one that is served is refused, and so is what a page of another
 // origin asks for, so that no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing
-// from elsewhere and are framed by nobody. What a file of the workspace says is never run under this origin.
+// from elsewhere and are framed by nobody. What a file of the workspace says, or a server in the sandbox, is never run under this
+// origin.
 //
 // It must not know how events are stored, how OpenCode is spoken to, or what the API's routes do: it asks for their description.
 package web
@@ -67,22 +68,27 @@ func (s *Server) known(hostPort string) bool {
 }
 
 // sameOrigin refuses what a page of another origin asks for, reading included: browsers send Origin along, or say otherwise
-// that a change comes from another site; other programs do neither.
+// that a change comes from another site; other programs do neither. A path with a ticket in it only those know who were given
+// it, and the page that is served there has no origin.
 func sameOrigin(next http.Handler) http.Handler {
 	foreign := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusForbidden, "Requests from another origin are not allowed.")
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(foreign)
-	next = protection.Handler(next)
+	own := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if api.HasTicket(r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
 		for _, origin := range r.Header.Values("Origin") {
 			if origin != "http://"+r.Host && origin != "https://"+r.Host {
 				foreign(w, r)
 				return
 			}
 		}
-		next.ServeHTTP(w, r)
+		own.ServeHTTP(w, r)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,6 +37,7 @@ type Server struct {
 	Accounts  *account.Accounts
 	Secrets   *events.Secrets
 	Engine    Engine
+	Sandbox   Sandbox
 	Push      Push
 	Workspace string // the directory whose files are served, absolute
 	Health    func() Health
@@ -45,6 +47,7 @@ type Server struct {
 	limits   limits
 	shares   shares
 	realtime realtime
+	tickets  tickets
 
 	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
 	// leave the names of one with the values of the other.
@@ -60,12 +63,19 @@ type Engine struct {
 	Todo func(ctx context.Context, chat string) (json.RawMessage, error)
 }
 
+// Sandbox is what can be had of the commands that run now.
+type Sandbox struct {
+	Signal func(context.Context, handlers.SignalExecution) (uint64, error)
+	Dial   func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there, of reading too
+}
+
 // Handler is every route of routes.go, and a 404 for the rest of /api/.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
-		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
+		mux.HandleFunc(strings.TrimPrefix(r.method+" ", anyMethod+" ")+r.path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
 	}
+	mux.HandleFunc(portOfChat, func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, notFound()) }) // else the mux redirects to what is below
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, notFound()) })
 	routed := cleanPaths(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routed.ServeHTTP(newPatientWriter(w), r) })

@@ -21,19 +21,32 @@ type caller struct {
 // SDKs send what they have stored along with a login.
 func (s *Server) caller(r *http.Request) caller {
 	who := caller{client: events.Client{Address: s.address(r), Device: shortened(r.UserAgent(), maxDevice)}}
-	header, sent := r.Header["Authorization"]
+	token, sent := s.tokenOf(r)
 	if !sent {
 		return who
-	}
-	token := strings.TrimSpace(header[0])
-	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "bearer") {
-		token = rest
 	}
 	identity, err := s.Accounts.Check(strings.TrimSpace(token))
 	if who.forged = err != nil; err == nil {
 		who.Identity = &identity
 	}
 	return who
+}
+
+// tokenOf gives the token that is sent, or the one that a ticket in the path stands for: what else comes along with a ticket is
+// the word of a page that we do not vouch for.
+func (s *Server) tokenOf(r *http.Request) (token string, sent bool) {
+	if HasTicket(r.URL.Path) {
+		return s.tickets.token(r), true
+	}
+	header, sent := r.Header["Authorization"]
+	if !sent {
+		return "", false
+	}
+	token = strings.TrimSpace(header[0])
+	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "bearer") {
+		token = rest
+	}
+	return token, true
 }
 
 // maxDevice is how much of a User-Agent is kept, in bytes.

@@ -84,9 +84,16 @@ var catalogue = completed(records.Catalogue{
 		Name: "executions", Table: "executions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, never),
 		Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(text("original")), fixed(relation("chat", "chats")),
 			fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
-			fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost")), fixed(raw("outputs")), fixed(number("exit_code")),
+			fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory", "processes", "file-size", "cpu-time", "open-files")),
+			fixed(raw("outputs")), fixed(number("exit_code")),
 			fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")), fixed(number("stderr_bytes")), fixed(number("duration_ms")),
-			fixed(text("source")), fixed(text("pool")), fixed(date("started")), fixed(date("finished"))),
+			fixed(choice("source", "opencode", "person")), fixed(text("pool")), fixed(text("worker")), fixed(text("isolation")), fixed(flag("detached")), fixed(flag("terminal")),
+			fixed(flag("private")), fixed(number("changed")), fixed(date("started")), fixed(date("finished"))),
+	},
+	{
+		Name: "artifacts", Table: "artifacts", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, never),
+		Fields: fields(fixed(relation("chat", "chats")), fixed(relation("execution", "executions")), fixed(text("path")), fixed(number("size")), fixed(text("sha256")),
+			fixed(text("blob"))),
 	},
 	{
 		Name: "commands", Table: "commands", Rules: rules(ranInMyChat, ranInMyChat, never, never, never),

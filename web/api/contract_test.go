@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -106,7 +107,11 @@ func (s *system) fixtures(t *testing.T, o operation, admin, token string) map[st
 		s.append(t, chat, events.ExecRequested{Exec: "exec_" + chat, Session: "ses_" + chat, Command: "echo hello", Cwd: s.workspace})
 		s.append(t, chat, events.ExecFinished{Exec: "exec_" + chat, Stdout: events.Output{Bytes: 5, Text: "hello"}})
 		_, list := s.call(t, token, "GET", recordsOf("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`), nil)
-		f["id"] = list["items"].([]any)[0].(map[string]any)["id"]
+		f["id"], f["signal"] = list["items"].([]any)[0].(map[string]any)["id"], "TERM"
+		s.running("exec_" + chat)
+		s.append(t, chat, events.ExecChanged{Exec: "exec_" + chat, Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: sha256Of("notes")}}})
+	case strings.Contains(o.path, "/ports/"):
+		f["port"] = s.serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.askedFor(t, chat, "per_"+chat, "touch notes"), "chat", "1h", "touch*"
 	case strings.Contains(o.path, "/policy/"):

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // directory is a listing.
@@ -109,27 +110,43 @@ var shown = map[string]string{
 
 // artifact answers with a file of the workspace, or ranges of it.
 func (s *Server) artifact(w http.ResponseWriter, r *http.Request, _ caller) error {
-	name := r.PathValue("path")
-	root, err := s.openWorkspace()
+	f, info, err := s.openFile(r.PathValue("path"))
 	if err != nil {
 		return err
+	}
+	defer f.Close()
+	serveFile(w, r, r.PathValue("path"), info.ModTime(), f)
+	return nil
+}
+
+// openFile opens a file of the workspace.
+func (s *Server) openFile(name string) (*os.File, fs.FileInfo, error) {
+	root, err := s.openWorkspace()
+	if err != nil {
+		return nil, nil, err
 	}
 	defer root.Close()
 	info, err := lookUp(root, name)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
+	notFile := badRequest("%q is not a file.", shortened(name, 200))
 	if !info.Mode().IsRegular() {
-		return badRequest("%q is not a file.", shortened(name, 200))
+		return nil, nil, notFile
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that took its place would wait for a writer
 	if err != nil {
-		return fileProblem(err)
+		return nil, nil, fileProblem(err)
 	}
-	defer f.Close()
 	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return badRequest("%q is not a file.", shortened(name, 200))
+		f.Close()
+		return nil, nil, notFile
 	}
+	return f, info, nil
+}
+
+// serveFile answers with a file that somebody else has written, or ranges of it.
+func serveFile(w http.ResponseWriter, r *http.Request, name string, modified time.Time, content io.ReadSeeker) {
 	h := w.Header()
 	media, ok := shown[strings.ToLower(path.Ext(name))]
 	if !ok {
@@ -140,8 +157,7 @@ func (s *Server) artifact(w http.ResponseWriter, r *http.Request, _ caller) erro
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Cache-Control", "private, no-cache")
-	http.ServeContent(newPatientWriter(w), r, "", info.ModTime(), f)
-	return nil
+	http.ServeContent(newPatientWriter(w), r, "", modified, content)
 }
 
 func (s *Server) openWorkspace() (*os.Root, error) {

@@ -39,6 +39,7 @@ type system struct {
 	handlers  *handlers.Handlers
 	accounts  *account.Accounts
 	workspace string
+	sandbox   sandboxed
 }
 
 // password is that of every account of the tests.
@@ -76,6 +77,7 @@ func newSystem(t testing.TB) *system {
 			Diff: func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 			Todo: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 		},
+		Sandbox: api.Sandbox{Signal: s.sandbox.signal, Dial: s.sandbox.dial},
 	}
 	s.Server = httptest.NewUnstartedServer(s.api.Handler())
 	pushes := &push.Push{

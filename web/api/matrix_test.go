@@ -27,6 +27,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"permissions":        {"oaA", "oaA", "aA", "oA", ""},
 	"questions":          {"oaA", "oaA", "", "oA", ""},
 	"executions":         {"oaA", "oaA", "", "", ""},
+	"artifacts":          {"oaA", "oaA", "", "", ""},
 	"commands":           {"oaA", "oaA", "", "", ""},
 	"subagents":          {"oaA", "oaA", "", "", "oA"},
 	"usage":              {"oaA", "oaA", "", "", ""},
@@ -142,6 +143,11 @@ func (c *cast) record(t *testing.T, collection string) string {
 		return projections.RecordID("que_" + unique + "/0")
 	case "executions", "commands":
 		return c.ran(t, c.chat(t, c.tokens["o"], unique), unique)[collection]
+	case "artifacts":
+		chat := c.chat(t, c.tokens["o"], unique)
+		exec := c.ran(t, chat, unique)["executions"]
+		c.append(t, chat, events.ExecChanged{Exec: exec, Files: []events.Artifact{{Path: "a", SHA256: "00"}}})
+		return projections.RecordID(exec + "/a")
 	case "subagents":
 		chat := c.chat(t, c.tokens["o"], unique)
 		c.said(t, chat, "session.created", `{"sessionID":"ses_`+unique+`","info":{"id":"ses_`+unique+`","parentID":"ses_p","directory":"/w","title":"t"}}`)

@@ -108,7 +108,7 @@ func (s *Server) Document() Document {
 		if d.Paths[path] == nil {
 			d.Paths[path] = map[string]Operation{}
 		}
-		d.Paths[path][strings.ToLower(r.method)] = o
+		d.Paths[path][strings.ToLower(r.described())] = o
 		if tag := (Tag{o.Tags[0]}); !slices.Contains(d.Tags, tag) {
 			d.Tags = append(d.Tags, tag)
 		}
@@ -208,7 +208,7 @@ func (p parameter) described() Parameter {
 
 // operationID is the method and the words of the path: getChatsIdEvents.
 func operationID(r route) string {
-	id := strings.ToLower(r.method)
+	id := strings.ToLower(r.described())
 	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.path, "/api/"), func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
 		id += strings.ToUpper(word[:1]) + word[1:]
 	}
@@ -220,7 +220,7 @@ func heading(path string) string {
 	for _, h := range []struct{ word, name string }{
 		{"/auth-", "Accounts"}, {"/setup", "Accounts"}, {"/sessions", "Accounts"},
 		{"/collections", "Records"}, {"/batch", "Records"},
-		{"/realtime", "Streams"}, {"/events", "Streams"}, {"/replay", "Streams"}, {"/output", "Streams"},
+		{"/realtime", "Streams"}, {"/events", "Streams"}, {"/replay", "Streams"}, {"/executions", "Executions"}, {"/ports", "Executions"},
 		{"/permission", "Permissions"}, {"/policy", "Permissions"},
 		{"/pocketcoder/chats", "Chats"}, {"/artifact", "Workspace"}, {"/files", "Workspace"},
 	} {

@@ -22,7 +22,7 @@ func TestDescriptionAndRoutesAreTheSame(t *testing.T) {
 		}
 	}
 	for _, r := range s.routes() {
-		operation := r.method + " " + openPath(r.path)
+		operation := r.described() + " " + openPath(r.path)
 		is.True(described[operation]) // the route
 		delete(described, operation)
 	}

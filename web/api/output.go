@@ -79,9 +79,14 @@ func (s *Server) serveStored(w http.ResponseWriter, r *http.Request, x records.R
 	if o.Base64 != nil {
 		w.Header().Set("Content-Type", "application/octet-stream")
 	}
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // several ranges would be read from the beginning, each of them
-	}
+	oneRange(r)
 	http.ServeContent(newPatientWriter(w), r, "", time.Time{}, content)
 	return nil
+}
+
+// oneRange forgets that several ranges are asked for: each of them would be read from the beginning.
+func oneRange(r *http.Request) {
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range")
+	}
 }

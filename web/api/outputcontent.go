@@ -11,13 +11,17 @@ import (
 // openOutput gives what is stored of a stream of an execution.
 func openOutput(ctx context.Context, log *events.Log, o events.Output) (io.ReadSeekCloser, error) {
 	if o.Blob != nil {
-		b := &blobContent{open: func() (io.ReadCloser, error) { return log.OpenBlob(ctx, o.Blob.Name) }, size: o.Blob.Size}
-		return b, b.reopen()
+		return openBlob(ctx, log, o.Blob.Name, o.Blob.Size)
 	}
 	if o.Base64 != nil {
 		return inlineContent{bytes.NewReader(o.Base64)}, nil
 	}
 	return inlineContent{bytes.NewReader([]byte(o.Text))}, nil
+}
+
+func openBlob(ctx context.Context, log *events.Log, name string, size int64) (io.ReadSeekCloser, error) {
+	b := &blobContent{open: func() (io.ReadCloser, error) { return log.OpenBlob(ctx, name) }, size: size}
+	return b, b.reopen()
 }
 
 type inlineContent struct{ *bytes.Reader }

@@ -85,6 +85,16 @@ var (
 	fileMessage = []parameter{{name: "message", about: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
 )
 
+// anyMethod is the method of a route that takes all of them; it is described as a GET.
+const anyMethod = "ANY"
+
+func (r route) described() string {
+	if r.method == anyMethod {
+		return http.MethodGet
+	}
+	return r.method
+}
+
 const eventStream = "text/event-stream"
 
 // routes is the whole surface.
@@ -97,6 +107,7 @@ func (s *Server) routes() []route {
 		permission = "/api/pocketcoder/permissions/{id}"
 		sessions   = "/api/pocketcoder/sessions"
 		push       = "/api/pocketcoder/push"
+		execution  = "/api/executions/{id}"
 	)
 	return []route{
 		{"GET", "/api/health", "How the parts of the system are.", anyone, nil, nil, healthAnswer{}, "", s.health},
@@ -125,8 +136,13 @@ func (s *Server) routes() []route {
 		{"GET", "/api/events", "The log and what comes, resumable by sequence.", admins,
 			append([]parameter{{name: "subject", about: "filter, such as evt.chat.*.opencode.permission.>"}}, streamQuery...), nil, nil, eventStream, s.allEvents},
 		{"GET", "/api/chats/{id}/replay", "A chat as it stood after an event.", accounts, []parameter{{name: "at", integer: true, about: "sequence"}}, nil, moment{}, "", s.replayChat},
-		{"GET", "/api/executions/{id}/output", "What a command wrote, and what it writes while it runs; byte ranges of what is stored.", accounts,
+		{"GET", execution + "/output", "What a command wrote, and what it writes while it runs; byte ranges of what is stored.", accounts,
 			[]parameter{{name: "stream", about: "stdout (when absent) or stderr"}, {name: "Range", header: true, about: "bytes=FIRST-LAST"}}, nil, nil, "*/*", s.executionOutput},
+		{"POST", execution + "/signal", "Send a signal to a command that runs.", accounts, nil, signalRequest{}, nil, "", s.signalExecution},
+		{"GET", execution + "/artifacts/{path...}", "A file that a command created or changed, as it left it.", accounts,
+			[]parameter{{name: "Range", header: true, about: "bytes=FIRST-LAST"}}, nil, nil, "*/*", s.executionArtifact},
+		{"POST", portOfChat, "A path, good for an hour, under which a browser reaches what the chat's commands serve at a port.", accounts, nil, nil, portAnswer{}, "", s.openPort},
+		{anyMethod, portOfChat + "/{path...}", "What a command that runs in the background serves at a port of its own, whatever the method; WebSockets too.", accounts, nil, nil, nil, "*/*", s.servePort},
 
 		{"POST", "/api/pocketcoder/permission", "Ask for a permission: a rule decides at once, or a person later.", staff, nil, permissionRequest{}, permissionAnswer{}, "", s.requestPermission},
 		{"GET", permission + "/why", "What was asked, what every rule says of it, who decided, and what then ran.", accounts, nil, nil, handlers.Why{}, "", s.whyPermission},

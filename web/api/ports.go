@@ -1,0 +1,206 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"pocketcoder/handlers"
+)
+
+const portOfChat = "/api/chats/{id}/ports/{port}"
+
+// portAnswer says where a port is to be found.
+type portAnswer struct {
+	Path    string `json:"path"`
+	Expires string `json:"expires"` // 2006-01-02 15:04:05.000Z
+}
+
+// openPort gives a ticket for a port of a chat.
+func (s *Server) openPort(w http.ResponseWriter, r *http.Request, who caller) error {
+	chat, port := r.PathValue("id"), r.PathValue("port")
+	if _, err := s.portOf(r, who); err != nil {
+		return err
+	}
+	login, _ := s.tokenOf(r)
+	expires := time.Now().Add(ticketLasts)
+	if who.Expires.Before(expires) {
+		expires = who.Expires
+	}
+	id, err := s.tickets.give(ticket{chat: chat, port: port, login: login, expires: expires})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, portAnswer{Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", Expires: expires.UTC().Format(dateLayout)})
+}
+
+// portOf reads which port is meant, for who may reach those of the chat: its owner and administrators, no agent.
+func (s *Server) portOf(r *http.Request, who caller) (int, error) {
+	if err := s.personOf(r, who, r.PathValue("id")); err != nil {
+		return 0, err
+	}
+	text := r.PathValue("port")
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 || strconv.FormatUint(port, 10) != text {
+		return 0, badField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q", shortened(text, 40))
+	}
+	return int(port), nil
+}
+
+// servePort hands a request on to what a command of the chat serves at a port, and the answer back.
+func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) error {
+	port, err := s.portOf(r, who)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Accounts.Ended(who.Session):
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	p := partsOfPort(r.URL.EscapedPath())
+	if p.ticket != "" && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		allowAnyOrigin(w.Header(), r)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	inside, err := url.ParseRequestURI(p.rest)
+	if err != nil {
+		return notFound()
+	}
+	visit := visit{path: p, port: port, inside: inside}
+	var failed error
+	proxy := &httputil.ReverseProxy{
+		Rewrite: visit.rewrite, ModifyResponse: visit.confine, FlushInterval: -1,
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Sandbox.Dial(ctx, p.chat, port) },
+			// A connection is one command's: the next request may be for another.
+			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+	}
+	h := w.Header()
+	shut := h.Get("Content-Security-Policy")
+	h.Del("Content-Security-Policy") // confine has another one
+	proxy.ServeHTTP(finalWriter{w}, r.WithContext(ctx))
+	if failed == nil {
+		return nil
+	}
+	if shut != "" {
+		h.Set("Content-Security-Policy", shut)
+	}
+	if errors.As(failed, new(*http.MaxBytesError)) {
+		return failed
+	}
+	if errors.Is(failed, handlers.ErrNotServed) {
+		return problem{Status: http.StatusNotFound, Message: fmt.Sprintf("Nothing can be reached at port %d: %v.", port, failed)}
+	}
+	return problem{Status: http.StatusBadGateway, Message: fmt.Sprintf("What serves port %d does not answer as a web server does.", port)}
+}
+
+// visit is one request to a port.
+type visit struct {
+	path   portPath
+	port   int
+	inside *url.URL
+}
+
+// rewrite makes the request that goes inside: nothing of ours goes along.
+func (v visit) rewrite(p *httputil.ProxyRequest) {
+	host := net.JoinHostPort("localhost", strconv.Itoa(v.port))
+	out := p.Out
+	out.URL.Scheme, out.URL.Host, out.Host = "http", host, host
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = v.inside.Path, v.inside.RawPath, p.In.URL.RawQuery
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer"} {
+		out.Header.Del(name)
+	}
+	if out.Header.Get("Origin") != "" {
+		out.Header.Set("Origin", "http://"+host) // development servers take WebSockets of their own pages only
+	}
+	out.Header.Set("X-Forwarded-Prefix", v.path.prefix)
+}
+
+// portPolicy gives what is served an origin that nothing else has: its scripts run, and see nothing of ours. So a page there has
+// neither cookies nor storage, and what it loads it names by relative paths, or below X-Forwarded-Prefix.
+const portPolicy = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads; frame-ancestors 'self'"
+
+// ofOrigin are the headers with which a server says something about its whole origin, which is ours, or to a proxy in front of us.
+var ofOrigin = []string{
+	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc",
+	"Service-Worker-Allowed", "Nel", "Report-To", "Reporting-Endpoints", "Origin-Agent-Cluster", "Accept-CH", "Critical-CH", "WWW-Authenticate",
+	"Proxy-Authenticate", "Refresh", "Referrer-Policy", "X-Content-Type-Options", "X-Frame-Options", "X-Sendfile", "X-Lighttpd-Send-File",
+	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Cache-Control",
+}
+
+// confine changes the answer so that a browser can do no harm with it.
+func (v visit) confine(answer *http.Response) error {
+	h := answer.Header
+	for _, name := range ofOrigin {
+		h.Del(name)
+	}
+	for name := range h {
+		if strings.HasPrefix(name, "X-Accel-") {
+			h.Del(name)
+		}
+	}
+	h["Content-Security-Policy"] = append([]string{portPolicy}, h["Content-Security-Policy"]...)
+	h.Set("Referrer-Policy", "no-referrer") // the ticket is in the path
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if v.path.ticket != "" {
+		allowAnyOrigin(h, answer.Request)
+	}
+	if to := h.Get("Location"); to != "" {
+		h.Set("Location", v.location(to))
+	}
+	return nil
+}
+
+// allowAnyOrigin lets the page read what it loads: its origin is none, and whoever else knows the ticket may see the page anyway.
+func allowAnyOrigin(h http.Header, r *http.Request) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
+		h.Set("Access-Control-Allow-Headers", wanted)
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+	}
+}
+
+// location is where a redirect leads from outside. One that leads elsewhere stays as it is.
+func (v visit) location(to string) string {
+	u, err := url.Parse(to)
+	if err != nil {
+		return to
+	}
+	if host := u.Hostname(); host != "" && (u.Port() != strconv.Itoa(v.port) || host != "localhost" && host != "127.0.0.1") {
+		return to
+	}
+	if u.Host == "" && !strings.HasPrefix(u.Path, "/") {
+		return to
+	}
+	u.Scheme, u.Host = "", ""
+	return v.path.prefix + "/" + strings.TrimPrefix(u.String(), "/")
+}
+
+// finalWriter leaves out the answers before the answer: what a server says in them is not looked at.
+type finalWriter struct{ http.ResponseWriter }
+
+func (f finalWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+
+func (f finalWriter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		f.ResponseWriter.WriteHeader(status)
+	}
+}

@@ -1,0 +1,315 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha1"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+)
+
+// echo answers with what arrived inside.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	json.NewEncoder(w).Encode(map[string]any{
+		"method": r.Method, "host": r.Host, "path": r.URL.EscapedPath(), "query": r.URL.RawQuery, "header": r.Header, "body": string(body),
+	})
+}
+
+// visit does a request without following redirects.
+func (s *system) visit(t testing.TB, method, path string, header http.Header, body string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	check(t, err)
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	check(t, err)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	check(t, err)
+	return resp, string(answer)
+}
+
+// opened gives the path of a port of a chat.
+func (s *system) opened(t testing.TB, token, chat string, port int) string {
+	t.Helper()
+	status, answer := s.call(t, token, "POST", fmt.Sprintf("/api/chats/%s/ports/%d", chat, port), nil)
+	if status != http.StatusOK {
+		t.Fatalf("open port: %d %v", status, answer)
+	}
+	return answer["path"].(string)
+}
+
+func TestPortIsServedAndNothingOfOursGoesInside(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, owner := s.user(t, "ada", account.User)
+	chat := s.chat(t, owner, "mine")
+	port := s.serve(t, chat, http.HandlerFunc(echo))
+	plain := fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port)
+	ticket := s.opened(t, owner, chat, port)
+	for _, c := range []struct{ method, rest, path, body string }{
+		{"GET", "", "/", ""},
+		{"GET", "a%20b/c%2Fd?x=1&y=%2F", "/a%20b/c%2Fd", ""},
+		{"POST", "form", "/form", "a=b"},
+		{"PUT", "x", "/x", strings.Repeat("x", 1<<20)},
+		{"PATCH", "x/", "/x/", "p"},
+		{"DELETE", "x", "/x", ""},
+		{"OPTIONS", "x", "/x", ""},
+		{"PROPFIND", "x", "/x", ""},
+	} {
+		for prefix, header := range map[string]http.Header{
+			plain:  {"Authorization": {owner}},
+			ticket: {"Authorization": {"Bearer app"}}, // the page's own, or ours: it is not told from the other
+		} {
+			is := is.New(t)
+			for name, value := range map[string]string{
+				"Cookie": "session=ours", "Referer": "http://ours/" + ticket, "Origin": "null", "X-Own": "kept", "Proxy-Authorization": "Basic x",
+				"X-Forwarded-For": "192.0.2.1", "Forwarded": "for=192.0.2.1", "X-Forwarded-Host": "ours",
+			} {
+				header.Set(name, value)
+			}
+			resp, body := s.visit(t, c.method, prefix+c.rest, header, c.body)
+			is.Equal(resp.StatusCode, http.StatusOK)
+			var got struct {
+				Method, Host, Path, Query, Body string
+				Header                          http.Header
+			}
+			is.NoErr(json.Unmarshal([]byte(body), &got))
+			is.Equal([]string{got.Method, got.Host, got.Path, got.Body}, []string{c.method, fmt.Sprint("localhost:", port), c.path, c.body})
+			_, query, _ := strings.Cut(c.rest, "?")
+			is.Equal(got.Query, query)
+			for _, name := range []string{"Authorization", "Cookie", "Referer", "Proxy-Authorization", "X-Forwarded-For", "Forwarded", "X-Forwarded-Host"} {
+				is.Equal(got.Header.Values(name), nil) // stays outside
+			}
+			is.Equal(got.Header.Get("X-Own"), "kept")
+			is.Equal(got.Header.Get("Origin"), fmt.Sprint("http://localhost:", port))
+			is.Equal(got.Header.Get("X-Forwarded-Prefix"), strings.TrimSuffix(prefix, "/"))
+		}
+	}
+}
+
+func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, owner := s.user(t, "ada", account.User)
+	chat := s.chat(t, owner, "mine")
+	hostile := http.Header{
+		"Set-Cookie": {"session=theirs; Path=/"}, "Clear-Site-Data": {`"*"`}, "Strict-Transport-Security": {"max-age=9"}, "Alt-Svc": {`h2="evil:1"`},
+		"Service-Worker-Allowed": {"/"}, "Access-Control-Allow-Origin": {"https://evil.example"}, "Access-Control-Allow-Credentials": {"true"},
+		"Www-Authenticate": {"Basic"}, "X-Accel-Redirect": {"/etc/passwd"}, "X-Sendfile": {"/etc/passwd"}, "Referrer-Policy": {"unsafe-url"},
+		"Report-To": {"{}"}, "Nel": {"{}"}, "Refresh": {"0;url=/"},
+	}
+	port := s.serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Set-Cookie", "early=1")
+		w.WriteHeader(http.StatusEarlyHints)
+		for name, values := range hostile {
+			w.Header()[name] = values
+		}
+		w.Header().Set("Content-Security-Policy", "script-src 'none'")
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Cache-Control", "public, max-age=99999")
+		io.WriteString(w, "<script>1</script>")
+	}))
+	ticket := s.opened(t, owner, chat, port)
+	for path, ticketed := range map[string]bool{ticket: true, fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port): false} {
+		is := is.New(t)
+		resp, body := s.visit(t, "GET", path, http.Header{"Authorization": {owner}}, "")
+		is.Equal(body, "<script>1</script>")
+		h := resp.Header
+		for name := range hostile {
+			if name != "Referrer-Policy" && (name != "Access-Control-Allow-Origin" || !ticketed) {
+				is.Equal(h.Values(name), nil) // a header for the whole origin
+			}
+		}
+		policies := h.Values("Content-Security-Policy")
+		is.Equal(len(policies), 2)
+		is.True(strings.HasPrefix(policies[0], "sandbox allow-scripts allow-forms"))
+		is.True(!strings.Contains(policies[0], "allow-same-origin") && !strings.Contains(policies[0], "allow-top-navigation"))
+		is.Equal(policies[1], "script-src 'none'") // its own is as strict as it likes
+		is.Equal([]string{h.Get("Referrer-Policy"), h.Get("X-Content-Type-Options"), h.Get("Cache-Control")}, []string{"no-referrer", "nosniff", "no-store"})
+		want := ""
+		if ticketed {
+			want = "*"
+		}
+		is.Equal(h.Get("Access-Control-Allow-Origin"), want)
+	}
+	is := is.New(t)
+	resp, _ := s.visit(t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"}, "Access-Control-Request-Headers": {"x-own"}}, "")
+	is.Equal(resp.StatusCode, http.StatusNoContent)
+	is.Equal([]string{resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")}, []string{"*", "x-own"})
+}
+
+func TestRedirectsOfAPortStayBelowIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, owner := s.user(t, "ada", account.User)
+	chat := s.chat(t, owner, "mine")
+	port := s.serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Location"] = []string{r.URL.Query().Get("to")}
+		w.WriteHeader(http.StatusFound)
+	}))
+	ticket := s.opened(t, owner, chat, port)
+	for to, want := range map[string]string{
+		"/login?x=1#y": ticket + "login?x=1#y",
+		"next":         "next",
+		fmt.Sprintf("http://localhost:%d/a", port):   ticket + "a",
+		fmt.Sprintf("http://127.0.0.1:%d", port):     ticket,
+		"https://example.org/":                       "https://example.org/",
+		"//example.org/x":                            "//example.org/x",
+		fmt.Sprintf("http://localhost:%d/a", port+1): fmt.Sprintf("http://localhost:%d/a", port+1),
+	} {
+		resp, _ := s.visit(t, "GET", ticket+"?to="+url.QueryEscape(to), nil, "")
+		is.Equal(resp.Header.Get("Location"), want)
+	}
+}
+
+func TestPortIsForItsPersonOnly(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	id, owner := s.user(t, "ada", account.User)
+	eve, stranger := s.user(t, "eve", account.User)
+	_, agent := s.user(t, "agent", account.Agent)
+	_, admin := s.user(t, "root", account.Admin)
+	chat, other := s.chat(t, owner, "mine"), s.chat(t, owner, "other")
+	port := s.serve(t, chat, http.HandlerFunc(echo))
+	s.serve(t, other, http.HandlerFunc(echo))
+	path := fmt.Sprintf("/api/chats/%s/ports/%d", chat, port)
+	for token, want := range map[string]int{owner: 200, admin: 200, agent: 404, stranger: 404, "": 401} {
+		status, _ := s.raw(t, token, "POST", path, nil)
+		is.Equal(status, want)
+		status, _ = s.raw(t, token, "GET", path+"/x", nil)
+		is.Equal(status, want)
+	}
+	for _, bad := range []string{"0", "65536", "-1", "08", "http", "80%20"} {
+		status, _ := s.raw(t, owner, "POST", "/api/chats/"+chat+"/ports/"+bad, nil)
+		is.Equal(status, http.StatusBadRequest)
+	}
+	ticket := s.opened(t, owner, chat, port)
+	status, _ := s.raw(t, "", "GET", ticket+"x", nil)
+	is.Equal(status, http.StatusOK) // it stands for its account
+	mark := strings.Split(ticket, "/")[6]
+	for _, elsewhere := range []string{
+		fmt.Sprintf("/api/chats/%s/ports/%d/%s/", other, port, mark), fmt.Sprintf("/api/chats/%s/ports/%d/%s/", chat, port+1, mark),
+		path + "/" + mark + "x/", path + "/~/", path + "/" + strings.ToLower(mark) + "/",
+	} {
+		status, _ = s.raw(t, "", "GET", elsewhere, nil)
+		is.Equal(status, http.StatusUnauthorized)
+		status, _ = s.raw(t, owner, "GET", elsewhere, nil) // who has a ticket needs no token, and gains nothing by one
+		is.Equal(status, http.StatusUnauthorized)
+	}
+	for _, route := range []string{"/api/chats/" + chat + "/events", "/api/collections/chats/records", "/api/pocketcoder/sessions"} {
+		status, _ = s.raw(t, mark, "GET", route, nil)
+		is.Equal(status, http.StatusUnauthorized) // it is no token
+	}
+
+	_, err := s.handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat, User: &eve})
+	is.NoErr(err)
+	eventually(t, "the chat is somebody else's", func() bool {
+		status, _ := s.raw(t, "", "GET", ticket, nil)
+		return status == http.StatusNotFound
+	})
+	ticket = s.opened(t, owner, other, port)
+	who, err := s.accounts.Check(owner)
+	is.NoErr(err)
+	is.NoErr(s.accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
+	status, _ = s.raw(t, "", "GET", ticket, nil)
+	is.Equal(status, http.StatusUnauthorized) // with the login
+}
+
+func TestPortWhereNothingServesIsNotFound(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, owner := s.user(t, "ada", account.User)
+	chat := s.chat(t, owner, "mine")
+	status, p := s.call(t, owner, "GET", "/api/chats/"+chat+"/ports/3000/", nil)
+	is.Equal(status, http.StatusNotFound)
+	is.True(strings.Contains(p["message"].(string), "Nothing can be reached at port 3000"))
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, "SSH-2.0-OpenSSH\r\n")
+			c.Close()
+		}
+	}()
+	port := s.serve(t, chat, nil)
+	s.sandbox.mu.Lock()
+	s.sandbox.servers[fmt.Sprint(chat, " ", port)] = l.Addr().String()
+	s.sandbox.mu.Unlock()
+	status, p = s.call(t, owner, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil)
+	is.Equal(status, http.StatusBadGateway)
+	is.True(strings.Contains(p["message"].(string), "does not answer as a web server"))
+	status, _ = s.raw(t, owner, "PUT", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), strings.Repeat("x", 9<<20))
+	is.True(status == http.StatusRequestEntityTooLarge || status == http.StatusBadGateway)
+}
+
+// A WebSocket (RFC 6455) as far as two frames go.
+func TestWebSocketGoesThrough(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	id, owner := s.user(t, "ada", account.User)
+	chat := s.chat(t, owner, "mine")
+	port := s.serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+		conn, buffered, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSet-Cookie: a=b\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+			base64.StdEncoding.EncodeToString(sum[:]))
+		io.Copy(conn, buffered)
+	}))
+	ticket := s.opened(t, owner, chat, port)
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	is.NoErr(err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %sws HTTP/1.1\r\nHost: %s\r\nOrigin: null\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+		ticket, s.Listener.Addr())
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	is.NoErr(err)
+	is.Equal(resp.StatusCode, http.StatusSwitchingProtocols)
+	is.Equal(resp.Header.Get("Sec-WebSocket-Accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
+	is.Equal(resp.Header.Get("Set-Cookie"), "")
+	frame := []byte("\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58") // "Hello", masked
+	for range 3 {
+		_, err = conn.Write(frame)
+		is.NoErr(err)
+		got := make([]byte, len(frame))
+		_, err = io.ReadFull(in, got)
+		is.NoErr(err)
+		is.True(bytes.Equal(got, frame))
+	}
+	who, err := s.accounts.Check(owner)
+	is.NoErr(err)
+	is.NoErr(s.accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
+	_, err = io.ReadAll(in)
+	is.NoErr(err) // it ends with the login
+}
