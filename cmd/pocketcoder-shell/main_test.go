@@ -69,7 +69,9 @@ func start(t testing.TB) *system {
 		"POCKETCODER_NATS_URL="+server.ClientURL(), "POCKETCODER_SHELL_KEY="+keys.SeedFile(natsconf.Shell))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- wire.Serve(ctx, nc, wire.RequestSubject("e1"), "handlers", s.handle) }()
+	go func() {
+		ended <- wire.Serve(ctx, nc, wire.RequestSubject("e1"), wire.Server{Handle: s.handle, Queue: "handlers"})
+	}()
 	for nc.NumSubscriptions() == 0 {
 		time.Sleep(time.Millisecond)
 	}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,152 +10,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
 )
-
-// execBench is the exec path without OpenCode: the embedded server, the gate, and a worker in a process of its own.
-type execBench struct {
-	b         *testing.B
-	keys      natsconf.Keys
-	url       string
-	handlers  *handlers.Handlers
-	workspace string
-	calls     int
-}
-
-const benchChat, benchSession = "bench", "ses_bench"
-
-func openExecBench(b *testing.B) *execBench {
-	b.Helper()
-	d := dataDir(b.TempDir())
-	x := &execBench{b: b, workspace: b.TempDir()}
-	must := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	var err error
-	x.keys, err = natsconf.LoadKeys(d.path("keys"))
-	must(err)
-	nc, url, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, x.keys)
-	must(err)
-	b.Cleanup(closeNATS)
-	x.url = url
-	log, err := events.Open(b.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
-	must(err)
-	x.handlers = &handlers.Handlers{Log: log}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	session := func(string) (handlers.Session, bool) {
-		return handlers.Session{Chat: benchChat, Directory: x.workspace}, true
-	}
-	running.Go(func() {
-		_ = handlers.Exec{Handlers: x.handlers, Conn: nc, Engine: engine, Pool: pool, Session: session, Log: slog.Default()}.Run(ctx)
-	})
-	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "sandbox", "--lifeline", "--nats", url,
-		"--key", x.keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
-	lifeline, err := worker.StdinPipe()
-	must(err)
-	must(worker.Start())
-	b.Cleanup(func() { cancel(); running.Wait(); lifeline.Close(); worker.Wait() })
-	eventually(b, "a worker answers", func() bool {
-		_, err := nc.Request("exec.run."+pool, []byte("{}"), 100*time.Millisecond)
-		return err != nats.ErrNoResponders
-	})
-	return x
-}
-
-// authorized gives a shell process that may run the command once.
-func (x *execBench) authorized(command string) *exec.Cmd {
-	x.b.Helper()
-	x.calls++
-	call := "call_" + strconv.Itoa(x.calls)
-	e, err := events.New(benchChat, events.ActorPolicy, events.PermissionDecided{
-		Permission: "per_" + strconv.Itoa(x.calls), Decision: events.Authorized, Session: benchSession, Call: call, Type: "bash", Command: command,
-	})
-	if err == nil {
-		_, err = x.handlers.Log.Append(x.b.Context(), e)
-	}
-	if err != nil {
-		x.b.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(binaries, "pocketcoder-shell"), "-c", command)
-	cmd.Dir = x.workspace
-	cmd.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+benchSession, "OPENCODE_CALL_ID="+call, "POCKETCODER_NATS_URL="+x.url,
-		"POCKETCODER_SHELL_KEY="+x.keys.SeedFile(natsconf.Shell), "POCKETCODER_ENGINE="+engine)
-	return cmd
-}
-
-func timed(b *testing.B, cmd *exec.Cmd) time.Duration {
-	b.Helper()
-	began := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
-	}
-	return time.Since(began)
-}
 
 func percentile(samples []time.Duration, p float64) float64 {
 	slices.Sort(samples)
 	return float64(samples[int(p*float64(len(samples)-1))].Microseconds()) / 1000
-}
-
-// BenchmarkShellBridge compares a command through the whole exec path, recorded, with plain sh -c, turn by turn.
-func BenchmarkShellBridge(b *testing.B) {
-	x := openExecBench(b)
-	var plain, bridge []time.Duration
-	for b.Loop() {
-		plain = append(plain, timed(b, exec.Command("sh", "-c", "echo hi")))
-		bridge = append(bridge, timed(b, x.authorized("echo hi")))
-	}
-	b.ReportMetric(percentile(plain, 0.5), "plain-p50-ms")
-	b.ReportMetric(percentile(plain, 0.99), "plain-p99-ms")
-	b.ReportMetric(percentile(bridge, 0.5), "bridge-p50-ms")
-	b.ReportMetric(percentile(bridge, 0.99), "bridge-p99-ms")
-	b.ReportMetric(percentile(bridge, 0.5)-percentile(plain, 0.5), "over-p50-ms")
-	b.ReportMetric(0, "ns/op")
-}
-
-// BenchmarkShellBridge64 runs 64 commands at once, plain and through the exec path.
-func BenchmarkShellBridge64(b *testing.B) {
-	x := openExecBench(b)
-	rate := func(make func() *exec.Cmd) float64 {
-		var all []*exec.Cmd
-		for range 64 {
-			all = append(all, make())
-		}
-		began := time.Now()
-		var wait sync.WaitGroup
-		for _, cmd := range all {
-			wait.Go(func() {
-				if out, err := cmd.CombinedOutput(); err != nil {
-					b.Errorf("%v: %s", err, out)
-				}
-			})
-		}
-		wait.Wait()
-		return 64 / time.Since(began).Seconds()
-	}
-	var plain, bridge float64
-	n := 0
-	for b.Loop() {
-		plain += rate(func() *exec.Cmd { return exec.Command("sh", "-c", "echo hi") })
-		bridge += rate(func() *exec.Cmd { return x.authorized("echo hi") })
-		n++
-	}
-	b.ReportMetric(plain/float64(n), "plain-cmds/s")
-	b.ReportMetric(bridge/float64(n), "bridge-cmds/s")
-	b.ReportMetric(0, "ns/op")
 }
 
 // residentMiB is a process's resident memory.

@@ -194,7 +194,7 @@ func TestVersionAndDoctorAnswerForScripts(t *testing.T) {
 	for _, c := range checks {
 		found[c.Name] = c.State
 	}
-	is.Equal([]checkState{found["opencode"], found["data"], found["http"]}, []checkState{checkOK, checkOK, checkOK})
+	is.Equal([]checkState{found["opencode"], found["nats"], found["data"], found["http"]}, []checkState{checkOK, checkOK, checkOK, checkOK})
 }
 
 func TestCommandLineNamesWhatIsWrongWithAMessage(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -37,14 +35,14 @@ type conversation struct {
 	arrived    chan events.Batch
 	fragments  chan events.Delta
 	failed     chan error
-	connection chan bool // whether there is one
+	connected  <-chan bool // whether there is a connection, as it changes
 }
 
 func newConversation(env environment, s *system, o chatOptions, interrupts <-chan os.Signal) *conversation {
 	return &conversation{
 		system: s, chatOptions: o, interactive: env.interactive, interrupts: interrupts,
 		show: newRenderer(newScreen(env)), turn: newTurn(""),
-		arrived: make(chan events.Batch), fragments: make(chan events.Delta, 256), failed: make(chan error, 2), connection: make(chan bool, 8),
+		arrived: make(chan events.Batch), fragments: make(chan events.Delta, 256), failed: make(chan error, 2),
 	}
 }
 
@@ -71,14 +69,7 @@ func (c *conversation) follow(ctx context.Context, after uint64) {
 			}
 		})
 	}()
-	tell := func(up bool) {
-		select {
-		case c.connection <- up:
-		default:
-		}
-	}
-	c.nc.SetDisconnectErrHandler(func(*nats.Conn, error) { tell(false) })
-	c.nc.SetReconnectHandler(func(*nats.Conn) { tell(true) })
+	c.connected = c.connection()
 }
 
 // reconnectTime is how long a lost connection may take to come back.
@@ -114,7 +105,7 @@ func (c *conversation) run(ctx context.Context) (exitCode, error) {
 			if code, leave, err := c.interrupt(ctx); leave || err != nil {
 				return code, err
 			}
-		case up := <-c.connection:
+		case up := <-c.connected:
 			if lost = nil; !up {
 				c.show.note("", yellow, "(the connection to the system is lost; waiting for it to come back)")
 				lost = time.After(reconnectTime)

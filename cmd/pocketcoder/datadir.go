@@ -25,6 +25,8 @@ const layoutVersion = "1"
 //	readmodel.v<N>.db
 //	opencode/        OpenCode's home, configuration, log; npm/ when it was installed by us
 //	bin/             pocketcoder-shell, when it was built by us
+//	tmux/            the socket of what "attach" shows
+//	ssh/             authorized_keys, and the SSH server's host key and configuration
 type dataDir string
 
 func (d dataDir) path(elem ...string) string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"pocketcoder/sandbox/isolation"
 )
 
 const doctorUsage = `pocketcoder doctor: check what this machine has, and say how to get the rest.
@@ -37,9 +39,11 @@ type check struct {
 
 // doctorOptions says what is looked at.
 type doctorOptions struct {
-	data     dataDir
-	http     string
-	opencode string
+	data      dataDir
+	http      string
+	opencode  string
+	isolation string
+	nats      string // "" is the embedded server
 }
 
 func runDoctor(ctx context.Context, env environment, args []string) error {
@@ -48,6 +52,8 @@ func runDoctor(ctx context.Context, env environment, args []string) error {
 	o := doctorOptions{}
 	fs.StringVar(&o.http, "http", or(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server (POCKETCODER_HTTP)")
 	fs.StringVar(&o.opencode, "opencode", env.getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode (POCKETCODER_OPENCODE)")
+	fs.StringVar(&o.nats, "nats", env.getenv("POCKETCODER_NATS"), "`URL` of an external NATS (POCKETCODER_NATS)")
+	fs.StringVar(&o.isolation, "isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	if _, err := parse(fs, args, 0); err != nil {
 		return err
@@ -79,8 +85,10 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 	return []check{
 		node, npm, engine, search,
 		checkProgram(ctx, checkOptional, "git", "--version", "OpenCode's snapshots: what a turn changed, and undoing it", "apt install git"),
-		checkProgram(ctx, checkOptional, "tmux", "-V", "watching what the sandbox runs", "apt install tmux"),
-		checkProgram(ctx, checkOptional, "bwrap", "--version", "isolating commands from the rest of the machine (bubblewrap)", "apt install bubblewrap"),
+		checkTmux(ctx),
+		checkSSHD(),
+		checkIsolation(o.isolation),
+		checkNATS(ctx, o),
 		checkData(o.data),
 		checkDisk(o.data),
 		checkHTTP(ctx, o),

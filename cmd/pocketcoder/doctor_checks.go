@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/sandbox/isolation"
 )
 
 // dispensable turns what is missing into something optional.
@@ -60,6 +61,24 @@ func programVersion(ctx context.Context, path, versionFlag string) (string, erro
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return line, nil
+}
+
+// checkIsolation tries what keeps commands from the rest of the machine, as the worker does.
+func checkIsolation(level string) check {
+	c := check{Name: "isolation", State: checkMissing, For: "keeping commands from the rest of the machine: without one they are refused"}
+	found, err := isolation.Choose(level)
+	if err != nil {
+		c.Found, c.Get = err.Error(), "apt install bubblewrap"
+		return c
+	}
+	c.State, c.Found = checkOK, found.String()
+	switch found.Level {
+	case isolation.Landlock, isolation.Container:
+		c.State, c.Get = checkOptional, "apt install bubblewrap, which isolates commands more"
+	case isolation.None:
+		c.State, c.Get = checkWrong, "choose another level with --isolation"
+	}
+	return c
 }
 
 const nodeGet = "apt install nodejs npm, version 20 or newer (https://nodejs.org)"

@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"pocketcoder/sandbox/inside"
 )
 
 const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
@@ -29,10 +31,12 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder why ID         why something was allowed, denied or asked, and what then ran
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder replay CHAT    show a chat again, from the log
+  pocketcoder attach [CHAT]  look into the sandbox while commands run, and open a shell there
+  pocketcoder transcript     follow what the commands of a CHAT print
   pocketcoder rebuild        delete the read models and replay the log into new ones
   pocketcoder nats-context   let the nats CLI read the log
   pocketcoder nats-config    print the configuration of an external NATS server
-  pocketcoder sandbox        run commands for a system elsewhere
+  pocketcoder sandbox        run commands for a system elsewhere; ps, logs, kill, shell and workers look at those that run
   pocketcoder doctor         check what this machine has, and say how to get the rest
   pocketcoder version
 
@@ -82,9 +86,12 @@ func app(ctx context.Context, env environment, args []string) error {
 		fmt.Fprint(env.stderr, usage)
 		return errUsage
 	}
+	if args[0] == inside.Name { // the worker's own, between bubblewrap and a command
+		return exitCode(inside.Run(args[1:], env.stderr))
+	}
 	run, ok := map[string]func(context.Context, environment, []string) error{
 		"up":           runUp,
-		"sandbox":      runSandbox,
+		"sandbox":      runSandboxCommand,
 		"chat":         runChat,
 		"chats":        runChats,
 		"user":         runUser,
@@ -92,6 +99,8 @@ func app(ctx context.Context, env environment, args []string) error {
 		"policy":       runPolicy,
 		"why":          runWhy,
 		"replay":       runReplay,
+		"attach":       runAttach,
+		"transcript":   runTranscript,
 		"rebuild":      runRebuild,
 		"nats-context": runNATSContext,
 		"nats-config":  runNATSConfig,

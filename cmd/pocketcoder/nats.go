@@ -20,6 +20,9 @@ func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (nc *nats.Co
 		return nil, "", nil, err
 	}
 	if o.nats != "" {
+		if _, err := natsconf.CheckServers(ctx, o.nats, keys); err != nil {
+			return nil, "", nil, err
+		}
 		nc, err := nats.Connect(o.nats, options...)
 		if err != nil {
 			return nil, "", nil, fmt.Errorf("connect to NATS at %s: %w", o.nats, err)

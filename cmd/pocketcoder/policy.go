@@ -59,6 +59,7 @@ it takes the rules of the one that runs on --data, and the default rules when no
   pocketcoder policy test 'git push -f' --rules rules.json --json
   pocketcoder policy test src/main.go --permission edit --rules '[{"permission": "edit", "pattern": "src/**"}]'
   pocketcoder policy test https://docs.example.com/a --permission webfetch
+  pocketcoder policy test registry.npmjs.org:443 --permission network
   pocketcoder policy test - < script.sh            the command is read from stdin
 
 A rule is {"permission", "pattern", "action"}; the action is allow when it is not given, or ask, or deny. Deny beats ask
@@ -68,6 +69,8 @@ beats allow, whatever the order. What no rule allows is asked.
   read edit write   docs/**           files: * is any name, ** any folders; relative to the workspace, or absolute;
                                       <workspace> is everything in it. write is a file the shell opens: > docs/a.md
   webfetch          https://docs.example.com/*
+  network           *.npmjs.org       a host a command connects to, on ports 80 and 443; host:port for another; *. is
+                                      all names below
   mcp task          github_list       exactly that tool, or subagent
 
 Every simple command of a line must be allowed. What runs something else, or writes or reads elsewhere than its words
@@ -88,7 +91,7 @@ type policyAnswer struct {
 func runPolicyTest(ctx context.Context, env environment, args []string) error {
 	fs := newFlags(env, "policy test", policyTestUsage)
 	data := dataFlag(fs, env)
-	permission := fs.String("permission", "bash", "`type` of what is asked: bash, read, edit, write, webfetch, mcp, task, …")
+	permission := fs.String("permission", "bash", "`type` of what is asked: bash, read, edit, write, webfetch, network, mcp, task, …")
 	cwd := fs.String("cwd", "", "`directory` it would run in; the workspace by default")
 	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
 	given := fs.String("rules", "", "`rules` instead of the stored ones: a JSON array, or the path of a file with one")
@@ -174,7 +177,7 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	case workspace == "":
 		workspace = cwd
 	}
-	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Resolve: handlers.RealPath}
+	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked, Resolve: handlers.RealPath}
 	switch permission {
 	case "bash":
 		a.Command = asked

@@ -14,6 +14,7 @@ import (
 type renderer struct {
 	*screen
 	live  bool            // fragments are followed from now on
+	most  int64           // bytes of one stream of a command's output that are shown as they come
 	quiet map[string]bool // messages whose author has them on the screen already
 
 	depth     map[string]int    // of sessions: 0 for the chat's own, 1 for its subagents, and so on
@@ -32,7 +33,7 @@ type renderer struct {
 
 func newRenderer(s *screen) *renderer {
 	return &renderer{
-		screen: s, quiet: map[string]bool{},
+		screen: s, most: maxLiveOutput, quiet: map[string]bool{},
 		depth: map[string]int{}, directory: map[string]string{}, submitted: map[string]bool{}, roles: map[string]string{},
 		parts: map[string]*shownPart{}, tools: map[string]string{}, inputs: map[string]json.RawMessage{},
 		execs: map[string]*shownExec{}, calls: map[string]*shownExec{}, asks: map[string]*shownAsk{}, answered: map[string]bool{},
@@ -98,8 +99,16 @@ func (r *renderer) event(e events.Event) {
 		r.execRequested(d)
 	case events.ExecRefused:
 		r.note(d.Session, red, "✗ refused to run: %s\n  %s", d.Command, d.Reason)
+	case events.ExecStarted:
+		r.execNote(d.Exec, dim, "runs by itself as %s (isolation %s)", d.Exec, d.Isolation)
+	case events.ExecSignalled:
+		r.execNote(d.Exec, yellow, "%s sent %s", e.Actor, d.Signal)
+	case events.ExecConnected:
+		r.execConnected(d)
 	case events.ExecFinished:
 		r.execFinished(d)
+	case events.ExecChanged:
+		r.execChanged(d)
 	case events.TurnLost:
 		r.note(d.Session, red, "the turn was lost: OpenCode went away in the middle of it")
 	case events.AbortRequested:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 )
 
 // shownAsk is a permission ask.
@@ -76,6 +77,7 @@ func (r *renderer) showAsk(a *shownAsk) {
 	for _, name := range sortedKeys(about) {
 		text := plainText(about[name])
 		switch {
+		case a.ask.Permission == handlers.NetworkAsk: // the message says it all
 		case name == "command":
 			r.line(in+"    ", bold, visible(text))
 		case name == "diff":

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
 )
 
-// maxLiveOutput is how much of one stream of a command's output is shown, in bytes: as much as an event holds.
+// maxLiveOutput is how much of one stream of a command's output is shown in a conversation, in bytes: as much as an event holds.
 const maxLiveOutput = events.MaxInline
 
 // shownExec is a command that runs.
@@ -37,7 +38,17 @@ func (r *renderer) exec(id string) *shownExec {
 func (r *renderer) execRequested(d events.ExecRequested) {
 	x := r.exec(d.Exec)
 	x.begun, x.session, x.command = true, d.Session, d.Command
-	r.calls[d.Session+"/"+d.Call] = x
+	if d.Call != "" {
+		r.calls[d.Session+"/"+d.Call] = x
+	}
+	switch {
+	case d.Private:
+		x.command = "(a person's own shell, private)"
+	case d.Terminal:
+		x.command = "(a person's own shell)"
+	case d.Detached:
+		x.command += "  (in the background)"
+	}
 	r.execHeader(x, "")
 	if d.Original != "" {
 		r.note(d.Session, dim, "  (a person has changed it; the model gave: %s)", d.Original)
@@ -64,7 +75,7 @@ func (r *renderer) execOutput(d events.Delta) {
 		if len(x.early) < maxEarly {
 			x.early = append(x.early, d)
 		}
-	case d.Offset == s.bytes && s.bytes+int64(len(d.Data)) <= maxLiveOutput:
+	case d.Offset == s.bytes && s.bytes+int64(len(d.Data)) <= r.most:
 		r.execShow(x, d.Stream, d.Data)
 	}
 }
@@ -123,11 +134,40 @@ func endStyle(d events.ExecFinished) style {
 	return dim
 }
 
+// execNote says something about an execution.
+func (r *renderer) execNote(exec string, st style, format string, args ...any) {
+	r.line(r.indent(r.exec(exec).session)+"  · ", st, visible(fmt.Sprintf(format, args...)))
+}
+
+func (r *renderer) execConnected(d events.ExecConnected) {
+	st, what := dim, "was let to"
+	if !d.Allowed {
+		st, what = yellow, "was kept from"
+	}
+	r.execNote(d.Exec, st, "%s %s:%d: %s", what, d.Host, d.Port, d.Reason)
+}
+
+// maxChangedShown is how many changed files are named.
+const maxChangedShown = 10
+
+func (r *renderer) execChanged(d events.ExecChanged) {
+	all := len(d.Files) + d.More
+	names := make([]string, 0, maxChangedShown)
+	for _, f := range d.Files[:min(len(d.Files), maxChangedShown)] {
+		names = append(names, fmt.Sprintf("%s (%s)", oneLine(f.Path, 100), size(f.Size)))
+	}
+	text := strings.Join(names, ", ")
+	if more := all - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	r.execNote(d.Exec, dim, "changed while %s ran: %s", d.Exec, text)
+}
+
 // execEnd says how a command ended: "exit 1, 1.2s", "cancelled, SIGKILL, 3s".
 func execEnd(d events.ExecFinished) string {
 	how := []string{fmt.Sprintf("exit %d", d.ExitCode)}
 	if d.Reason != "" {
-		how = []string{d.Reason}
+		how = []string{reasonText(d.Reason)}
 	}
 	if d.Signal != "" {
 		how = append(how, d.Signal)
@@ -137,6 +177,22 @@ func execEnd(d events.ExecFinished) string {
 		how = append(how, d.Error)
 	}
 	return strings.Join(how, ", ")
+}
+
+// reasonText says in words why a command did not end by itself. A limit's name alone would not say that it is one.
+func reasonText(reason string) string {
+	text, ok := map[string]string{
+		string(wire.TimedOut):  "stopped: it took longer than allowed",
+		string(wire.Memory):    "stopped: more than it may have of memory",
+		string(wire.Processes): "stopped: more than it may have of processes",
+		string(wire.FileSize):  "stopped: a file larger than allowed",
+		string(wire.CPUTime):   "stopped: more than it may have of CPU time",
+		string(wire.OpenFiles): "stopped: more than it may have of open files",
+	}[reason]
+	if !ok {
+		return reason
+	}
+	return text
 }
 
 // size is a number of bytes for a person.

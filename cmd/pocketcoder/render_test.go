@@ -145,6 +145,43 @@ the turn was lost: OpenCode went away in the middle of it
 `, "\n"))
 }
 
+func TestWhatBecomesOfExecutionsIsShown(t *testing.T) {
+	is := is.New(t)
+	var many []events.Artifact
+	for i := range 12 {
+		many = append(many, events.Artifact{Path: "f" + string(rune('a'+i)), Size: int64(i)})
+	}
+	got := rendered([]events.Event{
+		own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "npm run dev", Detached: true}),
+		own(t, 2, "sandbox", events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}),
+		own(t, 3, "policy", events.ExecConnected{Exec: "x1", Host: "evil\x1b.example", Port: 443, Reason: "no rule"}),
+		own(t, 4, "policy", events.ExecConnected{Exec: "x1", Host: "example.org", Port: 443, Allowed: true, Reason: "a rule"}),
+		own(t, 5, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGHUP"}),
+		own(t, 6, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 137, Signal: "SIGKILL", Reason: "memory", DurationMS: 1500}),
+		own(t, 7, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a\x1b[31m\nb", Size: 2048}}}),
+		own(t, 8, "sandbox", events.ExecChanged{Exec: "x1", Files: many, More: 3}),
+		own(t, 9, "user:u", events.ExecRequested{Exec: "x2", Terminal: true}),
+		own(t, 10, "sandbox", events.ExecFinished{Exec: "x2", Stdout: events.Output{Bytes: 3, Text: "$ \x07"}}),
+		own(t, 11, "user:u", events.ExecRequested{Exec: "x3", Terminal: true, Private: true}),
+		own(t, 12, "sandbox", events.ExecFinished{Exec: "x3", Reason: "cancelled"}),
+	})
+	is.Equal(got, strings.TrimLeft(`
+$ npm run dev  (in the background)
+  · runs by itself as x1 (isolation bwrap)
+  · was kept from evil␛.example:443: no rule
+  · was let to example.org:443: a rule
+  · user:u sent SIGHUP
+  └ stopped: more than it may have of memory, SIGKILL, 1.5s
+  · changed while x1 ran: a␛[31m b (2.0 KiB)
+  · changed while x1 ran: fa (0 bytes), fb (1 bytes), fc (2 bytes), fd (3 bytes), fe (4 bytes), ff (5 bytes), fg (6 bytes), fh (7 bytes), fi (8 bytes), fj (9 bytes) and 5 more
+$ (a person's own shell)
+  │ $ ␇
+  └ exit 0, 0s
+$ (a person's own shell, private)
+  └ cancelled, 0s
+`, "\n"))
+}
+
 func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 	is := is.New(t)
 	all, _ := trace(t, "perm-bash-once")

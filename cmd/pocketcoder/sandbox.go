@@ -15,14 +15,24 @@ import (
 
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
 
-const sandboxUsage = `pocketcoder sandbox: run commands for a system elsewhere.
+const sandboxUsage = `pocketcoder sandbox: look at the commands that run, or run commands for a system elsewhere.
+
+  pocketcoder sandbox ps            what runs now; --all shows what ran
+  pocketcoder sandbox logs EXEC     what a command printed; -f follows it
+  pocketcoder sandbox kill EXEC     end a command, or send it another signal
+  pocketcoder sandbox shell CHAT    a shell of your own behind the same walls
+  pocketcoder sandbox workers       who runs commands, behind which walls, and how busy they are
+
+Each explains itself with -h. With none of these it is a worker.
 
 A worker takes commands that passed the gate from exec.run.<pool> and runs them in its workspace. It needs nothing but the
 worker's key, and can do nothing else with it. "pocketcoder up" starts one by itself; more can join from other machines
-that see the same workspace.
+that see the same workspace. Stopped once (SIGTERM) it takes no more commands and lets those it has end; stopped again, it
+ends them.
 
   pocketcoder sandbox --nats nats://10.0.0.5:4222 --key worker.nk --workspace /srv/project
 `
@@ -30,8 +40,29 @@ that see the same workspace.
 // sandboxTimeout ends a command that nobody ended. OpenCode gives up on one after two minutes unless told otherwise.
 const sandboxTimeout = time.Hour
 
-// workerReady is the line a worker prints once it takes commands.
+// sandboxCapacity is how many commands at once the worker has been measured with.
+const sandboxCapacity = 64
+
+// sandboxDrain is a little more than OpenCode leaves a command unless told otherwise.
+const sandboxDrain = 3 * time.Minute
+
+// workerReady begins the line a worker prints once it takes commands: ready <isolation>: <why>.
 const workerReady = "ready"
+
+const (
+	isolationHelp = "`level` of what keeps commands from the rest of the machine: bwrap, landlock, container, none, or auto for the strongest that works (POCKETCODER_ISOLATION)"
+	exposeHelp    = "`directory` that commands may read besides the workspace and the system's programs; may be repeated"
+)
+
+// paths is a flag that may be given several times.
+type paths []string
+
+func (p *paths) String() string { return "" }
+
+func (p *paths) Set(s string) error {
+	*p = append(*p, absolute(s))
+	return nil
+}
 
 func runSandbox(ctx context.Context, env environment, args []string) error {
 	fs := newFlags(env, "sandbox", sandboxUsage)
@@ -39,21 +70,36 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 	key := fs.String("key", env.getenv("POCKETCODER_KEY"), "`file` with the worker's nkey seed (POCKETCODER_KEY)")
 	inPool := fs.String("pool", or(env, "POCKETCODER_POOL", pool), "`pool` of workers to join (POCKETCODER_POOL)")
 	workspace := fs.String("workspace", or(env, "POCKETCODER_WORKSPACE", "."), "`directory` commands run in (POCKETCODER_WORKSPACE)")
-	timeout := fs.Duration("timeout", sandboxTimeout, "longest time a command may run; 0 is no limit")
-	lifeline := fs.Bool("lifeline", false, "end when stdin ends: how a parent makes sure of it")
+	limits, err := limitFlags(fs, env)
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	level := fs.String("isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
+	var expose paths
+	fs.Var(&expose, "expose", exposeHelp)
+	capacity := fs.Int("capacity", sandboxCapacity, "most commands at once; what comes then goes to other workers, or waits")
+	drain := fs.Duration("drain", sandboxDrain, "how long running commands may go on after the first SIGTERM or SIGINT")
+	lifeline := fs.Bool("lifeline", false, "end, at once, when stdin ends: how a parent makes sure of it")
 	if _, err := parse(fs, args, 0); err != nil {
 		return err
 	}
 	if *url == "" || *key == "" {
 		return errors.New("sandbox: --nats and --key are needed")
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	if *capacity < 1 || *drain < 0 {
+		return errors.New("sandbox: --capacity must be at least 1, and --drain not negative")
+	}
+	ctx, now, end := stopTwice(ctx)
+	defer end()
 	if *lifeline {
 		go func() {
 			io.Copy(io.Discard, env.stdin)
-			stop()
+			end()
 		}()
+	}
+	found, err := chooseIsolation(*level)
+	if err != nil {
+		return fmt.Errorf("sandbox: --isolation: %w", err)
 	}
 	logger := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	nc, err := connectWorker(*url, *key)
@@ -61,26 +107,54 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	defer nc.Close()
-	w, err := sandbox.Open(sandbox.Config{Workspace: absolute(*workspace), Timeout: *timeout, Log: logger})
+	w, err := sandbox.Open(sandbox.Config{
+		Workspace: absolute(*workspace), Timeout: limits.timeout, Limits: limits.Limits, Isolation: found, Expose: expose, Log: logger,
+	})
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
 	defer w.Close()
-	fmt.Fprintln(env.stdout, workerReady)
-	if err := wire.Serve(ctx, nc, wire.RunSubject(*inPool), "workers", w.Exec); err != nil && ctx.Err() == nil {
+	fmt.Fprintln(env.stdout, workerReady, found)
+	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Info: w.Info(), Drain: *drain, Abort: now.Done()}
+	server.Info.Capacity, server.Info.Version = *capacity, version()
+	if err := wire.Serve(ctx, nc, wire.RunSubject(*inPool), server); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
 	return nil
 }
 
-func connectWorker(url, keyFile string) (*nats.Conn, error) {
-	key, err := nats.NkeyOptionFromSeed(keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("sandbox: read key: %w", err)
+// chooseIsolation finds a level. When there is none the worker runs all the same, and refuses every command with the reason.
+func chooseIsolation(level string) (isolation.Found, error) {
+	found, err := isolation.Choose(level)
+	if err != nil && !errors.Is(err, isolation.ErrUnknown) {
+		return isolation.Found{Reason: err.Error()}, nil
 	}
+	return found, err
+}
+
+// stopTwice gives a context that ends with the first signal and one that ends with the second; end ends both.
+func stopTwice(ctx context.Context) (first, second context.Context, end func()) {
+	first, stop := context.WithCancel(ctx)
+	second, end = context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(second, stop)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		end()
+	}()
+	return first, second, end
+}
+
+func connectWorker(url, keyFile string) (*nats.Conn, error) {
 	host, _ := os.Hostname()
-	nc, err := nats.Connect(url, key, nats.CustomInboxPrefix(natsconf.InboxPrefix(natsconf.Worker)),
-		nats.Name("sandbox worker on "+host), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond))
+	options, err := natsconf.Options(keyFile, natsconf.Worker, "sandbox worker on "+host)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	nc, err := nats.Connect(url, options...)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: connect to %s: %w", url, err)
 	}

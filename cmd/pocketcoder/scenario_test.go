@@ -253,9 +253,41 @@ func pidsIn(t testing.TB, path string, n int) (pids []int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pids = append(pids, pid)
+			pids = append(pids, outer(pid, path))
 		}
 		return true
 	})
 	return pids
+}
+
+// outer is the pid here of a process that knows itself by another in a process namespace of its own: of one beside a
+// command that names the file at path, or works in its folder. One that has ended has a pid that nobody has.
+func outer(inner int, path string) int {
+	type process struct {
+		pids      []string // in each namespace, the innermost last
+		namespace string
+	}
+	var all []process
+	near := map[string]bool{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		status, _ := os.ReadFile(dir + "/status")
+		_, pids, _ := strings.Cut(string(status), "\nNSpid:")
+		pids, _, _ = strings.Cut(pids, "\n")
+		namespace, _ := os.Readlink(dir + "/ns/pid")
+		line, _ := os.ReadFile(dir + "/cmdline")
+		env, _ := os.ReadFile(dir + "/environ")
+		all = append(all, process{strings.Fields(pids), namespace})
+		if bytes.Contains(line, []byte(path)) || bytes.Contains(env, []byte("\x00PWD="+filepath.Dir(path)+"\x00")) {
+			near[namespace] = true
+		}
+	}
+	depth, found := 0, 1<<30
+	for _, p := range all { // the innermost: bubblewrap itself, outside, has the command's words too
+		if n := len(p.pids); n > depth && near[p.namespace] && p.pids[n-1] == strconv.Itoa(inner) {
+			depth = n
+			found, _ = strconv.Atoi(p.pids[0])
+		}
+	}
+	return found
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"syscall"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/ssh"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -44,6 +44,17 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		return fmt.Errorf("open web server on %s: %w; choose another with --http", o.http, err)
 	}
 	defer listener.Close()
+	leaving, err := openEgress(o)
+	if err != nil {
+		return err
+	}
+	defer leaving.Close()
+	stopViewer(o.data) // a crash leaves it
+	sshServer, err := openSSH(ctx, o, say)
+	if err != nil {
+		return err
+	}
+	defer sshServer.Close()
 
 	keys, err := natsconf.LoadKeys(o.data.path("keys"))
 	if err != nil {
@@ -88,7 +99,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	log.Conceal("push", vapid.Private, o.relay.Secret)
 	s := &parts{
 		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
-		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()),
+		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), leaving: leaving, ssh: sshServer,
 	}
 	s.wire()
 	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
@@ -140,17 +151,19 @@ type parts struct {
 	isDemo   bool
 	stderr   io.Writer
 	vapid    push.VAPID
-	reached  string // the URL under which people reach the web server
+	reached  string       // the URL under which people reach the web server
+	leaving  net.Listener // of the proxy through which commands reach hosts
 
 	handlers *handlers.Handlers
 	bridge   *opencode.Bridge
 	gate     handlers.Gate
-	exec     handlers.Exec
+	exec     *handlers.Exec
 	engine   *opencode.Supervisor
 	lives    lives
 	worker   *workerProcess
 	api      *api.Server
 	push     *push.Push
+	ssh      *ssh.Server   // nil without --ssh
 	loaded   chan struct{} // closed once the read model has caught up and the bridge knows its sessions
 	changed  chan struct{} // a part's state may have changed
 }
@@ -165,20 +178,27 @@ func (s *parts) wire() {
 	s.gate = handlers.Gate{
 		Handlers: s.handlers, Rules: s.o.rules, Workspace: s.o.workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.logger,
 	}
-	s.exec = handlers.Exec{Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Session: s.bridge.Session, Log: s.o.logger}
+	s.exec = &handlers.Exec{
+		Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Workspace: s.o.workspace, Session: s.bridge.Session, Log: s.o.logger,
+	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger,
 		Access:  opencode.ShellAccess{NATSURL: s.url, Key: s.keys.SeedFile(natsconf.Shell), Engine: engine},
 		Started: s.lives.started,
 	}
 	s.worker = &workerProcess{
-		args:   []string{"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool, "--workspace", s.o.workspace},
-		stderr: s.stderr, logger: s.o.logger, changed: s.change,
+		args:   []string{"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool, "--workspace", s.o.workspace, "--isolation", s.o.isolation},
+		stderr: s.stderr, logger: s.o.logger, changed: s.change, ready: s.sayWalls,
+	}
+	s.worker.args = append(s.worker.args, s.o.limits.args()...)
+	for _, dir := range s.o.expose {
+		s.worker.args = append(s.worker.args, "--expose", dir)
 	}
 	s.api = &api.Server{
 		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
-		Engine: askedOpenCode(s.bridge), Workspace: s.o.workspace, Health: s.health, Proxied: s.o.proxied, Logger: s.o.logger,
+		Engine: askedOpenCode(s.bridge), Sandbox: api.Sandbox{Signal: s.exec.Signal, Dial: s.exec.Dial}, Workspace: s.o.workspace, Health: s.health, Proxied: s.o.proxied, Logger: s.o.logger,
 	}
+	s.wireNetwork()
 	s.wirePush()
 }
 
@@ -199,13 +219,16 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
 	for _, worker := range []func(context.Context) error{
-		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run,
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.exec.Run, s.serveShells, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}
+	g.Add(actor(rest, s.runSSH))
 	g.Add(actor(rest, s.worker.Run))
+	g.Add(actor(rest, s.runEgress))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.handlers.Serve(ctx, s.nc, operator, s.o.logger) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.gate.Serve(ctx, s.nc, operator) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.logger) }))
 	g.Add(actor(rest, func(ctx context.Context) error {
@@ -223,6 +246,10 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 		return nil
 	}
 	return err
+}
+
+func (s *parts) serveShells(ctx context.Context) error {
+	return s.exec.ServeShells(ctx, s.nc, operator)
 }
 
 // runOpenCode finds what OpenCode needs, or gets it, and keeps OpenCode running. The rest of the system does not wait.
@@ -255,26 +282,4 @@ func actor(ctx context.Context, fn func(context.Context) error) (func() error, f
 			case <-time.After(stopTime):
 			}
 		}
-}
-
-func serveHTTP(ctx context.Context, l net.Listener, pages *web.Server) error {
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the requests: streams end with it
-	defer cancel()
-	// Streams and bodies have deadlines of their own; these are for what else is served.
-	server := &http.Server{
-		Handler: pages.Handler(), BaseContext: func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10,
-	}
-	stop := context.AfterFunc(ctx, func() {
-		cancel()
-		bounded, done := context.WithTimeout(context.Background(), 2*time.Second)
-		defer done()
-		server.Shutdown(bounded)
-	})
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve http: %w", err)
-	}
-	return ctx.Err()
 }

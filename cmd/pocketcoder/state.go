@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 )
 
@@ -65,8 +67,27 @@ func (s *parts) health() api.Health {
 	h["read_model"] = s.modelHealth()
 	bridge := s.bridge.Condition()
 	h["opencode"] = api.Part{State: either(bridge.Connected, api.Ready, api.Starting), Detail: bridge}
-	h["sandbox"] = api.Part{State: either(s.worker.pid.Load() != 0, api.Ready, api.Starting), Detail: map[string]any{"pid": s.worker.pid.Load(), "pool": pool}}
+	h["sandbox"] = api.Part{State: either(s.worker.pid.Load() != 0, api.Ready, api.Starting), Detail: s.sandboxDetail()}
 	return h
+}
+
+// sandboxDetail says who runs commands, and behind which walls.
+func (s *parts) sandboxDetail() map[string]any {
+	detail := map[string]any{"pid": s.worker.pid.Load(), "pool": pool}
+	if walls := s.worker.walls.Load(); walls != nil {
+		detail["isolation"], detail["reason"], _ = strings.Cut(*walls, ": ")
+	}
+	return detail
+}
+
+// sayWalls tells which walls commands run behind, and warns of there being none.
+func (s *parts) sayWalls(walls string) {
+	level, reason, _ := strings.Cut(walls, ": ")
+	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {
+		s.say.done("sandbox", "isolation %s: %s", level, reason)
+	} else {
+		s.say.note("sandbox", "isolation %s: %s", level, reason)
+	}
 }
 
 func (s *parts) modelHealth() api.Part {

@@ -51,6 +51,20 @@ func connect(ctx context.Context, d dataDir) (*system, error) {
 
 func (s *system) close() { s.nc.Close() }
 
+// connection tells when the connection is lost, and when it is there again.
+func (s *system) connection() <-chan bool {
+	states := make(chan bool, 8)
+	tell := func(up bool) {
+		select {
+		case states <- up:
+		default:
+		}
+	}
+	s.nc.SetDisconnectErrHandler(func(*nats.Conn, error) { tell(false) })
+	s.nc.SetReconnectHandler(func(*nats.Conn) { tell(true) })
+	return states
+}
+
 // query asks the read model; answer is decoded into out. With a sequence the answer holds at least that event.
 func (s *system) query(ctx context.Context, name string, args map[string]any, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

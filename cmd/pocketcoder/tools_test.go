@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/eventstest"
+	"pocketcoder/ops/natsconf"
 )
 
 // toEnvironment is an environment without a terminal, whose output is kept.
@@ -83,9 +84,10 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 		is.True(c.For != "")
 		is.True(c.State == checkOK || c.Get != "") // what is not ok can be had
 	}
+	delete(state, "sshd") // which is looked for beyond PATH
 	is.Equal(state, map[string]checkState{
 		"node": checkMissing, "npm": checkMissing, "opencode": checkMissing, "rg": checkMissing,
-		"git": checkOptional, "tmux": checkOptional, "bwrap": checkOptional, "data": checkOK, "disk": checkOK, "http": checkOK,
+		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "http": checkOK,
 	})
 }
 
@@ -116,6 +118,17 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	c = checkHTTP(t.Context(), doctorOptions{data: d, http: l.Addr().String()})
 	is.Equal(c.State, checkWrong)
 	is.True(strings.Contains(c.Get, "--http"))
+
+	c = checkNATS(t.Context(), doctorOptions{data: d})
+	is.Equal(c.State, checkOK)
+	is.True(strings.Contains(c.Found, "embedded"))
+	c = checkNATS(t.Context(), doctorOptions{data: d, nats: "nats://127.0.0.1:1"})
+	is.Equal(c.State, checkWrong)
+	is.True(strings.Contains(c.Found, "no keys to ask nats://127.0.0.1:1 with"))
+	_, err = natsconf.LoadKeys(d.path("keys"))
+	is.NoErr(err)
+	c = checkNATS(t.Context(), doctorOptions{data: d, nats: "nats://127.0.0.1:1"})
+	is.True(strings.Contains(c.Found, "check versions of NATS at nats://127.0.0.1:1"))
 
 	c = checkOpenCode(t.Context(), doctorOptions{data: d, opencode: "/nonexistent/opencode"}, true)
 	is.Equal(c.State, checkWrong)

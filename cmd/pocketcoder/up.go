@@ -15,6 +15,7 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/sandbox/isolation"
 )
 
 const upUsage = `pocketcoder up: start everything on this machine.
@@ -48,10 +49,18 @@ type upOptions struct {
 	maxTurns  int
 	replicas  int
 	rules     []policy.Rule
+	network   handlers.NetworkMode
+	egress    string // address of the proxy through which commands reach hosts
+	isolation string
+	expose    paths
+	limits    *commandLimits
 	relay     push.Relay
 	logger    *slog.Logger
 
 	pushPrivate bool // push services may be at private addresses
+
+	ssh            string // address of the SSH server; empty for none
+	authorizedKeys string // a second authorized_keys file
 }
 
 // rules is a flag that may be given several times.
@@ -79,7 +88,15 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	fs.BoolVar(&o.demo, "demo", env.getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
 	fs.IntVar(&o.replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats; 0 is no limit")
+	fs.StringVar(&o.isolation, "isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
+	fs.Var(&o.expose, "expose", exposeHelp)
+	var err error
+	if o.limits, err = limitFlags(fs, env); err != nil {
+		return o, err
+	}
+	o.networkFlags(fs, env)
 	o.pushFlags(fs, env)
+	o.sshFlags(fs, env)
 	var allow rules
 	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
 	if _, err := parse(fs, args, 0); err != nil {
@@ -104,7 +121,16 @@ func (o upOptions) check() error {
 	if u, err := url.Parse(o.url); err != nil || o.url != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
 		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.url)
 	}
+	if err := o.limits.Validate(); err != nil {
+		return err
+	}
+	if err := o.checkNetwork(); err != nil {
+		return err
+	}
 	if err := o.checkPush(); err != nil {
+		return err
+	}
+	if err := o.checkSSH(); err != nil {
 		return err
 	}
 	if (o.admin[0] == "") != (o.admin[1] == "") {

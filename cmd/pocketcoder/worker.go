@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"pocketcoder/sandbox/isolation"
 )
 
 // workerProcess keeps a sandbox worker running as a child with its own key: it sees nothing of this process. It ends when
@@ -20,8 +22,10 @@ type workerProcess struct {
 	args    []string
 	stderr  io.Writer
 	logger  *slog.Logger
-	changed func()       // it is ready, or not any more
-	pid     atomic.Int64 // 0 while none is ready
+	changed func() // it is ready, or not any more
+	ready   func(isolation string)
+	pid     atomic.Int64           // 0 while none is ready
+	walls   atomic.Pointer[string] // what it said of its isolation
 }
 
 const (
@@ -53,7 +57,8 @@ func (w *workerProcess) once(ctx context.Context) error {
 		return err
 	}
 	cmd := exec.Command(self, append([]string{"sandbox", "--lifeline"}, w.args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "LANG=" + os.Getenv("LANG")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "LANG=" + os.Getenv("LANG"),
+		isolation.ContainerMark + "=" + os.Getenv(isolation.ContainerMark)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then stop it in order
 	cmd.Stderr = w.stderr
 	lifeline, err := cmd.StdinPipe()
@@ -70,7 +75,11 @@ func (w *workerProcess) once(ctx context.Context) error {
 	lines := bufio.NewReader(stdout)
 	ended := make(chan error, 1)
 	go func() {
-		if line, _ := lines.ReadString('\n'); strings.TrimSpace(line) == workerReady {
+		line, _ := lines.ReadString('\n')
+		if walls, isReady := strings.CutPrefix(strings.TrimSpace(line), workerReady+" "); isReady {
+			if w.walls.Swap(&walls) == nil { // said once, not after each restart
+				w.ready(walls)
+			}
 			w.pid.Store(int64(cmd.Process.Pid))
 			w.changed()
 		}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+const attachUsage = `pocketcoder attach [CHAT]: look into the sandbox while a chat's commands run, in tmux.
+
+  pocketcoder attach                        the chat with the newest activity
+  pocketcoder attach h2k0x9c3v7m1q5z
+  pocketcoder attach --shell                and open a shell of your own there, inside the isolation
+
+The first window shows the chat's commands as they run, like "pocketcoder transcript"; each subagent at work has one of its own.
+C-b n and C-b p go to the next and the previous window, C-b 0 to 9 to one of them, C-b c opens a shell, C-b x closes a window,
+C-b [ scrolls (q ends that), C-b d leaves. Inside a tmux of yours, press C-b twice. Text is selected with shift held down.
+
+A shell runs where commands do and is recorded as yours; "pocketcoder sandbox shell --private CHAT" opens one that is not.
+Nothing that is typed in another window reaches a command.
+`
+
+// attachOptions is what a person may choose.
+type attachOptions struct {
+	data  dataDir
+	chat  string // empty for the newest
+	shell bool
+	user  string // only chats of this account; empty for all
+}
+
+func attachFlags(env environment, args []string) (attachOptions, error) {
+	fs := newFlags(env, "attach", attachUsage)
+	data := dataFlag(fs, env)
+	o := attachOptions{}
+	fs.BoolVar(&o.shell, "shell", false, "open a shell inside the isolation")
+	fs.StringVar(&o.user, "user", "", "only chats of the account with this `id`")
+	ssh := fs.Bool("ssh", false, "take the chat from SSH_ORIGINAL_COMMAND: what an SSH key of authorized_keys runs")
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return o, err
+	}
+	o.data = dataDir(*data)
+	if *ssh {
+		rest = strings.Fields(env.getenv("SSH_ORIGINAL_COMMAND"))
+	}
+	if len(rest) > 1 {
+		return o, wrongUsage(env, "attach: over SSH the only command is the id of a chat, as in: ssh -t HOST h2k0x9c3v7m1q5z")
+	}
+	if len(rest) == 1 {
+		if o.chat, err = events.ParseID(rest[0]); err != nil {
+			return o, wrongUsage(env, "attach: %v", err)
+		}
+	}
+	return o, nil
+}
+
+func runAttach(ctx context.Context, env environment, args []string) error {
+	o, err := attachFlags(env, args)
+	if err != nil {
+		return err
+	}
+	if !env.interactive {
+		return errors.New("attach: it needs a terminal; over SSH ask for one with: ssh -t")
+	}
+	v, err := openViewer(ctx, o.data)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	chat, err := attachTo(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := v.show(ctx, chat); err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	if o.shell {
+		if err := v.openShell(ctx, chat); err != nil {
+			return fmt.Errorf("attach: %w", err)
+		}
+	}
+	// This process becomes the client. TMUX would make it refuse to run inside another one.
+	client := append(viewerEnvironment(env.getenv), "TERM="+terminalKind(ctx, env))
+	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", "=" + chat}, client)
+}
+
+// terminalKind is TERM, or what nearly every terminal understands when this machine has no description of that one.
+func terminalKind(ctx context.Context, env environment) string {
+	kind := env.getenv("TERM")
+	probe := exec.CommandContext(ctx, "tput", "-T", kind, "longname")
+	probe.Env = viewerEnvironment(env.getenv)
+	if err := probe.Run(); errors.As(err, new(*exec.ExitError)) {
+		return "xterm-256color"
+	}
+	return kind
+}
+
+// attachTo finds the chat that is meant.
+func attachTo(ctx context.Context, o attachOptions) (string, error) {
+	s, err := connect(ctx, o.data)
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	if o.chat == "" {
+		return newest(ctx, s, o.user)
+	}
+	var row projections.Chat
+	if err := s.query(ctx, "chat", map[string]any{"chat": o.chat}, &row); err != nil {
+		return "", err
+	}
+	if o.user != "" && row.User != o.user {
+		return "", fmt.Errorf("query chat: there is no chat %s", o.chat) // as if it were not there
+	}
+	return row.ID, nil
+}
+
+// chatsAtOnce is how many chats are asked for at a time.
+const chatsAtOnce = 100
+
+// newest is the chat of an account, or of all, with the newest activity.
+func newest(ctx context.Context, s *system, user string) (string, error) {
+	for offset := 0; ; offset += chatsAtOnce {
+		var chats []projections.Chat
+		if err := s.query(ctx, "chats", map[string]any{"limit": chatsAtOnce, "offset": offset}, &chats); err != nil {
+			return "", err
+		}
+		for _, c := range chats {
+			if user == "" || c.User == user {
+				return c.ID, nil
+			}
+		}
+		if len(chats) < chatsAtOnce {
+			return "", errors.New("attach: there is no chat yet; begin one with: " + commandName() + " chat")
+		}
+	}
+}

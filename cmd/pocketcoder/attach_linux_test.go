@@ -1,0 +1,306 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// tmuxFor gives the viewer of a system's data directory, and stops it with the test.
+func tmuxFor(t *testing.T, data dataDir) viewer {
+	t.Helper()
+	needs(t, "tmux")
+	v, err := openViewer(t.Context(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.self = filepath.Join(binaries, "pocketcoder")
+	return v
+}
+
+// needs leaves the test out when a program is missing, but not where everything must be tested.
+func needs(t *testing.T, program string) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatalf("%s is needed", program)
+	}
+	if err != nil {
+		t.Skipf("%s is not on PATH", program)
+	}
+	return path
+}
+
+// seat is a person at a terminal in which a program runs.
+type seat struct {
+	t      *testing.T
+	person *os.File
+	seen   lockedBuffer // everything the terminal was given, byte for byte
+	exited chan struct{}
+	cmd    *exec.Cmd
+}
+
+// sit runs a program in a terminal of 120 by 40 characters.
+func sit(t *testing.T, cmd *exec.Cmd) *seat {
+	t.Helper()
+	is := is.New(t)
+	terminal, person := openTerminal(t)
+	is.NoErr(unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120}))
+	s := &seat{t: t, person: person, exited: make(chan struct{}), cmd: cmd}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	is.NoErr(cmd.Start())
+	go func() {
+		piece := make([]byte, 4096)
+		for {
+			n, err := person.Read(piece)
+			if err != nil {
+				return
+			}
+			s.seen.Write(piece[:n])
+		}
+	}()
+	go func() { cmd.Wait(); close(s.exited) }()
+	t.Cleanup(func() { cmd.Process.Kill(); <-s.exited })
+	return s
+}
+
+// attach runs "pocketcoder attach" in a terminal.
+func (p *process) attach(t *testing.T, args ...string) *seat {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), append([]string{"attach", "--data", string(p.data)}, args...)...)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "TMUX=/nowhere,1,0")
+	return sit(t, cmd)
+}
+
+func (s *seat) types(text string) {
+	s.t.Helper()
+	if _, err := s.person.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// sees waits until the terminal was given a text.
+func (s *seat) sees(text string) {
+	s.t.Helper()
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the terminal was given %q", s.seen.String())
+		}
+	}()
+	eventually(s.t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
+}
+
+// leaves waits until the program has ended.
+func (s *seat) leaves() {
+	s.t.Helper()
+	eventually(s.t, "the program has ended", func() bool {
+		select {
+		case <-s.exited:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// screenOf is what a window of a chat shows and has shown.
+func (v viewer) screenOf(t *testing.T, chat, window string) string {
+	t.Helper()
+	out, err := v.output(t.Context(), "capture-pane", "-p", "-J", "-S", "-", "-t", "="+chat+":"+window)
+	is.New(t).NoErr(err)
+	return out
+}
+
+// hostile is output that would change the terminal it is shown on, if it got there.
+var hostile = []string{
+	"\x1b]0;evil-title\x07", "\x1b]2;evil-title\x1b\\", "\x1bkevil-name\x1b\\", "\x1b]52;c;ZXZpbA==\x07", "\x1b]8;;https://evil.example\x07link\x1b]8;;\x07",
+	"\x1bPtmux;\x1b\x1b]52;c;ZXZpbA==\x07\x1b\\", "\x1b_evil-apc\x1b\\", "\x1b[2J\x1b[H", "\x9b2J", "\u202eevil",
+}
+
+func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	v := tmuxFor(t, p.data)
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o600))
+	chat := p.chat(t, bash(`echo begun; cat hostile; while [ ! -e go ]; do sleep 0.05; done; echo went on; false`))
+	p.approve(t, chat, 0)
+
+	s := p.attach(t) // the one with the newest activity
+	s.sees("begun")
+	eventually(t, "all that was printed is shown", func() bool { return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`) })
+	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, projections.ExecExecuting) // it still runs
+	second := p.attach(t, chat)
+	second.sees("begun")
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "go"), nil, 0o600))
+	s.sees("went on")
+	s.sees("exit 1")
+	second.sees("went on")
+
+	shown := v.screenOf(t, chat, "0")
+	for _, text := range []string{"the assistant · approved by user:operator", `$ echo begun;`, "␛]0;evil-title␇", "␛]52;c;ZXZpbA==␇", "␛Ptmux;", "␛[2J␛[H", `\x9b2J`} {
+		if !strings.Contains(shown, text) {
+			t.Errorf("%q is not shown in\n%s", text, shown)
+		}
+	}
+	for _, raw := range hostile {
+		is.True(!strings.Contains(s.seen.String(), raw)) // it did not reach the terminal
+	}
+	for _, code := range []string{"\x1b]0;", "\x1b]2;", "\x1b]52;", "\x1b]8;"} { // titles, the clipboard and links are left alone by tmux too
+		is.True(!strings.Contains(s.seen.String(), code))
+	}
+	title, err := v.output(t.Context(), "display-message", "-p", "-t", "="+chat+":0", "#{window_name}|#{pane_title}")
+	is.NoErr(err)
+	is.True(!strings.Contains(title, "evil"))
+	buffers, err := v.output(t.Context(), "list-buffers")
+	is.NoErr(err)
+	is.Equal(buffers, "")
+
+	s.types("\x02d")
+	s.leaves()
+	second.types("\x02d")
+	second.leaves()
+	p.stop()
+	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil) // it ends with the system
+}
+
+func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	v := tmuxFor(t, p.data)
+	chat := p.chat(t, "@@say hello")
+	p.turnEnds(t, chat)
+	s := p.attach(t, chat)
+	s.sees("the commands of chat " + chat)
+
+	is.NoErr(v.run(t.Context(), "set-option", "-g", "assume-paste-time", "0")) // what is typed this fast would be taken for pasted, and no key be heard
+	keys, err := v.output(t.Context(), "list-keys")
+	is.NoErr(err)
+	is.Equal(strings.Count(keys, "\n"), len(tmuxKeys)+10) // nothing of tmux's own
+
+	mark := filepath.Join(t.TempDir(), "ran")
+	for _, attempt := range []string{
+		"\x02:run-shell 'touch " + mark + "'\r", "\x02!", "\x02:display-popup 'touch " + mark + "'\r", "\x02\"touch " + mark + "\r", "\x02%touch " + mark + "\r",
+		"\x02s:run-shell 'touch " + mark + "'\r", "\x02w:run-shell 'touch " + mark + "'\r", "\x02D:run-shell 'touch " + mark + "'\r", "\x02=", "\x02f", "\x02.", "\x02,", "\x02$",
+		"\x02[:run-shell 'touch " + mark + "'\r|touch " + mark + "\rq", "\x1b[<2;5;5M\x1b[<2;5;5m", "\x1b[<2;5;40M", "\x02\x1a", "\x02L", "\x02)", "\x02(", "\x02C", "\x02?", "\x02t",
+		"touch " + mark + "\r", "\x02]", "\x02&y", "\x02x",
+	} {
+		s.types(attempt)
+	}
+	s.types("\x02d")
+	s.leaves()
+	names, err := v.windows(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(names, []string{"transcript"})                           // it is there, and alone
+	is.True(!strings.Contains(v.screenOf(t, chat, "0"), "run-shell")) // nor does the window take what is typed
+
+	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"}, {"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
+		is.NoErr(v.run(t.Context(), made...)) // what tmux would run without a command, or through its shell, is this program
+		eventually(t, "it refuses", func() bool { return strings.Contains(v.screenOf(t, chat, made[4]), "pocketcoder") })
+	}
+	_, err = os.Stat(mark)
+	is.True(os.IsNotExist(err))
+}
+
+func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	v := tmuxFor(t, p.data)
+	script := call("task", map[string]any{"description": "look after it", "subagent_type": "general", "prompt": bash("echo from below")})
+	chat := p.chat(t, script+"\n@@next\n@@say all done")
+	p.approve(t, chat, 0)
+	ask := p.ask(t, chat, 1)
+	s := p.attach(t, chat)
+	s.sees("subagent general: look after it")
+	name := windowName("general", ask.SessionID)
+	windows := func() []string {
+		names, err := v.windows(t.Context(), chat)
+		is.NoErr(err)
+		return names
+	}
+	eventually(t, "it has a window", func() bool { return len(windows()) == 2 && windows()[1] == name })
+	s.types("\x02n")
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.turnEnds(t, chat)
+	eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })
+	eventually(t, "the first window shows its commands", func() bool {
+		return strings.Contains(v.screenOf(t, chat, "0"), "subagent general · approved by user:operator") && strings.Contains(v.screenOf(t, chat, "0"), "    $ echo from below")
+	})
+}
+
+func TestAttachSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	tmuxFor(t, p.data)
+	_, _, err := runApp(t, "attach", "--data", string(p.data))
+	is.True(strings.Contains(err.Error(), "it needs a terminal"))
+	for _, c := range []struct{ data, chat, says string }{
+		{string(p.data), "nosuchchat", "there is no chat nosuchchat"},
+		{t.TempDir(), "nosuchchat", "pocketcoder up"},
+		{string(p.data), "no.chat", "want 1 to 64 letters"},
+		{filepath.Join(t.TempDir(), strings.Repeat("x", 100)), "c1", "choose a shorter --data"},
+	} {
+		p := process{data: dataDir(c.data)}
+		s := p.attach(t, c.chat)
+		s.sees(c.says)
+		s.leaves()
+	}
+	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), "attach")
+	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
+	s := sit(t, cmd)
+	s.sees("apt install tmux")
+	s.leaves()
+}
+
+func TestDeletedChatsSessionEnds(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	v := tmuxFor(t, p.data)
+	chat := p.chat(t, "@@say hello")
+	p.turnEnds(t, chat)
+	s := p.attach(t, chat)
+	s.sees("the commands of chat " + chat)
+	p.admin(t).do(t, "DELETE", recordPath("chats", chat), nil)
+	s.leaves()
+	eventually(t, "the session is gone", func() bool { return v.run(t.Context(), "has-session", "-t", "="+chat) != nil })
+}
+
+func TestTmuxVersionsThatLetEscapesPassAreRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for version, tooOld := range map[string]bool{"tmux 2.9": true, "tmux 3.2a": true, "tmux 3.3": false, "tmux 3.3a": false, "tmux next-3.6": false, "tmux 10.0": false, "tmux master": false} {
+		is.Equal(tmuxTooOld(version), tooOld)
+	}
+}
+
+func TestWordsForTmuxStayWords(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	v := tmuxFor(t, dataDir(t.TempDir()))
+	file := filepath.Join(t.TempDir(), "words")
+	words := []string{"a b", `"q"`, "$HOME", "#{session_name}", "end;", `back\slash`, "~", "'", "{", "line\nbreak", "%H"}
+	say := append([]string{"sh", "-c", `printf '%s\0' "$@" > "$0"`, file}, words...)
+	is.NoErr(v.run(t.Context(), append([]string{"new-session", "-d", "-s", "x", "--"}, say...)...))
+	read := func() string { all, _ := os.ReadFile(file); return string(all) }
+	want := strings.Join(words, "\x00") + "\x00"
+	eventually(t, "the words are there", func() bool { return read() == want })
+	is.NoErr(os.Remove(file))
+	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "y", "--", "sleep", "60"))
+	t.Cleanup(func() { stopViewer(v.data) })
+	is.NoErr(v.run(t.Context(), "set-option", "-t", "=y:", "@shell", tmuxLine(append([]string{"new-window", "--"}, say...))))
+	is.NoErr(v.run(t.Context(), "run-shell", "-C", "-t", "=y:", "#{@shell}"))
+	eventually(t, "the words are there again", func() bool { return read() == want })
+}

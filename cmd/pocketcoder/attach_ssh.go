@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"pocketcoder/bridge/ssh"
+	"pocketcoder/sandbox/isolation"
+)
+
+// sshFlags are the flags about people who look into the sandbox from elsewhere.
+func (o *upOptions) sshFlags(fs *flag.FlagSet, env environment) {
+	fs.StringVar(&o.ssh, "ssh", env.getenv("POCKETCODER_SSH"), "`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
+	fs.StringVar(&o.authorizedKeys, "authorized-keys", env.getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine (POCKETCODER_AUTHORIZED_KEYS)")
+}
+
+func (o upOptions) checkSSH() error {
+	if o.isolation == string(isolation.None) && (o.ssh != "" || o.authorizedKeys != "") {
+		return errors.New("--ssh and --authorized-keys do not go with --isolation none: whoever has a key would have a shell of yours on this machine")
+	}
+	if o.ssh != "" {
+		if _, _, err := net.SplitHostPort(o.ssh); err != nil {
+			return fmt.Errorf("--ssh %q: %w", o.ssh, err)
+		}
+	}
+	return nil
+}
+
+// openSSH opens the SSH server, if there is to be one, and finds what its connections need.
+func openSSH(ctx context.Context, o upOptions, say *progress) (*ssh.Server, error) {
+	if err := os.MkdirAll(o.data.path("ssh"), 0o700); err != nil || o.ssh == "" {
+		return nil, err
+	}
+	if _, err := openViewer(ctx, o.data); err != nil {
+		return nil, fmt.Errorf("--ssh: %w", err)
+	}
+	s, err := ssh.OpenServer(ctx, o.ssh, o.data.path("ssh"), o.logger)
+	if err != nil {
+		return nil, fmt.Errorf("--ssh: %w", err)
+	}
+	say.done("ssh", "user %s at %s, host key %s", s.User, s.Addr(), s.Fingerprint)
+	return s, nil
+}
+
+// keepSSHKeys keeps authorized_keys, with and without a server of ours.
+func (s *parts) keepSSHKeys(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	k := ssh.Keys{
+		Model: s.model, Accounts: s.accounts, Files: []string{s.o.data.path("ssh", ssh.AuthorizedKeys)}, Logger: s.o.logger,
+		Command: func(user string) []string {
+			return []string{self, "attach", "--ssh", "--data", string(s.o.data), "--user", user}
+		},
+	}
+	if s.o.authorizedKeys != "" {
+		k.Files = append(k.Files, absolute(filepath.Clean(s.o.authorizedKeys)))
+	}
+	if s.ssh != nil {
+		k.Written = s.ssh.Keep
+	}
+	return k.Run(ctx)
+}
+
+// runSSH takes connections. When it ends, so does the tmux server, with whatever is open in it: it shows a system that is gone.
+func (s *parts) runSSH(ctx context.Context) error {
+	defer stopViewer(s.o.data)
+	if s.ssh == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.ssh.Run(ctx)
+}

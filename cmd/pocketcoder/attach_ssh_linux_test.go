@@ -1,0 +1,130 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	cryptossh "golang.org/x/crypto/ssh"
+
+	"pocketcoder/bridge/ssh"
+)
+
+// startWithSSH starts a system with an SSH server, where nobody else can write above its data: sshd insists on that.
+func startWithSSH(t *testing.T, args ...string) (p *process, port string) {
+	t.Helper()
+	is := is.New(t)
+	needs(t, "ssh")
+	needs(t, "tmux")
+	if _, err := ssh.Find(); err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	cache, err := os.UserCacheDir()
+	is.NoErr(err)
+	dir, err := os.MkdirTemp(cache, "pocketcoder-ssh-")
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	p = prepare(t, dir, append([]string{"--ssh", "127.0.0.1:0"}, args...)...)
+	p.runForTest()
+	found := regexp.MustCompile(`at 127\.0\.0\.1:(\d+), host key SHA256:`).FindStringSubmatch(p.output.String())
+	is.True(found != nil) // it says where
+	return p, found[1]
+}
+
+// newSSHKey makes a key, and gives the path of its private half and its public line.
+func newSSHKey(t *testing.T) (path, public string) {
+	t.Helper()
+	is := is.New(t)
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	is.NoErr(err)
+	block, err := cryptossh.MarshalPrivateKey(private, "")
+	is.NoErr(err)
+	path = filepath.Join(t.TempDir(), "key")
+	is.NoErr(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+	key, err := cryptossh.NewPublicKey(private.Public())
+	is.NoErr(err)
+	return path, strings.TrimSpace(string(cryptossh.MarshalAuthorizedKey(key)))
+}
+
+// dial is a person's ssh. It has no locale, and a terminal that this machine may not know.
+func dial(t *testing.T, port, key string, command ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "ssh", append([]string{"-F", "none", "-p", port, "-i", key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none",
+		"-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-t", "127.0.0.1"}, command...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "TERM=a-terminal-nobody-has"}
+	return cmd
+}
+
+func TestSSHKeyLandsInTheViewer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, port := startWithSSH(t)
+	others := p.chat(t, "@@say hello")
+	ann := p.account(t, "user")
+	key, public := newSSHKey(t)
+	id := ann.create(t, "ssh_keys", record{"public_key": public, "is_active": true})
+	chat := ann.create(t, "chats", record{"title": "hers"})
+	ann.say(t, chat, bash(`echo from the sandbox`))
+	ann.authorize(t, ann.asked(t, chat))
+	p.turnEnds(t, chat)
+	eventually(t, "the key is there", func() bool {
+		text, _ := os.ReadFile(p.data.path("ssh", ssh.AuthorizedKeys))
+		return strings.Contains(string(text), public)
+	})
+
+	s := sit(t, dial(t, port, key)) // the one of hers with the newest activity
+	s.sees("from the sandbox")
+	s.sees("──") // as characters, not as question marks
+	s.types("\x02c")
+	v := tmuxFor(t, p.data)
+	eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })
+	s.types("echo in$((40+2)) of $PWD\r")
+	s.sees("in42 of " + p.workspace)
+	s.types("ls " + string(p.data) + "; echo looked\r")
+	s.sees("cannot access")
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o644))
+	s.types("cat hostile; echo read$((40+2))\r")
+	s.sees("read42")
+	for _, code := range []string{"evil-title", "evil-name", "evil-apc", "ZXZpbA", "evil.example"} { // nor does tmux pass on what a program says to it
+		is.True(!strings.Contains(s.seen.String(), code))
+	}
+	names, err := v.windows(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(names, []string{"transcript", "shell"})
+	s.types("exit\r")
+	eventually(t, "it is gone", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 1 })
+
+	for command, says := range map[string]string{
+		others: "there is no chat", "ls": "there is no chat ls", "sh -c 'touch ran'": "the only command is the id of a chat", "$(id)": "want 1 to 64 letters", " --shell": "there is no chat --shell",
+	} {
+		refused := sit(t, dial(t, port, key, command))
+		refused.sees(says)
+		refused.leaves()
+	}
+	named := sit(t, dial(t, port, key, chat))
+	named.sees("from the sandbox")
+	out, _ := dial(t, port, key).CombinedOutput() // without a terminal of its own, ssh asks for none there
+	is.True(strings.Contains(string(out), "it needs a terminal"))
+
+	ann.must(t, "DELETE", recordPath("ssh_keys", id), nil, nil)
+	s.leaves() // who is in is cut
+	named.leaves()
+	again := sit(t, dial(t, port, key))
+	again.sees("Permission denied")
+	again.leaves()
+}
+
+func TestSSHNeedsWalls(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	_, _, err := runApp(t, "up", "--isolation", "none", "--ssh", "127.0.0.1:2222", "--data", t.TempDir(), "--workspace", t.TempDir())
+	is.True(err != nil && strings.Contains(err.Error(), "would have a shell of yours"))
+	_, _, err = runApp(t, "up", "--ssh", "2222", "--data", t.TempDir(), "--workspace", t.TempDir())
+	is.True(err != nil && strings.Contains(err.Error(), `--ssh "2222"`))
+}

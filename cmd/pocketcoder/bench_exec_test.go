@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// execBench is the exec path without OpenCode: the embedded server, the gate, and a worker in a process of its own.
+type execBench struct {
+	b         *testing.B
+	keys      natsconf.Keys
+	url       string
+	handlers  *handlers.Handlers
+	workspace string
+
+	mu    sync.Mutex
+	calls int
+}
+
+const benchChat, benchSession = "bench", "ses_bench"
+
+func openExecBench(b *testing.B, level isolation.Level) *execBench {
+	b.Helper()
+	d := dataDir(b.TempDir())
+	x := &execBench{b: b, workspace: b.TempDir()}
+	var err error
+	x.keys, err = natsconf.LoadKeys(d.path("keys"))
+	x.must(err)
+	nc, url, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, x.keys)
+	x.must(err)
+	b.Cleanup(closeNATS)
+	x.url = url
+	log, err := events.Open(b.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
+	x.must(err)
+	x.handlers = &handlers.Handlers{Log: log}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	gate := handlers.Exec{Handlers: x.handlers, Conn: nc, Engine: engine, Pool: pool, Log: slog.Default(), Session: func(string) (handlers.Session, bool) {
+		return handlers.Session{Chat: benchChat, Directory: x.workspace}, true
+	}}
+	running.Go(func() { _ = gate.Run(ctx) })
+	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "sandbox", "--lifeline", "--nats", url, "--isolation", string(level),
+		"--key", x.keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
+	worker.Stderr = os.Stderr
+	lifeline, err := worker.StdinPipe()
+	x.must(err)
+	x.must(worker.Start())
+	b.Cleanup(func() { cancel(); running.Wait(); lifeline.Close(); worker.Wait() })
+	eventually(b, "a worker answers", func() bool {
+		workers, err := wire.Workers(b.Context(), nc, pool)
+		return err == nil && len(workers) == 1
+	})
+	return x
+}
+
+func (x *execBench) must(err error) {
+	x.b.Helper()
+	if err != nil {
+		x.b.Fatal(err)
+	}
+}
+
+// authorized gives a shell process that may run the command once.
+func (x *execBench) authorized(command string) *exec.Cmd {
+	x.b.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.calls++
+	call := "call_" + strconv.Itoa(x.calls)
+	e, err := events.New(benchChat, events.ActorPolicy, events.PermissionDecided{
+		Permission: "per_" + strconv.Itoa(x.calls), Decision: events.Authorized, Session: benchSession, Call: call, Type: "bash", Command: command,
+	})
+	x.must(err)
+	_, err = x.handlers.Log.Append(x.b.Context(), e)
+	x.must(err)
+	cmd := exec.Command(filepath.Join(binaries, "pocketcoder-shell"), "-c", command)
+	cmd.Dir = x.workspace
+	cmd.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+benchSession, "OPENCODE_CALL_ID="+call, "POCKETCODER_NATS_URL="+x.url,
+		"POCKETCODER_SHELL_KEY="+x.keys.SeedFile(natsconf.Shell), "POCKETCODER_ENGINE="+engine)
+	return cmd
+}
+
+// way is one way to run a command: start makes what runs it, whose output goes to out.
+type way struct {
+	name  string
+	every int // rounds: what is slow is measured in fewer of them
+	start func(command string, out io.Writer) func() error
+	took  []time.Duration
+}
+
+// waysToRun gives those that this machine has, plain first; of the others the benchmark says why not.
+func waysToRun(b *testing.B) []*way {
+	b.Helper()
+	ways := []*way{{name: "plain", every: 1, start: asProcess(func(command string) *exec.Cmd { return exec.Command("sh", "-c", command) })}}
+	for _, level := range []isolation.Level{isolation.None, isolation.Landlock, isolation.Bwrap} {
+		found, err := isolation.Choose(string(level))
+		if err != nil {
+			notMeasured(b, string(level), err)
+			continue
+		}
+		workspace := b.TempDir()
+		worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: b.TempDir(), Shell: "sh", Isolation: found, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(worker.Close)
+		ways = append(ways, &way{name: "worker-" + string(level), every: 1, start: execOf(worker, workspace)})
+		x := openExecBench(b, level)
+		ways = append(ways, &way{name: "shell-" + string(level), every: 1, start: asProcess(x.authorized)})
+	}
+	return append(ways, rivals(b)...)
+}
+
+// notMeasured says so in a line that ops/bench shows in the place of a figure.
+func notMeasured(b *testing.B, name string, why error) {
+	b.Helper()
+	b.Logf("not measured: %s: %v", name, why)
+}
+
+// asProcess runs a command with a program.
+func asProcess(make func(command string) *exec.Cmd) func(string, io.Writer) func() error {
+	return func(command string, out io.Writer) func() error {
+		cmd := make(command)
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = out, &said
+		return func() error {
+			if err := cmd.Run(); err != nil {
+				return fmt.Errorf("%w: %s", err, said.String())
+			}
+			return nil
+		}
+	}
+}
+
+// execOf runs a command in a worker of this process.
+func execOf(w *sandbox.Worker, workspace string) func(string, io.Writer) func() error {
+	n := 0
+	return func(command string, out io.Writer) func() error {
+		n++
+		r := wire.Request{Exec: "x" + strconv.Itoa(n), Command: command, Cwd: workspace}
+		return func() error {
+			result := w.Exec(context.Background(), r, out, io.Discard)
+			if result.Reason != wire.Exited || result.ExitCode != 0 {
+				return fmt.Errorf("%+v", result)
+			}
+			return nil
+		}
+	}
+}
+
+// BenchmarkCommand compares the ways to run a short command, turn by turn.
+func BenchmarkCommand(b *testing.B) {
+	ways := waysToRun(b)
+	for round := 0; b.Loop(); round++ {
+		for _, w := range ways {
+			if round%w.every != 0 {
+				continue
+			}
+			var out bytes.Buffer
+			run := w.start("echo hi", &out)
+			began := time.Now()
+			if err := run(); err != nil || out.String() != "hi\n" {
+				b.Fatalf("%s: %v: %q", w.name, err, out.String())
+			}
+			w.took = append(w.took, time.Since(began))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	p50 := map[string]float64{}
+	for _, w := range ways {
+		p50[w.name] = percentile(w.took, 0.5)
+		b.ReportMetric(p50[w.name], w.name+"-p50-ms")
+		b.ReportMetric(percentile(w.took, 0.99), w.name+"-p99-ms")
+		b.ReportMetric(p50[w.name]-p50["plain"], w.name+"-over-ms")
+	}
+	for _, rival := range []string{"ssh", "ssh-shared", "tmux"} {
+		for _, w := range ways {
+			if p50[rival] > 0 {
+				b.ReportMetric(p50[rival]/p50[w.name], rival+"/"+w.name)
+			}
+		}
+	}
+}
+
+// BenchmarkCommands64 compares how many short commands a second get through, 64 at once.
+func BenchmarkCommands64(b *testing.B) {
+	ways := waysToRun(b)
+	for b.Loop() {
+		for _, w := range ways {
+			if w.every != 1 {
+				continue
+			}
+			var runs []func() error
+			for range 64 {
+				runs = append(runs, w.start("echo hi", io.Discard))
+			}
+			var all sync.WaitGroup
+			began := time.Now()
+			for _, run := range runs {
+				all.Go(func() {
+					if err := run(); err != nil {
+						b.Errorf("%s: %v", w.name, err)
+					}
+				})
+			}
+			all.Wait()
+			w.took = append(w.took, time.Since(began))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, w := range ways {
+		if w.every == 1 {
+			b.ReportMetric(64_000/percentile(w.took, 0.5), w.name+"-cmds/s")
+		}
+	}
+}
+
+// BenchmarkGigabyte compares how fast a gigabyte of output arrives.
+func BenchmarkGigabyte(b *testing.B) {
+	ways := waysToRun(b)
+	for b.Loop() {
+		for _, w := range ways {
+			if w.name == "tmux" { // its screen drops most of it
+				continue
+			}
+			var out counted
+			run := w.start("head -c 1000000000 /dev/zero", &out)
+			began := time.Now()
+			if err := run(); err != nil || out != 1e9 {
+				b.Fatalf("%s: %v after %d bytes", w.name, err, out)
+			}
+			w.took = append(w.took, time.Since(began))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, w := range ways {
+		if len(w.took) > 0 {
+			b.ReportMetric(1e6/percentile(w.took, 0.5), w.name+"-MB/s")
+		}
+	}
+}
+
+type counted int64
+
+func (c *counted) Write(p []byte) (int, error) {
+	*c += counted(len(p))
+	return len(p), nil
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+
+	"pocketcoder/bridge/ssh"
+)
+
+// checkTmux looks for a tmux that keeps to itself what is printed in it.
+func checkTmux(ctx context.Context) check {
+	c := checkProgram(ctx, checkOptional, "tmux", "-V", "watching what the sandbox runs (pocketcoder attach)", tmuxGet)
+	if c.State == checkOK && tmuxTooOld(c.Found) {
+		c.State, c.Found, c.Get = checkOptional, c.Found+", which is too old", tmuxGet
+	}
+	return c
+}
+
+// checkSSHD looks where up does.
+func checkSSHD() check {
+	c := check{Name: "sshd", State: checkOptional, For: "watching it from elsewhere (pocketcoder up --ssh)", Get: ssh.Get}
+	if path, err := ssh.Find(); err == nil {
+		c.State, c.Found, c.Get = checkOK, path, ""
+	}
+	return c
+}

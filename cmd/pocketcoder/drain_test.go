@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox/wire"
+)
+
+// remoteWorker is "pocketcoder sandbox" on a system's NATS, and the system's own connection.
+type remoteWorker struct {
+	t         *testing.T
+	nc        *nats.Conn
+	cmd       *exec.Cmd
+	lifeline  io.WriteCloser
+	workspace string
+}
+
+func startWorker(t *testing.T) *remoteWorker {
+	t.Helper()
+	is := is.New(t)
+	d := dataDir(t.TempDir())
+	keys, err := natsconf.LoadKeys(d.path("keys"))
+	is.NoErr(err)
+	nc, url, closeNATS, err := openNATS(t.Context(), upOptions{data: d}, keys)
+	is.NoErr(err)
+	t.Cleanup(closeNATS)
+	w := &remoteWorker{t: t, nc: nc, workspace: t.TempDir()}
+	w.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), "sandbox", "--lifeline", "--nats", url, "--isolation", "none",
+		"--key", keys.SeedFile(natsconf.Worker), "--workspace", w.workspace, "--capacity", "2")
+	w.cmd.Stderr = os.Stderr
+	w.lifeline, err = w.cmd.StdinPipe()
+	is.NoErr(err)
+	is.NoErr(w.cmd.Start())
+	t.Cleanup(func() { w.cmd.Process.Kill(); w.cmd.Wait() })
+	eventually(t, "the worker says who it is", func() bool {
+		workers, err := wire.Workers(t.Context(), nc, pool)
+		return err == nil && len(workers) == 1 && workers[0].Capacity == 2 && workers[0].Isolation == "none" && workers[0].Workspace == w.workspace
+	})
+	return w
+}
+
+// runs starts a command that ends when the file "end" is there, and returns once it has begun.
+func (w *remoteWorker) runs() <-chan wire.Result {
+	w.t.Helper()
+	begun, ended := make(chan struct{}), make(chan wire.Result, 1)
+	go func() {
+		result, err := w.call(wire.Request{
+			Command: "while ! [ -e end ]; do sleep 0.01; done", Cwd: w.workspace, Workspace: w.workspace, Started: func(wire.Start) { close(begun) },
+		})
+		if err != nil {
+			w.t.Error(err)
+		}
+		ended <- result
+	}()
+	<-begun
+	return ended
+}
+
+func (w *remoteWorker) call(r wire.Request) (wire.Result, error) {
+	return wire.Call(w.t.Context(), w.nc, wire.RunSubject(pool), r, io.Discard, io.Discard)
+}
+
+// refuses waits until the worker takes no more commands.
+func (w *remoteWorker) refuses() {
+	w.t.Helper()
+	eventually(w.t, "the worker takes nothing more", func() bool {
+		_, err := w.call(wire.Request{Command: "true", Cwd: w.workspace})
+		return errors.Is(err, wire.ErrNoWorker)
+	})
+}
+
+func TestAStoppedWorkerFinishesItsCommands(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := startWorker(t)
+	ended := w.runs()
+	is.NoErr(w.cmd.Process.Signal(syscall.SIGTERM))
+	w.refuses()
+	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "end"), nil, 0o600))
+	result := <-ended
+	is.Equal(result.Reason, wire.Exited)
+	is.Equal(result.ExitCode, 0)
+	is.NoErr(w.cmd.Wait())
+}
+
+func TestAWorkerStoppedAgainEndsItsCommands(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(*remoteWorker) error{
+		"second signal": func(w *remoteWorker) error { return w.cmd.Process.Signal(syscall.SIGINT) },
+		"lifeline":      func(w *remoteWorker) error { return w.lifeline.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			w := startWorker(t)
+			ended := w.runs()
+			is.NoErr(w.cmd.Process.Signal(syscall.SIGTERM))
+			w.refuses()
+			is.NoErr(again(w))
+			is.Equal((<-ended).Reason, wire.Cancelled)
+			is.NoErr(w.cmd.Wait())
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"pocketcoder/handlers"
+)
+
+const killUsage = `pocketcoder sandbox kill EXEC: end a command that runs, or send all its processes another signal.
+
+  pocketcoder sandbox kill 8f2k0x9c3v7m1q5
+  pocketcoder sandbox kill 8f2k0x9c3v7m1q5 --signal KILL    when it does not listen
+  pocketcoder sandbox kill 8f2k0x9c3v7m1q5 --signal STOP    and --signal CONT later
+
+"pocketcoder sandbox ps" lists what runs. That you sent it is recorded. Signals: TERM, INT, HUP, KILL, USR1, USR2, QUIT, STOP, CONT.
+Exit status: 0 when it was sent; 1 when the command does not run or it failed, 2 for wrong usage.
+`
+
+func runKill(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "sandbox kill", killUsage)
+	data := dataFlag(fs, env)
+	signal := fs.String("signal", "TERM", "`signal` to send")
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	exec, err := oneID(env, "sandbox kill", "execution", rest)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if _, err := handlers.Give(ctx, s.nc, "exec.signal", handlers.SignalExecution{Execution: exec, Signal: *signal}); err != nil {
+		return invalidUsage(env, "sandbox kill", err)
+	}
+	fmt.Fprintf(env.stderr, "sent %s to %s\n", *signal, exec)
+	return nil
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+const logsUsage = `pocketcoder sandbox logs EXEC: what a command printed, from the log.
+
+  pocketcoder sandbox logs 8f2k0x9c3v7m1q5
+  pocketcoder sandbox logs 8f2k0x9c3v7m1q5 -f    and what it prints until it ends
+
+What it wrote to stdout goes to stdout, and to stderr what it wrote there. Control sequences are shown as text. Of a command that
+runs, the last seven days are there, as far as there was room for them. "pocketcoder sandbox ps --all" lists what ran.
+Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
+`
+
+func runLogs(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "sandbox logs", logsUsage)
+	data := dataFlag(fs, env)
+	follow := fs.Bool("f", false, "go on until the command has ended")
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	exec, err := oneID(env, "sandbox logs", "execution", rest)
+	if err != nil {
+		return err
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var x projections.Run
+	if err := s.query(ctx, "execution", map[string]any{"execution": exec}, &x); err != nil {
+		return err
+	}
+	return newPrinted(s.log, env, x).show(ctx, *follow)
+}
+
+// printed shows what a command printed, every byte once: the fragments that come while it runs, and what is stored when it has
+// ended of what no fragment had.
+type printed struct {
+	log     *events.Log
+	run     projections.Run
+	notes   io.Writer
+	streams map[string]*printedStream
+}
+
+type printedStream struct {
+	to      io.Writer
+	bytes   int64
+	cleaner cleaner
+}
+
+func newPrinted(log *events.Log, env environment, x projections.Run) *printed {
+	return &printed{log: log, run: x, notes: env.stderr, streams: map[string]*printedStream{"stdout": {to: env.stdout}, "stderr": {to: env.stderr}}}
+}
+
+func (p *printed) show(ctx context.Context, follow bool) error {
+	if p.run.Private {
+		_, err := fmt.Fprintln(p.notes, "it is private: its output is not recorded")
+		return err
+	}
+	var outputs struct{ Stdout, Stderr events.Output }
+	if err := json.Unmarshal([]byte(p.run.Outputs), &outputs); err != nil {
+		return fmt.Errorf("read the output of %s: %w", p.run.ID, err)
+	}
+	subject := events.ExecDeltaSubject(p.run.Chat, p.run.ID)
+	switch {
+	case p.run.Status != projections.ExecExecuting:
+		return p.rest(ctx, outputs.Stdout, outputs.Stderr)
+	case follow:
+		return p.follow(ctx, subject)
+	}
+	if _, err := p.log.FoldDeltas(ctx, subject, 0, p.fragment); err != nil {
+		return err
+	}
+	return p.flush()
+}
+
+// fragment shows what is new in a fragment. One after a gap has to wait: what is stored in the end fills it.
+func (p *printed) fragment(d events.Delta) error {
+	s := p.streams[d.Stream]
+	if s == nil || s.bytes < d.Offset || s.bytes >= d.Offset+int64(len(d.Data)) {
+		return nil
+	}
+	return s.write(d.Data[s.bytes-d.Offset:])
+}
+
+func (s *printedStream) write(b []byte) error {
+	s.bytes += int64(len(b))
+	_, err := io.WriteString(s.to, s.cleaner.clean(b))
+	return err
+}
+
+// follow shows the fragments there are and those that come, until the command has ended.
+func (p *printed) follow(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fragments, ended, failed := make(chan events.Delta), make(chan events.ExecFinished, 1), make(chan error, 2)
+	go func() {
+		failed <- p.log.ReadDeltas(ctx, time.Time{}, []string{subject}, func(d events.Delta) { _ = handOn(ctx, fragments, d) })
+	}()
+	go func() {
+		failed <- p.log.Read(ctx, uint64(p.run.Position), []string{events.ChatSubject(p.run.Chat, events.ExecFinished{}.Kind())}, func(b events.Batch) error {
+			for _, e := range b.Events {
+				if d, err := events.Decode(e); err == nil && d.(events.ExecFinished).Exec == p.run.ID {
+					ended <- d.(events.ExecFinished)
+				}
+			}
+			return nil
+		})
+	}()
+	for {
+		select {
+		case d := <-fragments:
+			if err := p.fragment(d); err != nil {
+				return err
+			}
+		case d := <-ended:
+			if err := p.rest(ctx, d.Stdout, d.Stderr); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(p.notes, "ended:", visible(execEnd(d)))
+			return err
+		case err := <-failed:
+			return err
+		}
+	}
+}
+
+// rest shows what is stored and was not shown.
+func (p *printed) rest(ctx context.Context, stdout, stderr events.Output) error {
+	for name, out := range map[string]events.Output{"stdout": stdout, "stderr": stderr} {
+		if err := p.streams[name].rest(ctx, p.log, out); err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+func (s *printedStream) rest(ctx context.Context, log *events.Log, out events.Output) error {
+	stored := io.NopCloser(strings.NewReader(out.Text + string(out.Base64)))
+	if out.Blob != nil {
+		var err error
+		if stored, err = log.OpenBlob(ctx, out.Blob.Name); err != nil {
+			return err
+		}
+	}
+	defer stored.Close()
+	if _, err := io.CopyN(io.Discard, stored, s.bytes); errors.Is(err, io.EOF) { // of a lost command, less may be stored
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for b := make([]byte, 32<<10); ; {
+		n, err := stored.Read(b)
+		if n > 0 {
+			if err := s.write(b[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *printed) flush() (err error) {
+	for _, s := range p.streams {
+		_, failed := io.WriteString(s.to, s.cleaner.flush())
+		err = errors.Join(err, failed)
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"pocketcoder/bridge/egress"
+	"pocketcoder/handlers"
+)
+
+// networkFlags are what a person may choose about what commands reach.
+func (o *upOptions) networkFlags(fs *flag.FlagSet, env environment) {
+	fs.StringVar((*string)(&o.network), "network", or(env, "POCKETCODER_NETWORK", string(handlers.NetworkOff)),
+		"what commands reach where no rule says it: off, nothing; ask, what a person allows; allow, every public host on ports 80 and 443 (POCKETCODER_NETWORK)")
+	fs.StringVar(&o.egress, "egress", or(env, "POCKETCODER_EGRESS", "127.0.0.1:0"),
+		"`address` of the proxy through which commands reach hosts, as their workers know it; nobody but workers should reach it (POCKETCODER_EGRESS)")
+}
+
+func (o upOptions) checkNetwork() error {
+	switch o.network {
+	case handlers.NetworkOff, handlers.NetworkAsks, handlers.NetworkOpen:
+	default:
+		return fmt.Errorf("--network %q: want off, ask or allow", o.network)
+	}
+	host, port, err := net.SplitHostPort(o.egress)
+	if err != nil {
+		return fmt.Errorf("--egress %q: %w", o.egress, err)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("--egress %q: want a port of 0 to 65535", o.egress)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return fmt.Errorf("--egress %q: name the one address at which workers reach it, and nobody else should", o.egress)
+	}
+	return nil
+}
+
+// openEgress listens where commands leave. It is there even with --network off: a rule may allow a chat a host at any time.
+func openEgress(o upOptions) (net.Listener, error) {
+	l, err := net.Listen("tcp", o.egress)
+	if err != nil {
+		return nil, fmt.Errorf("open egress proxy on %s: %w; choose another with --egress", o.egress, err)
+	}
+	return l, nil
+}
+
+// wireNetwork makes what lets commands reach hosts, once the API's tail of the log is there.
+func (s *parts) wireNetwork() {
+	host, _, _ := net.SplitHostPort(s.o.egress) // it was checked
+	_, port, _ := net.SplitHostPort(s.leaving.Addr().String())
+	s.exec.Network = &handlers.Network{Gate: s.gate, Mode: s.o.network, Proxy: net.JoinHostPort(host, port), Tail: s.api.Tail}
+}
+
+func (s *parts) runEgress(ctx context.Context) error {
+	return (&egress.Server{Network: s.exec.Network, Logger: s.o.logger}).Serve(ctx, s.leaving)
+}

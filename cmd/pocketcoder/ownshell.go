@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"pocketcoder/handlers"
+	"pocketcoder/sandbox/wire"
+)
+
+const ownShellUsage = `pocketcoder sandbox shell CHAT: a shell of your own where the chat's commands run, behind the same walls.
+
+  pocketcoder sandbox shell h2k0x9c3v7m1q5z
+  pocketcoder sandbox shell h2k0x9c3v7m1q5z --private
+
+What it prints is recorded as yours, what you type as far as it shows; known secrets are taken out. With --private only that there
+was a shell. It ends with exit or Ctrl-D, with this terminal, and with the chat. What programs in it print goes to this terminal
+as it is, as with ssh.
+Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
+`
+
+func runOwnShell(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "sandbox shell", ownShellUsage)
+	data := dataFlag(fs, env)
+	private := fs.Bool("private", false, "record nothing but that there was a shell")
+	rest, err := parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	chat, err := oneID(env, "sandbox shell", "chat", rest)
+	if err != nil {
+		return err
+	}
+	if !env.interactive {
+		return errors.New("sandbox shell: it needs a terminal; over SSH ask for one with: ssh -t")
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	result, err := s.ownShell(ctx, env, chat, *private)
+	switch {
+	case err != nil:
+		return fmt.Errorf("sandbox shell: %w", err)
+	case result.Reason != wire.Exited:
+		return fmt.Errorf("sandbox shell: %s", endOf(result))
+	case result.ExitCode != 0:
+		return exitCode(result.ExitCode)
+	}
+	return nil
+}
+
+func endOf(r wire.Result) string {
+	if r.Error != "" {
+		return visible(r.Error)
+	}
+	return "it was ended: " + reasonText(string(r.Reason))
+}
+
+// ownShell is one shell, at the terminal of this process. It is one to its end: whatever comes between, the terminal is given
+// back as it was.
+func (s *system) ownShell(ctx context.Context, env environment, chat string, private bool) (wire.Result, error) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
+	defer stop()
+	terminal := int(os.Stdin.Fd())
+	before, err := term.MakeRaw(terminal)
+	if err != nil {
+		return wire.Result{}, fmt.Errorf("make the terminal raw: %w", err)
+	}
+	defer term.Restore(terminal, before)
+	input := make(chan wire.Input)
+	go func() {
+		defer stop() // the terminal is gone
+		passTyped(ctx, env.stdin, input)
+	}()
+	go resized(ctx, env, terminal, input)
+	r := wire.Request{Session: chat, Cwd: "/", Terminal: window(env, terminal), Input: input}
+	if private {
+		r.Call = handlers.PrivateShell
+	}
+	return wire.Call(ctx, s.nc, wire.PersonSubject, r, env.stdout, env.stderr)
+}
+
+// passTyped passes on what the person types, until they cannot any more.
+func passTyped(ctx context.Context, from io.Reader, to chan<- wire.Input) {
+	for {
+		b := make([]byte, 4096)
+		n, err := from.Read(b)
+		if n > 0 && handOn(ctx, to, wire.Input{Data: b[:n]}) != nil || err != nil {
+			return
+		}
+	}
+}
+
+// resized passes on the sizes of the window.
+func resized(ctx context.Context, env environment, terminal int, to chan<- wire.Input) {
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGWINCH)
+	defer signal.Stop(changes)
+	for {
+		select {
+		case <-changes:
+			_ = handOn(ctx, to, wire.Input{Size: window(env, terminal)}) // it ends with ctx
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// window is the size of the terminal, and its kind; the size of the oldest ones when it does not say.
+func window(env environment, terminal int) *wire.Terminal {
+	cols, rows, err := term.GetSize(terminal)
+	if err != nil {
+		cols, rows = 80, 24
+	}
+	return &wire.Terminal{Rows: uint16(rows), Cols: uint16(cols), Kind: env.getenv("TERM")}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+func (p *process) ownShell(t *testing.T, args ...string) *seat {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), append([]string{"sandbox", "shell", "--data", string(p.data)}, args...)...)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
+	return sit(t, cmd)
+}
+
+func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, "@@say hello")
+	p.turnEnds(t, chat)
+	person := p.ownShell(t, chat)
+	person.types("pwd; stty size; ls " + string(p.data) + "\n")
+	person.sees(p.workspace)
+	person.sees("40 120")
+	is.NoErr(unix.IoctlSetWinsize(int(person.person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 132}))
+	is.NoErr(person.cmd.Process.Signal(unix.SIGWINCH))
+	person.types("until stty size | grep '50 132'; do sleep 0.05; done\n")
+	person.sees("50 132")
+	if run := rows[projections.Run](t, p, "executions", chat)[0]; run.Isolation != "none" {
+		person.sees("No such file or directory") // the data directory is not there
+	}
+	person.types("exit 7\n")
+	person.leaves()
+	is.Equal(person.cmd.ProcessState.ExitCode(), 7)
+	d := p.finished(t, chat, 0)
+	is.Equal([]any{d.ExitCode, d.Reason}, []any{7, ""})
+	is.True(strings.Contains(d.Stdout.Text, "40 120"))
+	is.Equal(p.event(t, chat, "exec.requested", nil).Actor, events.UserActor("operator"))
+	stdout, _, code := p.cli(t, "", "replay", chat)
+	is.Equal(code, 0)
+	is.True(strings.Contains(stdout, "(a person's own shell)"))
+
+	private := p.ownShell(t, "--private", "--", chat)
+	private.types("echo not'' recorded\n")
+	private.sees("not recorded")
+	is.NoErr(private.cmd.Process.Signal(unix.SIGHUP)) // as when the window is closed
+	private.leaves()
+	d = p.finished(t, chat, 1)
+	is.Equal([]any{d.Reason, d.Stdout}, []any{"cancelled", events.Output{}})
+}
+
+func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	person := p.ownShell(t, "nothing")
+	person.leaves()
+	person.sees("there is no chat nothing")
+	is.Equal(person.cmd.ProcessState.ExitCode(), 1)
+}

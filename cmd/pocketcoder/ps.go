@@ -1,0 +1,128 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"pocketcoder/projections"
+	"pocketcoder/sandbox/wire"
+)
+
+const psUsage = `pocketcoder sandbox ps: the commands that run now, in all chats.
+
+  pocketcoder sandbox ps
+  pocketcoder sandbox ps --all --limit 20    those that ended too, the newest first
+
+KIND is command, background (one that was started with "detach") or shell (a person's own). ISOLATION is what it runs behind.
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+func runPs(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "sandbox ps", psUsage)
+	data := dataFlag(fs, env)
+	all := fs.Bool("all", false, "those that ended too")
+	limit := fs.Int("limit", 50, "with --all: how many")
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := parse(fs, args, 0); err != nil {
+		return err
+	}
+	if *limit < 1 || *limit > 1000 {
+		return wrongUsage(env, "sandbox ps: --limit must be 1 to 1000, got %d", *limit)
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	name := "running"
+	if *all {
+		name = "latest"
+	}
+	var runs []projections.Run
+	if err := s.query(ctx, name, map[string]any{"limit": *limit}, &runs); err != nil {
+		return err
+	}
+	if *asJSON {
+		return printJSON(env.stdout, runs)
+	}
+	return printRuns(env.stdout, runs, *all)
+}
+
+func printRuns(w io.Writer, runs []projections.Run, all bool) error {
+	if len(runs) == 0 {
+		text := "nothing runs now; --all shows what ran"
+		if all {
+			text = "nothing was run yet"
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND")
+	for _, x := range runs {
+		status := x.Status
+		if status == projections.ExecFailed {
+			status = fmt.Sprintf("exit %d", x.ExitCode)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, x.Chat, localTime(cmp.Or(x.Started, x.Finished)), oneLine(status, 20), kindOf(x),
+			cmp.Or(oneLine(x.Isolation, 12), "-"), cmp.Or(oneLine(x.Worker, 40), "-"), oneLine(x.Text, 60))
+	}
+	return t.Flush()
+}
+
+// kindOf says what an execution is to a person.
+func kindOf(x projections.Run) string {
+	switch {
+	case x.Private:
+		return "shell, private"
+	case x.Terminal:
+		return "shell"
+	case x.Detached:
+		return "background"
+	}
+	return "command"
+}
+
+const workersUsage = `pocketcoder sandbox workers: who runs commands, behind which walls, and how busy they are.
+
+  pocketcoder sandbox workers
+
+REASON says why a worker has the isolation it has. Exit status: 0; 1 when it failed or no worker answers, 2 for wrong usage.
+`
+
+func runWorkers(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "sandbox workers", workersUsage)
+	data := dataFlag(fs, env)
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := connect(ctx, dataDir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var workers []wire.WorkerInfo
+	if err := s.tell(ctx, "exec.workers", struct{}{}, &workers); err != nil {
+		return err
+	}
+	if len(workers) == 0 {
+		return fmt.Errorf("no worker answers, so no command can run")
+	}
+	if *asJSON {
+		return printJSON(env.stdout, workers)
+	}
+	t := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON")
+	for _, w := range workers {
+		load := fmt.Sprint(w.Running)
+		if w.Capacity > 0 {
+			load += fmt.Sprintf(" of %d", w.Capacity)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", visible(w.Name), visible(w.Isolation), load, visible(w.Workspace), visible(w.Version), visible(w.Reason))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/sandbox/wire"
+)
+
+// This program is also a web server that a command of the model starts: it says its port, and greets.
+func init() {
+	greeting := os.Getenv("POCKETCODER_TEST_GREET")
+	if greeting == "" {
+		return
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Printf("port %d\n\x1b[31mand colour\n", l.Addr().(*net.TCPAddr).Port)
+	fmt.Fprintln(os.Stderr, http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, greeting, " at ", r.URL.Path)
+	})))
+	os.Exit(1)
+}
+
+// background lets the model of a new chat run a command by itself, and gives the chat and the execution once the turn is over.
+func (p *process) background(t *testing.T, command string) (chat string, run projections.Run) {
+	t.Helper()
+	chat = p.chat(t, bash("detach "+command))
+	ask := p.ask(t, chat, 0)
+	p.referred(t, chat, ask)
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.turnEnds(t, chat)
+	all := rows[projections.Run](t, p, "executions", chat)
+	if len(all) != 1 || all[0].Text != command || !all[0].Detached {
+		t.Fatalf("asked for %q, ran %+v", command, all)
+	}
+	return chat, all[0]
+}
+
+// logs is what "sandbox logs" says of an execution.
+func (p *process) logs(t *testing.T, exec string, args ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, code := p.cli(t, "", append([]string{"sandbox", "logs", exec}, args...)...)
+	is.New(t).Equal(code, 0)
+	return stdout, stderr
+}
+
+func TestDetachedServerOutlivesItsTurnAndIsReached(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	server := filepath.Join(p.dir(t), "server")
+	copyFile(t, os.Args[0], server)
+	chat, run := p.background(t, "POCKETCODER_TEST_GREET='hello from inside' "+server)
+	is.Equal(run.Status, projections.ExecExecuting) // the turn is over
+	is.True(run.Isolation != "" && run.Worker != "")
+	is.True(strings.Contains(p.tools(t, chat)[0].State.Output, "It runs in the background as execution "+run.ID))
+
+	var port int
+	eventually(t, "the server says its port", func() bool {
+		out, _ := p.logs(t, run.ID)
+		_, err := fmt.Sscanf(out, "port %d", &port)
+		return err == nil && strings.Contains(out, "colour")
+	})
+	out, _ := p.logs(t, run.ID)
+	is.Equal(out, fmt.Sprintf("port %d\n␛[31mand colour\n", port)) // control sequences as text
+	stdout, _, _ := p.cli(t, "", "sandbox", "ps")
+	is.True(strings.Contains(stdout, run.ID) && strings.Contains(stdout, chat) && strings.Contains(stdout, "background"))
+
+	_, pid := p.engine(t)
+	is.NoErr(syscall.Kill(pid, syscall.SIGKILL)) // it survives OpenCode
+	eventually(t, "OpenCode is there again", func() bool { return p.health(t).code == 200 })
+	admin := p.admin(t)
+	if run.Isolation != "landlock" {
+		var opened struct{ Path string }
+		admin.must(t, "POST", fmt.Sprintf("/api/chats/%s/ports/%d", chat, port), nil, &opened)
+		got := login{process: p}.do(t, "GET", opened.Path+"x/y", nil) // as a browser does, without a token
+		is.Equal([]any{got.code, got.body}, []any{200, "hello from inside at /x/y"})
+		is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "sandbox allow-scripts"))
+		is.Equal(login{process: p}.do(t, "GET", opened.Path, nil, "Origin", "null").code, 200)
+		is.Equal(login{process: p}.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 401)
+	}
+
+	admin.must(t, "POST", "/api/executions/"+run.ID+"/signal", map[string]string{"signal": "SIGTERM"}, nil)
+	ended := p.finished(t, chat, 0)
+	is.Equal([]string{ended.Exec, ended.Reason}, []string{run.ID, ""})
+	is.Equal(ended.Stdout.Text, fmt.Sprintf("port %d\n\x1b[31mand colour\n", port))
+	e := p.event(t, chat, "exec.signalled", nil)
+	is.Equal(e.Actor, events.UserActor(admin.id))
+	is.Equal(admin.do(t, "POST", "/api/executions/"+run.ID+"/signal", nil).code, 409)
+	is.Equal(admin.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 404)
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	is := is.New(t)
+	in, err := os.Open(from)
+	is.NoErr(err)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	is.NoErr(err)
+	_, err = io.Copy(out, in)
+	is.NoErr(err)
+	is.NoErr(out.Close())
+}
+
+func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	_, run := p.background(t, "echo begun; while :; do sleep 0.05; done")
+	followed := make(chan [2]string, 1)
+	go func() {
+		out, err, _ := p.cli(t, "", "sandbox", "logs", run.ID, "-f")
+		followed <- [2]string{out, err}
+	}()
+	_, stderr, code := p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "SEGV")
+	is.Equal(code, 2)
+	is.True(strings.Contains(stderr, "want one of SIGTERM"))
+	_, stderr, code = p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "KILL")
+	is.Equal(code, 0)
+	is.True(strings.Contains(stderr, "sent KILL to "+run.ID))
+	got := <-followed
+	is.Equal(got[0], "begun\n")
+	is.True(strings.Contains(got[1], "ended:"))
+	_, stderr, code = p.cli(t, "", "sandbox", "kill", run.ID)
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "execution "+run.ID+" is not running"))
+
+	stdout, _, code := p.cli(t, "", "sandbox", "ps", "--all", "--json", "--limit", "1000")
+	is.Equal(code, 0)
+	var all []projections.Run
+	is.NoErr(json.Unmarshal([]byte(stdout), &all))
+	found := false
+	for _, x := range all {
+		found = found || x.ID == run.ID && x.Status != projections.ExecExecuting
+	}
+	is.True(found)
+	for _, wrong := range [][]string{{"sandbox", "kill"}, {"sandbox", "logs", "a b"}, {"sandbox", "ps", "--limit", "0"}, {"sandbox", "shell"}} {
+		_, _, code = p.cli(t, "", wrong...)
+		is.Equal(code, 2) // wrong usage
+	}
+	_, stderr, code = p.cli(t, "", "sandbox", "logs", "nothing")
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "there is no execution nothing"))
+	_, stderr, code = p.cli(t, "", "sandbox", "shell", "nothing")
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "it needs a terminal"))
+}
+
+func TestWorkersAreListed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	stdout, _, code := p.cli(t, "", "sandbox", "workers", "--json")
+	is.Equal(code, 0)
+	var all []wire.WorkerInfo
+	is.NoErr(json.Unmarshal([]byte(stdout), &all))
+	is.Equal(len(all), 1)
+	is.True(all[0].Isolation != "" && all[0].Name != "" && all[0].Capacity > 0)
+	stdout, _, code = p.cli(t, "", "sandbox", "workers")
+	is.Equal(code, 0)
+	is.True(strings.Contains(stdout, all[0].Name) && strings.Contains(stdout, all[0].Isolation))
+}
+
+func TestFileThatACommandMadeIsDownloadedLater(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	dir := p.dir(t)
+	chat := p.chat(t, bash("printf 'made by a command' > "+filepath.Join(dir, "made.txt")))
+	p.approve(t, chat, 0)
+	p.turnEnds(t, chat)
+	p.event(t, chat, "exec.changed", nil)
+	is.NoErr(os.RemoveAll(dir))
+	admin := p.admin(t)
+	var files []record
+	eventually(t, "the file is known", func() bool {
+		files = admin.list(t, "artifacts", `chat = "`+chat+`" && path ~ "made.txt"`)
+		return len(files) == 1
+	})
+	got := admin.do(t, "GET", fmt.Sprintf("/api/executions/%s/artifacts/%s", files[0]["execution"], files[0]["path"]), nil)
+	is.Equal([]any{got.code, got.body}, []any{200, "made by a command"})
+	stdout, _, code := p.cli(t, "", "replay", chat)
+	is.Equal(code, 0)
+	is.True(strings.Contains(stdout, "made.txt (17 bytes)"))
+}

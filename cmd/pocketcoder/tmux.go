@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// viewer is the tmux server of a data directory: a session for each chat that somebody looks at. Whoever is attached to it may be
+// somebody who holds nothing but an SSH key, so no key of it runs anything on this machine but our own program, and nothing that is
+// printed reaches the terminal it is attached to except as text. It only shows: nothing is read back from it.
+type viewer struct {
+	data dataDir
+	tmux string // path
+	self string // path of this program
+}
+
+// tmuxOldest is the first version of tmux that does not let what is printed pass through it to the terminal: tmux's
+// CHANGES of 3.3 say allow-passthrough, off by default.
+var tmuxOldest = [2]int{3, 3}
+
+const tmuxGet = "apt install tmux, version 3.3 or newer"
+
+// openViewer finds tmux and makes the socket's directory.
+func openViewer(ctx context.Context, data dataDir) (viewer, error) {
+	v := viewer{data: dataDir(absolute(string(data)))}
+	var err error
+	if v.tmux, err = exec.LookPath("tmux"); err != nil {
+		return v, errors.New("tmux is not on PATH; " + tmuxGet)
+	}
+	said, err := programVersion(ctx, v.tmux, "-V")
+	if err != nil {
+		return v, err
+	}
+	if tmuxTooOld(said) {
+		return v, fmt.Errorf("%s lets what is printed pass through to your terminal; %s", said, tmuxGet)
+	}
+	if v.self, err = os.Executable(); err != nil {
+		return v, err
+	}
+	if path := v.socket(); len(path) > maxSocket() {
+		return v, fmt.Errorf("the path of tmux's socket, %s, has %d bytes, and the system takes %d: choose a shorter --data", path, len(path), maxSocket())
+	}
+	return v, os.MkdirAll(v.data.path("tmux"), 0o700)
+}
+
+// tmuxTooOld says whether a version is known to be too old: "tmux 3.2a".
+func tmuxTooOld(version string) bool {
+	found := regexp.MustCompile(`(\d+)\.(\d+)`).FindStringSubmatch(version)
+	if found == nil { // built from its repository
+		return false
+	}
+	major, _ := strconv.Atoi(found[1])
+	minor, _ := strconv.Atoi(found[2])
+	return slices.Compare([]int{major, minor}, tmuxOldest[:]) < 0
+}
+
+func (v viewer) socket() string { return v.data.path("tmux", "socket") }
+
+// maxSocket is how long the path of a socket may be, without the zero at its end: unix(7), and macOS's unix(4).
+func maxSocket() int {
+	if runtime.GOOS == "linux" {
+		return 107
+	}
+	return 103
+}
+
+// show makes sure that the chat has its session, and that its first window follows the chat.
+func (v viewer) show(ctx context.Context, chat string) error {
+	first := "=" + chat + ":0"
+	if v.run(ctx, "has-session", "-t", "="+chat) != nil {
+		// One command after another, and the session is the last of them: if tmux does not take a setting, there is none.
+		all := append(tmuxSettings(v.self), append([]string{"new-session", "-d", "-s", chat, "-n", "transcript", "-c", "/", "--"}, v.transcript(chat, "--windows")...))
+		made := v.run(ctx, joined(all)...)
+		if err := v.run(ctx, "has-session", "-t", "="+chat); err != nil { // whatever became of that: somebody else may just have made it
+			return errors.Join(made, err)
+		}
+	}
+	// A transcript that ended, because the system was gone, leaves its window: respawn-pane refuses when it has not.
+	_ = v.run(ctx, append([]string{"respawn-pane", "-t", first, "--"}, v.transcript(chat, "--windows")...)...)
+	shell := tmuxLine(append([]string{"new-window", "-n", "shell", "-c", "/", "--"}, v.shell(chat)...))
+	return v.run(ctx, joined([][]string{{"select-pane", "-d", "-t", first}, {"set-option", "-t", "=" + chat + ":", "@shell", shell}})...)
+}
+
+// follow opens a window with the transcript of a subagent, and stays where it is. Like that of the chat it takes no keys.
+func (v viewer) follow(ctx context.Context, chat, name, session string) error {
+	window := append([]string{"new-window", "-d", "-t", "=" + chat + ":", "-n", name, "-c", "/", "--"}, v.transcript(chat, "--session", session)...)
+	return v.run(ctx, joined([][]string{window, {"select-pane", "-d", "-t", "=" + chat + ":=" + name}})...)
+}
+
+// openShell opens a window with a shell of the person's own, inside the isolation, and goes there.
+func (v viewer) openShell(ctx context.Context, chat string) error {
+	return v.run(ctx, append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, v.shell(chat)...)...)
+}
+
+// windows are the names of a chat's windows.
+func (v viewer) windows(ctx context.Context, chat string) ([]string, error) {
+	out, err := v.output(ctx, "list-windows", "-t", "="+chat, "-F", "#{window_name}")
+	return strings.Fields(out), err
+}
+
+func (v viewer) transcript(chat string, more ...string) []string {
+	return slices.Concat([]string{v.self, "transcript", "--data", string(v.data)}, more, []string{"--", chat})
+}
+
+func (v viewer) shell(chat string) []string {
+	return []string{v.self, "sandbox", "shell", "--data", string(v.data), "--", chat}
+}
+
+// end closes a chat's session.
+func (v viewer) end(ctx context.Context, chat string) error {
+	return v.run(ctx, "kill-session", "-t", "="+chat)
+}
+
+// run lets tmux do something. The arguments are its own: no shell reads them.
+func (v viewer) run(ctx context.Context, args ...string) error {
+	_, err := v.output(ctx, args...)
+	return err
+}
+
+// tmuxTime bounds one run of tmux, which takes milliseconds.
+const tmuxTime = 20 * time.Second
+
+func (v viewer) output(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tmuxTime)
+	defer cancel()
+	words := []string{"-S", v.socket(), "-f", os.DevNull}
+	for _, word := range args {
+		if before, ok := strings.CutSuffix(word, ";"); ok && before != "" { // tmux takes a semicolon at a word's end for the end of the command
+			word = before + `\;`
+		}
+		words = append(words, word)
+	}
+	cmd := exec.CommandContext(ctx, v.tmux, words...)
+	cmd.Env = append(viewerEnvironment(os.Getenv), "TERM=xterm-256color")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("tmux %s: %s", args[0], cmp.Or(strings.TrimSpace(string(out)), err.Error()))
+	}
+	return string(out), nil
+}
+
+// viewerEnvironment is that of the tmux server, and so of what runs in its windows, but for TERM.
+func viewerEnvironment(getenv func(string) string) []string {
+	env := []string{"LANG=C.UTF-8"}
+	for _, name := range []string{"PATH", "HOME", "USER", "TZ", "NO_COLOR"} {
+		if value := getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// stopViewer ends the tmux server of a data directory, and with it every session, if there is one.
+func stopViewer(data dataDir) {
+	socket := viewer{data: data}.socket()
+	if _, err := os.Stat(socket); err != nil {
+		return
+	}
+	if v, err := openViewer(context.Background(), data); err == nil {
+		_ = v.run(context.Background(), "kill-server") // it fails when none is there any more
+	}
+	_ = os.Remove(socket) // what is left makes no difference to the next one
+}
