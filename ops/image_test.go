@@ -2,12 +2,14 @@ package ops
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/sandbox/isolation"
 )
 
 // A container that had another OpenCode than the bridge knows would install the right one at every start.
@@ -21,4 +23,98 @@ func TestTheImageInstallsTheVersionsTheBridgeKnows(t *testing.T) {
 			t.Errorf("Dockerfile does not install %s", want)
 		}
 	}
+}
+
+// installed are the packages an image gets with apt-get.
+func installed(t *testing.T, dockerfile string) []string {
+	t.Helper()
+	text, err := os.ReadFile(dockerfile)
+	is.New(t).NoErr(err)
+	_, rest, _ := strings.Cut(string(text), "--no-install-recommends ")
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.Fields(line)
+}
+
+// What a node cannot do without its image having the program it runs.
+func TestImagesHaveWhatIsolatesAndWhatShows(t *testing.T) {
+	t.Parallel()
+	for dockerfile, packages := range map[string][]string{
+		"Dockerfile": {"bubblewrap", "tmux", "openssh-server"}, "Dockerfile.sandbox": {"bubblewrap"},
+	} {
+		for _, name := range packages {
+			if !slices.Contains(installed(t, dockerfile), name) {
+				t.Errorf("%s does not install %s", dockerfile, name)
+			}
+		}
+	}
+}
+
+func TestEveryImageRunsAsSomebodyWithoutRights(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, dockerfile := range []string{"Dockerfile", "Dockerfile.sandbox"} {
+		text, err := os.ReadFile(dockerfile)
+		is.NoErr(err)
+		_, last, found := strings.Cut(string(text)[strings.LastIndex(string(text), "\nFROM "):], "\nUSER ")
+		is.True(found)                            // it names a user
+		is.True(!strings.HasPrefix(last, "root")) // and that is not root
+	}
+	text, err := os.ReadFile("Dockerfile.sandbox")
+	is.NoErr(err)
+	is.True(strings.Contains(string(text), isolation.ContainerMark+"=")) // so that the container counts as one
+}
+
+// service is the text of one service of a compose file, without comments.
+func service(t *testing.T, file, name string) string {
+	t.Helper()
+	is := is.New(t)
+	text, err := os.ReadFile(file)
+	is.NoErr(err)
+	_, rest, found := strings.Cut(string(text), "\n  "+name+":\n")
+	is.True(found) // the service is there
+	var lines []string
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "   ") && strings.TrimSpace(line) != "" {
+			break
+		}
+		line, _, _ = strings.Cut(line, " #")
+		lines = append(lines, strings.TrimRight(line, " \n"))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestWorkersContainerIsAWall(t *testing.T) {
+	t.Parallel()
+	worker := service(t, "compose.cluster.yaml", "worker")
+	for _, want := range []string{"read_only: true", "cap_drop: [ALL]", "no-new-privileges:true", "networks: [sandbox]", "tmpfs:", "worker:/worker:ro"} {
+		if !strings.Contains(worker, want) {
+			t.Errorf("the worker has no %q", want)
+		}
+	}
+	for _, never := range []string{"docker.sock", "privileged", "data:/data", "network_mode", "core"} {
+		if strings.Contains(worker, never) {
+			t.Errorf("the worker has %q", never)
+		}
+	}
+	if networks := service(t, "compose.cluster.yaml", "sandbox"); !strings.Contains(networks, "internal: true") {
+		t.Error("the workers' network leads out")
+	}
+}
+
+// Workers share a network with the node. What it serves to people must not listen there.
+func TestNodeListensForWorkersWithTheEgressProxyAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	node := service(t, "compose.cluster.yaml", "pocketcoder")
+	address := func(before, after string) string {
+		_, rest, found := strings.Cut(node, before)
+		is.True(found)
+		value, _, _ := strings.Cut(rest, after)
+		return value
+	}
+	core, sandbox := address("core: { ipv4_address: ", " "), address("sandbox: { ipv4_address: ", " ")
+	is.True(core != sandbox)
+	is.Equal(address("POCKETCODER_HTTP=", ":"), core)
+	is.Equal(address("POCKETCODER_SSH=", ":"), core)
+	is.Equal(address("POCKETCODER_EGRESS=", ":"), sandbox)
 }
