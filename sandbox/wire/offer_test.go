@@ -83,7 +83,8 @@ func TestCallsAtTheSameTimeGoToDifferentWorkers(t *testing.T) {
 	}
 	nc := connect(t, url)
 	one, two := call(t, nc, hello), call(t, nc, hello)
-	is.True(<-h.runs != <-h.runs)
+	first, second := <-h.runs, <-h.runs
+	is.True(first != second)
 	close(h.let)
 	is.NoErr(<-one)
 	is.NoErr(<-two)
