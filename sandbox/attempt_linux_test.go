@@ -165,6 +165,13 @@ var attempts = map[string]func(args []string) error{
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&c)))
 		return failed(errno)
 	},
+	"limit": func(a []string) error { // of another process
+		var limit unix.Rlimit
+		if err := unix.Prlimit(number(a[0]), unix.RLIMIT_CPU, nil, &limit); err != nil {
+			return err
+		}
+		return unix.Prlimit(number(a[0]), unix.RLIMIT_CPU, &limit, nil)
+	},
 	"shed": func([]string) error { // the mark by which the worker finds its processes
 		var limit unix.Rlimit
 		if err := unix.Prlimit(0, unix.RLIMIT_RTTIME, nil, &limit); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ type command struct {
 	process        *os.Process
 	stdout, stderr *os.File
 	exited         chan struct{}
+	unread         atomic.Bool  // more was typed than is kept
 	link           *inside.Link // where it has a network of its own that somebody may use
 }
 

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -24,15 +25,13 @@ var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/us
 // HOME is neither the user's, whose keys and credentials are no command's business, nor inside the workspace, where
 // caches and dot files would end up in the project. It is kept between commands, so that package caches work.
 func (w *Worker) environment(r wire.Request) []string {
-	name := "user"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
+	name, terminal := userName(), "dumb"
+	more := w.proxyEnvironment(r)
+	if r.Terminal != nil {
+		terminal = cmp.Or(r.Terminal.Kind, terminal)
+		more = append(more, "HISTFILE=/dev/null", `PS1=\u:\w\$ `) // what is typed is kept in the log, or nowhere
 	}
-	terminal := "dumb"
-	if r.Terminal != nil && r.Terminal.Kind != "" {
-		terminal = r.Terminal.Kind
-	}
-	return append(w.proxyEnvironment(r),
+	return append(more,
 		"PATH="+w.path,
 		"HOME="+w.config.Home,
 		"PWD="+r.Cwd,
@@ -40,6 +39,7 @@ func (w *Worker) environment(r wire.Request) []string {
 		"SHELL="+w.config.Shell,
 		"USER="+name,
 		"LOGNAME="+name,
+		"GIT_CONFIG_GLOBAL="+gitConfig(w.git),
 		"LANG=C.UTF-8",
 		"LC_ALL=C.UTF-8",
 		"TERM="+terminal,
@@ -49,6 +49,13 @@ func (w *Worker) environment(r wire.Request) []string {
 		workerMarker+"="+w.id.marker,
 		workspaceMarker+"="+w.workspace,
 	)
+}
+
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "user"
 }
 
 // commandPath is the worker's path, then what it lacks of the system's. Relative entries would make a command's meaning

@@ -97,7 +97,7 @@ func TestWallsLetNobodyGainPrivileges(t *testing.T) {
 			{"clone 0x20000000", "EPERM", false}, {"setns /proc/self/ns/net", "EPERM", false}, {"setns /proc/self/ns/mnt", "EPERM", false},
 			{"mount %w", "EPERM", false}, {"umount /proc", "EPERM", false}, {"remount /usr", "EPERM", false}, {"umount %w", "EPERM", false}, {"chroot %w", "EPERM", false},
 			{"ptrace %v", "EPERM", false}, {"peek %v", "EPERM", false}, {"kill %v", "EPERM ESRCH", true}, {"kill 1", "EPERM ok", false},
-			{"sti", "EPERM", false}, {"foreign", "EPERM", false}, {"shed", "EPERM", true},
+			{"sti", "EPERM", false}, {"foreign", "EPERM", false}, {"shed", "EPERM", true}, {"limit %v", "EPERM ESRCH", true},
 		}
 		for _, call := range []int{
 			syscall.SYS_PIVOT_ROOT, syscall.SYS_KEXEC_LOAD, syscall.SYS_INIT_MODULE, syscall.SYS_REBOOT, syscall.SYS_SWAPON, syscall.SYS_QUOTACTL,
@@ -107,6 +107,11 @@ func TestWallsLetNobodyGainPrivileges(t *testing.T) {
 			428, 429, 430, 431, 432, 433, 442, 467, // the newer calls for mounts
 		} {
 			escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
+		}
+		if found.Level == isolation.Landlock { // bubblewrap gives it memory and queues of its own
+			for _, call := range []int{syscall.SYS_SHMGET, syscall.SYS_SHMAT, syscall.SYS_SEMGET, syscall.SYS_MSGGET} {
+				escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
+			}
 		}
 		j.run(t, escapes)
 		is := is.New(t)

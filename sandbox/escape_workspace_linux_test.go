@@ -73,6 +73,7 @@ func TestWallsKeepARepositoryFromBeingMade(t *testing.T) {
 		j := arrest(t, found, nil)
 		j.run(t, []escape{
 			{"mkdir %w/.git", refusals, false}, {"create %w/.git", refusals, false}, {"create %w/.git/config", refusals + " ENOENT", false}, {"rename %w/sub %w/.git", refusals, false},
+			{"create %w/HEAD", refusals, false}, {"rename %w/file %w/HEAD", refusals, false}, // a bare one
 		})
 		result, _, _ := run(t, j.Worker, "git init")
 		is.True(result.ExitCode != 0)

@@ -54,6 +54,9 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 	}
 	result := c.reap(reason, w.config.Limits)
 	c.ended.Store(true)
+	if c.unread.Load() && result.Reason == wire.Cancelled {
+		result.Error = errUnread.Error()
+	}
 	result.DurationMS, result.Began = time.Since(began).Milliseconds(), began.UnixNano()
 	return result
 }

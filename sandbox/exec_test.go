@@ -268,7 +268,7 @@ func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
 	is.Equal(got["AGENT"], "1")
 	is.Equal(got["POCKETCODER_EXEC"], r.Exec)
 	is.Equal(got["POCKETCODER_WORKSPACE"], w.workspace)
-	for _, known := range []string{"PATH", "HOME", "PWD", "TMPDIR", "SHELL", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM", "OPENCODE", "AGENT",
+	for _, known := range []string{"PATH", "HOME", "PWD", "TMPDIR", "SHELL", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM", "OPENCODE", "AGENT", "GIT_CONFIG_GLOBAL",
 		"POCKETCODER_EXEC", "POCKETCODER_WORKER", "POCKETCODER_WORKSPACE", "SHLVL", "OLDPWD", "_"} { // the last three are bash's
 		delete(got, known)
 	}

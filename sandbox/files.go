@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -24,6 +25,7 @@ const (
 	changesWithin = 20 * time.Second
 	maxHashed     = 256 << 20 // bytes of one file: a larger one is listed without its hash
 	maxHashedAll  = 1 << 30   // bytes of all of them
+	maxDepth      = 200       // directories within one another: each takes two descriptors, which all commands share
 )
 
 // changeSlack is how far a file's change time may lie before the moment of the change: the kernel takes it from a clock that
@@ -82,8 +84,12 @@ func (w *Worker) changes(ctx context.Context, since int64, to io.Writer) error {
 	defer root.Close()
 	lines := bufio.NewWriter(to)
 	s := &search{since: since - changeSlack, to: json.NewEncoder(lines), hash: maxHashedAll}
-	if err := s.walk(ctx, root, "."); err != nil {
-		return fmt.Errorf("find changed files: %w", err)
+	s.walk(ctx, root, ".")
+	if ctx.Err() != nil { // it found too much to look at: what it has found is worth telling
+		s.more++
+	}
+	if s.failed != nil {
+		return s.failed
 	}
 	if s.more > 0 {
 		if err := s.to.Encode(wire.Change{More: s.more}); err != nil {
@@ -100,54 +106,56 @@ type search struct {
 	listed int
 	more   int   // are not listed
 	hash   int64 // bytes that may still be hashed
+	failed error // nobody listens
 }
 
-// walk lists what is in one directory and, following no symlink, below. What cannot be read, or is gone meanwhile, is
-// passed over.
-func (s *search) walk(ctx context.Context, dir *os.Root, at string) error {
+// walk lists what is in one directory and, following no symlink, below, until ctx ends or nobody listens. What cannot be
+// read, or is gone meanwhile, is passed over.
+func (s *search) walk(ctx context.Context, dir *os.Root, at string) {
 	f, err := dir.Open(".")
 	if err != nil {
-		return nil
+		return
 	}
 	defer f.Close()
 	for {
 		entries, end := f.ReadDir(256)
 		for _, e := range entries {
-			if err := ctx.Err(); err != nil {
-				return err
+			if ctx.Err() != nil || s.failed != nil {
+				return
 			}
-			if err := s.visit(ctx, dir, e, path.Join(at, e.Name())); err != nil {
-				return err
-			}
+			s.visit(ctx, dir, e, path.Join(at, e.Name()))
 		}
 		if end != nil {
-			return nil
+			return
 		}
 	}
 }
 
-func (s *search) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, at string) error {
+func (s *search) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, at string) {
 	if e.IsDir() && e.Name() != ".git" {
-		below, err := dir.OpenRoot(e.Name())
-		if err != nil {
-			return nil
+		if strings.Count(at, "/") >= maxDepth {
+			s.more++
+			return
 		}
-		defer below.Close()
-		return s.walk(ctx, below, at)
+		if below, err := dir.OpenRoot(e.Name()); err == nil {
+			s.walk(ctx, below, at)
+			below.Close()
+		}
+		return
 	}
 	if !e.Type().IsRegular() {
-		return nil
+		return
 	}
 	info, err := dir.Lstat(e.Name())
 	if err != nil || !info.Mode().IsRegular() || changeTime(info) < s.since {
-		return nil
+		return
 	}
 	if s.listed == wire.MaxChanges || !utf8.ValidString(at) { // JSON could not name it
 		s.more++
-		return nil
+		return
 	}
 	s.listed++
-	return s.to.Encode(s.describe(dir, e.Name(), wire.Change{Path: at, Size: info.Size()}))
+	s.failed = s.to.Encode(s.describe(dir, e.Name(), wire.Change{Path: at, Size: info.Size()}))
 }
 
 // describe adds the hash of a file that is small enough and may be read.

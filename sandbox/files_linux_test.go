@@ -140,3 +140,32 @@ func TestOnlyKnownOpsOfTheOwnWorkspaceAreDone(t *testing.T) {
 	result := w.Handle(t.Context(), w.request("exit 3"), io.Discard, io.Discard)
 	is.Equal(result.ExitCode, 3)
 }
+
+func TestADeepTreeIsCountedNotFollowed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	result := w.Exec(t.Context(), w.request("for i in $(seq 300); do mkdir d; cd d; echo x > f; done; cd "+w.workspace+"; echo y > top"), io.Discard, io.Discard)
+	is.Equal(result.ExitCode, 0)
+	found, more := changes(t, w, result.Began)
+	is.Equal(len(found), maxDepth+1)
+	is.Equal(more, 1)
+}
+
+func TestAMillionFilesLeaveTheWorkerUsable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	var errs bytes.Buffer
+	began := w.Exec(t.Context(), w.request("for d in 1 2 3 4; do (mkdir $d; cd $d; seq 250000 | xargs touch) & done; wait"), io.Discard, &errs)
+	is.Equal([]any{began.ExitCode, began.Reason, errs.String()}, []any{0, wire.Exited, ""})
+	var out bytes.Buffer
+	listed := w.Handle(t.Context(), wire.Request{Op: wire.Changes, Since: began.Began}, &out, io.Discard)
+	lines := bytes.Count(out.Bytes(), []byte("\n"))
+	is.Equal(listed.Reason, wire.Exited)
+	is.Equal(lines, wire.MaxChanges+1) // the last says how many more there are
+	is.Equal(w.Exec(t.Context(), w.request("ls 1 | head -1"), io.Discard, io.Discard).ExitCode, 0)
+}

@@ -21,8 +21,8 @@ var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_
 // has it.
 func (w *Worker) proxyEnvironment(r wire.Request) (variables []string) {
 	proxy, err := url.Parse(r.Network)
-	if r.Network == "" || err != nil {
-		return nil
+	if r.Network == "" || err != nil || w.config.Isolation.Level == isolation.Landlock {
+		return nil // Landlock knows ports, not addresses: a host that listens on the proxy's port would be let through
 	}
 	if w.config.Isolation.Level == isolation.Bwrap {
 		proxy.Host = inside.ProxyAddress

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -33,6 +34,15 @@ func TestWallsHaveAWayToTheProxyAlone(t *testing.T) {
 		is := is.New(t)
 		j := arrest(t, found, nil)
 		j.network = strings.Replace(proxy.URL, "http://", "http://exec7:token@", 1)
+		if found.Level == isolation.Landlock { // it knows no addresses, so there is no network at all
+			j.run(t, []escape{{"tcp %t", "EPERM", true}, {"socket 2 1 0", "EPERM", true}}, "%t", proxy.Listener.Addr().String())
+			r := j.request("env")
+			r.Network = j.network
+			var env bytes.Buffer
+			is.Equal(j.Exec(t.Context(), r, &env, io.Discard).ExitCode, 0)
+			is.True(!strings.Contains(strings.ToUpper(env.String()), "_PROXY="))
+			return
+		}
 		is.Equal(j.try("fetch http://example.org/page"), []string{"200 OK: exec7:token for http://example.org/page"})
 		j.run(t, []escape{
 			{"tcp %t", "EACCES ECONNREFUSED", true}, {"tcp 169.254.169.254:80", "EACCES ENETUNREACH", false},

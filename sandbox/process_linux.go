@@ -100,20 +100,24 @@ func (l label) serial() uint32 { return uint32(l.tag) }
 // stick tags a process from startStopped, from the same thread, holds it to limits and lets it run, or kills it. Where it
 // may not be tagged the marker remains.
 func (l label) stick(pid int, limits Limits) error {
-	if err := limits.apply(pid); err != nil {
+	applied := make(chan error)
+	go func() { applied <- l.limit(pid, limits) }() // on another thread: behind walls, this one may limit nobody
+	if err := <-applied; err != nil {
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}
-	tagged := make(chan struct{})
-	go func() { // on another thread: behind walls, this one may not set that limit
-		defer close(tagged)
-		var limit unix.Rlimit
-		if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil {
-			limit.Cur = l.tag
-			unix.Prlimit(pid, unix.RLIMIT_RTTIME, &limit, nil)
-		}
-	}()
-	<-tagged
 	unix.PtraceDetach(pid)
+	return nil
+}
+
+func (l label) limit(pid int, limits Limits) error {
+	if err := limits.apply(pid); err != nil {
+		return err
+	}
+	var limit unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil {
+		limit.Cur = l.tag
+		unix.Prlimit(pid, unix.RLIMIT_RTTIME, &limit, nil)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"pocketcoder/sandbox/inside"
@@ -82,14 +83,13 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 func (w *Worker) walled(r wire.Request, c *command, dir string) (walled isolation.Command, linked *os.File, err error) {
 	walled = isolation.Command{Argv: []string{w.config.Shell, "-c", r.Command}, Dir: dir, Terminal: r.Terminal != nil}
 	if r.Terminal != nil && r.Command == "" {
-		walled.Argv = walled.Argv[:1]
+		walled.Argv = interactive(w.config.Shell)
 	}
 	if r.Network == "" && !r.Ports {
 		return walled, nil, nil
 	}
-	var proxy uint16
 	if r.Network != "" {
-		if _, proxy, err = proxyAddress(r.Network); err != nil {
+		if _, _, err := proxyAddress(r.Network); err != nil {
 			return walled, nil, err
 		}
 	}
@@ -107,9 +107,18 @@ func (w *Worker) walled(r wire.Request, c *command, dir string) (walled isolatio
 		if r.Ports {
 			return walled, nil, errors.New("a command can serve ports only behind bubblewrap: install it on the worker's machine")
 		}
-		walled.Proxy = proxy
+	case isolation.Container:
+		walled.TCP = true
 	}
 	return walled, linked, err
+}
+
+// interactive is a person's own shell. It reads no start-up files: commands could have written them.
+func interactive(shell string) []string {
+	if filepath.Base(shell) == "bash" {
+		return []string{shell, "--norc", "--noprofile"}
+	}
+	return []string{shell}
 }
 
 // onThread runs fn on a thread that starts a command: one that goes behind walls is never used again.

@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"errors"
+	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 const (
 	lastWords    = 100 * time.Millisecond // how long a terminal is listened to once its shell has exited and others hold it
 	screenBuffer = 64 << 10               // bytes that the kernel keeps for it at most (tty_buffer.c)
+	maxTyped     = 1 << 20                // bytes that are kept of what a program does not read: more than anybody types or pastes
 )
 
 // isAtTerminal says whether the command has one file for stdin, stdout and stderr, whose other side is c.stdout.
@@ -49,13 +52,21 @@ func (s *screen) Read(p []byte) (int, error) {
 
 // listen does what is said to a command, until it has finished or nothing more can be said.
 func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finished <-chan struct{}) {
+	keys := &keyboard{more: make(chan struct{}, 1)}
+	if c.isAtTerminal() {
+		go func() {
+			if err := keys.typeTo(c.stdout, finished); err != nil && !isClosed(finished) {
+				w.config.Log.Warn("input not delivered", "exec", exec, "err", err)
+			}
+		}()
+	}
 	for {
 		select {
 		case in, more := <-input:
 			if !more {
 				return
 			}
-			if err := c.hear(in); err != nil && !isClosed(finished) {
+			if err := c.hear(in, keys); err != nil && !isClosed(finished) {
 				w.config.Log.Warn("input not delivered", "exec", exec, "err", err)
 			}
 		case <-finished:
@@ -64,12 +75,59 @@ func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finish
 	}
 }
 
-func (c *command) hear(in wire.Input) error {
+var errUnread = errors.New("the command did not read what was typed, and was ended")
+
+// keyboard types what a person types, in order, apart from all else that is said: a program that does not read what is typed can
+// still be signalled.
+type keyboard struct {
+	mu    sync.Mutex
+	typed []byte
+	more  chan struct{} // something was typed
+}
+
+// press fails when more waits than is kept.
+func (k *keyboard) press(p []byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.typed)+len(p) > maxTyped {
+		return false
+	}
+	k.typed = append(k.typed, p...)
+	select {
+	case k.more <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (k *keyboard) typeTo(terminal io.Writer, finished <-chan struct{}) error {
+	for {
+		select {
+		case <-k.more:
+		case <-finished:
+			return nil
+		}
+		k.mu.Lock()
+		p := k.typed
+		k.typed = nil
+		k.mu.Unlock()
+		if _, err := terminal.Write(p); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *command) hear(in wire.Input, keys *keyboard) error {
 	if (len(in.Data) > 0 || in.Size != nil) && !c.isAtTerminal() {
 		return errors.New("the command has no terminal")
 	}
-	if _, err := c.stdout.Write(in.Data); len(in.Data) > 0 && err != nil {
-		return err
+	if len(in.Data) > 0 && !keys.press(in.Data) {
+		c.unread.Store(true)
+		select {
+		case c.over <- wire.Cancelled:
+		default: // it is over already
+		}
+		return errUnread
 	}
 	if in.Size != nil {
 		if err := resize(c.stdout, *in.Size); err != nil {

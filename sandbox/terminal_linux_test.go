@@ -3,6 +3,9 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -192,4 +195,53 @@ func TestInputNobodyReadsDoesNotKeepATerminal(t *testing.T) {
 	}()
 	s.hangUp()
 	is.Equal((<-s.ended).Reason, wire.Cancelled)
+}
+
+func TestSignalsAndSizesPassWhatNobodyReads(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := talk(t, open(t), "stty raw -echo; trap 'stty size' WINCH; trap 'echo stopped; exit 3' USR1; echo ready; while :; do sleep 0.01; done", &wire.Terminal{Rows: 24, Cols: 80})
+	s.awaits("ready")
+	for range maxTyped / 2 / wire.ChunkSize {
+		s.input <- wire.Input{Data: make([]byte, wire.ChunkSize)}
+	}
+	s.input <- wire.Input{Size: &wire.Terminal{Rows: 50, Cols: 120}}
+	s.awaits("50 120")
+	s.input <- wire.Input{Signal: "SIGUSR1"}
+	result := <-s.ended
+	s.awaits("stopped")
+	is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 3})
+}
+
+func TestATerminalWhoseProgramReadsNothingOfVeryMuchIsEnded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := talk(t, open(t), "stty raw -echo; echo ready; sleep 600", &wire.Terminal{Rows: 24, Cols: 80})
+	s.awaits("ready")
+	for {
+		select {
+		case s.input <- wire.Input{Data: make([]byte, wire.ChunkSize)}:
+			continue
+		case result := <-s.ended:
+			is.Equal([]any{result.Reason, result.Error}, []any{wire.Cancelled, errUnread.Error()})
+		}
+		return
+	}
+}
+
+func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := talk(t, open(t), "stty raw -echo; echo ready; head -c 600000 | sha256sum", &wire.Terminal{Rows: 24, Cols: 80})
+	s.awaits("ready")
+	var all []byte
+	for i := 0; len(all) < 600000; i++ {
+		all = append(all, strconv.Itoa(i)...)
+	}
+	all = all[:600000]
+	for piece := range slices.Chunk(all, 1000) {
+		s.input <- wire.Input{Data: piece}
+	}
+	is.Equal((<-s.ended).ExitCode, 0)
+	s.awaits(fmt.Sprintf("%x", sha256.Sum256(all)))
 }

@@ -67,6 +67,7 @@ type Worker struct {
 	id        identity
 	walls     *isolation.Walls
 	path      string // PATH of every command
+	git       string // directory of gitIdentity
 	stop      chan struct{}
 	groups    *groups       // nil where none can be made
 	planted   chan struct{} // wakes the watch
@@ -114,13 +115,8 @@ func Open(c Config) (*Worker, error) {
 	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
 		c.Log.Warn("killed leftovers of an earlier worker", "processes", n, "workspace", workspace)
 	}
-	// After the leftovers are dead: what they held in the workspace is cleaned up.
-	if w.walls, err = isolation.Open(c.Isolation, isolation.Place{Workspace: workspace, Home: c.Home, Expose: c.Expose}); err != nil {
+	if err := w.openWalls(); err != nil { // after the leftovers are dead: what they held in the workspace is cleaned up
 		return nil, err
-	}
-	if !w.walls.Shows(c.Shell) {
-		w.walls.Close()
-		return nil, fmt.Errorf("commands cannot see the shell %s: expose its directory", c.Shell)
 	}
 	w.path = w.walls.Path(commandPath(os.Getenv("PATH")))
 	reason := "this isolation lets no command start in a cgroup"
@@ -130,6 +126,22 @@ func Open(c Config) (*Worker, error) {
 	c.Log.Info("limits of a command", "limits", c.Limits, "enforced by", reason)
 	w.execs.Go(w.watch)
 	return w, nil
+}
+
+func (w *Worker) openWalls() (err error) {
+	if w.git, err = gitIdentity(); err != nil {
+		return err
+	}
+	expose := append([]string{w.git}, w.config.Expose...)
+	w.walls, err = isolation.Open(w.config.Isolation, isolation.Place{Workspace: w.workspace, Home: w.config.Home, Expose: expose})
+	if err == nil && !w.walls.Shows(w.config.Shell) {
+		w.walls.Close()
+		err = fmt.Errorf("commands cannot see the shell %s: expose its directory", w.config.Shell)
+	}
+	if err != nil {
+		os.RemoveAll(w.git)
+	}
+	return err
 }
 
 // Close kills every process the worker's commands left running. It waits for Execs still running, whose contexts the
@@ -145,6 +157,7 @@ func (w *Worker) Close() {
 		t.leave()
 	}
 	w.walls.Close()
+	os.RemoveAll(w.git)
 }
 
 // isShell says whether pid is the shell of a running command, which only its Exec may reap.

@@ -38,12 +38,18 @@ func Argv(path string, command []string) []string { return append([]string{path,
 // answerWithin is how long the program may take, in which it connects on the loopback network.
 const answerWithin = 5 * time.Second
 
+// maxConnections is how many of a command's connections to its proxy are open at a time; more wait in the listener's backlog, which
+// is the command's own. Each takes up to six descriptors of the worker's. It is handlers.MaxConnections, what the proxy lets one have.
+const maxConnections = 64
+
 // Link is the worker's end.
 type Link struct {
 	mu       sync.Mutex // one question at a time
 	conn     *net.UnixConn
 	listener net.Listener
-	closed   bool
+	owed     bool // a question has no answer yet; the next message is that
+	ended    chan struct{}
+	end      func() // closes ended, once
 }
 
 // Open returns the worker's end and the program's, to be its descriptor 3 and closed here once it was started.
@@ -59,21 +65,22 @@ func Open() (*Link, *os.File, error) {
 		theirs.Close()
 		return nil, nil, fmt.Errorf("open socket pair: %w", err)
 	}
-	return &Link{conn: conn.(*net.UnixConn)}, theirs, nil
+	ended := make(chan struct{})
+	return &Link{conn: conn.(*net.UnixConn), ended: ended, end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
 }
 
 // Close ends the listener and the questions; connections that were made live on.
 func (l *Link) Close() {
-	l.conn.Close() // first: it ends a question that is being waited for
+	l.end()
+	l.conn.Close() // before the lock: it ends a question that is being waited for
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
 	if l.listener != nil {
 		l.listener.Close()
 	}
 }
 
-// Serve connects every connection that the command makes to ProxyAddress with address, until Close.
+// Serve connects every connection that the command makes to ProxyAddress with address, maxConnections at a time, until Close.
 func (l *Link) Serve(address string) error {
 	l.mu.Lock()
 	err := l.listen()
@@ -82,12 +89,21 @@ func (l *Link) Serve(address string) error {
 	if err != nil {
 		return err
 	}
+	slots := make(chan struct{}, maxConnections)
 	for {
+		select {
+		case slots <- struct{}{}:
+		case <-l.ended:
+			return nil
+		}
 		conn, err := listener.Accept()
 		if err != nil {
 			return nil // closed
 		}
-		go join(conn, address)
+		go func() {
+			defer func() { <-slots }()
+			join(conn, address)
+		}()
 	}
 }
 
@@ -110,16 +126,27 @@ func join(inner net.Conn, address string) {
 	<-back
 }
 
-// Dial connects to a port of the command.
+// Dial connects to a port of the command. The answer to a question that was given up may still come: it is thrown away, and
+// nothing else is asked before.
 func (l *Link) Dial(port int) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.listen(); err != nil {
 		return nil, err
 	}
+	if l.owed {
+		f, err := l.receive()
+		if err == nil {
+			f.Close()
+		}
+		if l.owed {
+			return nil, err
+		}
+	}
 	if _, err := l.conn.Write([]byte{byte(port >> 8), byte(port)}); err != nil {
 		return nil, fmt.Errorf("ask for port %d: %w", port, err)
 	}
+	l.owed = true
 	f, err := l.receive()
 	if err != nil {
 		return nil, err
@@ -146,12 +173,14 @@ func (l *Link) listen() error {
 	if err != nil {
 		return fmt.Errorf("take listener: %w", err)
 	}
-	if l.closed {
+	select {
+	case <-l.ended:
 		listener.Close()
 		return net.ErrClosed
+	default:
+		l.listener = listener
+		return nil
 	}
-	l.listener = listener
-	return nil
 }
 
 // receive returns the socket that the program sends, or the error it sends in its place.
@@ -159,12 +188,13 @@ func (l *Link) receive() (*os.File, error) {
 	l.conn.SetReadDeadline(time.Now().Add(answerWithin))
 	text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4*4))
 	n, rn, _, _, err := l.conn.ReadMsgUnix(text, rights)
-	if n == 0 && (err == nil || errors.Is(err, io.EOF)) {
+	switch {
+	case rn == 0 && n == 0 && (err == nil || errors.Is(err, io.EOF)):
 		return nil, errors.New("hear from the sandbox: the command has ended")
-	}
-	if err != nil {
+	case rn == 0 && err != nil:
 		return nil, fmt.Errorf("hear from the sandbox: %w", err)
 	}
+	l.owed = false
 	var fds []int
 	messages, err := unix.ParseSocketControlMessage(rights[:rn])
 	for _, m := range messages {

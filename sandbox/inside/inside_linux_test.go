@@ -2,9 +2,14 @@ package inside
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
@@ -72,6 +77,111 @@ func TestAProgramThatHasEndedIsSaidToHave(t *testing.T) {
 	link.Close()
 	_, err = link.Dial(80)
 	is.True(err != nil)
+}
+
+// program is a link of which the test has the other end, and has passed a listener out.
+func program(t *testing.T) (*Link, *net.UnixConn, *net.TCPListener) {
+	t.Helper()
+	is := is.New(t)
+	link, theirs, err := Open()
+	is.NoErr(err)
+	t.Cleanup(link.Close)
+	defer theirs.Close()
+	conn, err := net.FileConn(theirs)
+	is.NoErr(err)
+	t.Cleanup(func() { conn.Close() })
+	l := listen(t)
+	is.NoErr(pass(conn.(*net.UnixConn), l))
+	return link, conn.(*net.UnixConn), l
+}
+
+func listen(t *testing.T) *net.TCPListener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.New(t).NoErr(err)
+	t.Cleanup(func() { l.Close() })
+	return l.(*net.TCPListener)
+}
+
+func TestConnectionsToTheProxyAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, _, l := program(t)
+	proxy := listen(t)
+	served := make(chan error, 1)
+	go func() { served <- link.Serve(proxy.Addr().String()) }()
+	connect := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		is.NoErr(err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	var first, outer net.Conn
+	for i := range maxConnections {
+		inner := connect()
+		is.NoErr(proxy.SetDeadline(time.Now().Add(time.Minute)))
+		conn, err := proxy.Accept()
+		is.NoErr(err)
+		defer conn.Close()
+		if i == 0 {
+			first, outer = inner, conn
+		}
+	}
+	connect() // it waits
+	is.NoErr(proxy.SetDeadline(time.Now().Add(200 * time.Millisecond)))
+	_, err := proxy.Accept()
+	is.True(errors.Is(err, os.ErrDeadlineExceeded))
+	first.Close()
+	outer.Close()
+	is.NoErr(proxy.SetDeadline(time.Now().Add(time.Minute)))
+	conn, err := proxy.Accept()
+	is.NoErr(err)
+	defer conn.Close()
+	link.Close() // all places are taken again
+	is.NoErr(<-served)
+}
+
+// The program may be slow, or stopped for a while.
+func TestALateAnswerIsNotTakenForThatOfTheNextPort(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, conn, l := program(t)
+	late, next := l.Addr().(*net.TCPAddr).Port, listen(t).Addr().(*net.TCPAddr).Port
+	for range 2 {
+		_, err := link.Dial(late)
+		is.True(errors.Is(err, os.ErrDeadlineExceeded))
+	}
+	go serve(conn)
+	for _, port := range []int{next, late} {
+		got, err := link.Dial(port)
+		is.NoErr(err)
+		defer got.Close()
+		is.Equal(got.RemoteAddr().(*net.TCPAddr).Port, port)
+	}
+}
+
+// An empty message looks like the end of all, and can carry descriptors.
+func TestWhatComesWithAnEmptyMessageIsClosed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, theirs, err := Open()
+	is.NoErr(err)
+	defer link.Close()
+	defer theirs.Close()
+	r, w, err := os.Pipe()
+	is.NoErr(err)
+	defer r.Close()
+	rights := unix.UnixRights(int(w.Fd()))
+	message := unix.Msghdr{Control: &rights[0]}
+	message.SetControllen(len(rights))
+	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, theirs.Fd(), uintptr(unsafe.Pointer(&message)), 0) // unix.Sendmsg adds a byte
+	is.Equal(errno, unix.Errno(0))
+	is.NoErr(w.Close())
+	_, err = link.Dial(80)
+	is.True(err != nil)
+	is.NoErr(r.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	_, err = r.Read(make([]byte, 1))
+	is.Equal(err, io.EOF) // nobody has the other end
 }
 
 func TestWrongStartsAreSaid(t *testing.T) {

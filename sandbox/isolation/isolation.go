@@ -17,7 +17,7 @@
 //   - What programs outside obey or execute in the workspace (see protected) cannot be created, changed, replaced or
 //     renamed. Where the worker may not mount, Landlock cannot take one name out of a folder: there nothing can be created,
 //     removed or renamed directly in the workspace's top folder and in .git.
-//   - There is no network, unless a command is given the port of a proxy. Sockets of the host are out of reach; one that
+//   - There is no network, unless a command is given a proxy, and none at all at landlock. Sockets of the host are out of reach; one that
 //     somebody puts into the workspace is not, at bwrap.
 //   - No privilege can be gained: no set-user-id, no capabilities, no namespaces, no mounts, no tracing of others.
 //

@@ -80,7 +80,7 @@ func makeFilters(clone3 bool) (f filters, err error) {
 }
 
 func (f filters) of(c Command) []bpf.RawInstruction {
-	if c.Proxy != 0 {
+	if c.TCP {
 		return f.tcp
 	}
 	return f.none
@@ -153,7 +153,7 @@ func tryLandlock() (Found, error) {
 	if abi < minABI {
 		return Found{}, fmt.Errorf("the kernel's Landlock has version %d of at least %d: %s", abi, minABI, landlockHelp)
 	}
-	f := Found{Level: Landlock, Reason: "Landlock works here, with mounts of its own", mounts: true}
+	f := Found{Level: Landlock, Reason: "Landlock works here, with mounts of its own; commands cannot be given a network", mounts: true}
 	if enterProbe(f) != nil {
 		f.mounts = false
 		f.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and modes and times of this user's other files can be changed, which bubblewrap avoids"

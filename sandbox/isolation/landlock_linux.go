@@ -169,17 +169,7 @@ func (w *Walls) grant(r ruleset, c Command) error {
 	if err := r.allow("/proc", read); err != nil {
 		return err
 	}
-	if err := w.grantWorkspace(r); err != nil {
-		return err
-	}
-	if c.Proxy == 0 {
-		return nil
-	}
-	port := landlock.NetPortAttr{AllowedAccess: landlock.AccessNetConnectTCP, Port: uint64(c.Proxy)}
-	if err := landlock.LandlockAddNetPortRule(r.fd, &port, 0); err != nil {
-		return fmt.Errorf("allow port %d: %w", c.Proxy, err)
-	}
-	return nil
+	return w.grantWorkspace(r)
 }
 
 // grantSystem grants a directory of the system. Secrets that are not masked by mounts are left out.

@@ -64,6 +64,12 @@ func (p Place) reads(path string) bool {
 		slices.ContainsFunc(places, func(dir string) bool { return within(dir, real) })
 }
 
+// Visible says whether all commands see what lies at path, an absolute one without symlinks, when these directories are
+// exposed: nothing may be kept there that is none of their business.
+func Visible(path string, expose []string) bool {
+	return slices.ContainsFunc(slices.Concat(system, expose), func(dir string) bool { return within(dir, path) })
+}
+
 // within compares by path component; both are clean.
 func within(dir, path string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")

@@ -9,7 +9,7 @@ package isolation
 // further down, which nobody works in as a project.
 var protected = []name{
 	{path: ".git", inner: []name{
-		{path: "config"}, {path: "config.worktree", stub: file}, // core.fsmonitor, hooksPath, pager, …
+		{path: "config", stub: file}, {path: "config.worktree", stub: file}, // core.fsmonitor, hooksPath, pager, …
 		{path: "commondir", stub: itself}, // moves config and hooks elsewhere
 		{path: "hooks", stub: folder}, {path: "info", stub: folder}, {path: "modules", stub: folder}, {path: "worktrees", stub: folder},
 	}, stub: folder}, // a repository is made by the person: git init here is refused
@@ -20,6 +20,9 @@ var protected = []name{
 	{path: ".vscode", stub: folder}, {path: ".idea", stub: folder}, // tasks that run when the folder is opened
 	{path: ".envrc", stub: folder}, {path: ".npmrc", stub: folder},
 }
+
+// bare is protected as well when there is no .git: git takes a folder with HEAD, objects, refs and config for a repository.
+var bare = []name{{path: "HEAD", stub: folder}}
 
 // inHome is protected as well when the workspace is somebody's home directory.
 var inHome = []name{

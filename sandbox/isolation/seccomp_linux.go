@@ -81,13 +81,24 @@ func filter(s sockets, clone3 bool) ([]bpf.RawInstruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 1}, allow, deny)...)
 	// The worker marks a command's processes by this limit, and finds those it has to end by it.
 	program = append(program, when(unix.SYS_SETRLIMIT, argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 1}, deny, allow)...)
-	program = append(program, when(unix.SYS_PRLIMIT64, argument(1),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 4},
-		argument(2), // the new limit, a pointer; without one it is only read
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 3},
+	program = append(program, when(unix.SYS_PRLIMIT64,
+		argument(2), // the new limit, a pointer: without one it is only read
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 2},
 		upperHalf(2),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 4},
+		argument(0), // another process's limits may end it
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 3},
+		argument(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipTrue: 1},
 		allow, deny)...)
+	if s != ownSockets { // there is no namespace of its own for these
+		for _, call := range []uint32{
+			unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+			unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+		} {
+			program = append(program, when(call, deny)...)
+		}
+	}
 	program = append(program, socketRules(s)...)
 	return bpf.Assemble(append(program, allow))
 }

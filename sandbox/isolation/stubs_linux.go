@@ -26,11 +26,16 @@ type shield struct {
 const stubMode = unix.S_ISVTX | 0o555
 
 // names are the protected names of the workspace.
-func (w *Walls) names() []name {
-	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == w.place.Workspace {
-		return append(protected[:len(protected):len(protected)], inHome...)
+func (w *Walls) names() (all []name) {
+	all = append(all, protected...)
+	var git unix.Stat_t
+	if unix.Lstat(filepath.Join(w.place.Workspace, ".git"), &git) != nil || isStub(git) {
+		all = append(all, bare...)
 	}
-	return protected
+	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == w.place.Workspace {
+		all = append(all, inHome...)
+	}
+	return all
 }
 
 // stubs are those that the commands of one worker share. Each is held by a shared lock on it (flock(2)), by which workers of
@@ -224,5 +229,5 @@ func (w *Walls) sweep() {
 			}
 		}
 	}
-	sweep(w.place.Workspace, w.names())
+	sweep(w.place.Workspace, append(w.names(), bare...))
 }

@@ -24,7 +24,7 @@ type Command struct {
 	Dir      string     // where, inside the workspace, symlinks resolved
 	Files    []*os.File // its descriptors from 3 on
 	Terminal bool       // its stdio is its controlling terminal
-	Proxy    uint16     // TCP port that it may connect to; 0 is no network. At bwrap it has a network of its own anyway
+	TCP      bool       // at container: it may use TCP. At bwrap it has a network of its own, at landlock it has none
 	Helper   string     // path of a program that is made visible as HelperPath, at bwrap
 }
 

@@ -30,6 +30,8 @@ type Request struct {
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began
 	Port  int    `json:"port,omitempty"`  // of Dial
 
+	Account string `json:"account,omitempty"` // on PersonSubject: whose shell it is; empty for the operator's
+
 	Input   <-chan Input `json:"-"` // what the caller says while the command runs; nil for nothing. Like a body, it is no part of the encoded request
 	Started func(Start)  `json:"-"` // called once, before any output, when a worker has taken the command
 }
@@ -79,16 +81,17 @@ type Change struct {
 type Reason string
 
 const (
-	Exited    Reason = ""          // by itself: ExitCode, or Signal when something killed it
-	Refused   Reason = "refused"   // never started; Error says why
-	Cancelled Reason = "cancelled" // the caller gave up: signal, abort or death of the shell
-	TimedOut  Reason = "timeout"
-	Memory    Reason = "memory" // the limits of a command: it needed more of …
-	Processes Reason = "processes"
-	FileSize  Reason = "file-size"
-	CPUTime   Reason = "cpu-time"
-	OpenFiles Reason = "open-files"
-	Lost      Reason = "lost" // the server vanished; whether the command ended is unknown
+	Exited     Reason = ""          // by itself: ExitCode, or Signal when something killed it
+	Refused    Reason = "refused"   // never started; Error says why
+	Cancelled  Reason = "cancelled" // the caller gave up: signal, abort or death of the shell
+	TimedOut   Reason = "timeout"
+	Memory     Reason = "memory" // the limits of a command: it needed more of …
+	Processes  Reason = "processes"
+	FileSize   Reason = "file-size"
+	CPUTime    Reason = "cpu-time"
+	OpenFiles  Reason = "open-files"
+	OutputSize Reason = "output-size" // more was printed than is recorded
+	Lost       Reason = "lost"        // the server vanished; whether the command ended is unknown
 )
 
 // Result is how a command ended. Serve fills the byte counts.
@@ -96,7 +99,7 @@ type Result struct {
 	ExitCode    int    `json:"exit_code"`        // 0-255; 128+n when killed by signal n; ExitRefused when refused
 	Signal      string `json:"signal,omitempty"` // "SIGKILL", …
 	Reason      Reason `json:"reason,omitempty"`
-	Error       string `json:"error,omitempty"` // one line for a person, when Reason is Refused or Lost
+	Error       string `json:"error,omitempty"` // one line for a person, when Reason is Refused or Lost, or does not say enough
 	DurationMS  int64  `json:"duration_ms"`
 	StdoutBytes int64  `json:"stdout_bytes"`
 	StderrBytes int64  `json:"stderr_bytes"`
@@ -203,7 +206,7 @@ func isAbsolute(s string) bool { return path.IsAbs(s) && len(s) <= maxPath && is
 // validate refuses what no honest server sends.
 func (r Result) validate() error {
 	switch r.Reason {
-	case Exited, Refused, Cancelled, TimedOut, Memory, Processes, FileSize, CPUTime, OpenFiles, Lost:
+	case Exited, Refused, Cancelled, TimedOut, Memory, Processes, FileSize, CPUTime, OpenFiles, OutputSize, Lost:
 	default:
 		return fmt.Errorf("unknown reason %q", r.Reason)
 	}

@@ -1,0 +1,61 @@
+package sandbox
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// sh runs a command and returns what it printed to both streams, and how it ended.
+func (j *jail) sh(command string) (string, wire.Result) {
+	var out, errs bytes.Buffer
+	result := j.Exec(j.t.Context(), j.request(command), &out, &errs)
+	return out.String() + errs.String(), result
+}
+
+// A command may write HOME, which the next ones share: nothing there may make git run something, for looking at a
+// repository needs nobody's approval.
+func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, repository(t))
+		ran := filepath.Join(j.workspace, "sub", "ran")
+		out, result := j.sh("mkdir -p ~/.config/git; for f in ~/.gitconfig ~/.config/git/config; do" +
+			" git config --file $f core.fsmonitor 'touch " + ran + "; false'; done; cat ~/.gitconfig; echo >> $GIT_CONFIG_GLOBAL; git config --global a.b c")
+		is.True(strings.Contains(out, "fsmonitor"))
+		is.True(result.ExitCode != 0) // what git reads instead cannot be written
+		out, result = j.sh("git status --short")
+		is.Equal([]any{result.ExitCode, strings.Contains(out, "?? file")}, []any{0, true})
+		_, err := os.Stat(ran)
+		is.True(os.IsNotExist(err))
+		_, result = j.sh("GIT_CONFIG_GLOBAL=$HOME/.gitconfig git status --short") // the same configuration, obeyed: it would have run
+		is.Equal(result.ExitCode, 0)
+		_, err = os.Stat(ran)
+		is.NoErr(err)
+	})
+}
+
+func TestCommandsCommitInTheNameOfThePerson(t *testing.T) {
+	t.Parallel()
+	for _, found := range levels(t) {
+		if found.Level == isolation.Landlock && os.Geteuid() != 0 {
+			continue // nothing can be made in .git there
+		}
+		t.Run(string(found.Level), func(t *testing.T) {
+			is := is.New(t)
+			j := arrest(t, found, repository(t))
+			out, result := j.sh("git add file && git commit -q -m one && git log --format='%an|%ae'")
+			is.Equal(result.ExitCode, 0)
+			name, email, _ := strings.Cut(strings.TrimSpace(out), "|")
+			is.True(name != "" && strings.Contains(email, "@"))
+		})
+	}
+}
