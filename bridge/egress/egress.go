@@ -7,7 +7,8 @@
 // Promises: what is decided about is what is dialled, in one spelling, and nothing is looked up before it was decided. The name is
 // looked up here, once, and each address is checked as it is dialled: only public ones are reached, whatever rules and people
 // say. Nothing of the proxy's is added to what passes, and neither credentials nor what is about a single connection go
-// further. Bodies are streamed. A connection ends with its command, after 5 minutes in which nothing passed, and after 6 hours. What
+// further. Bodies are streamed. A connection ends with its command, after 5 minutes in which nothing passed, and after 6 hours; one
+// that makes no request, after 10 seconds. There are never more than 1024; others wait until one has ended. What
 // is refused says why in the status line too, because of an answer to CONNECT programs show no more.
 //
 // What passes through a tunnel is not looked into: whoever may reach a host may tell it anything.
@@ -16,6 +17,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -34,9 +36,11 @@ import (
 const (
 	decisionTime = 2 * time.Minute // to wait for a person
 	dialTime     = 15 * time.Second
+	requestTime  = 10 * time.Second // for a request to come: until then a connection is nobody's
 	idleTime     = 5 * time.Minute
 	longest      = 6 * time.Hour
-	maxHeader    = 64 << 10 // bytes, of a request or an answer
+	maxHeader    = 64 << 10                     // bytes, of a request or an answer
+	maxOpen      = 16 * handlers.MaxConnections // whoever's: what 16 commands may have
 )
 
 // Server is the proxy. Its zero value but for the exported fields is ready.
@@ -47,6 +51,8 @@ type Server struct {
 	resolver *net.Resolver     // nil is the system's
 	instead  map[string]string // where connections to an address go, past all checks: none but in tests
 	patience time.Duration     // 0 is decisionTime
+	quiet    time.Duration     // 0 is idleTime
+	most     int               // 0 is maxOpen
 }
 
 // Serve answers until ctx ends, and ends all connections then.
@@ -55,7 +61,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.handle), BaseContext: func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: requestTime, IdleTimeout: requestTime, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -63,7 +69,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		server.Close()
 	})
 	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(limit(l, cmp.Or(s.most, maxOpen))); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve egress proxy: %w", err)
 	}
 	return ctx.Err()
@@ -73,6 +79,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	x, ok := s.execution(r)
 	if !ok {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="PocketCoder"`)
+		w.Header().Set("Connection", "close")
 		answer(w, r, http.StatusProxyAuthRequired, "the proxy is for the command it was given to, while that runs")
 		return
 	}
@@ -103,11 +110,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) reach(ctx context.Context, x *handlers.Execution, address string) (policy.Address, error) {
-	patience := decisionTime
-	if s.patience != 0 {
-		patience = s.patience
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, decisionTime))
 	defer cancel()
 	return x.Reach(ctx, address)
 }

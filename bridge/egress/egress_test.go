@@ -119,9 +119,10 @@ func TestWithoutTheCredentialsOfARunningCommandNothingIsAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			for _, request := range []string{"GET http://www.test.example/ HTTP/1.1\r\nHost: a", "CONNECT www.test.example:80 HTTP/1.1\r\nHost: a"} {
-				answer := w.say("%s\r\n%s\r\nConnection: close\r\n\r\n", request, header)
+				answer := w.say("%s\r\n%s\r\n\r\n", request, header)
 				is.True(strings.HasPrefix(answer, "HTTP/1.1 407 "))
 				is.True(strings.Contains(answer, `Proxy-Authenticate: Basic realm="PocketCoder"`))
+				is.True(strings.Contains(answer, "\r\nConnection: close\r\n"))
 			}
 		})
 	}

@@ -8,6 +8,12 @@ import (
 // Instead sends connections to an address to another, past all checks, as if the internet were here.
 func (s *Server) Instead(address, to string) { s.instead[address] = to }
 
+// QuietFor has tunnels end when nothing has passed only so long.
+func (s *Server) QuietFor(d time.Duration) { s.quiet = d }
+
+// AtMost has only so many connections open.
+func (s *Server) AtMost(n int) { s.most = n }
+
 // ForTests makes a proxy that looks names up with a resolver and waits for people only so long.
 func (s *Server) ForTests(r *net.Resolver, patience time.Duration) *Server {
 	s.instead, s.resolver, s.patience = map[string]string{}, r, patience

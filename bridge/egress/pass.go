@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	case err != nil:
 		return nil, err
 	}
-	return idle{conn}, nil
+	return idle{conn, cmp.Or(c.quiet, idleTime)}, nil
 }
 
 // tunnel connects the command with the address, both ways.
@@ -80,17 +81,17 @@ func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.R
 		return
 	}
 	defer there.Close()
-	here, buffered, err := http.NewResponseController(w).Hijack()
+	hijacked, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	here := idle{hijacked, cmp.Or(c.quiet, idleTime)}
 	defer here.Close()
 	stop := context.AfterFunc(ctx, func() {
 		here.Close()
 		there.Close()
 	})
 	defer stop()
-	_ = here.SetDeadline(time.Time{})
 	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
@@ -115,20 +116,23 @@ func pour(to net.Conn, from io.Reader, source net.Conn) {
 	}
 }
 
-// idle is a connection that ends when nothing has passed in either direction for idleTime.
-type idle struct{ net.Conn }
+// idle is a connection that ends when nothing has passed in either direction for a time.
+type idle struct {
+	net.Conn
+	time time.Duration
+}
 
 func (c idle) Read(p []byte) (int, error) {
-	_ = c.SetDeadline(time.Now().Add(idleTime)) // one that is closed says so when it is read
+	_ = c.SetDeadline(time.Now().Add(c.time)) // one that is closed says so when it is read
 	return c.Conn.Read(p)
 }
 
 func (c idle) Write(p []byte) (int, error) {
-	_ = c.SetDeadline(time.Now().Add(idleTime))
+	_ = c.SetDeadline(time.Now().Add(c.time))
 	return c.Conn.Write(p)
 }
 
-func (c idle) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+func (c idle) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 // forward passes on one request and its answer. Every request has a connection of its own, so that none meets another's.
 func (c connection) forward(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,101 @@
+package egress_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/egress"
+	"pocketcoder/handlers"
+)
+
+func TestConnectionsWithoutCredentialsAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	s := &egress.Server{Network: &handlers.Network{}, Logger: slog.New(slog.DiscardHandler)}
+	s.AtMost(2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	connect := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		is.NoErr(err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	silent := []net.Conn{connect(), connect()}
+	third := connect()
+	_, err = io.WriteString(third, "GET http://www.test.example/ HTTP/1.1\r\nHost: a\r\n\r\n")
+	is.NoErr(err)
+	is.NoErr(third.SetReadDeadline(time.Now().Add(200 * time.Millisecond)))
+	_, err = third.Read(make([]byte, 1))
+	is.True(errors.Is(err, os.ErrDeadlineExceeded))
+	silent[0].Close()
+	is.NoErr(third.SetReadDeadline(time.Now().Add(time.Minute)))
+	answer, err := io.ReadAll(third)
+	is.NoErr(err)
+	is.True(strings.HasPrefix(string(answer), "HTTP/1.1 407 "))
+
+	connect() // the last place is taken again, and the server waits for one
+	cancel()
+	is.True(errors.Is(<-served, context.Canceled))
+}
+
+// A connection that makes no request is nobody's, before the first and after each.
+func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
+	t.Parallel()
+	w := open(t, handlers.NetworkOff)
+	w.Instead("www.test.example:80", host(site(t, false).URL))
+	auth := base64.StdEncoding.EncodeToString([]byte(w.begin("x1").User.String()))
+	for name, c := range map[string]struct{ says, hears string }{
+		"before the first": {"", ""},
+		"in its header":    {"GET http://www.test.example/ HTTP/1.1\r\nHost: a\r\n", ""},
+		"after one":        {"GET http://www.test.example/ HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic " + auth + "\r\n\r\n", "HTTP/1.1 200 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			is.True(strings.HasPrefix(w.say("%s", c.says), c.hears)) // which ends
+		})
+	}
+}
+
+func TestAHalfClosedTunnelInWhichNothingPassesEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, handlers.NetworkOpen)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	defer l.Close()
+	w.Instead("www.test.example:443", l.Addr().String())
+	w.QuietFor(200 * time.Millisecond)
+	auth := base64.StdEncoding.EncodeToString([]byte(w.begin("x1").User.String()))
+	conn, err := net.Dial("tcp", w.address)
+	is.NoErr(err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", auth)
+	there, err := l.Accept()
+	is.NoErr(err)
+	defer there.Close()
+	is.NoErr(there.(*net.TCPConn).CloseWrite())
+	got, err := io.ReadAll(bufio.NewReader(conn))
+	is.NoErr(err)
+	is.Equal(string(got), "HTTP/1.1 200 Connection established\r\n\r\n")
+	is.NoErr(there.SetReadDeadline(time.Now().Add(time.Minute)))
+	_, err = io.ReadAll(there) // conn is still open, and says nothing
+	is.NoErr(err)
+}
