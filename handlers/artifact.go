@@ -26,6 +26,7 @@ const (
 	maxChangeLine   = 64 << 10        // bytes in which a worker names one
 
 	artifactsWithin = 2 * time.Minute // to find them out
+	lastChanges     = 2 * time.Second // to find out, at the end, those that still wait
 	maxFinished     = 1000            // executions that wait for that
 )
 
@@ -58,21 +59,29 @@ func (x *Exec) changes(u *run, result wire.Result) {
 	}
 }
 
-// findChanges records what executions that ended have changed, one after the other, until ctx ends.
-func (x *Exec) findChanges(ctx context.Context) error {
+// findChanges records what executions that ended have changed, one after the other, until none will end any more and none waits.
+// When ctx ends it says of those that are left that it is not known.
+func (x *Exec) findChanges(ctx context.Context, none <-chan struct{}) {
 	for {
+		var e ended
 		select {
-		case <-ctx.Done():
-			return nil
-		case e := <-x.finished.waiting():
-			if err := x.recordChanges(ctx, e); err != nil && ctx.Err() == nil {
-				x.Log.Error("find changed files", "exec", e.exec, "err", err)
+		case e = <-x.finished.waiting():
+		case <-none:
+			select {
+			case e = <-x.finished.waiting():
+			default:
+				return
 			}
+		}
+		if err := x.recordChanges(ctx, e); err != nil {
+			x.Log.Error("find changed files", "exec", e.exec, "err", err)
 		}
 	}
 }
 
-// recordChanges appends exec.changed, unless nothing has changed.
+// recordChanges appends exec.changed, unless nothing has changed. The list has every file of the workspace that was changed between
+// the execution's start and the making of the list, and is as it then was, whoever changed it: a file that changed while several
+// commands ran is in the list of each, and one that a later command changed before this list was made is in both.
 func (x *Exec) recordChanges(ctx context.Context, e ended) error {
 	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
 	defer cancel()

@@ -1,9 +1,11 @@
 package handlers
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -111,4 +114,48 @@ func TestAListOfChangesIsReadHoweverItIsCut(t *testing.T) {
 	var l changeList
 	_, err := fmt.Fprint(&l, strings.Repeat("x", maxChangeLine+1))
 	is.True(err != nil)
+}
+
+func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	asked, answer := make(chan struct{}, 2), make(chan struct{})
+	nc := s.connect(natsconf.Worker)
+	s.run(nc, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
+			Info: wire.WorkerInfo{Name: "here", Workspace: s.workspace}, Serves: func(string) bool { return true },
+			Handle: func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+				if r.Op == wire.Changes {
+					asked <- struct{}{}
+					select {
+					case <-answer:
+						fmt.Fprintln(stdout, `{"path":"a","size":0}`)
+					case <-ctx.Done():
+					}
+				}
+				return wire.Result{Began: 1}
+			},
+		})
+	})
+	first, second := s.authorized("touch a"), s.authorized("touch a again")
+	s.shell(t.Context(), first)
+	<-asked
+	s.shell(t.Context(), second)
+	s.finished(s.execOf(second.Call))
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.stop() }()
+	eventually(t, func() bool {
+		s.exec.running.mu.Lock()
+		defer s.exec.running.mu.Unlock()
+		return s.exec.running.stopping
+	})
+	close(answer)
+	<-stopped
+	_, data := history(t, s.Log, "c1")
+	var found []string
+	for _, d := range of[events.ExecChanged](data) {
+		found = append(found, d.Exec)
+	}
+	is.Equal(found, []string{s.execOf(first.Call), s.execOf(second.Call)})
 }

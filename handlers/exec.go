@@ -31,9 +31,11 @@ type Exec struct {
 	chats    folds
 	running  running
 	finished finished
+	output   int64 // bytes that a command may print; 0 for maxOutput
 }
 
-// Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded.
+// Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded, and
+// what they changed as far as it is found out within lastChanges.
 func (x *Exec) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -42,13 +44,19 @@ func (x *Exec) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 2)
-	go func() { ended <- x.endWithTheirChats(ctx, last); cancel() }()
-	go func() { ended <- x.findChanges(ctx); cancel() }()
+	chats := make(chan error, 1)
+	go func() { chats <- x.endWithTheirChats(ctx, last); cancel() }()
+	finding, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	none, found := make(chan struct{}), make(chan struct{})
+	go func() { x.findChanges(finding, none); close(found) }()
 	served := wire.Serve(ctx, x.Conn, wire.RequestSubject(x.Engine), wire.Server{Handle: x.exec, Queue: "handlers"})
 	cancel()
 	x.running.wait()
-	return errors.Join(served, <-ended, <-ended)
+	close(none)
+	defer time.AfterFunc(lastChanges, giveUp).Stop()
+	<-found
+	return errors.Join(served, <-chats)
 }
 
 // recordTimeout bounds the append of a result, which must succeed even when everybody who waited for it is gone.

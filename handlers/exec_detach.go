@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ func (x *Exec) detach(ctx context.Context, u *run, stdout, stderr io.Writer) wir
 	took, ended := make(chan wire.Start, 1), make(chan wire.Result, 1)
 	u.took = func(s wire.Start) { took <- s }
 	alone, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	var shell listener
+	shell := listener{gone: make(chan struct{})}
 	defer shell.leave()
 	x.running.background.Go(func() {
 		defer giveUp()
@@ -49,25 +50,31 @@ func (x *Exec) detach(ctx context.Context, u *run, stdout, stderr io.Writer) wir
 	return wire.Result{}
 }
 
-// listener hears what is written until it leaves. The zero value listens.
+// listener hears what is written until it leaves.
 type listener struct {
-	mu   sync.Mutex
-	left bool
+	leaving sync.Once
+	gone    chan struct{}
 }
 
-func (l *listener) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.left = true
-}
+func (l *listener) leave() { l.leaving.Do(func() { close(l.gone) }) }
 
-// hears passes on to w what is written while somebody listens. After that nothing is written to w.
+// hears passes on to w what is written while somebody listens. A write that w does not take is waited for until then: who does not
+// read holds up neither the command nor the leaving. w must give up when the request it belongs to is over.
 func (l *listener) hears(w io.Writer) io.Writer {
 	return writer(func(p []byte) (int, error) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !l.left {
-			_, _ = w.Write(p) // it is recorded whether that is heard or not
+		select {
+		case <-l.gone:
+			return len(p), nil
+		default:
+		}
+		written, own := make(chan struct{}), bytes.Clone(p)
+		go func() {
+			defer close(written)
+			_, _ = w.Write(own) // it is recorded whether that is heard or not
+		}()
+		select {
+		case <-written:
+		case <-l.gone:
 		}
 		return len(p), nil
 	})

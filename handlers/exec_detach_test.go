@@ -169,3 +169,31 @@ func TestDetachedCommandGivenUpBeforeItStartedIsNotStarted(t *testing.T) {
 	_, data := history(t, s.Log, "c1")
 	is.Equal(len(of[events.ExecStarted](data)), 0)
 }
+
+func TestAShellThatDoesNotReadHoldsUpNeitherTheCommandNorTheLeaving(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	unread, blocked := make(chan struct{}), make(chan struct{}, 1)
+	defer close(unread)
+	l := listener{gone: make(chan struct{})}
+	w := l.hears(writer(func(p []byte) (int, error) {
+		blocked <- struct{}{}
+		<-unread
+		return len(p), nil
+	}))
+	wrote, left := make(chan struct{}), make(chan struct{})
+	go func() { defer close(wrote); w.Write([]byte("a")) }()
+	<-blocked
+	go func() { defer close(left); l.leave() }()
+	for _, done := range []chan struct{}{left, wrote} {
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("it waits for who does not read")
+		}
+	}
+	n, err := w.Write([]byte("after"))
+	is.NoErr(err)
+	is.Equal(n, len("after"))
+	is.Equal(len(blocked), 0) // nothing is written any more
+}

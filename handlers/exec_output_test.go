@@ -130,3 +130,37 @@ func TestOutputIsSeenWhileItComes(t *testing.T) {
 	cancel()
 	<-watching
 }
+
+func TestACommandThatPrintsMoreThanIsRecordedIsEnded(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]string{
+		"for ever":            "yes",
+		"on both":             "yes >&2 & yes",
+		"ends well after all": "trap 'exit 0' TERM; yes & wait",
+		"just more":           "head -c 1048577 /dev/zero",
+		"in the background":   "detach yes",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s, _ := withWorker(t)
+			s.exec.output = 1 << 20
+			r := s.authorized(command)
+			result, stdout, stderr := s.shell(t.Context(), r)
+			d := s.finished(s.execOf(r.Call))
+			is.Equal(d.Reason, string(wire.OutputSize))
+			is.True(d.ExitCode != 0)
+			is.Equal(d.Stdout.Bytes+d.Stderr.Bytes, int64(1<<20)) // all up to there
+			is.Equal(int64(len(s.output(d.Stdout))), d.Stdout.Bytes)
+			if !strings.HasPrefix(command, "detach") {
+				is.Equal(result.Reason, wire.OutputSize)
+				is.Equal(int64(len(stdout)+len(stderr)), int64(1<<20))
+			}
+		})
+	}
+	s, _ := withWorker(t)
+	s.exec.output = 1 << 20
+	result, stdout, _ := s.shell(t.Context(), s.authorized("head -c 1048576 /dev/zero"))
+	is := is.New(t)
+	is.Equal([]any{result.Reason, result.ExitCode, len(stdout)}, []any{wire.Exited, 0, 1 << 20}) // as much as is recorded
+}

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -80,10 +81,11 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	network, err := x.Network.For(ctx, u.chat, u.requested) // first: the recorder learns what not to record
 	defer x.Network.Done(u.requested.Exec)
 	out := newRecorder(x.Handlers.Log, u.chat, u.requested)
+	out.most = cmp.Or(x.output, out.most)
 	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
-		result = x.hand(ctx, u, stdout, stderr)
+		result = out.judged(x.hand(ctx, u, stdout, stderr))
 	}
 	x.running.remove(u)
 	d := out.finish(result)

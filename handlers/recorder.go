@@ -2,10 +2,14 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"unicode/utf8"
 
 	"pocketcoder/events"
@@ -19,18 +23,27 @@ const (
 	maxLiveLong = 64 << 20
 )
 
+// maxOutput is how much a command may print, both streams together, in bytes: large for what anybody prints on purpose, and small
+// beside the disk the log is on, which a command that prints for ever fills within minutes.
+const maxOutput = 4 << 30
+
+var errMaxOutput = errors.New("the command printed more than is recorded")
+
 // recorder keeps an execution's output in constant memory: small output inline, large output in BLOBS, and the
-// beginning of it live in DELTAS. Secrets are taken out. Of a private one it keeps nothing.
+// beginning of it live in DELTAS. Secrets are taken out. What is beyond its most it refuses, which ends the command. Of a private
+// one it keeps nothing.
 type recorder struct {
 	log        *events.Log
 	chat, exec string
 	live       int64 // bytes that are published
+	most       int64 // bytes that are taken, of both streams
+	taken      atomic.Int64
 	private    bool
 	streams    map[string]*recorded
 }
 
 func newRecorder(log *events.Log, chat string, d events.ExecRequested) *recorder {
-	r := &recorder{log: log, chat: chat, exec: d.Exec, live: maxLive, private: d.Private, streams: map[string]*recorded{}}
+	r := &recorder{log: log, chat: chat, exec: d.Exec, live: maxLive, most: maxOutput, private: d.Private, streams: map[string]*recorded{}}
 	if d.Detached || d.Terminal {
 		r.live = maxLiveLong
 	}
@@ -49,10 +62,27 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 	return writer(func(p []byte) (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		before := r.taken.Add(int64(len(p))) - int64(len(p))
+		p, err := p[:max(0, min(int64(len(p)), r.most-before))], error(nil)
+		if r.isFull() {
+			err = errMaxOutput
+		}
 		s.redact.Write(p)
 		w.Write(p)
-		return len(p), nil
+		return len(p), err
 	})
+}
+
+// isFull says whether more was printed than is taken.
+func (r *recorder) isFull() bool { return r.taken.Load() > r.most }
+
+// judged is the result of a command that was ended for its output, and any other as it is.
+func (r *recorder) judged(result wire.Result) wire.Result {
+	if r.isFull() && (result.Reason == wire.Cancelled || result.Reason == wire.Exited) {
+		result.Reason = wire.OutputSize
+		result.ExitCode = cmp.Or(result.ExitCode, 128+int(syscall.SIGTERM)) // that it heard it and ended well does not make it whole
+	}
+	return result
 }
 
 type writer func([]byte) (int, error)

@@ -12,12 +12,13 @@ import (
 func TestExecutionEndsAsItsResultSays(t *testing.T) {
 	t.Parallel()
 	for want, result := range map[string]events.ExecFinished{
-		"completed": {},
-		"failed":    {ExitCode: 3},
-		"cancelled": {Signal: "SIGTERM", Reason: "cancelled"},
-		"timeout":   {Signal: "SIGKILL", Reason: "timeout"},
-		"lost":      {Reason: "lost", Error: "the worker died"},
-		"memory":    {Signal: "SIGKILL", ExitCode: 137, Reason: "memory", Worker: "w1", Isolation: "bwrap"},
+		"completed":   {},
+		"failed":      {ExitCode: 3},
+		"cancelled":   {Signal: "SIGTERM", Reason: "cancelled"},
+		"timeout":     {Signal: "SIGKILL", Reason: "timeout"},
+		"lost":        {Reason: "lost", Error: "the worker died"},
+		"output-size": {Signal: "SIGTERM", ExitCode: 143, Reason: "output-size"},
+		"memory":      {Signal: "SIGKILL", ExitCode: 137, Reason: "memory", Worker: "w1", Isolation: "bwrap"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			is := is.New(t)

@@ -92,7 +92,7 @@ func told(r wire.Result) error {
 		return errors.New("stopped: the command took longer than allowed")
 	case wire.Cancelled:
 		return errors.New("stopped: the command was cancelled")
-	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles:
+	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles, wire.OutputSize:
 		return fmt.Errorf("stopped: the command passed its limit of %s", r.Reason)
 	case wire.Lost:
 		return fmt.Errorf("lost, the command may have run: %s", r.Error)

@@ -84,7 +84,7 @@ var catalogue = completed(records.Catalogue{
 		Name: "executions", Table: "executions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, never),
 		Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(text("original")), fixed(relation("chat", "chats")),
 			fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
-			fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory", "processes", "file-size", "cpu-time", "open-files")),
+			fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory", "processes", "file-size", "cpu-time", "open-files", "output-size")),
 			fixed(raw("outputs")), fixed(number("exit_code")),
 			fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")), fixed(number("stderr_bytes")), fixed(number("duration_ms")),
 			fixed(choice("source", "opencode", "person")), fixed(text("pool")), fixed(text("worker")), fixed(text("isolation")), fixed(flag("detached")), fixed(flag("terminal")),

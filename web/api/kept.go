@@ -29,12 +29,11 @@ var unique = map[string]struct {
 	"devices":            {fields: []string{"user", "push_token"}, upsert: true},
 	"llm_keys":           {fields: []string{"provider_id", "user"}, upsert: true},
 	"model_selection":    {fields: []string{"user", "chat"}, upsert: true},
-	"ssh_keys":           {fields: []string{"user", "fingerprint"}},
+	"ssh_keys":           {fields: []string{"fingerprint"}}, // among all accounts: a key says who somebody is
 }
 
 // complete fills in what follows from a record's other fields, and refuses what does not fit together.
 var complete = map[string]func(s *Server, ctx context.Context, w change) error{
-	"ssh_keys":          completeSSHKey,
 	"sops":              completeSOP,
 	"mcp_servers":       completeMCPServer,
 	"proposals":         completeProposal,
@@ -46,7 +45,7 @@ var complete = map[string]func(s *Server, ctx context.Context, w change) error{
 
 // computed says whether a required field is filled in by complete.
 func computed(c records.Collection, f records.Field) bool {
-	return c.ID == "ssh_keys" && f.Name == "fingerprint" || c.ID == "sops" && f.Name == "signature"
+	return c.ID == sshKeys && f.Name == "fingerprint" || c.ID == "sops" && f.Name == "signature"
 }
 
 func createKept(s *Server, ctx context.Context, w change) (string, uint64, error) {
@@ -61,8 +60,11 @@ func updateKept(s *Server, ctx context.Context, w change) (string, uint64, error
 }
 
 func saveKept(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	if w.c.ID == llmKeys {
+	switch w.c.ID {
+	case llmKeys:
 		return saveLLMKey(s, ctx, w)
+	case sshKeys:
+		return saveSSHKey(s, ctx, w)
 	}
 	if fill := complete[w.c.ID]; fill != nil {
 		if err := fill(s, ctx, w); err != nil {

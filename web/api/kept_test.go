@@ -217,3 +217,31 @@ func TestSSHKeyIsOneLine(t *testing.T) {
 	_, lines := s.raw(t, ann, "GET", "/api/pocketcoder/ssh_keys", nil)
 	is.True(bytes.Equal(bytes.TrimSpace(lines), []byte(line+" ann's phone")))
 }
+
+func TestSSHKeyBelongsToOneAccount(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, ann := s.user(t, "ann", account.User)
+	_, bob := s.user(t, "bob", account.Admin)
+	line, free := strings.TrimSpace(publicKey(t)), strings.TrimSpace(publicKey(t))
+	status, key := s.call(t, ann, "POST", recordsOf("ssh_keys"), map[string]any{"public_key": line, "is_active": false})
+	is.Equal(status, 200)
+	taken := func(status int, answer map[string]any) {
+		t.Helper()
+		is.Equal(status, 400)
+		is.Equal(answer["data"].(map[string]any)["public_key"].(map[string]any)["code"], "validation_not_unique")
+	}
+	for _, token := range []string{ann, bob} {
+		status, answer := s.call(t, token, "POST", recordsOf("ssh_keys"), map[string]any{"public_key": line + " another comment", "is_active": true})
+		taken(status, answer)
+	}
+	status, his := s.call(t, bob, "POST", recordsOf("ssh_keys"), map[string]any{"public_key": free, "is_active": true})
+	is.Equal(status, 200)
+	status, answer := s.call(t, bob, "PATCH", recordsOf("ssh_keys")+"/"+his["id"].(string), map[string]any{"public_key": line})
+	taken(status, answer)
+	status, _ = s.call(t, ann, "DELETE", recordsOf("ssh_keys")+"/"+key["id"].(string), nil)
+	is.Equal(status, 204)
+	status, _ = s.call(t, bob, "PATCH", recordsOf("ssh_keys")+"/"+his["id"].(string), map[string]any{"public_key": line})
+	is.Equal(status, 200)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -35,7 +36,7 @@ func (s *Server) openPort(w http.ResponseWriter, r *http.Request, who caller) er
 	if who.Expires.Before(expires) {
 		expires = who.Expires
 	}
-	id, err := s.tickets.give(ticket{chat: chat, port: port, login: login, expires: expires})
+	id, err := s.tickets.give(ticket{chat: chat, port: port, account: who.Account, login: login, expires: expires})
 	if err != nil {
 		return err
 	}
@@ -93,15 +94,13 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) e
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 	}
 	h := w.Header()
-	shut := h.Get("Content-Security-Policy")
-	h.Del("Content-Security-Policy") // confine has another one
+	ours := h.Clone()
+	clear(h) // what confine gives would be added to it
 	proxy.ServeHTTP(finalWriter{w}, r.WithContext(ctx))
 	if failed == nil {
 		return nil
 	}
-	if shut != "" {
-		h.Set("Content-Security-Policy", shut)
-	}
+	maps.Copy(h, ours)
 	if errors.As(failed, new(*http.MaxBytesError)) {
 		return failed
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -153,6 +154,28 @@ func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
 	resp, _ := s.visit(t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"}, "Access-Control-Request-Headers": {"x-own"}}, "")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
 	is.Equal([]string{resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")}, []string{"*", "x-own"})
+}
+
+func TestWhatOurServerSaysOfEveryAnswerIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, owner := s.user(t, "ada", account.User)
+	chat := s.chat(t, owner, "mine")
+	port := s.serve(t, chat, http.HandlerFunc(echo))
+	for _, at := range []int{port, 1} { // where nothing serves, too
+		outer := httptest.NewRecorder()
+		outer.Header().Set("X-Content-Type-Options", "nosniff")
+		outer.Header().Set("Referrer-Policy", "no-referrer")
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("/api/chats/%s/ports/%d/", chat, at), nil)
+		r.Header.Set("Authorization", owner)
+		s.api.Handler().ServeHTTP(outer, r)
+		is.Equal(outer.Code == http.StatusOK, at == port)
+		h := outer.Result().Header
+		is.Equal(h.Values("X-Content-Type-Options"), []string{"nosniff"})
+		is.Equal(h.Values("Referrer-Policy"), []string{"no-referrer"})
+		is.Equal(h.Values("Cache-Control"), []string{"no-store"})
+	}
 }
 
 func TestRedirectsOfAPortStayBelowIt(t *testing.T) {

@@ -14,12 +14,15 @@ import (
 const (
 	ticketMark  = "~"
 	ticketLasts = time.Hour
-	maxTickets  = 1000
+	maxTickets  = 1000 // in all
+	maxOwn      = 32   // of one account: the oldest makes room
 )
 
 type ticket struct {
 	chat, port string
+	account    string
 	login      string // token of the account
+	given      time.Time
 	expires    time.Time
 }
 
@@ -29,15 +32,24 @@ type tickets struct {
 	by map[string]ticket
 }
 
-// give makes one.
+// give makes one. Counted are those of an account, not of a login: it may have many logins.
 func (t *tickets) give(k ticket) (id string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	k.given = time.Now()
+	own, oldest := 0, ""
 	for id, old := range t.by {
-		if now.After(old.expires) {
+		switch {
+		case k.given.After(old.expires):
 			delete(t.by, id)
+		case old.account == k.account:
+			if own++; oldest == "" || old.given.Before(t.by[oldest].given) {
+				oldest = id
+			}
 		}
+	}
+	if own >= maxOwn {
+		delete(t.by, oldest)
 	}
 	if len(t.by) >= maxTickets {
 		return "", problem{Status: http.StatusTooManyRequests, Message: "Too many ports are open; try again later.", retry: time.Minute}

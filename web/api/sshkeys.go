@@ -2,14 +2,29 @@ package api
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"pocketcoder/handlers"
 )
 
+const sshKeys = "ssh_keys"
+
+// saveSSHKey refuses a key that a record has already, of whatever account: who logs in with it could not be told from the other.
+func saveSSHKey(s *Server, ctx context.Context, w change) (string, uint64, error) {
+	if err := completeSSHKey(w); err != nil {
+		return "", 0, err
+	}
+	id, seq, err := saveRecord(s, ctx, w)
+	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict && refused.Field == "fingerprint" {
+		return "", 0, badField("public_key", "validation_not_unique", "This key is registered already, by you or by another account; a key belongs to one.")
+	}
+	return id, seq, err
+}
+
 // completeSSHKey keeps one key as a line of ours. What it says about the key we compute ourselves: a client's word about its
 // key is worth nothing. The fingerprint is padded base64, as the phone app looks for it.
-func completeSSHKey(_ *Server, _ context.Context, w change) error {
+func completeSSHKey(w change) error {
 	line, given := w.text("public_key")
 	if !given {
 		delete(w.set, "fingerprint")
