@@ -14,21 +14,37 @@ import (
 // PrivateShell is a shell of which nothing is recorded but that there was one.
 const PrivateShell = "private"
 
+// Sees says whether an account is there, may log in at a terminal, and sees the chats of an owner; that is empty for chats of nobody.
+type Sees func(ctx context.Context, account, owner string) (bool, error)
+
 // ServeShells lets people open shells of their own with a wire.Call on wire.PersonSubject: Session names the chat, Terminal the
-// window, and Call is PrivateShell or empty; what else there is in a request is not looked at. A shell runs where the chat works,
-// behind the same walls as the model's commands. It answers until ctx ends, in the name of actor: only the operator's identity
-// may ask there.
-func (x *Exec) ServeShells(ctx context.Context, nc *nats.Conn, actor string) error {
+// window, Account whose shell it is, and Call is PrivateShell or empty; what else there is in a request is not looked at. A shell
+// runs where the chat works, behind the same walls as the model's commands. It answers until ctx ends, in the name of the account,
+// or of operator when none is named: only the operator's identity may ask there.
+func (x *Exec) ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees) error {
 	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers", Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
-		return x.shell(ctx, actor, r, stdout, stderr)
+		return x.shell(ctx, operator, sees, r, stdout, stderr)
 	}})
 }
 
-func (x *Exec) shell(ctx context.Context, actor string, r wire.Request, stdout, stderr io.Writer) wire.Result {
+func (x *Exec) shell(ctx context.Context, operator string, sees Sees, r wire.Request, stdout, stderr io.Writer) wire.Result {
 	if r.Terminal == nil || r.Call != "" && r.Call != PrivateShell {
 		return refused("want a terminal, and %q or nothing", PrivateShell)
 	}
-	d, err := x.requestShell(ctx, actor, r.Session, r.Call == PrivateShell)
+	actor := operator
+	if r.Account != "" {
+		actor = events.UserActor(r.Account)
+	}
+	d, err := x.requestShell(ctx, actor, r.Session, r.Call == PrivateShell, func(owner string) error {
+		if r.Account == "" {
+			return nil
+		}
+		ok, err := sees(ctx, r.Account, owner)
+		if err == nil && !ok {
+			err = refuse(NotFound, "there is no account %q that may open a shell in chat %s", r.Account, r.Session)
+		}
+		return err
+	})
 	if err != nil {
 		if !errors.As(err, new(Refused)) {
 			x.Log.Error("open a person's shell", "chat", r.Session, "err", err)
@@ -62,8 +78,8 @@ func (s *shellState) apply(e events.Event) {
 	}
 }
 
-// requestShell records that a person opens a shell in a chat.
-func (x *Exec) requestShell(ctx context.Context, actor, chat string, private bool) (events.ExecRequested, error) {
+// requestShell records that a person opens a shell in a chat, if they may in the chats of its owner.
+func (x *Exec) requestShell(ctx context.Context, actor, chat string, private bool, may func(owner string) error) (events.ExecRequested, error) {
 	d := events.ExecRequested{Exec: events.NewID(), Pool: x.Pool, Terminal: true, Private: private}
 	if _, err := events.ParseID(chat); err != nil {
 		return d, refuse(Invalid, "chat: %v", err)
@@ -72,6 +88,9 @@ func (x *Exec) requestShell(ctx context.Context, actor, chat string, private boo
 	filters := []string{events.ChatSubject(chat, d.Kind()), chatFilter(chat), events.ChatSubject(chat, events.SessionBound{}.Kind())}
 	_, err := x.Handlers.handle(ctx, chat, Command{Actor: actor}, s, filters, func() (events.Data, uint64, error) {
 		if err := s.missing(chat); err != nil {
+			return nil, 0, err
+		}
+		if err := may(s.now.user); err != nil {
 			return nil, 0, err
 		}
 		var ok bool

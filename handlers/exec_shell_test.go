@@ -58,12 +58,19 @@ func (p *sitting) sees(text string) {
 
 func (p *sitting) types(text string) { p.input <- wire.Input{Data: []byte(text)} }
 
+// sees lets ann into the chats of nobody.
+func sees(_ context.Context, account, owner string) (bool, error) {
+	return account == "ann" && owner == "", nil
+}
+
 // withShells has a worker, and takes people's shells.
 func withShells(t *testing.T) *system {
 	t.Helper()
 	s, _ := withWorker(t)
 	conn := s.connect(natsconf.Core)
-	s.run(conn, func(ctx context.Context) error { return s.exec.ServeShells(ctx, conn, events.UserActor("operator")) })
+	s.run(conn, func(ctx context.Context) error {
+		return s.exec.ServeShells(ctx, conn, events.UserActor("operator"), sees)
+	})
 	return s
 }
 
@@ -96,6 +103,33 @@ func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 			is.Equal(all[i].Actor, "user:operator")
 		}
 	}
+}
+
+func TestShellOfAnAccountIsRecordedAsIts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := withShells(t)
+	nc := s.connect(natsconf.Operator)
+	input := make(chan wire.Input, 1)
+	input <- wire.Input{Data: []byte("exit\n")}
+	r := wire.Request{Session: "c1", Account: "ann", Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80}, Input: input}
+	result, err := wire.Call(t.Context(), nc, wire.PersonSubject, r, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Exited)
+	input <- wire.Input{Data: []byte("exit\n")}
+	r.Account = "bob"
+	result, err = wire.Call(t.Context(), nc, wire.PersonSubject, r, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Refused)
+	is.True(strings.Contains(result.Error, `no account "bob" that may`))
+	all, data := history(t, s.Log, "c1")
+	var actors []string
+	for i := range data {
+		if _, ok := data[i].(events.ExecRequested); ok {
+			actors = append(actors, all[i].Actor)
+		}
+	}
+	is.Equal(actors, []string{"user:ann"})
 }
 
 func TestOfAPrivateShellOnlyThatItWasIsRecorded(t *testing.T) {

@@ -55,20 +55,21 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Keep cuts every connection that was opened with a key that is not among these, by fingerprint, or will be.
-func (s *Server) Keep(fingerprints map[string]bool) {
+// Keep is told of the lines of authorized_keys, by fingerprint. It cuts every connection whose key has no line any more, or not
+// the one it came in with, which says what it gives.
+func (s *Server) Keep(lines map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept = fingerprints
+	s.kept = lines
 	for c := range s.open {
 		s.cutUnlessKept(c)
 	}
 }
 
-// cutUnlessKept cuts a connection whose key is known and no longer taken. The caller holds s.mu.
+// cutUnlessKept cuts a connection whose key is known and whose line is not as it was. The caller holds s.mu.
 func (s *Server) cutUnlessKept(c *connection) {
-	if c.key != "" && s.kept != nil && !s.kept[c.key] {
-		s.logger.Warn("ssh connection cut: its key is no longer taken", "from", c.from, "key", c.key)
+	if line := s.kept[c.key]; c.key != "" && s.kept != nil && (line == "" || line != c.lines[c.key]) {
+		s.logger.Warn("ssh connection cut: its key is no longer taken, or gives something else", "from", c.from, "key", c.key)
 		c.cut()
 	}
 }
@@ -79,6 +80,7 @@ func (s *Server) admit(c *connection) bool {
 	if len(s.open) >= maxConnections {
 		return false
 	}
+	c.lines = s.kept
 	s.open[c] = true
 	return true
 }
@@ -95,8 +97,9 @@ type connection struct {
 	from   string
 	cut    context.CancelFunc
 
-	key  string // fingerprint of the key that let it in; guarded by the server's mu, like cut
-	said []byte // the beginning of a line
+	key   string            // fingerprint of the key that let it in; guarded by the server's mu, like cut
+	lines map[string]string // the server's when it came, before sshd looked: a line that has changed since may be the one it found
+	said  []byte            // the beginning of a line
 }
 
 // run is the life of a connection. All its processes but the viewer's are one group; that has a terminal, which is hung up.

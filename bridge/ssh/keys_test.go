@@ -38,8 +38,8 @@ func TestFileFollowsTheKeysAndTheirOwners(t *testing.T) {
 	s.eventually("the good keys are there", func() bool { return len(s.file()) == 2 })
 	short := func(line string) string { return strings.Join(strings.Fields(line)[:2], " ") }
 	is.True(strings.HasPrefix(s.file()[0], `restrict,pty,command="'/bin/sh' '-c' `))
-	is.True(strings.HasSuffix(s.file()[0], ` '`+ann+`'" `+short(first)+" "+ann))
-	is.True(strings.HasSuffix(s.file()[1], ` ''" `+short(second)+" "+root)) // who sees all chats
+	is.True(strings.HasSuffix(s.file()[0], ` '`+ann+`' 'user'" `+short(first)+" "+ann))
+	is.True(strings.HasSuffix(s.file()[1], ` '`+root+`' 'admin'" `+short(second)+" "+root))
 	info, err := os.Stat(s.keys.Files[0])
 	is.NoErr(err)
 	is.Equal(info.Mode(), os.FileMode(0o600))
@@ -70,6 +70,25 @@ func TestKeyIsGoneWhenItExpires(t *testing.T) {
 	s.eventually("the other is there until it expires", func() bool { return len(s.file()) == 2 || time.Now().After(ends) })
 	s.eventually("and gone then, with nothing else happening", func() bool { return len(s.file()) == 1 })
 	is.True(!time.Now().Before(ends.Truncate(time.Millisecond)))
+}
+
+func TestKeyThatTwoAccountsHoldIsLeftOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann, bob := s.user("ann", account.User), s.user("bob", account.Admin)
+	_, key := s.newKey()
+	_, other := s.newKey()
+	s.register(bob, key, nil)
+	s.register(ann, other, nil)
+	s.keep()
+	s.eventually("both are there", func() bool { return len(s.file()) == 2 })
+	twin := s.register(ann, key, nil)
+	s.eventually("it is nobody's", func() bool { return len(s.file()) == 1 && strings.Contains(s.file()[0], strings.Fields(other)[1]) })
+	s.eventually("that is said", func() bool { return strings.Count(s.lines.String(), "held by more than one account") == 2 })
+	s.save(twin, false, map[string]any{"expires_at": time.Now().Add(2 * time.Second).UTC().Format(projections.TimeFormat)})
+	s.eventually("it is bob's again when ann's has expired", func() bool { return len(s.file()) == 2 })
+	is.True(strings.HasSuffix(s.file()[0], bob))
 }
 
 func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {

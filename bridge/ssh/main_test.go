@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +53,9 @@ func newSystem(t *testing.T) *system {
 	t.Cleanup(func() { stopModel(); s.model.Close() })
 	s.keys = ssh.Keys{
 		Model: s.model, Accounts: s.accounts, Files: []string{filepath.Join(s.dir, ssh.AuthorizedKeys)}, Logger: s.logger(),
-		Command: func(user string) []string { return []string{"/bin/sh", "-c", viewer, `it's "quoted" $HOME \`, user} },
+		Command: func(a account.Account) []string {
+			return []string{"/bin/sh", "-c", viewer, `it's "quoted" $HOME \`, a.ID, a.Role}
+		},
 	}
 	return s
 }
@@ -59,10 +63,9 @@ func newSystem(t *testing.T) *system {
 // privateDir is a directory as a data directory is: nobody else can write above it, which sshd insists on.
 func privateDir(t *testing.T) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
+	u, err := user.LookupId(strconv.Itoa(os.Getuid())) // $HOME may be anywhere
 	check(t, err)
-	check(t, os.MkdirAll(cache, 0o700))
-	dir, err := os.MkdirTemp(cache, "pocketcoder-ssh-")
+	dir, err := os.MkdirTemp(u.HomeDir, ".pocketcoder-ssh-")
 	check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir

@@ -3,9 +3,9 @@
 //
 // Promises: the file holds the active, unexpired keys of active accounts, in the order in which they were registered, and is
 // written anew, whole or not at all, when a key or an account changes and when a key expires. What cannot be read as a key is left
-// out. When the file cannot be written it is removed: a key that was taken back lets nobody in. A key gives its holder one
+// out, and so is a key that two accounts hold, as it does not say whose it is. When the file cannot be written it is removed: a key that was taken back lets nobody in. A key gives its holder one
 // program, the viewer of their own chats, at a terminal: no other command, no forwarding, no files. Accounts of the role agent
-// act through the API and get nothing. A connection whose key is taken back is cut. sshd runs as the user we are, on a host key
+// act through the API and get nothing. A connection whose key is taken back or gives something else from now on is cut. sshd runs as the user we are, on a host key
 // that is made at the first start.
 //
 // It must not know how the viewer works or what a chat is: it takes the program's words as given.
@@ -32,11 +32,10 @@ import (
 type Keys struct {
 	Model    *projections.Model
 	Accounts *account.Accounts
-	Files    []string // paths; each is written the same
-	// Command is the program and its arguments that a key gives, for an account, or for all chats when user is empty.
-	Command func(user string) []string
-	Written func(fingerprints map[string]bool) // is told of the keys that stand in the files, each time these are written; may be nil
-	Logger  *slog.Logger
+	Files    []string                       // paths; each is written the same
+	Command  func(account.Account) []string // the program and its arguments that a key of the account's gives
+	Written  func(lines map[string]string)  // is told of the lines in the files, by the key's fingerprint, each time these are written; may be nil
+	Logger   *slog.Logger
 
 	left map[string]bool // keys that were left out, of which that was said
 }
@@ -94,7 +93,7 @@ const collection = "ssh_keys"
 
 // write writes the files as they must be now, and says when that changes by itself; never is the zero time.
 func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
-	text, keys, next, err := k.text(ctx, time.Now())
+	text, lines, next, err := k.text(ctx, time.Now())
 	for _, path := range k.Files {
 		if err == nil {
 			err = replace(path, text)
@@ -106,7 +105,7 @@ func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 		}
 	}
 	if err == nil && k.Written != nil {
-		k.Written(keys)
+		k.Written(lines)
 	}
 	return next, err
 }
@@ -119,21 +118,54 @@ type record struct {
 	IsActive  bool   `json:"is_active"`
 
 	handlers.SSHKey `json:"-"`
+	id              string
 	expires         time.Time
+	owner           account.Account
 }
 
-// text is the file as it must be at a time, the fingerprints of the keys in it, and when it changes by itself.
-func (k *Keys) text(ctx context.Context, now time.Time) (text string, keys map[string]bool, next time.Time, err error) {
-	fail := func(err error) (string, map[string]bool, time.Time, error) {
+// text is the file as it must be at a time, its lines by the fingerprints of their keys, and when it changes by itself.
+func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[string]string, next time.Time, err error) {
+	keys, err := k.valid(ctx, now)
+	if err != nil {
 		return "", nil, time.Time{}, fmt.Errorf("list ssh keys: %w", err)
 	}
+	holders := map[string]map[string]bool{} // accounts by fingerprint
+	for _, key := range keys {
+		if holders[key.Fingerprint] == nil {
+			holders[key.Fingerprint] = map[string]bool{}
+		}
+		holders[key.Fingerprint][key.User] = true
+	}
+	lines = map[string]string{}
+	var b strings.Builder
+	b.WriteString("# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n")
+	for _, key := range keys {
+		if !key.expires.IsZero() && (next.IsZero() || key.expires.Before(next)) {
+			next = key.expires
+		}
+		if len(holders[key.Fingerprint]) > 1 {
+			k.leaveOut(key.id, fmt.Errorf("%s is held by more than one account", key.Fingerprint))
+			continue
+		}
+		line, err := k.line(key)
+		if err != nil {
+			return "", nil, time.Time{}, fmt.Errorf("list ssh keys: %w", err)
+		}
+		b.WriteString(line)
+		lines[strings.TrimRight(key.Fingerprint, "=")] = line // as sshd writes it
+	}
+	return b.String(), lines, next, nil
+}
+
+// valid are the keys that may let somebody in at a time.
+func (k *Keys) valid(ctx context.Context, now time.Time) (keys []record, err error) {
 	records, err := k.Model.Config(ctx, collection)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	accounts, err := k.Accounts.List(ctx)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	active := map[string]account.Account{}
 	for _, a := range accounts {
@@ -141,9 +173,6 @@ func (k *Keys) text(ctx context.Context, now time.Time) (text string, keys map[s
 			active[a.ID] = a
 		}
 	}
-	keys = map[string]bool{}
-	var b strings.Builder
-	b.WriteString("# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n")
 	for _, r := range records {
 		key, err := readKey(r)
 		if err != nil {
@@ -152,20 +181,12 @@ func (k *Keys) text(ctx context.Context, now time.Time) (text string, keys map[s
 		}
 		owner, ok := active[key.User]
 		over := !key.expires.IsZero() && !key.expires.After(now)
-		if !ok || !key.IsActive || over {
-			continue
-		}
-		line, err := k.line(key, owner)
-		if err != nil {
-			return fail(err)
-		}
-		b.WriteString(line)
-		keys[strings.TrimRight(key.Fingerprint, "=")] = true // as sshd writes it
-		if !key.expires.IsZero() && (next.IsZero() || key.expires.Before(next)) {
-			next = key.expires
+		if ok && key.IsActive && !over {
+			key.owner, key.id = owner, r.RecordID
+			keys = append(keys, key)
 		}
 	}
-	return b.String(), keys, next, nil
+	return keys, nil
 }
 
 func readKey(r projections.Config) (key record, err error) {
@@ -184,17 +205,13 @@ func readKey(r projections.Config) (key record, err error) {
 }
 
 // line is what lets one key in. The key's own comment stays out of it.
-func (k *Keys) line(key record, owner account.Account) (string, error) {
-	user := owner.ID
-	if owner.Role == account.Admin {
-		user = "" // who sees all chats
-	}
-	command, err := shellLine(k.Command(user))
+func (k *Keys) line(key record) (string, error) {
+	command, err := shellLine(k.Command(key.owner))
 	if err != nil {
 		return "", err
 	}
 	typeAndKey := strings.Join(strings.Fields(key.Line)[:2], " ")
-	return `restrict,pty,command="` + strings.ReplaceAll(command, `"`, `\"`) + `" ` + typeAndKey + " " + owner.ID + "\n", nil
+	return `restrict,pty,command="` + strings.ReplaceAll(command, `"`, `\"`) + `" ` + typeAndKey + " " + key.owner.ID + "\n", nil
 }
 
 // leaveOut says once of a key that it is left out.

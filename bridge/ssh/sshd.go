@@ -34,7 +34,7 @@ type Server struct {
 
 	mu   sync.Mutex
 	open map[*connection]bool
-	kept map[string]bool // of Keep; nil before the first
+	kept map[string]string // of Keep; nil before the first
 }
 
 // Paths of what a server keeps in its directory.
@@ -76,6 +76,9 @@ func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (
 		return fail(err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail(err)
+	}
+	if err := othersCannotWrite(dir, me); err != nil {
 		return fail(err)
 	}
 	s := &Server{User: me.Username, sshd: sshd, config: filepath.Join(dir, configFile), logger: logger, open: map[*connection]bool{}}

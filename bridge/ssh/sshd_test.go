@@ -109,20 +109,9 @@ func TestKeyThatIsTakenBackLetsNobodyInAndCutsWhoIsIn(t *testing.T) {
 	id := s.register(ann, public, nil)
 	s.register(ann, otherPublic, nil)
 	s.eventually("the keys are there", func() bool { return len(s.file()) == 2 })
-	enter := func(key string) (seen *lockedBuffer, left chan struct{}, in io.WriteCloser) {
-		cmd := words(s.client(server, key, "-tt"), "stay")
-		seen, left = &lockedBuffer{}, make(chan struct{})
-		cmd.Stdout, cmd.Stderr = seen, seen
-		in, err := cmd.StdinPipe()
-		is.NoErr(err)
-		is.NoErr(cmd.Start())
-		go func() { cmd.Wait(); close(left) }()
-		s.eventually("it is in", func() bool { return strings.Contains(seen.String(), "viewer of") })
-		return seen, left, in
-	}
-	_, left, in := enter(key)
+	_, left, in := s.enter(server, key)
 	defer in.Close()
-	seen, stays, otherIn := enter(other)
+	seen, stays, otherIn := s.enter(server, other)
 	s.save(id, false, map[string]any{"is_active": false})
 	s.eventually("the connection is cut", func() bool { return closed(left) })
 	is.True(strings.Contains(ran(s.client(server, key)), "Permission denied"))
@@ -137,6 +126,68 @@ func TestKeyThatIsTakenBackLetsNobodyInAndCutsWhoIsIn(t *testing.T) {
 	is.NoErr(err)
 	s.eventually("that of a disabled account is", func() bool { return closed(stays) })
 	is.True(strings.Contains(ran(s.client(server, other)), "Permission denied"))
+}
+
+// enter logs in with a key, and stays.
+func (s *system) enter(server *ssh.Server, key string) (seen *lockedBuffer, left chan struct{}, in io.WriteCloser) {
+	s.t.Helper()
+	cmd := words(s.client(server, key, "-tt"), "stay")
+	seen, left = &lockedBuffer{}, make(chan struct{})
+	cmd.Stdout, cmd.Stderr = seen, seen
+	in, err := cmd.StdinPipe()
+	check(s.t, err)
+	check(s.t, cmd.Start())
+	go func() { cmd.Wait(); close(left) }()
+	s.eventually("it is in", func() bool { return strings.Contains(seen.String(), "viewer of") })
+	return seen, left, in
+}
+
+func TestConnectionOfAnAdministratorWhoIsOneNoMoreIsCut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	server := s.serve()
+	s.user("root", account.Admin) // one stays
+	ann, bob := s.user("ann", account.Admin), s.user("bob", account.User)
+	key, public := s.newKey()
+	other, otherPublic := s.newKey()
+	s.register(ann, public, nil)
+	s.register(bob, otherPublic, nil)
+	s.eventually("the keys are there", func() bool { return len(s.file()) == 2 })
+	_, left, in := s.enter(server, key)
+	defer in.Close()
+	seen, stays, otherIn := s.enter(server, other)
+	defer otherIn.Close()
+	role := account.User
+	_, err := s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Account: ann, Role: &role})
+	is.NoErr(err)
+	s.eventually("the connection is cut", func() bool { return closed(left) })
+	_, err = otherIn.Write([]byte("still here\n"))
+	is.NoErr(err)
+	s.eventually("the other is not", func() bool { return strings.Contains(seen.String(), "still here") })
+	is.True(!closed(stays))
+	_, _, in = s.enter(server, key) // it lets in again, to less
+	is.NoErr(in.Close())
+}
+
+func TestServerBelowADirectoryOthersMayWriteToIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	if _, err := ssh.Find(); err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	above := filepath.Join(s.dir, "above")
+	for mode, refused := range map[os.FileMode]bool{0o777: true, 0o777 | os.ModeSticky: true, 0o775: true, 0o755: false} {
+		is.NoErr(os.MkdirAll(filepath.Join(above, "data"), 0o700))
+		is.NoErr(os.Chmod(above, mode))
+		server, err := ssh.OpenServer(t.Context(), "127.0.0.1:0", filepath.Join(above, "data", "ssh"), s.logger())
+		is.Equal(err != nil && strings.Contains(err.Error(), "others may write to "+above+" ("), refused)
+		if !refused {
+			is.NoErr(err)
+			server.Close()
+		}
+	}
 }
 
 func closed(c chan struct{}) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -22,7 +23,7 @@ The first window shows the chat's commands as they run, like "pocketcoder transc
 C-b n and C-b p go to the next and the previous window, C-b 0 to 9 to one of them, C-b c opens a shell, C-b x closes a window,
 C-b [ scrolls (q ends that), C-b d leaves. Inside a tmux of yours, press C-b twice. Text is selected with shift held down.
 
-A shell runs where commands do and is recorded as yours; "pocketcoder sandbox shell --private CHAT" opens one that is not.
+A shell runs where commands do and is recorded as yours, the operator's, or over SSH as that of the key's account; "pocketcoder sandbox shell --private CHAT" opens one that is not.
 Nothing that is typed in another window reaches a command.
 `
 
@@ -31,7 +32,8 @@ type attachOptions struct {
 	data  dataDir
 	chat  string // empty for the newest
 	shell bool
-	user  string // only chats of this account; empty for all
+	user  string // the account it is for; empty for the operator
+	all   bool   // who sees all chats, not only their own
 }
 
 func attachFlags(env environment, args []string) (attachOptions, error) {
@@ -39,13 +41,17 @@ func attachFlags(env environment, args []string) (attachOptions, error) {
 	data := dataFlag(fs, env)
 	o := attachOptions{}
 	fs.BoolVar(&o.shell, "shell", false, "open a shell inside the isolation")
-	fs.StringVar(&o.user, "user", "", "only chats of the account with this `id`")
+	fs.StringVar(&o.user, "user", "", "for the account with this `id`: only its own chats, and a shell is recorded as its own")
+	fs.BoolVar(&o.all, "all", false, "the chats of everybody, for a --user who is an administrator")
 	ssh := fs.Bool("ssh", false, "take the chat from SSH_ORIGINAL_COMMAND: what an SSH key of authorized_keys runs")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
 		return o, err
 	}
 	o.data = dataDir(*data)
+	if _, err := events.ParseID(o.user); o.user != "" && err != nil {
+		return o, wrongUsage(env, "attach: --user: %v", err)
+	}
 	if *ssh {
 		rest = strings.Fields(env.getenv("SSH_ORIGINAL_COMMAND"))
 	}
@@ -79,8 +85,11 @@ func runAttach(ctx context.Context, env environment, args []string) error {
 	if err := v.show(ctx, chat); err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
+	if err := v.enter(ctx, os.Getpid(), o.user); err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
 	if o.shell {
-		if err := v.openShell(ctx, chat); err != nil {
+		if err := v.openShell(ctx, chat, o.user); err != nil {
 			return fmt.Errorf("attach: %w", err)
 		}
 	}
@@ -107,14 +116,18 @@ func attachTo(ctx context.Context, o attachOptions) (string, error) {
 		return "", err
 	}
 	defer s.close()
+	owner := o.user
+	if o.all {
+		owner = ""
+	}
 	if o.chat == "" {
-		return newest(ctx, s, o.user)
+		return newest(ctx, s, owner)
 	}
 	var row projections.Chat
 	if err := s.query(ctx, "chat", map[string]any{"chat": o.chat}, &row); err != nil {
 		return "", err
 	}
-	if o.user != "" && row.User != o.user {
+	if owner != "" && row.User != owner {
 		return "", fmt.Errorf("query chat: there is no chat %s", o.chat) // as if it were not there
 	}
 	return row.ID, nil

@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/handlers/account"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -55,8 +57,12 @@ func (s *parts) keepSSHKeys(ctx context.Context) error {
 	}
 	k := ssh.Keys{
 		Model: s.model, Accounts: s.accounts, Files: []string{s.o.data.path("ssh", ssh.AuthorizedKeys)}, Logger: s.o.logger,
-		Command: func(user string) []string {
-			return []string{self, "attach", "--ssh", "--data", string(s.o.data), "--user", user}
+		Command: func(a account.Account) []string {
+			words := []string{self, "attach", "--ssh", "--data", string(s.o.data), "--user", a.ID}
+			if a.Role == account.Admin {
+				words = append(words, "--all")
+			}
+			return words
 		},
 	}
 	if s.o.authorizedKeys != "" {
@@ -66,6 +72,19 @@ func (s *parts) keepSSHKeys(ctx context.Context) error {
 		k.Written = s.ssh.Keep
 	}
 	return k.Run(ctx)
+}
+
+// sees is handlers.Sees: administrators see all chats, users their own, and agents have no terminal.
+func (s *parts) sees(ctx context.Context, id, owner string) (bool, error) {
+	all, err := s.accounts.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(all, func(a account.Account) bool { return a.ID == id })
+	if i < 0 || all[i].Disabled {
+		return false, nil
+	}
+	return all[i].Role == account.Admin || all[i].Role == account.User && owner == id, nil
 }
 
 // runSSH takes connections. When it ends, so does the tmux server, with whatever is open in it: it shows a system that is gone.

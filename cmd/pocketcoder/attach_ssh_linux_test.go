@@ -6,8 +6,10 @@ import (
 	"encoding/pem"
 	"os"
 	"os/exec"
+	osuser "os/user"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	cryptossh "golang.org/x/crypto/ssh"
 
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/events"
 )
 
 // startWithSSH starts a system with an SSH server, where nobody else can write above its data: sshd insists on that.
@@ -26,9 +29,9 @@ func startWithSSH(t *testing.T, args ...string) (p *process, port string) {
 	if _, err := ssh.Find(); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
-	cache, err := os.UserCacheDir()
+	u, err := osuser.LookupId(strconv.Itoa(os.Getuid())) // $HOME may be anywhere
 	is.NoErr(err)
-	dir, err := os.MkdirTemp(cache, "pocketcoder-ssh-")
+	dir, err := os.MkdirTemp(u.HomeDir, ".pocketcoder-ssh-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	p = prepare(t, dir, append([]string{"--ssh", "127.0.0.1:0"}, args...)...)
@@ -86,7 +89,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })
 	s.types("echo in$((40+2)) of $PWD\r")
 	s.sees("in42 of " + p.workspace)
-	s.types("ls " + string(p.data) + "; echo looked\r")
+	s.types("ls " + p.data.path("keys") + "; echo looked\r")
 	s.sees("cannot access")
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o644))
 	s.types("cat hostile; echo read$((40+2))\r")
@@ -99,6 +102,25 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	is.Equal(names, []string{"transcript", "shell"})
 	s.types("exit\r")
 	eventually(t, "it is gone", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 1 })
+	owned := p.attach(t, chat) // the operator, in the same session
+	owned.sees("from the sandbox")
+	for i, c := range []struct {
+		at    *seat
+		actor string
+	}{{s, events.UserActor(ann.id)}, {owned, events.UserActor("operator")}, {s, events.UserActor(ann.id)}} {
+		c.at.types("\x02c")
+		eventually(t, "a shell of theirs is open", func() bool { return len(shellActors(t, p, chat)) == i+2 })
+		is.Equal(shellActors(t, p, chat)[i+1], c.actor)
+		c.at.types("exit 0\r")
+		p.finished(t, chat, i+2) // after the assistant's command and the first shell
+	}
+	owned.types("\x02d")
+	owned.leaves()
+	for account, says := range map[string]string{ann.id: "no account", "nobody": "no account"} {
+		refused := p.ownShell(t, "--user", account, others)
+		refused.sees(says)
+		refused.leaves()
+	}
 
 	for command, says := range map[string]string{
 		others: "there is no chat", "ls": "there is no chat ls", "sh -c 'touch ran'": "the only command is the id of a chat", "$(id)": "want 1 to 64 letters", " --shell": "there is no chat --shell",
@@ -127,4 +149,16 @@ func TestSSHNeedsWalls(t *testing.T) {
 	is.True(err != nil && strings.Contains(err.Error(), "would have a shell of yours"))
 	_, _, err = runApp(t, "up", "--ssh", "2222", "--data", t.TempDir(), "--workspace", t.TempDir())
 	is.True(err != nil && strings.Contains(err.Error(), `--ssh "2222"`))
+}
+
+// shellActors are those whose shells were opened in a chat.
+func shellActors(t *testing.T, p *process, chat string) (actors []string) {
+	t.Helper()
+	for _, e := range p.history(t, chat) {
+		d, err := events.Decode(e)
+		if requested, ok := d.(events.ExecRequested); err == nil && ok && requested.Terminal {
+			actors = append(actors, e.Actor)
+		}
+	}
+	return actors
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/term"
@@ -30,6 +31,8 @@ func runOwnShell(ctx context.Context, env environment, args []string) error {
 	fs := newFlags(env, "sandbox shell", ownShellUsage)
 	data := dataFlag(fs, env)
 	private := fs.Bool("private", false, "record nothing but that there was a shell")
+	user := fs.String("user", "", "`id` of the account whose shell it is, which must see the chat: for \"attach\"; the operator's when empty")
+	client := fs.String("client", "", "`pid` of the client of \"attach\" whose shell it is: for the key C-b c")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
 		return err
@@ -41,12 +44,21 @@ func runOwnShell(ctx context.Context, env environment, args []string) error {
 	if !env.interactive {
 		return errors.New("sandbox shell: it needs a terminal; over SSH ask for one with: ssh -t")
 	}
+	if *client != "" {
+		if *user, err = accountOfClient(ctx, dataDir(*data), *client); err != nil {
+			return fmt.Errorf("sandbox shell: --client %q: %w", *client, err)
+		}
+	}
 	s, err := connect(ctx, dataDir(*data))
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	result, err := s.ownShell(ctx, env, chat, *private)
+	r := wire.Request{Session: chat, Account: *user}
+	if *private {
+		r.Call = handlers.PrivateShell
+	}
+	result, err := s.ownShell(ctx, env, r)
 	switch {
 	case err != nil:
 		return fmt.Errorf("sandbox shell: %w", err)
@@ -58,6 +70,19 @@ func runOwnShell(ctx context.Context, env environment, args []string) error {
 	return nil
 }
 
+// accountOfClient is the account for which a client of the viewer was attached, empty for the operator.
+func accountOfClient(ctx context.Context, data dataDir, client string) (string, error) {
+	pid, err := strconv.Atoi(client)
+	if err != nil {
+		return "", err
+	}
+	v, err := openViewer(ctx, data)
+	if err != nil {
+		return "", err
+	}
+	return v.clientUser(ctx, pid)
+}
+
 func endOf(r wire.Result) string {
 	if r.Error != "" {
 		return visible(r.Error)
@@ -67,7 +92,7 @@ func endOf(r wire.Result) string {
 
 // ownShell is one shell, at the terminal of this process. It is one to its end: whatever comes between, the terminal is given
 // back as it was.
-func (s *system) ownShell(ctx context.Context, env environment, chat string, private bool) (wire.Result, error) {
+func (s *system) ownShell(ctx context.Context, env environment, r wire.Request) (wire.Result, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
 	defer stop()
 	terminal := int(os.Stdin.Fd())
@@ -82,10 +107,7 @@ func (s *system) ownShell(ctx context.Context, env environment, chat string, pri
 		passTyped(ctx, env.stdin, input)
 	}()
 	go resized(ctx, env, terminal, input)
-	r := wire.Request{Session: chat, Cwd: "/", Terminal: window(env, terminal), Input: input}
-	if private {
-		r.Call = handlers.PrivateShell
-	}
+	r.Cwd, r.Terminal, r.Input = "/", window(env, terminal), input
 	return wire.Call(ctx, s.nc, wire.PersonSubject, r, env.stdout, env.stderr)
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +30,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	chat := p.chat(t, "@@say hello")
 	p.turnEnds(t, chat)
 	person := p.ownShell(t, chat)
-	person.types("pwd; stty size; ls " + string(p.data) + "\n")
+	person.types("pwd; stty size; ls " + p.data.path("keys") + "\n")
 	person.sees(p.workspace)
 	person.sees("40 120")
 	is.NoErr(unix.IoctlSetWinsize(int(person.person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 132}))
@@ -36,7 +38,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	person.types("until stty size | grep '50 132'; do sleep 0.05; done\n")
 	person.sees("50 132")
 	if run := rows[projections.Run](t, p, "executions", chat)[0]; run.Isolation != "none" {
-		person.sees("No such file or directory") // the data directory is not there
+		person.sees("cannot access") // of the data directory nothing is there but HOME
 	}
 	person.types("exit 7\n")
 	person.leaves()
@@ -56,6 +58,8 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	private.leaves()
 	d = p.finished(t, chat, 1)
 	is.Equal([]any{d.Reason, d.Stdout}, []any{"cancelled", events.Output{}})
+	_, err := os.Stat(p.data.path("home", ".bash_history"))
+	is.True(errors.Is(err, fs.ErrNotExist)) // the shell keeps nothing of it either
 }
 
 func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {

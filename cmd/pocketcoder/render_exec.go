@@ -182,12 +182,13 @@ func execEnd(d events.ExecFinished) string {
 // reasonText says in words why a command did not end by itself. A limit's name alone would not say that it is one.
 func reasonText(reason string) string {
 	text, ok := map[string]string{
-		string(wire.TimedOut):  "stopped: it took longer than allowed",
-		string(wire.Memory):    "stopped: more than it may have of memory",
-		string(wire.Processes): "stopped: more than it may have of processes",
-		string(wire.FileSize):  "stopped: a file larger than allowed",
-		string(wire.CPUTime):   "stopped: more than it may have of CPU time",
-		string(wire.OpenFiles): "stopped: more than it may have of open files",
+		string(wire.TimedOut):   "stopped: it took longer than allowed",
+		string(wire.Memory):     "stopped: more than it may have of memory",
+		string(wire.Processes):  "stopped: more than it may have of processes",
+		string(wire.FileSize):   "stopped: a file larger than allowed",
+		string(wire.CPUTime):    "stopped: more than it may have of CPU time",
+		string(wire.OpenFiles):  "stopped: more than it may have of open files",
+		string(wire.OutputSize): "stopped: more output than allowed",
 	}[reason]
 	if !ok {
 		return reason

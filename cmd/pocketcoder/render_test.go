@@ -164,6 +164,8 @@ func TestWhatBecomesOfExecutionsIsShown(t *testing.T) {
 		own(t, 10, "sandbox", events.ExecFinished{Exec: "x2", Stdout: events.Output{Bytes: 3, Text: "$ \x07"}}),
 		own(t, 11, "user:u", events.ExecRequested{Exec: "x3", Terminal: true, Private: true}),
 		own(t, 12, "sandbox", events.ExecFinished{Exec: "x3", Reason: "cancelled"}),
+		own(t, 13, "engine:local", events.ExecRequested{Exec: "x4", Session: "ses_1", Call: "c4", Command: "yes"}),
+		own(t, 14, "sandbox", events.ExecFinished{Exec: "x4", ExitCode: 143, Signal: "SIGTERM", Reason: "output-size"}),
 	})
 	is.Equal(got, strings.TrimLeft(`
 $ npm run dev  (in the background)
@@ -179,6 +181,8 @@ $ (a person's own shell)
   └ exit 0, 0s
 $ (a person's own shell, private)
   └ cancelled, 0s
+$ yes
+  └ stopped: more output than allowed, SIGTERM, 0s
 `, "\n"))
 }
 

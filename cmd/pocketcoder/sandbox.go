@@ -70,6 +70,7 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 	key := fs.String("key", env.getenv("POCKETCODER_KEY"), "`file` with the worker's nkey seed (POCKETCODER_KEY)")
 	inPool := fs.String("pool", or(env, "POCKETCODER_POOL", pool), "`pool` of workers to join (POCKETCODER_POOL)")
 	workspace := fs.String("workspace", or(env, "POCKETCODER_WORKSPACE", "."), "`directory` commands run in (POCKETCODER_WORKSPACE)")
+	home := fs.String("home", "", "`directory` that is HOME of the commands, who share it; pocketcoder/home in your cache directory when empty")
 	limits, err := limitFlags(fs, env)
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
@@ -108,7 +109,7 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 	}
 	defer nc.Close()
 	w, err := sandbox.Open(sandbox.Config{
-		Workspace: absolute(*workspace), Timeout: limits.timeout, Limits: limits.Limits, Isolation: found, Expose: expose, Log: logger,
+		Workspace: absolute(*workspace), Home: *home, Timeout: limits.timeout, Limits: limits.Limits, Isolation: found, Expose: expose, Log: logger,
 	})
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)

@@ -187,7 +187,10 @@ func (s *parts) wire() {
 		Started: s.lives.started,
 	}
 	s.worker = &workerProcess{
-		args:   []string{"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool, "--workspace", s.o.workspace, "--isolation", s.o.isolation},
+		args: []string{
+			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool,
+			"--workspace", s.o.workspace, "--home", s.o.data.path("home"), "--isolation", s.o.isolation,
+		},
 		stderr: s.stderr, logger: s.o.logger, changed: s.change, ready: s.sayWalls,
 	}
 	s.worker.args = append(s.worker.args, s.o.limits.args()...)
@@ -249,7 +252,7 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 }
 
 func (s *parts) serveShells(ctx context.Context) error {
-	return s.exec.ServeShells(ctx, s.nc, operator)
+	return s.exec.ServeShells(ctx, s.nc, operator, s.sees)
 }
 
 // runOpenCode finds what OpenCode needs, or gets it, and keeps OpenCode running. The rest of the system does not wait.

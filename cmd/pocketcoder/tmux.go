@@ -97,10 +97,25 @@ func (v viewer) follow(ctx context.Context, chat, name, session string) error {
 	return v.run(ctx, joined([][]string{window, {"select-pane", "-d", "-t", "=" + chat + ":=" + name}})...)
 }
 
-// openShell opens a window with a shell of the person's own, inside the isolation, and goes there.
-func (v viewer) openShell(ctx context.Context, chat string) error {
-	return v.run(ctx, append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, v.shell(chat)...)...)
+// openShell opens a window with a shell of an account's own, or the operator's, inside the isolation, and goes there.
+func (v viewer) openShell(ctx context.Context, chat, user string) error {
+	words := append(v.shell(chat), "--user="+user)
+	return v.run(ctx, append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, words...)...)
 }
+
+// enter notes for whom a process becomes a client: a session may have several, of several accounts. Everyone who attaches notes
+// it, so that of an earlier process with this id nothing is left.
+func (v viewer) enter(ctx context.Context, pid int, user string) error {
+	return v.run(ctx, "set-option", "-s", clientOption(pid), user)
+}
+
+// clientUser is the account a client is for, empty for the operator and for one that was not noted.
+func (v viewer) clientUser(ctx context.Context, pid int) (string, error) {
+	out, err := v.output(ctx, "show-options", "-sqv", clientOption(pid))
+	return strings.TrimSpace(out), err
+}
+
+func clientOption(pid int) string { return "@user-" + strconv.Itoa(pid) }
 
 // windows are the names of a chat's windows.
 func (v viewer) windows(ctx context.Context, chat string) ([]string, error) {

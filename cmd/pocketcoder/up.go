@@ -143,8 +143,25 @@ func (o upOptions) check() error {
 	if !info.IsDir() {
 		return fmt.Errorf("--workspace %s is not a directory", o.workspace)
 	}
-	if rel, err := filepath.Rel(o.workspace, string(o.data)); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+	return o.checkPlaces()
+}
+
+// checkPlaces refuses a data directory that commands could look into, whatever links lead there.
+func (o upOptions) checkPlaces() error {
+	var real []string
+	for _, path := range append([]string{string(o.data), o.workspace}, o.expose...) {
+		r, ok := handlers.RealPath(path)
+		if !ok {
+			return fmt.Errorf("%s: cannot tell where this path leads", path)
+		}
+		real = append(real, r)
+	}
+	data, workspace, expose := real[0], real[1], real[2:]
+	if rel, err := filepath.Rel(workspace, data); err == nil && filepath.IsLocal(rel) {
 		return fmt.Errorf("--data %s lies in --workspace %s, where the assistant could read and write it; choose another of the two", o.data, o.workspace)
+	}
+	if isolation.Visible(data, expose) {
+		return fmt.Errorf("--data %s lies where commands can read, among the system's programs or below --expose; choose another directory", o.data)
 	}
 	return nil
 }

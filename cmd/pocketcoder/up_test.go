@@ -22,6 +22,8 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 		"other version":        {otherVersion, `DIR/data: its layout has version "99"`, 1},
 		"no workspace":         {with("--workspace", "DIR/missing"), "--workspace: stat DIR/missing: no such file", 1},
 		"workspace is a file":  {workspaceIsFile, "--workspace DIR/file is not a directory", 1},
+		"data among programs":  {with("--data", "/opt/pocketcoder-data"), "--data /opt/pocketcoder-data lies where commands can read", 1},
+		"data behind a link":   {dataBehindLink, "lies in --workspace DIR/workspace", 1},
 		"data in workspace":    {with("--data", "DIR/workspace/data"), "--data DIR/workspace/data lies in --workspace DIR/workspace", 1},
 		"address of everybody": {with("--http", "0.0.0.0:0"), "--http 0.0.0.0:0 is not a loopback address", 1},
 		"address without port": {with("--http", "localhost"), `--http "localhost": address localhost: missing port`, 1},
@@ -77,6 +79,14 @@ func otherVersion(t *testing.T, dir string) (args, env []string) {
 func workspaceIsFile(t *testing.T, dir string) (args, env []string) {
 	put(t, filepath.Join(dir, "file"), "")
 	return []string{"--workspace", filepath.Join(dir, "file")}, nil
+}
+
+func dataBehindLink(t *testing.T, dir string) (args, env []string) {
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "workspace"), link); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--data", filepath.Join(link, "data")}, nil
 }
 
 func dataIsFile(t *testing.T, dir string) (args, env []string) {

@@ -1,0 +1,38 @@
+package ssh
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"syscall"
+)
+
+// othersCannotWrite looks at a directory and those above it as sshd's StrictModes does before it reads authorized_keys, up to the
+// user's home or the root: each is the user's or root's, and nobody else may write to it. The sticky bit of /tmp makes no
+// difference (OpenSSH's safe_path). Else sshd starts, and lets nobody in.
+func othersCannotWrite(dir string, me *user.User) error {
+	home, err := filepath.EvalSymlinks(me.HomeDir)
+	if err != nil {
+		home = "" // then up to the root
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
+	for above := dir; ; above = filepath.Dir(above) {
+		info, err := os.Stat(above)
+		if err != nil {
+			return err
+		}
+		owner := info.Sys().(*syscall.Stat_t).Uid
+		if owner != 0 && int(owner) != os.Getuid() {
+			return fmt.Errorf("sshd lets nobody in: %s, which holds %s, belongs to another user (uid %d); choose another data directory", above, dir, owner)
+		}
+		if mode := info.Mode(); mode.Perm()&0o022 != 0 {
+			return fmt.Errorf("sshd lets nobody in: others may write to %s (%v), which holds %s; choose another data directory, or: chmod go-w %[1]s", above, mode, dir)
+		}
+		if above == home || above == filepath.Dir(above) {
+			return nil
+		}
+	}
+}
