@@ -136,3 +136,37 @@ func TestAskAtWhichThePolicyFailsIsForAPerson(t *testing.T) {
 	is.Equal(v.Action, policy.AskPerson)
 	is.Equal(v.Reason, "the policy failed to read it: a bug")
 }
+
+func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	outside := filepath.Join(filepath.Dir(g.directory), "file")
+	link := filepath.Join(g.directory, "note.md")
+	is.NoErr(os.Symlink(outside, link)) // that nothing is there yet changes nothing
+	keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"edit","pattern":"**","action":"allow","active":true}`)
+	other := filepath.Join(g.directory, "other.md")
+	patch := func(files ...map[string]string) map[string]any {
+		return map[string]any{"filepath": "other.md", "files": files}
+	}
+	ask := func(id, pattern string, metadata any) fact {
+		return asks(id, "ses_1", "call_"+id, "edit", []string{pattern}, metadata)
+	}
+	happened(t, g.Log, "c1",
+		ask("per_edit", "note.md", map[string]string{"filepath": link}),
+		ask("per_patch", "other.md", patch(map[string]string{"filePath": link})),
+		ask("per_moved", "other.md", patch(map[string]string{"filePath": other, "movePath": link})),
+		ask("per_inside", "other.md", patch(map[string]string{"filePath": other})))
+	g.looked()
+	for id, want := range map[string]string{
+		"per_edit":  "it leads to “" + outside + "”, outside the workspace; no rule allows it",
+		"per_patch": "it leads to “" + outside + "”, outside the workspace; no rule allows it",
+		"per_moved": "“note.md” leads to “" + outside + "”, outside the workspace; it is about several files at once",
+	} {
+		referred := g.referrals(id)
+		is.Equal(len(referred), 1)
+		is.Equal(referred[0].Reason, want)
+	}
+	found, _ := g.decisions("per_inside")
+	is.Equal(len(found), 1) // by the rule
+}

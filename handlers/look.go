@@ -58,6 +58,23 @@ type subject struct {
 	Command  string `json:"command"`  // bash
 	Filepath string `json:"filepath"` // edit
 	URL      string `json:"url"`      // webfetch
+
+	// Of a patch, each file absolute, and where it is moved. Its filepath holds the names alone, from OpenCode's worktree.
+	Files []struct {
+		FilePath string `json:"filePath"`
+		MovePath string `json:"movePath"`
+	} `json:"files"`
+}
+
+// patched gives every file that a patch writes.
+func (s subject) patched() (paths []string) {
+	for _, f := range s.Files {
+		paths = append(paths, f.FilePath)
+		if f.MovePath != "" {
+			paths = append(paths, f.MovePath)
+		}
+	}
+	return paths
 }
 
 func subjectOf(a events.PermissionAsk) (s subject) {
@@ -76,6 +93,9 @@ func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
 	}
 	in.Root, _ = RealPath(directory)
 	in.Cwd = in.Root
+	if paths := about.patched(); a.Permission == "edit" && len(paths) > 0 {
+		in.Patterns, in.Path = paths, paths[0]
+	}
 	if len(a.Patterns) != 1 {
 		return in
 	}

@@ -70,6 +70,9 @@ func (s *Supervisor) prepare() error {
 			return err
 		}
 	}
+	if err := s.makeOtherGit(); err != nil {
+		return err
+	}
 	return s.silenceOwnLog()
 }
 
@@ -148,10 +151,8 @@ func (s *Supervisor) environment(password string) ([]string, error) {
 		"OPENCODE_DISABLE_MODELS_FETCH":   "1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD":   "1",
 		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", // else the workspace could allow its own tools, name a shell and load plugins
-		// OpenCode runs git in the workspace: what its .git/config could make git run is switched off.
-		"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false",
-		"GIT_CONFIG_KEY_1": "core.hooksPath", "GIT_CONFIG_VALUE_1": os.DevNull,
 	}
+	maps.Copy(env, s.gitEnvironment())
 	for _, name := range passedOn {
 		if value := os.Getenv(name); value != "" {
 			env[name] = value

@@ -18,7 +18,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 	is := is.New(t)
 	for name, value := range map[string]string{
 		"OPENCODE_PERMISSION": `{"*":"allow"}`, "OPENCODE_CONFIG": "/evil.json", "OPENCODE_CONFIG_DIR": "/evil", "BUN_OPTIONS": "--preload=/evil.js",
-		"GIT_DIR": "/evil", "AWS_SECRET_ACCESS_KEY": "aws-secret", "OPENAI_API_KEY": "not given by the provider", "LANG": "C.UTF-8",
+		"GIT_DIR": "/evil", "GIT_EXEC_PATH": "/evil", "AWS_SECRET_ACCESS_KEY": "aws-secret", "OPENAI_API_KEY": "not given by the provider", "LANG": "C.UTF-8",
 		"NO_PROXY": "example.org",
 	} {
 		t.Setenv(name, value)
@@ -37,12 +37,12 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 	for name := range env {
 		ours := slices.Contains(passedOn, name) || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
 			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY", "XAI_API_KEY",
-			"OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT"}, name)
+			"GIT_EXEC_PATH", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT"}, name)
 		if !ours {
 			t.Errorf("OpenCode gets %s", name)
 		}
 	}
-	for _, name := range []string{"HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"} {
+	for _, name := range []string{"HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "GIT_EXEC_PATH"} {
 		is.True(strings.HasPrefix(env[name], dir+"/"))
 	}
 	is.Equal(env["PATH"], "/tools:"+os.Getenv("PATH"))

@@ -7,6 +7,7 @@ var (
 	ReadFile   = read
 	ProcessID  = processID
 	WrittenPID = writtenPID
+	Nest       = nest
 )
 
 func (c *Client) Password() string { return c.password }

@@ -99,6 +99,7 @@ export const Evil = async () => ({ config: async (c) => { c.permission = { "*": 
 			t.Fatal(err)
 		}
 	}
+	opencode.Nest(t, filepath.Join(workspace, "nested"), "'"+script("filter of a nested repository")+"'; cat")
 	return workspace, ran
 }
 

@@ -104,9 +104,18 @@ func (e *evaluation) permit(types []string, cause string, matches func(*compiled
 
 func asked(cause string) Verdict { return Verdict{Action: AskPerson, Reason: cause} }
 
-// path decides about reading, writing and the like of one file or folder. What denies or asks for edits does so for
-// writes, and the other way round.
+// path decides about reading, writing and the like of one file or folder. A person is told where a link leads: what is asked
+// names the link alone.
 func (e *evaluation) path() Verdict {
+	v := e.file()
+	if leads := e.ask.leads(); leads != "" && v.Action == AskPerson {
+		v.Reason = leads + "; " + v.Reason
+	}
+	return v
+}
+
+// file decides by where the file really is. What denies or asks for edits does so for writes, and the other way round.
+func (e *evaluation) file() Verdict {
 	a := e.ask
 	at, cause := a.locate(a.Cwd, a.Path)
 	if cause == "" && len(a.Patterns) > 1 {

@@ -120,6 +120,45 @@ func TestSecretsAndSettingsOfTheWorkspaceCountNotItsOwnPlace(t *testing.T) {
 	is.Equal(policy.Evaluate(rules, a).Action, policy.AskPerson)
 }
 
+// A link is judged by where it leads, and a person is told so: what is asked names the link alone.
+func TestALinkIsWhereItLeads(t *testing.T) {
+	links := map[string]string{
+		"/workspace/docs/out.md": "/outside/file", "/workspace/docs/in.md": "/workspace/Makefile", "/workspace/docs/odd.md": "/outside/a\u202e" + strings.Repeat("x", 200),
+	}
+	resolve := func(p string) (string, bool) {
+		if to, ok := links[p]; ok {
+			return to, true
+		}
+		return p, true
+	}
+	rule := func(pattern string) policy.Rule { return policy.Rule{Permission: "edit", Pattern: pattern} }
+	named := []policy.Rule{rule("docs/**"), rule("docs/out.md"), rule("/workspace/docs/out.md"), rule("/workspace/**"), rule("**"), rule("*"), rule(policy.Inside)}
+	const out = "it leads to “/outside/file”, outside the workspace; "
+	for name, c := range map[string]struct {
+		typ    string
+		paths  []string
+		rules  []policy.Rule
+		action policy.Action
+		reason string
+	}{
+		"an edit outside":          {"edit", []string{"docs/out.md"}, named, policy.AskPerson, out + "no rule allows it"},
+		"a write outside":          {"write", []string{"/workspace/docs/out.md"}, named, policy.AskPerson, out + "no rule allows it"},
+		"a read outside":           {"read", []string{"docs/out.md"}, policy.Defaults, policy.AskPerson, out + "no rule allows it"},
+		"a rule that asks":         {"edit", []string{"docs/out.md"}, []policy.Rule{{Permission: "edit", Pattern: "*", Action: policy.AskPerson}}, policy.AskPerson, out + "a rule wants a person to decide: ask edit: *"},
+		"a rule names where":       {"edit", []string{"docs/out.md"}, []policy.Rule{rule("/outside/*")}, policy.Allow, "a rule allows it: edit: /outside/*"},
+		"a link inside":            {"edit", []string{"docs/in.md"}, []policy.Rule{rule("docs/**")}, policy.AskPerson, "it leads to “/workspace/Makefile”; no rule allows it"},
+		"no link":                  {"edit", []string{"docs/a.md"}, nil, policy.AskPerson, "no rule allows it"},
+		"several":                  {"edit", []string{"docs/in.md", "docs/out.md"}, named, policy.AskPerson, "“docs/out.md” leads to “/outside/file”, outside the workspace; it is about several files at once"},
+		"what cannot be seen, cut": {"edit", []string{"docs/odd.md"}, named, policy.AskPerson, "it leads to “/outside/a�" + strings.Repeat("x", 108) + "…”, outside the workspace; no rule allows it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			v := policy.Evaluate(c.rules, policy.Ask{Type: c.typ, Path: c.paths[0], Patterns: c.paths, Cwd: "/workspace", Root: "/workspace", Resolve: resolve})
+			is.Equal([]any{v.Action, v.Reason}, []any{c.action, c.reason})
+		})
+	}
+}
+
 func TestSuggestGivesTheSmallestSensibleRules(t *testing.T) {
 	path := func(permission, p string) policy.Ask {
 		return policy.Ask{Type: permission, Path: p, Cwd: "/workspace", Root: "/workspace"}

@@ -143,6 +143,31 @@ func (a Ask) locate(cwd, p string) (at place, cause string) {
 	return at, ""
 }
 
+// leads says where the file that is asked about really is, when symlinks lead elsewhere than its path says. Of several files
+// it names the first such that lies outside the workspace, or else the first.
+func (a Ask) leads() (cause string) {
+	paths := []string{a.Path}
+	if len(a.Patterns) > 1 {
+		paths = a.Patterns
+	}
+	for _, p := range paths {
+		at, unknown := a.locate(a.Cwd, p)
+		outside := a.Root != "" && !within(a.Root, at.real)
+		if unknown != "" || at.real == at.lexical || !outside && (cause != "" || !within(a.Root, at.lexical)) {
+			continue
+		}
+		name := "it"
+		if len(paths) > 1 {
+			name = quoted(strings.TrimPrefix(at.lexical, a.Root+"/"))
+		}
+		cause = name + " leads to " + cut(at.real, 120)
+		if outside {
+			return cause + ", outside the workspace"
+		}
+	}
+	return cause
+}
+
 func (a Ask) resolve(p string) (string, bool) {
 	if a.Resolve == nil {
 		return p, true

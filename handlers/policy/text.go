@@ -48,8 +48,10 @@ func visible(c rune) bool {
 }
 
 // quoted shows a text in a sentence, on one line and not too long.
-func quoted(s string) string {
-	const most = 60 // runes
+func quoted(s string) string { return cut(s, 60) }
+
+// cut shows at most so many runes of a text.
+func cut(s string, most int) string {
 	s = strings.ToValidUTF8(s, "�")
 	clean := strings.Map(func(c rune) rune {
 		if c == '\n' || c == '\t' {

@@ -1,0 +1,105 @@
+package opencode
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// asOpenCode runs git over the workspace as OpenCode's snapshots do, with the index in the supervisor's directory.
+func (s *Supervisor) asOpenCode(t *testing.T, more []string, args ...string) string {
+	t.Helper()
+	env, err := s.environment("the password")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("git", append([]string{"--git-dir", s.path("snapshot"), "--work-tree", s.Workspace}, args...)...)
+	cmd.Dir, cmd.Env = s.Workspace, append(env, more...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// nest makes a repository in a folder of the workspace whose filter runs evil whenever git looks whether file has changed; it
+// has to look where the size, four bytes, has not.
+func nest(t *testing.T, folder, evil string) {
+	t.Helper()
+	gitOrSkip(t)
+	write(t, filepath.Join(folder, "file"), "one\n")
+	cmd := exec.Command("sh", "-ec", `git init -q; git add file; git -c user.name=a -c user.email=a@b commit -qm one
+git config filter.x.clean "$0"; echo '* filter=x' >.gitattributes; echo two >file`, evil)
+	cmd.Dir, cmd.Env = folder, []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make a repository: %v\n%s", err, out)
+	}
+}
+
+func gitOrSkip(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("git is missing")
+	}
+	t.Skip("git is missing")
+}
+
+func TestSnapshotsRunNoFilterOfARepositoryInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}}
+	is.NoErr(s.prepare())
+	is.NoErr(s.prepare()) // as each start does
+	ran := filepath.Join(t.TempDir(), "ran")
+	sub := filepath.Join(s.Workspace, "sub")
+	nest(t, sub, "touch "+ran+"; cat")
+	write(t, filepath.Join(s.Workspace, "a.txt"), "one\n")
+	s.asOpenCode(t, nil, "init", "-q")
+	s.asOpenCode(t, nil, "add", "--all")
+	write(t, filepath.Join(s.Workspace, "a.txt"), "other\n")
+	write(t, filepath.Join(sub, "file"), "six\n")
+	is.Equal(s.asOpenCode(t, nil, "diff-files", "--name-only"), "a.txt\n")
+	s.asOpenCode(t, nil, "add", "--all")
+	s.asOpenCode(t, nil, "gc", "--prune=now")
+	tree := strings.TrimSpace(s.asOpenCode(t, nil, "write-tree"))
+	is.NoErr(os.Remove(filepath.Join(s.Workspace, "a.txt")))
+	s.asOpenCode(t, nil, "checkout", tree, "--", "a.txt")
+	is.Equal(read(t, filepath.Join(s.Workspace, "a.txt")), "other\n")
+	_, err := os.Stat(ran)
+	is.True(os.IsNotExist(err))
+	s.asOpenCode(t, []string{"GIT_EXEC_PATH=" + t.TempDir()}, "diff-files", "--name-only") // with the system's git on PATH
+	_, err = os.Stat(ran)
+	is.NoErr(err) // it would have run
+}
+
+func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
+	t.Parallel()
+	gitOrSkip(t)
+	is := is.New(t)
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}}
+	is.NoErr(s.prepare())
+	system := filepath.Join(t.TempDir(), "gitconfig")
+	write(t, system, "[filter \"lfs\"]\n\tprocess = false\n\tclean = false\n\tsmudge = false\n\trequired = true\n")
+	write(t, filepath.Join(s.Workspace, ".gitattributes"), "*.bin filter=lfs\n")
+	write(t, filepath.Join(s.Workspace, "a.bin"), "large\n")
+	s.asOpenCode(t, nil, "init", "-q")
+	s.asOpenCode(t, []string{"GIT_CONFIG_SYSTEM=" + system}, "add", "--all")
+	is.Equal(s.asOpenCode(t, nil, "show", ":a.bin"), "large\n")
+}
+
+func TestWithoutAGitThatDoesNothingOpenCodeIsNotStarted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := supervising(t, filepath.Join(t.TempDir(), "a:b"), "touch started")
+	err := s.Run(t.Context())
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "holds ':', which separates directories"))
+	is.Equal(read(t, s.path("home", "started")), "")
+}
