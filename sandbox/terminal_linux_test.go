@@ -147,7 +147,7 @@ func TestASignalReachesAllProcessesOfACommand(t *testing.T) {
 
 func aSignalReachesAllProcesses(t *testing.T, w *Worker) {
 	is := is.New(t)
-	s := talk(t, w, `trap 'echo shell' USR1; setsid sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.01; done' & wait; wait; echo "and on"; sleep 600`, nil)
+	s := talk(t, w, `trap 'echo shell' USR1; setsid sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.01; done' & wait; wait; sleep 600 & echo "and on"; wait`, nil)
 	s.awaits("ready")
 	s.input <- wire.Input{Signal: "SIGNONE"} // is said in the log
 	s.input <- wire.Input{Data: []byte("nobody reads this")}
