@@ -101,7 +101,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(names, []string{"transcript", "shell"})
 	s.types("exit\r")
-	p.finished(t, chat, 1) // its window may stay longer: tmux 3.3 does not always notice that a program has ended
+	p.finished(t, chat, 1)     // its window may stay longer: tmux 3.3 does not always notice that a program has ended
 	owned := p.attach(t, chat) // the operator, in the same session
 	owned.sees("from the sandbox")
 	for i, c := range []struct {
