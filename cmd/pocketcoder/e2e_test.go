@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,7 +17,6 @@ import (
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/projections"
 )
 
 // The end-to-end tests run the real program with the real OpenCode and the demo model. binaries holds both programs,
@@ -234,76 +231,4 @@ func (p *process) ask(t testing.TB, chat string, n int) (ask events.PermissionAs
 		t.Fatal(err)
 	}
 	return ask
-}
-
-// eventTimeout bounds the wait for something that must happen; a loaded machine takes its time.
-const eventTimeout = 90 * time.Second
-
-// event waits for the first event of a kind, since the chat began, for which match (nil for any) says true.
-func (p *process) event(t testing.TB, chat, kind string, match func(events.Event) bool) (found events.Event) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
-	defer cancel()
-	err := p.log.Read(ctx, 0, []string{events.ChatSubject(chat, kind)}, func(b events.Batch) error {
-		for _, e := range b.Events {
-			if match == nil || match(e) {
-				found = e
-				return events.ErrStop
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("wait for %s in chat %s: %v; it has\n%s", kind, chat, err, strings.Join(p.kinds(context.Background(), chat), "\n"))
-	}
-	return found
-}
-
-// history is every event of a chat so far.
-func (p *process) history(t testing.TB, chat string) (all []events.Event) {
-	t.Helper()
-	if _, err := p.log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error { all = append(all, e); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-func (p *process) kinds(ctx context.Context, chat string) (kinds []string) {
-	_, _ = p.log.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error { kinds = append(kinds, e.Subject.Kind); return nil })
-	return kinds
-}
-
-// turnEnds waits until everything submitted so far has been answered and it is the person's turn again.
-func (p *process) turnEnds(t testing.TB, chat string) {
-	t.Helper()
-	eventually(t, "the turn of chat "+chat+" ends", func() bool { return p.row(t, chat).Turn == projections.TurnUser })
-}
-
-// eventually polls what cannot be waited for.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(eventTimeout)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", eventTimeout, what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

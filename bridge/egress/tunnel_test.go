@@ -1,0 +1,131 @@
+package egress_test
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/handlers"
+)
+
+func TestATunnelEndsWithItsCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, handlers.NetworkOff)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	defer l.Close()
+	w.Instead("www.test.example:22", l.Addr().String())
+	w.Network.Gate.Rules[0].Pattern = "*.test.example:22"
+	proxy := w.begin("x1")
+	conn, err := net.Dial("tcp", w.address)
+	is.NoErr(err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "CONNECT www.test.example:22 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\nSSH-2.0-x\r\n", base64.StdEncoding.EncodeToString([]byte(proxy.User.String())))
+	there, err := l.Accept()
+	is.NoErr(err)
+	defer there.Close()
+	line, err := bufio.NewReader(there).ReadString('\n') // sent before the tunnel stood
+	is.NoErr(err)
+	is.Equal(line, "SSH-2.0-x\r\n")
+	_, err = io.WriteString(there, "hello\n")
+	is.NoErr(err)
+	here := bufio.NewReader(conn)
+	for _, want := range []string{"HTTP/1.1 200 Connection established\r\n", "\r\n", "hello\n"} {
+		line, err := here.ReadString('\n')
+		is.NoErr(err)
+		is.Equal(line, want)
+	}
+	w.Network.Done("x1")
+	_, err = here.ReadByte()
+	is.True(err != nil)
+	_, err = there.Read(make([]byte, 1))
+	is.True(err != nil)
+}
+
+func TestBothEndsOfATunnelHearTheEndOfTheOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, handlers.NetworkOpen)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	defer l.Close()
+	w.Instead("www.test.example:443", l.Addr().String())
+	proxy := w.begin("x1")
+	conn, err := net.Dial("tcp", w.address)
+	is.NoErr(err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\nall", base64.StdEncoding.EncodeToString([]byte(proxy.User.String())))
+	there, err := l.Accept()
+	is.NoErr(err)
+	here := bufio.NewReader(conn)
+	_, err = here.ReadString('\n') // who leaves before the tunnel stands has given up
+	is.NoErr(err)
+	is.NoErr(conn.(*net.TCPConn).CloseWrite())
+	got, err := io.ReadAll(there) // it ends, and the way back does not
+	is.NoErr(err)
+	is.Equal(string(got), "all")
+	_, err = io.WriteString(there, "answer")
+	is.NoErr(err)
+	there.Close()
+	got, err = io.ReadAll(here)
+	is.NoErr(err)
+	is.Equal(string(got), "\r\nanswer")
+}
+
+func TestConnectionsOfACommandAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, handlers.NetworkOpen)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	defer l.Close()
+	w.Instead("www.test.example:443", l.Addr().String())
+	auth := base64.StdEncoding.EncodeToString([]byte(w.begin("x1").User.String()))
+	other := base64.StdEncoding.EncodeToString([]byte(w.begin("x2").User.String()))
+	for range handlers.MaxConnections {
+		conn, err := net.Dial("tcp", w.address)
+		is.NoErr(err)
+		defer conn.Close()
+		fmt.Fprintf(conn, "CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", auth)
+		_, err = bufio.NewReader(conn).ReadString('\n')
+		is.NoErr(err)
+	}
+	is.True(strings.HasPrefix(w.say("CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", auth), "HTTP/1.1 429 "))
+	is.True(strings.HasPrefix(w.say("CONNECT no-such.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", other), "HTTP/1.1 502 "))
+}
+
+// A body is on its way before it is whole.
+func TestBodiesAreStreamed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, handlers.NetworkOpen)
+	heard := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "first\n")
+		_ = http.NewResponseController(w).Flush()
+		<-heard
+		io.WriteString(w, "second\n")
+	}))
+	defer s.Close()
+	w.Instead("www.test.example:80", host(s.URL))
+	resp, err := client(w.begin("x1")).Get("http://www.test.example/")
+	is.NoErr(err)
+	defer resp.Body.Close()
+	body := bufio.NewReader(resp.Body)
+	line, err := body.ReadString('\n')
+	is.NoErr(err)
+	is.Equal(line, "first\n")
+	close(heard)
+	line, err = body.ReadString('\n')
+	is.NoErr(err)
+	is.Equal(line, "second\n")
+}

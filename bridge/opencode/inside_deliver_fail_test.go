@@ -1,0 +1,89 @@
+package opencode
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+)
+
+func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
+	for _, at := range []string{"/prompt_async", "/session"} {
+		t.Run(at[1:], func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			s.start().connected()
+			s.refusing("POST", at, 2, 503)
+			chat := s.chat("hello")
+			eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+			is.Equal(len(s.requests("POST", at)), 3)
+			is.Equal(len(facts[events.MessageSending](s, chat)), 1)
+
+			s.refusing("POST", at, 99, 503)
+			doomed := s.chat("hello")
+			eventually(t, "it failed", func() bool { return len(facts[events.MessageFailed](s, doomed)) == 1 })
+			failed := facts[events.MessageFailed](s, doomed)[0]
+			is.Equal(failed.Domain, "infrastructure")
+			is.True(strings.Contains(failed.Error, "503"))
+			is.Equal(len(s.requests("POST", at)), 6) // the first time, and once after each pause
+		})
+	}
+}
+
+func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.refusing("POST", "/prompt_async", 1, 400)
+	s.start(func(b *Bridge) { b.RetryAfter = []time.Duration{time.Hour} })
+	chat := s.chat("bad", "good")
+	eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	is.Equal(len(facts[events.MessageFailed](s, chat)), 1)
+	is.Equal(texts(s.promptsReceived()), []string{"bad", "good"})
+}
+
+func TestALostSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start()
+	chat := s.chat("one")
+	p := s.prompted(1)
+	s.answer(p[0].session, p[0].MessageID)
+	s.drained()
+	s.mu.Lock()
+	delete(s.sessions, p[0].session)
+	s.mu.Unlock()
+	s.submit(chat, "two")
+	p = s.prompted(2)
+	eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 2 })
+	is.True(p[1].session != p[0].session)
+	is.Equal(s.chatOf(p[1].session), chat)
+	is.Equal(facts[events.SessionBound](s, chat)[1].Session, p[1].session)
+}
+
+func TestASessionLostBetweenSendingAndDeliveredIsReplaced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	var first atomic.Bool
+	s.refuse = func(r request) int {
+		if strings.HasSuffix(r.Path, "/prompt_async") && first.CompareAndSwap(false, true) {
+			s.mu.Lock()
+			delete(s.sessions, strings.Split(r.Path, "/")[2])
+			s.mu.Unlock()
+		}
+		return 0
+	}
+	s.start()
+	chat := s.chat("hello")
+	p := s.prompted(2)
+	eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	is.True(p[1].session != p[0].session)
+	is.Equal(len(facts[events.MessageFailed](s, chat)), 0)
+}
