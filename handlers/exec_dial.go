@@ -22,7 +22,7 @@ var ErrNotServed = errors.New("nothing serves there")
 func (x *Exec) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	servers := x.running.servers(chat)
 	if len(servers) == 0 {
-		return nil, fmt.Errorf("%w: no command of the chat runs in the background, or not behind bubblewrap", ErrNotServed)
+		return nil, fmt.Errorf("%w: no command of the chat runs in the background", ErrNotServed)
 	}
 	if len(servers) > 1 {
 		servers = slices.DeleteFunc(servers, func(u *run) bool { return !x.serves(ctx, u, port) })
@@ -49,7 +49,7 @@ func (r *running) servers(chat string) (found []*run) {
 func (u *run) serving() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.ports && u.began
+	return u.request.Ports && u.began
 }
 
 // refusesWithin is how long a port that nothing serves may take to say so: it is 127.0.0.1.

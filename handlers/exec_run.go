@@ -26,7 +26,6 @@ type run struct {
 	mu    sync.Mutex
 	began bool
 	start wire.Start
-	ports bool // what it serves can be reached
 }
 
 // pendingInput is how many signals, or pieces of what a person types, wait for the worker to take them.
@@ -39,7 +38,7 @@ func (x *Exec) newRun(chat string, d events.ExecRequested) *run {
 		Started: func(s wire.Start) { x.started(u, s) },
 	}
 	if d.Detached || d.Terminal {
-		u.request.TimeoutMS, u.ports = noTimeout, true
+		u.request.TimeoutMS, u.request.Ports = noTimeout, true
 	}
 	return u
 }
@@ -57,12 +56,8 @@ func (u *run) taken() (wire.Start, bool) {
 // started is told by the worker that has taken a command.
 func (x *Exec) started(u *run, s wire.Start) {
 	u.mu.Lock()
-	again := u.began
 	u.began, u.start = true, s
 	u.mu.Unlock()
-	if again {
-		return
-	}
 	if u.requested.Detached || u.requested.Terminal {
 		if err := x.record(context.Background(), u.chat, events.ExecStarted{Exec: u.requested.Exec, Worker: s.Worker, Isolation: s.Isolation}); err != nil {
 			x.Log.Error("record the start of an exec", "exec", u.requested.Exec, "err", err)
@@ -85,7 +80,7 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
-		result = out.judged(x.hand(ctx, u, stdout, stderr))
+		result = out.judged(x.forward(ctx, u.request, stdout, stderr))
 	}
 	x.running.remove(u)
 	d := out.finish(result)
@@ -97,25 +92,6 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	x.changes(u, result)
 	return result
 }
-
-// hand hands the command to a worker. One that cannot let anybody reach what the command serves has refused it, and runs it
-// without that.
-func (x *Exec) hand(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
-	r := u.request
-	r.Ports = u.ports
-	result := x.forward(ctx, r, stdout, stderr)
-	if start, _ := u.taken(); r.Ports && result.Reason == wire.Refused && start.Isolation == landlock {
-		u.mu.Lock()
-		u.ports = false
-		u.mu.Unlock()
-		r.Ports = false
-		result = x.forward(ctx, r, stdout, stderr)
-	}
-	return result
-}
-
-// landlock is the isolation behind which no port can be reached.
-const landlock = "landlock"
 
 // Tries to find a worker: one that is being restarted is back within that time. Nothing has run before it answers.
 const (

@@ -70,6 +70,9 @@ func (w *Worker) connect(ctx context.Context, exec string, port int) (net.Conn, 
 	if port < 1 || port > 65535 {
 		return nil, fmt.Errorf("port %d is out of range", port)
 	}
+	if w.config.Isolation.Level == isolation.Landlock {
+		return nil, errors.New("a command serves nothing behind Landlock: install bubblewrap on the worker's machine")
+	}
 	w.mu.Lock()
 	link, ok := w.serving[exec]
 	w.mu.Unlock()

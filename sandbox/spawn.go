@@ -103,10 +103,6 @@ func (w *Worker) walled(r wire.Request, c *command, dir string) (walled isolatio
 		}
 		walled.Argv = inside.Argv(isolation.HelperPath, walled.Argv)
 		walled.Files = []*os.File{linked}
-	case isolation.Landlock:
-		if r.Ports {
-			return walled, nil, errors.New("a command can serve ports only behind bubblewrap: install it on the worker's machine")
-		}
 	case isolation.Container:
 		walled.TCP = true
 	}

@@ -62,6 +62,7 @@ func (p *process) logs(t *testing.T, exec string, args ...string) (stdout, stder
 
 func TestDetachedServerOutlivesItsTurnAndIsReached(t *testing.T) {
 	t.Parallel()
+	needsBubblewrap(t)
 	is := is.New(t)
 	p := start(t)
 	server := filepath.Join(p.dir(t), "server")
@@ -86,15 +87,13 @@ func TestDetachedServerOutlivesItsTurnAndIsReached(t *testing.T) {
 	is.NoErr(syscall.Kill(pid, syscall.SIGKILL)) // it survives OpenCode
 	eventually(t, "OpenCode is there again", func() bool { return p.health(t).code == 200 })
 	admin := p.admin(t)
-	if run.Isolation != "landlock" {
-		var opened struct{ Path string }
-		admin.must(t, "POST", fmt.Sprintf("/api/chats/%s/ports/%d", chat, port), nil, &opened)
-		got := login{process: p}.do(t, "GET", opened.Path+"x/y", nil) // as a browser does, without a token
-		is.Equal([]any{got.code, got.body}, []any{200, "hello from inside at /x/y"})
-		is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "sandbox allow-scripts"))
-		is.Equal(login{process: p}.do(t, "GET", opened.Path, nil, "Origin", "null").code, 200)
-		is.Equal(login{process: p}.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 401)
-	}
+	var opened struct{ Path string }
+	admin.must(t, "POST", fmt.Sprintf("/api/chats/%s/ports/%d", chat, port), nil, &opened)
+	got := login{process: p}.do(t, "GET", opened.Path+"x/y", nil) // as a browser does, without a token
+	is.Equal([]any{got.code, got.body}, []any{200, "hello from inside at /x/y"})
+	is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "sandbox allow-scripts"))
+	is.Equal(login{process: p}.do(t, "GET", opened.Path, nil, "Origin", "null").code, 200)
+	is.Equal(login{process: p}.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 401)
 
 	admin.must(t, "POST", "/api/executions/"+run.ID+"/signal", map[string]string{"signal": "SIGTERM"}, nil)
 	ended := p.finished(t, chat, 0)
