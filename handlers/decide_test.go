@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -195,6 +196,18 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAskOfAnAbortedTurnIsNotGranted(t *testing.T) {
+	is := is.New(t)
+	s := newPermissions()
+	lost, here := fact{data: events.PermissionInterrupted{Permission: "per_1"}}, approved(events.PermissionDecided{Cwd: "/w"})
+	given(t, s, askBash("per_1", "ls"), lost, askBash("per_2", "ls"), fact{by: alice, data: events.AbortRequested{}}, here)
+	ask := events.PermissionAsk{ID: "per_2", SessionID: "ses_1", Permission: "bash", Patterns: []string{"ls"}, Metadata: []byte(`{"command":"ls"}`)}
+	all, err := s.conclude("c1", foundAbout(ask, false, "/w", policy.Verdict{Action: policy.Allow}), time.Now())
+	is.NoErr(err)
+	is.Equal(len(all), 1)
+	is.Equal(all[0].Subject.Kind, events.PermissionReferred{}.Kind())
 }
 
 func TestAuthorizedIsExactlyThisCommand(t *testing.T) {

@@ -226,8 +226,8 @@ func (s *permissions) conclude(chat string, what found, at time.Time) (all []eve
 func (s *permissions) meet(chat string, what found, at time.Time) (actor string, d events.Data, err error) {
 	v, id := what.verdict, what.ask.ID
 	c := DecidePermission{Command: Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
-	if !what.intended {
-		if by, ok := s.grant(what.ask.Request(), what.cwd, at); ok && s.deleted == 0 {
+	if over := s.over(s.asks[id]); !what.intended && !over && s.deleted == 0 {
+		if by, ok := s.grant(what.ask.Request(), what.cwd, at); ok {
 			c.Actor, c.Decision, c.grant = by.by, events.Authorized, by.decided
 			d, _, err := s.decide(c)
 			return c.Actor, d, err

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// tmuxFor gives the viewer of a system's data directory, and stops it with the test.
+// tmuxFor gives the viewer of a system's data directory, which stops it with itself.
 func tmuxFor(t *testing.T, data dataDir) viewer {
 	t.Helper()
 	needs(t, "tmux")
@@ -290,16 +290,16 @@ func TestWordsForTmuxStayWords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	v := tmuxFor(t, dataDir(t.TempDir()))
+	t.Cleanup(func() { stopViewer(v.data) })
 	file := filepath.Join(t.TempDir(), "words")
 	words := []string{"a b", `"q"`, "$HOME", "#{session_name}", "end;", `back\slash`, "~", "'", "{", "line\nbreak", "%H"}
 	say := append([]string{"sh", "-c", `printf '%s\0' "$@" > "$0"`, file}, words...)
+	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "y", "--", "sleep", "60")) // first: without a session the server ends
 	is.NoErr(v.run(t.Context(), append([]string{"new-session", "-d", "-s", "x", "--"}, say...)...))
 	read := func() string { all, _ := os.ReadFile(file); return string(all) }
 	want := strings.Join(words, "\x00") + "\x00"
 	eventually(t, "the words are there", func() bool { return read() == want })
 	is.NoErr(os.Remove(file))
-	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "y", "--", "sleep", "60"))
-	t.Cleanup(func() { stopViewer(v.data) })
 	is.NoErr(v.run(t.Context(), "set-option", "-t", "=y:", "@shell", tmuxLine(append([]string{"new-window", "--"}, say...))))
 	is.NoErr(v.run(t.Context(), "run-shell", "-C", "-t", "=y:", "#{@shell}"))
 	eventually(t, "the words are there again", func() bool { return read() == want })

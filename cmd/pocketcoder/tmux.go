@@ -81,6 +81,9 @@ func (v viewer) show(ctx context.Context, chat string) error {
 		// One command after another, and the session is the last of them: if tmux does not take a setting, there is none.
 		all := append(tmuxSettings(v.self), append([]string{"new-session", "-d", "-s", chat, "-n", "transcript", "-c", "/", "--"}, v.transcript(chat, "--windows")...))
 		made := v.run(ctx, joined(all)...)
+		if made != nil { // a server whose last session has just ended takes what it is told along
+			made = v.run(ctx, joined(all)...)
+		}
 		if err := v.run(ctx, "has-session", "-t", "="+chat); err != nil { // whatever became of that: somebody else may just have made it
 			return errors.Join(made, err)
 		}
