@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,17 +23,39 @@ const (
 
 // child is a running OpenCode.
 type child struct {
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has ended
-	err    error         // how; set before exited is closed
+	cmd     *exec.Cmd
+	listens *announcement
+	exited  chan struct{} // closed when it has ended
+	err     error         // how; set before exited is closed
+}
+
+// announcement reads what OpenCode prints until it says that it listens at its address. What answers there before is another
+// program, which has taken the port and is to see no password.
+type announcement struct {
+	url     string
+	printed tail
+	made    chan struct{} // closed then
+}
+
+func (a *announcement) Write(p []byte) (int, error) {
+	select {
+	case <-a.made:
+		return len(p), nil
+	default:
+	}
+	a.printed.Write(p)
+	if bytes.Contains(a.printed.kept, []byte("listening on "+a.url+"\n")) {
+		close(a.made)
+	}
+	return len(p), nil
 }
 
 // startChild starts cmd from a goroutine that keeps its thread for the child's life: Pdeathsig counts the thread, not the
 // process, and Go ends idle threads' goroutines as it likes.
-func startChild(cmd *exec.Cmd) (*child, error) {
+func startChild(cmd *exec.Cmd, listens *announcement) (*child, error) {
 	cmd.SysProcAttr = childAttributes()
 	cmd.WaitDelay = pipeTime
-	c := &child{cmd: cmd, exited: make(chan struct{})}
+	c := &child{cmd: cmd, listens: listens, exited: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -49,9 +72,13 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 
 // stop ends the child: cleanly when it answers, by force when it does not.
 func (c *child) stop(client *Client) {
-	ctx, cancel := context.WithTimeout(context.Background(), disposeTime)
-	client.Dispose(ctx) // a server that cannot is killed all the same
-	cancel()
+	select {
+	case <-c.listens.made:
+		ctx, cancel := context.WithTimeout(context.Background(), disposeTime)
+		client.Dispose(ctx) // a server that cannot is killed all the same
+		cancel()
+	default:
+	}
 	c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.exited:

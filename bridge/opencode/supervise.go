@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -134,13 +135,14 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 	}
 	cmd := exec.Command(s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
 		"--print-logs", "--log-level", "WARN")
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, log, log
+	client := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
+	listens := &announcement{url: client.URL(), made: make(chan struct{})}
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, io.MultiWriter(log, listens), log
 	cmd.Dir = s.path("home") // not the workspace, whose .env and bunfig.toml a program built with Bun may read
-	c, err := startChild(cmd)
+	c, err := startChild(cmd, listens)
 	if err != nil {
 		return nil, nil, err
 	}
-	client := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
 	if err := writePID(s.path("pid"), cmd.Process.Pid); err != nil {
 		c.stop(client)
 		return nil, nil, err
@@ -152,8 +154,15 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 // (measured), and the next one is.
 const tryTime = time.Second
 
-// await waits until OpenCode answers.
+// await waits until OpenCode listens and answers.
 func (s *Supervisor) await(ctx context.Context, c *child, client *Client) error {
+	select {
+	case <-c.listens.made:
+	case <-c.exited:
+		return fmt.Errorf("%w: %v", errEnded, c.err)
+	case <-ctx.Done():
+		return fmt.Errorf("it does not say that it listens: %w", context.Cause(ctx))
+	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

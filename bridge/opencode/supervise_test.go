@@ -56,10 +56,12 @@ func gone(t *testing.T, pid int) {
 	eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return processID(pid) == "" })
 }
 
-// sleeping starts a process that ends when the test does.
+// sleeping starts a process that ends when the test does, and listens as far as anybody knows.
 func sleeping(t *testing.T) *child {
 	t.Helper()
-	c, err := startChild(exec.Command("sleep", "600"))
+	listens := &announcement{made: make(chan struct{})}
+	close(listens.made)
+	c, err := startChild(exec.Command("sleep", "600"), listens)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +147,46 @@ func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	is.NoErr(supervising(t, t.TempDir(), "").await(ctx, sleeping(t), NewClient(server.URL, "")))
+}
+
+func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := supervising(t, t.TempDir(), `n=$(($(cat n || echo 0) + 1)); echo "$4" >port; echo $n >n; until [ -e taken$n ]; do sleep 0.02; done; sleep 0.3; exit 1`)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(t.Context()) }()
+	for n := range firstTries {
+		eventually(t, "it has a port", func() bool { return read(t, s.path("home", "n")) == fmt.Sprintln(n+1) })
+		taken, err := net.Listen("tcp", "127.0.0.1:"+strings.TrimSpace(read(t, s.path("home", "port"))))
+		is.NoErr(err)
+		stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			t.Error("a stranger was asked for", r.URL)
+			http.NotFound(w, r)
+		}))
+		stranger.Listener.Close()
+		stranger.Listener = taken
+		stranger.Start()
+		defer stranger.Close()
+		write(t, s.path("home", fmt.Sprint("taken", n+1)), "")
+	}
+	is.True(errors.Is(<-ended, errEnded)) // as often as it is started: each start has another port
+}
+
+func TestWhatIsPrintedInPiecesAnnouncesOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := &announcement{url: "http://127.0.0.1:40", made: make(chan struct{})}
+	for i, piece := range []string{"a warning\nopencode server listening on http://127.0.0.1:4", "0", "1\n", "opencode server listening on http://127.0.0.1:40", "\n", "more\n"} {
+		n, err := a.Write([]byte(piece))
+		is.NoErr(err)
+		is.Equal(n, len(piece))
+		select {
+		case <-a.made:
+			is.True(i >= 4)
+		default:
+			is.True(i < 4)
+		}
+	}
 }
 
 func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
