@@ -90,7 +90,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	s.types("echo in$((40+2)) of $PWD\r")
 	s.sees("in42 of " + p.workspace)
 	s.types("ls " + p.data.path("keys") + "; echo looked\r")
-	s.sees("cannot access")
+	s.sees("ls: cannot") // access, or open, as the level is
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o644))
 	s.types("cat hostile; echo read$((40+2))\r")
 	s.sees("read42")
@@ -101,7 +101,9 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(names, []string{"transcript", "shell"})
 	s.types("exit\r")
-	p.finished(t, chat, 1)     // its window may stay longer: tmux 3.3 does not always notice that a program has ended
+	p.finished(t, chat, 1)
+	onlyTranscript := func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 1 }
+	eventually(t, "the shell's window is gone", onlyTranscript)
 	owned := p.attach(t, chat) // the operator, in the same session
 	owned.sees("from the sandbox")
 	for i, c := range []struct {
@@ -114,6 +116,10 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 		c.at.types("exit 0\r")
 		p.finished(t, chat, i+2) // after the assistant's command and the first shell
 	}
+	is.NoErr(v.openShell(t.Context(), chat, "nobody"))
+	owned.sees("C-b x closes the window") // why it failed stays
+	owned.types("\x02x")
+	eventually(t, "the window is closed", onlyTranscript)
 	owned.types("\x02d")
 	owned.leaves()
 	for account, says := range map[string]string{ann.id: "no account", "nobody": "no account"} {

@@ -27,15 +27,21 @@ as it is, as with ssh.
 Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 `
 
-func runOwnShell(ctx context.Context, env environment, args []string) error {
+func runOwnShell(ctx context.Context, env environment, args []string) (err error) {
 	fs := newFlags(env, "sandbox shell", ownShellUsage)
 	data := dataFlag(fs, env)
 	private := fs.Bool("private", false, "record nothing but that there was a shell")
 	user := fs.String("user", "", "`id` of the account whose shell it is, which must see the chat: for \"attach\"; the operator's when empty")
 	client := fs.String("client", "", "`pid` of the client of \"attach\" whose shell it is: for the key C-b c")
+	stay := fs.Bool("stay", false, "when it fails, wait until the window is closed: for \"attach\"")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
 		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
+	defer stop()
+	if *stay {
+		defer func() { stays(ctx, env, err) }()
 	}
 	chat, err := oneID(env, "sandbox shell", "chat", rest)
 	if err != nil {
@@ -70,6 +76,15 @@ func runOwnShell(ctx context.Context, env environment, args []string) error {
 	return nil
 }
 
+// stays lets the person read why there is no shell: a window ends with its program.
+func stays(ctx context.Context, env environment, err error) {
+	if err == nil || errors.As(err, new(exitCode)) {
+		return
+	}
+	fmt.Fprintf(env.stderr, "%v\nC-b x closes the window\n", err)
+	<-ctx.Done()
+}
+
 // accountOfClient is the account for which a client of the viewer was attached, empty for the operator.
 func accountOfClient(ctx context.Context, data dataDir, client string) (string, error) {
 	pid, err := strconv.Atoi(client)
@@ -93,7 +108,7 @@ func endOf(r wire.Result) string {
 // ownShell is one shell, at the terminal of this process. It is one to its end: whatever comes between, the terminal is given
 // back as it was.
 func (s *system) ownShell(ctx context.Context, env environment, r wire.Request) (wire.Result, error) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	terminal := int(os.Stdin.Fd())
 	before, err := term.MakeRaw(terminal)

@@ -91,13 +91,20 @@ func (v viewer) show(ctx context.Context, chat string) error {
 	// A transcript that ended, because the system was gone, leaves its window: respawn-pane refuses when it has not.
 	_ = v.run(ctx, append([]string{"respawn-pane", "-t", first, "--"}, v.transcript(chat, "--windows")...)...)
 	shell := tmuxLine(append([]string{"new-window", "-n", "shell", "-c", "/", "--"}, v.shell(chat)...))
-	return v.run(ctx, joined([][]string{{"select-pane", "-d", "-t", first}, {"set-option", "-t", "=" + chat + ":", "@shell", shell}})...)
+	return v.run(ctx, joined(append(only(first), []string{"set-option", "-t", "=" + chat + ":", "@shell", shell}))...)
 }
 
 // follow opens a window with the transcript of a subagent, and stays where it is. Like that of the chat it takes no keys.
 func (v viewer) follow(ctx context.Context, chat, name, session string) error {
 	window := append([]string{"new-window", "-d", "-t", "=" + chat + ":", "-n", name, "-c", "/", "--"}, v.transcript(chat, "--session", session)...)
-	return v.run(ctx, joined([][]string{window, {"select-pane", "-d", "-t", "=" + chat + ":=" + name}})...)
+	return v.run(ctx, joined(append([][]string{window}, only("=" + chat + ":=" + name)...))...)
+}
+
+// only makes a window show a transcript and nothing else: it takes no keys, and why the transcript failed stays. Windows of
+// shells do not stay when their program has ended: for that tmux waits for a signal (SIGCHLD), which it misses while its
+// libutempter has that signal to itself.
+func only(window string) [][]string {
+	return [][]string{{"select-pane", "-d", "-t", window}, {"set-option", "-p", "-t", window, "remain-on-exit", "failed"}}
 }
 
 // openShell opens a window with a shell of an account's own, or the operator's, inside the isolation, and goes there.
@@ -131,7 +138,7 @@ func (v viewer) transcript(chat string, more ...string) []string {
 }
 
 func (v viewer) shell(chat string) []string {
-	return []string{v.self, "sandbox", "shell", "--data", string(v.data), "--", chat}
+	return []string{v.self, "sandbox", "shell", "--data", string(v.data), "--stay", "--", chat}
 }
 
 // end closes a chat's session.

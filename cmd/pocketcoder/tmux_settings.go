@@ -22,7 +22,6 @@ func tmuxSettings(self string) [][]string {
 	add("set-option -g default-command", "")
 	add("set-option -g update-environment", "")
 	add("set-option -g detach-on-destroy on")
-	add("set-option -g remain-on-exit failed")
 	add("set-option -g remain-on-exit-format", "ended with status #{pane_dead_status}; C-b x closes the window")
 	add("set-option -g default-terminal screen-256color")
 	add("set-option -g history-limit 50000")
