@@ -206,7 +206,8 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	is.True(!strings.Contains(v.screenOf(t, chat, "0"), "run-shell")) // nor does the window take what is typed
 
 	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"}, {"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
-		is.NoErr(v.run(t.Context(), made...)) // what tmux would run without a command, or through its shell, is this program
+		stays := []string{"set-option", "-p", "-t", "=" + chat + ":=" + made[4], "remain-on-exit", "on"} // so that it can be seen how it ends
+		is.NoErr(v.run(t.Context(), joined([][]string{made, stays})...))                                 // what tmux would run without a command, or through its shell, is this program
 		eventually(t, "it refuses", func() bool { return strings.Contains(v.screenOf(t, chat, made[4]), "pocketcoder") })
 	}
 	_, err = os.Stat(mark)

@@ -97,7 +97,7 @@ func (v viewer) show(ctx context.Context, chat string) error {
 // follow opens a window with the transcript of a subagent, and stays where it is. Like that of the chat it takes no keys.
 func (v viewer) follow(ctx context.Context, chat, name, session string) error {
 	window := append([]string{"new-window", "-d", "-t", "=" + chat + ":", "-n", name, "-c", "/", "--"}, v.transcript(chat, "--session", session)...)
-	return v.run(ctx, joined(append([][]string{window}, only("=" + chat + ":=" + name)...))...)
+	return v.run(ctx, joined(append([][]string{window}, only("="+chat+":="+name)...))...)
 }
 
 // only makes a window show a transcript and nothing else: it takes no keys, and why the transcript failed stays. Windows of
