@@ -31,7 +31,8 @@ type Exec struct {
 	chats    folds
 	running  running
 	finished finished
-	output   int64 // bytes that a command may print; 0 for maxOutput
+	output   int64         // bytes that a command may print; 0 for maxOutput
+	settles  time.Duration // 0 for settles
 }
 
 // Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded, and

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +13,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// settles is how long the shell waits for what goes wrong at once, such as a program that is not there.
+// settles is how long the shell waits for what goes wrong at once, such as a program that is not there, unless Exec says another.
 const settles = 200 * time.Millisecond
 
 // detach lets a command run on by itself, and answers the shell a moment after a worker has taken it. From then on the end of
@@ -41,7 +42,7 @@ func (x *Exec) detach(ctx context.Context, u *run, stdout, stderr io.Writer) wir
 	case result := <-ended: // it was quick
 		return result
 	case <-ctx.Done():
-	case <-time.After(settles):
+	case <-time.After(cmp.Or(x.settles, settles)):
 		shell.leave()
 		// Who does not read it needs not: everything is in the log.
 		_, _ = fmt.Fprintf(stdout, "[PocketCoder] It runs in the background as execution %s (%s, isolation %s). Its output is recorded; a person sees it with: "+

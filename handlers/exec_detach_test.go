@@ -32,9 +32,9 @@ func (s *system) detached(command string) (exec string, pid int) {
 	exec = s.execOf(r.Call)
 	is.True(strings.Contains(stdout, "[PocketCoder] It runs in the background as execution "+exec+" (here, isolation none)."))
 	is.True(strings.Contains(stdout, "pocketcoder sandbox logs "+exec+" -f"))
-	first, _, _ := strings.Cut(stdout, "\n")
-	pid, err := strconv.Atoi(strings.TrimPrefix(first, "up "))
-	is.NoErr(err) // what it said meanwhile was heard
+	eventually(s.t, func() bool { return strings.HasSuffix(s.live(exec), "\n") })
+	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(s.live(exec), "up ")))
+	is.NoErr(err)
 	return exec, pid
 }
 
@@ -70,6 +70,7 @@ func TestDetachedCommandThatFailsAtOnceSaysSo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
+	s.exec.settles = time.Minute
 	result, stdout, stderr := s.shell(t.Context(), s.authorized("detach echo oops >&2; exit 9"))
 	is.Equal([]any{result.ExitCode, result.Reason, stdout, stderr}, []any{9, wire.Exited, "", "oops\n"})
 
@@ -89,6 +90,7 @@ func TestOnlyWhatWasAuthorizedDetachedIsDetached(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
+	s.exec.settles = time.Minute
 	plain := s.authorized("echo a")
 	plain.Command = "detach echo a"
 	result, _, _ := s.shell(t.Context(), plain)
@@ -149,8 +151,10 @@ func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {
 	r := s.authorized("detach " + untilStop)
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 0)
+	exec := s.execOf(r.Call)
+	eventually(t, func() bool { return s.live(exec) != "" })
 	is.NoErr(worker.Process.Kill())
-	d := s.finished(s.execOf(r.Call))
+	d := s.finished(exec)
 	is.Equal(d.Reason, string(wire.Lost))
 	is.True(strings.HasPrefix(d.Stdout.Text, "up ")) // what was heard of it is kept
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"pocketcoder/sandbox/wire"
 )
@@ -18,19 +17,16 @@ import (
 var ErrNotServed = errors.New("nothing serves there")
 
 // Dial connects to a port of 127.0.0.1 where a command of the chat that runs on by itself, or a person's shell, serves it: the
-// newest that does. That nothing serves there may be found out only by reading. A connection ends with its command.
+// newest that does. A connection ends with its command.
 func (x *Exec) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
-	servers := x.running.servers(chat)
-	if len(servers) == 0 {
-		return nil, fmt.Errorf("%w: no command of the chat runs in the background", ErrNotServed)
+	err := errors.New("no command of the chat runs in the background")
+	for _, u := range x.running.servers(chat) {
+		var conn net.Conn
+		if conn, err = x.connect(ctx, u, port); err == nil {
+			return conn, nil
+		}
 	}
-	if len(servers) > 1 {
-		servers = slices.DeleteFunc(servers, func(u *run) bool { return !x.serves(ctx, u, port) })
-	}
-	if len(servers) == 0 {
-		return nil, fmt.Errorf("%w: no command of the chat that runs in the background serves port %d", ErrNotServed, port)
-	}
-	return x.connect(servers[0], port), nil
+	return nil, fmt.Errorf("%w: %w", ErrNotServed, err)
 }
 
 // servers are the executions of a chat that can be connected to, the newest first.
@@ -52,46 +48,48 @@ func (u *run) serving() bool {
 	return u.request.Ports && u.began
 }
 
-// refusesWithin is how long a port that nothing serves may take to say so: it is 127.0.0.1.
-const refusesWithin = 300 * time.Millisecond
-
-// serves finds out whether a command serves a port, by a connection on which nothing is said.
-func (x *Exec) serves(ctx context.Context, u *run, port int) bool {
-	ctx, cancel := context.WithTimeout(ctx, refusesWithin)
-	defer cancel()
-	nothing := make(chan wire.Input)
-	close(nothing)
-	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), x.dial(u, port, nothing), io.Discard, io.Discard)
-	return err == nil && result.Reason != wire.Refused || ctx.Err() != nil
-}
-
-func (x *Exec) dial(u *run, port int, said <-chan wire.Input) wire.Request {
-	return wire.Request{Op: wire.Dial, Exec: u.requested.Exec, Workspace: x.Workspace, Port: port, Input: said}
-}
-
 // connect gives a connection whose other end is in the sandbox.
-func (x *Exec) connect(u *run, port int) net.Conn {
+func (x *Exec) connect(ctx context.Context, u *run, port int) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	ctx, cancel := context.WithCancel(context.Background())
+	open, cancel := context.WithCancel(context.Background()) // longer than ctx
 	c := &connection{Conn: ours, cancel: cancel}
-	said := make(chan wire.Input)
+	said, connected, ended := make(chan wire.Input), make(chan bool, 1), make(chan error, 1)
 	go func() {
 		defer close(said)
-		pump(ctx, theirs, said)
+		pump(open, theirs, said)
 	}()
 	go func() {
 		defer theirs.Close()
 		defer cancel()
-		result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), x.dial(u, port, said), theirs, io.Discard)
-		if err == nil && result.Reason == wire.Refused {
-			err = errors.New(cmp.Or(result.Error, "the connection was refused"))
+		r := wire.Request{Op: wire.Dial, Exec: u.requested.Exec, Workspace: x.Workspace, Port: port, Input: said}
+		result, err := wire.Call(open, x.Conn, wire.RunSubject(x.Pool), r, theirs, writer(func(p []byte) (int, error) {
+			select {
+			case connected <- true: // there is nothing else to say
+			default:
+			}
+			return len(p), nil
+		}))
+		if err == nil && result.Reason != wire.Exited {
+			err = errors.New(cmp.Or(result.Error, string(result.Reason)))
 		}
 		if err != nil {
-			err = fmt.Errorf("%w: %w", ErrNotServed, err)
 			c.failed.Store(&err)
 		}
+		ended <- err
 	}()
-	return c
+	var err error
+	select {
+	case <-connected:
+		return c, nil
+	case err = <-ended:
+		if err == nil || len(connected) > 0 { // all was said at once
+			return c, nil
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	c.Close()
+	return nil, err
 }
 
 // pump passes on what is written until the writer closes.

@@ -166,7 +166,7 @@ func of[D events.Data](data []events.Data) (found []D) {
 // await follows the log from its beginning until want is true of an event.
 func await[D events.Data](t testing.TB, l *events.Log, want func(D) bool) (found events.Event, as D) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	err := l.Read(ctx, 0, nil, func(b events.Batch) error {
 		for _, e := range b.Events {

@@ -56,8 +56,9 @@ func TestADialedPortGivesWhatItIsAskedFor(t *testing.T) {
 			input <- wire.Input{Data: bytes.Repeat([]byte("abcd"), 8000)}
 		}
 	}()
-	var out bytes.Buffer
-	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: input}, &out, io.Discard)
+	var out, says bytes.Buffer
+	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: input}, &out, &says)
+	is.Equal(says.String(), wire.Connected)
 	is.Equal(result.Reason, wire.Exited)
 	is.True(bytes.Equal(out.Bytes(), bytes.Repeat([]byte("ABCD"), 800000)))
 }
@@ -98,6 +99,8 @@ func TestNobodyListeningIsARefusal(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	l.Close()
-	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: l.Addr().(*net.TCPAddr).Port}, io.Discard, io.Discard)
+	var says bytes.Buffer
+	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: l.Addr().(*net.TCPAddr).Port}, io.Discard, &says)
 	is.Equal(result.Reason, wire.Refused)
+	is.Equal(says.Len(), 0)
 }

@@ -18,7 +18,7 @@ func (w *Worker) Handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 	}
 	began := time.Now()
 	result := wire.Result{}
-	if err := w.other(ctx, r, stdout); err != nil {
+	if err := w.other(ctx, r, stdout, stderr); err != nil {
 		result = wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
 		if ctx.Err() != nil {
 			result.Reason = wire.Cancelled
@@ -28,7 +28,7 @@ func (w *Worker) Handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 	return result
 }
 
-func (w *Worker) other(ctx context.Context, r wire.Request, stdout io.Writer) error {
+func (w *Worker) other(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
 	if r.Workspace != "" && !w.Serves(r.Workspace) {
 		return fmt.Errorf("workspace %s is not this worker's, which is %s", r.Workspace, w.config.Workspace)
 	}
@@ -38,7 +38,7 @@ func (w *Worker) other(ctx context.Context, r wire.Request, stdout io.Writer) er
 	case wire.Read:
 		return w.read(r.Path, stdout)
 	case wire.Dial:
-		return w.dial(ctx, r, stdout)
+		return w.dial(ctx, r, stdout, stderr)
 	}
 	return fmt.Errorf("op %q is unknown", r.Op)
 }

@@ -87,8 +87,8 @@ func aPersonsShellIsAtATerminal(t *testing.T, w *Worker) {
 	s.input <- wire.Input{Size: &wire.Terminal{Rows: 50, Cols: 120}}
 	s.types("stty size\n")
 	s.awaits("50 120\r\n")
-	s.types("sleep 600\n")
-	s.awaits("sleep 600\r\n")
+	s.types("sh -c 'echo asleep$((40+2)); exec sleep 600'\n")
+	s.awaits("asleep42\r\n")
 	s.types("\x03") // Ctrl-C, of the terminal's own making
 	s.awaits("<>")
 	s.types("echo $?; exit 7\n")

@@ -46,6 +46,9 @@ const (
 	Dial    Op = "dial"    // connect to 127.0.0.1:Port where the command Exec runs: Input is sent there, stdout is what comes back
 )
 
+// Connected is what stderr of a Dial says when there is a connection, and all it says.
+const Connected = "connected"
+
 // Terminal is the size of a terminal, in characters, and its kind, such as xterm-256color.
 type Terminal struct {
 	Rows uint16 `json:"rows"`

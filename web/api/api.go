@@ -66,7 +66,7 @@ type Engine struct {
 // Sandbox is what can be had of the commands that run now.
 type Sandbox struct {
 	Signal func(context.Context, handlers.SignalExecution) (uint64, error)
-	Dial   func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there, of reading too
+	Dial   func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
 }
 
 // Handler is every route of routes.go, and a 404 for the rest of /api/.
