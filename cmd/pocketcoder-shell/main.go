@@ -29,7 +29,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-const connectWithin = 3 * time.Second
+const connectWithin = 10 * time.Second
 
 func main() {
 	// Most commands end before a first collection would begin; the limit bounds the others.

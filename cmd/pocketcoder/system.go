@@ -20,9 +20,6 @@ type system struct {
 	log *events.Log // read only
 }
 
-// connectTimeout bounds a connection to a system on the same machine.
-const connectTimeout = 5 * time.Second
-
 // connect finds the system that runs on a data directory.
 func connect(ctx context.Context, d dataDir) (*system, error) {
 	r, err := d.running()
@@ -37,7 +34,7 @@ func connect(ctx context.Context, d dataDir) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(r.NATS, append(opts, nats.Timeout(connectTimeout))...)
+	nc, err := nats.Connect(r.NATS, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to pid %d at %s: %w", r.PID, r.NATS, err)
 	}

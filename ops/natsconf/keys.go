@@ -38,6 +38,10 @@ func LoadKeys(dir string) (Keys, error) {
 // SeedFile is where the seed of an identity is.
 func (k Keys) SeedFile(id Identity) string { return filepath.Join(k.Dir, string(id)+".nk") }
 
+// connectTime bounds one attempt to connect, as the configuration bounds the server's part of it. Where nobody listens the
+// attempt ends at once.
+const connectTime = 10 * time.Second
+
 // Options connect as an identity, with its key of k.
 func (k Keys) Options(id Identity, name string) ([]nats.Option, error) {
 	return Options(k.SeedFile(id), id, name)
@@ -55,6 +59,7 @@ func Options(seedFile string, id Identity, name string) ([]nats.Option, error) {
 		key,
 		nats.CustomInboxPrefix(InboxPrefix(id)),
 		nats.Name(name),
+		nats.Timeout(connectTime),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.PingInterval(5 * time.Second),

@@ -117,3 +117,15 @@ func connection(t *testing.T, n *testServer, name string) uint64 {
 	t.Fatalf("%s is not connected", name)
 	return 0
 }
+
+func TestWhoConnectsSlowlyIsLetIn(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(testing.TB) *testServer{"embedded": start, "from a file": alone} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			v, err := begin(t).Varz(nil)
+			is.NoErr(err)
+			is.Equal(v.AuthTimeout, 10.0) // s
+		})
+	}
+}
