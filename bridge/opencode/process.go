@@ -38,16 +38,13 @@ type announcement struct {
 }
 
 func (a *announcement) Write(p []byte) (int, error) {
-	select {
-	case <-a.made:
+	if isDone(a.made) {
 		return len(p), nil
-	default:
 	}
-	a.printed.Write(p)
-	if bytes.Contains(a.printed.kept, []byte("listening on "+a.url+"\n")) {
+	if bytes.Contains(append(a.printed.kept, p...), []byte("listening on "+a.url+"\n")) {
 		close(a.made)
 	}
-	return len(p), nil
+	return a.printed.Write(p)
 }
 
 // startChild starts cmd from a goroutine that keeps its thread for the child's life: Pdeathsig counts the thread, not the
@@ -72,12 +69,10 @@ func startChild(cmd *exec.Cmd, listens *announcement) (*child, error) {
 
 // stop ends the child: cleanly when it answers, by force when it does not.
 func (c *child) stop(client *Client) {
-	select {
-	case <-c.listens.made:
+	if isDone(c.listens.made) && !isDone(c.exited) { // otherwise another program may have its port
 		ctx, cancel := context.WithTimeout(context.Background(), disposeTime)
 		client.Dispose(ctx) // a server that cannot is killed all the same
 		cancel()
-	default:
 	}
 	c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -86,6 +81,15 @@ func (c *child) stop(client *Client) {
 	}
 	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // and what it left in its group
 	<-c.exited
+}
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // pidFile remembers a child, so that one that outlived us can be told from an unrelated process with its pid.

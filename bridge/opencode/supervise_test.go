@@ -172,6 +172,17 @@ func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
 	is.True(errors.Is(<-ended, errEnded)) // as often as it is started: each start has another port
 }
 
+func TestAProgramThatHasTakenThePortOfOneThatDiedIsAskedNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := sleeping(t)
+	is.NoErr(c.cmd.Process.Kill())
+	<-c.exited
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("a stranger was asked for", r.URL) }))
+	t.Cleanup(stranger.Close)
+	c.stop(NewClient(stranger.URL, "password"))
+}
+
 func TestWhatIsPrintedInPiecesAnnouncesOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -187,6 +198,9 @@ func TestWhatIsPrintedInPiecesAnnouncesOnce(t *testing.T) {
 			is.True(i < 4)
 		}
 	}
+	a = &announcement{url: "http://127.0.0.1:40", made: make(chan struct{})}
+	fmt.Fprint(a, "listening on http://127.0.0.1:40\n"+strings.Repeat("x", 5000))
+	is.True(isDone(a.made)) // however much follows
 }
 
 func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
