@@ -71,3 +71,19 @@ func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {
 	person.sees("there is no chat nothing")
 	is.Equal(person.cmd.ProcessState.ExitCode(), 1)
 }
+
+func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	v := tmuxFor(t, dataDir(t.TempDir()))
+	t.Cleanup(func() { stopViewer(v.data) })
+	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "x", "--", "sleep", "60"))
+	_, err := v.clientUser(t.Context(), 4242)
+	is.True(err != nil) // and not the operator's
+	for _, user := range []string{"ann", ""} {
+		is.NoErr(v.enter(t.Context(), 4242, user))
+		as, err := v.clientUser(t.Context(), 4242)
+		is.NoErr(err)
+		is.Equal(as, user)
+	}
+}

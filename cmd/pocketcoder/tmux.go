@@ -116,13 +116,20 @@ func (v viewer) openShell(ctx context.Context, chat, user string) error {
 // enter notes for whom a process becomes a client: a session may have several, of several accounts. Everyone who attaches notes
 // it, so that of an earlier process with this id nothing is left.
 func (v viewer) enter(ctx context.Context, pid int, user string) error {
-	return v.run(ctx, "set-option", "-s", clientOption(pid), user)
+	return v.run(ctx, "set-option", "-s", clientOption(pid), "for "+user)
 }
 
-// clientUser is the account a client is for, empty for the operator and for one that was not noted.
+// clientUser is the account a client is for, empty for the operator. One that was not noted is nobody's.
 func (v viewer) clientUser(ctx context.Context, pid int) (string, error) {
 	out, err := v.output(ctx, "show-options", "-sqv", clientOption(pid))
-	return strings.TrimSpace(out), err
+	if err != nil {
+		return "", err
+	}
+	user, noted := strings.CutPrefix(strings.TrimSuffix(out, "\n"), "for ")
+	if !noted {
+		return "", fmt.Errorf("nobody has attached as process %d; attach again", pid)
+	}
+	return user, nil
 }
 
 func clientOption(pid int) string { return "@user-" + strconv.Itoa(pid) }
