@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"sync"
 	"time"
@@ -20,10 +21,11 @@ import (
 
 // What is kept of the files that an execution created or changed. Beyond, they are counted, or known by their hash alone.
 const (
-	maxArtifacts    = wire.MaxChanges // named in exec.changed
-	maxArtifact     = 1 << 20         // bytes of one whose content is kept
-	maxArtifactsAll = 16 << 20        // bytes that are kept of one execution's
-	maxChangeLine   = 64 << 10        // bytes in which a worker names one
+	maxArtifacts     = wire.MaxChanges // named in exec.changed
+	maxArtifact      = 1 << 20         // bytes of one whose content is kept
+	maxArtifactsAll  = 16 << 20        // bytes that are kept of one execution's
+	maxArtifactNames = 1 << 20         // bytes of all their names: an event holds them, each byte in up to six
+	maxChangeLine    = 64 << 10        // bytes in which a worker names one
 
 	artifactsWithin = 2 * time.Minute // to find them out
 	lastChanges     = 2 * time.Second // to find out, at the end, those that still wait
@@ -149,39 +151,44 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// changeList reads the lines in which a worker names changed files. What is beyond the limit, or cannot be named, is counted.
+// changeList reads the lines in which a worker names changed files. What is beyond the limits, or cannot be named, is counted: a
+// command chooses the names of its files.
 type changeList struct {
 	found []wire.Change
+	names int // bytes
 	more  int
-	rest  []byte // the beginning of a line
+	line  []byte // as far as it came, and as far as it may
 }
 
 func (l *changeList) Write(p []byte) (int, error) {
-	l.rest = append(l.rest, p...)
-	for {
-		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+	for rest := p; ; {
+		part, after, whole := bytes.Cut(rest, []byte("\n"))
+		l.line = append(l.line, part[:min(len(part), maxChangeLine-len(l.line))]...)
 		if !whole {
-			break
+			return len(p), nil
 		}
-		l.rest = rest
-		l.add(line)
+		l.add(l.line)
+		l.line, rest = l.line[:0], after
 	}
-	if l.rest = bytes.Clone(l.rest); len(l.rest) > maxChangeLine {
-		return 0, errors.New("a line of the list of changed files is too long")
-	}
-	return len(p), nil
 }
 
 func (l *changeList) add(line []byte) {
 	var c wire.Change
 	err := json.Unmarshal(line, &c)
 	if err == nil && c.More > 0 && c.Path == "" {
-		l.more += c.More
+		l.more += min(c.More, math.MaxInt32-min(l.more, math.MaxInt32))
 		return
 	}
-	if err != nil || !filepath.IsLocal(c.Path) || !utf8.ValidString(c.Path) || c.Size < 0 || len(l.found) == maxArtifacts {
+	if err != nil || !filepath.IsLocal(c.Path) || !utf8.ValidString(c.Path) || c.Size < 0 || !isSum(c.SHA256) ||
+		len(l.found) == maxArtifacts || l.names+len(c.Path) > maxArtifactNames {
 		l.more++
 		return
 	}
-	l.found = append(l.found, c)
+	l.found, l.names = append(l.found, c), l.names+len(c.Path)
+}
+
+// isSum takes a SHA-256 in hex, and none.
+func isSum(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && (s == "" || len(s) == hex.EncodedLen(sha256.Size))
 }

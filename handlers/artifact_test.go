@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,20 +101,31 @@ func TestNoMoreIsKeptOfAnExecutionThanItsShare(t *testing.T) {
 func TestAListOfChangesIsReadHoweverItIsCut(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	lines := `{"path":"a","size":1,"sha256":"00"}` + "\n" + `{"path":"../b"}` + "\n" + `{"path":"/c"}` + "\n" + `{"path":"d","size":-1}` + "\nnonsense\n" +
-		`{"path":"e/f","size":2,"sha256":"01"}` + "\n" + `{"more":7}` + "\n"
+	sum := strings.Repeat("0a", 32)
+	lines := `{"path":"a","size":1,"sha256":"` + sum + `"}` + "\n" + `{"path":"../b"}` + "\n" + `{"path":"/c"}` + "\n" + `{"path":"d","size":-1}` + "\nnonsense\n" +
+		`{"path":"g","sha256":"0a"}` + "\n" + `{"path":"` + strings.Repeat(`\u0001`, 2000*6) + `"}` + "\n" + `{"path":"e/f","size":2}` + "\n" + `{"more":7}` + "\n"
 	for _, n := range []int{1, 2, 7, 40, 1000} {
 		var l changeList
 		for piece := range slices.Chunk([]byte(lines), n) {
 			_, err := l.Write(piece)
 			is.NoErr(err)
 		}
-		is.Equal(l.found, []wire.Change{{Path: "a", Size: 1, SHA256: "00"}, {Path: "e/f", Size: 2, SHA256: "01"}})
-		is.Equal(l.more, 4+7)
+		is.Equal(l.found, []wire.Change{{Path: "a", Size: 1, SHA256: sum}, {Path: "e/f", Size: 2}})
+		is.Equal(l.more, 6+7)
+		fmt.Fprintf(&l, `{"more":%d}`+"\n"+`{"more":%[1]d}`+"\n", math.MaxInt)
+		is.Equal(l.more, math.MaxInt32)
 	}
-	var l changeList
-	_, err := fmt.Fprint(&l, strings.Repeat("x", maxChangeLine+1))
-	is.True(err != nil)
+}
+
+func TestAFileWithALongNameHidesNoOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	r := s.authorized(`n=$(printf '%200s' | tr ' ' '\001'); (for i in $(seq 60); do mkdir $n && cd $n || exit 1; done; touch f); touch evil`)
+	s.shell(t.Context(), r)
+	files, more := s.changed(s.execOf(r.Call))
+	_, named := files["evil"]
+	is.Equal([]any{len(files), named, more}, []any{1, true, 1})
 }
 
 func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
