@@ -25,6 +25,9 @@ func (x *Exec) Dial(ctx context.Context, chat string, port int) (net.Conn, error
 		if conn, err = x.connect(ctx, u, port); err == nil {
 			return conn, nil
 		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("connect to port %d: %w", port, err)
+		}
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNotServed, err)
 }

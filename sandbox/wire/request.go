@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -213,7 +215,7 @@ func (r Result) validate() error {
 	default:
 		return fmt.Errorf("unknown reason %q", r.Reason)
 	}
-	if r.ExitCode < 0 || r.ExitCode > 255 || r.DurationMS < 0 {
+	if r.ExitCode < 0 || r.ExitCode > 255 || r.DurationMS < 0 || r.DurationMS > time.Duration(math.MaxInt64).Milliseconds() {
 		return errors.New("a number is out of range")
 	}
 	return nil
