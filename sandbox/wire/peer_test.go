@@ -50,7 +50,7 @@ func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
 		"chunk of 0 bytes":                      {"stderr", ""},
 		"result is not JSON":                    {"finished", "{"},
 		"result: a number":                      {"finished", `{"exit_code":256}`},
-		"result: a duration":                    {"finished", `{"duration_ms":9223372036854775807}`},
+		"number is out of range":                {"finished", `{"duration_ms":9223372036854775807}`},
 		"result: unknown reason":                {"finished", `{"reason":"bored"}`},
 		"0 of 7 bytes of stdout and 0 of 1 of ": {"finished", `{"stdout_bytes":7,"stderr_bytes":1}`},
 	} {
