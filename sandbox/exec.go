@@ -71,7 +71,7 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 	}
 	defer dir.Close()
 	if !contains(w.workspace, real) {
-		return nil, fmt.Errorf("cwd %s is outside the workspace %s", r.Cwd, w.config.Workspace)
+		return nil, fmt.Errorf("cwd %s is outside the workspace %s; for a chat of another workspace start with that one (--workspace)", r.Cwd, w.config.Workspace)
 	}
 	if ctx.Err() != nil {
 		return nil, errors.New("cancelled before it started")
