@@ -29,7 +29,11 @@ func othersCannotWrite(dir string, me *user.User) error {
 			return fmt.Errorf("sshd lets nobody in: %s, which holds %s, belongs to another user (uid %d); choose another data directory", above, dir, owner)
 		}
 		if mode := info.Mode(); mode.Perm()&0o022 != 0 {
-			return fmt.Errorf("sshd lets nobody in: others may write to %s (%v), which holds %s; choose another data directory, or: chmod go-w %[1]s", above, mode, dir)
+			err := fmt.Errorf("sshd lets nobody in: others may write to %s (%v), which holds %s; choose another data directory", above, mode, dir)
+			if mode&os.ModeSticky == 0 { // what is sticky, as /tmp, is meant for others to write to
+				err = fmt.Errorf("%w, or: chmod go-w %s", err, above)
+			}
+			return err
 		}
 		if above == home || above == filepath.Dir(above) {
 			return nil

@@ -72,6 +72,30 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
+func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
+	for _, name := range []string{
+		"up", "chat", "chats", "user", "user add", "policy", "policy test", "why", "budget", "replay", "attach", "transcript", "rebuild",
+		"nats-context", "nats-config", "sandbox", "sandbox ps", "sandbox shell", "doctor", "version",
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			_, want, _ := runApp(t, append(strings.Fields(name), "-h")...)
+			_, got, err := runApp(t, append([]string{"help"}, strings.Fields(name)...)...)
+			is.True(errors.Is(err, flag.ErrHelp))
+			got, _, _ = strings.Cut(got, "\nFlags:") // whose defaults differ with HOME
+			is.True(strings.Contains(got, "pocketcoder "+name))
+			is.True(strings.HasPrefix(want, got))
+		})
+	}
+	is := is.New(t)
+	_, stderr, err := runApp(t, "help", "nonsense")
+	is.Equal(err, errUsage)
+	is.True(strings.Contains(stderr, `there is no command "nonsense"`))
+	stdout, _, err := runApp(t, "help", "help")
+	is.NoErr(err)
+	is.Equal(stdout, usage)
+}
+
 func TestNothingRunningIsSaid(t *testing.T) {
 	for _, args := range []string{"chat -m hello", "chats", "replay c1", "rebuild", "nats-context"} {
 		is := is.New(t)

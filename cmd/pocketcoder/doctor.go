@@ -58,6 +58,9 @@ func runDoctor(ctx context.Context, env environment, args []string) error {
 	if _, err := parse(fs, args, 0); err != nil {
 		return err
 	}
+	if err := isolation.Known(o.isolation); err != nil {
+		return wrongUsage(env, "doctor: --isolation: %v", err)
+	}
 	o.data = dataDir(absolute(*data))
 	checks := doctor(ctx, o)
 	print := printChecks

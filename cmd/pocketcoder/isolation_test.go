@@ -19,6 +19,14 @@ func TestUnknownIsolationIsNotGuessedAt(t *testing.T) {
 	is.True(strings.Contains(err.Error(), `there is no isolation "docker"`))
 }
 
+func TestDoctorHasNoCureForALevelThatIsNone(t *testing.T) {
+	is := is.New(t)
+	stdout, stderr, err := runApp(t, "doctor", "--isolation", "steel")
+	is.Equal(err, errUsage)
+	is.Equal(stdout, "")
+	is.Equal(stderr, "doctor: --isolation: there is no isolation \"steel\": choose auto, bwrap, landlock, container or none\n")
+}
+
 func TestWorkerWithoutIsolationRefusesWithTheCure(t *testing.T) {
 	is := is.New(t)
 	t.Setenv("PATH", t.TempDir())

@@ -35,6 +35,14 @@ func limitFlags(fs *flag.FlagSet, env environment) (*commandLimits, error) {
 	return l, nil
 }
 
+// check names the flag that is wrong.
+func (l *commandLimits) check() error {
+	if l.Processes < 0 {
+		return fmt.Errorf("--processes %d: want a number from 0 on", l.Processes)
+	}
+	return l.Validate()
+}
+
 // args are the flags again, for a worker.
 func (l *commandLimits) args() []string {
 	return []string{

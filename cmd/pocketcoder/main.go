@@ -110,6 +110,9 @@ func app(ctx context.Context, env environment, args []string) error {
 	if !ok {
 		switch args[0] {
 		case "help", "-h", "-help", "--help":
+			if args[0] == "help" && len(args) > 1 {
+				return app(ctx, env, append(args[1:], "-h"))
+			}
 			fmt.Fprint(env.stdout, usage)
 			return nil
 		}

@@ -10,6 +10,8 @@ import (
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/sandbox/isolation"
 )
 
 // networkFlags are what a person may choose about what commands reach.
@@ -26,6 +28,9 @@ func (o upOptions) checkNetwork() error {
 	default:
 		return fmt.Errorf("--network %q: want off, ask or allow", o.network)
 	}
+	if wish := o.networkWish(); o.isolation == string(isolation.Landlock) && wish != "" {
+		return fmt.Errorf("commands have no network at --isolation landlock, and %s wants one: that takes bubblewrap, --isolation bwrap", wish)
+	}
 	host, port, err := net.SplitHostPort(o.egress)
 	if err != nil {
 		return fmt.Errorf("--egress %q: %w", o.egress, err)
@@ -37,6 +42,19 @@ func (o upOptions) checkNetwork() error {
 		return fmt.Errorf("--egress %q: name the one address at which workers reach it, and nobody else should", o.egress)
 	}
 	return nil
+}
+
+// networkWish is the flag that would let a command reach a host; empty when there is none.
+func (o upOptions) networkWish() string {
+	if o.network != handlers.NetworkOff {
+		return "--network " + string(o.network)
+	}
+	for _, r := range o.rules {
+		if r.Permission == "network" && r.Action != policy.Deny {
+			return fmt.Sprintf("--allow '%s'", r)
+		}
+	}
+	return ""
 }
 
 // openEgress listens where commands leave. It is there even with --network off: a rule may allow a chat a host at any time.

@@ -92,7 +92,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	fs.Var(&o.expose, "expose", exposeHelp)
 	var err error
 	if o.limits, err = limitFlags(fs, env); err != nil {
-		return o, err
+		return o, wrongUsage(env, "up: %v", err)
 	}
 	o.networkFlags(fs, env)
 	o.pushFlags(fs, env)
@@ -107,9 +107,13 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	o.data, o.rules = dataDir(absolute(*data)), append(allow, policy.Defaults...)
 	o.workspace = absolute(o.workspace)
 	o.logger = slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return o, o.check()
+	if err := o.check(); err != nil {
+		return o, wrongUsage(env, "up: %v", err)
+	}
+	return o, o.checkPlaces()
 }
 
+// check names the flag whose value is wrong, whatever there is on this machine.
 func (o upOptions) check() error {
 	host, _, err := net.SplitHostPort(o.http)
 	if err != nil {
@@ -121,8 +125,11 @@ func (o upOptions) check() error {
 	if u, err := url.Parse(o.url); err != nil || o.url != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
 		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.url)
 	}
-	if err := o.limits.Validate(); err != nil {
+	if err := o.limits.check(); err != nil {
 		return err
+	}
+	if err := isolation.Known(o.isolation); err != nil {
+		return fmt.Errorf("--isolation: %w", err)
 	}
 	if err := o.checkNetwork(); err != nil {
 		return err
@@ -136,6 +143,11 @@ func (o upOptions) check() error {
 	if (o.admin[0] == "") != (o.admin[1] == "") {
 		return errors.New("POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD go together: set both or neither")
 	}
+	return nil
+}
+
+// checkPlaces refuses a workspace that is none, and a data directory that commands could look into, whatever links lead there.
+func (o upOptions) checkPlaces() error {
 	info, err := os.Stat(o.workspace)
 	if err != nil {
 		return fmt.Errorf("--workspace: %w", err)
@@ -143,11 +155,6 @@ func (o upOptions) check() error {
 	if !info.IsDir() {
 		return fmt.Errorf("--workspace %s is not a directory", o.workspace)
 	}
-	return o.checkPlaces()
-}
-
-// checkPlaces refuses a data directory that commands could look into, whatever links lead there.
-func (o upOptions) checkPlaces() error {
 	var real []string
 	for _, path := range append([]string{string(o.data), o.workspace}, o.expose...) {
 		r, ok := handlers.RealPath(path)

@@ -25,10 +25,21 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 		"data among programs":  {with("--data", "/opt/pocketcoder-data"), "--data /opt/pocketcoder-data lies where commands can read", 1},
 		"data behind a link":   {dataBehindLink, "lies in --workspace DIR/workspace", 1},
 		"data in workspace":    {with("--data", "DIR/workspace/data"), "--data DIR/workspace/data lies in --workspace DIR/workspace", 1},
-		"address of everybody": {with("--http", "0.0.0.0:0"), "--http 0.0.0.0:0 is not a loopback address", 1},
-		"address without port": {with("--http", "localhost"), `--http "localhost": address localhost: missing port`, 1},
-		"no such network":      {with("--network", "on"), `--network "on": want off, ask or allow`, 1},
-		"a way out for all":    {with("--egress", "0.0.0.0:3128"), `--egress "0.0.0.0:3128": name the one address`, 1},
+		"address of everybody": {with("--http", "0.0.0.0:0"), "--http 0.0.0.0:0 is not a loopback address", 2},
+		"address without port": {with("--http", "localhost"), `--http "localhost": address localhost: missing port`, 2},
+		"no such network":      {with("--network", "on"), `--network "on": want off, ask or allow`, 2},
+		"a way out for all":    {with("--egress", "0.0.0.0:3128"), `--egress "0.0.0.0:3128": name the one address`, 2},
+		"no such isolation":    {with("--isolation", "steel"), `--isolation: there is no isolation "steel": choose auto, bwrap, landlock, container or none`, 2},
+		"no such variable":     {isolationVariable, `there is no isolation "steel"`, 2},
+		"no network to ask":    {landlock("--network", "ask"), "commands have no network at --isolation landlock, and --network ask wants one: that takes bubblewrap", 2},
+		"no network to allow":  {landlock("--network", "allow"), "no network at --isolation landlock, and --network allow wants one", 2},
+		"no host to allow":     {landlock("--allow", "network: example.org"), "and --allow 'network: example.org' wants one", 2},
+		"no host to ask for":   {landlock("--allow", "ask network: example.org"), "and --allow 'ask network: example.org' wants one", 2},
+		"denied host":          {landlock("--allow", "deny network: example.org", "--workspace", "DIR/missing"), "--workspace: stat DIR/missing: no such file", 1},
+		"no such number":       {with("--processes", "-3"), "--processes -3: want a number from 0 on", 2},
+		"memory of nothing":    {with("--memory", "100"), "limit memory of 100 is out of range", 2},
+		"broken variable":      {memoryVariable, `POCKETCODER_MEMORY: size "plenty"`, 2},
+		"SSH without port":     {with("--ssh", "nonsense"), `--ssh "nonsense": address nonsense: missing port`, 2},
 		"broken host":          {with("--allow", "network: *"), "want a host such as registry.npmjs.org", 2},
 		"broken rule":          {with("--allow", "bash: git 'status"), `parse rule "bash: git 'status": column 11`, 2},
 		"rule for everything":  {with("--allow", "*: *"), `only a rule that denies or asks is for every permission`, 2},
@@ -55,11 +66,27 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 	}
 }
 
-// with sets a flag.
-func with(flag, value string) func(*testing.T, string) ([]string, []string) {
+// with sets flags.
+func with(words ...string) func(*testing.T, string) ([]string, []string) {
 	return func(_ *testing.T, dir string) (args, env []string) {
-		return []string{flag, strings.ReplaceAll(value, "DIR", dir)}, nil
+		for _, word := range words {
+			args = append(args, strings.ReplaceAll(word, "DIR", dir))
+		}
+		return args, nil
 	}
+}
+
+// landlock sets flags at that level.
+func landlock(words ...string) func(*testing.T, string) ([]string, []string) {
+	return with(append(words, "--isolation", "landlock")...)
+}
+
+func isolationVariable(*testing.T, string) (args, env []string) {
+	return nil, []string{"POCKETCODER_ISOLATION=steel"}
+}
+
+func memoryVariable(*testing.T, string) (args, env []string) {
+	return nil, []string{"POCKETCODER_MEMORY=plenty"}
 }
 
 func portInUse(t *testing.T, _ string) (args, env []string) {

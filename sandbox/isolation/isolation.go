@@ -64,8 +64,16 @@ func (f Found) String() string {
 	return string(f.Level) + ": " + f.Reason
 }
 
-// ErrUnknown is in the error of Choose when there is no such level.
+// ErrUnknown is in the error of Known and Choose when there is no such level.
 var ErrUnknown = errors.New("choose auto, bwrap, landlock, container or none")
+
+// Known is an error when want is neither a level nor Auto. Whether it works here is for Choose to find out.
+func Known(want string) error {
+	if slices.Contains([]string{Auto, string(Bwrap), string(Landlock), string(Container), string(None)}, want) {
+		return nil
+	}
+	return fmt.Errorf("there is no isolation %q: %w", want, ErrUnknown)
+}
 
 // Choose tries what want names, or for Auto one level after the other. When it does not work here the error says why and
 // how to change that. None is chosen only when it is asked for.
@@ -73,8 +81,8 @@ func Choose(want string) (Found, error) {
 	if want == string(None) {
 		return Found{Level: None, Reason: "chosen explicitly: commands run unprotected"}, nil
 	}
-	if !slices.Contains([]string{Auto, string(Bwrap), string(Landlock), string(Container)}, want) {
-		return Found{}, fmt.Errorf("there is no isolation %q: %w", want, ErrUnknown)
+	if err := Known(want); err != nil {
+		return Found{}, err
 	}
 	var why []error
 	for _, level := range []Level{Bwrap, Landlock, Container} {
