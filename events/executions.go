@@ -16,8 +16,8 @@ type ExecRequested struct {
 	Private    bool   `json:"private,omitempty"`  // its output is not recorded
 }
 
-// ExecStarted says a worker has taken a command that nobody waits for, or a person's shell. Of the others ExecFinished says it:
-// a command of a moment is not worth a fact of its own.
+// ExecStarted says which worker has taken a command. Of one that somebody waits for it is said when it still runs after a moment, and
+// by ExecFinished alone when it does not: a command of a moment is not worth a fact of its own.
 type ExecStarted struct {
 	Exec      string `json:"exec"`
 	Worker    string `json:"worker"`
@@ -72,7 +72,7 @@ type ExecFinished struct {
 	Signal     string `json:"signal,omitempty"`
 	Reason     string `json:"reason,omitempty"` // cancelled, timeout, lost, refused, a limit's name; empty when it ended by itself
 	Error      string `json:"error,omitempty"`
-	DurationMS int64  `json:"duration_ms"`
+	DurationMS int64  `json:"duration_ms"`         // of a lost one as far as it is known to have run, 0 when that is not known
 	Worker     string `json:"worker,omitempty"`    // as in ExecStarted; empty when no worker took it
 	Isolation  string `json:"isolation,omitempty"` // likewise
 	Stdout     Output `json:"stdout"`

@@ -33,6 +33,7 @@ type Exec struct {
 	finished finished
 	output   int64         // bytes that a command may print; 0 for maxOutput
 	settles  time.Duration // 0 for settles
+	moment   time.Duration // 0 for moment
 }
 
 // Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded, and

@@ -156,6 +156,7 @@ func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {
 	is.NoErr(worker.Process.Kill())
 	d := s.finished(exec)
 	is.Equal(d.Reason, string(wire.Lost))
+	is.True(d.DurationMS > 0)
 	is.True(strings.HasPrefix(d.Stdout.Text, "up ")) // what was heard of it is kept
 }
 

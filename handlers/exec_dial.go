@@ -46,9 +46,8 @@ func (r *running) servers(chat string) (found []*run) {
 }
 
 func (u *run) serving() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.request.Ports && u.began
+	_, began := u.taken()
+	return u.request.Ports && began
 }
 
 // connect gives a connection whose other end is in the sandbox.

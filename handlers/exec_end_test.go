@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -71,7 +72,7 @@ func TestCommandOfAKilledWorkerIsLostAndItsOutputKept(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, worker := withWorkerProcess(t)
-	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
+	line, done, began := make(lineWriter, 1), make(chan wire.Result, 1), time.Now()
 	r, shell := s.authorized("echo $$; exec sleep 1000"), s.connect(natsconf.Shell)
 	go func() {
 		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
@@ -88,6 +89,7 @@ func TestCommandOfAKilledWorkerIsLostAndItsOutputKept(t *testing.T) {
 	is.Equal(d.Reason, string(wire.Lost))
 	is.Equal(d.ExitCode, wire.ExitLost)
 	is.True(d.Error != "")
+	is.True(d.DurationMS > 0 && d.DurationMS <= time.Since(began).Milliseconds()) // as far as it is known to have run
 	is.Equal(d.Stdout.Text, fmt.Sprintln(pid))
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 126) // and is not run again

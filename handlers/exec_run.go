@@ -23,21 +23,23 @@ type run struct {
 	end       context.CancelFunc // ends it
 	took      func(wire.Start)   // called when a worker has taken it; nil for nothing
 
-	mu    sync.Mutex
-	began bool
-	start wire.Start
+	began chan struct{} // closed when a worker has taken it: from then on there are
+	start wire.Start    // who has
+	since time.Time     // and when
 }
 
 // pendingInput is how many signals, or pieces of what a person types, wait for the worker to take them.
 const pendingInput = 16
 
 func (x *Exec) newRun(chat string, d events.ExecRequested) *run {
-	u := &run{chat: chat, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{})}
+	u := &run{
+		chat: chat, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{}), began: make(chan struct{}),
+	}
 	u.request = wire.Request{
 		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input,
 		Started: func(s wire.Start) { x.started(u, s) },
 	}
-	if d.Detached || d.Terminal {
+	if u.goesOn() {
 		u.request.TimeoutMS, u.request.Ports = noTimeout, true
 	}
 	return u
@@ -46,25 +48,53 @@ func (x *Exec) newRun(chat string, d events.ExecRequested) *run {
 // noTimeout is the longest time there is: 292 years in milliseconds. A request without one gets the worker's own.
 const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
 
+// goesOn says whether it may take days: nobody waits for it, or it is a person's shell.
+func (u *run) goesOn() bool { return u.requested.Detached || u.requested.Terminal }
+
 // taken says whether a worker has taken it, and which one.
 func (u *run) taken() (wire.Start, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.start, u.began
+	select {
+	case <-u.began:
+		return u.start, true
+	default:
+		return wire.Start{}, false
+	}
 }
 
 // started is told by the worker that has taken a command.
 func (x *Exec) started(u *run, s wire.Start) {
-	u.mu.Lock()
-	u.began, u.start = true, s
-	u.mu.Unlock()
-	if u.requested.Detached || u.requested.Terminal {
-		if err := x.record(context.Background(), u.chat, events.ExecStarted{Exec: u.requested.Exec, Worker: s.Worker, Isolation: s.Isolation}); err != nil {
-			x.Log.Error("record the start of an exec", "exec", u.requested.Exec, "err", err)
-		}
+	u.start, u.since = s, time.Now()
+	close(u.began)
+	if u.goesOn() {
+		x.recordStart(u)
 	}
 	if u.took != nil {
 		u.took(s)
+	}
+}
+
+func (x *Exec) recordStart(u *run) {
+	d := events.ExecStarted{Exec: u.requested.Exec, Worker: u.start.Worker, Isolation: u.start.Isolation}
+	if err := x.record(context.Background(), u.chat, d); err != nil {
+		x.Log.Error("record the start of an exec", "exec", d.Exec, "err", err)
+	}
+}
+
+// moment is how long a command that is waited for runs before its start is recorded, unless Exec says another. Of those that are
+// over before, and they are most, the result says who has run them: a synced append for each would slow down every command.
+const moment = time.Second
+
+// announce records the start of a command that lasts, so that who looks while it runs sees where. Of one that is over it records nothing.
+func (x *Exec) announce(u *run) {
+	select {
+	case <-u.began:
+	case <-u.over:
+		return
+	}
+	select {
+	case <-time.After(cmp.Or(x.moment, moment)):
+		x.recordStart(u)
+	case <-u.over:
 	}
 }
 
@@ -78,11 +108,16 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	out := newRecorder(x.Handlers.Log, u.chat, u.requested)
 	out.most = cmp.Or(x.output, out.most)
 	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
+	var announcing sync.WaitGroup
+	if !u.goesOn() {
+		announcing.Go(func() { x.announce(u) })
+	}
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
-		result = out.judged(x.forward(ctx, u.request, stdout, stderr))
+		result = u.timed(out.judged(x.forward(ctx, u.request, stdout, stderr)))
 	}
 	x.running.remove(u)
+	announcing.Wait() // it comes before the end in the log, or not at all
 	d := out.finish(result)
 	start, _ := u.taken()
 	d.Worker, d.Isolation = start.Worker, start.Isolation
@@ -90,6 +125,14 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 		x.Log.Error("record exec", "exec", d.Exec, "err", err)
 	}
 	x.changes(u, result)
+	return result
+}
+
+// timed gives a lost execution, whose result no worker has measured, the time that it is known to have run.
+func (u *run) timed(result wire.Result) wire.Result {
+	if _, ok := u.taken(); ok && result.Reason == wire.Lost {
+		result.DurationMS = time.Since(u.since).Milliseconds()
+	}
 	return result
 }
 
@@ -132,7 +175,7 @@ func (x *Exec) record(ctx context.Context, chat string, d events.Data) error {
 	return err
 }
 
-// Lost records that nobody knows what came of an execution: it was running when its handler or its worker died.
+// Lost records that nobody knows what came of an execution, nor how long it ran: it was running when its handler died.
 func (x *Exec) Lost(ctx context.Context, chat, exec string) error {
 	return x.record(ctx, chat, events.ExecFinished{
 		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",

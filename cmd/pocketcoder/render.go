@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 )
 
 // renderer shows a chat as it happens: events in log order, and streaming fragments in between. Each thing is shown
@@ -100,9 +101,11 @@ func (r *renderer) event(e events.Event) {
 	case events.ExecRefused:
 		r.note(d.Session, red, "✗ refused to run: %s\n  %s", d.Command, d.Reason)
 	case events.ExecStarted:
-		r.execNote(d.Exec, dim, "runs by itself as %s (isolation %s)", d.Exec, d.Isolation)
+		if r.exec(d.Exec).detached {
+			r.execNote(d.Exec, dim, "runs by itself as %s (isolation %s)", d.Exec, d.Isolation)
+		}
 	case events.ExecSignalled:
-		r.execNote(d.Exec, yellow, "%s sent %s", e.Actor, d.Signal)
+		r.execNote(d.Exec, yellow, "%s sent %s", e.Actor, handlers.SignalName(d.Signal))
 	case events.ExecConnected:
 		r.execConnected(d)
 	case events.ExecFinished:

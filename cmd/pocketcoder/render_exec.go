@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -14,13 +15,14 @@ const maxLiveOutput = events.MaxInline
 
 // shownExec is a command that runs.
 type shownExec struct {
-	id      string
-	session string
-	command string
-	begun   bool // exec.requested was seen
-	done    bool
-	early   []events.Delta
-	streams map[string]*shownStream
+	id       string
+	session  string
+	command  string
+	begun    bool // exec.requested was seen
+	detached bool
+	done     bool
+	early    []events.Delta
+	streams  map[string]*shownStream
 }
 
 type shownStream struct {
@@ -47,6 +49,7 @@ func (r *renderer) execRequested(d events.ExecRequested) {
 	case d.Terminal:
 		x.command = "(a person's own shell)"
 	case d.Detached:
+		x.detached = true
 		x.command += "  (in the background)"
 	}
 	r.execHeader(x, "")
@@ -163,14 +166,14 @@ func (r *renderer) execChanged(d events.ExecChanged) {
 	r.execNote(d.Exec, dim, "changed while %s ran: %s", d.Exec, text)
 }
 
-// execEnd says how a command ended: "exit 1, 1.2s", "cancelled, SIGKILL, 3s".
+// execEnd says how a command ended: "exit 1, 1.2s", "cancelled, KILL, 3s".
 func execEnd(d events.ExecFinished) string {
 	how := []string{fmt.Sprintf("exit %d", d.ExitCode)}
 	if d.Reason != "" {
 		how = []string{reasonText(d.Reason)}
 	}
 	if d.Signal != "" {
-		how = append(how, d.Signal)
+		how = append(how, handlers.SignalName(d.Signal))
 	}
 	how = append(how, (time.Duration(d.DurationMS) * time.Millisecond).String())
 	if d.Error != "" {

@@ -165,15 +165,16 @@ func TestWhatBecomesOfExecutionsIsShown(t *testing.T) {
 		own(t, 11, "user:u", events.ExecRequested{Exec: "x3", Terminal: true, Private: true}),
 		own(t, 12, "sandbox", events.ExecFinished{Exec: "x3", Reason: "cancelled"}),
 		own(t, 13, "engine:local", events.ExecRequested{Exec: "x4", Session: "ses_1", Call: "c4", Command: "yes"}),
-		own(t, 14, "sandbox", events.ExecFinished{Exec: "x4", ExitCode: 143, Signal: "SIGTERM", Reason: "output-size"}),
+		own(t, 14, "sandbox", events.ExecStarted{Exec: "x4", Worker: "w1", Isolation: "bwrap"}),
+		own(t, 15, "sandbox", events.ExecFinished{Exec: "x4", ExitCode: 143, Signal: "SIGTERM", Reason: "output-size"}),
 	})
 	is.Equal(got, strings.TrimLeft(`
 $ npm run dev  (in the background)
   · runs by itself as x1 (isolation bwrap)
   · was kept from evil␛.example:443: no rule
   · was let to example.org:443: a rule
-  · user:u sent SIGHUP
-  └ stopped: more than it may have of memory, SIGKILL, 1.5s
+  · user:u sent HUP
+  └ stopped: more than it may have of memory, KILL, 1.5s
   · changed while x1 ran: a␛[31m b (2.0 KiB)
   · changed while x1 ran: fa (0 bytes), fb (1 bytes), fc (2 bytes), fd (3 bytes), fe (4 bytes), ff (5 bytes), fg (6 bytes), fh (7 bytes), fi (8 bytes), fj (9 bytes) and 5 more
 $ (a person's own shell)
@@ -182,7 +183,7 @@ $ (a person's own shell)
 $ (a person's own shell, private)
   └ cancelled, 0s
 $ yes
-  └ stopped: more output than allowed, SIGTERM, 0s
+  └ stopped: more output than allowed, TERM, 0s
 `, "\n"))
 }
 
