@@ -118,8 +118,11 @@ func (e *evaluation) path() Verdict {
 func (e *evaluation) file() Verdict {
 	a := e.ask
 	at, cause := a.locate(a.Cwd, a.Path)
-	if cause == "" && len(a.Patterns) > 1 {
+	switch {
+	case cause == "" && len(a.Patterns) > 1:
 		cause = "it is about several files at once"
+	case a.Type == "external_directory" && a.Path == "" && len(a.Patterns) > 0:
+		cause = a.reaches()
 	}
 	found := cause == ""
 	matches := func(r *compiled) bool { return found && r.path.matches(at.real, a.Root) }

@@ -67,6 +67,14 @@ func TestAReasonNamesTheWord(t *testing.T) {
 	is.Equal(policy.Evaluate(policy.Defaults, bash("git status && rm -rf /")).Reason, "no rule allows “rm -rf /”")
 }
 
+// Of a command, OpenCode asks with the folders alone.
+func TestAReasonNamesTheFoldersOutside(t *testing.T) {
+	is := is.New(t)
+	a := policy.Ask{Type: "external_directory", Patterns: []string{"/etc/*", "/root/*", "/*"}, Cwd: "/workspace", Root: "/workspace"}
+	v := policy.Evaluate(append([]policy.Rule{{Permission: "external_directory", Pattern: "/etc/**"}}, policy.Defaults...), a)
+	is.Equal(v, policy.Verdict{Action: policy.AskPerson, Reason: "it reaches outside the workspace: “/etc”, “/root”, “/”"})
+}
+
 func TestWhatIsNotKnownIsAsked(t *testing.T) {
 	rules := append([]policy.Rule{{Permission: "write", Pattern: "docs/**"}}, policy.Defaults...)
 	for name, a := range map[string]policy.Ask{

@@ -168,6 +168,15 @@ func (a Ask) leads() (cause string) {
 	return cause
 }
 
+// reaches names the folders outside the workspace that a command is about: OpenCode tells only them, each as folder/*.
+func (a Ask) reaches() string {
+	var folders []string
+	for _, p := range a.Patterns {
+		folders = append(folders, quoted(path.Clean(strings.TrimSuffix(p, "*"))))
+	}
+	return "it reaches outside the workspace: " + strings.Join(folders, ", ")
+}
+
 func (a Ask) resolve(p string) (string, bool) {
 	if a.Resolve == nil {
 		return p, true
