@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -13,23 +14,22 @@ import (
 type SignalExecution struct {
 	Command
 	Execution string `json:"execution"`
-	Signal    string `json:"signal"` // SIGTERM, or TERM; SIGTERM when empty
+	Signal    string `json:"signal"` // TERM, or SIGTERM; TERM when empty
 }
 
 // Signals are those that can be sent.
-var Signals = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGSTOP", "SIGCONT"}
+var Signals = []string{"TERM", "INT", "HUP", "KILL", "USR1", "USR2", "QUIT", "STOP", "CONT"}
+
+// SignalName is how a signal is named to people: TERM for SIGTERM, term and sigterm.
+func SignalName(signal string) string { return strings.TrimPrefix(strings.ToUpper(signal), "SIG") }
 
 // Signal carries out the command. Who sent it is recorded before it is sent.
 func (x *Exec) Signal(ctx context.Context, c SignalExecution) (uint64, error) {
-	if c.Signal == "" {
-		c.Signal = "SIGTERM"
-	}
-	if c.Signal = strings.ToUpper(c.Signal); !strings.HasPrefix(c.Signal, "SIG") {
-		c.Signal = "SIG" + c.Signal
-	}
-	if !slices.Contains(Signals, c.Signal) {
+	name := SignalName(cmp.Or(c.Signal, "TERM"))
+	if !slices.Contains(Signals, name) {
 		return 0, refuseField(Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))
 	}
+	c.Signal = "SIG" + name
 	u, ok := x.running.get(c.Execution)
 	if !ok {
 		return 0, refuseField(Conflict, "execution", "execution %s is not running", c.Execution)

@@ -57,6 +57,7 @@ func TestOnlySomeSignalsCanBeSent(t *testing.T) {
 	for _, signal := range []string{"SIGSEGV", "9", "SIG", "SIGTERM ", "TERM\x00", "SIGSIGTERM"} {
 		_, err := s.exec.Signal(t.Context(), SignalExecution{Command: Command{Actor: alice}, Execution: exec, Signal: signal})
 		is.Equal(refusal(t, err), Invalid)
+		is.Equal(err.Error(), "signal: want one of TERM, INT, HUP, KILL, USR1, USR2, QUIT, STOP, CONT")
 	}
 	_, data := history(t, s.Log, "c1")
 	is.Equal(len(of[events.ExecSignalled](data)), 0)

@@ -37,6 +37,6 @@ func runKill(ctx context.Context, env environment, args []string) error {
 	if _, err := handlers.Give(ctx, s.nc, "exec.signal", handlers.SignalExecution{Execution: exec, Signal: *signal}); err != nil {
 		return invalidUsage(env, "sandbox kill", err)
 	}
-	fmt.Fprintf(env.stderr, "sent %s to %s\n", *signal, exec)
+	fmt.Fprintf(env.stderr, "sent %s to %s\n", handlers.SignalName(*signal), exec)
 	return nil
 }

@@ -18,7 +18,7 @@ const logsUsage = `pocketcoder sandbox logs EXEC: what a command printed, from t
   pocketcoder sandbox logs 8f2k0x9c3v7m1q5
   pocketcoder sandbox logs 8f2k0x9c3v7m1q5 -f    and what it prints until it ends
 
-What it wrote to stdout goes to stdout, and to stderr what it wrote there. Control sequences are shown as text. Of a command that
+What it wrote to stdout goes to stdout, and to stderr what it wrote there and at last how it ended. Control sequences are shown as text. Of a command that
 runs, the last seven days are there, as far as there was room for them. "pocketcoder sandbox ps --all" lists what ran.
 Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
 `
@@ -71,14 +71,17 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 		_, err := fmt.Fprintln(p.notes, "it is private: its output is not recorded")
 		return err
 	}
-	var outputs struct{ Stdout, Stderr events.Output }
-	if err := json.Unmarshal([]byte(p.run.Outputs), &outputs); err != nil {
-		return fmt.Errorf("read the output of %s: %w", p.run.ID, err)
-	}
 	subject := events.ExecDeltaSubject(p.run.Chat, p.run.ID)
 	switch {
+	case p.run.Started == "":
+		_, err := fmt.Fprintln(p.notes, "it did not run:", visible(p.run.Reason))
+		return err
 	case p.run.Status != projections.ExecExecuting:
-		return p.rest(ctx, outputs.Stdout, outputs.Stderr)
+		d := events.ExecFinished{ExitCode: int(p.run.ExitCode), Signal: p.run.Signal, Reason: p.run.Reason, Error: p.run.Error, DurationMS: p.run.DurationMS}
+		if err := json.Unmarshal([]byte(p.run.Outputs), &d); err != nil {
+			return fmt.Errorf("read the output of %s: %w", p.run.ID, err)
+		}
+		return p.finish(ctx, d)
 	case follow:
 		return p.follow(ctx, subject)
 	}
@@ -128,25 +131,25 @@ func (p *printed) follow(ctx context.Context, subject string) error {
 				return err
 			}
 		case d := <-ended:
-			if err := p.rest(ctx, d.Stdout, d.Stderr); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintln(p.notes, "ended:", visible(execEnd(d)))
-			return err
+			return p.finish(ctx, d)
 		case err := <-failed:
 			return err
 		}
 	}
 }
 
-// rest shows what is stored and was not shown.
-func (p *printed) rest(ctx context.Context, stdout, stderr events.Output) error {
-	for name, out := range map[string]events.Output{"stdout": stdout, "stderr": stderr} {
+// finish shows what is stored and was not shown, and how the command ended.
+func (p *printed) finish(ctx context.Context, d events.ExecFinished) error {
+	for name, out := range map[string]events.Output{"stdout": d.Stdout, "stderr": d.Stderr} {
 		if err := p.streams[name].rest(ctx, p.log, out); err != nil {
 			return err
 		}
 	}
-	return p.flush()
+	if err := p.flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(p.notes, "ended:", visible(execEnd(d)))
+	return err
 }
 
 func (s *printedStream) rest(ctx context.Context, log *events.Log, out events.Output) error {

@@ -130,13 +130,17 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 	}()
 	_, stderr, code := p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "SEGV")
 	is.Equal(code, 2)
-	is.True(strings.Contains(stderr, "want one of SIGTERM"))
-	_, stderr, code = p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "KILL")
+	is.True(strings.Contains(stderr, "want one of TERM"))
+	_, stderr, code = p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "sigkill")
 	is.Equal(code, 0)
 	is.True(strings.Contains(stderr, "sent KILL to "+run.ID))
 	got := <-followed
 	is.Equal(got[0], "begun\n")
-	is.True(strings.Contains(got[1], "ended:"))
+	is.True(strings.Contains(got[1], "ended: "))
+	eventually(t, "the end is projected", func() bool {
+		_, err := p.logs(t, run.ID)
+		return err == got[1]
+	})
 	_, stderr, code = p.cli(t, "", "sandbox", "kill", run.ID)
 	is.Equal(code, 1)
 	is.True(strings.Contains(stderr, "execution "+run.ID+" is not running"))
@@ -160,6 +164,14 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 	_, stderr, code = p.cli(t, "", "sandbox", "shell", "nothing")
 	is.Equal(code, 1)
 	is.True(strings.Contains(stderr, "it needs a terminal"))
+}
+
+func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
+	is := is.New(t)
+	var notes strings.Builder
+	refused := projections.Run{Execution: projections.Execution{Status: projections.ExecRefused, Reason: "nothing\x1b authorized it"}}
+	is.NoErr(newPrinted(nil, environment{stderr: &notes}, refused).show(t.Context(), false))
+	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")
 }
 
 func TestWorkersAreListed(t *testing.T) {

@@ -97,7 +97,7 @@ func TestTranscriptOfACommandThatRunsBeginsWithWhatItHasPrinted(t *testing.T) {
 	f.prints("x1", 100, "late\n")
 	f.shows("… 94 bytes of stdout were missed\n  │ late")
 	f.append(events.ExecFinished{Exec: "x1", Reason: "cancelled", Signal: "SIGKILL", Stdout: events.Output{Bytes: 105, Text: "early\n" + strings.Repeat("-", 94) + "late\n"}})
-	f.shows("└ cancelled, SIGKILL")
+	f.shows("└ cancelled, KILL")
 	is.Equal(strings.Count(f.seen.String(), "late"), 1)
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -38,7 +37,7 @@ func (b *sandboxed) signal(_ context.Context, c handlers.SignalExecution) (uint6
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case c.Signal != "" && !slices.Contains(handlers.Signals, "SIG"+strings.TrimPrefix(c.Signal, "SIG")):
+	case c.Signal != "" && !slices.Contains(handlers.Signals, handlers.SignalName(c.Signal)):
 		return 0, handlers.Refused{Code: handlers.Invalid, Text: "signal: want another", Field: "signal"}
 	case !b.runs[c.Execution]:
 		return 0, handlers.Refused{Code: handlers.Conflict, Text: "execution " + c.Execution + " is not running"}
