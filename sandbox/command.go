@@ -122,6 +122,9 @@ func (c *command) ask(finished <-chan struct{}) {
 	}
 }
 
+// needsWake says whether a signal asks to end: a process that is stopped hears that only once it goes on.
+func needsWake(s syscall.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGHUP }
+
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

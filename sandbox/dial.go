@@ -7,13 +7,30 @@ import (
 	"io"
 	"syscall"
 
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
 
+// How many connections to commands are open at a time: to one, more than the tabs of a browser make, and to all of them what
+// leaves most of the 1,024 descriptors that a process commonly has to the commands themselves. Each takes one, and
+// another while it is made.
+const (
+	maxDials       = 64
+	maxWorkerDials = 256
+)
+
 // dial connects to what a running command serves, and says so on stderr: r.Input goes there, and what comes back to stdout, until
-// the server has no more to say. When the input ends the server is told, and may go on.
+// the server has no more to say or the command has ended. When the input ends the server is told, and may go on.
 func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
-	conn, err := w.connect(ctx, r.Exec, r.Port)
+	s, err := w.admit(r.Exec)
+	if err != nil {
+		return fmt.Errorf("connect to port %d of exec %s: %w", r.Port, r.Exec, err)
+	}
+	defer w.dismiss(s)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	conn, err := s.connect(ctx, r.Port)
 	if err != nil {
 		return fmt.Errorf("connect to port %d of exec %s: %w", r.Port, r.Exec, err)
 	}
@@ -32,8 +49,36 @@ func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 			c.CloseWrite()
 		}
 	}()
-	if _, err := io.Copy(stdout, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+	if _, err := io.Copy(stdout, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) && s.ctx.Err() == nil {
 		return fmt.Errorf("read from port %d of exec %s: %w", r.Port, r.Exec, err)
 	}
 	return nil
+}
+
+// admit takes a place for one connection to a command, until dismiss.
+func (w *Worker) admit(exec string) (*server, error) {
+	if w.config.Isolation.Level == isolation.Landlock {
+		return nil, errors.New("a command serves nothing behind Landlock: install bubblewrap on the worker's machine")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.serving[exec]
+	switch {
+	case s == nil:
+		return nil, errors.New("it is not running here, or was not started to serve ports")
+	case s.dials >= maxDials:
+		return nil, fmt.Errorf("it has %d connections open already", maxDials)
+	case w.dials >= maxWorkerDials:
+		return nil, fmt.Errorf("the worker has %d connections open already", maxWorkerDials)
+	}
+	s.dials++
+	w.dials++
+	return s, nil
+}
+
+func (w *Worker) dismiss(s *server) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.dials--
+	w.dials--
 }

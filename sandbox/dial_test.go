@@ -3,8 +3,12 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -12,43 +16,72 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// serving is a command that may serve ports, and a port where something of its network answers: with none of the walls,
-// the machine's own.
-func serving(t *testing.T, w *Worker, answer func(net.Conn)) (exec string, port int) {
-	t.Helper()
-	is := is.New(t)
+// serverVariable makes the test binary a server: on a port that it prints, it says hello to each connection, reads all that is said,
+// answers in capitals, and prints "closed".
+const serverVariable = "SANDBOX_TEST_SERVER"
+
+func init() {
+	if os.Getenv(serverVariable) != "" {
+		serve()
+	}
+}
+
+func serve() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go answer(c)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(l.Addr().(*net.TCPAddr).Port)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			panic(err)
 		}
-	}()
+		go func() {
+			defer fmt.Println("closed")
+			defer c.Close()
+			io.WriteString(c, "hello ")
+			all, _ := io.ReadAll(c)
+			c.Write(bytes.ToUpper(all))
+		}()
+	}
+}
+
+// keep runs a command that may serve ports until the test is over, and gives the first line it prints, and the others.
+func keep(t *testing.T, w *Worker, command string) (exec, line string, rest *lines) {
+	t.Helper()
+	r, out := w.request(command), newLines()
+	r.Ports = true
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan wire.Result, 1)
-	out := newLines()
-	r := w.request("echo ready; sleep 600")
-	r.Ports = true
 	go func() { ended <- w.Exec(ctx, r, out, io.Discard) }()
-	is.Equal(out.next(t), "ready")
 	t.Cleanup(func() { cancel(); <-ended })
-	return r.Exec, l.Addr().(*net.TCPAddr).Port
+	return r.Exec, out.next(t), out
+}
+
+// serving keeps the server, and gives its port and what it prints then.
+func serving(t *testing.T, w *Worker) (exec string, port int, printed *lines) {
+	t.Helper()
+	exec, line, printed := keep(t, w, serverVariable+"=1 exec "+os.Args[0])
+	port, err := strconv.Atoi(line)
+	is.New(t).NoErr(err)
+	return exec, port, printed
+}
+
+// ask dials and says nothing.
+func (w *Worker) ask(t *testing.T, exec string, port int) (answer, refusal string) {
+	input := make(chan wire.Input)
+	close(input)
+	var out bytes.Buffer
+	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: input}, &out, io.Discard)
+	return out.String(), result.Error
 }
 
 func TestADialedPortGivesWhatItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	exec, port := serving(t, w, func(c net.Conn) {
-		defer c.Close()
-		all, _ := io.ReadAll(c) // up to the end of what is said
-		c.Write(bytes.ToUpper(all))
-	})
+	exec, port, _ := serving(t, w)
 	input := make(chan wire.Input)
 	go func() {
 		defer close(input)
@@ -60,19 +93,14 @@ func TestADialedPortGivesWhatItIsAskedFor(t *testing.T) {
 	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: input}, &out, &says)
 	is.Equal(says.String(), wire.Connected)
 	is.Equal(result.Reason, wire.Exited)
-	is.True(bytes.Equal(out.Bytes(), bytes.Repeat([]byte("ABCD"), 800000)))
+	is.True(bytes.Equal(out.Bytes(), append([]byte("hello "), bytes.Repeat([]byte("ABCD"), 800000)...)))
 }
 
 func TestADialEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	closed := make(chan error, 1)
-	exec, port := serving(t, w, func(c net.Conn) {
-		c.Write([]byte("hello"))
-		_, err := c.Read(make([]byte, 1))
-		closed <- err
-	})
+	exec, port, printed := serving(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	out := make(firstWrite, 1)
 	go func() {
@@ -81,7 +109,7 @@ func TestADialEndsWithItsCaller(t *testing.T) {
 	}()
 	result := w.Handle(ctx, wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: make(chan wire.Input)}, out, io.Discard)
 	is.Equal(result.Reason, wire.Cancelled)
-	is.True(<-closed != nil)
+	is.Equal(printed.next(t), "closed")
 }
 
 type firstWrite chan bool
@@ -95,7 +123,7 @@ func TestNobodyListeningIsARefusal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	exec, _ := serving(t, w, nil)
+	exec, _, _ := serving(t, w)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	l.Close()
@@ -103,4 +131,32 @@ func TestNobodyListeningIsARefusal(t *testing.T) {
 	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: l.Addr().(*net.TCPAddr).Port}, io.Discard, &says)
 	is.Equal(result.Reason, wire.Refused)
 	is.Equal(says.Len(), 0)
+}
+
+func TestConnectionsAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	exec, port, _ := serving(t, w)
+	for range maxDials {
+		_, err := w.admit(exec)
+		is.NoErr(err)
+	}
+	_, refusal := w.ask(t, exec, port)
+	is.True(strings.HasSuffix(refusal, "of exec "+exec+": it has 64 connections open already"))
+	w.dismiss(w.serving[exec])
+	for range 2 { // the first leaves its place to the second
+		answer, refusal := w.ask(t, exec, port)
+		is.Equal(refusal, "")
+		is.Equal(answer, "hello ")
+	}
+	for w.dials < maxWorkerDials {
+		other, _, _ := serving(t, w)
+		for range maxDials {
+			w.admit(other)
+		}
+	}
+	other, port, _ := serving(t, w)
+	_, refusal = w.ask(t, other, port)
+	is.True(strings.HasSuffix(refusal, ": the worker has 256 connections open already"))
 }

@@ -137,7 +137,10 @@ func (w *Worker) setShell(exec string, pid int) {
 func (w *Worker) forget(exec string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.serving, exec)
+	if s := w.serving[exec]; s != nil {
+		s.end()
+		delete(w.serving, exec)
+	}
 	delete(w.running, exec)
 	w.execs.Done()
 }

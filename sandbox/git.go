@@ -8,12 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // gitIdentity makes a directory with the file that git reads in commands instead of one in HOME: who the person is, and
 // nothing else. HOME is written by commands and shared by those of all chats, and what a git configuration says there would
-// be run by the next `git status`, which nobody is asked about. The name is the person's own where git knows it.
-func gitIdentity() (dir string, err error) {
+// be run by the next `git status`, which nobody is asked about. The name is the person's own where git knows it. The
+// directory is locked until the worker ends, however it does, and those of workers that were killed are removed.
+func gitIdentity(parent string) (dir string, lock *os.File, err error) {
+	removeUnlocked(parent)
 	name, email := gitValue("user.name"), gitValue("user.email")
 	if name == "" {
 		name = userName()
@@ -21,17 +25,65 @@ func gitIdentity() (dir string, err error) {
 	if email == "" {
 		email = userName() + "@localhost"
 	}
-	dir, err = os.MkdirTemp("", "pocketcoder-git-")
+	made, err := os.MkdirTemp(parent, "pocketcoder-git-")
 	if err != nil {
-		return "", fmt.Errorf("make git configuration: %w", err)
+		return "", nil, fmt.Errorf("make git configuration: %w", err)
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ")
 	text := fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%s\"\n", quote.Replace(name), quote.Replace(email))
-	if err := os.WriteFile(gitConfig(dir), []byte(text), 0o644); err != nil {
-		os.RemoveAll(dir)
-		return "", fmt.Errorf("make git configuration: %w", err)
+	err = os.WriteFile(gitConfig(made), []byte(text), 0o644)
+	if err == nil {
+		lock, err = lockDir(made)
 	}
-	return dir, nil
+	if err == nil { // locked before it has the name by which it is found
+		dir = made + ".locked"
+		err = os.Rename(made, dir)
+	}
+	if err != nil {
+		os.RemoveAll(made)
+		lock.Close() // of nil it does nothing
+		return "", nil, fmt.Errorf("make git configuration: %w", err)
+	}
+	return dir, lock, nil
+}
+
+// lockedGit is how directories are named that a living worker has locked.
+const lockedGit = "pocketcoder-git-*.locked"
+
+// removeUnlocked removes what workers of this user have left behind. It takes nothing but the file they make and an empty
+// directory, and follows no link, as everybody may write where these are.
+func removeUnlocked(parent string) {
+	entries, _ := os.ReadDir(parent) // of what cannot be listed, nothing can be removed
+	for _, e := range entries {
+		if ours, _ := filepath.Match(lockedGit, e.Name()); !ours {
+			continue
+		}
+		path := filepath.Join(parent, e.Name())
+		lock, err := lockDir(path)
+		if err != nil {
+			continue
+		}
+		var owner unix.Stat_t
+		fd := int(lock.Fd())
+		if unix.Fstat(fd, &owner) == nil && int(owner.Uid) == os.Getuid() {
+			unix.Unlinkat(fd, filepath.Base(gitConfig(path)), 0)
+			unix.Rmdir(path)
+		}
+		lock.Close()
+	}
+}
+
+// lockDir fails when another has locked it, or it is a link. The lock is gone with the process.
+func lockDir(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 func gitConfig(dir string) string { return filepath.Join(dir, "config") }

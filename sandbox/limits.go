@@ -17,7 +17,7 @@ import (
 // Three things enforce them, the surest that the machine has: a cgroup (see groups) bounds memory and processes; resource
 // limits bound each process's files, open files and processor time; and everywhere the processes are looked at (see watch),
 // so that what nothing else bounds is passed by no more than a command takes from one look to the next. That costs a
-// hundredth of one processor's time while a command of a few processes runs, and at most a twentieth with hundreds
+// hundredth of one processor's time while a command of a few processes runs, and about a twentieth with hundreds
 // (measured). On macOS only Config.Timeout holds.
 type Limits struct {
 	Memory    Size          // what it keeps in memory that is not a file's: heaps, stacks, shared memory, its own tmpfs

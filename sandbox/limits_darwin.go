@@ -39,7 +39,12 @@ func (t *tree) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{}
 
 func (t *tree) alive() []int { return nil }
 
-func (t *tree) signal(s syscall.Signal) { syscall.Kill(-t.shell, s) }
+func (t *tree) signal(s syscall.Signal) {
+	syscall.Kill(-t.shell, s)
+	if needsWake(s) {
+		syscall.Kill(-t.shell, syscall.SIGCONT)
+	}
+}
 
 func (t *tree) kill() {}
 

@@ -58,14 +58,15 @@ func ends(t *testing.T, w *Worker, command string, want wire.Reason) wire.Result
 		t.Fatalf("ended with %+v, want reason %q; stderr: %.500s", result, want, stderr.String())
 	}
 	is.True(result.ExitCode != 0)
-	is.Equal(leftOf(r.Exec), nil)
+	is.Equal(leftOf(w, r.Exec), nil)
 	return result
 }
 
-// leftOf lists the live processes of a command, but for those that hide their environment.
-func leftOf(exec string) (pids []int) {
+// leftOf lists the live processes of a worker's command, but for those that hide their environment.
+func leftOf(w *Worker, exec string) (pids []int) {
 	for pid := range processes() {
-		if alive(pid) && bytes.Contains(environ(pid), []byte("\x00"+execMarker+"="+exec+"\x00")) {
+		env := environ(pid)
+		if alive(pid) && valueOf(env, execMarker) == exec && valueOf(env, workerMarker) == w.id.marker {
 			pids = append(pids, pid)
 		}
 	}
@@ -118,7 +119,7 @@ func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
 			r := w.request(command)
 			is.Equal(w.Exec(t.Context(), r, io.Discard, io.Discard).Reason, wire.Exited)
 			eventually(t, "it began", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "bombing")); return err == nil })
-			eventually(t, "it is over", func() bool { return len(leftOf(r.Exec)) == 0 })
+			eventually(t, "it is over", func() bool { return len(leftOf(w, r.Exec)) == 0 })
 			eventually(t, "and forgotten", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.trees) == 0 })
 		})
 	}
@@ -278,7 +279,7 @@ func TestCancelLetsCommandsCleanUpBehindWalls(t *testing.T) {
 		ended = <-result
 		is.Equal(ended.Reason, wire.Cancelled)
 		is.Equal(ended.Signal, "SIGKILL") // it would not end by itself
-		is.Equal(leftOf(r.Exec), nil)
+		is.Equal(leftOf(w, r.Exec), nil)
 
 		ctx, cancel = context.WithCancel(t.Context())
 		r = w.request("echo ready; exec sleep 600")

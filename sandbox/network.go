@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"syscall"
 
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -58,30 +59,38 @@ func (c *command) serveProxy(network string, log *slog.Logger) {
 	}
 }
 
-// setServing makes the ports of an exec reachable for connect, until forget; without a link they are the machine's own.
-func (w *Worker) setServing(exec string, link *inside.Link) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.serving[exec] = link
+// server is a command whose ports may be reached.
+type server struct {
+	command *command
+	dials   int             // connections to it
+	ctx     context.Context // ends when the command is forgotten
+	end     context.CancelFunc
 }
 
-// connect opens a connection to a port on the loopback address where a command runs that was allowed to serve ports.
-func (w *Worker) connect(ctx context.Context, exec string, port int) (net.Conn, error) {
+// setServing makes the ports of a command reachable until forget.
+func (w *Worker) setServing(exec string, c *command) {
+	s := &server{command: c}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.serving[exec] = s
+}
+
+// connect opens a connection to a port on the loopback address where the command runs.
+func (s *server) connect(ctx context.Context, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, fmt.Errorf("port %d is out of range", port)
 	}
-	if w.config.Isolation.Level == isolation.Landlock {
-		return nil, errors.New("a command serves nothing behind Landlock: install bubblewrap on the worker's machine")
+	if s.command.link != nil {
+		return s.command.link.Dial(ctx, port)
 	}
-	w.mu.Lock()
-	link, ok := w.serving[exec]
-	w.mu.Unlock()
-	switch {
-	case !ok:
-		return nil, errors.New("it is not running here, or was not started to serve ports")
-	case link != nil:
-		return link.Dial(port)
+	err := error(syscall.ECONNREFUSED)
+	for _, host := range s.command.hosts(port) {
+		var d net.Dialer
+		var conn net.Conn
+		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			return conn, nil
+		}
 	}
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(port)))
+	return nil, err
 }

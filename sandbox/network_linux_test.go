@@ -9,10 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
 
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
@@ -72,8 +77,8 @@ func TestWallsLetPortsBeReached(t *testing.T) {
 			r.Ports = true
 			if found.Level == isolation.Landlock {
 				is.Equal(j.tryAs(r), []string{"EPERM"}) // it runs, and the kernel lets it serve nothing
-				_, err := j.connect(t.Context(), r.Exec, port)
-				is.True(strings.Contains(err.Error(), "install bubblewrap"))
+				_, refusal := j.ask(t, r.Exec, port)
+				is.True(strings.Contains(refusal, "install bubblewrap"))
 				return
 			}
 			out, done := newLines(), make(chan wire.Result, 1)
@@ -81,21 +86,102 @@ func TestWallsLetPortsBeReached(t *testing.T) {
 			go func() { done <- j.Exec(ctx, r, out, io.Discard) }()
 			is.Equal(out.next(t), "listening")
 			for range 2 {
-				conn, err := j.connect(t.Context(), r.Exec, port)
-				is.NoErr(err)
-				said, err := io.ReadAll(conn)
-				is.NoErr(err)
-				is.Equal(string(said), "hello from inside")
-				conn.Close()
-				_, err = j.connect(t.Context(), r.Exec, 1)
-				is.True(strings.Contains(err.Error(), "refused"))
+				answer, refusal := j.ask(t, r.Exec, port)
+				is.Equal(refusal, "")
+				is.Equal(answer, "hello from inside")
+				_, refusal = j.ask(t, r.Exec, 1)
+				is.True(strings.Contains(refusal, "refused"))
 			}
-			_, err = j.connect(t.Context(), "another", port)
-			is.True(strings.Contains(err.Error(), "not running here"))
+			_, refusal := j.ask(t, "another", port)
+			is.True(strings.Contains(refusal, "not running here"))
 			cancel()
 			is.Equal((<-done).Reason, wire.Cancelled)
-			_, err = j.connect(t.Context(), r.Exec, port)
-			is.True(err != nil)
+			_, refusal = j.ask(t, r.Exec, port)
+			is.True(refusal != "")
 		})
 	}
+}
+
+// Without a network of its own, a command listens beside everybody else's.
+func TestOnlyWhatTheCommandItselfServesIsReached(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	for name, c := range map[string]struct{ network, theirs, its, want string }{
+		"another's":                        {"tcp", "127.0.0.1", "", ""},
+		"all of 4 another's, its own on 6": {"tcp4", "0.0.0.0", "::1", "hello from inside"},
+		"another's, all of 4 and 6":        {"tcp", "::", "", ""},
+		"another's, its own elsewhere":     {"tcp", "127.0.0.1", "127.0.0.2", ""},
+		"another's on 4, its own on 6":     {"tcp", "127.0.0.1", "::1", "hello from inside"},
+		"another's on 6, its own on 4":     {"tcp", "::1", "127.0.0.1", "hello from inside"},
+		"another's elsewhere":              {"tcp", "127.0.0.2", "127.0.0.1", "hello from inside"},
+		"nobody else's, all of 4 and 6":    {"tcp", "", "::", "hello from inside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			if six, err := net.Listen("tcp6", "[::1]:0"); err == nil {
+				six.Close()
+			} else if strings.Contains(c.theirs+c.its, ":") {
+				t.Skip("there is no IPv6 here: ", err)
+			}
+			l, err := net.Listen(c.network, net.JoinHostPort(c.theirs, "0"))
+			is.NoErr(err)
+			defer l.Close()
+			if c.theirs == "" {
+				l.Close()
+			}
+			go answer(l, "another's")
+			port := l.Addr().(*net.TCPAddr).Port
+			command := "echo listening; exec sleep 600"
+			if c.its != "" {
+				command = fmt.Sprintf("exec %s %s 'serve %s'", os.Args[0], attemptName, net.JoinHostPort(c.its, strconv.Itoa(port)))
+			}
+			exec, line, _ := keep(t, w, command)
+			is.Equal(line, "listening")
+			answer, refusal := w.ask(t, exec, port)
+			is.Equal(answer, c.want)
+			is.Equal(refusal == "", c.want != "")
+		})
+	}
+}
+
+func answer(l net.Listener, with string) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		io.WriteString(conn, with)
+		conn.Close()
+	}
+}
+
+// What is left behind goes on, but not its connections.
+func TestADialEndsWithItsCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	is.NoErr(unix.Mkfifo(filepath.Join(w.workspace, "port"), 0o600))
+	is.NoErr(unix.Mkfifo(filepath.Join(w.workspace, "end"), 0o600))
+	r, out := w.request(serverVariable+"=1 setsid "+os.Args[0]+" >port 2>&1 & read -r port <port; echo $port; read -r _ <end"), newLines()
+	r.Ports = true
+	done := make(chan wire.Result, 1)
+	go func() { done <- w.Exec(t.Context(), r, out, io.Discard) }()
+	port, err := strconv.Atoi(out.next(t))
+	is.NoErr(err)
+	dialed, said := make(chan wire.Result, 1), make(firstWrite, 1)
+	go func() {
+		dialed <- w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: r.Exec, Port: port, Input: make(chan wire.Input)}, said, io.Discard)
+	}()
+	<-said
+	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "end"), []byte("now\n"), 0))
+	is.Equal((<-done).ExitCode, 0)
+	select {
+	case result := <-dialed:
+		is.Equal(result.Reason, wire.Exited)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the connection outlives its command")
+	}
+	_, refusal := w.ask(t, r.Exec, port)
+	is.True(strings.Contains(refusal, "not running here"))
 }

@@ -74,7 +74,7 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 		go c.serveProxy(r.Network, w.config.Log)
 	}
 	if r.Ports {
-		w.setServing(r.Exec, c.link)
+		w.setServing(r.Exec, c)
 	}
 	return c, nil
 }

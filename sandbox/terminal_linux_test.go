@@ -138,7 +138,7 @@ func aPersonWhoIsGoneHangsUp(t *testing.T, w *Worker) {
 	result := <-s.ended
 	is.Equal(result.Reason, wire.Cancelled)
 	is.Equal(result.Signal, "SIGHUP") // it was not left to be killed
-	eventually(t, "all processes are gone", func() bool { return len(leftOf(s.exec)) == 0 })
+	eventually(t, "all processes are gone", func() bool { return len(leftOf(w, s.exec)) == 0 })
 }
 
 func TestASignalReachesAllProcessesOfACommand(t *testing.T) {
@@ -157,6 +157,20 @@ func aSignalReachesAllProcesses(t *testing.T, w *Worker) {
 	result := <-s.ended
 	is.Equal(result.ExitCode, 143)
 	is.Equal(result.Reason, wire.Exited) // by itself, as far as the worker is concerned
+}
+
+func TestAStoppedCommandHearsThatItIsToEnd(t *testing.T) { everywhere(t, aStoppedCommandHears) }
+
+func aStoppedCommandHears(t *testing.T, w *Worker) {
+	is := is.New(t)
+	for _, signal := range []string{"SIGTERM", "SIGHUP"} {
+		s := talk(t, w, `trap 'exit 7' TERM HUP; echo ready; while :; do sleep 0.01; done`, nil)
+		s.awaits("ready")
+		s.input <- wire.Input{Signal: "SIGSTOP"}
+		s.input <- wire.Input{Signal: signal}
+		result := <-s.ended
+		is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 7})
+	}
 }
 
 // Somebody else's command of the same worker hears nothing.

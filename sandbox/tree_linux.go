@@ -30,6 +30,7 @@ type tree struct {
 	began     atomic.Bool        // its first process is no copy of ours any more
 	ended     atomic.Bool        // its Exec is over
 	full      atomic.Bool        // a process was seen with as many open files as it may have
+	spent     spending           // for the watch alone
 }
 
 // attributes are those to start its first process with.
@@ -50,6 +51,9 @@ func (t *tree) signal(s syscall.Signal) {
 		p, err := os.FindProcess(pid) // holds the process: from here on the pid cannot mean another
 		if err == nil && !(t.monitored && pid == t.shell) && (t.on(pid) || slices.Contains(t.group.processes(), pid)) {
 			p.Signal(s)
+			if needsWake(s) {
+				p.Signal(syscall.SIGCONT)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,14 +57,18 @@ func (t *tree) hit(code int, took time.Duration, l Limits) wire.Reason {
 const clockTick = 10 * time.Millisecond
 
 // use adds up what processes of the tree take, reaps the dead, and notes when one has all the open files it may have.
-//
-// Memory that processes share counts more than once in what the kernel keeps for each. Only when that passes the limit it
-// is asked for each one's share, for which it walks through all of it.
 func (t *tree) use(pids []int, l Limits) usage {
 	u := usage{cpuTime: t.group.cpuTime(), refused: t.group.refusedProcesses()}
-	for _, pid := range pids {
+	var private, shared Size
+	took := map[process]times{}
+	for _, pid := range pids { // rising, as spending needs it
 		if l.Processes > 0 && u.processes > l.Processes {
 			return u // the rest is no more of interest, and there may be thousands
+		}
+		if t.group == nil && l.CPUTime > 0 {
+			if p, its := processorTime(pid); p.pid != 0 {
+				took[p] = its
+			}
 		}
 		status := readFields(pid, "status")
 		switch {
@@ -72,37 +77,49 @@ func (t *tree) use(pids []int, l Limits) usage {
 			reap(pid, t.keep)
 		default:
 			u.processes += status.number("Threads")
-			u.memory += Size(status.number("RssAnon")+status.number("RssShmem")+status.number("VmSwap")) << 10
+			private += Size(status.number("RssAnon")+status.number("VmSwap")) << 10
+			shared += Size(status.number("RssShmem")) << 10
 			if l.OpenFiles > 0 && status.number("FDSize") >= l.OpenFiles && isFull(pid, l.OpenFiles) {
 				t.full.Store(true)
 			}
-			if t.group == nil && l.CPUTime > 0 {
-				u.cpuTime += processorTime(pid)
-			}
 		}
 	}
-	if t.group.boundsMemory() || l.Memory == 0 {
-		u.memory = 0
-		return u
+	if t.group == nil {
+		u.cpuTime = t.spent.add(took)
 	}
-	files := tempFiles(pids)
-	if u.memory+files > l.Memory {
-		u.memory = 0
-		for _, pid := range pids {
-			share := readFields(pid, "smaps_rollup")
-			u.memory += Size(share.number("Pss_Anon")+share.number("Pss_Shmem")+share.number("SwapPss")) << 10
-		}
+	if !t.group.boundsMemory() && l.Memory > 0 {
+		u.memory = memory(pids, private, shared, l.Memory)
 	}
-	u.memory += files
 	return u
 }
+
+// memory is what processes keep in memory, of which they have mapped this much that is private and shared.
+//
+// Memory that they share counts more than once in what the kernel keeps for each. Only when that passes the limit it is
+// asked for each one's share, for which it walks through all of it. Which part of an unlinked file is mapped it does not
+// tell, so only the larger of those files and shared memory counts: some keep their whole heap in a mapped one.
+func memory(pids []int, private, shared, limit Size) Size {
+	temp, unlinked := tempFiles(pids), unlinkedFiles(pids)
+	if private+max(shared, unlinked)+temp > limit {
+		private, shared = 0, 0
+		for _, pid := range pids {
+			share := readFields(pid, "smaps_rollup")
+			private += Size(share.number("Pss_Anon")+share.number("SwapPss")) << 10
+			shared += Size(share.number("Pss_Shmem")) << 10
+		}
+	}
+	return private + max(shared, unlinked) + temp
+}
+
+// tempDirs are where a tmpfs is usual.
+var tempDirs = []string{"/tmp", "/dev/shm", "/run"}
 
 // tempFiles is what the files take that the command keeps in memory: those in each tmpfs that it has to itself.
 func tempFiles(pids []int) (sum Size) {
 	if len(pids) == 0 {
 		return 0
 	}
-	for _, path := range []string{"/tmp", "/dev/shm", "/run"} {
+	for _, path := range tempDirs {
 		within := procPath(pids[len(pids)-1], "root") + path // the youngest is behind the walls
 		var theirs, ours unix.Stat_t
 		var fs unix.Statfs_t
@@ -115,6 +132,53 @@ func tempFiles(pids []int) (sum Size) {
 	}
 	return sum
 }
+
+// unlinkedFiles is what the files without a name take that processes have open in memory: those of memfd_create(2), and
+// removed ones in a tmpfs that the machine shares. It misses what is mapped and closed, or open only in a thread with
+// descriptors of its own.
+func unlinkedFiles(pids []int) (sum Size) {
+	type inode struct{ device, number uint64 }
+	seen := map[inode]bool{}
+	for _, pid := range pids {
+		dir, err := os.Open(procPath(pid, "fd"))
+		if err != nil {
+			continue
+		}
+		names, _ := dir.Readdirnames(-1)
+		for _, name := range names {
+			var s unix.Statx_t // without asking the file system, which may be a command's own (FUSE) and never answer
+			if unix.Statx(int(dir.Fd()), name, unix.AT_STATX_DONT_SYNC, unix.STATX_NLINK|unix.STATX_INO|unix.STATX_BLOCKS, &s) != nil {
+				continue
+			}
+			file := inode{unix.Mkdev(s.Dev_major, s.Dev_minor), s.Ino}
+			if s.Nlink == 0 && !seen[file] && slices.Contains(memoryDevices(), file.device) {
+				seen[file] = true
+				sum += Size(s.Blocks) * 512
+			}
+		}
+		dir.Close()
+	}
+	return sum
+}
+
+// memoryDevices are the file systems in memory that commands share with the machine: that of memfd_create(2), which is
+// mounted nowhere, and each tmpfs.
+var memoryDevices = sync.OnceValue(func() (devices []uint64) {
+	var s unix.Stat_t
+	if fd, err := unix.MemfdCreate("", unix.MFD_CLOEXEC); err == nil {
+		if unix.Fstat(fd, &s) == nil {
+			devices = append(devices, s.Dev)
+		}
+		unix.Close(fd)
+	}
+	for _, path := range tempDirs {
+		var fs unix.Statfs_t
+		if unix.Statfs(path, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && unix.Stat(path, &s) == nil {
+			devices = append(devices, s.Dev)
+		}
+	}
+	return devices
+})
 
 // fields are the lines of a file in /proc: a name, a colon, and a value.
 type fields []byte
@@ -157,13 +221,61 @@ func isFull(pid int, limit int64) bool {
 	return last && int64(len(names)) >= limit/4*3
 }
 
-// processorTime is what a process and those of its children it waited for have taken: fields 14 to 17 of
-// proc_pid_stat(5).
-func processorTime(pid int) (sum time.Duration) {
-	numbers := statFields(pid)
-	for i := 14; i <= 17 && len(numbers) > i-3; i++ {
-		ticks, _ := strconv.ParseInt(numbers[i-3], 10, 64)
-		sum += time.Duration(ticks) * clockTick
+// process is one for all times: its pid may be another's once it is dead.
+type process struct {
+	pid   int
+	start string
+}
+
+// times are the processor time of a process, and that of the children it waited for, all they waited for included.
+type times struct{ own, waited time.Duration }
+
+// spending adds up the processor time of a tree from look to look, that of the dead included.
+//
+// A dead process's time moves to who waited for it, and is lost where nobody did: where SIGCHLD is ignored or its parent
+// died first. So of the waited-for time only that is new which is more than what was seen of processes that are now gone.
+// One may have died after its parent was looked at, and then shows there only in the next look. That is never more than the
+// tree took. It misses what nobody waited for after the last look at it, so all of what lives shorter than from one look to
+// the next.
+type spending struct {
+	sum  time.Duration
+	seen map[process]times // in the last look
+	owed time.Duration     // of those gone by the last look, what had not shown with who may have waited for them
+}
+
+// add takes what one look saw, which read parents before their children, and returns the sum of all.
+func (s *spending) add(took map[process]times) time.Duration {
+	var waited, gone time.Duration
+	for p, now := range took {
+		last, known := s.seen[p]
+		s.sum += now.own - last.own
+		if waitedFor := now.waited - last.waited; known {
+			waited += waitedFor
+		} else {
+			s.sum += waitedFor // its children are younger than the last look
+		}
 	}
-	return sum
+	for p, last := range s.seen {
+		if _, lives := took[p]; !lives {
+			gone += last.own + last.waited
+		}
+	}
+	fresh := waited - s.owed - gone
+	s.sum += max(fresh, 0)
+	s.owed = min(max(-fresh, 0), gone)
+	s.seen = took
+	return s.sum
+}
+
+// processorTime is what a process took: fields 14 to 17 of proc_pid_stat(5). There is no process 0.
+func processorTime(pid int) (process, times) {
+	fields := statFields(pid)
+	if len(fields) < 20 {
+		return process{}, times{}
+	}
+	ticks := func(field int) time.Duration {
+		n, _ := strconv.ParseInt(fields[field-3], 10, 64)
+		return time.Duration(n) * clockTick
+	}
+	return process{pid, fields[19]}, times{own: ticks(14) + ticks(15), waited: ticks(16) + ticks(17)}
 }

@@ -93,7 +93,7 @@ func nap(d time.Duration) {
 // of them comes close to a limit.
 func (w *Worker) look() (left int, near bool) {
 	limits := w.config.Limits
-	quarter := Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4}
+	quarter := Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4, CPUTime: limits.CPUTime / 4}
 	w.mu.Lock()
 	trees := maps.Clone(w.trees)
 	w.mu.Unlock()

@@ -44,7 +44,6 @@ import (
 	"sync"
 	"time"
 
-	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -66,18 +65,20 @@ type Worker struct {
 	workspace string // Config.Workspace with symlinks resolved
 	id        identity
 	walls     *isolation.Walls
-	path      string // PATH of every command
-	git       string // directory of gitIdentity
+	path      string   // PATH of every command
+	git       string   // directory of gitIdentity
+	gitLock   *os.File // on it
 	stop      chan struct{}
 	groups    *groups       // nil where none can be made
 	planted   chan struct{} // wakes the watch
 
 	mu      sync.Mutex
-	trees   map[uint32]*tree        // by serial, for as long as one of its processes may live
-	serving map[string]*inside.Link // exec id of each command whose ports may be reached to the way there
-	running map[string]int          // exec id to the pid of its shell; 0 until it has started
-	serial  uint32                  // commands started
-	execs   sync.WaitGroup          // one for each Exec and for the watch
+	trees   map[uint32]*tree   // by serial, for as long as one of its processes may live
+	serving map[string]*server // by exec id, each command whose ports may be reached
+	dials   int                // connections to all of them
+	running map[string]int     // exec id to the pid of its shell; 0 until it has started
+	serial  uint32             // commands started
+	execs   sync.WaitGroup     // one for each Exec and for the watch
 }
 
 // Open makes a Worker and kills what an earlier worker of this workspace left behind when it died. A live worker's
@@ -109,7 +110,7 @@ func Open(c Config) (*Worker, error) {
 		stop:      make(chan struct{}),
 		planted:   make(chan struct{}, 1),
 		trees:     map[uint32]*tree{},
-		serving:   map[string]*inside.Link{},
+		serving:   map[string]*server{},
 		running:   map[string]int{},
 	}
 	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
@@ -129,7 +130,7 @@ func Open(c Config) (*Worker, error) {
 }
 
 func (w *Worker) openWalls() (err error) {
-	if w.git, err = gitIdentity(); err != nil {
+	if w.git, w.gitLock, err = gitIdentity(os.TempDir()); err != nil {
 		return err
 	}
 	expose := append([]string{w.git}, w.config.Expose...)
@@ -139,7 +140,7 @@ func (w *Worker) openWalls() (err error) {
 		err = fmt.Errorf("commands cannot see the shell %s: expose its directory", w.config.Shell)
 	}
 	if err != nil {
-		os.RemoveAll(w.git)
+		w.removeGit()
 	}
 	return err
 }
@@ -157,7 +158,12 @@ func (w *Worker) Close() {
 		t.leave()
 	}
 	w.walls.Close()
+	w.removeGit()
+}
+
+func (w *Worker) removeGit() {
 	os.RemoveAll(w.git)
+	w.gitLock.Close()
 }
 
 // isShell says whether pid is the shell of a running command, which only its Exec may reap.

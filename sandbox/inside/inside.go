@@ -14,6 +14,7 @@
 package inside
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ const ProxyAddress = "127.0.0.1:47100"
 // Argv runs a command under the program, which is in the binary at path.
 func Argv(path string, command []string) []string { return append([]string{path, Name}, command...) }
 
-// answerWithin is how long the program may take, in which it connects on the loopback network.
+// answerWithin is how long the program may take, in which it connects on the loopback network, and others wait for their turn.
 const answerWithin = 5 * time.Second
 
 // maxConnections is how many of a command's connections to its proxy are open at a time; more wait in the listener's backlog, which
@@ -44,7 +45,7 @@ const maxConnections = 64
 
 // Link is the worker's end.
 type Link struct {
-	mu       sync.Mutex // one question at a time
+	turn     chan struct{} // holds one while a question is asked or the listener is touched
 	conn     *net.UnixConn
 	listener net.Listener
 	owed     bool // a question has no answer yet; the next message is that
@@ -66,15 +67,15 @@ func Open() (*Link, *os.File, error) {
 		return nil, nil, fmt.Errorf("open socket pair: %w", err)
 	}
 	ended := make(chan struct{})
-	return &Link{conn: conn.(*net.UnixConn), ended: ended, end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
+	return &Link{turn: make(chan struct{}, 1), conn: conn.(*net.UnixConn), ended: ended, end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
 }
 
 // Close ends the listener and the questions; connections that were made live on.
 func (l *Link) Close() {
 	l.end()
-	l.conn.Close() // before the lock: it ends a question that is being waited for
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.conn.Close() // before the turn: it ends a question that is being waited for
+	l.turn <- struct{}{}
+	defer l.leave()
 	if l.listener != nil {
 		l.listener.Close()
 	}
@@ -82,10 +83,7 @@ func (l *Link) Close() {
 
 // Serve connects every connection that the command makes to ProxyAddress with address, maxConnections at a time, until Close.
 func (l *Link) Serve(address string) error {
-	l.mu.Lock()
-	err := l.listen()
-	listener := l.listener
-	l.mu.Unlock()
+	listener, err := l.proxyListener()
 	if err != nil {
 		return err
 	}
@@ -126,16 +124,32 @@ func join(inner net.Conn, address string) {
 	<-back
 }
 
+// enter waits for the turn, at most until ctx is done.
+func (l *Link) enter(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for others who ask the sandbox: %w", ctx.Err())
+	}
+}
+
+func (l *Link) leave() { <-l.turn }
+
 // Dial connects to a port of the command. The answer to a question that was given up may still come: it is thrown away, and
-// nothing else is asked before.
-func (l *Link) Dial(port int) (net.Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.listen(); err != nil {
+// nothing else is asked before. Who waits for others waits no longer than for an answer: the command may have stopped the program.
+func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	if err := l.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	if err := l.listen(ctx); err != nil {
 		return nil, err
 	}
 	if l.owed {
-		f, err := l.receive()
+		f, err := l.receive(ctx)
 		if err == nil {
 			f.Close()
 		}
@@ -147,7 +161,7 @@ func (l *Link) Dial(port int) (net.Conn, error) {
 		return nil, fmt.Errorf("ask for port %d: %w", port, err)
 	}
 	l.owed = true
-	f, err := l.receive()
+	f, err := l.receive(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +173,24 @@ func (l *Link) Dial(port int) (net.Conn, error) {
 	return conn, nil
 }
 
+// proxyListener is the listener, in its turn.
+func (l *Link) proxyListener() (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	if err := l.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	err := l.listen(ctx)
+	return l.listener, err
+}
+
 // listen takes the listener, which is the first that the program sends.
-func (l *Link) listen() error {
+func (l *Link) listen(ctx context.Context) error {
 	if l.listener != nil {
 		return nil
 	}
-	f, err := l.receive()
+	f, err := l.receive(ctx)
 	if err != nil {
 		return err
 	}
@@ -183,9 +209,19 @@ func (l *Link) listen() error {
 	}
 }
 
-// receive returns the socket that the program sends, or the error it sends in its place.
-func (l *Link) receive() (*os.File, error) {
-	l.conn.SetReadDeadline(time.Now().Add(answerWithin))
+// receive returns the socket that the program sends before ctx is done, or the error it sends in its place.
+func (l *Link) receive(ctx context.Context) (*os.File, error) {
+	l.conn.SetReadDeadline(time.Time{})
+	expired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		l.conn.SetReadDeadline(time.Now())
+		close(expired)
+	})
+	defer func() {
+		if !stop() {
+			<-expired // or it would end the next one's waiting
+		}
+	}()
 	text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4*4))
 	n, rn, _, _, err := l.conn.ReadMsgUnix(text, rights)
 	switch {

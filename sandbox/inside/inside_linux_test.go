@@ -2,6 +2,7 @@ package inside
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -56,7 +57,7 @@ func TestNothingButATCPSocketIsTaken(t *testing.T) {
 			}
 			is.NoErr(unix.Sendmsg(int(theirs.Fd()), []byte{byte(unix.ECONNREFUSED)}, rights, nil, 0))
 			defer theirs.Close()
-			_, err = link.Dial(80)
+			_, err = link.Dial(t.Context(), 80)
 			is.True(err != nil)
 			if err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
@@ -71,11 +72,11 @@ func TestAProgramThatHasEndedIsSaidToHave(t *testing.T) {
 	link, theirs, err := Open()
 	is.NoErr(err)
 	theirs.Close()
-	_, err = link.Dial(80)
+	_, err = link.Dial(t.Context(), 80)
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "has ended"))
 	link.Close()
-	_, err = link.Dial(80)
+	_, err = link.Dial(t.Context(), 80)
 	is.True(err != nil)
 }
 
@@ -148,16 +149,36 @@ func TestALateAnswerIsNotTakenForThatOfTheNextPort(t *testing.T) {
 	link, conn, l := program(t)
 	late, next := l.Addr().(*net.TCPAddr).Port, listen(t).Addr().(*net.TCPAddr).Port
 	for range 2 {
-		_, err := link.Dial(late)
+		_, err := link.Dial(t.Context(), late)
 		is.True(errors.Is(err, os.ErrDeadlineExceeded))
 	}
 	go serve(conn)
 	for _, port := range []int{next, late} {
-		got, err := link.Dial(port)
+		got, err := link.Dial(t.Context(), port)
 		is.NoErr(err)
 		defer got.Close()
 		is.Equal(got.RemoteAddr().(*net.TCPAddr).Port, port)
 	}
+}
+
+// A command can stop the program for good.
+func TestAGivenUpDialWaitsForNoAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, _, _ := program(t)
+	first := make(chan error, 1)
+	go func() {
+		_, err := link.Dial(t.Context(), 80)
+		first <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for range 3 {
+		_, err := link.Dial(ctx, 80)
+		is.True(err != nil)
+	}
+	is.Equal(len(first), 0) // which still waits
+	is.True(<-first != nil)
 }
 
 // An empty message looks like the end of all, and can carry descriptors.
@@ -177,7 +198,7 @@ func TestWhatComesWithAnEmptyMessageIsClosed(t *testing.T) {
 	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, theirs.Fd(), uintptr(unsafe.Pointer(&message)), 0) // unix.Sendmsg adds a byte
 	is.Equal(errno, unix.Errno(0))
 	is.NoErr(w.Close())
-	_, err = link.Dial(80)
+	_, err = link.Dial(t.Context(), 80)
 	is.True(err != nil)
 	is.NoErr(r.SetReadDeadline(time.Now().Add(10 * time.Second)))
 	_, err = r.Read(make([]byte, 1))
