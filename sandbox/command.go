@@ -33,8 +33,9 @@ type command struct {
 	process        *os.Process
 	stdout, stderr *os.File
 	exited         chan struct{}
-	unread         atomic.Bool  // more was typed than is kept
-	link           *inside.Link // where it has a network of its own that somebody may use
+	grace          time.Duration // from asking it to end to killing it
+	unread         atomic.Bool   // more was typed than is kept
+	link           *inside.Link  // where it has a network of its own that somebody may use
 }
 
 // copy passes one stream on until its end.
@@ -106,7 +107,7 @@ func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
 // ask asks the command to end, and returns when it has or may be waited for no longer.
 func (c *command) ask(finished <-chan struct{}) {
 	c.signal(syscall.SIGTERM)
-	grace := time.NewTimer(wire.KillGrace)
+	grace := time.NewTimer(c.grace)
 	defer grace.Stop()
 	for {
 		select {

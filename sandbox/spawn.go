@@ -14,7 +14,7 @@ import (
 // spawn starts the shell behind the walls. The thread that forks must outlive it, because the kernel sends the
 // parent-death signal when that thread ends, not the process: so it stays locked until the shell has exited.
 func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*command, error) {
-	c := &command{tree: t, exited: make(chan struct{})}
+	c := &command{tree: t, grace: w.grace, exited: make(chan struct{})}
 	stdio, err := c.open(r)
 	for _, f := range stdio {
 		defer f.Close()

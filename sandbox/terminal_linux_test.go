@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -131,6 +132,7 @@ func TestAPersonWhoIsGoneHangsUp(t *testing.T) { everywhere(t, aPersonWhoIsGoneH
 
 func aPersonWhoIsGoneHangsUp(t *testing.T, w *Worker) {
 	is := is.New(t)
+	w.grace = time.Minute // however busy the machine is
 	s := talk(t, w, "", &wire.Terminal{Rows: 24, Cols: 80})
 	s.types("trap '' TERM; sleep 600 & echo rea''dy\n")
 	s.awaits("ready")

@@ -45,6 +45,7 @@ import (
 	"time"
 
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
 )
 
 // Config is what a Worker needs to know. Workspace and Isolation are required.
@@ -65,9 +66,10 @@ type Worker struct {
 	workspace string // Config.Workspace with symlinks resolved
 	id        identity
 	walls     *isolation.Walls
-	path      string   // PATH of every command
-	git       string   // directory of gitIdentity
-	gitLock   *os.File // on it
+	path      string        // PATH of every command
+	git       string        // directory of gitIdentity
+	gitLock   *os.File      // on it
+	grace     time.Duration // from asking a command to end to killing it
 	stop      chan struct{}
 	groups    *groups       // nil where none can be made
 	planted   chan struct{} // wakes the watch
@@ -107,6 +109,7 @@ func Open(c Config) (*Worker, error) {
 		config:    c,
 		workspace: workspace,
 		id:        newIdentity(),
+		grace:     wire.KillGrace,
 		stop:      make(chan struct{}),
 		planted:   make(chan struct{}, 1),
 		trees:     map[uint32]*tree{},
