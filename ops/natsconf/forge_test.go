@@ -1,6 +1,7 @@
 package natsconf_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -84,8 +85,11 @@ func TestAnswersForgeNothing(t *testing.T) {
 		eventually(t, "a worker answers", func() bool {
 			is.NoErr(core.PublishRequest("exec.run.p1", inbox, nil))
 			answer, err = answers.NextMsg(5 * time.Second)
+			if errors.Is(err, nats.ErrNoResponders) {
+				return false // the server that core is at has not heard of the worker yet
+			}
 			is.NoErr(err)
-			return answer.Header.Get("Status") == ""
+			return true
 		})
 		for i := range forgeries {
 			if i > 0 {
