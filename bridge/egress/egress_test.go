@@ -3,7 +3,6 @@ package egress_test
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -82,7 +81,7 @@ func TestAPlainRequestPassesAsItIs(t *testing.T) {
 	w.Instead("www.test.example:80", host(site(t, false).URL))
 	proxy := w.begin("x1")
 	token, _ := proxy.User.Password()
-	auth := base64.StdEncoding.EncodeToString([]byte("x1:" + token))
+	auth := credentials(proxy)
 	answer := w.say("POST http://www.test.example/a%%2fb;c?q=1;2&%%zz HTTP/1.1\r\nHost: evil.com\r\nProxy-Authorization: Basic %s\r\nProxy-Connection: keep-alive\r\n"+
 		"Connection: close, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nX-Own: 2\r\nContent-Length: 4\r\n\r\nbody", auth)
 	_, body, _ := strings.Cut(answer, "\r\n\r\n")
@@ -102,7 +101,7 @@ func TestWithoutTheCredentialsOfARunningCommandNothingIsAnswered(t *testing.T) {
 	right, other, ended := w.begin("x1"), w.begin("x2"), w.begin("x3")
 	w.Network.Done("x3")
 	basic := func(u *url.URL) string {
-		return "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.String()))
+		return "Proxy-Authorization: Basic " + credentials(u)
 	}
 	for name, header := range map[string]string{
 		"none":                  "X: y",
@@ -135,7 +134,7 @@ func TestOnlyPublicHostsAreReached(t *testing.T) {
 	inner := site(t, false)
 	_, port, _ := net.SplitHostPort(host(inner.URL))
 	proxy := w.begin("x1")
-	auth := base64.StdEncoding.EncodeToString([]byte(proxy.User.String()))
+	auth := credentials(proxy)
 	for _, c := range []struct {
 		request string
 		status  int

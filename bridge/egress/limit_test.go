@@ -3,9 +3,7 @@ package egress_test
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -60,7 +58,7 @@ func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 	t.Parallel()
 	w := open(t, handlers.NetworkOff)
 	w.Instead("www.test.example:80", host(site(t, false).URL))
-	auth := base64.StdEncoding.EncodeToString([]byte(w.begin("x1").User.String()))
+	auth := credentials(w.begin("x1"))
 	for name, c := range map[string]struct{ says, hears string }{
 		"before the first": {"", ""},
 		"in its header":    {"GET http://www.test.example/ HTTP/1.1\r\nHost: a\r\n", ""},
@@ -78,16 +76,9 @@ func TestAHalfClosedTunnelInWhichNothingPassesEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, handlers.NetworkOpen)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	defer l.Close()
-	w.Instead("www.test.example:443", l.Addr().String())
+	l := w.listen("www.test.example:443")
 	w.QuietFor(200 * time.Millisecond)
-	auth := base64.StdEncoding.EncodeToString([]byte(w.begin("x1").User.String()))
-	conn, err := net.Dial("tcp", w.address)
-	is.NoErr(err)
-	defer conn.Close()
-	fmt.Fprintf(conn, "CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", auth)
+	conn := w.tunnel(w.begin("x1"), "www.test.example:443", "")
 	there, err := l.Accept()
 	is.NoErr(err)
 	defer there.Close()

@@ -3,6 +3,7 @@ package egress_test
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -106,6 +107,36 @@ func (w *way) say(format string, args ...any) string {
 	answer, err := io.ReadAll(bufio.NewReader(conn))
 	is.NoErr(err)
 	return string(answer)
+}
+
+// listen gives the test the connections to host, a name with a port.
+func (w *way) listen(host string) net.Listener {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.New(w.t).NoErr(err)
+	w.t.Cleanup(func() { l.Close() })
+	w.Instead(host, l.Addr().String())
+	return l
+}
+
+// tunnel asks the proxy for a tunnel to host, and says more without waiting for its answer.
+func (w *way) tunnel(proxy *url.URL, host, more string) net.Conn {
+	w.t.Helper()
+	is := is.New(w.t)
+	conn, err := net.Dial("tcp", w.address)
+	is.NoErr(err)
+	w.t.Cleanup(func() { conn.Close() })
+	_, err = io.WriteString(conn, connectTo(proxy, host)+more)
+	is.NoErr(err)
+	return conn
+}
+
+func connectTo(proxy *url.URL, host string) string {
+	return fmt.Sprintf("CONNECT %s HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", host, credentials(proxy))
+}
+
+func credentials(proxy *url.URL) string {
+	return base64.StdEncoding.EncodeToString([]byte(proxy.User.String()))
 }
 
 func (w *way) connected() (all []events.ExecConnected) {

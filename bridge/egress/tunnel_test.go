@@ -2,8 +2,6 @@ package egress_test
 
 import (
 	"bufio"
-	"encoding/base64"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -20,16 +18,9 @@ func TestATunnelEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, handlers.NetworkOff)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	defer l.Close()
-	w.Instead("www.test.example:22", l.Addr().String())
+	l := w.listen("www.test.example:22")
 	w.Network.Gate.Rules[0].Pattern = "*.test.example:22"
-	proxy := w.begin("x1")
-	conn, err := net.Dial("tcp", w.address)
-	is.NoErr(err)
-	defer conn.Close()
-	fmt.Fprintf(conn, "CONNECT www.test.example:22 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\nSSH-2.0-x\r\n", base64.StdEncoding.EncodeToString([]byte(proxy.User.String())))
+	conn := w.tunnel(w.begin("x1"), "www.test.example:22", "SSH-2.0-x\r\n")
 	there, err := l.Accept()
 	is.NoErr(err)
 	defer there.Close()
@@ -55,15 +46,8 @@ func TestBothEndsOfATunnelHearTheEndOfTheOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, handlers.NetworkOpen)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	defer l.Close()
-	w.Instead("www.test.example:443", l.Addr().String())
-	proxy := w.begin("x1")
-	conn, err := net.Dial("tcp", w.address)
-	is.NoErr(err)
-	defer conn.Close()
-	fmt.Fprintf(conn, "CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\nall", base64.StdEncoding.EncodeToString([]byte(proxy.User.String())))
+	l := w.listen("www.test.example:443")
+	conn := w.tunnel(w.begin("x1"), "www.test.example:443", "all")
 	there, err := l.Accept()
 	is.NoErr(err)
 	here := bufio.NewReader(conn)
@@ -85,22 +69,14 @@ func TestConnectionsOfACommandAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, handlers.NetworkOpen)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	defer l.Close()
-	w.Instead("www.test.example:443", l.Addr().String())
-	auth := base64.StdEncoding.EncodeToString([]byte(w.begin("x1").User.String()))
-	other := base64.StdEncoding.EncodeToString([]byte(w.begin("x2").User.String()))
+	w.listen("www.test.example:443")
+	full, other := w.begin("x1"), w.begin("x2")
 	for range handlers.MaxConnections {
-		conn, err := net.Dial("tcp", w.address)
-		is.NoErr(err)
-		defer conn.Close()
-		fmt.Fprintf(conn, "CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", auth)
-		_, err = bufio.NewReader(conn).ReadString('\n')
+		_, err := bufio.NewReader(w.tunnel(full, "www.test.example:443", "")).ReadString('\n')
 		is.NoErr(err)
 	}
-	is.True(strings.HasPrefix(w.say("CONNECT www.test.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", auth), "HTTP/1.1 429 "))
-	is.True(strings.HasPrefix(w.say("CONNECT no-such.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic %s\r\n\r\n", other), "HTTP/1.1 502 "))
+	is.True(strings.HasPrefix(w.say("%s", connectTo(full, "www.test.example:443")), "HTTP/1.1 429 "))
+	is.True(strings.HasPrefix(w.say("%s", connectTo(other, "no-such.example:443")), "HTTP/1.1 502 "))
 }
 
 // A body is on its way before it is whole.

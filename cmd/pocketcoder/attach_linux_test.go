@@ -5,11 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
-	"golang.org/x/sys/unix"
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
@@ -38,79 +36,6 @@ func needs(t *testing.T, program string) (path string) {
 		t.Skipf("%s is not on PATH", program)
 	}
 	return path
-}
-
-// seat is a person at a terminal in which a program runs.
-type seat struct {
-	t      *testing.T
-	person *os.File
-	seen   lockedBuffer // everything the terminal was given, byte for byte
-	exited chan struct{}
-	cmd    *exec.Cmd
-}
-
-// sit runs a program in a terminal of 120 by 40 characters.
-func sit(t *testing.T, cmd *exec.Cmd) *seat {
-	t.Helper()
-	is := is.New(t)
-	terminal, person := openTerminal(t)
-	is.NoErr(unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120}))
-	s := &seat{t: t, person: person, exited: make(chan struct{}), cmd: cmd}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	is.NoErr(cmd.Start())
-	go func() {
-		piece := make([]byte, 4096)
-		for {
-			n, err := person.Read(piece)
-			if err != nil {
-				return
-			}
-			s.seen.Write(piece[:n])
-		}
-	}()
-	go func() { cmd.Wait(); close(s.exited) }()
-	t.Cleanup(func() { cmd.Process.Kill(); <-s.exited })
-	return s
-}
-
-// attach runs "pocketcoder attach" in a terminal.
-func (p *process) attach(t *testing.T, args ...string) *seat {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), append([]string{"attach", "--data", string(p.data)}, args...)...)
-	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "TMUX=/nowhere,1,0")
-	return sit(t, cmd)
-}
-
-func (s *seat) types(text string) {
-	s.t.Helper()
-	if _, err := s.person.WriteString(text); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// sees waits until the terminal was given a text.
-func (s *seat) sees(text string) {
-	s.t.Helper()
-	defer func() {
-		if s.t.Failed() {
-			s.t.Logf("the terminal was given %q", s.seen.String())
-		}
-	}()
-	eventually(s.t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
-}
-
-// leaves waits until the program has ended.
-func (s *seat) leaves() {
-	s.t.Helper()
-	eventually(s.t, "the program has ended", func() bool {
-		select {
-		case <-s.exited:
-			return true
-		default:
-			return false
-		}
-	})
 }
 
 // screenOf is what a window of a chat shows and has shown.
