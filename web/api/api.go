@@ -109,7 +109,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route route) {
 		return
 	}
 	p := problemOf(err)
-	if p.Status >= http.StatusInternalServerError {
+	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway { // that is a fault of what a command serves
 		s.Logger.Error("serve", "route", route.method+" "+route.path, "err", err)
 	}
 	writeProblem(w, p)

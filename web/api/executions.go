@@ -83,6 +83,8 @@ func (s *Server) openArtifact(r *http.Request, a projections.Artifact) (io.ReadS
 		return openBlob(r.Context(), s.Log, a.Blob, a.Size)
 	case a.Size == 0 && a.SHA256 != "":
 		return inlineContent{bytes.NewReader(nil)}, nil
+	case a.SHA256 == "":
+		return nil, problem{Status: http.StatusGone, Message: "No copy was kept, and nothing by which to tell whether the file is still what the command left: it was too large for that."}
 	}
 	changed := problem{Status: http.StatusGone, Message: "The file is not what the command left any more, and no copy was kept: it was too large, or held a secret."}
 	f, info, err := s.openFile(a.Path)

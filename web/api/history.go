@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,21 +13,12 @@ import (
 // chatEvents streams a chat's history and what comes, for as long as the caller may see the chat.
 func (s *Server) chatEvents(w http.ResponseWriter, r *http.Request, who caller) error {
 	chat := r.PathValue("id")
-	if err := s.see(r.Context(), who, r, "chats", chat); err != nil {
+	sees := func() error { return s.see(r.Context(), who, r, "chats", chat) }
+	if err := sees(); err != nil {
 		return err
 	}
 	return s.serveHistory(w, r, who, events.ChatFilter(chat), func(ctx context.Context, e events.Event) error {
-		if e.Subject.Kind != (events.ChatUpdated{}).Kind() && e.Subject.Kind != (events.Deleted{}).Kind() {
-			return nil
-		}
-		if err := s.Model.Wait(ctx, e.Seq); err != nil {
-			return err
-		}
-		if err := s.see(ctx, who, r, "chats", chat); errors.As(err, new(problem)) {
-			return events.ErrStop
-		} else {
-			return err
-		}
+		return s.stillAllowed(ctx, e, sees)
 	})
 }
 

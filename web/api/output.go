@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,19 +33,13 @@ func (s *Server) executionOutput(w http.ResponseWriter, r *http.Request, who cal
 	if x.Get("status") != projections.ExecExecuting {
 		return s.serveStored(w, r, x, stream)
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	chat := x.Get("chat").(string)
+	ctx, cancel := s.whileAllowed(r, who, chat, since, func() error { return s.see(r.Context(), who, r, "executions", x.ID()) })
 	defer cancel()
-	go func() {
-		select {
-		case <-s.Accounts.Ended(who.Session):
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	w.Header().Set("Content-Type", plainText)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
 	w.WriteHeader(http.StatusOK)
-	live := &liveOutput{log: s.Log, chat: x.Get("chat").(string), exec: x.ID(), stream: stream, out: newPatientWriter(w)}
+	live := &liveOutput{log: s.Log, chat: chat, exec: x.ID(), stream: stream, out: newPatientWriter(w)}
 	if err := live.serve(ctx, s.Tail, since); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errGone) {
 			s.Logger.Error("stream output", "exec", live.exec, "err", err)

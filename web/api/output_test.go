@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 )
 
@@ -175,7 +176,7 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	id, ada := s.user(t, "ada", account.User)
-	_, eve := s.user(t, "eve", account.User)
+	stranger, eve := s.user(t, "eve", account.User)
 	_, agent := s.user(t, "agent", account.Agent)
 	chat := s.chat(t, ada, "mine")
 	s.ran(t, chat, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: 1, Text: "x"}})
@@ -191,10 +192,16 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 
 	who, err := s.accounts.Check(ada)
 	is.NoErr(err)
-	running := s.open(t, ada, outputOf("exec2"), "")
+	other := s.chat(t, ada, "soon eve's")
+	s.ran(t, other, "exec3", nil)
+	running, given := s.open(t, ada, outputOf("exec2"), ""), s.open(t, ada, outputOf("exec3"), "")
+	_, err = s.handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: other, User: &stranger})
+	is.NoErr(err)
+	_, err = io.ReadAll(given.Body)
+	is.Equal(err, io.ErrUnexpectedEOF) // cut off, and seen to be
 	is.NoErr(s.accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
 	_, err = io.ReadAll(running.Body)
-	is.Equal(err, io.ErrUnexpectedEOF) // cut off, and seen to be
+	is.Equal(err, io.ErrUnexpectedEOF)
 }
 
 func TestWatcherOfOutputWhoLeavesEndsNothing(t *testing.T) {

@@ -58,19 +58,11 @@ func (s *Server) portOf(r *http.Request, who caller) (int, error) {
 
 // servePort hands a request on to what a command of the chat serves at a port, and the answer back.
 func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) error {
+	since := s.Model.Seq() // before it is found out who may
 	port, err := s.portOf(r, who)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	go func() {
-		select {
-		case <-s.Accounts.Ended(who.Session):
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	p := partsOfPort(r.URL.EscapedPath())
 	if p.ticket != "" && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		allowAnyOrigin(w.Header(), r)
@@ -96,6 +88,8 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) e
 	h := w.Header()
 	ours := h.Clone()
 	clear(h) // what confine gives would be added to it
+	ctx, cancel := s.whileAllowed(r, who, p.chat, since, func() error { return s.personOf(r, who, p.chat) })
+	defer cancel()
 	proxy.ServeHTTP(finalWriter{w}, r.WithContext(ctx))
 	if failed == nil {
 		return nil
@@ -171,9 +165,11 @@ func (v visit) confine(answer *http.Response) error {
 // allowAnyOrigin lets the page read what it loads: its origin is none, and whoever else knows the ticket may see the page anyway.
 func allowAnyOrigin(h http.Header, r *http.Request) {
 	h.Set("Access-Control-Allow-Origin", "*")
+	if r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+	}
 	if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
 		h.Set("Access-Control-Allow-Headers", wanted)
-		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
 }
 
@@ -190,6 +186,9 @@ func (v visit) location(to string) string {
 		return to
 	}
 	u.Scheme, u.Host = "", ""
+	if strings.HasPrefix(u.Path+"/", v.path.prefix+"/") { // it has heard of X-Forwarded-Prefix
+		return u.String()
+	}
 	return v.path.prefix + "/" + strings.TrimPrefix(u.String(), "/")
 }
 

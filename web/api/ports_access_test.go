@@ -44,6 +44,10 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 	ticket := s.opened(t, owner, chat, port)
 	status, _ := s.raw(t, "", "GET", ticket+"x", nil)
 	is.Equal(status, http.StatusOK) // it stands for its account
+	for _, escaped := range []string{"%7E", "%7e"} {
+		status, body := s.call(t, "", "GET", strings.Replace(ticket, "~", escaped, 1)+"x", nil)
+		is.Equal([]any{status, body["path"]}, []any{http.StatusOK, "/x"})
+	}
 	mark := strings.Split(ticket, "/")[6]
 	for _, elsewhere := range []string{
 		fmt.Sprintf("/api/chats/%s/ports/%d/%s/", other, port, mark), fmt.Sprintf("/api/chats/%s/ports/%d/%s/", chat, port+1, mark),
@@ -103,32 +107,32 @@ func TestPortWhereNothingServesIsNotFound(t *testing.T) {
 	status, p = s.call(t, owner, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil)
 	is.Equal(status, http.StatusBadGateway)
 	is.True(strings.Contains(p["message"].(string), "does not answer as a web server"))
+
+	port = s.serve(t, chat, http.HandlerFunc(echo))
 	status, _ = s.raw(t, owner, "PUT", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), strings.Repeat("x", 9<<20))
-	is.True(status == http.StatusRequestEntityTooLarge || status == http.StatusBadGateway)
+	is.Equal(status, http.StatusRequestEntityTooLarge)
 }
 
-// A WebSocket (RFC 6455) as far as two frames go.
-func TestWebSocketGoesThrough(t *testing.T) {
-	t.Parallel()
+// echoFrames is a WebSocket (RFC 6455) as far as a frame that comes back goes.
+func echoFrames(w http.ResponseWriter, r *http.Request) {
+	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	conn, buffered, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSet-Cookie: a=b\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+		base64.StdEncoding.EncodeToString(sum[:]))
+	io.Copy(conn, buffered)
+}
+
+// socket opens a WebSocket below a ticket.
+func (s *system) socket(t *testing.T, ticket string) (net.Conn, *bufio.Reader) {
+	t.Helper()
 	is := is.New(t)
-	s := newSystem(t)
-	id, owner := s.user(t, "ada", account.User)
-	chat := s.chat(t, owner, "mine")
-	port := s.serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-		conn, buffered, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSet-Cookie: a=b\r\nSec-WebSocket-Accept: %s\r\n\r\n",
-			base64.StdEncoding.EncodeToString(sum[:]))
-		io.Copy(conn, buffered)
-	}))
-	ticket := s.opened(t, owner, chat, port)
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	is.NoErr(err)
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	fmt.Fprintf(conn, "GET %sws HTTP/1.1\r\nHost: %s\r\nOrigin: null\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
 		ticket, s.Listener.Addr())
 	in := bufio.NewReader(conn)
@@ -137,18 +141,47 @@ func TestWebSocketGoesThrough(t *testing.T) {
 	is.Equal(resp.StatusCode, http.StatusSwitchingProtocols)
 	is.Equal(resp.Header.Get("Sec-WebSocket-Accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
 	is.Equal(resp.Header.Get("Set-Cookie"), "")
-	frame := []byte("\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58") // "Hello", masked
-	for range 3 {
-		_, err = conn.Write(frame)
-		is.NoErr(err)
-		got := make([]byte, len(frame))
-		_, err = io.ReadFull(in, got)
-		is.NoErr(err)
-		is.True(bytes.Equal(got, frame))
+	return conn, in
+}
+
+// A WebSocket goes through, for as long as who opened it may.
+func TestWebSocketEndsWithTheRight(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *system, owner account.Identity, chat string) error{
+		"the login is revoked": func(s *system, owner account.Identity, chat string) error {
+			return s.accounts.Revoke(t.Context(), account.RevokeSession{Account: owner.Account, Session: owner.Session})
+		},
+		"the chat is somebody else's": func(s *system, owner account.Identity, chat string) error {
+			eve, _ := s.user(t, "eve", account.User)
+			_, err := s.handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat, User: &eve})
+			return err
+		},
+		"the chat is deleted": func(s *system, owner account.Identity, chat string) error {
+			_, err := s.handlers.DeleteChat(t.Context(), handlers.DeleteChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			_, token := s.user(t, "ada", account.User)
+			chat := s.chat(t, token, "mine")
+			conn, in := s.socket(t, s.opened(t, token, chat, s.serve(t, chat, http.HandlerFunc(echoFrames))))
+			frame := []byte("\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58") // "Hello", masked
+			for range 3 {
+				_, err := conn.Write(frame)
+				is.NoErr(err)
+				got := make([]byte, len(frame))
+				_, err = io.ReadFull(in, got)
+				is.NoErr(err)
+				is.True(bytes.Equal(got, frame))
+			}
+			owner, err := s.accounts.Check(token)
+			is.NoErr(err)
+			is.NoErr(end(s, owner, chat))
+			_, err = io.ReadAll(in)
+			is.NoErr(err)
+		})
 	}
-	who, err := s.accounts.Check(owner)
-	is.NoErr(err)
-	is.NoErr(s.accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
-	_, err = io.ReadAll(in)
-	is.NoErr(err) // it ends with the login
 }

@@ -147,6 +147,9 @@ func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
 	resp, _ := s.visit(t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"}, "Access-Control-Request-Headers": {"x-own"}}, "")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
 	is.Equal([]string{resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")}, []string{"*", "x-own"})
+	resp, _ = s.visit(t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"DELETE"}}, "")
+	is.Equal(resp.StatusCode, http.StatusNoContent)
+	is.True(strings.Contains(resp.Header.Get("Access-Control-Allow-Methods"), "DELETE"))
 }
 
 func TestWhatOurServerSaysOfEveryAnswerIsSaidOnce(t *testing.T) {
@@ -183,8 +186,11 @@ func TestRedirectsOfAPortStayBelowIt(t *testing.T) {
 	}))
 	ticket := s.opened(t, owner, chat, port)
 	for to, want := range map[string]string{
-		"/login?x=1#y": ticket + "login?x=1#y",
-		"next":         "next",
+		"/login?x=1#y":                               ticket + "login?x=1#y",
+		"next":                                       "next",
+		ticket + "next?x":                            ticket + "next?x", // it goes by X-Forwarded-Prefix
+		strings.TrimSuffix(ticket, "/"):              strings.TrimSuffix(ticket, "/"),
+		strings.TrimSuffix(ticket, "/") + "x/y":      ticket + strings.TrimPrefix(strings.TrimSuffix(ticket, "/"), "/") + "x/y",
 		fmt.Sprintf("http://localhost:%d/a", port):   ticket + "a",
 		fmt.Sprintf("http://127.0.0.1:%d", port):     ticket,
 		"https://example.org/":                       "https://example.org/",

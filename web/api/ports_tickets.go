@@ -89,8 +89,10 @@ func partsOfPort(path string) (p portPath) {
 	}
 	p.chat, p.port = part[3], part[5]
 	front := 6
-	if strings.HasPrefix(part[6], ticketMark) {
-		p.ticket, front = part[6], 7
+	for _, mark := range []string{ticketMark, "%7E", "%7e"} { // some programs escape it in the links they pass on
+		if id, is := strings.CutPrefix(part[6], mark); is {
+			p.ticket, front = ticketMark+id, 7
+		}
 	}
 	p.prefix = strings.Join(part[:front], "/")
 	p.rest = "/" + strings.Join(part[front:], "/")
