@@ -40,8 +40,10 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"pocketcoder/sandbox/isolation"
@@ -102,6 +104,7 @@ func Open(c Config) (*Worker, error) {
 	if c.Home, err = makeHome(c.Home); err != nil {
 		return nil, fmt.Errorf("make home for commands: %w", err)
 	}
+	hearSignals()
 	if err := adoptOrphans(); err != nil {
 		return nil, fmt.Errorf("become subreaper: %w", err)
 	}
@@ -130,6 +133,16 @@ func Open(c Config) (*Worker, error) {
 	c.Log.Info("limits of a command", "limits", c.Limits, "enforced by", reason)
 	w.execs.Go(w.watch)
 	return w, nil
+}
+
+// hearSignals takes, and drops, the signals this process was started to ignore, as by nohup: a command would ignore them too, and
+// no shell can trap what it was started to ignore.
+func hearSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 func (w *Worker) openWalls() (err error) {
