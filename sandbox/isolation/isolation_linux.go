@@ -156,7 +156,7 @@ func tryLandlock() (Found, error) {
 	f := Found{Level: Landlock, Reason: "Landlock works here, with mounts of its own; commands cannot be given a network", mounts: true}
 	if enterProbe(f) != nil {
 		f.mounts = false
-		f.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and modes and times of this user's other files can be changed, which bubblewrap avoids"
+		f.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and modes and times of this user's other files can be changed, which bubblewrap avoids; commands cannot be given a network"
 		if err := enterProbe(f); err != nil {
 			return Found{}, fmt.Errorf("%w: %s", err, landlockHelp)
 		}
