@@ -92,6 +92,14 @@ var attempts = map[string]func(args []string) error{
 		}
 		return unix.Bind(fd, address(a[0]))
 	},
+	"segment": func(a []string) error { // of shared memory
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, number(a[0]), 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		return err
+	},
 	"socket": func(a []string) error {
 		_, err := unix.Socket(number(a[0]), number(a[1]), number(a[2]))
 		return err
@@ -117,13 +125,13 @@ var attempts = map[string]func(args []string) error{
 		}
 		return fmt.Errorf("%s: %s", answer.Status, body)
 	},
-	// serve greets whoever connects to a port.
+	// serve prints its port, and greets whoever connects to it.
 	"serve": func(a []string) error {
 		l, err := net.Listen("tcp", a[0])
 		if err != nil {
 			return err
 		}
-		fmt.Println("listening")
+		fmt.Println(l.Addr().(*net.TCPAddr).Port)
 		for {
 			conn, err := l.Accept()
 			if err != nil {

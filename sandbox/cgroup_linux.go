@@ -29,6 +29,7 @@ func (g *groups) make(serial uint32, l Limits) (*group, error) {
 	}
 	file, err := os.Open(dir)
 	if err != nil {
+		os.Remove(dir)
 		return nil, fmt.Errorf("open cgroup: %w", err)
 	}
 	c := &group{dir, file, g.bounded}

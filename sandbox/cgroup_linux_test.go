@@ -1,12 +1,15 @@
 package sandbox
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -89,4 +92,76 @@ func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
 	is.True(!alive(stray))
 	_, err = os.Stat(left[0])
 	is.True(os.IsNotExist(err))
+}
+
+// As systemd names them.
+func TestCgroupsOfDeadWorkersAreFoundWhateverTheirParentIsCalled(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	parent := filepath.Join(t.TempDir(), `user\x2d[1000].slice`)
+	living := newIdentity().marker
+	worker := strings.Split(living, "/")
+	worker[2] = "1" // when it started: another one with that pid
+	dead := filepath.Join(parent, groupName(strings.Join(worker, "/"), "/elsewhere"))
+	is.NoErr(os.MkdirAll(dead, 0o755))
+	is.NoErr(os.Mkdir(filepath.Join(parent, groupName(living, "/elsewhere")), 0o755))
+	removeDeadGroups(parent, t.TempDir())
+	left, err := os.ReadDir(parent)
+	is.NoErr(err)
+	is.Equal(len(left), 1)
+	is.Equal(left[0].Name(), groupName(living, "/elsewhere"))
+}
+
+// TestACgroupThatCannotBeUsedIsRemoved runs alone: nobody can open a file meanwhile.
+func TestACgroupThatCannotBeUsedIsRemoved(t *testing.T) {
+	is := is.New(t)
+	g := &groups{dir: t.TempDir()}
+	var limit unix.Rlimit
+	is.NoErr(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	is.NoErr(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}))
+	_, err := g.make(7, Limits{})
+	is.NoErr(unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	is.True(errors.Is(err, unix.EMFILE))
+	left, err := os.ReadDir(g.dir)
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+}
+
+// The top is no worker's own, where it gives no controllers.
+func TestAWorkerMakesCgroupsInOnePlace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	needGroups(t, open(t))
+	_, top, err := ownCgroup()
+	is.NoErr(err)
+	own := filepath.Join(top, fmt.Sprintf("test-%d", os.Getpid()))
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Skip("no cgroup can be made for a worker: ", err)
+	}
+	t.Cleanup(func() { removeGroup(own) })
+	dir, err := os.Open(own)
+	is.NoErr(err)
+	defer dir.Close()
+	out := newLines()
+	worker := exec.Command(os.Args[0])
+	worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+t.TempDir(), "SANDBOX_TEST_COMMAND=echo $$; exec sleep 600")
+	worker.Stdout, worker.SysProcAttr = out, &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	is.NoErr(worker.Start())
+	out.pids(t, 1)
+	var made []string
+	for _, parent := range []string{own, top} {
+		entries, err := os.ReadDir(parent)
+		is.NoErr(err)
+		for _, e := range entries {
+			if strings.Contains(e.Name(), fmt.Sprintf("-%d-", worker.Process.Pid)) {
+				made = append(made, filepath.Join(parent, e.Name()))
+			}
+		}
+	}
+	is.NoErr(worker.Process.Kill())
+	worker.Wait()
+	for _, dir := range made {
+		removeGroup(dir)
+	}
+	is.Equal(len(made), 1)
 }

@@ -47,10 +47,12 @@ func openGroups(id identity, workspace string) (g *groups, reason string) {
 	if g != nil && g.bounded {
 		return g, "cgroup " + g.dir
 	}
-	if atTop, _ := makeGroups(top, name, hasControllers); atTop != nil && atTop.bounded {
+	atTop, _ := makeGroups(top, name, hasControllers)
+	if atTop != nil && atTop.bounded {
 		g.close()
 		return atTop, "cgroup " + atTop.dir
 	}
+	atTop.close()
 	return g, fmt.Sprintf("memory and processes are only watched: %v", err)
 }
 
@@ -206,13 +208,17 @@ func groupName(marker, workspace string) string {
 // removeDeadGroups removes what dead workers left: their processes too when they served this workspace, else only what
 // is empty.
 func removeDeadGroups(own, workspace string) {
-	found, _ := filepath.Glob(filepath.Join(own, groupPrefix+"*-*-*-*-*"))
-	for _, dir := range found {
-		parts := strings.Split(strings.TrimPrefix(filepath.Base(dir), groupPrefix), "-")
+	entries, _ := os.ReadDir(own) // of what cannot be listed, nothing can be removed
+	for _, e := range entries {
+		if ours, _ := filepath.Match(groupPrefix+"*-*-*-*-*", e.Name()); !ours {
+			continue
+		}
+		dir := filepath.Join(own, e.Name())
+		parts := strings.Split(strings.TrimPrefix(e.Name(), groupPrefix), "-")
 		marker := strings.Join(parts[:len(parts)-1], "/")
 		switch {
 		case !workerIsDead(marker):
-		case filepath.Base(dir) == groupName(marker, workspace):
+		case e.Name() == groupName(marker, workspace):
 			removeGroup(dir)
 		default:
 			removeBelow(dir)

@@ -39,7 +39,7 @@ type command struct {
 }
 
 // copy passes one stream on until its end.
-func (w *Worker) copy(ctx context.Context, to io.Writer, from io.ReadCloser, exec string) {
+func (w *Worker) copy(ctx context.Context, to io.Writer, from *screen, exec string) {
 	defer from.Close()
 	buffer := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buffer)

@@ -1,9 +1,14 @@
 package sandbox
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -29,6 +34,46 @@ func init() {
 		time.Sleep(time.Minute)
 		return file.Close()
 	}
+	// behead ends the first thread of this process, which then looks dead, and has others that stay, and bytes of memory.
+	attempts["behead"] = func(a []string) error {
+		go func() {
+			for statFields(os.Getpid())[0] != "Z" {
+				time.Sleep(time.Millisecond)
+			}
+			fmt.Println(os.Getpid())
+			for range number(a[0]) {
+				go nap(time.Minute)
+			}
+			full := bytes.Repeat([]byte("x"), number(a[1]))
+			nap(time.Minute)
+			runtime.KeepAlive(full)
+		}()
+		_, _, errno := unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+		return failed(errno)
+	}
+	if len(os.Args) > 1 && os.Args[1] == attemptName {
+		runtime.LockOSThread() // the attempts are made by the first thread
+	}
+}
+
+func TestAProcessWithoutItsFirstThreadCounts(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{Processes: 100, Memory: 200 << 20}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		ends(t, w, "exec "+attempting(t, w, "behead 200 0"), wire.Processes)
+		ends(t, w, "exec "+attempting(t, w, "behead 0 "+strconv.Itoa(300<<20)), wire.Memory)
+	})
+}
+
+func TestAProcessWithoutItsFirstThreadEndsWithItsCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := withoutGroups(open(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	pids, done := background(t, ctx, w, w.request("setsid "+attempting(t, w, "behead 5 0")+" & wait"), 1)
+	cancel()
+	<-done
+	is.True(!alive(pids[0]))
 }
 
 type zeroes struct{}
@@ -50,7 +95,7 @@ func TestProcessorTimeOfTheDeadCountsWhenNobodyWaitsForThem(t *testing.T) {
 	t.Parallel()
 	limited(t, Limits{CPUTime: time.Second}, func(t *testing.T, w *Worker) {
 		t.Parallel()
-		ends(t, w, burn+"for i in $(seq 150); do : $( (burn & ) ); done", wire.CPUTime) // each is an orphan, and over before the next
+		ends(t, w, burn+"while :; do : $( (burn & ) ); done", wire.CPUTime) // each is an orphan, and over before the next
 	})
 }
 
@@ -96,6 +141,21 @@ func TestSpendingAddsUpEachTimeOnce(t *testing.T) {
 			is.New(t).Equal(sum, test.want)
 		})
 	}
+}
+
+func TestATreeIsNotKilledAgainForWhatItTook(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: unprotected, Limits: Limits{CPUTime: time.Second}, Log: slog.New(slog.DiscardHandler)})
+	is.NoErr(err)
+	t.Cleanup(w.Close)
+	dead := &tree{label: w.id.command("exec", 7), over: make(chan wire.Reason, 1), keep: w.isShell, leave: func() {}, spent: spending{sum: time.Minute}}
+	dead.began.Store(true)
+	dead.ended.Store(true)
+	w.trees[dead.serial()] = dead
+	w.look()
+	is.Equal(len(dead.over), 0)
+	is.Equal(len(w.trees), 0) // it is forgotten
 }
 
 func TestMemoryInFilesWithoutANameCounts(t *testing.T) {

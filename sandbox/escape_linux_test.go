@@ -71,7 +71,7 @@ func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { hidden.Close() })
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevelAndContainer(t, func(t *testing.T, found isolation.Found) {
 		const cut = "EPERM ECONNREFUSED ENETUNREACH ENOENT"
 		escapes := []escape{
 			{"tcp %t", cut, true}, {"unix %s", cut, true}, {"unix %a", cut, true}, // the listeners of the test
@@ -80,7 +80,7 @@ func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
 			{"socket 17 3 0", "EPERM", false}, {"socket 40 1 0", "EPERM", false}, {"socket 38 5 0", "EPERM", false}, // packet, vsock, alg
 			{"socket 16 3 9", "EPERM", false}, {"socket 16 3 12", "EPERM", false}, // netlink: audit, netfilter
 		}
-		if found.Level == isolation.Landlock {
+		if found.Level != isolation.Bwrap {
 			escapes = append(escapes, escape{"socket 1 1 0", "EPERM", true}, escape{"bind 127.0.0.1:0", "EPERM", true}, escape{"socket 16 3 0", "EPERM", true})
 		}
 		arrest(t, found, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract)
@@ -89,14 +89,14 @@ func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
 
 func TestWallsLetNobodyGainPrivileges(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevelAndContainer(t, func(t *testing.T, found isolation.Found) {
 		j := arrest(t, found, nil)
 		escapes := []escape{
 			{"unshare 0x10000000", "EPERM", false}, {"unshare 0x20000", "EPERM", false}, {"unshare 0x40000000", "EPERM", false}, // user, mount, network
 			{"clone 0x10000000", "EPERM", false}, {"clone3 0x10000000", "EPERM ENOSYS", false}, {"clone3 0x20000", "EPERM ENOSYS", false},
 			{"clone 0x20000000", "EPERM", false}, {"setns /proc/self/ns/net", "EPERM", false}, {"setns /proc/self/ns/mnt", "EPERM", false},
 			{"mount %w", "EPERM", false}, {"umount /proc", "EPERM", false}, {"remount /usr", "EPERM", false}, {"umount %w", "EPERM", false}, {"chroot %w", "EPERM", false},
-			{"ptrace %v", "EPERM", false}, {"peek %v", "EPERM", false}, {"kill %v", "EPERM ESRCH", true}, {"kill 1", "EPERM ok", false},
+			{"ptrace %v", "EPERM", false}, {"peek %v", "EPERM", false}, {"kill 1", "EPERM ok", false},
 			{"sti", "EPERM", false}, {"foreign", "EPERM", false}, {"shed", "EPERM", true}, {"limit %v", "EPERM ESRCH", true},
 		}
 		for _, call := range []int{
@@ -108,12 +108,19 @@ func TestWallsLetNobodyGainPrivileges(t *testing.T) {
 		} {
 			escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
 		}
-		if found.Level == isolation.Landlock { // bubblewrap gives it memory and queues of its own
+		if found.Level == isolation.Container {
+			escapes = append(escapes, escape{"read /proc/%p/environ", "EACCES", false}, escape{"write /proc/%p/mem", "EACCES", false}) // the worker's
+		} else {
+			escapes = append(escapes, escape{"kill %v", "EPERM ESRCH", true})
+		}
+		if found.Level == isolation.Bwrap { // it has memory and queues of its own
+			escapes = append(escapes, escape{"segment 56", "ok", false}, escape{"segment 65536", "ok", false}, escape{"segment 65537", "EPERM", false}, escape{"segment 0x100000038", "EPERM", false})
+		} else {
 			for _, call := range []int{syscall.SYS_SHMGET, syscall.SYS_SHMAT, syscall.SYS_SEMGET, syscall.SYS_MSGGET} {
 				escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
 			}
 		}
-		j.run(t, escapes)
+		j.run(t, escapes, "%p", fmt.Sprint(os.Getpid()))
 		is := is.New(t)
 		is.Equal(j.try("privileges"), []string{"ok"}) // no capabilities, and none can be gained
 	})

@@ -33,8 +33,8 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 		if c.isAtTerminal() {
 			streams.Go(func() { w.copy(ctx, stdout, c.screen(), r.Exec) })
 		} else {
-			streams.Go(func() { w.copy(ctx, stdout, c.stdout, r.Exec) })
-			streams.Go(func() { w.copy(ctx, stderr, c.stderr, r.Exec) })
+			streams.Go(func() { w.copy(ctx, stdout, &screen{File: c.stdout}, r.Exec) })
+			streams.Go(func() { w.copy(ctx, stderr, &screen{File: c.stderr}, r.Exec) })
 		}
 		streams.Wait()
 		<-c.exited

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,5 +81,41 @@ func TestCommandsCommitInTheNameOfThePerson(t *testing.T) {
 			name, email, _ := strings.Cut(strings.TrimSpace(out), "|")
 			is.True(name != "" && strings.Contains(email, "@"))
 		})
+	}
+}
+
+func TestGitConfigurationIsThereWhereTMPDIRIsALink(t *testing.T) {
+	is := is.New(t)
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-temp-") // not below /tmp, which commands have one of their own of
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	is.NoErr(os.Mkdir(filepath.Join(dir, "real"), 0o755))
+	is.NoErr(os.Symlink("real", filepath.Join(dir, "link")))
+	found := levels(t)
+	t.Setenv("TMPDIR", filepath.Join(dir, "link"))
+	for _, level := range found {
+		out, result := arrest(t, level, nil).sh("git config --global user.email")
+		is.Equal(result.ExitCode, 0)
+		is.True(strings.Contains(out, "@"))
+	}
+}
+
+func TestATMPDIRThatCommandsMustNotReachIsNamed(t *testing.T) {
+	is := is.New(t)
+	dir, err := os.MkdirTemp("/dev/shm", "pocketcoder-temp-")
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	found := levels(t)
+	workspace, home := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	for _, level := range found {
+		_, err := isolation.Choose(string(level.Level))
+		is.True(err != nil && strings.Contains(err.Error(), "try it in TMPDIR: "+dir))
+		_, err = Open(Config{Isolation: level, Workspace: workspace, Home: home, Log: slog.New(slog.DiscardHandler)})
+		is.True(err != nil)
+		is.Equal(err.Error(), "TMPDIR is "+dir+", where commands must reach nothing: set it to a directory elsewhere, such as /var/tmp")
+		left, err := os.ReadDir(dir)
+		is.NoErr(err)
+		is.Equal(len(left), 0)
 	}
 }

@@ -148,7 +148,18 @@ func (j *jail) run(t *testing.T, escapes []escape, names ...string) {
 
 // eachLevel runs a test behind all walls that work here.
 func eachLevel(t *testing.T, test func(t *testing.T, found isolation.Found)) {
-	for _, found := range levels(t) {
+	t.Helper()
+	behind(t, levels(t), test)
+}
+
+// eachLevelAndContainer is eachLevel, and behind what is added to a container: that works anywhere.
+func eachLevelAndContainer(t *testing.T, test func(t *testing.T, found isolation.Found)) {
+	t.Helper()
+	behind(t, append(levels(t), isolation.Found{Level: isolation.Container}), test)
+}
+
+func behind(t *testing.T, levels []isolation.Found, test func(t *testing.T, found isolation.Found)) {
+	for _, found := range levels {
 		t.Run(string(found.Level), func(t *testing.T) {
 			t.Parallel()
 			test(t, found)

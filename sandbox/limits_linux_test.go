@@ -128,6 +128,9 @@ func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
 // hog takes memory, 32 MiB at a time, until it has a gigabyte.
 const hog = `a=$(head -c 33554432 /dev/zero | tr "\\0" x); for i in $(seq 32); do eval "a$i=\$a"; done; sleep 60`
 
+// deadChild leaves a child of a child dead and not waited for, as the youngest process.
+const deadChild = `sh -c 'sleep 0 & echo $! >~/dead; exec sleep 60' & until { read -r dead <~/dead && read -r _ _ state _ </proc/$dead/stat && [ "$state" = Z ]; } 2>/dev/null; do :; done; `
+
 func TestMemoryHogIsEnded(t *testing.T) {
 	t.Parallel()
 	limited(t, Limits{Memory: 200 << 20}, func(t *testing.T, w *Worker) {
@@ -137,6 +140,7 @@ func TestMemoryHogIsEnded(t *testing.T) {
 		ends(t, w, "for i in $(seq 8); do (a=$(head -c 41943040 /dev/zero | tr '\\0' x); sleep 60; :) & done; wait", wire.Memory) // none of them takes it alone
 		if level := w.config.Isolation.Level; level == isolation.Bwrap || level == isolation.Landlock && os.Getuid() == 0 {
 			ends(t, w, "head -c 300000000 /dev/zero > /tmp/large; sleep 60", wire.Memory) // a file, in memory
+			ends(t, w, deadChild+"for i in {1..300}; do printf %1048576s; done > /tmp/large; wait", wire.Memory)
 		}
 	})
 }
@@ -259,6 +263,7 @@ func TestCancelLetsCommandsCleanUpBehindWalls(t *testing.T) {
 	limited(t, Limits{}, func(t *testing.T, w *Worker) {
 		t.Parallel()
 		is := is.New(t)
+		w.grace = time.Minute // however busy the machine is
 		ctx, cancel := context.WithCancel(t.Context())
 		out, result := newLines(), make(chan wire.Result, 1)
 		r := w.request(`trap 'sleep 0.2; echo cleaned > ~/cleaned; exit 5' TERM; echo ready; while :; do sleep 0.01; done`)
@@ -271,6 +276,7 @@ func TestCancelLetsCommandsCleanUpBehindWalls(t *testing.T) {
 		_, err := os.Stat(filepath.Join(w.config.Home, "cleaned"))
 		is.NoErr(err)
 
+		w.grace = wire.KillGrace
 		ctx, cancel = context.WithCancel(t.Context())
 		r = w.request(`trap '' TERM; (setsid sh -c 'trap "" TERM; echo daemon; sleep 600; :' &); while :; do sleep 0.01; done`)
 		go func() { result <- w.Exec(ctx, r, out, io.Discard) }()
@@ -281,6 +287,7 @@ func TestCancelLetsCommandsCleanUpBehindWalls(t *testing.T) {
 		is.Equal(ended.Signal, "SIGKILL") // it would not end by itself
 		is.Equal(leftOf(w, r.Exec), nil)
 
+		w.grace = time.Minute
 		ctx, cancel = context.WithCancel(t.Context())
 		r = w.request("echo ready; exec sleep 600")
 		go func() { result <- w.Exec(ctx, r, out, io.Discard) }()

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -77,6 +78,38 @@ func TestFailedWriteIsABrokenPipeToTheCommand(t *testing.T) {
 	result := w.Exec(t.Context(), w.request("exec yes"), failing{}, io.Discard)
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(result.Signal, "SIGPIPE")
+}
+
+// writes is a writer of one's own.
+type writes func(p []byte) (int, error)
+
+func (w writes) Write(p []byte) (int, error) { return w(p) }
+
+// A command that is ended has a deadline for its output, which may pass while a Write waits for its reader.
+func TestWhatWasPrintedBeforeTheDeadlineReachesASlowReader(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	read, write, err := os.Pipe()
+	is.NoErr(err)
+	defer write.Close() // as a process does that nothing reached
+	piece := bytes.Repeat([]byte("x"), 30000)
+	_, err = write.Write(piece)
+	is.NoErr(err)
+	blocked, free, got := make(chan bool, 10), make(chan bool), 0
+	go func() {
+		<-blocked
+		write.Write(piece)
+		read.SetReadDeadline(time.Unix(1, 0))
+		close(free)
+	}()
+	w.copy(t.Context(), writes(func(p []byte) (int, error) {
+		blocked <- true
+		<-free
+		got += len(p)
+		return len(p), nil
+	}), &screen{File: read}, "exec")
+	is.Equal(got, 2*len(piece))
 }
 
 func TestOutputComesAsItIsPrinted(t *testing.T) {

@@ -15,20 +15,22 @@ import (
 
 const (
 	lastWords    = 100 * time.Millisecond // how long a terminal is listened to once its shell has exited and others hold it
-	screenBuffer = 64 << 10               // bytes that the kernel keeps for it at most (tty_buffer.c)
+	screenBuffer = 64 << 10               // bytes that the kernel keeps for it at most (tty_buffer.c), as in a pipe (pipe(7))
 	maxTyped     = 1 << 20                // bytes that are kept of what a program does not read: more than anybody types or pastes
 )
 
 // isAtTerminal says whether the command has one file for stdin, stdout and stderr, whose other side is c.stdout.
 func (c *command) isAtTerminal() bool { return c.stderr == nil }
 
-// screen is what stands on a terminal. It ends when nobody holds the terminal any more, or a moment after its shell has
-// exited: closing it then hangs up.
+// screen is what a command prints, into a pipe or at a terminal, with all that was printed before its deadline: that may
+// pass while who it is for is slow.
 type screen struct {
 	*os.File
 	late int // bytes read after the end
 }
 
+// screen is what stands on a terminal. It ends when nobody holds the terminal any more, or a moment after its shell has
+// exited: closing it then hangs up.
 func (c *command) screen() *screen {
 	go func() {
 		<-c.exited
@@ -48,6 +50,19 @@ func (s *screen) Read(p []byte) (int, error) {
 	}
 	s.late += n
 	return n, nil
+}
+
+// readNow reads what there is, without waiting.
+func readNow(f *os.File, buffer []byte) (n int) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	failed := raw.Control(func(fd uintptr) { n, err = unix.Read(int(fd), buffer) })
+	if failed != nil || err != nil {
+		return 0
+	}
+	return n
 }
 
 // listen does what is said to a command, until it has finished or nothing more can be said.

@@ -49,16 +49,3 @@ func resize(ours *os.File, size wire.Terminal) error {
 	}
 	return failed
 }
-
-// readNow reads what there is, without waiting.
-func readNow(f *os.File, buffer []byte) (n int) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	failed := raw.Control(func(fd uintptr) { n, err = unix.Read(int(fd), buffer) })
-	if failed != nil || err != nil {
-		return 0
-	}
-	return n
-}

@@ -45,7 +45,7 @@ func (t *tree) alive() []int {
 
 // signal sends a signal to every process of the tree, one by one, because behind walls the shell is not in the group of
 // the process we started. The monitor is left out: it would die and take all others with it at once. The init of its
-// namespace may be sent anything, as it gets nothing that it does not handle (pid_namespaces(7)).
+// namespace gets nothing that it does not handle but SIGKILL and SIGSTOP, which end or stop all (pid_namespaces(7)).
 func (t *tree) signal(s syscall.Signal) {
 	for _, pid := range t.alive() {
 		p, err := os.FindProcess(pid) // holds the process: from here on the pid cannot mean another
@@ -173,13 +173,31 @@ func processes() iter.Seq[int] {
 }
 
 // stat returns a process's state letter and its start time in clock ticks since boot (proc_pid_stat(5), fields 3 and
-// 22), or nothing when it does not exist.
+// 22), or nothing when it does not exist. The kernel says Z, too, when the first thread has ended and others (field 20) run
+// on: that is no dead process, and its letter is S.
 func stat(pid int) (state, start string) {
 	fields := statFields(pid)
 	if len(fields) < 20 {
 		return "", ""
 	}
-	return fields[0], fields[19]
+	if state = fields[0]; state == "Z" && fields[17] != "0" && fields[17] != "1" {
+		state = "S"
+	}
+	return state, fields[19]
+}
+
+// speaker is the thread to ask about a process: what a first thread that has ended leaves in /proc tells nothing.
+func speaker(pid int) (thread int) {
+	if fields := statFields(pid); len(fields) == 0 || fields[0] != "Z" {
+		return pid
+	}
+	threads, _ := os.ReadDir(procPath(pid, "task"))
+	for _, t := range threads {
+		if thread, _ = strconv.Atoi(t.Name()); thread != pid {
+			return thread
+		}
+	}
+	return pid
 }
 
 // statFields are those of proc_pid_stat(5) from the third on.

@@ -61,7 +61,7 @@ func (t *tree) use(pids []int, l Limits) usage {
 	u := usage{cpuTime: t.group.cpuTime(), refused: t.group.refusedProcesses()}
 	var private, shared Size
 	took := map[process]times{}
-	for _, pid := range pids { // rising, as spending needs it
+	for i, pid := range pids { // rising, as spending needs it
 		if l.Processes > 0 && u.processes > l.Processes {
 			return u // the rest is no more of interest, and there may be thousands
 		}
@@ -71,15 +71,18 @@ func (t *tree) use(pids []int, l Limits) usage {
 			}
 		}
 		status := readFields(pid, "status")
-		switch {
-		case status == nil:
-		case status.is("State", "Z"):
+		if isZombie := status.is("State", "Z"); isZombie && status.number("Threads") <= 1 {
 			reap(pid, t.keep)
-		default:
+			continue
+		} else if isZombie {
+			pids[i] = speaker(pid)
+			status = readFields(pids[i], "status")
+		}
+		if status != nil {
 			u.processes += status.number("Threads")
 			private += Size(status.number("RssAnon")+status.number("VmSwap")) << 10
 			shared += Size(status.number("RssShmem")) << 10
-			if l.OpenFiles > 0 && status.number("FDSize") >= l.OpenFiles && isFull(pid, l.OpenFiles) {
+			if l.OpenFiles > 0 && status.number("FDSize") >= l.OpenFiles && isFull(pids[i], l.OpenFiles) {
 				t.full.Store(true)
 			}
 		}
@@ -116,11 +119,9 @@ var tempDirs = []string{"/tmp", "/dev/shm", "/run"}
 
 // tempFiles is what the files take that the command keeps in memory: those in each tmpfs that it has to itself.
 func tempFiles(pids []int) (sum Size) {
-	if len(pids) == 0 {
-		return 0
-	}
+	youngest := youngest(pids) // which is behind the walls
 	for _, path := range tempDirs {
-		within := procPath(pids[len(pids)-1], "root") + path // the youngest is behind the walls
+		within := procPath(youngest, "root") + path
 		var theirs, ours unix.Stat_t
 		var fs unix.Statfs_t
 		if unix.Stat(within, &theirs) != nil || unix.Stat(path, &ours) != nil || theirs.Dev == ours.Dev || unix.Statfs(within, &fs) != nil {
@@ -131,6 +132,16 @@ func tempFiles(pids []int) (sum Size) {
 		}
 	}
 	return sum
+}
+
+// youngest is that of the processes that live: the dead have no root. There is no process 0.
+func youngest(pids []int) int {
+	for _, pid := range slices.Backward(pids) {
+		if _, err := os.Readlink(procPath(pid, "root")); err == nil {
+			return pid
+		}
+	}
+	return 0
 }
 
 // unlinkedFiles is what the files without a name take that processes have open in memory: those of memfd_create(2), and

@@ -113,7 +113,7 @@ func (w *Worker) look() (left int, near bool) {
 		slices.Sort(pids)
 		use := t.use(slices.Compact(pids), limits)
 		near = near || quarter.passed(use) != wire.Exited
-		if reason := limits.passed(use); reason != wire.Exited {
+		if reason := limits.passed(use); reason != wire.Exited && use.processes > 0 { // what it took does not go away with it
 			w.stopTree(t, reason)
 		}
 		if over && use.processes == 0 && t.group.remove() {

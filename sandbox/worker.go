@@ -36,6 +36,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -146,7 +147,11 @@ func hearSignals() {
 }
 
 func (w *Worker) openWalls() (err error) {
-	if w.git, w.gitLock, err = gitIdentity(os.TempDir()); err != nil {
+	temp, err := filepath.EvalSymlinks(os.TempDir()) // as the walls show it to commands
+	if err != nil {
+		return fmt.Errorf("open TMPDIR: %w", err)
+	}
+	if w.git, w.gitLock, err = gitIdentity(temp); err != nil {
 		return err
 	}
 	expose := append([]string{w.git}, w.config.Expose...)
@@ -154,6 +159,9 @@ func (w *Worker) openWalls() (err error) {
 	if err == nil && !w.walls.Shows(w.config.Shell) {
 		w.walls.Close()
 		err = fmt.Errorf("commands cannot see the shell %s: expose its directory", w.config.Shell)
+	}
+	if e := new(os.PathError); errors.As(err, &e) && e.Op == isolation.Expose && e.Path == w.git {
+		err = fmt.Errorf("TMPDIR is %s, where commands must reach nothing: set it to a directory elsewhere, such as /var/tmp", temp)
 	}
 	if err != nil {
 		w.removeGit()

@@ -39,10 +39,6 @@ func Argv(path string, command []string) []string { return append([]string{path,
 // answerWithin is how long the program may take, in which it connects on the loopback network, and others wait for their turn.
 const answerWithin = 5 * time.Second
 
-// maxConnections is how many of a command's connections to its proxy are open at a time; more wait in the listener's backlog, which
-// is the command's own. Each takes up to six descriptors of the worker's. It is handlers.MaxConnections, what the proxy lets one have.
-const maxConnections = 64
-
 // Link is the worker's end.
 type Link struct {
 	turn     chan struct{} // holds one while a question is asked or the listener is touched
@@ -77,51 +73,27 @@ func (l *Link) Close() {
 	l.turn <- struct{}{}
 	defer l.leave()
 	if l.listener != nil {
+		shutdown(l.listener)
 		l.listener.Close()
 	}
 }
 
-// Serve connects every connection that the command makes to ProxyAddress with address, maxConnections at a time, until Close.
-func (l *Link) Serve(address string) error {
-	listener, err := l.proxyListener()
-	if err != nil {
-		return err
-	}
-	slots := make(chan struct{}, maxConnections)
-	for {
-		select {
-		case slots <- struct{}{}:
-		case <-l.ended:
-			return nil
+// shutdown ends all waiting for a socket. Its flags are shared with the sandbox, which may have made it block: then whoever
+// waits for it does so in the kernel, where Close does not reach them and would wait too.
+func shutdown(socket any) {
+	if s, ok := socket.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 		}
-		conn, err := listener.Accept()
-		if err != nil {
-			return nil // closed
-		}
-		go func() {
-			defer func() { <-slots }()
-			join(conn, address)
-		}()
 	}
 }
 
-// join copies both ways until both sides have ended.
-func join(inner net.Conn, address string) {
-	defer inner.Close()
-	outer, err := net.DialTimeout("tcp", address, answerWithin)
-	if err != nil {
-		return
-	}
-	defer outer.Close()
-	back := make(chan struct{})
-	go func() {
-		defer close(back)
-		io.Copy(inner, outer)
-		inner.(*net.TCPConn).CloseWrite()
-	}()
-	io.Copy(outer, inner)
-	outer.(*net.TCPConn).CloseWrite()
-	<-back
+// connection is one that the sandbox has passed.
+type connection struct{ *net.TCPConn }
+
+func (c connection) Close() error {
+	shutdown(c.TCPConn)
+	return c.TCPConn.Close()
 }
 
 // enter waits for the turn, at most until ctx is done.
@@ -170,19 +142,7 @@ func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take connection: %w", err)
 	}
-	return conn, nil
-}
-
-// proxyListener is the listener, in its turn.
-func (l *Link) proxyListener() (net.Listener, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
-	defer cancel()
-	if err := l.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer l.leave()
-	err := l.listen(ctx)
-	return l.listener, err
+	return connection{conn.(*net.TCPConn)}, nil
 }
 
 // listen takes the listener, which is the first that the program sends.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -104,42 +105,47 @@ func listen(t *testing.T) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-func TestConnectionsToTheProxyAreLimited(t *testing.T) {
+// The flags of a socket that was passed are the command's too: made to block, one is waited for in the kernel.
+func TestASocketThatTheCommandMadeBlockIsClosed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	link, _, l := program(t)
-	proxy := listen(t)
-	served := make(chan error, 1)
-	go func() { served <- link.Serve(proxy.Addr().String()) }()
-	connect := func() net.Conn {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		is.NoErr(err)
-		t.Cleanup(func() { conn.Close() })
-		return conn
-	}
-	var first, outer net.Conn
-	for i := range maxConnections {
-		inner := connect()
-		is.NoErr(proxy.SetDeadline(time.Now().Add(time.Minute)))
-		conn, err := proxy.Accept()
-		is.NoErr(err)
-		defer conn.Close()
-		if i == 0 {
-			first, outer = inner, conn
-		}
-	}
-	connect() // it waits
-	is.NoErr(proxy.SetDeadline(time.Now().Add(200 * time.Millisecond)))
-	_, err := proxy.Accept()
-	is.True(errors.Is(err, os.ErrDeadlineExceeded))
-	first.Close()
-	outer.Close()
-	is.NoErr(proxy.SetDeadline(time.Now().Add(time.Minute)))
-	conn, err := proxy.Accept()
+	link, conn, l := program(t)
+	go serve(conn)
+	server := listen(t)
+	dialed, err := link.Dial(t.Context(), server.Addr().(*net.TCPAddr).Port)
 	is.NoErr(err)
-	defer conn.Close()
-	link.Close() // all places are taken again
-	is.NoErr(<-served)
+	listener, err := link.proxyListener()
+	is.NoErr(err)
+	block(t, dialed.(connection).TCPConn)
+	block(t, l)
+	waiting, closed := make(chan bool), make(chan bool)
+	go func() {
+		waiting <- true
+		dialed.Read(make([]byte, 1))
+	}()
+	go func() {
+		waiting <- true
+		listener.Accept()
+	}()
+	<-waiting
+	<-waiting
+	go func() {
+		dialed.Close()
+		link.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a socket that blocks is not closed")
+	}
+}
+
+func block(t *testing.T, socket syscall.Conn) {
+	is := is.New(t)
+	raw, err := socket.SyscallConn()
+	is.NoErr(err)
+	is.NoErr(raw.Control(func(fd uintptr) { is.NoErr(unix.SetNonblock(int(fd), false)) }))
 }
 
 // The program may be slow, or stopped for a while.

@@ -73,7 +73,7 @@ func (w *Walls) bwrapFiles() (args []string) {
 
 // bwrapMasks cover the secrets as mask does.
 func (w *Walls) bwrapMasks() (args []string) {
-	for _, path := range w.secrets {
+	for _, path := range w.hidden() {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil:

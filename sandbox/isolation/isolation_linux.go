@@ -22,7 +22,7 @@ func (w *Walls) open() (err error) {
 		return err
 	}
 	if w.found.Level == Container {
-		return nil
+		return seal()
 	}
 	if w.Temp() != "/tmp" {
 		if err := os.MkdirAll(w.Temp(), 0o700); err != nil {
@@ -213,7 +213,7 @@ func probe(f Found) (w *Walls, remove func(), err error) {
 	}
 	if err != nil {
 		os.RemoveAll(dir)
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("try it in TMPDIR: %w", err)
 	}
 	return w, func() {
 		w.Close()

@@ -174,14 +174,18 @@ func (w *Walls) grant(r ruleset, c Command) error {
 
 // grantSystem grants a directory of the system. Secrets that are not masked by mounts are left out.
 func (w *Walls) grantSystem(r ruleset, dir string) error {
-	if dir != "/etc" || w.found.mounts || len(w.secrets) == 0 {
+	if dir != "/etc" || w.found.mounts {
+		return r.allow(dir, read)
+	}
+	secrets := w.hidden()
+	if len(secrets) == 0 {
 		return r.allow(dir, read)
 	}
 	if err := r.allow(dir, landlock.AccessFSReadDir); err != nil {
 		return err
 	}
 	return r.allowExcept(dir, read, func(path string) (whole, part bool) {
-		for _, s := range w.secrets {
+		for _, s := range secrets {
 			whole, part = whole || path == s, part || within(path, s)
 		}
 		return whole, part

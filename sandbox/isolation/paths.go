@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,9 @@ type Place struct {
 	Expose    []string // directories that may be read
 }
 
+// Expose is the Op of the os.PathError for a directory that may not be exposed.
+const Expose = "expose"
+
 // check returns the place with all symlinks resolved.
 func (p Place) check() (Place, error) {
 	expose := p.Expose
@@ -36,7 +40,7 @@ func (p Place) check() (Place, error) {
 			return p, fmt.Errorf("expose %s: not an absolute path of a directory", dir)
 		}
 		if real == "/" || within("/proc", real) || within("/dev", real) || within("/run", real) {
-			return p, fmt.Errorf("expose %s: it holds what commands must not reach; expose a directory with files", dir)
+			return p, &os.PathError{Op: Expose, Path: dir, Err: errors.New("it holds what commands must not reach; expose a directory with files")}
 		}
 		p.Expose = append(p.Expose, real)
 	}

@@ -42,6 +42,14 @@ func (w *Walls) enterContainer(c Command) error {
 	return filterThread(w.filters.of(c))
 }
 
+// seal keeps commands, which run as the same user beside it, from reading and changing this process by /proc.
+func seal() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("seal this process: %w", err)
+	}
+	return nil
+}
+
 // closeOnExec keeps commands from inheriting what this process was started with: an open directory would lead past all
 // walls. What Go opens is closed anyway.
 func closeOnExec() error {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 )
 
 // Walls stand around the commands of one worker. Its methods may be called from many goroutines.
@@ -13,9 +15,12 @@ type Walls struct {
 	found     Found
 	place     Place
 	workspace *os.File // opened once: what has its name later may be another
-	secrets   []string // to hide below /etc
 	filters   filters
 	stubs     stubs
+
+	mu      sync.Mutex
+	secrets []string  // to hide below /etc
+	listed  time.Time // when
 }
 
 // Command is what is to run.
@@ -68,7 +73,6 @@ func Open(f Found, p Place) (*Walls, error) {
 		if w.place, err = p.check(); err != nil {
 			return nil, err
 		}
-		w.secrets = etcSecrets()
 	}
 	if w.workspace, err = os.Open(p.Workspace); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
@@ -124,6 +128,16 @@ func (w *Walls) unchanged() error {
 		return fmt.Errorf("workspace %s is not the directory it was when the worker started: it was moved or replaced; start the worker again", w.place.Workspace)
 	}
 	return nil
+}
+
+// hidden are the secrets below /etc. Others are made while the worker lives, but to list them takes milliseconds.
+func (w *Walls) hidden() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.listed) > time.Minute {
+		w.secrets, w.listed = etcSecrets(), time.Now()
+	}
+	return w.secrets
 }
 
 // Temp is the directory for a command's temporary files.

@@ -1,0 +1,114 @@
+package inside
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
+)
+
+func TestConnectionsToTheProxyAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, _, l := program(t)
+	proxy := listen(t)
+	served := make(chan error, 1)
+	go func() { served <- link.Serve(proxy.Addr().String()) }()
+	connect := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		is.NoErr(err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	var first, outer net.Conn
+	for i := range maxConnections {
+		inner := connect()
+		is.NoErr(proxy.SetDeadline(time.Now().Add(time.Minute)))
+		conn, err := proxy.Accept()
+		is.NoErr(err)
+		defer conn.Close()
+		if i == 0 {
+			first, outer = inner, conn
+		}
+	}
+	connect() // it waits
+	is.NoErr(proxy.SetDeadline(time.Now().Add(200 * time.Millisecond)))
+	_, err := proxy.Accept()
+	is.True(errors.Is(err, os.ErrDeadlineExceeded))
+	first.Close()
+	outer.Close()
+	is.NoErr(proxy.SetDeadline(time.Now().Add(time.Minute)))
+	conn, err := proxy.Accept()
+	is.NoErr(err)
+	defer conn.Close()
+	link.Close() // all places are taken again
+	is.NoErr(<-served)
+}
+
+// short is a listener that a connection cannot be taken from at first.
+type short struct {
+	net.Listener
+	errs []error
+}
+
+func (s *short) Accept() (net.Conn, error) {
+	if len(s.errs) > 0 {
+		err := s.errs[0]
+		s.errs = s.errs[1:]
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
+	}
+	return s.Listener.Accept()
+}
+
+func TestTheProxyOutlivesALackOfDescriptors(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, _, _ := program(t)
+	l := listen(t)
+	link.listener = &short{l, []error{unix.EMFILE, unix.ENFILE}}
+	proxy := listen(t)
+	served := make(chan error, 1)
+	go func() { served <- link.Serve(proxy.Addr().String()) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	is.NoErr(err)
+	defer conn.Close()
+	is.NoErr(proxy.SetDeadline(time.Now().Add(time.Minute)))
+	outer, err := proxy.Accept()
+	is.NoErr(err)
+	defer outer.Close()
+	link.Close()
+	is.NoErr(<-served)
+}
+
+func TestAProxyThatEndsByItselfSaysWhy(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, _, l := program(t)
+	raw, err := l.SyscallConn()
+	is.NoErr(err)
+	is.NoErr(raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })) // as the command may
+	err = link.Serve("127.0.0.1:1")
+	is.True(err != nil && strings.HasPrefix(err.Error(), "accept for the proxy: "))
+}
+
+func TestAProgramMayStartLate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	link, theirs, err := Open()
+	is.NoErr(err)
+	defer theirs.Close()
+	served := make(chan error, 1)
+	go func() { served <- link.Serve("127.0.0.1:1") }()
+	select {
+	case err := <-served:
+		t.Fatal(err)
+	case <-time.After(answerWithin + time.Second):
+	}
+	link.Close()
+	is.NoErr(<-served)
+}
