@@ -14,8 +14,13 @@ import (
 	"time"
 )
 
-// maxConnections are taken at once; those that do not log in are over after LoginGraceTime.
-const maxConnections = 64
+// How many connections are taken at once. Those that do not log in are over after LoginGraceTime, and so that they shut nobody
+// out they have places of their own, of which an address has a few.
+const (
+	maxConnections = 64 // of people who have logged in
+	maxWaiting     = 32 // of those who have not yet
+	maxWaitingFrom = 8  // of these from one address
+)
 
 // connectionStop is how long the sshd of a connection may take to end.
 const connectionStop = 2 * time.Second
@@ -60,8 +65,12 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Keep(lines map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	first := s.kept == nil
 	s.kept = lines
 	for c := range s.open {
+		if first { // there was no file before: these lines are the first that its sshd may find
+			c.lines = lines
+		}
 		s.cutUnlessKept(c)
 	}
 }
@@ -77,12 +86,29 @@ func (s *Server) cutUnlessKept(c *connection) {
 func (s *Server) admit(c *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.open) >= maxConnections {
+	in, waiting, waitingFrom := 0, 0, 0
+	for other := range s.open {
+		if other.key != "" {
+			in++
+			continue
+		}
+		waiting++
+		if host(other.from) == host(c.from) {
+			waitingFrom++
+		}
+	}
+	if in >= maxConnections || waiting >= maxWaiting || waitingFrom >= maxWaitingFrom {
 		return false
 	}
 	c.lines = s.kept
 	s.open[c] = true
 	return true
+}
+
+// host is an address without its port.
+func host(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	return host
 }
 
 func (s *Server) forget(c *connection) {

@@ -4,16 +4,21 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/ssh"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
 )
+
+// header is how a file that we wrote begins.
+const header = "# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n"
 
 func TestFileFollowsTheKeysAndTheirOwners(t *testing.T) {
 	t.Parallel()
@@ -99,10 +104,16 @@ func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {
 	_, key := s.newKey()
 	missing := filepath.Join(s.dir, "not", "there", "authorized_keys")
 	s.keys.Files = []string{missing, s.keys.Files[0]}
-	is.NoErr(os.WriteFile(s.keys.Files[1], []byte("an old key\n"), 0o600))
+	is.NoErr(os.WriteFile(s.keys.Files[1], []byte(header+"an old key\n"), 0o600))
+	var told atomic.Int64 // keys
+	s.keys.Written = func(lines map[string]string) { told.Store(int64(len(lines))) }
 	s.keep()
 	id := s.register(ann, key, nil)
 	s.eventually("the old file is gone", func() bool { _, err := os.Stat(s.keys.Files[1]); return os.IsNotExist(err) })
+	s.eventually("whom the key lets in is told", func() bool { return told.Load() == 1 })
+	s.save(id, false, map[string]any{"is_active": false})
+	s.eventually("that it is taken back too", func() bool { return told.Load() == 0 })
+	s.save(id, false, map[string]any{"is_active": true})
 	is.NoErr(os.MkdirAll(filepath.Dir(missing), 0o700))
 	s.eventually("both are there once they can be", func() bool {
 		one, _ := os.ReadFile(missing)
@@ -118,4 +129,26 @@ func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {
 		text, _ := os.ReadFile(missing)
 		return len(text) > 0 && !strings.Contains(string(text), ann)
 	})
+}
+
+func TestFileOfSomebodyElseIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	theirs := filepath.Join(s.dir, "theirs")
+	const line = "ssh-ed25519 AAAA the operator's own\n"
+	is.NoErr(os.WriteFile(theirs, []byte(line), 0o600))
+	s.keys.Files = append(s.keys.Files, filepath.Join(s.dir, "not", "there"), theirs) // what cannot be written would have the next removed
+	_, key := s.newKey()
+	s.register(s.user("ann", account.User), key, nil)
+	s.keep()
+	s.eventually("ours is there", func() bool { return len(s.file()) == 1 })
+	s.eventually("it is said", func() bool { return strings.Count(s.lines.String(), "somebody else wrote it") >= 2 }) // a round has ended by then
+	text, err := os.ReadFile(theirs)
+	is.NoErr(err)
+	is.Equal(string(text), line)
+	for content, ours := range map[string]bool{"": true, line: false, header + line: true} {
+		is.NoErr(os.WriteFile(theirs, []byte(content), 0o600))
+		is.Equal(ssh.Ours(theirs) == nil, ours)
+	}
 }

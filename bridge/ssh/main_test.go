@@ -34,8 +34,9 @@ type system struct {
 	keys     ssh.Keys
 }
 
-// viewer stands for what a key gives: it says whose it is and whether it has a terminal, and stays when it is asked to.
-const viewer = `echo "viewer of <$1>, asked for <$SSH_ORIGINAL_COMMAND>"; tty; [ "$SSH_ORIGINAL_COMMAND" != stay ] || exec cat`
+// viewer stands for what a key gives: it says whose it is, what it was given by the client, and whether it has a terminal, and
+// stays when it is asked to.
+const viewer = `echo "viewer of <$1>, asked for <$SSH_ORIGINAL_COMMAND>, given <${SSH_AUTH_SOCK-}> <${POCKETCODER_DATA-}>"; tty; [ "$SSH_ORIGINAL_COMMAND" != stay ] || exec cat`
 
 func newSystem(t *testing.T) *system {
 	t.Helper()

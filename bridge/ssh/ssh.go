@@ -3,7 +3,8 @@
 //
 // Promises: the file holds the active, unexpired keys of active accounts, in the order in which they were registered, and is
 // written anew, whole or not at all, when a key or an account changes and when a key expires. What cannot be read as a key is left
-// out, and so is a key that two accounts hold, as it does not say whose it is. When the file cannot be written it is removed: a key that was taken back lets nobody in. A key gives its holder one
+// out, and so is a key that two accounts hold, as it does not say whose it is. When the file cannot be written it is removed: a key that was taken back lets nobody in. A file
+// that somebody else wrote is neither written nor removed. A key gives its holder one
 // program, the viewer of their own chats, at a terminal: no other command, no forwarding, no files. Accounts of the role agent
 // act through the API and get nothing. A connection whose key is taken back or gives something else from now on is cut. sshd runs as the user we are, on a host key
 // that is made at the first start.
@@ -32,16 +33,18 @@ import (
 type Keys struct {
 	Model    *projections.Model
 	Accounts *account.Accounts
-	Files    []string                       // paths; each is written the same
+	Files    []string                       // paths; each is written the same, if it is Ours
 	Command  func(account.Account) []string // the program and its arguments that a key of the account's gives
-	Written  func(lines map[string]string)  // is told of the lines in the files, by the key's fingerprint, each time these are written; may be nil
+	Written  func(lines map[string]string)  // is told of the lines that files must have, by the key's fingerprint, each time these are made; may be nil
 	Logger   *slog.Logger
 
 	left map[string]bool // keys that were left out, of which that was said
 }
 
-// keysRetry is the pause before a file that could not be written is tried again.
-const keysRetry = time.Second
+const (
+	keysRetry = time.Second // before a file that could not be written is tried again
+	keysWait  = time.Minute // at most until a key expires: a computer that sleeps does not count its sleep
+)
 
 // Run keeps the files until ctx ends. The read models must have caught up.
 func (k *Keys) Run(ctx context.Context) error {
@@ -66,7 +69,7 @@ func (k *Keys) Run(ctx context.Context) error {
 func await(ctx context.Context, changes *projections.Feed, until time.Time) error {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if !until.IsZero() {
-		waiting, cancel = context.WithDeadline(ctx, until)
+		waiting, cancel = context.WithTimeout(ctx, pause(time.Now(), until))
 	}
 	defer cancel()
 	for {
@@ -88,13 +91,21 @@ func await(ctx context.Context, changes *projections.Feed, until time.Time) erro
 	}
 }
 
+func pause(now, until time.Time) time.Duration { return min(until.Sub(now), keysWait) }
+
 // collection is where keys are registered.
 const collection = "ssh_keys"
 
 // write writes the files as they must be now, and says when that changes by itself; never is the zero time.
 func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
-	text, lines, next, err := k.text(ctx, time.Now())
+	text, lines, next, failed := k.text(ctx, time.Now())
+	err = failed
+	var foreign error
 	for _, path := range k.Files {
+		if theirs := Ours(path); theirs != nil {
+			foreign = errors.Join(foreign, theirs)
+			continue
+		}
 		if err == nil {
 			err = replace(path, text)
 		}
@@ -104,10 +115,25 @@ func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 			}
 		}
 	}
-	if err == nil && k.Written != nil {
+	if failed == nil && k.Written != nil { // whatever became of the files: a key that was taken back is over
 		k.Written(lines)
 	}
-	return next, err
+	return next, errors.Join(err, foreign)
+}
+
+// header is how a file of ours begins.
+const header = "# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n"
+
+// Ours is an error when a file has something in it that we did not write, such as the keys with which the operator logs in.
+func Ours(path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (len(text) == 0 || strings.HasPrefix(string(text), header)) {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("somebody else wrote it, and its keys would be lost")
+	}
+	return fmt.Errorf("leave %s alone: %w", path, err)
 }
 
 // record are the fields of a registered key that matter here.
@@ -138,7 +164,7 @@ func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[
 	}
 	lines = map[string]string{}
 	var b strings.Builder
-	b.WriteString("# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n")
+	b.WriteString(header)
 	for _, key := range keys {
 		if !key.expires.IsZero() && (next.IsZero() || key.expires.Before(next)) {
 			next = key.expires

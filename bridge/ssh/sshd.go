@@ -62,6 +62,7 @@ func Find() (path string, err error) {
 }
 
 // OpenServer listens at address (host:port; without a host everywhere) and keeps what it needs in dir, which must be ours alone.
+// It lets nobody in before the keys have been written: those there were may have been taken back since.
 func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (*Server, error) {
 	fail := func(err error) (*Server, error) { return nil, fmt.Errorf("open ssh server: %w", err) }
 	sshd, err := Find()
@@ -93,6 +94,9 @@ func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (
 		return fail(err)
 	}
 	if err := s.check(ctx); err != nil {
+		return fail(err)
+	}
+	if err := os.Remove(filepath.Join(dir, AuthorizedKeys)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(err)
 	}
 	listener, err := net.Listen("tcp", address)

@@ -22,6 +22,9 @@ func tmuxFor(t *testing.T, data dataDir) viewer {
 		t.Fatal(err)
 	}
 	v.self = filepath.Join(binaries, "pocketcoder")
+	if err := os.MkdirAll(filepath.Dir(v.socket()), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	return v
 }
 
@@ -173,7 +176,9 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	tmuxFor(t, p.data)
 	_, _, err := runApp(t, "attach", "--data", string(p.data))
 	is.True(strings.Contains(err.Error(), "it needs a terminal"))
+	mistyped := filepath.Join(t.TempDir(), "mistyped")
 	for _, c := range []struct{ data, chat, says string }{
+		{mistyped, "nosuchchat", "pocketcoder up"},
 		{string(p.data), "nosuchchat", "there is no chat nosuchchat"},
 		{t.TempDir(), "nosuchchat", "pocketcoder up"},
 		{string(p.data), "no.chat", "want 1 to 64 letters"},
@@ -184,6 +189,8 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 		s.sees(c.says)
 		s.leaves()
 	}
+	_, err = os.Stat(mistyped)
+	is.True(os.IsNotExist(err)) // it is not made
 	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), "attach")
 	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
 	s := sit(t, cmd)

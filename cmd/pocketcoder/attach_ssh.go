@@ -18,7 +18,7 @@ import (
 // sshFlags are the flags about people who look into the sandbox from elsewhere.
 func (o *upOptions) sshFlags(fs *flag.FlagSet, env environment) {
 	fs.StringVar(&o.ssh, "ssh", env.getenv("POCKETCODER_SSH"), "`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
-	fs.StringVar(&o.authorizedKeys, "authorized-keys", env.getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine (POCKETCODER_AUTHORIZED_KEYS)")
+	fs.StringVar(&o.authorizedKeys, "authorized-keys", env.getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
 }
 
 func (o upOptions) checkSSH() error {
@@ -29,6 +29,17 @@ func (o upOptions) checkSSH() error {
 		if _, _, err := net.SplitHostPort(o.ssh); err != nil {
 			return fmt.Errorf("--ssh %q: %w", o.ssh, err)
 		}
+	}
+	return nil
+}
+
+// checkAuthorizedKeys refuses a file that has somebody else's keys: they would be lost, and with them the way in.
+func (o upOptions) checkAuthorizedKeys() error {
+	if o.authorizedKeys == "" {
+		return nil
+	}
+	if err := ssh.Ours(o.authorizedKeys); err != nil {
+		return fmt.Errorf("--authorized-keys: %w; name a file of its own, such as ~/.ssh/authorized_keys_pocketcoder, and let your sshd read both: AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys_pocketcoder", err)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ const layoutVersion = "1"
 //	nats/            the log
 //	readmodel.v<N>.db
 //	opencode/        OpenCode's home, configuration, log; npm/ when it was installed by us
+//	home/            HOME of the commands, who share it
 //	bin/             pocketcoder-shell, when it was built by us
 //	tmux/            the socket of what "attach" shows
 //	ssh/             authorized_keys, and the SSH server's host key and configuration

@@ -52,17 +52,15 @@ func startWorker(t *testing.T) *remoteWorker {
 // runs starts a command that ends when the file "end" is there, and returns once it has begun.
 func (w *remoteWorker) runs() <-chan wire.Result {
 	w.t.Helper()
-	begun, ended := make(chan struct{}), make(chan wire.Result, 1)
+	ended := make(chan wire.Result, 1)
 	go func() {
-		result, err := w.call(wire.Request{
-			Command: "while ! [ -e end ]; do sleep 0.01; done", Cwd: w.workspace, Workspace: w.workspace, Started: func(wire.Start) { close(begun) },
-		})
+		result, err := w.call(wire.Request{Command: ": > begun; while ! [ -e end ]; do sleep 0.01; done", Cwd: w.workspace, Workspace: w.workspace})
 		if err != nil {
 			w.t.Error(err)
 		}
 		ended <- result
 	}()
-	<-begun
+	eventually(w.t, "it runs", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "begun")); return err == nil })
 	return ended
 }
 

@@ -2,21 +2,38 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/web/api"
 )
 
-func TestUnknownIsolationIsNotGuessedAt(t *testing.T) {
-	is := is.New(t)
-	env, _ := toEnvironment(nil)
-	err := app(t.Context(), env, []string{"sandbox", "--nats", "nats://127.0.0.1:1", "--key", "none.nk", "--isolation", "docker"})
-	is.True(errors.Is(err, isolation.ErrUnknown))
-	is.True(strings.Contains(err.Error(), `there is no isolation "docker"`))
+func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
+	worker := []string{"sandbox", "--nats", "nats://127.0.0.1:1", "--key", "none.nk"}
+	for name, c := range map[string]struct {
+		args   []string
+		memory string
+		says   string
+	}{
+		"no flags":             {[]string{"sandbox"}, "", "sandbox: a worker needs --nats and --key; see pocketcoder sandbox -h"},
+		"unknown isolation":    {append(worker, "--isolation", "docker"), "", `there is no isolation "docker"`}, // not guessed at
+		"no capacity":          {append(worker, "--capacity", "0"), "", "--capacity must be at least 1"},
+		"time that is none":    {append(worker, "--timeout", "-1s"), "", "--timeout -1s: want a duration, or 0 for no limit"},
+		"limit that is none":   {append(worker, "--processes", "-1"), "", "limit processes of -1 is negative"},
+		"broken variable":      {worker, "plenty", `sandbox: POCKETCODER_MEMORY: size "plenty"`},
+		"flags before":         {[]string{"sandbox", "--data", "/x", "ps"}, "", "sandbox: flags of ps stand behind it: pocketcoder sandbox ps …\n"},
+		"flags of both before": {append(worker, "logs", "x1"), "", "sandbox: flags of logs stand behind it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			env, said := toEnvironment(map[string]string{"POCKETCODER_MEMORY": c.memory})
+			is.Equal(app(t.Context(), env, c.args), errUsage)
+			is.True(strings.Contains(said.String(), c.says)) // c.says
+		})
+	}
 }
 
 func TestDoctorHasNoCureForALevelThatIsNone(t *testing.T) {
@@ -56,4 +73,25 @@ func TestHealthSaysBehindWhichWallsCommandsRun(t *testing.T) {
 	is.NoErr(json.Unmarshal([]byte(p.admin(t).do(t, "GET", "/api/health", nil).body), &health))
 	is.Equal(health.Data.Sandbox.Detail.Isolation, string(found.Level))
 	is.Equal(health.Data.Sandbox.Detail.Reason, found.Reason)
+}
+
+func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
+	is := is.New(t)
+	t.Setenv("PATH", t.TempDir())
+	refused, err := chooseIsolation("bwrap")
+	is.NoErr(err)
+	var said []string
+	w := &workerProcess{ready: func(walls string) { said = append(said, walls) }, changed: func() {}}
+	is.Equal(w.health().State, api.Starting)
+	w.announce(1, "landlock: it works")
+	is.Equal(w.health().State, api.Ready)
+	w.pid.Store(0)
+	w.announce(2, "landlock: it works") // it was started again
+	is.Equal(len(said), 1)
+	w.announce(3, refused.String())
+	is.Equal(said, []string{"landlock: it works", refused.String()}) // and is behind other walls
+	is.Equal(w.health().State, api.Degraded)
+	is.True(api.Health{"sandbox": w.health()}.Ready()) // the process is: it answers, with the reason
+	w.pid.Store(0)
+	is.Equal(w.health().State, api.Starting)
 }

@@ -18,8 +18,9 @@ const logsUsage = `pocketcoder sandbox logs EXEC: what a command printed, from t
   pocketcoder sandbox logs 8f2k0x9c3v7m1q5
   pocketcoder sandbox logs 8f2k0x9c3v7m1q5 -f    and what it prints until it ends
 
-What it wrote to stdout goes to stdout, and to stderr what it wrote there and at last how it ended. Control sequences are shown as text. Of a command that
-runs, the last seven days are there, as far as there was room for them. "pocketcoder sandbox ps --all" lists what ran.
+What it wrote to stdout goes to stdout, and to stderr what it wrote there, what is missing, and at last how it ended. Control sequences are shown as text. Of a
+command that runs, the last seven days are there, as far as there was room for them, and no more than the first 64 MiB of each stream, or 8 MiB when it is
+neither in the background nor a shell; when it has ended, all is. "pocketcoder sandbox ps --all" lists what ran.
 Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
 `
 
@@ -52,13 +53,18 @@ func runLogs(ctx context.Context, env environment, args []string) error {
 type printed struct {
 	log     *events.Log
 	run     projections.Run
+	follows bool // to the end, with which comes what is stored
 	notes   io.Writer
 	streams map[string]*printedStream
 }
 
+// printedStreams are in the order in which they are shown when nothing says another.
+var printedStreams = []string{"stdout", "stderr"}
+
 type printedStream struct {
 	to      io.Writer
-	bytes   int64
+	bytes   int64 // shown, or missed
+	waits   bool  // for the end, behind a gap
 	cleaner cleaner
 }
 
@@ -71,6 +77,7 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 		_, err := fmt.Fprintln(p.notes, "it is private: its output is not recorded")
 		return err
 	}
+	p.follows = follow
 	subject := events.ExecDeltaSubject(p.run.Chat, p.run.ID)
 	switch {
 	case p.run.Started == "":
@@ -91,11 +98,25 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 	return p.flush()
 }
 
-// fragment shows what is new in a fragment. One after a gap has to wait: what is stored in the end fills it.
+// fragment shows what is new in a fragment. What is missing before it is said. Of a stream's beginning, which is too old, nobody
+// waits for the end; behind a later gap, whoever follows has to: what is stored then fills it.
 func (p *printed) fragment(d events.Delta) error {
 	s := p.streams[d.Stream]
-	if s == nil || s.bytes < d.Offset || s.bytes >= d.Offset+int64(len(d.Data)) {
+	if s == nil || s.waits || s.bytes >= d.Offset+int64(len(d.Data)) {
 		return nil
+	}
+	if missed := d.Offset - s.bytes; missed > 0 {
+		end := ""
+		if s.waits = p.follows && s.bytes > 0; s.waits {
+			end = "; they come with what follows them when the command has ended"
+		}
+		if _, err := fmt.Fprintf(p.notes, "… %s of %s were missed%s\n", size(missed), d.Stream, end); err != nil || s.waits {
+			return err
+		}
+		if _, err := io.WriteString(s.to, s.cleaner.flush()); err != nil {
+			return err
+		}
+		s.bytes = d.Offset
 	}
 	return s.write(d.Data[s.bytes-d.Offset:])
 }
@@ -140,8 +161,8 @@ func (p *printed) follow(ctx context.Context, subject string) error {
 
 // finish shows what is stored and was not shown, and how the command ended.
 func (p *printed) finish(ctx context.Context, d events.ExecFinished) error {
-	for name, out := range map[string]events.Output{"stdout": d.Stdout, "stderr": d.Stderr} {
-		if err := p.streams[name].rest(ctx, p.log, out); err != nil {
+	for i, out := range []events.Output{d.Stdout, d.Stderr} {
+		if err := p.streams[printedStreams[i]].rest(ctx, p.log, out); err != nil {
 			return err
 		}
 	}
@@ -183,7 +204,8 @@ func (s *printedStream) rest(ctx context.Context, log *events.Log, out events.Ou
 }
 
 func (p *printed) flush() (err error) {
-	for _, s := range p.streams {
+	for _, name := range printedStreams {
+		s := p.streams[name]
 		_, failed := io.WriteString(s.to, s.cleaner.flush())
 		err = errors.Join(err, failed)
 	}

@@ -22,7 +22,7 @@ const ownShellUsage = `pocketcoder sandbox shell CHAT: a shell of your own where
   pocketcoder sandbox shell h2k0x9c3v7m1q5z --private
 
 What it prints is recorded as yours, what you type as far as it shows; known secrets are taken out. With --private only that there
-was a shell. It ends with exit or Ctrl-D, with this terminal, and with the chat. What programs in it print goes to this terminal
+was a shell, the hosts it reached, the asks for them and the signals it was sent. It ends with exit or Ctrl-D, with this terminal, and with the chat. What programs in it print goes to this terminal
 as it is, as with ssh.
 Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 `
@@ -30,7 +30,7 @@ Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 func runOwnShell(ctx context.Context, env environment, args []string) (err error) {
 	fs := newFlags(env, "sandbox shell", ownShellUsage)
 	data := dataFlag(fs, env)
-	private := fs.Bool("private", false, "record nothing but that there was a shell")
+	private := fs.Bool("private", false, "do not record what it prints or changes")
 	user := fs.String("user", "", "`id` of the account whose shell it is, which must see the chat: for \"attach\"; the operator's when empty")
 	client := fs.String("client", "", "`pid` of the client of \"attach\" whose shell it is: for the key C-b c")
 	stay := fs.Bool("stay", false, "when it fails, wait until the window is closed: for \"attach\"")

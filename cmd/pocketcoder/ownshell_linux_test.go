@@ -62,6 +62,31 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist)) // the shell keeps nothing of it either
 }
 
+// Shells end before the search for what they changed does: it is found out on the way down, or said that there was no time for that.
+func TestWhatAShellHasChangedWhenWeStopIsKnown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	chat := p.chat(t, "@@say hello")
+	p.turnEnds(t, chat)
+	person := p.ownShell(t, chat)
+	person.types("echo mine > file; echo do''ne\n")
+	person.sees("done")
+	p.stop()
+	said := strings.Contains(p.output.String(), "find changed files")
+	p.restart()
+	is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
+	var changed events.ExecChanged
+	for _, e := range p.history(t, chat) {
+		if e.Subject.Kind == changed.Kind() {
+			d, err := events.Decode(e)
+			is.NoErr(err)
+			changed = d.(events.ExecChanged)
+		}
+	}
+	is.True(said || len(changed.Files) == 1 && changed.Files[0].Path == "file")
+}
+
 func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -80,6 +105,19 @@ func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
 	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "x", "--", "sleep", "60"))
 	_, err := v.clientUser(t.Context(), 4242)
 	is.True(err != nil) // and not the operator's
+	file := filepath.Join(t.TempDir(), "words")
+	var press []string
+	for _, k := range tmuxKeys {
+		if k.key == "-T prefix c" {
+			press = k.command
+		}
+	}
+	is.NoErr(v.run(t.Context(), "set-option", "-t", "=x:", "@shell", tmuxLine([]string{"new-window", "--", "sh", "-c", `printf %s "$1" > "$0"`, file})))
+	is.NoErr(v.run(t.Context(), press...)) // from no client at all
+	eventually(t, "the shell's window has run", func() bool { text, _ := os.ReadFile(file); return len(text) > 0 })
+	is.Equal(read(t, file), "--client=0")
+	_, err = accountOfClient(t.Context(), v.data, "0")
+	is.True(err != nil && strings.Contains(err.Error(), "nobody has attached"))
 	for _, user := range []string{"ann", ""} {
 		is.NoErr(v.enter(t.Context(), 4242, user))
 		as, err := v.clientUser(t.Context(), 4242)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -110,7 +111,7 @@ func runWorkers(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	if len(workers) == 0 {
-		return fmt.Errorf("no worker answers, so no command can run")
+		return errors.New("no worker answers, so no command can run")
 	}
 	if *asJSON {
 		return printJSON(env.stdout, workers)

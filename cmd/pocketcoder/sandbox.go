@@ -73,7 +73,7 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 	home := fs.String("home", "", "`directory` that is HOME of the commands, who share it; pocketcoder/home in your cache directory when empty")
 	limits, err := limitFlags(fs, env)
 	if err != nil {
-		return fmt.Errorf("sandbox: %w", err)
+		return wrongUsage(env, "sandbox: %v", err)
 	}
 	level := fs.String("isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
 	var expose paths
@@ -85,10 +85,17 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	if *url == "" || *key == "" {
-		return errors.New("sandbox: --nats and --key are needed")
+		return wrongUsage(env, "sandbox: a worker needs --nats and --key; see pocketcoder sandbox -h, also for what shows the commands that run")
 	}
 	if *capacity < 1 || *drain < 0 {
-		return errors.New("sandbox: --capacity must be at least 1, and --drain not negative")
+		return wrongUsage(env, "sandbox: --capacity must be at least 1, and --drain not negative")
+	}
+	if err := limits.check(); err != nil {
+		return wrongUsage(env, "sandbox: %v", err)
+	}
+	found, err := chooseIsolation(*level)
+	if err != nil {
+		return wrongUsage(env, "sandbox: --isolation: %v", err)
 	}
 	ctx, now, end := stopTwice(ctx)
 	defer end()
@@ -97,10 +104,6 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 			io.Copy(io.Discard, env.stdin)
 			end()
 		}()
-	}
-	found, err := chooseIsolation(*level)
-	if err != nil {
-		return fmt.Errorf("sandbox: --isolation: %w", err)
 	}
 	logger := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	nc, err := connectWorker(*url, *key)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -25,7 +26,11 @@ func runSandboxCommand(ctx context.Context, env environment, args []string) erro
 			return run(ctx, env, args[1:])
 		}
 	}
-	return runSandbox(ctx, env, args)
+	err := runSandbox(ctx, env, args)
+	if i := slices.IndexFunc(args, func(a string) bool { return sandboxVerbs[a] != nil }); i > 0 && errors.Is(err, errUsage) {
+		fmt.Fprintf(env.stderr, "sandbox: flags of %s stand behind it: pocketcoder sandbox %[1]s …\n", args[i])
+	}
+	return err
 }
 
 // oneID reads the one argument that names what is meant.

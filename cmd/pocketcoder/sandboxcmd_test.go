@@ -128,6 +128,7 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 		out, err, _ := p.cli(t, "", "sandbox", "logs", run.ID, "-f")
 		followed <- [2]string{out, err}
 	}()
+	eventually(t, "it has begun", func() bool { out, _ := p.logs(t, run.ID); return out == "begun\n" })
 	_, stderr, code := p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "SEGV")
 	is.Equal(code, 2)
 	is.True(strings.Contains(stderr, "want one of TERM"))
@@ -154,7 +155,7 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 		found = found || x.ID == run.ID && x.Status != projections.ExecExecuting
 	}
 	is.True(found)
-	for _, wrong := range [][]string{{"sandbox", "kill"}, {"sandbox", "logs", "a b"}, {"sandbox", "ps", "--limit", "0"}, {"sandbox", "shell"}} {
+	for _, wrong := range [][]string{{"sandbox", "kill"}, {"sandbox", "logs", "a b"}, {"sandbox", "ps", "--limit", "0"}, {"sandbox", "shell"}, {"sandbox", "--limit", "5", "ps"}} {
 		_, _, code = p.cli(t, "", wrong...)
 		is.Equal(code, 2) // wrong usage
 	}

@@ -216,13 +216,13 @@ func (s *parts) change() {
 const stopTime = 6 * time.Second
 
 // run starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode first,
-// while what it has to say is still heard.
+// while what it has to say is still heard, and people's shells before exec, which finds out what they changed.
 func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) error {
 	var g run.Group
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
 	for _, worker := range []func(context.Context) error{
-		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.exec.Run, s.serveShells, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}

@@ -67,17 +67,24 @@ func (s *parts) health() api.Health {
 	h["read_model"] = s.modelHealth()
 	bridge := s.bridge.Condition()
 	h["opencode"] = api.Part{State: either(bridge.Connected, api.Ready, api.Starting), Detail: bridge}
-	h["sandbox"] = api.Part{State: either(s.worker.pid.Load() != 0, api.Ready, api.Starting), Detail: s.sandboxDetail()}
+	h["sandbox"] = s.worker.health()
 	return h
 }
 
-// sandboxDetail says who runs commands, and behind which walls.
-func (s *parts) sandboxDetail() map[string]any {
-	detail := map[string]any{"pid": s.worker.pid.Load(), "pool": pool}
-	if walls := s.worker.walls.Load(); walls != nil {
-		detail["isolation"], detail["reason"], _ = strings.Cut(*walls, ": ")
+// health says who runs commands, and behind which walls. A worker without any says "refused" (isolation.Found), and does so to every command.
+func (w *workerProcess) health() api.Part {
+	pid := w.pid.Load()
+	part := api.Part{State: either(pid != 0, api.Ready, api.Starting)}
+	detail := map[string]any{"pid": pid, "pool": pool}
+	if walls := w.walls.Load(); walls != nil {
+		level, reason, _ := strings.Cut(*walls, ": ")
+		detail["isolation"], detail["reason"] = level, reason
+		if pid != 0 && level == "refused" {
+			part.State = api.Degraded
+		}
 	}
-	return detail
+	part.Detail = detail
+	return part
 }
 
 // sayWalls tells which walls commands run behind, and warns of there being none.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -30,7 +31,7 @@ var tmuxOldest = [2]int{3, 3}
 
 const tmuxGet = "apt install tmux, version 3.3 or newer"
 
-// openViewer finds tmux and makes the socket's directory.
+// openViewer finds tmux.
 func openViewer(ctx context.Context, data dataDir) (viewer, error) {
 	v := viewer{data: dataDir(absolute(string(data)))}
 	var err error
@@ -50,7 +51,7 @@ func openViewer(ctx context.Context, data dataDir) (viewer, error) {
 	if path := v.socket(); len(path) > maxSocket() {
 		return v, fmt.Errorf("the path of tmux's socket, %s, has %d bytes, and the system takes %d: choose a shorter --data", path, len(path), maxSocket())
 	}
-	return v, os.MkdirAll(v.data.path("tmux"), 0o700)
+	return v, nil
 }
 
 // tmuxTooOld says whether a version is known to be too old: "tmux 3.2a".
@@ -77,6 +78,9 @@ func maxSocket() int {
 // show makes sure that the chat has its session, and that its first window follows the chat.
 func (v viewer) show(ctx context.Context, chat string) error {
 	first := "=" + chat + ":0"
+	if err := os.MkdirAll(filepath.Dir(v.socket()), 0o700); err != nil {
+		return err
+	}
 	if v.run(ctx, "has-session", "-t", "="+chat) != nil {
 		// One command after another, and the session is the last of them: if tmux does not take a setting, there is none.
 		all := append(tmuxSettings(v.self), append([]string{"new-session", "-d", "-s", chat, "-n", "transcript", "-c", "/", "--"}, v.transcript(chat, "--windows")...))

@@ -56,8 +56,8 @@ var tmuxKeys = []struct {
 	{"-T prefix d", []string{"detach-client"}},
 	{"-T prefix n", []string{"next-window"}},
 	{"-T prefix p", []string{"previous-window"}},
-	{"-T prefix c", []string{"run-shell", "-C", "#{@shell} --client=#{client_pid}"}}, // with -C it is a command of tmux's, the one viewer.show has set
-	{"-T prefix x", []string{"if-shell", "-F", "#{window_index}", "kill-window"}},    // not the first one
+	{"-T prefix c", []string{"run-shell", "-C", "#{@shell} --client=0#{client_pid}"}}, // with -C it is a command of tmux's, the one viewer.show has set; no client is 0, who is nobody
+	{"-T prefix x", []string{"if-shell", "-F", "#{window_index}", "kill-window"}},     // not the first one
 	{"-T prefix [", []string{"copy-mode"}},
 	{"-T prefix PPage", []string{"copy-mode", "-u"}},
 	{"-T root WheelUpPane", []string{"if-shell", "-F", "#{||:#{alternate_on},#{||:#{pane_in_mode},#{mouse_any_flag}}}", "send-keys -M", "copy-mode -e"}},

@@ -82,6 +82,7 @@ type transcript struct {
 
 	from     uint64               // sequence of the first command that is shown
 	joined   time.Time            // when the newest event of all was stored before we came
+	patience time.Duration        // fragmentsWait
 	allowed  map[string]string    // permission -> who allowed it
 	hidden   map[string]bool      // executions that are not shown
 	running  map[string]time.Time // executions without an end, and when they began
@@ -97,7 +98,7 @@ type transcript struct {
 
 func newTranscript(on *screen, s *system, o transcriptOptions) *transcript {
 	t := &transcript{
-		transcriptOptions: o, system: s, show: newRenderer(on), out: on.w,
+		transcriptOptions: o, system: s, show: newRenderer(on), out: on.w, patience: fragmentsWait,
 		allowed: map[string]string{}, hidden: map[string]bool{}, running: map[string]time.Time{},
 		agents: map[string]string{}, busy: map[string]bool{}, opened: map[string]bool{},
 		arrived: make(chan events.Batch), fragments: make(chan events.Delta, 256), failed: make(chan error, 2),

@@ -104,9 +104,9 @@ func (t *transcript) requested(e events.Event, d events.ExecRequested) {
 	case d.Terminal: // it draws on a screen of its own, which is of no use among lines
 		t.hidden[d.Exec] = true
 		t.show.note(d.Session, bold, "a shell of a person's own, %s", d.Exec)
-	case d.Private:
-		t.show.event(e)
-		t.show.note(d.Session, dim, "  (private: what it prints is not recorded)")
+		if d.Private {
+			t.show.note(d.Session, dim, "  (private: what it prints is not recorded)")
+		}
 	default:
 		t.show.event(e)
 	}
@@ -139,7 +139,7 @@ func (t *transcript) finished(ctx context.Context, e events.Event, d events.Exec
 		}
 		return
 	}
-	late := time.After(fragmentsWait)
+	late := time.After(t.patience)
 	for waiting := t.caughtUp && known; waiting && t.missing(d); {
 		select {
 		case f := <-t.fragments:

@@ -26,12 +26,11 @@ func followTranscript(t *testing.T, o transcriptOptions, before ...events.Data) 
 	f := &followed{t: t, log: eventstest.Open(t, nc)}
 	f.append(append([]events.Data{events.ChatCreated{Title: "a chat"}, events.SessionBound{Session: "ses_1", Directory: "/workspace"}}, before...)...)
 	o.chat = "chat1"
+	transcript := newTranscript(&screen{w: &f.seen}, &system{nc: nc, log: f.log}, o)
+	transcript.patience = eventTimeout // on a busy machine fragments take their time
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		newTranscript(&screen{w: &f.seen}, &system{nc: nc, log: f.log}, o).run(ctx)
-	}()
+	go func() { defer close(done); transcript.run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	f.shows("the commands of chat chat1")
 	return f
@@ -68,6 +67,7 @@ func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
 	line := strings.Repeat("x", 1023) + "\n"
 	request := events.ExecRequested{Exec: "x1", Session: "ses_1", Command: "make", Cwd: "/workspace/sub", Permission: "per_1"}
 	f := followTranscript(t, transcriptOptions{}, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: make*"}}, request)
+	f.shows("$ make\n") // else its end may come with its beginning, and nobody waits for the output of what is long over
 	const lines = 3 * events.MaxInline / 1024
 	for i := range int64(lines) {
 		f.prints("x1", i*1024, fmt.Sprintf("%08d%s", i, line[8:]))
@@ -118,11 +118,11 @@ func TestTranscriptBeginsWithTheLastCommands(t *testing.T) {
 func TestTranscriptShowsOfOwnShellsThatTheyWere(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	f := followTranscript(t, transcriptOptions{}, events.ExecRequested{Exec: "x1", Terminal: true}, events.ExecRequested{Exec: "x2", Session: "ses_1", Command: "make", Private: true})
+	f := followTranscript(t, transcriptOptions{}, events.ExecRequested{Exec: "x1", Terminal: true}, events.ExecRequested{Exec: "x2", Terminal: true, Private: true})
 	f.prints("x1", 0, "\x1b[2Jdrawn\n")
 	f.append(events.ExecFinished{Exec: "x1", DurationMS: 5000, Stdout: events.Output{Bytes: 10, Text: "\x1b[2Jdrawn\n"}})
 	f.shows("ended: exit 0, 5s")
-	f.shows("(private: what it prints is not recorded)")
+	f.shows("own, x2\n  (private: what it prints is not recorded)\n")
 	is.True(!strings.Contains(f.seen.String(), "drawn"))
 }
 

@@ -110,6 +110,9 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	if err := o.check(); err != nil {
 		return o, wrongUsage(env, "up: %v", err)
 	}
+	if err := o.checkAuthorizedKeys(); err != nil {
+		return o, err
+	}
 	return o, o.checkPlaces()
 }
 

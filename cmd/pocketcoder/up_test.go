@@ -36,9 +36,11 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 		"no host to allow":     {landlock("--allow", "network: example.org"), "and --allow 'network: example.org' wants one", 2},
 		"no host to ask for":   {landlock("--allow", "ask network: example.org"), "and --allow 'ask network: example.org' wants one", 2},
 		"denied host":          {landlock("--allow", "deny network: example.org", "--workspace", "DIR/missing"), "--workspace: stat DIR/missing: no such file", 1},
-		"no such number":       {with("--processes", "-3"), "--processes -3: want a number from 0 on", 2},
+		"no such number":       {with("--processes", "-3"), "limit processes of -3 is negative", 2},
+		"no such time":         {with("--timeout", "-5s"), "--timeout -5s: want a duration, or 0 for no limit", 2},
 		"memory of nothing":    {with("--memory", "100"), "limit memory of 100 is out of range", 2},
 		"broken variable":      {memoryVariable, `POCKETCODER_MEMORY: size "plenty"`, 2},
+		"keys of one's own":    {ownKeys, "--authorized-keys: leave DIR/authorized_keys alone: somebody else wrote it, and its keys would be lost; name a file of its own", 1},
 		"SSH without port":     {with("--ssh", "nonsense"), `--ssh "nonsense": address nonsense: missing port`, 2},
 		"broken host":          {with("--allow", "network: *"), "want a host such as registry.npmjs.org", 2},
 		"broken rule":          {with("--allow", "bash: git 'status"), `parse rule "bash: git 'status": column 11`, 2},
@@ -96,6 +98,12 @@ func portInUse(t *testing.T, _ string) (args, env []string) {
 	}
 	t.Cleanup(func() { l.Close() })
 	return []string{"--http", l.Addr().String()}, nil
+}
+
+func ownKeys(t *testing.T, dir string) (args, env []string) {
+	file := filepath.Join(dir, "authorized_keys")
+	put(t, file, "ssh-ed25519 AAAA me\n")
+	return []string{"--authorized-keys", file}, nil
 }
 
 func otherVersion(t *testing.T, dir string) (args, env []string) {

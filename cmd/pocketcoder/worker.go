@@ -51,6 +51,15 @@ func (w *workerProcess) Run(ctx context.Context) error {
 	}
 }
 
+// announce notes a worker that takes commands, and says its walls: not after each restart, but when they are other ones.
+func (w *workerProcess) announce(pid int, walls string) {
+	if before := w.walls.Swap(&walls); before == nil || *before != walls {
+		w.ready(walls)
+	}
+	w.pid.Store(int64(pid))
+	w.changed()
+}
+
 func (w *workerProcess) once(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -77,11 +86,7 @@ func (w *workerProcess) once(ctx context.Context) error {
 	go func() {
 		line, _ := lines.ReadString('\n')
 		if walls, isReady := strings.CutPrefix(strings.TrimSpace(line), workerReady+" "); isReady {
-			if w.walls.Swap(&walls) == nil { // said once, not after each restart
-				w.ready(walls)
-			}
-			w.pid.Store(int64(cmd.Process.Pid))
-			w.changed()
+			w.announce(cmd.Process.Pid, walls)
 		}
 		io.Copy(io.Discard, lines)
 		ended <- cmd.Wait()

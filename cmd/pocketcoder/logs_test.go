@@ -1,0 +1,69 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/projections"
+)
+
+// runningOne is a command without an end.
+func runningOne() projections.Run {
+	x := projections.Execution{Chat: "chat1", Status: projections.ExecExecuting, Started: "2026-01-02 03:04:05.000Z"}
+	x.ID = "x1"
+	return projections.Run{Execution: x}
+}
+
+// fragmentAt is a piece of stdout.
+func fragmentAt(offset int64, text string) events.Delta {
+	return events.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: events.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)}
+}
+
+func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	log := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
+	for _, d := range []events.Delta{fragmentAt(100, "a\n\xe2"), fragmentAt(150, "b\n")} { // what came first has aged out
+		is.NoErr(log.PublishDelta(d))
+	}
+	var out, notes strings.Builder
+	eventually(t, "both are stored", func() bool {
+		out.Reset()
+		notes.Reset()
+		is.NoErr(newPrinted(log, environment{stdout: &out, stderr: &notes}, runningOne()).show(t.Context(), false))
+		return strings.Contains(out.String(), "b")
+	})
+	is.Equal(out.String(), "a\n\\xe2b\n")
+	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 47 bytes of stdout were missed\n")
+}
+
+func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var out, notes strings.Builder
+	p := newPrinted(nil, environment{stdout: &out, stderr: &notes}, runningOne())
+	p.follows = true
+	for _, d := range []events.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"), fragmentAt(120, "d\n")} { // one was lost on its way
+		is.NoErr(p.fragment(d))
+	}
+	is.Equal(out.String(), "a\nb\n")
+	is.NoErr(p.finish(t.Context(), events.ExecFinished{Exec: "x1", Stdout: events.Output{Text: strings.Repeat("-", 100) + "a\nb\nlost\nc\nand d\n"}}))
+	is.Equal(out.String(), "a\nb\nlost\nc\nand d\n")
+	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 5 bytes of stdout were missed; they come with what follows them when the command has ended\nended: exit 0, 0s\n")
+}
+
+func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	ended := runningOne()
+	ended.Status, ended.Outputs = projections.ExecCompleted, `{"stdout":{"base64":"b3V04g=="},"stderr":{"text":"err\r"}}`
+	for range 30 { // the order of a map would be another one by then
+		var both strings.Builder
+		is.NoErr(newPrinted(nil, environment{stdout: &both, stderr: &both}, ended).show(t.Context(), false))
+		is.Equal(both.String(), "outerr\\xe2␍\nended: exit 0, 0s\n")
+	}
+}
