@@ -5,6 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/pocketbase/dbx"
 
@@ -135,10 +138,13 @@ func (x *Execution) finish(tx *Tx, b events.ExecFinished) {
 	if b.Worker != "" {
 		x.Worker, x.Isolation = b.Worker, b.Isolation
 	}
-	x.Outputs = encoded(struct {
-		Stdout events.Output `json:"stdout"`
-		Stderr events.Output `json:"stderr"`
-	}{b.Stdout, b.Stderr})
+	x.Outputs = encoded(outputs{b.Stdout, b.Stderr})
+}
+
+// outputs is what Execution.Outputs says.
+type outputs struct {
+	Stdout events.Output `json:"stdout"`
+	Stderr events.Output `json:"stderr"`
 }
 
 // command counts uses of a command and gives its record id.
@@ -172,11 +178,9 @@ func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
 
 // LatestExecutions lists those of all chats, the newest first, without their outputs.
 func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]Run, error) {
-	all, err := list[Run](ctx, m, "latest executions", selectRuns+"1 ORDER BY x.position DESC LIMIT {:limit}", dbx.Params{"limit": limit})
-	for i := range all {
-		all[i].Outputs = ""
-	}
-	return all, err
+	columns := slices.DeleteFunc(columnsOf(reflect.TypeFor[Execution]()), func(c string) bool { return c == "outputs" })
+	query := strings.Replace(selectRuns, "x.*", "x."+strings.Join(columns, ",x."), 1) // many outputs at once are many megabytes
+	return list[Run](ctx, m, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}", dbx.Params{"limit": limit})
 }
 
 // RunningExecutions lists what no result is known of, oldest first.

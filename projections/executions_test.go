@@ -2,6 +2,8 @@ package projections
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -96,6 +98,32 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 	commands, err := list[Command](t.Context(), m, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 0)
+}
+
+// Not parallel: what is taken of memory meanwhile is this test's.
+func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.created(), s.asks("per_1", ses, "make"))
+	const runs = 20
+	out := events.Output{Bytes: events.MaxInline, Text: strings.Repeat("x", events.MaxInline)}
+	for i := range runs {
+		id := fmt.Sprint("x", i)
+		feed(t, m, s.own(events.ExecRequested{Exec: id, Permission: "per_1", Session: ses, Call: "call_1", Command: "make", Cwd: "/w", Pool: "p", Detached: true}),
+			own(t, "sandbox", events.ExecFinished{Exec: id, ExitCode: 3, Signal: "SIGTERM", Reason: "memory", Error: "e", DurationMS: 5, Worker: "w", Isolation: "bwrap", Stdout: out}))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	all, err := m.LatestExecutions(t.Context(), runs)
+	runtime.ReadMemStats(&after)
+	is.NoErr(err)
+	is.True(after.TotalAlloc-before.TotalAlloc < runs*events.MaxInline/2) // they are not even read
+	is.Equal(len(all), runs)
+	want, _, err := m.Execution(t.Context(), all[0].ID)
+	is.NoErr(err)
+	is.True(len(want.Outputs) > events.MaxInline)
+	want.Outputs = ""
+	is.Equal(all[0], want) // and all else is there
 }
 
 func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {

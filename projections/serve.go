@@ -2,11 +2,14 @@ package projections
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
 )
 
 // Queries are answered over NATS too, for the command line: query.<name>, JSON both ways. A refusal is in the header
@@ -61,6 +64,9 @@ func (m *Model) queries() map[string]func(context.Context, Query) (any, error) {
 			if err == nil && !ok {
 				err = fmt.Errorf("there is no execution %s", q.Execution)
 			}
+			if err == nil {
+				x.Outputs, err = shortened(x.Outputs)
+			}
 			return x, err
 		},
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
@@ -107,6 +113,22 @@ func (m *Model) answer(ctx context.Context, body []byte, ask func(context.Contex
 		return nil, err
 	}
 	return ask(ctx, q)
+}
+
+// shortened gives outputs with text as base64 where that is shorter: JSON has six bytes for a control character, and inline output
+// in any other way would not fit into a message.
+func shortened(in JSON) (JSON, error) {
+	var o outputs
+	if err := json.Unmarshal([]byte(in), &o); err != nil {
+		return "", fmt.Errorf("read outputs: %w", err)
+	}
+	for _, s := range []*events.Output{&o.Stdout, &o.Stderr} {
+		text, _ := json.Marshal(s.Text) // a string always encodes
+		if len(text) > base64.StdEncoding.EncodedLen(len(s.Text))+len(`""`) {
+			s.Text, s.Base64 = "", []byte(s.Text)
+		}
+	}
+	return encoded(o), nil
 }
 
 // respond sends what answer gives, or its error.
