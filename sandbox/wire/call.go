@@ -16,6 +16,12 @@ import (
 // ErrNoWorker means that nobody took the request: the command certainly did not run.
 var ErrNoWorker = errors.New("nobody answers")
 
+// Declined is ErrNoWorker when somebody has answered: why he does not take the request, for a person.
+type Declined string
+
+func (d Declined) Error() string { return ErrNoWorker.Error() + ": " + string(d) }
+func (d Declined) Unwrap() error { return ErrNoWorker }
+
 // silence is Silence but in tests.
 var silence = Silence
 
@@ -64,6 +70,7 @@ type call struct {
 	consumed                int64         // cost of the output the writers took
 	credited                int64         // what of it the server was told
 	cut, quiet              time.Duration // how long there has been no connection, and nothing of the server
+	inLine                  int           // how many probes the call has stood in line
 
 	mu       sync.Mutex
 	asked    int    // how often
@@ -83,6 +90,7 @@ type call struct {
 	ended  chan struct{} // closed with done
 
 	said, taken atomic.Int64  // cost of the input sent, and of what the server took
+	order       atomic.Int64  // of the last input published
 	room        chan struct{} // taken has grown
 }
 
@@ -130,8 +138,8 @@ func (c *call) wait(ctx context.Context) (Result, error) {
 		case <-c.start.C:
 			c.neverRun(c.noWorker())
 		case <-done:
+			c.neverRun(ctx.Err()) // first: no grant follows the cancel
 			c.send(frameCancel, "", nil)
-			c.neverRun(ctx.Err())
 			done, broken, giveUp = nil, nil, time.After(CancelWait)
 		case <-broken:
 			c.send(frameCancel, "", nil)
@@ -149,7 +157,7 @@ func (c *call) noWorker() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.declined != "" {
-		return fmt.Errorf("%w: %s", ErrNoWorker, c.declined)
+		return Declined(c.declined)
 	}
 	return ErrNoWorker
 }
@@ -193,6 +201,11 @@ func (c *call) probe() {
 	c.mu.Lock()
 	isGranted, isQuiet := c.granted != "", !c.heard && !c.busy
 	c.heard = false
+	if c.isQueued && !isGranted && !c.done {
+		if c.inLine++; c.inLine%askAgain == 0 {
+			c.sayAsk() // what is not sent is sent the next time
+		}
+	}
 	c.mu.Unlock()
 	if c.quiet += serverProbe; !isGranted || !isQuiet {
 		c.quiet = 0

@@ -84,10 +84,10 @@ func TestADrainingWorkerHandsBackWhatStandsInLine(t *testing.T) {
 		is.NoErr(err)
 		return done
 	}
-	waiting := inLine("x1")
 	b := serveAs(t, url, wire.Server{Handle: h.as("b"), Info: wire.WorkerInfo{Capacity: 1}})
 	other := call(t, nc, hello)
 	is.Equal(<-h.runs, "b")
+	waiting := inLine("x1")
 	a.stop()
 	second := inLine("x2") // of b
 	b.stop()

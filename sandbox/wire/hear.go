@@ -33,13 +33,13 @@ func (c *call) receive(m *nats.Msg) {
 			c.settle(kind, offer, m.Data)
 		}
 	case kind == frameStarted && isHis:
-		c.begin(m.Data)
+		c.begin(m)
 	case kind == frameStdout && started && isHis:
 		c.copy(&c.stdout, m.Data)
 	case kind == frameStderr && started && isHis:
 		c.copy(&c.stderr, m.Data)
 	case kind == frameCredit && started && isHis:
-		c.giveRoom(m.Data)
+		c.giveRoom(string(m.Data))
 	case kind == frameFinished:
 		c.finish(isHis, m.Data)
 	case kind == frameProbe:
@@ -55,18 +55,24 @@ func (c *call) receive(m *nats.Msg) {
 // nobody handles "no responders": to the request before the start, to a probe after it. The lock is held.
 func (c *call) nobody() {
 	c.missing++
-	if c.granted == "" {
-		c.end(Result{}, ErrNoWorker)
-	} else if c.missing >= goneAfter {
+	switch {
+	case c.granted != "" && c.missing >= goneAfter:
 		c.end(lost("the worker is gone"), nil)
+	case c.granted == "" && !c.isQueued: // else the worker may be back within StartTimeout
+		c.end(Result{}, ErrNoWorker)
 	}
 }
 
-// askAll asks, for the first time or again. The lock is held.
+// askAll asks, for the first time or after somebody withdrew. The lock is held.
 func (c *call) askAll() error {
 	c.asked++
 	c.granted, c.isQueued, c.declined, c.missing, c.ask = "", false, "", 0, rand.Text()
 	c.start.Reset(StartTimeout)
+	return c.sayAsk()
+}
+
+// sayAsk says the asking again too: to those who know it nothing changes. The lock is held.
+func (c *call) sayAsk() error {
 	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.inbox, Header: nats.Header{askHeader: {c.ask}}, Data: c.body})
 }
 
@@ -86,6 +92,7 @@ func (c *call) settle(kind, offer string, body []byte) {
 // drops out, or, if it is he, has not heard it.
 func (c *call) choose(kind, offer string) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case c.done:
 	case kind == frameOffer && c.granted == "":
@@ -94,9 +101,8 @@ func (c *call) choose(kind, offer string) {
 		c.isQueued = true
 		c.start.Reset(StartTimeout)
 	}
-	granted, header := c.granted, nats.Header{frameHeader: {frameGrant}, askHeader: {c.ask}, offerHeader: {c.granted}}
-	c.mu.Unlock()
-	if granted != "" {
+	if c.granted != "" { // a cancel that follows must not overtake it
+		header := nats.Header{frameHeader: {frameGrant}, askHeader: {c.ask}, offerHeader: {c.granted}}
 		c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header})
 	}
 }
@@ -125,15 +131,24 @@ func (c *call) withdraw(offer string) {
 	}
 }
 
-// begin hears that the command runs; it may hear so again.
-func (c *call) begin(body []byte) {
+// begin hears that the command runs. It hears so again and again, and each time how far output and input are.
+func (c *call) begin(m *nats.Msg) {
 	c.mu.Lock()
 	isNew := !c.started
 	c.started = true
 	c.mu.Unlock()
-	if !isNew {
+	if isNew {
+		c.hearStart(m.Data)
+	}
+	if sent, err := strconv.ParseInt(m.Header.Get(sentHeader), 10, 64); err == nil && sent != c.consumed {
+		c.abandon("output was lost on the way")
 		return
 	}
+	c.giveRoom(m.Header.Get(takenHeader))
+	c.credit()
+}
+
+func (c *call) hearStart(body []byte) {
 	var start Start
 	if err := json.Unmarshal(body, &start); err != nil {
 		c.violated("start is not JSON")
@@ -161,13 +176,25 @@ func (c *call) copy(to *output, chunk []byte) {
 	}
 	c.consumed += int64(len(chunk)) + frameCost
 	if c.consumed-c.credited >= Window/4 {
-		c.credited = c.consumed
-		c.send(frameCredit, "", strconv.AppendInt(nil, c.consumed, 10))
+		c.credit()
 	}
+}
+
+// credit tells the server what the writers took, and which input was published before this.
+func (c *call) credit() {
+	c.credited = c.consumed
+	header := nats.Header{frameHeader: {frameCredit}, orderHeader: {strconv.FormatInt(c.order.Load(), 10)}}
+	c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header, Data: strconv.AppendInt(nil, c.consumed, 10)})
 }
 
 // finish takes the result from whom the command was granted, or a refusal before that.
 func (c *call) finish(isHis bool, body []byte) {
+	c.mu.Lock()
+	granted := c.granted
+	c.mu.Unlock()
+	if !isHis && granted != "" {
+		return
+	}
 	var r Result
 	if err := json.Unmarshal(body, &r); err != nil {
 		c.violated("result is not JSON")
@@ -184,12 +211,15 @@ func (c *call) finish(isHis bool, body []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isHis || c.granted == "" && r.Reason == Refused {
+	if isHis || r.Reason == Refused {
 		c.end(r, nil)
 	}
 }
 
-func (c *call) violated(how string) {
+func (c *call) violated(how string) { c.abandon("the worker broke the protocol: " + how) }
+
+// abandon cancels a command whose result would be worth nothing.
+func (c *call) abandon(why string) {
 	c.send(frameCancel, "", nil)
-	c.lose("the worker broke the protocol: " + how)
+	c.lose(why)
 }

@@ -69,6 +69,15 @@ func (q *inputQueue) put(kind string, m *nats.Msg) bool {
 	return true
 }
 
+// reaches fails when input is missing that was said before: the last of it had this order.
+func (q *inputQueue) reaches(order string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last, err := strconv.ParseInt(order, 10, 64)
+	q.broken = q.broken || err == nil && last > q.order
+	return !q.broken
+}
+
 func (q *inputQueue) lost() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,7 +105,7 @@ func (q *inputQueue) remove() {
 func (x *serving) handOver(ctx context.Context) {
 	q := &x.input
 	defer close(q.out)
-	for consumed, credited := int64(0), int64(0); ; {
+	for credited := int64(0); ; {
 		f, ok, ended := q.next()
 		switch {
 		case ended:
@@ -115,16 +124,20 @@ func (x *serving) handOver(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if consumed += f.cost; consumed-credited >= InputWindow/4 {
-			credited = consumed
-			x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: nats.Header{frameHeader: {frameCredit}}, Data: strconv.AppendInt(nil, consumed, 10)})
+		x.mu.Lock()
+		x.taken += f.cost
+		taken := x.taken
+		x.mu.Unlock()
+		if taken-credited >= InputWindow/4 {
+			credited = taken
+			x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: nats.Header{frameHeader: {frameCredit}}, Data: strconv.AppendInt(nil, taken, 10)})
 		}
 	}
 }
 
 // giveRoom takes the server's running total of the input it took.
-func (c *call) giveRoom(body []byte) {
-	total, err := strconv.ParseInt(string(body), 10, 64)
+func (c *call) giveRoom(taken string) {
+	total, err := strconv.ParseInt(taken, 10, 64)
 	if err != nil || total < c.taken.Load() || total > c.said.Load() {
 		return
 	}
@@ -150,7 +163,12 @@ func (c *call) speak() {
 		c.said.Add(cost)
 		order++
 		header := nats.Header{frameHeader: {kind}, orderHeader: {strconv.FormatInt(order, 10)}}
-		return c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header, Data: body}) == nil
+		if err := c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header, Data: body}); err != nil {
+			c.abandon("input could not be sent: " + err.Error())
+			return false
+		}
+		c.order.Store(order)
+		return true
 	}
 	for {
 		select {

@@ -21,7 +21,6 @@ const subject = "exec.run.test"
 
 // TestMain lets the test binary also be a process that is killed or stopped: a server or a caller on its own.
 func TestMain(m *testing.M) {
-	wire.SetLoadStep(100 * time.Millisecond) // the machine may be slow, and the choice is what is tested
 	if silence, err := time.ParseDuration(os.Getenv("WIRE_SILENCE")); err == nil {
 		wire.SetSilence(silence)
 	}
@@ -92,7 +91,13 @@ func natsServer(t testing.TB) (url string) {
 
 func startNATS(t testing.TB) *server.Server {
 	t.Helper()
-	s := must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}))
+	return startNATSWith(t, 0)
+}
+
+// startNATSWith starts one that takes messages of at most so many bytes, 0 being its default.
+func startNATSWith(t testing.TB, maxPayload int32) *server.Server {
+	t.Helper()
+	s := must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, MaxPayload: maxPayload}))
 	go s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("no NATS server")
@@ -117,7 +122,12 @@ type served struct {
 
 func serveAs(t testing.TB, url string, c wire.Server) *served {
 	t.Helper()
-	s := &served{nc: connect(t, url), ended: make(chan error, 1)}
+	return serveOn(t, connect(t, url), c)
+}
+
+func serveOn(t testing.TB, nc *nats.Conn, c wire.Server) *served {
+	t.Helper()
+	s := &served{nc: nc, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	s.stop = cancel
 	go func() { s.ended <- wire.Serve(ctx, s.nc, subject, c) }()

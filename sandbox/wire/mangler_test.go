@@ -17,11 +17,20 @@ type mangler struct {
 	t                 *testing.T
 	nc                *nats.Conn
 	front             string
+	times             func(f *nats.Msg, ofCaller bool) int // how often a frame arrives
 	dropped, repeated atomic.Int64
 }
 
 func newMangler(t *testing.T, nc *nats.Conn) *mangler {
-	return &mangler{t: t, nc: nc, front: "exec.front"}
+	return &mangler{t: t, nc: nc, front: "exec.front", times: anyHow}
+}
+
+// anyHow drops or repeats what leads to the start, in three of four cases.
+func anyHow(f *nats.Msg, _ bool) int {
+	if kind := f.Header.Get("Exec-Frame"); kind == "grant" || kind == "offer" || kind == "queued" {
+		return rand.IntN(4)
+	}
+	return 1
 }
 
 // pass lets one call through, until done.
@@ -37,12 +46,14 @@ func (m *mangler) pass(id string) (done func()) {
 		subs = append(subs, s)
 	}
 	answers := m.nc.NewInbox()
-	on(answers, func(f *nats.Msg) { m.forward(f, inbox, "") })
+	on(answers, func(f *nats.Msg) { m.forward(f, inbox, "", false) })
 	on(wire.CallerSubject(subject, id), func(*nats.Msg) {})
-	on(wire.ControlSubject(m.front, id), func(f *nats.Msg) { m.forward(f, wire.ControlSubject(subject, id), f.Reply) })
+	on(wire.ControlSubject(m.front, id), func(f *nats.Msg) { m.forward(f, wire.ControlSubject(subject, id), f.Reply, true) })
 	on(m.front, func(f *nats.Msg) {
 		if strings.Contains(string(f.Data), fmt.Sprintf(`"exec":%q`, id)) {
-			inbox = f.Reply
+			if inbox == "" { // it asks again with the same
+				inbox = f.Reply
+			}
 			m.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: answers, Header: f.Header, Data: f.Data})
 		}
 	})
@@ -56,16 +67,13 @@ func (m *mangler) pass(id string) (done func()) {
 	}
 }
 
-// forward drops or repeats what leads to the start, in half of the cases each.
-func (m *mangler) forward(f *nats.Msg, to, reply string) {
-	times := 1
-	if kind := f.Header.Get("Exec-Frame"); kind == "grant" || kind == "offer" || kind == "queued" {
-		switch times = rand.IntN(4); times {
-		case 0:
-			m.dropped.Add(1)
-		case 2, 3:
-			m.repeated.Add(1)
-		}
+func (m *mangler) forward(f *nats.Msg, to, reply string, ofCaller bool) {
+	times := m.times(f, ofCaller)
+	switch times {
+	case 0:
+		m.dropped.Add(1)
+	case 2, 3:
+		m.repeated.Add(1)
 	}
 	for range times {
 		m.nc.PublishMsg(&nats.Msg{Subject: to, Reply: reply, Header: f.Header, Data: f.Data})

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,6 +111,8 @@ func TestAResultOfSomebodyElseIsNone(t *testing.T) {
 		}
 		nc.Subscribe(wire.ControlSubject(subject, r.Exec), func(*nats.Msg) {
 			other(`{"exit_code":126,"reason":"refused","error":"it runs already"}`)
+			other(`{"exit_code":126,"reason":"of another version"}`)
+			other(`{`)
 			nc.PublishMsg(answer(m, "started", "{}"))
 			other(`{"exit_code":4}`)
 			nc.PublishMsg(answer(m, "finished", `{"exit_code":3}`))
@@ -120,6 +124,41 @@ func TestAResultOfSomebodyElseIsNone(t *testing.T) {
 	result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.ExitCode, 3)
+}
+
+// A caller that gives up while an offer is on its way grants it before it cancels, or not at all: after a cancel a grant is too late.
+func TestNoGrantFollowsACancel(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	worker, nc := connect(t, url), connect(t, url)
+	cancel := func() {} // of the call that is being made
+	var crossed atomic.Int64
+	_, err := worker.Subscribe(subject, func(m *nats.Msg) {
+		var r wire.Request
+		json.Unmarshal(m.Data, &r)
+		said := ""
+		worker.Subscribe(wire.ControlSubject(subject, r.Exec), func(c *nats.Msg) {
+			switch said += c.Header.Get("Exec-Frame"); said {
+			case "cancelgrant":
+				crossed.Add(1)
+				fallthrough
+			case "grantcancel":
+				worker.PublishMsg(answer(m, "finished", `{"reason":"cancelled"}`))
+			}
+		})
+		worker.PublishMsg(answer(m, "offer", ""))
+		time.AfterFunc(rand.N(200*time.Microsecond), cancel)
+	})
+	is.NoErr(err)
+	is.NoErr(worker.Flush())
+	for range 2000 {
+		ctx, giveUp := context.WithCancel(t.Context())
+		cancel = giveUp
+		wire.Call(ctx, nc, subject, hello, io.Discard, io.Discard)
+		giveUp()
+	}
+	is.Equal(crossed.Load(), int64(0))
 }
 
 func TestBadRequestsOfAPeerAreRefused(t *testing.T) {

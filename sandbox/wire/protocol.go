@@ -25,8 +25,12 @@
 //
 // An idle worker offers at once, a busy one a little later, so that the idle one is chosen (see slots). A worker at its
 // capacity says so and offers when a command of its has ended; the caller waits for that as long as somebody says so.
-// Until it is settled who runs a command, the servers repeat what they said last, four times a second, and the caller
-// answers each time. <id> is that of the exec, or a fresh one when something else is asked about an exec (see Op).
+// The servers repeat what they said last, four times a second, and the caller answers each time. Until it is settled who runs
+// the command, the answer is the grant, and a caller that only hears of full workers repeats its request every few seconds,
+// because one may have come since. After that started says how much output came before it and how much input was taken, and the
+// credit that answers it says how much input came before it: so neither credit that is lost stalls the other side, and output
+// or input that is lost is noticed, because NATS keeps the order of what one connection publishes to one subscription.
+// <id> is that of the exec, or a fresh one when something else is asked about an exec (see Op).
 //
 // Liveness rests on two facts. The server of NATS answers 503 to a publish nobody is subscribed to: the caller sends
 // probes to <subject>.<id>, the server to <subject>.<id>.caller. The second subject is there because an account's
@@ -67,6 +71,7 @@ const (
 	declinedWait = 500 * time.Millisecond // how long a Call still waits for an offer when somebody has declined
 	goneAfter    = 2                      // consecutive 503 answers: one may be a subscription still spreading through a cluster
 	maxAsks      = 16                     // how often a Call asks, when one server after the other withdraws
+	askAgain     = 3                      // probes from one asking of a Call that stands in line to the next
 	maxPath      = 4096
 	maxCallID    = 256
 	maxError     = 1024
@@ -86,7 +91,9 @@ const (
 	frameHeader = "Exec-Frame"
 	askHeader   = "Exec-Ask"   // names one asking of a call, in the request and in what is said about it: words of an earlier one are stale
 	offerHeader = "Exec-Offer" // names an offer: in what its server says until the output starts and in finished, and in the grant
-	orderHeader = "Exec-Order" // of input: 1 for the first, and so on
+	orderHeader = "Exec-Order" // of input: 1 for the first, and so on. In the caller's credit: that of the last before it
+	sentHeader  = "Exec-Sent"  // in what a server repeats: the cost of all output before it
+	takenHeader = "Exec-Taken" // and of all input that was taken
 
 	frameWho = "who" // sent to a pool; the answer is a WorkerInfo in JSON
 
@@ -135,15 +142,15 @@ func IsToken(s string) bool {
 	return len(s) >= 1 && len(s) <= 64
 }
 
-// oneLine makes the words of a peer fit for a terminal: valid UTF-8, no control characters, at most maxError bytes.
+// oneLine makes the words of a peer fit for a terminal: valid UTF-8, at most maxError bytes, nothing that controls it, ends a
+// line or changes how other characters are shown.
 func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+	return strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return ' '
 		}
 		return r
-	}, s[:min(len(s), maxError)])
-	return strings.ToValidUTF8(s, "?")
+	}, strings.ToValidUTF8(s[:min(len(s), maxError)], "?"))
 }
 
 func refused(format string, a ...any) Result {

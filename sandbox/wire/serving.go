@@ -31,6 +31,8 @@ type serving struct {
 	cancelled      bool
 	missing        int   // consecutive 503 answers to probes
 	sent, credited int64 // cost of the output sent, and of what the caller consumed
+	taken          int64 // cost of the input the handler took
+	unsent         error // why output could not be sent
 	stdout, stderr int64 // bytes sent
 }
 
@@ -75,6 +77,9 @@ func (x *serving) receive(m *nats.Msg) {
 		x.giveUp()
 	case frameCredit:
 		x.credit(m.Data)
+		if x.said == frameStarted && !x.input.reaches(m.Header.Get(orderHeader)) {
+			x.cancel()
+		}
 	case frameStdin, frameSize, frameSignal, frameEnd:
 		if x.said == frameStarted && !x.input.put(kind, m) {
 			x.cancel()
@@ -150,7 +155,10 @@ func (x *serving) again(m *nats.Msg) (taken bool, err error) {
 	case x.said == frameStarted:
 		return false, errors.New("it is already running")
 	}
-	x.reply, x.ask, x.offer = m.Reply, m.Header.Get(askHeader), rand.Text()
+	x.reply = m.Reply
+	if ask := m.Header.Get(askHeader); ask != x.ask { // else the offer may be granted already
+		x.ask, x.offer = ask, rand.Text()
+	}
 	x.say(x.said)
 	return true, nil
 }
@@ -192,9 +200,13 @@ func (x *serving) repeat() {
 	x.say(x.said)
 }
 
-// send says something that names the offer.
+// send says something that names the offer, and how far output and input are. Output is sent with the lock held too, so what
+// is said here of it is true wherever this arrives.
 func (x *serving) send(kind string, body []byte) error {
-	header := nats.Header{frameHeader: {kind}, askHeader: {x.ask}, offerHeader: {x.offer}}
+	header := nats.Header{
+		frameHeader: {kind}, askHeader: {x.ask}, offerHeader: {x.offer},
+		sentHeader: {strconv.FormatInt(x.sent, 10)}, takenHeader: {strconv.FormatInt(x.taken, 10)},
+	}
 	return x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: header, Data: body})
 }
 
@@ -203,8 +215,11 @@ func (x *serving) finish(r Result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.over = true
-	if x.input.lost() {
+	switch {
+	case x.input.lost():
 		r = lost("input was lost on the way")
+	case x.unsent != nil:
+		r = lost("output could not be sent: %s", x.unsent)
 	}
 	r.StdoutBytes, r.StderrBytes = x.stdout, x.stderr
 	r.Error = oneLine(r.Error)
@@ -221,7 +236,8 @@ type outputWriter struct {
 
 var errCallerGone = errors.New("write output: the caller cancelled and takes no more")
 
-// Write sends p in chunks. It holds the lock while sending, so that what counts as sent is in the order it was sent in.
+// Write sends p in chunks. It holds the lock while sending, so that what counts as sent is in the order it was sent in. After
+// a chunk that could not be sent there is a hole, so the command goes on for nobody.
 func (o outputWriter) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -237,6 +253,8 @@ func (o outputWriter) Write(p []byte) (int, error) {
 			return written, errCallerGone
 		}
 		if err := o.nc.PublishMsg(&nats.Msg{Subject: o.reply, Header: header, Data: chunk}); err != nil {
+			o.unsent = err
+			o.cancel()
 			return written, err
 		}
 		o.sent += cost

@@ -17,7 +17,8 @@ const loadMost = 8
 // slots are the commands a server may run at once, and the line of those that wait for their turn to offer. An offer holds
 // a slot, because it may be granted at any time.
 type slots struct {
-	capacity int // 0 is no limit
+	capacity int           // 0 is no limit
+	step     time.Duration // loadStep when they were made
 
 	mu      sync.Mutex
 	held    int
@@ -28,7 +29,9 @@ type slots struct {
 // turn is a place in the line.
 type turn struct{ since time.Time }
 
-func newSlots(capacity int) *slots { return &slots{capacity: capacity, changed: make(chan struct{})} }
+func newSlots(capacity int) *slots {
+	return &slots{capacity: capacity, step: loadStep, changed: make(chan struct{})}
+}
 
 // take waits for a slot, first come first served, and calls full when there is none. It fails when one of the contexts is
 // done.
@@ -63,7 +66,7 @@ func (s *slots) wait(t *turn) time.Duration {
 	if s.line[0] != t {
 		return time.Hour // until the line moves
 	}
-	return loadStep*time.Duration(min(s.held, loadMost)) - time.Since(t.since)
+	return s.step*time.Duration(min(s.held, loadMost)) - time.Since(t.since)
 }
 
 func (s *slots) sleep(ctx, other context.Context, d time.Duration, changed <-chan struct{}) {

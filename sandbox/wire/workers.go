@@ -53,8 +53,8 @@ func gather(ctx context.Context, nc *nats.Conn, subject string) (workers []Worke
 			return nil, err
 		}
 		var w WorkerInfo
-		if err := json.Unmarshal(m.Data, &w); err != nil {
-			return nil, fmt.Errorf("decode answer: %w", err)
+		if json.Unmarshal(m.Data, &w) != nil {
+			continue // whoever that was, the others are still there
 		}
 		for _, s := range []*string{&w.Name, &w.Isolation, &w.Reason, &w.Workspace, &w.Version} {
 			*s = oneLine(*s)

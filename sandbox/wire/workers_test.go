@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
 
 	"pocketcoder/sandbox/wire"
 )
@@ -28,6 +29,9 @@ func TestWorkersSayWhoTheyAre(t *testing.T) {
 	done := call(t, nc, hello)
 	<-h.runs
 	serveAs(t, url, wire.Server{Info: two, Handle: h.as("a")})
+	_, err = nc.Subscribe(subject, func(m *nats.Msg) { m.Respond([]byte("hello")) })
+	is.NoErr(err) // what speaks no JSON is no worker, and hides none
+	is.NoErr(nc.Flush())
 	one.Running, one.Reason = 1, "no bwrap [2J"
 	got, err := wire.Workers(t.Context(), nc, "test")
 	is.NoErr(err)
