@@ -8,8 +8,8 @@
 // looked up here, once, and each address is checked as it is dialled: only public ones are reached, whatever rules and people
 // say. Nothing of the proxy's is added to what passes, and neither credentials nor what is about a single connection go
 // further. Bodies are streamed. A connection ends with its command, after 5 minutes in which nothing passed, and after 6 hours; one
-// that makes no request, after 10 seconds. There are never more than 1024; others wait until one has ended. What
-// is refused says why in the status line too, because of an answer to CONNECT programs show no more.
+// that makes no request, or does not end one that was answered, after 10 seconds. There are never more than 1024; others wait
+// until one has ended. What is refused says why in the status line too, because of an answer to CONNECT programs show no more.
 //
 // What passes through a tunnel is not looked into: whoever may reach a host may tell it anything.
 //
@@ -22,6 +22,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -61,36 +62,59 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.handle), BaseContext: func(net.Listener) context.Context { return base },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
 		ReadHeaderTimeout: requestTime, IdleTimeout: requestTime, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
-		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		ErrorLog: s.debugLog(),
 	}
 	stop := context.AfterFunc(ctx, func() {
 		cancel()
 		server.Close()
 	})
 	defer stop()
-	if err := server.Serve(limit(l, cmp.Or(s.most, maxOpen))); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(limit(l, cmp.Or(s.most, maxOpen), cmp.Or(s.quiet, idleTime))); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve egress proxy: %w", err)
 	}
 	return ctx.Err()
 }
 
+// connKey is where the context of a request has its connection.
+type connKey struct{}
+
+// debugLog takes what net/http says of clients and hosts that do not keep to the protocol.
+func (s *Server) debugLog() *log.Logger {
+	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
+}
+
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	x, ok := s.execution(r)
-	if !ok {
-		w.Header().Set("Proxy-Authenticate", `Basic realm="PocketCoder"`)
-		w.Header().Set("Connection", "close")
-		answer(w, r, http.StatusProxyAuthRequired, "the proxy is for the command it was given to, while that runs")
-		return
+	if x, ok := s.execution(r); ok {
+		s.serve(w, r, x)
+	} else {
+		challenge(w, r)
 	}
+}
+
+func challenge(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Proxy-Authenticate", `Basic realm="PocketCoder"`)
+	w.Header().Set("Connection", "close")
+	answer(w, r, http.StatusProxyAuthRequired, "the proxy is for the command it was given to, while that runs")
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *handlers.Execution) {
 	ctx, end, ok := x.Begin(r.Context())
 	if !ok {
+		if _, ok := s.execution(r); !ok { // it has ended just now
+			challenge(w, r)
+			return
+		}
 		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("a command has at most %d connections at a time", handlers.MaxConnections))
 		return
 	}
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
+	r = r.WithContext(ctx)
 	address, err := target(r)
 	if err != nil {
 		answer(w, r, http.StatusBadRequest, err.Error())
@@ -105,7 +129,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		c.tunnel(ctx, w, r)
 	} else {
-		c.forward(w, r.WithContext(ctx))
+		c.forward(w, r)
 	}
 }
 
@@ -157,7 +181,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 		answer(w, r, http.StatusGatewayTimeout, fmt.Sprintf("%s: it still waits for a person to allow it; run the command again when it is allowed", address))
 	case errors.As(why, &dns) && dns.IsNotFound:
 		answer(w, r, http.StatusBadGateway, fmt.Sprintf("%s: there is no such host", address))
-	case r.Context().Err() != nil: // nobody listens any more
+	case r.Context().Err() != nil: // nobody listens any more, or may
 		panic(http.ErrAbortHandler)
 	default:
 		s.Logger.Warn("egress", "address", address, "err", why)
@@ -165,10 +189,12 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 	}
 }
 
-// answer says something of ours instead of what was asked for.
+// answer says something of ours instead of what was asked for. What is left of the request must come soon: net/http reads it before
+// and after the answer, for as long as that takes.
 func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
 	text = "Blocked by PocketCoder: " + text
 	if r.Method != http.MethodConnect {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTime))
 		http.Error(w, text, status)
 		return
 	}

@@ -2,17 +2,25 @@ package egress
 
 import (
 	"net"
+	"net/http"
 	"time"
+
+	"pocketcoder/handlers"
 )
 
 // Instead sends connections to an address to another, past all checks, as if the internet were here.
 func (s *Server) Instead(address, to string) { s.instead[address] = to }
 
-// QuietFor has tunnels end when nothing has passed only so long.
+// QuietFor has connections end when nothing has passed only so long; 0 changes nothing.
 func (s *Server) QuietFor(d time.Duration) { s.quiet = d }
 
 // AtMost has only so many connections open.
 func (s *Server) AtMost(n int) { s.most = n }
+
+// ServeExecution answers a request whose credentials were found good.
+func (s *Server) ServeExecution(w http.ResponseWriter, r *http.Request, x *handlers.Execution) {
+	s.serve(w, r, x)
+}
 
 // ForTests makes a proxy that looks names up with a resolver and waits for people only so long.
 func (s *Server) ForTests(r *net.Resolver, patience time.Duration) *Server {

@@ -3,6 +3,7 @@ package egress
 import (
 	"net"
 	"sync"
+	"time"
 )
 
 // limited is a listener of which only so many connections are open at a time. More wait in its backlog. Its connections can be
@@ -10,13 +11,14 @@ import (
 type limited struct {
 	net.Listener
 	slots chan struct{}
+	quiet time.Duration // how long a connection may take nothing of what is written
 	ended chan struct{}
 	end   func() // closes ended, once
 }
 
-func limit(l net.Listener, most int) limited {
+func limit(l net.Listener, most int, quiet time.Duration) limited {
 	ended := make(chan struct{})
-	return limited{l, make(chan struct{}, most), ended, sync.OnceFunc(func() { close(ended) })}
+	return limited{l, make(chan struct{}, most), quiet, ended, sync.OnceFunc(func() { close(ended) })}
 }
 
 func (l limited) Accept() (net.Conn, error) {
@@ -30,7 +32,7 @@ func (l limited) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return counted{conn.(*net.TCPConn), sync.OnceFunc(func() { <-l.slots })}, nil
+	return counted{conn, l.quiet, sync.OnceFunc(func() { <-l.slots })}, nil
 }
 
 // Close ends a wait for one of the connections too.
@@ -39,13 +41,21 @@ func (l limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted is a connection that gives its place back.
+// counted is a connection that gives its place back, and does not wait for ever for a client that does not read.
 type counted struct {
-	*net.TCPConn
-	free func()
+	net.Conn
+	quiet time.Duration
+	free  func()
 }
+
+func (c counted) Write(p []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(c.quiet)) // one that is closed says so when it is written to
+	return c.Conn.Write(p)
+}
+
+func (c counted) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
 func (c counted) Close() error {
 	defer c.free()
-	return c.TCPConn.Close()
+	return c.Conn.Close()
 }

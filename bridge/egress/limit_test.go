@@ -75,9 +75,8 @@ func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 func TestAHalfClosedTunnelInWhichNothingPassesEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOpen)
+	w := openFor(t, handlers.NetworkOpen, time.Minute, 200*time.Millisecond)
 	l := w.listen("www.test.example:443")
-	w.QuietFor(200 * time.Millisecond)
 	conn := w.tunnel(w.begin("x1"), "www.test.example:443", "")
 	there, err := l.Accept()
 	is.NoErr(err)

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,15 +35,35 @@ type way struct {
 	log      *events.Log
 	handlers *handlers.Handlers
 	address  string
+	logged   *notes
+}
+
+// notes is what was logged.
+type notes struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(p)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.String()
 }
 
 const alice = "user:alice"
 
 func open(t testing.TB, mode handlers.NetworkMode) *way {
-	return openFor(t, mode, time.Minute)
+	return openFor(t, mode, time.Minute, 0)
 }
 
-func openFor(t testing.TB, mode handlers.NetworkMode, patience time.Duration) *way {
+// openFor opens one that waits for a person only so long, and for connections in which nothing passes.
+func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet time.Duration) *way {
 	t.Helper()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
@@ -59,9 +80,11 @@ func openFor(t testing.TB, mode handlers.NetworkMode, patience time.Duration) *w
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
-	w := &way{t: t, nc: nc, log: log, handlers: h, address: l.Addr().String()}
+	w := &way{t: t, nc: nc, log: log, handlers: h, address: l.Addr().String(), logged: &notes{}}
 	network := &handlers.Network{Gate: gate, Mode: mode, Proxy: w.address, Tail: events.NewTail(log)}
-	w.Server = (&egress.Server{Network: network, Logger: slog.New(slog.DiscardHandler)}).ForTests(resolver(t), patience)
+	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
+	w.QuietFor(quiet)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 3)
 	for _, run := range []func(context.Context) error{
@@ -122,11 +145,17 @@ func (w *way) listen(host string) net.Listener {
 // tunnel asks the proxy for a tunnel to host, and says more without waiting for its answer.
 func (w *way) tunnel(proxy *url.URL, host, more string) net.Conn {
 	w.t.Helper()
+	return w.raw(connectTo(proxy, host) + more)
+}
+
+// raw is a connection to the proxy on which something was said.
+func (w *way) raw(says string) net.Conn {
+	w.t.Helper()
 	is := is.New(w.t)
 	conn, err := net.Dial("tcp", w.address)
 	is.NoErr(err)
 	w.t.Cleanup(func() { conn.Close() })
-	_, err = io.WriteString(conn, connectTo(proxy, host)+more)
+	_, err = io.WriteString(conn, says)
 	is.NoErr(err)
 	return conn
 }

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -134,15 +135,46 @@ func (c idle) Write(p []byte) (int, error) {
 
 func (c idle) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// forward passes on one request and its answer. Every request has a connection of its own, so that none meets another's.
+// upload is the body of a request.
+type upload struct {
+	io.ReadCloser
+	isWhole atomic.Bool // all of it was read
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	if err == io.EOF {
+		u.isWhole.Store(true)
+	}
+	return n, err
+}
+
+// leave has what is left come soon, when it has been answered. Who still waits for a part of it is done with first: else
+// net/http would end that wait, and our deadline with it.
+func (u *upload) leave(control *http.ResponseController) {
+	_ = control.SetReadDeadline(time.Now())
+	_, _ = u.Read(make([]byte, 1))
+	_ = control.SetReadDeadline(time.Now().Add(requestTime))
+}
+
+// forward passes on one request and its answer. Every request has a connection of its own, so that none meets another's. The
+// client's is closed when the command ends, because it may be waited for in either direction.
 func (c connection) forward(w http.ResponseWriter, r *http.Request) {
+	client := r.Context().Value(connKey{}).(net.Conn)
+	stop := context.AfterFunc(r.Context(), func() { client.Close() })
+	defer stop()
+	body := &upload{ReadCloser: r.Body}
+	body.isWhole.Store(r.ContentLength == 0)
+	r.Body = body
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // else net/http keeps an answer back until the request has come; HTTP/1 has it
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 	}
 	defer transport.CloseIdleConnections()
 	(&httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
+		Transport: transport, FlushInterval: -1, ErrorLog: c.debugLog(),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Host, p.Out.URL.RawQuery = c.at.String(), p.In.URL.RawQuery
 			p.Out.Host = strings.TrimSuffix(c.at.String(), ":80")
@@ -151,4 +183,7 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { c.refuse(w, r, c.at.String(), err) },
 	}).ServeHTTP(w, r)
+	if stop(); !body.isWhole.Load() {
+		body.leave(control)
+	}
 }
