@@ -23,7 +23,7 @@ type Blob struct {
 }
 
 // PutBlob stores what r gives under name, in constant memory, and returns the reference to keep in an event. What is
-// stored is stored as it is: secrets are taken out before, with Redactor.Writer.
+// stored is stored as it is: secrets are taken out before, with Writer.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (Blob, error) {
 	bucket, err := l.bucket()
 	if err != nil {

@@ -30,7 +30,8 @@ type ExecSignalled struct {
 	Signal string `json:"signal"` // SIGTERM, …
 }
 
-// ExecConnected says a command was let to a host, or kept from it; once for each host of an execution.
+// ExecConnected says a command was let to a host, or kept from it: once each for every host and port of an execution, and of what
+// it was kept from no more when there are some hundreds.
 type ExecConnected struct {
 	Exec       string `json:"exec"`
 	Host       string `json:"host"`
@@ -51,7 +52,7 @@ type ExecChanged struct {
 type Artifact struct {
 	Path   string `json:"path"` // relative to the workspace
 	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`         // hex
+	SHA256 string `json:"sha256"`         // hex; empty when it is large or could not be read
 	Blob   *Blob  `json:"blob,omitempty"` // its content, when it was kept
 }
 

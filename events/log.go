@@ -99,7 +99,7 @@ const MaxConcealed = 2000
 
 // Conceal makes these the secrets of a group that are replaced in whatever is stored from now on, in place of those it had:
 // with none, the group is forgotten. The keys of JSON objects stay as they are, because people choose some of these secrets.
-// It gives how many are left out because there are MaxConcealed already: those pass.
+// It gives how many are left out, the last ones, because there are MaxConcealed already: those pass.
 func (l *Log) Conceal(group string, secrets ...string) (left int) {
 	l.concealing.Lock()
 	defer l.concealing.Unlock()

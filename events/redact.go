@@ -139,19 +139,21 @@ func isKey(after []byte) bool {
 	return len(after) > 0 && after[0] == ':'
 }
 
-// Writer redacts a stream: it holds back an end that may be the beginning of a secret, so one that is split over two
-// writes is still found, and nothing else. Close writes the rest; it does not close w.
-func (r Redactor) Writer(w io.Writer) io.WriteCloser { return &redactWriter{r: r, w: w} }
+// Writer redacts a stream, of the secrets that are known when each piece of it is written: it holds back an end that may be
+// the beginning of a secret, so one that is split over two writes is still found, and nothing else. Close writes the rest; it
+// does not close w.
+func (l *Log) Writer(w io.Writer) io.WriteCloser { return &redactWriter{log: l, w: w} }
 
 type redactWriter struct {
-	r    Redactor
+	log  *Log
 	w    io.Writer
 	rest []byte
 }
 
 func (w *redactWriter) Write(p []byte) (int, error) {
-	clean := w.r.Bytes(append(w.rest, p...))
-	ready := len(clean) - w.r.values.begun(clean)
+	r := w.log.Redactor()
+	clean := r.Bytes(append(w.rest, p...))
+	ready := len(clean) - r.values.begun(clean)
 	w.rest = bytes.Clone(clean[ready:])
 	return len(p), w.pass(clean[:ready])
 }
@@ -165,7 +167,7 @@ func (w *redactWriter) pass(p []byte) error {
 }
 
 func (w *redactWriter) Close() error {
-	rest := w.rest
+	rest := w.log.Redactor().Bytes(w.rest) // a secret it was not when it was held back
 	w.rest = nil
 	return w.pass(rest)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
 )
 
 func TestSecretIsFoundInEveryBase64Alignment(t *testing.T) {
@@ -24,11 +25,12 @@ func TestSecretIsFoundInEveryBase64Alignment(t *testing.T) {
 
 func TestSecretSplitOverWritesIsFound(t *testing.T) {
 	secret := "sk-canary-0123456789"
+	l := eventstest.Log(t, secret)
 	text := strings.Repeat("before ", 20) + secret + strings.Repeat(" after", 20)
 	for size := 1; size < len(text); size++ {
 		is := is.New(t)
 		var out bytes.Buffer
-		w := events.NewRedactor(secret).Writer(&out)
+		w := l.Writer(&out)
 		for rest := text; rest != ""; {
 			n := min(size, len(rest))
 			_, err := w.Write([]byte(rest[:n]))
@@ -77,7 +79,7 @@ func TestSecretThatBeginsWithAnotherIsReplacedWhole(t *testing.T) {
 func TestWriterHoldsBackOnlyWhatMayBeASecret(t *testing.T) {
 	is := is.New(t)
 	var out bytes.Buffer
-	w := events.NewRedactor("sk-canary-0123456789").Writer(&out)
+	w := eventstest.Log(t, "sk-canary-0123456789").Writer(&out)
 	for _, step := range []struct{ write, out string }{
 		{"waiting ...", "waiting ..."}, {"\nkey: sk-can", "waiting ...\nkey: "}, {"oe\n", "waiting ...\nkey: sk-canoe\n"},
 	} {
@@ -85,4 +87,32 @@ func TestWriterHoldsBackOnlyWhatMayBeASecret(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(out.String(), step.out)
 	}
+}
+
+func TestWriterKnowsWhatIsLearnedWhileItWrites(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Log(t, "sk-canary-0123456789")
+	var out bytes.Buffer
+	w := l.Writer(&out)
+	write := func(text string) {
+		_, err := w.Write([]byte(text))
+		is.NoErr(err)
+	}
+	write("a late-token ")
+	l.Conceal("late", "late-token")
+	write("b late-token late-")
+	write("token.")
+	is.Equal(out.String(), "a late-token b [redacted] [redacted].")
+}
+
+func TestWriterTakesOutWhatItHeldBackAndLearnedIsASecret(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Log(t, "sk-canary-0123456789")
+	var out bytes.Buffer
+	w := l.Writer(&out)
+	_, err := w.Write([]byte("key: sk-canary-01"))
+	is.NoErr(err)
+	l.Conceal("late", "canary-01")
+	is.NoErr(w.Close())
+	is.Equal(out.String(), "key: sk-[redacted]")
 }

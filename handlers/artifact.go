@@ -95,12 +95,14 @@ func (x *Exec) recordChanges(ctx context.Context, e ended) error {
 	room := int64(maxArtifactsAll)
 	for _, c := range list.found {
 		a := events.Artifact{Path: c.Path, Size: c.Size, SHA256: c.SHA256}
-		if c.Size > 0 && c.Size <= min(maxArtifact, room) {
+		if c.Size > 0 && c.Size <= min(maxArtifact, room) && ctx.Err() == nil {
 			var err error
-			if a.Blob, err = x.keep(ctx, c); err != nil {
-				return err
+			if a.Blob, err = x.keep(ctx, c); err != nil { // that it was changed is known all the same
+				x.Log.Error("keep changed file", "exec", e.exec, "path", c.Path, "err", err)
 			}
-			room -= c.Size
+			if a.Blob != nil {
+				room -= c.Size
+			}
 		}
 		d.Files = append(d.Files, a)
 	}
@@ -133,7 +135,10 @@ func (x *Exec) keep(ctx context.Context, c wire.Change) (*events.Blob, error) {
 		return nil, nil
 	}
 	blob, err := x.Handlers.Log.KeepBlob(ctx, b)
-	return &blob, err
+	if err != nil {
+		return nil, err
+	}
+	return &blob, nil
 }
 
 // limited takes so many bytes and no more.

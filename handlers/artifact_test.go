@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -126,6 +127,70 @@ func TestAFileWithALongNameHidesNoOther(t *testing.T) {
 	files, more := s.changed(s.execOf(r.Call))
 	_, named := files["evil"]
 	is.Equal([]any{len(files), named, more}, []any{1, true, 1})
+}
+
+// listing has a worker that says these files have changed, and reads them with read.
+func listing(t *testing.T, list []wire.Change, read func(path string, stdout io.Writer) error) *system {
+	t.Helper()
+	s := newSystem(t)
+	nc := s.connect(natsconf.Worker)
+	s.run(nc, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+			if r.Op == wire.Read {
+				if err := read(r.Path, stdout); err != nil {
+					return wire.Result{ExitCode: 1, Error: err.Error()}
+				}
+				return wire.Result{}
+			}
+			for _, c := range list {
+				_ = json.NewEncoder(stdout).Encode(c)
+			}
+			return wire.Result{}
+		}})
+	})
+	return s
+}
+
+func TestAFileThatCannotBeKeptHidesNoOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var list []wire.Change
+	for _, path := range []string{"a", "b", "c"} {
+		list = append(list, wire.Change{Path: path, Size: 1, SHA256: sha256Of(path)})
+	}
+	var asked []string
+	s := listing(t, list, func(path string, stdout io.Writer) error {
+		if asked = append(asked, path); path == "b" {
+			cancel() // the time is over
+		}
+		_, err := io.WriteString(stdout, path)
+		return err
+	})
+	is.NoErr(s.exec.recordChanges(ctx, ended{chat: "c1", exec: "x1"}))
+	files, more := s.changed("x1")
+	is.Equal([]int{len(files), more}, []int{3, 0})
+	is.True(files["a"].Blob != nil && files["b"].Blob == nil && files["c"].Blob == nil)
+	is.Equal(asked, []string{"a", "b"})
+}
+
+func TestOnlyWhatIsKeptTakesRoom(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var list []wire.Change
+	for i := range maxArtifactsAll / maxArtifact {
+		list = append(list, wire.Change{Path: fmt.Sprint("gone", i), Size: maxArtifact, SHA256: sha256Of("x")})
+	}
+	s := listing(t, append(list, wire.Change{Path: "there", Size: 1, SHA256: sha256Of("x")}), func(path string, stdout io.Writer) error {
+		if path != "there" {
+			return os.ErrNotExist
+		}
+		_, err := io.WriteString(stdout, "x")
+		return err
+	})
+	is.NoErr(s.exec.recordChanges(t.Context(), ended{chat: "c1", exec: "x1"}))
+	files, _ := s.changed("x1")
+	is.True(files["there"].Blob != nil)
 }
 
 func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {

@@ -1,9 +1,11 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,6 +115,28 @@ func TestWithoutAWorkerTheCommandIsRefused(t *testing.T) {
 	is.Equal(result.Reason, wire.Refused)
 	is.Equal(result.Error, `no sandbox worker answers in pool "local"`)
 	is.Equal(s.finished().Reason, string(wire.Refused))
+}
+
+func TestWhyNoWorkerTakesTheCommandIsSaid(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	var log bytes.Buffer
+	s.exec.Log = slog.New(slog.NewTextHandler(&log, nil))
+	nc := s.connect(natsconf.Worker)
+	s.run(nc, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
+			Info: wire.WorkerInfo{Name: "far", Workspace: "/srv/other"}, Serves: func(string) bool { return false },
+		})
+	})
+	r := s.authorized("echo x")
+	result, _, _ := s.shell(t.Context(), r)
+	is.Equal([]any{result.ExitCode, result.Reason}, []any{126, wire.Refused})
+	is.Equal(result.Error, `no sandbox worker of pool "local" takes the command: worker far serves /srv/other, not `+s.workspace)
+	d := s.finished()
+	is.Equal([]string{d.Reason, d.Error}, []string{string(wire.Refused), result.Error})
+	is.True(strings.Contains(log.String(), "exec="+s.execOf(r.Call)))
+	is.True(strings.Contains(log.String(), "worker far serves /srv/other, not "+s.workspace))
 }
 
 // A caller that gives up before a worker is found: the command did not run, and nothing may look as if it had.

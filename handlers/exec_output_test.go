@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -93,6 +95,25 @@ func TestSecretsAreTakenOutOfWhatIsRecorded(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestASecretLearnedWhileACommandRunsIsTakenOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := &system{Handlers: &Handlers{Log: eventstest.Log(t)}, t: t}
+	r := newRecorder(s.Log, "c1", events.ExecRequested{Exec: "x1", Detached: true})
+	stdout, stderr := r.tee("stdout", io.Discard), r.tee("stderr", io.Discard)
+	fill := strings.Repeat(".", events.MaxInline+1)
+	_, err := io.WriteString(stdout, fill) // it goes to a blob
+	is.NoErr(err)
+	s.Log.Conceal("late", canary)
+	for _, w := range []io.Writer{stdout, stderr} {
+		_, err = io.WriteString(w, "key: "+canary)
+		is.NoErr(err)
+	}
+	d := r.finish(wire.Result{})
+	is.True(string(s.output(d.Stdout)) == fill+"key: [redacted]")
+	is.Equal(string(s.output(d.Stderr)), "key: [redacted]")
 }
 
 func TestOutputIsSeenWhileItComes(t *testing.T) {

@@ -26,6 +26,9 @@ type run struct {
 	began chan struct{} // closed when a worker has taken it: from then on there are
 	start wire.Start    // who has
 	since time.Time     // and when
+
+	signalling sync.Mutex
+	signals    map[string]recordedSignal // by command id
 }
 
 // pendingInput is how many signals, or pieces of what a person types, wait for the worker to take them.
@@ -34,6 +37,7 @@ const pendingInput = 16
 func (x *Exec) newRun(chat string, d events.ExecRequested) *run {
 	u := &run{
 		chat: chat, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{}), began: make(chan struct{}),
+		signals: map[string]recordedSignal{},
 	}
 	u.request = wire.Request{
 		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input,
@@ -153,6 +157,10 @@ func (x *Exec) forward(ctx context.Context, r wire.Request, stdout, stderr io.Wr
 			x.Log.Error("exec", "exec", r.Exec, "err", err)
 			return refused("the command was not run: %v", err)
 		case try == workerTries || ctx.Err() != nil:
+			x.Log.Warn("exec", "exec", r.Exec, "err", err)
+			if why := wire.Declined(""); errors.As(err, &why) {
+				return refused("no sandbox worker of pool %q takes the command: %s", x.Pool, string(why))
+			}
 			return refused("no sandbox worker answers in pool %q", x.Pool)
 		}
 		select {

@@ -11,7 +11,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// PrivateShell is a shell of which nothing is recorded but that there was one.
+// PrivateShell is a shell whose output is not recorded, nor what it changed. That there was one is, where it ran and how it ended,
+// and as of any command which hosts it reached or was kept from, the asks for them, and the signals it was sent.
 const PrivateShell = "private"
 
 // Sees says whether an account is there, may log in at a terminal, and sees the chats of an owner; that is empty for chats of nobody.

@@ -23,7 +23,14 @@ var Signals = []string{"TERM", "INT", "HUP", "KILL", "USR1", "USR2", "QUIT", "ST
 // SignalName is how a signal is named to people: TERM for SIGTERM, term and sigterm.
 func SignalName(signal string) string { return strings.TrimPrefix(strings.ToUpper(signal), "SIG") }
 
-// Signal carries out the command. Who sent it is recorded before it is sent.
+// recordedSignal is a signal whose event is in the log.
+type recordedSignal struct {
+	seq  uint64
+	sent bool
+}
+
+// Signal carries out the command. Who sent it is recorded before it is sent. Given again while the execution runs, it is neither
+// recorded nor sent again; once that has ended it is refused, as any other is.
 func (x *Exec) Signal(ctx context.Context, c SignalExecution) (uint64, error) {
 	name := SignalName(cmp.Or(c.Signal, "TERM"))
 	if !slices.Contains(Signals, name) {
@@ -37,15 +44,31 @@ func (x *Exec) Signal(ctx context.Context, c SignalExecution) (uint64, error) {
 	if _, ok := u.taken(); !ok {
 		return 0, refuseField(Conflict, "execution", "execution %s has not started yet", c.Execution)
 	}
-	e, err := events.New(u.chat, c.Actor, events.ExecSignalled{Exec: c.Execution, Signal: c.Signal})
-	if err != nil {
-		return 0, err
+	return x.signal(ctx, u, c)
+}
+
+func (x *Exec) signal(ctx context.Context, u *run, c SignalExecution) (uint64, error) {
+	u.signalling.Lock()
+	defer u.signalling.Unlock()
+	s, again := u.signals[c.ID]
+	if !again {
+		e, err := events.New(u.chat, c.Actor, events.ExecSignalled{Exec: c.Execution, Signal: c.Signal})
+		if err != nil {
+			return 0, err
+		}
+		if s.seq, err = x.Handlers.Log.Append(ctx, e.CausedBy(c.ID)); err != nil {
+			return 0, err
+		}
 	}
-	seq, err := x.Handlers.Log.Append(ctx, e.CausedBy(c.ID))
-	if err != nil {
-		return 0, err
+	var err error
+	if !s.sent {
+		err = u.say(ctx, wire.Input{Signal: c.Signal})
+		s.sent = err == nil
 	}
-	return seq, u.say(ctx, wire.Input{Signal: c.Signal})
+	if c.ID != "" {
+		u.signals[c.ID] = s
+	}
+	return s.seq, err
 }
 
 // say gives the worker input. Of what is over it says nothing: that it ends is what most signals are for.

@@ -2,12 +2,14 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"io"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -67,6 +69,61 @@ func TestOnlySomeSignalsCanBeSent(t *testing.T) {
 	is.Equal([]string{d.Signal, d.Reason}, []string{"SIGTERM", ""})
 }
 
+func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	exec, _ := s.detached("n=0; trap 'n=$((n+1))' USR1; trap 'exit $n' TERM; echo up $$; while :; do sleep 0.02; done")
+	u, _ := s.exec.running.get(exec)
+	give := func(id, signal string) uint64 {
+		seq, err := s.exec.Signal(t.Context(), SignalExecution{Command: Command{ID: id, Actor: alice}, Execution: exec, Signal: signal})
+		is.NoErr(err)
+		return seq
+	}
+	first := give("cmd1", "USR1")
+	is.Equal(give("cmd1", "USR1"), first)
+	_, data := history(t, s.Log, "c1")
+	is.Equal(len(of[events.ExecSignalled](data)), 1)
+	is.True(give("cmd2", "STOP") > first)
+	one := give("", "CONT")
+	is.True(give("", "CONT") > one) // without an id each is one of its own
+	is.Equal(len(u.signals), 2)
+	give("cmd3", "TERM")
+	is.Equal(s.finished(exec).ExitCode, 1)
+	_, err := s.exec.Signal(t.Context(), SignalExecution{Command: Command{ID: "cmd3", Actor: alice}, Execution: exec})
+	is.Equal(refusal(t, err), Conflict)
+}
+
+// What is recorded is sent when it is given again, if it could not be before.
+func TestASignalThatCouldNotBeSentIsSentWhenItIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	x := &Exec{Handlers: &Handlers{Log: eventstest.Log(t)}}
+	u := x.newRun("c1", events.ExecRequested{Exec: "x1"})
+	close(u.began)
+	u.end = func() {}
+	x.running.add(u)
+	for range pendingInput {
+		u.input <- wire.Input{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c, failed := SignalExecution{Command: Command{ID: "cmd1", Actor: alice}, Execution: "x1"}, make(chan error, 1)
+	go func() { _, err := x.Signal(ctx, c); failed <- err }()
+	recorded, _ := await(t, x.Handlers.Log, func(events.ExecSignalled) bool { return true })
+	cancel()
+	is.True(errors.Is(<-failed, context.Canceled))
+	for range pendingInput {
+		<-u.input
+	}
+	for range 2 {
+		seq, err := x.Signal(t.Context(), c)
+		is.NoErr(err)
+		is.Equal(seq, recorded.Seq)
+	}
+	is.Equal(len(u.input), 1)
+	is.Equal((<-u.input).Signal, "SIGTERM")
+}
+
 func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -81,10 +138,12 @@ func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
 	is.NoErr(conn.Flush())
 	operator := s.connect(natsconf.Operator)
 	exec, _ := s.detached(untilStop)
-	a, err := Give(t.Context(), operator, "exec.workers", struct{}{})
-	is.NoErr(err)
-	is.Equal(string(a.Result), `[{"name":"here","isolation":"none","workspace":"`+s.workspace+`","running":1,"capacity":0,"version":""}]`)
-	_, err = Give(t.Context(), operator, "exec.signal", SignalExecution{Execution: exec, Signal: "KILL"})
+	eventually(t, func() bool { // workers are listened for only so long
+		a, err := Give(t.Context(), operator, "exec.workers", struct{}{})
+		is.NoErr(err)
+		return string(a.Result) == `[{"name":"here","isolation":"none","workspace":"`+s.workspace+`","running":1,"capacity":0,"version":""}]`
+	})
+	_, err := Give(t.Context(), operator, "exec.signal", SignalExecution{Execution: exec, Signal: "KILL"})
 	is.NoErr(err)
 	is.Equal(s.finished(exec).Signal, "SIGKILL")
 	e, _ := await(t, s.Log, func(d events.ExecSignalled) bool { return d.Exec == exec })

@@ -98,11 +98,10 @@ func (n *Network) For(ctx context.Context, chat string, what events.ExecRequeste
 	if n.running == nil {
 		n.running = map[string]*Execution{}
 	}
-	n.running[what.Exec] = x
-	if n.conceal() > 0 {
-		delete(n.running, what.Exec)
+	if n.conceal(x.token) > len(n.ended) {
 		return "", refuse(Conflict, "the command cannot have a network: there are too many secrets to keep its own from the log")
 	}
+	n.running[what.Exec] = x
 	return (&url.URL{Scheme: "http", User: url.UserPassword(what.Exec, x.token), Host: n.Proxy}).String(), nil
 }
 
@@ -126,11 +125,16 @@ func (n *Network) Done(exec string) {
 	n.conceal()
 }
 
-// conceal keeps the tokens out of the log; left is how many could not be. The lock is held.
-func (n *Network) conceal() (left int) {
-	tokens := slices.Clone(n.ended)
+// conceal keeps the tokens out of the log, and those of who begins; left is how many could not be. Where there is room for some
+// alone it is for what runs, then for what begins, then for what has ended last. The lock is held.
+func (n *Network) conceal(begin ...string) (left int) {
+	var tokens []string
 	for _, x := range n.running {
 		tokens = append(tokens, x.token)
+	}
+	tokens = append(tokens, begin...)
+	for _, token := range slices.Backward(n.ended) {
+		tokens = append(tokens, token)
 	}
 	return n.Gate.Handlers.Log.Conceal("network", tokens...)
 }

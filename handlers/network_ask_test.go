@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
 )
 
 func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
@@ -95,7 +96,6 @@ func TestARestartKeepsTheAskAndItsApproval(t *testing.T) {
 	o.reaches(o.begin("x3"), "example.com:443") // used up
 	late := o.asked(2)
 	o.network.Done("x3")
-	o.network.Tail = events.NewTail(o.Log)
 	o.decide(late.Permission, events.Authorized)
 	o.start(NetworkAsks)
 	_, err := o.begin("x4").Reach(t.Context(), "example.com:443") // approved when nobody waited
@@ -126,24 +126,35 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 	is.Equal(refusal(t, <-waiting), Conflict)
 }
 
-func TestAnApprovalThatExpiredOrWasAbortedAllowsNothing(t *testing.T) {
+func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	at, expires := policy.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := newNetworkState()
+	given(t, s,
+		fact{by: events.ActorPolicy, data: events.PermissionRequested{Permission: "p1", Type: NetworkAsk, Patterns: []string{at.String()}}},
+		fact{by: alice, data: events.PermissionDecided{Permission: "p1", Type: NetworkAsk, Decision: events.Authorized, Expires: expires}})
+	waited := &Execution{asks: map[policy.Address]string{at: "p1"}}
+	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
+		before, after := s.byPerson(x, at, expires.Add(-1)), s.byPerson(x, at, expires)
+		is.Equal(before, passage{allowed: true, permission: "p1", reason: "approved by " + alice}) // for each
+		if !after.asks || !after.waits || after.allowed || after.permission == "p1" {
+			t.Errorf("%s: %+v", name, after) // a new ask
+		}
+	}
+}
+
+func TestAnApprovalBeforeAnAbortAllowsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openOutlet(t, NetworkAsks)
 	x := o.begin("x1")
-	approved := func(n int, lasts string) {
+	for n := range 2 {
 		waiting := o.reaches(x, "example.com:443")
-		_, err := o.DecidePermission(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "c1", Permission: o.asked(n).Permission, Decision: events.Authorized, For: lasts})
-		is.NoErr(err)
+		o.decide(o.asked(n+1).Permission, events.Authorized)
 		is.NoErr(<-waiting)
+		happened(t, o.Log, "c1", fact{by: alice, data: events.AbortRequested{Session: "ses_1"}})
 	}
-	approved(1, "1s")
-	for until := time.Now().Add(time.Second); time.Now().Before(until); {
-		time.Sleep(time.Until(until)) // the clock itself is what is waited for
-	}
-	approved(2, "")
-	happened(t, o.Log, "c1", fact{by: alice, data: events.AbortRequested{Session: "ses_1"}})
-	approved(3, "")
 }
 
 func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {

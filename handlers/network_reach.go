@@ -70,8 +70,8 @@ func (x *Execution) conclude(ctx context.Context, host string, port uint16, c pa
 	return refuse(Invalid, "%s", c.reason)
 }
 
-// tell gives the event of a decision, unless the same was said already: once for each host that the command is let to, and once
-// for each it is kept from.
+// tell gives the event of a decision, unless the same was said already: once for each address that the command is let to, and
+// once for each it is kept from, until so much was said that only what it is let to is worth an event.
 func (x *Execution) tell(host string, port uint16, c passage) (d events.ExecConnected, untold bool) {
 	d = events.ExecConnected{Exec: x.what.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission, Reason: c.reason}
 	key := told{policy.Address{Host: host, Port: port}.String(), c.allowed}
@@ -120,7 +120,10 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, a
 	if err != nil {
 		return c, 0, err
 	}
-	if x.hosts[at.String()] = true; c.waits {
+	if len(x.hosts) < maxHosts { // one that is too many is so each time
+		x.hosts[at.String()] = true
+	}
+	if c.waits {
 		x.asks[at] = c.permission
 	} else if d, untold := x.tell(at.Host, at.Port, c); untold {
 		x.remember(d)

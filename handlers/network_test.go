@@ -188,6 +188,38 @@ func TestCredentialsAreNeverInTheLog(t *testing.T) {
 	}
 }
 
+func TestWhatRunsIsConcealedFirst(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, NetworkOpen)
+	others := make([]string, events.MaxConcealed-3) // there is room for three
+	for i := range others {
+		others[i] = fmt.Sprintf("secret-number-%d-", i)
+	}
+	is.Equal(o.Log.Conceal("others", others...), 0)
+	concealed := func(x *Execution) bool {
+		return !strings.Contains(string(o.network.Gate.Handlers.Log.Redactor().Bytes([]byte(x.token))), x.token)
+	}
+	x1, x2 := o.begin("x1"), o.begin("x2")
+	o.network.Done("x1")
+	o.network.Done("x2")
+	x3 := o.begin("x3")
+	is.True(concealed(x1) && concealed(x2) && concealed(x3))
+	x4 := o.begin("x4")
+	is.True(!concealed(x1) && concealed(x2) && concealed(x3) && concealed(x4)) // of those that ended, the last
+	x5 := o.begin("x5")
+	for range 10 { // in whatever order they are kept
+		_, err := o.network.For(t.Context(), "c1", o.run("x6"))
+		is.Equal(refusal(t, err), Conflict)
+		is.True(concealed(x3) && concealed(x4) && concealed(x5))
+	}
+	_, ok := o.network.Running("x6", "")
+	is.True(!ok)
+	o.network.Done("x3")
+	is.True(concealed(x4) && concealed(x5))
+	is.True(concealed(o.begin("x6")) && !concealed(x3))
+}
+
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -214,10 +246,28 @@ func TestACommandTriesOnlySoManyHosts(t *testing.T) {
 	for i := range maxHosts {
 		x.hosts[fmt.Sprintf("h%d.example.com:443", i)] = true
 	}
-	_, err := x.Reach(t.Context(), "another.example.com:443")
-	is.Equal(refusal(t, err), Conflict)
-	_, err = x.Reach(t.Context(), "h7.example.com:443")
+	for range 2 {
+		_, err := x.Reach(t.Context(), "another.example.com:443")
+		is.Equal(refusal(t, err), Conflict)
+	}
+	_, err := x.Reach(t.Context(), "h7.example.com:443")
 	is.NoErr(err)
+	_, err = x.Reach(t.Context(), "localhost:443")
+	is.Equal(refusal(t, err), Conflict)
+	is.Equal([]int{len(x.hosts), len(o.connections())}, []int{maxHosts, 3})
+
+	for i := range 2 * maxHosts {
+		x.told[told{address: fmt.Sprintf("localhost:%d", 1000+i)}] = true
+	}
+	n := len(x.told)
+	_, err = x.Reach(t.Context(), "localhost:80")
+	is.Equal(refusal(t, err), Conflict)
+	_, err = x.Reach(t.Context(), "not a host:80")
+	is.Equal(refusal(t, err), Invalid)
+	is.Equal([]int{len(x.told), len(o.connections())}, []int{n, 3}) // no more refusals are recorded
+	_, err = x.Reach(t.Context(), "h8.example.com:443")
+	is.NoErr(err)
+	is.Equal(len(o.connections()), 4)
 }
 
 func TestWaitingEndsWithThePatienceOfWhoWaits(t *testing.T) {

@@ -57,7 +57,7 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 		return w
 	}
 	s := &recorded{recorder: r, stream: stream}
-	s.redact = r.log.Redactor().Writer(writer(s.keep))
+	s.redact = r.log.Writer(writer(s.keep))
 	r.streams[stream] = s
 	return writer(func(p []byte) (int, error) {
 		s.mu.Lock()

@@ -10,7 +10,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/sandbox/wire"
 )
 
 // Why is all that is known of an ask: what was asked, what the policy saw in it, who decided, and what then ran.
@@ -78,19 +77,6 @@ type WhyDecision struct {
 	Grant    string    `json:"grant,omitempty"` // the forgotten ask whose approval this is
 	Expires  time.Time `json:"expires,omitzero"`
 	events.RuleRef
-}
-
-// WhyExecution is what ran on the decision, or was refused.
-type WhyExecution struct {
-	ID       string    `json:"id"`
-	Command  string    `json:"command"`
-	Original string    `json:"original,omitempty"`
-	Cwd      string    `json:"cwd"`
-	Status   string    `json:"status"` // executing, completed, failed, refused, cancelled, timeout, lost
-	Reason   string    `json:"reason,omitempty"`
-	ExitCode int       `json:"exit_code"`
-	Started  time.Time `json:"started,omitzero"`
-	Finished time.Time `json:"finished,omitzero"`
 }
 
 // WhyEvent is an event about the ask.
@@ -231,43 +217,6 @@ func (w *why) applyOpenCode(e events.Event, d events.OpenCode) bool {
 		return true
 	}
 	return d.Type == events.PermissionAsked && p.ID == w.Permission
-}
-
-// applyExec notes what ran on the decision. A refused attempt names no decision: it is that of the same call.
-func (w *why) applyExec(e events.Event, d events.Data) bool {
-	switch d := d.(type) {
-	case events.ExecRequested:
-		if d.Permission != w.Permission {
-			return false
-		}
-		w.execs[d.Exec] = len(w.Executions)
-		w.Executions = append(w.Executions, WhyExecution{
-			ID: d.Exec, Command: d.Command, Original: d.Original, Cwd: d.Cwd, Status: "executing", Started: e.Time,
-		})
-	case events.ExecRefused:
-		if w.ask.intended || d.Call != w.Ask.Call || d.Session != w.Ask.Session {
-			return false
-		}
-		w.Executions = append(w.Executions, WhyExecution{
-			ID: d.Exec, Command: d.Command, Cwd: d.Cwd, Status: "refused", Reason: d.Reason, ExitCode: wire.ExitRefused, Finished: e.Time,
-		})
-	case events.ExecFinished:
-		i, ours := w.execs[d.Exec]
-		if !ours {
-			return false
-		}
-		x := &w.Executions[i]
-		x.ExitCode, x.Reason, x.Finished, x.Status = d.ExitCode, cmp.Or(d.Error, d.Reason), e.Time, "completed"
-		if d.ExitCode != 0 || d.Signal != "" || d.Error != "" {
-			x.Status = "failed"
-		}
-		x.Status = cmp.Or(d.Reason, x.Status)
-	case events.ExecConnected:
-		return d.Permission == w.Permission
-	default:
-		return false
-	}
-	return true
 }
 
 // name finds out what the person who decided is called.

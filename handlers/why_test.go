@@ -31,8 +31,13 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 		fact{data: events.ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_per_2", Command: "id", Reason: "another's"}},
 		fact{data: events.ExecRequested{Exec: "x3", Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "make -n", Original: "make", Cwd: g.directory}},
 		replied("per_1"),
+		fact{data: events.ExecStarted{Exec: "x9"}},
+		fact{data: events.ExecStarted{Exec: "x3"}},
+		fact{data: events.ExecSignalled{Exec: "x3", Signal: "SIGTERM"}},
 		fact{data: events.ExecFinished{Exec: "x9", ExitCode: 9}},
-		fact{data: events.ExecFinished{Exec: "x3", ExitCode: 2}})
+		fact{data: events.ExecFinished{Exec: "x3", ExitCode: 2}},
+		fact{data: events.ExecChanged{Exec: "x3", More: 1}},
+		fact{data: events.ExecChanged{Exec: "x9", More: 1}})
 
 	w, err := g.Gate.Why(t.Context(), "c1", "per_1")
 	is.NoErr(err)
@@ -56,7 +61,8 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 		types = append(types, e.Type)
 		is.True(i == 0 || e.Seq > w.Events[i-1].Seq)
 	}
-	is.Equal(types, []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.refused", "exec.requested", "opencode.permission.replied", "exec.finished"})
+	is.Equal(types, []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.refused", "exec.requested",
+		"opencode.permission.replied", "exec.started", "exec.signalled", "exec.finished", "exec.changed"})
 
 	w, err = g.Gate.Why(t.Context(), "c1", "per_0") // waits
 	is.NoErr(err)

@@ -170,6 +170,9 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 	if p.host, err = parseHost(name); err != nil {
 		return p, at(len(host)-len(name)+1, err)
 	}
+	if _, err := netip.ParseAddr(p.host); err == nil && p.below {
+		return p, &SyntaxError{1, "a * stands before names, and no name ends in an IP address"}
+	}
 	if cause := (Address{Host: p.host}).private(); cause != "" && allow {
 		return p, &SyntaxError{1, cause}
 	}
