@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
 )
 
 // A container that had another OpenCode than the bridge knows would install the right one at every start.
@@ -99,6 +101,20 @@ func TestWorkersContainerIsAWall(t *testing.T) {
 	if networks := service(t, "compose.cluster.yaml", "sandbox"); !strings.Contains(networks, "internal: true") {
 		t.Error("the workers' network leads out")
 	}
+}
+
+// A worker that is stopped lets running commands go on; who is killed before loses them.
+func TestWorkersContainerLivesUntilTheWorkerHasDrained(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	command, err := os.ReadFile("../cmd/pocketcoder/sandbox.go")
+	is.NoErr(err)
+	const drain = 3 * time.Minute
+	is.True(strings.Contains(string(command), "sandboxDrain = 3 * time.Minute\n"))
+	_, rest, _ := strings.Cut(service(t, "compose.cluster.yaml", "worker"), "stop_grace_period: ")
+	grace, err := time.ParseDuration(strings.Fields(rest)[0])
+	is.NoErr(err)
+	is.True(grace > drain+wire.StopTimeout)
 }
 
 // Workers share a network with the node. What it serves to people must not listen there.

@@ -74,8 +74,8 @@ func TestASilentClientIsGoneSoonAndAShortStopIsForgiven(t *testing.T) {
 		for answered := true; answered; {
 			_, err := core.Request(subject, nil, 100*time.Millisecond)
 			answered = !errors.Is(err, nats.ErrNoResponders)
-			if time.Since(stopped) > 15*time.Second {
-				t.Fatalf("%s still has its subscription 15 s after it went silent", subject)
+			if time.Since(stopped) > time.Minute { // 8 to 12 s where nothing else runs; what NATS does by itself takes minutes
+				t.Fatalf("%s still has its subscription a minute after it went silent", subject)
 			}
 		}
 		t.Logf("%s was gone after %s", subject, time.Since(stopped).Round(100*time.Millisecond))

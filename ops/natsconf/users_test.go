@@ -127,7 +127,8 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(m.Subject, "exec.run.p1")
 	is.Equal(len(denied), 0)
-	is.Equal(count(), uint64(4))
+	eventually(t, "what core says is stored", func() bool { return count() >= 4 })
+	is.Equal(count(), uint64(4)) // and nothing else
 }
 
 // Of what is said in APP the system account hears nothing, nor does what it says get there.
@@ -156,7 +157,8 @@ func TestSysSeesNoMessages(t *testing.T) {
 			is.True(strings.HasPrefix(m.Subject, "$SYS.")) // connections come and go
 		}
 	}
-	is.Equal(count(), uint64(4))
+	eventually(t, "what core says is stored", func() bool { return count() >= 4 })
+	is.Equal(count(), uint64(4)) // and nothing else
 }
 
 // With an allowed exec.run.p1.* a worker may also subscribe to exec.run.p1.>, and hears no more with it.
