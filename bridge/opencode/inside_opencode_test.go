@@ -194,6 +194,11 @@ func userMessage(session, message string) string {
 
 // answer ends the turn of a session with an assistant message.
 func (o *outside) answer(session, parent string) {
+	eventually(o.t, "the prompt is accepted", func() bool { // a turn ends after it has begun
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return parent == "" || o.prompts[parent]
+	})
 	done := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1,"completed":2},"finish":"stop"}}`,
 		session, NewID("msg", time.Now()), session, parent)
 	o.happen(o.durably(session, "message.updated", done)...)

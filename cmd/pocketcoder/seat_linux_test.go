@@ -64,17 +64,21 @@ func (s *seat) types(text string) {
 // sees waits until the terminal was given a text.
 func (s *seat) sees(text string) {
 	s.t.Helper()
-	defer func() {
-		if s.t.Failed() {
-			s.t.Logf("the terminal was given %q", s.seen.String())
-		}
-	}()
+	defer s.tell()
 	eventually(s.t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
+}
+
+// tell shows in a test that failed what the terminal was given.
+func (s *seat) tell() {
+	if s.t.Failed() {
+		s.t.Logf("the terminal was given %q", s.seen.String())
+	}
 }
 
 // leaves waits until the program has ended.
 func (s *seat) leaves() {
 	s.t.Helper()
+	defer s.tell()
 	eventually(s.t, "the program has ended", func() bool {
 		select {
 		case <-s.exited:
