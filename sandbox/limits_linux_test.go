@@ -140,7 +140,7 @@ func TestMemoryHogIsEnded(t *testing.T) {
 		ends(t, w, "for i in $(seq 8); do (a=$(head -c 41943040 /dev/zero | tr '\\0' x); sleep 60; :) & done; wait", wire.Memory) // none of them takes it alone
 		if level := w.config.Isolation.Level; level == isolation.Bwrap || level == isolation.Landlock && os.Getuid() == 0 {
 			ends(t, w, "head -c 300000000 /dev/zero > /tmp/large; sleep 60", wire.Memory) // a file, in memory
-			ends(t, w, deadChild+"for i in {1..300}; do printf %1048576s; done > /tmp/large; wait", wire.Memory)
+			ends(t, w, "{ until [ -e ~/go ]; do :; done; exec head -c 300000000 /dev/zero > /tmp/large; } & "+deadChild+": > ~/go; wait", wire.Memory)
 		}
 	})
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -94,11 +96,13 @@ func TestAbortedQuestionExpires(t *testing.T) {
 			is.Equal([]string{q.Status, q.Reason}, []string{projections.QuestionExpired, "the turn was aborted"})
 		}
 	}
-	listed, err := client.Questions(t.Context(), p.workspace)
-	is.NoErr(err)
-	for _, q := range listed {
-		is.True(!strings.Contains(string(q.Raw), p.row(t, here).Session) && !strings.Contains(string(q.Raw), p.row(t, there).Session)) // it waits for none of them
-	}
+	eventually(t, "OpenCode waits for none of them", func() bool {
+		listed, err := client.Questions(t.Context(), p.workspace)
+		is.NoErr(err)
+		return !slices.ContainsFunc(listed, func(q opencode.Question) bool {
+			return strings.Contains(string(q.Raw), p.row(t, here).Session) || strings.Contains(string(q.Raw), p.row(t, there).Session)
+		})
+	})
 	is.Equal(len(p.resumes(t, here))+len(p.resumes(t, there)), 0)
 }
 
