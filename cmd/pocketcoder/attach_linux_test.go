@@ -94,9 +94,9 @@ func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(buffers, "")
 
-	s.types("\x02d")
+	s.presses(v, chat, "d")
 	s.leaves()
-	second.types("\x02d")
+	second.presses(v, chat, "d")
 	second.leaves()
 	p.stop()
 	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil) // it ends with the system
@@ -124,9 +124,13 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 		"\x02[:run-shell 'touch " + mark + "'\r|touch " + mark + "\rq", "\x1b[<2;5;5M\x1b[<2;5;5m", "\x1b[<2;5;40M", "\x02\x1a", "\x02L", "\x02)", "\x02(", "\x02C", "\x02?", "\x02t",
 		"touch " + mark + "\r", "\x02]", "\x02&y", "\x02x",
 	} {
-		s.types(attempt)
+		if keys, isCommand := strings.CutPrefix(attempt, "\x02"); isCommand {
+			s.presses(v, chat, keys)
+		} else {
+			s.types(attempt)
+		}
 	}
-	s.types("\x02d")
+	s.presses(v, chat, "d")
 	s.leaves()
 	names, err := v.windows(t.Context(), chat)
 	is.NoErr(err)
@@ -160,7 +164,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 		return names
 	}
 	eventually(t, "it has a window", func() bool { return len(windows()) == 2 && windows()[1] == name })
-	s.types("\x02n")
+	s.presses(v, chat, "n")
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })

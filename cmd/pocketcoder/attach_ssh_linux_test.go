@@ -84,8 +84,8 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	s := sit(t, dial(t, port, key)) // the one of hers with the newest activity
 	s.sees("from the sandbox")
 	s.sees("──") // as characters, not as question marks
-	s.types("\x02c")
 	v := tmuxFor(t, p.data)
+	s.presses(v, chat, "c")
 	eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })
 	s.types("echo in$((40+2)) of $PWD\r")
 	s.sees("in42 of " + p.workspace)
@@ -110,7 +110,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 		at    *seat
 		actor string
 	}{{s, events.UserActor(ann.id)}, {owned, events.UserActor("operator")}, {s, events.UserActor(ann.id)}} {
-		c.at.types("\x02c")
+		c.at.presses(v, chat, "c")
 		eventually(t, "a shell of theirs is open", func() bool { return len(shellActors(t, p, chat)) == i+2 })
 		is.Equal(shellActors(t, p, chat)[i+1], c.actor)
 		c.at.types("exit 0\r")
@@ -118,9 +118,9 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	}
 	is.NoErr(v.openShell(t.Context(), chat, "nobody"))
 	owned.sees("C-b x closes the window") // why it failed stays
-	owned.types("\x02x")
+	owned.presses(v, chat, "x")
 	eventually(t, "the window is closed", onlyTranscript)
-	owned.types("\x02d")
+	owned.presses(v, chat, "d")
 	owned.leaves()
 	for account, says := range map[string]string{ann.id: "no account", "nobody": "no account"} {
 		refused := p.ownShell(t, "--user", account, others)

@@ -61,6 +61,21 @@ func (s *seat) types(text string) {
 	}
 }
 
+// presses types C-b and, once tmux has taken that, what follows: keys that come within a millisecond are pasted text to tmux
+// (assume-paste-time), and do nothing.
+func (s *seat) presses(v viewer, chat, keys string) {
+	s.t.Helper()
+	waiting := func() bool { // for what follows C-b
+		clients, err := v.output(s.t.Context(), "list-clients", "-t", "="+chat, "-F", "#{client_prefix}")
+		is.New(s.t).NoErr(err)
+		return strings.Contains(clients, "1")
+	}
+	eventually(s.t, "tmux has done what the last keys say", func() bool { return !waiting() })
+	s.types("\x02")
+	eventually(s.t, "tmux has taken C-b", waiting)
+	s.types(keys)
+}
+
 // sees waits until the terminal was given a text.
 func (s *seat) sees(text string) {
 	s.t.Helper()
