@@ -17,8 +17,14 @@ func (o *outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	got := request{r.Method, r.URL.Path, r.URL.Query().Get("directory"), string(body)}
 	o.mu.Lock()
 	o.received = append(o.received, got)
+	o.serving[got.Path]++
 	away, refuse := o.away, o.refuse
 	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.serving[got.Path]--
+	}()
 	status := 0
 	if refuse != nil {
 		status = refuse(got)

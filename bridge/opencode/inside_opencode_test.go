@@ -29,13 +29,14 @@ type outside struct {
 	prompts   map[string]bool // message ids it has accepted
 	silent    bool            // does what it is told and says nothing about it
 	received  []request
+	serving   map[string]int    // by path, how many it has received and not answered
 	refuse    func(request) int // a status to answer with instead, 0 for none; called without the lock
 }
 
 type request struct{ Method, Path, Directory, Body string }
 
 func newOutside(t testing.TB) *outside {
-	o := &outside{t: t, sessions: map[string]Session{}, seqs: map[string]int64{}, prompts: map[string]bool{}}
+	o := &outside{t: t, sessions: map[string]Session{}, seqs: map[string]int64{}, prompts: map[string]bool{}, serving: map[string]int{}}
 	o.forget()
 	s := httptest.NewServer(o)
 	t.Cleanup(func() { o.cut(); s.Close() })
@@ -194,10 +195,10 @@ func userMessage(session, message string) string {
 
 // answer ends the turn of a session with an assistant message.
 func (o *outside) answer(session, parent string) {
-	eventually(o.t, "the prompt is accepted", func() bool { // a turn ends after it has begun
+	eventually(o.t, "the prompt is answered", func() bool { // a turn ends after it has begun
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		return parent == "" || o.prompts[parent]
+		return o.serving["/session/"+session+"/prompt_async"] == 0
 	})
 	done := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1,"completed":2},"finish":"stop"}}`,
 		session, NewID("msg", time.Now()), session, parent)
