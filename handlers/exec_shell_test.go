@@ -74,6 +74,21 @@ func withShells(t *testing.T) *system {
 	return s
 }
 
+func TestAShellEndsWhenItIsToldToEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := withShells(t)
+	p := s.sit("")
+	p.types("echo rea''dy\n")
+	p.sees("ready")
+	_, data := history(t, s.Log, "c1")
+	_, err := s.exec.Signal(t.Context(), SignalExecution{Command: Command{Actor: alice}, Execution: of[events.ExecRequested](data)[0].Exec})
+	is.NoErr(err)
+	<-p.done
+	_, data = history(t, s.Log, "c1")
+	is.Equal(of[events.ExecSignalled](data)[0].Signal, "SIGHUP") // it would not hear TERM
+}
+
 func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -14,7 +14,7 @@ import (
 type SignalExecution struct {
 	Command
 	Execution string `json:"execution"`
-	Signal    string `json:"signal"` // TERM, or SIGTERM; TERM when empty
+	Signal    string `json:"signal"` // TERM, or SIGTERM; when empty TERM, or HUP for a person's shell, which does not hear TERM
 }
 
 // Signals are those that can be sent.
@@ -32,11 +32,9 @@ type recordedSignal struct {
 // Signal carries out the command. Who sent it is recorded before it is sent. Given again while the execution runs, it is neither
 // recorded nor sent again; once that has ended it is refused, as any other is.
 func (x *Exec) Signal(ctx context.Context, c SignalExecution) (uint64, error) {
-	name := SignalName(cmp.Or(c.Signal, "TERM"))
-	if !slices.Contains(Signals, name) {
+	if c.Signal != "" && !slices.Contains(Signals, SignalName(c.Signal)) {
 		return 0, refuseField(Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))
 	}
-	c.Signal = "SIG" + name
 	u, ok := x.running.get(c.Execution)
 	if !ok {
 		return 0, refuseField(Conflict, "execution", "execution %s is not running", c.Execution)
@@ -44,6 +42,11 @@ func (x *Exec) Signal(ctx context.Context, c SignalExecution) (uint64, error) {
 	if _, ok := u.taken(); !ok {
 		return 0, refuseField(Conflict, "execution", "execution %s has not started yet", c.Execution)
 	}
+	ends := "TERM"
+	if u.requested.Terminal {
+		ends = "HUP"
+	}
+	c.Signal = "SIG" + SignalName(cmp.Or(c.Signal, ends))
 	return x.signal(ctx, u, c)
 }
 

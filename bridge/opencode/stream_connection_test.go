@@ -167,7 +167,7 @@ func TestAServerThatNeverAnswersIsNoticed(t *testing.T) {
 func TestASlowConsumerIsNoSilence(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	const silence = 100 * time.Millisecond
+	const silence = time.Second
 	c := serve(t, func(w *bufio.ReadWriter) {
 		chunked(w, connected)
 		for i := range 30 {

@@ -38,6 +38,9 @@ func (o upOptions) checkAuthorizedKeys() error {
 	if o.authorizedKeys == "" {
 		return nil
 	}
+	if _, err := os.Stat(filepath.Dir(o.authorizedKeys)); err != nil {
+		return fmt.Errorf("--authorized-keys: make its directory first: %w", err)
+	}
 	if err := ssh.Ours(o.authorizedKeys); err != nil {
 		return fmt.Errorf("--authorized-keys: %w; name a file of its own, such as ~/.ssh/authorized_keys_pocketcoder, and let your sshd read both: AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys_pocketcoder", err)
 	}

@@ -22,6 +22,7 @@ const layoutVersion = "1"
 //	running.json     how to reach it
 //	keys/            nkey seeds, one for each kind of process; the key pair for Web Push
 //	nats/            the log
+//	nats-address     where it was served last
 //	readmodel.v<N>.db
 //	opencode/        OpenCode's home, configuration, log; npm/ when it was installed by us
 //	home/            HOME of the commands, who share it

@@ -20,7 +20,7 @@ Exit status: 0 when it was sent; 1 when the command does not run or it failed, 2
 func runKill(ctx context.Context, env environment, args []string) error {
 	fs := newFlags(env, "sandbox kill", killUsage)
 	data := dataFlag(fs, env)
-	signal := fs.String("signal", "TERM", "`signal` to send")
+	signal := fs.String("signal", "", "`signal` to send; TERM when empty, and HUP to a shell, which does not hear that")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
 		return err
@@ -37,6 +37,10 @@ func runKill(ctx context.Context, env environment, args []string) error {
 	if _, err := handlers.Give(ctx, s.nc, "exec.signal", handlers.SignalExecution{Execution: exec, Signal: *signal}); err != nil {
 		return invalidUsage(env, "sandbox kill", err)
 	}
-	fmt.Fprintf(env.stderr, "sent %s to %s\n", handlers.SignalName(*signal), exec)
+	if *signal == "" {
+		fmt.Fprintln(env.stderr, "told to end:", exec)
+	} else {
+		fmt.Fprintf(env.stderr, "sent %s to %s\n", handlers.SignalName(*signal), exec)
+	}
 	return nil
 }

@@ -26,8 +26,8 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder up             start everything on this machine
   pocketcoder chat           talk to the assistant, approve what it may do
   pocketcoder chats          list chats
-  pocketcoder user           accounts: add, list, passwd, disable, sessions, revoke
-  pocketcoder policy         rules: test, replay, list, pause, revoke
+  pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
+  pocketcoder policy         rules: test, replay, list, pause, resume, revoke
   pocketcoder why ID         why something was allowed, denied or asked, and what then ran
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder replay CHAT    show a chat again, from the log

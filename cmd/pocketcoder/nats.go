@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
 	"syscall"
 
 	"github.com/nats-io/nats.go"
@@ -29,7 +33,7 @@ func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (nc *nats.Co
 		}
 		return nc, o.nats, nc.Close, nil
 	}
-	server, err := natsconf.Start(ctx, natsConfig(o.data, keys))
+	server, err := startNATS(ctx, o.data, keys)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -39,6 +43,28 @@ func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (nc *nats.Co
 		return nil, "", nil, fmt.Errorf("connect to the embedded NATS: %w", err)
 	}
 	return nc, server.ClientURL(), func() { nc.Close(); server.Close() }, nil
+}
+
+// startNATS starts the embedded server, where it was the last time if that is free: who waits for the system to come back finds it
+// there, and so does a context of the nats CLI.
+func startNATS(ctx context.Context, d dataDir, keys natsconf.Keys) (*natsconf.Server, error) {
+	c := natsConfig(d, keys)
+	last, _ := os.ReadFile(d.path("nats-address")) // none is as good as one that is taken
+	if at, err := netip.ParseAddrPort(strings.TrimSpace(string(last))); err == nil && at.Addr().IsLoopback() {
+		if l, err := net.Listen("tcp", at.String()); err == nil {
+			l.Close()
+			c.Listen = at.String()
+		}
+	}
+	server, err := natsconf.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(d.path("nats-address"), []byte(server.Addr().String()+"\n")); err != nil {
+		server.Close()
+		return nil, err
+	}
+	return server, nil
 }
 
 // natsConfig is the configuration of the embedded server, and the beginning of that of an external one.

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// signalRequest names the signal: SIGTERM when it names none.
+// signalRequest names the signal: one that ends the command when it names none.
 type signalRequest struct {
 	Signal string `json:"signal,omitempty"`
 }
