@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -46,6 +47,9 @@ func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
 	is.NoErr(os.WriteFile(filepath.Join(s.workspace, "old"), []byte("before"), 0o644))
 	is.NoErr(os.WriteFile(filepath.Join(s.workspace, "left"), []byte("left alone"), 0o644))
 	is.NoErr(os.Mkdir(filepath.Join(s.workspace, ".git"), 0o755))
+	left, err := os.Stat(filepath.Join(s.workspace, "left"))
+	is.NoErr(err)
+	eventually(t, func() bool { return time.Since(left.ModTime()) > time.Second/10 }) // the kernel's times of changes are that rough, or better
 	first := s.authorized("mkdir -p 'out/ä b'; printf new > 'out/ä b/c'; printf after > old; : > empty; head -c 1048577 /dev/zero | tr '\\0' x > large; " +
 		"printf 'key: " + canary[:8] + "''" + canary[8:] + "' > secret; echo x > .git/index; ln -s old link; mkfifo pipe")
 	s.shell(t.Context(), first)
@@ -70,7 +74,9 @@ func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
 	files, _ = s.changed(s.execOf(failing.Call))
 	is.Equal(files["old"].SHA256, sha256Of("again"))
 	_, data := history(t, s.Log, "c1")
-	is.Equal(len(of[events.ExecChanged](data)), 2) // of nothing, nothing is said
+	for _, d := range of[events.ExecChanged](data) { // what the next command has changed by then may be in a list
+		is.True(len(d.Files) > 0) // of nothing, nothing is said
+	}
 }
 
 func TestMoreFilesThanAreNamedAreCounted(t *testing.T) {

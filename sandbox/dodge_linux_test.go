@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -74,6 +76,32 @@ func TestAProcessWithoutItsFirstThreadEndsWithItsCommand(t *testing.T) {
 	cancel()
 	<-done
 	is.True(!alive(pids[0]))
+}
+
+// The monitor of bubblewrap, which is outside, may have any pid: they begin anew when they have all been used.
+func TestATemporaryFileIsFoundWhateverThePids(t *testing.T) {
+	t.Parallel()
+	limited(t, Limits{}, func(t *testing.T, w *Worker) {
+		t.Parallel()
+		if level := w.config.Isolation.Level; level != isolation.Bwrap && (level != isolation.Landlock || os.Getuid() != 0) {
+			return // it has no /tmp of its own
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out, done := newLines(), make(chan wire.Result, 1)
+		go func() {
+			done <- w.Exec(ctx, w.request("head -c 1000000 /dev/zero > /tmp/file; echo written; sleep 60"), out, io.Discard)
+		}()
+		is := is.New(t)
+		is.Equal(out.next(t), "written")
+		w.mu.Lock()
+		trees := slices.Collect(maps.Values(w.trees))
+		w.mu.Unlock()
+		is.Equal(len(trees), 1)
+		is.True(tempFiles(append(trees[0].alive(), os.Getpid())) >= 1000000)
+		cancel()
+		<-done
+	})
 }
 
 type zeroes struct{}

@@ -119,9 +119,9 @@ var tempDirs = []string{"/tmp", "/dev/shm", "/run"}
 
 // tempFiles is what the files take that the command keeps in memory: those in each tmpfs that it has to itself.
 func tempFiles(pids []int) (sum Size) {
-	youngest := youngest(pids) // which is behind the walls
+	walled := walled(pids)
 	for _, path := range tempDirs {
-		within := procPath(youngest, "root") + path
+		within := procPath(walled, "root") + path
 		var theirs, ours unix.Stat_t
 		var fs unix.Statfs_t
 		if unix.Stat(within, &theirs) != nil || unix.Stat(path, &ours) != nil || theirs.Dev == ours.Dev || unix.Statfs(within, &fs) != nil {
@@ -134,10 +134,12 @@ func tempFiles(pids []int) (sum Size) {
 	return sum
 }
 
-// youngest is that of the processes that live: the dead have no root. There is no process 0.
-func youngest(pids []int) int {
+// walled is one of the processes that see other mounts than ours, as all do behind walls that have any: bubblewrap's outside of
+// them does not, and the dead see none. There is no process 0.
+func walled(pids []int) int {
+	ours, _ := os.Readlink("/proc/self/ns/mnt")
 	for _, pid := range slices.Backward(pids) {
-		if _, err := os.Readlink(procPath(pid, "root")); err == nil {
+		if theirs, err := os.Readlink(procPath(pid, "ns/mnt")); err == nil && theirs != ours {
 			return pid
 		}
 	}
