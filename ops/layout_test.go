@@ -8,7 +8,6 @@ import (
 	"go/token"
 	"io"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -60,9 +59,6 @@ var shellLinks = []string{
 
 // meaningless are package names that say nothing about what is inside.
 var meaningless = []string{"common", "helpers", "internal", "models", "pkg", "types", "util", "utils"}
-
-// maxLines is how long a file other than a test may be: what a reader still finds their way in.
-const maxLines = 300
 
 // packageFiles is a package as `go list` sees it. The ignored files are those of other operating systems.
 type packageFiles struct {
@@ -141,20 +137,6 @@ func TestPackageNamesMeanSomething(t *testing.T) {
 		for _, word := range strings.Split(p.name(), "/") {
 			if slices.Contains(meaningless, word) {
 				t.Errorf("%s: %q says nothing about what is inside", p.name(), word)
-			}
-		}
-	}
-}
-
-func TestNoFileOutgrowsItsReader(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	for _, p := range packages(t) {
-		for _, path := range p.files() {
-			text, err := os.ReadFile(path)
-			is.NoErr(err)
-			if n := bytes.Count(text, []byte("\n")); n > maxLines && !ast.IsGenerated(parse(t, path)) {
-				t.Errorf("%s of %s has %d lines, at most %d: it holds more than one thing", filepath.Base(path), p.name(), n, maxLines)
 			}
 		}
 	}
