@@ -20,6 +20,7 @@ type AlwaysPermission struct {
 	Pattern    string        `json:"pattern,omitempty"` // of the rule; empty for the smallest sensible one
 	Scope      string        `json:"scope"`             // ScopeChat, ScopeAgent or ScopeAll
 	For        string        `json:"for,omitempty"`     // a Go duration such as "1h"; empty is for ever
+	Shown                    // as for DecidePermission
 	Client     events.Client `json:"-"`
 }
 
@@ -132,6 +133,9 @@ func (g Gate) always(ctx context.Context, c AlwaysPermission) (what always, err 
 	}
 	if !a.found {
 		return what, refuse(NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)
+	}
+	if err := c.Shown.check(ask{id: c.Permission, typ: a.ask.Permission, command: a.ask.Command(), request: a.ask.Request()}); err != nil {
+		return what, err
 	}
 	wait := callWait
 	if a.settled || a.lost || a.cwd != "" {

@@ -42,6 +42,25 @@ func (g *gate) kept(id string) (r map[string]any) {
 	return r
 }
 
+func TestAlwaysIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := waits(t, "make build")
+	c := allowAlways(ScopeChat)
+	c.Shown.Command = "make test"
+	_, err := g.Gate.ProposeAlways(t.Context(), c)
+	is.Equal(refusal(t, err), Conflict)
+	_, _, err = g.Gate.AllowAlways(t.Context(), c)
+	is.Equal(refusal(t, err), Conflict)
+	found, _ := g.decisions("per_1")
+	is.Equal(len(found), 0) // neither a decision
+	_, err = g.Log.Fold(t.Context(), events.ConfigSubject(toolPermissions, "*", "*"), 0, func(e events.Event) error { t.Errorf("rule %s", e.Data); return nil })
+	is.NoErr(err) // nor a rule
+	c.Shown.Command = "make build"
+	_, _, err = g.Gate.AllowAlways(t.Context(), c)
+	is.NoErr(err)
+}
+
 func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

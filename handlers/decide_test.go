@@ -72,6 +72,44 @@ func TestDecidePermission(t *testing.T) {
 	}
 }
 
+func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
+	facts := []fact{askBash("per_1", "ls"), askBash("per_2", "rm -rf build"), asks("per_3", "ses_1", "call_3", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})}
+	for name, c := range map[string]struct {
+		permission string
+		shown      Shown
+		says       string // of the refusal; "" is decided
+		field      string
+	}{
+		"nothing is said to be shown":      {permission: "per_2"},
+		"the command":                      {permission: "per_2", shown: Shown{Command: "rm -rf build"}},
+		"the hash":                         {permission: "per_2", shown: Shown{Request: request("rm -rf build")}},
+		"both":                             {permission: "per_1", shown: Shown{Command: "ls", Request: request("ls")}},
+		"another command":                  {permission: "per_2", shown: Shown{Command: "ls"}, says: `Request per_2 is not the one that was shown: its command is "rm -rf build". Nothing was decided.`, field: "shown_command"},
+		"another hash":                     {permission: "per_2", shown: Shown{Request: request("ls")}, says: "Request per_2 is not the one that was shown: its hash is " + request("rm -rf build"), field: "shown_request"},
+		"the command with another hash":    {permission: "per_2", shown: Shown{Command: "rm -rf build", Request: request("ls")}, says: "its hash is", field: "shown_request"},
+		"a command in place of an edit":    {permission: "per_3", shown: Shown{Command: "ls"}, says: "it is for edit, not for a command", field: "shown_command"},
+		"a command that begins the same":   {permission: "per_2", shown: Shown{Command: "rm -rf"}, says: "its command is", field: "shown_command"},
+		"a command that differs in blanks": {permission: "per_1", shown: Shown{Command: "ls "}, says: "its command is", field: "shown_command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			for _, decision := range []events.Decision{events.Authorized, events.Denied} {
+				s := newPermissions()
+				given(t, s, facts...)
+				d, _, err := s.decide(DecidePermission{Chat: "c1", Permission: c.permission, Decision: decision, Shown: c.shown})
+				if c.says == "" {
+					is.NoErr(err)
+					is.Equal(d.(events.PermissionDecided).Decision, decision)
+					continue
+				}
+				is.Equal(refusal(t, err), Conflict)
+				is.True(strings.Contains(err.Error(), c.says))
+				is.Equal(err.(Refused).Field, c.field)
+			}
+		})
+	}
+}
+
 func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 	abort := fact{by: alice, data: events.AbortRequested{}}
 	given := func(t *testing.T, facts ...fact) *permissions {

@@ -21,12 +21,33 @@ type DecidePermission struct {
 	Reason     string          `json:"reason,omitempty"` // shown to the model with a denial
 	Edited     string          `json:"edited,omitempty"` // bash: what runs instead of the command that was asked for
 	For        string          `json:"for,omitempty"`    // a Go duration such as "1h" after which an approval allows nothing; empty is for ever
-	Client     events.Client   `json:"-"`                // with which a person decides
-	Rule       events.RuleRef  `json:"-"`                // when the policy decides
+	Shown                      // what the client showed; any other request is refused
+	Client     events.Client   `json:"-"` // with which a person decides
+	Rule       events.RuleRef  `json:"-"` // when the policy decides
 
 	expires time.Time
 	cwd     string                    // as the policy found it
 	grant   *events.PermissionDecided // the approval of an interrupted ask that is used up
+}
+
+// Shown is what a client showed of a request when its user decided. Each empty field is not checked. A decision with a field that
+// differs from the request is refused, so that an answer never reaches a request that its user has not seen.
+type Shown struct {
+	Command string `json:"shown_command,omitempty"` // bash: the command of the request, before any edit
+	Request string `json:"shown_request,omitempty"` // SHA-256 of type, patterns and metadata: see events.PermissionAsk.Request
+}
+
+// check refuses a decision about a request that differs from what was shown.
+func (s Shown) check(a ask) error {
+	switch {
+	case s.Command != "" && s.Command != a.command && a.typ != "bash":
+		return refuseField(Conflict, "shown_command", "Request %s is not the one that was shown: it is for %s, not for a command. Nothing was decided.", a.id, a.typ)
+	case s.Command != "" && s.Command != a.command:
+		return refuseField(Conflict, "shown_command", "Request %s is not the one that was shown: its command is %q. Nothing was decided.", a.id, cut(a.command))
+	case s.Request != "" && s.Request != a.request:
+		return refuseField(Conflict, "shown_request", "Request %s is not the one that was shown: its hash is %s. Nothing was decided.", a.id, a.request)
+	}
+	return nil
 }
 
 // permissions is what the gate knows of a chat's asks.
@@ -241,6 +262,9 @@ func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
 	ask, known := s.asks[c.Permission]
 	if !known {
 		return nil, 0, refuse(NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)
+	}
+	if err := c.Shown.check(ask); err != nil {
+		return nil, 0, err
 	}
 	if how, ok := s.settled[c.Permission]; ok {
 		if c.ID != "" && how.cause == c.ID || how.same(c) {

@@ -30,7 +30,11 @@ var secretFields = []string{"password", "passwordConfirm", "oldPassword", "email
 
 // wishes are fields that say how a change is meant; no record holds them.
 var wishes = map[string][]records.Field{
-	"permissions": {number("expires_in")}, // seconds for which an approval holds
+	"permissions": {
+		number("expires_in"),  // seconds for which an approval holds
+		text("shown_command"), // what the client showed: see handlers.Shown
+		text("shown_request"),
+	},
 }
 
 // Limits of a field's value, in bytes.

@@ -71,7 +71,7 @@ var catalogue = completed(records.Catalogue{
 			choice("status", "draft", "authorized", "denied", "expired"), text("message"), text("reason"), fixed(text("source")), text("message_id"),
 			text("call_id"), fixed(text("challenge")), required(relation("chat", "chats")), fixed(relation("approved_by", "users")), fixed(date("approved_at")),
 			fixed(text("decided_by")), fixed(text("device")), fixed(text("rule")), fixed(text("rule_id")), fixed(number("rule_version")), fixed(flag("referred")),
-			fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")), fixed(flag("interrupted"))),
+			fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")), fixed(flag("interrupted")), fixed(text("request"))),
 	},
 	{
 		Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, personOfIt, never),

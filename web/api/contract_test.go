@@ -114,6 +114,7 @@ func (s *system) fixtures(t *testing.T, o operation, admin, token string) map[st
 		f["port"] = s.serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.askedFor(t, chat, "per_"+chat, "touch notes"), "chat", "1h", "touch*"
+		f["shown_command"], f["shown_request"] = "touch notes", ""
 	case strings.Contains(o.path, "/policy/"):
 		f["chat"], f["pattern"], f["action"] = chat, "git status*", "allow"
 	case strings.Contains(o.path, "/push"):

@@ -33,7 +33,7 @@ func decidePermission(s *Server, ctx context.Context, w change) (string, uint64,
 	reason, _ := w.text("reason")
 	seq, err := s.Gate.Decide(ctx, handlers.DecidePermission{
 		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
-		Edited: edited, For: holds, Client: w.who.client,
+		Edited: edited, For: holds, Client: w.who.client, Shown: handlers.Shown{Command: textOf(w.set["shown_command"]), Request: textOf(w.set["shown_request"])},
 	})
 	return w.id, seq, err
 }

@@ -145,7 +145,16 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 	_, cached := s.call(t, ada, "GET", at, nil)
 	is.Equal([]any{cached["status"], cached["edited"]}, []any{"draft", ""})
 
-	edit := object{"status": "authorized", "edited": "ls -l", "expires_in": 3600}
+	for field, shown := range map[string]string{"shown_command": "id", "shown_request": "another"} { // the client showed another request
+		for _, status := range []string{"authorized", "denied"} {
+			code, answer := s.call(t, ada, "PATCH", at, object{"status": status, field: shown})
+			is.Equal(code, 400)
+			is.True(faultOf(answer, field) != "")
+		}
+	}
+	is.True(cached["request"] != "")
+
+	edit := object{"status": "authorized", "edited": "ls -l", "expires_in": 3600, "shown_command": "ls", "shown_request": cached["request"]}
 	status, decided := s.call(t, ada, "PATCH", at, edit)
 	is.Equal([]any{status, decided["status"], decided["edited"]}, []any{200, "authorized", "ls -l"})
 	is.True(strings.HasPrefix(decided["device"].(string), "Go-http-client"))

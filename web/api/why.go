@@ -38,6 +38,7 @@ type alwaysRequest struct {
 	Pattern string `json:"pattern,omitempty"` // the smallest sensible one when absent
 	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
 	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
+	handlers.Shown
 }
 
 // alwaysAnswer names what was stored.
@@ -103,7 +104,7 @@ func (s *Server) always(r *http.Request, who caller, asked alwaysRequest) (c han
 	}
 	return handlers.AlwaysPermission{
 		Command: handlers.Command{Actor: who.actor()}, Chat: about.oldText("chat"), Permission: about.oldText("ai_engine_permission_id"),
-		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Client: who.client,
+		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Shown: asked.Shown, Client: who.client,
 	}, nil
 }
 
