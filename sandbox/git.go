@@ -13,7 +13,7 @@ import (
 )
 
 // gitIdentity makes a directory with the file that git reads in commands instead of one in HOME: who the person is, and
-// nothing else. HOME is written by commands and shared by those of all chats, and what a git configuration says there would
+// that a bare repository counts only where the caller names it. HOME is written by commands and shared by those of all chats, and what a git configuration says there would
 // be run by the next `git status`, which nobody is asked about. The name is the person's own where git knows it. The
 // directory is locked until the worker ends, however it does, and those of workers that were killed are removed.
 func gitIdentity(parent string) (dir string, lock *os.File, err error) {
@@ -30,7 +30,7 @@ func gitIdentity(parent string) (dir string, lock *os.File, err error) {
 		return "", nil, fmt.Errorf("make git configuration: %w", err)
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ")
-	text := fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%s\"\n", quote.Replace(name), quote.Replace(email))
+	text := fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%s\"\n[safe]\n\tbareRepository = explicit\n", quote.Replace(name), quote.Replace(email))
 	err = os.WriteFile(gitConfig(made), []byte(text), 0o644)
 	if err == nil {
 		lock, err = lockDir(made)

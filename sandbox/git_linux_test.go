@@ -44,6 +44,38 @@ func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
 	})
 }
 
+// Ordinary files that a clone brings along can form a bare repository. Its configuration names a program, and the default
+// rules allow `git status` without asking a person.
+func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, func(workspace string) {
+			repository(t)(workspace)
+			evil := filepath.Join(workspace, "sub", "evil")
+			for _, dir := range []string{"objects", "refs"} {
+				is.NoErr(os.MkdirAll(filepath.Join(evil, dir), 0o755))
+				is.NoErr(os.WriteFile(filepath.Join(evil, dir, "keep"), nil, 0o644)) // so that git tracks the folder
+			}
+			is.NoErr(os.WriteFile(filepath.Join(evil, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
+			config := "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = \"touch " + filepath.Join(workspace, "sub", "ran") + "; false\"\n"
+			is.NoErr(os.WriteFile(filepath.Join(evil, "config"), []byte(config), 0o644))
+		})
+		ran := func() bool {
+			_, err := os.Stat(filepath.Join(j.workspace, "sub", "ran"))
+			return err == nil
+		}
+		for _, command := range []string{"git status", "git diff", "git log"} {
+			out, result := j.sh("cd sub/evil && " + command)
+			is.True(result.ExitCode != 0)
+			is.True(command == "git diff" || strings.Contains(out, "cannot use bare repository")) // git diff compares two files then
+			is.True(!ran())
+		}
+		j.sh("cd sub/evil && git --git-dir=. status") // this caller names it, which no default rule allows
+		is.True(ran())
+	})
+}
+
 func TestGitConfigurationOfAKilledWorkerIsRemoved(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

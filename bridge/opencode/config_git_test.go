@@ -79,6 +79,36 @@ func TestSnapshotsRunNoFilterOfARepositoryInTheWorkspace(t *testing.T) {
 	is.NoErr(err) // it would have run
 }
 
+func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	gitOrSkip(t)
+	is := is.New(t)
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}}
+	is.NoErr(s.prepare())
+	evil := filepath.Join(s.Workspace, "evil")
+	for name, text := range map[string]string{
+		"HEAD": "ref: refs/heads/main\n", "objects/keep": "", "refs/keep": "",
+		"config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n",
+	} {
+		is.NoErr(os.MkdirAll(filepath.Dir(filepath.Join(evil, name)), 0o755))
+		write(t, filepath.Join(evil, name), text)
+	}
+	status := func(env []string) (string, error) {
+		cmd := exec.Command("git", "status")
+		cmd.Dir, cmd.Env = evil, env
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	env, err := s.environment("the password")
+	is.NoErr(err)
+	out, err := status(env)
+	is.True(err != nil)
+	is.True(strings.Contains(out, "cannot use bare repository"))
+	out, err = status([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()})
+	is.NoErr(err) // with git's own settings it is a repository
+	is.True(strings.Contains(out, "No commits yet"))
+}
+
 func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
