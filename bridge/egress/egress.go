@@ -5,8 +5,8 @@
 // connection is decided by handlers.Network; one that needs a person waits for two minutes, and is then told to come again.
 //
 // Promises: what is decided about is what is dialled, in one spelling, and nothing is looked up before it was decided. The name is
-// looked up here, once, and each address is checked as it is dialled: only public ones are reached, whatever rules and people
-// say. Nothing of the proxy's is added to what passes, and neither credentials nor what is about a single connection go
+// looked up here, once, and each address is checked as it is dialled: only public ones of other machines are reached, whatever
+// rules and people say. Nothing of the proxy's is added to what passes, and neither credentials nor what is about a single connection go
 // further. Bodies are streamed. A connection ends with its command, after 5 minutes in which nothing passed, and after 6 hours; one
 // that makes no request, or does not end one that was answered, after 10 seconds. There are never more than 1024; others wait
 // until one has ended. What is refused says why in the status line too, because of an answer to CONNECT programs show no more.

@@ -45,10 +45,20 @@ func Guard(allowed func(netip.Addr) error) func(network, address string, c sysca
 	}
 }
 
-// Public is what Guard may be told: it allows public addresses only.
+// Public is a function for Guard. It allows public addresses, except those of this machine's own network interfaces: what
+// listens there may trust local callers. It reads the interfaces on each call, because their addresses change.
 func Public(a netip.Addr) error {
 	if !policy.Public(a) {
 		return fmt.Errorf("%s is not a public address", a)
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("read the addresses of this machine, to compare %s with them: %w", a, err)
+	}
+	for _, address := range own {
+		if prefix, ok := address.(*net.IPNet); ok && prefix.IP.Equal(a.AsSlice()) {
+			return fmt.Errorf("%s is an address of this machine", a)
+		}
 	}
 	return nil
 }
