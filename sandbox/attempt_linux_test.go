@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,7 +57,22 @@ var attempts = map[string]func(args []string) error{
 	"link":    func(a []string) error { return unix.Link(a[0], a[1]) },
 	"symlink": func(a []string) error { return unix.Symlink(a[0], a[1]) },
 	"chmod":   func(a []string) error { return unix.Chmod(a[0], 0o777) },
-	"node":    func(a []string) error { return unix.Mknod(a[0], unix.S_IFBLK|0o666, 8<<8) },
+	// mode sets the mode of a file that is there, by the named call.
+	"mode": func(a []string) error { return setMode(a[0], a[1], uint32(number(a[2]))) },
+	// nosuid finds no mount that honours set-user-id bits.
+	"nosuid": func([]string) error {
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(mounts)) {
+			if fields := strings.Fields(line); !slices.Contains(strings.Split(fields[5], ","), "nosuid") {
+				return fmt.Errorf("%s is mounted %s", fields[4], fields[5])
+			}
+		}
+		return nil
+	},
+	"node": func(a []string) error { return unix.Mknod(a[0], unix.S_IFBLK|0o666, 8<<8) },
 	// replace is what an editor does: a new file renamed over the old one.
 	"replace": func(a []string) error {
 		fresh := filepath.Join(filepath.Dir(a[0]), "fresh")
@@ -240,6 +256,43 @@ func opening(path string, flags int) error {
 		_, err = unix.Read(fd, b[:])
 	}
 	return err
+}
+
+func setMode(call, path string, mode uint32) error {
+	created := func(fd int, err error) error {
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		return err
+	}
+	fresh := path + "-by-" + call
+	if err := os.Remove(fresh); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	switch call {
+	case "chmod":
+		return unix.Chmod(path, mode)
+	case "fchmod":
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return unix.Fchmod(int(f.Fd()), mode)
+	case "fchmodat":
+		return unix.Fchmodat(unix.AT_FDCWD, path, mode, 0)
+	case "fchmodat2":
+		return unix.Fchmodat(unix.AT_FDCWD, path, mode, unix.AT_SYMLINK_NOFOLLOW)
+	case "open":
+		return created(unix.Open(fresh, unix.O_CREAT|unix.O_WRONLY, mode))
+	case "nameless":
+		return created(unix.Open(filepath.Dir(path), unix.O_TMPFILE|unix.O_WRONLY, mode))
+	case "openat2":
+		return created(unix.Openat2(unix.AT_FDCWD, fresh, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY, Mode: uint64(mode)}))
+	case "mknod":
+		return unix.Mknod(fresh, unix.S_IFREG|mode, 0)
+	}
+	return fmt.Errorf("no such call: %s", call)
 }
 
 func connecting(network, to string, kind, protocol int) error {

@@ -126,6 +126,27 @@ func TestWallsLetNobodyGainPrivileges(t *testing.T) {
 	})
 }
 
+// Another user of the machine who executes such a file gains the rights of the file's owner or group.
+func TestWallsLetNoFileLendItsOwnersRights(t *testing.T) {
+	t.Parallel()
+	eachLevelAndContainer(t, func(t *testing.T, found isolation.Found) {
+		j := arrest(t, found, nil)
+		var escapes, ordinary []escape
+		for _, call := range []string{"chmod", "fchmod", "fchmodat", "fchmodat2", "open", "nameless", "mknod"} {
+			for _, mode := range []string{"04755", "02755", "06711"} {
+				escapes = append(escapes, escape{"mode " + call + " %w/sub/file " + mode, "EPERM", mode == "04755"})
+			}
+			ordinary = append(ordinary, escape{"mode " + call + " %w/sub/file 01755", "ok", false})
+		}
+		escapes = append(escapes, escape{"mode openat2 %w/sub/file 04755", "ENOSYS", true}, escape{"mode chmod %w/sub 02755", "EPERM", true})
+		if j.mounts && found.Level != isolation.Container {
+			ordinary = append(ordinary, escape{"nosuid", "ok", false})
+		}
+		j.run(t, escapes)
+		j.run(t, ordinary)
+	})
+}
+
 func TestWallsPassOnNothingThatWasInherited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

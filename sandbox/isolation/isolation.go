@@ -20,6 +20,7 @@
 //   - There is no network, unless a command is given a proxy, and none at all at landlock. Sockets of the host are out of reach; one that
 //     somebody puts into the workspace is not, at bwrap.
 //   - No privilege can be gained: no set-user-id, no capabilities, no namespaces, no mounts, no tracing of others.
+//   - No file gets a set-user-id or set-group-id bit, by which another user of the machine could gain this user's rights.
 //
 // What the kernel cannot hold: when somebody outside replaces a protected file while a command runs, that command sees and
 // may change the new one, because a mount ends with the file it lies on. The next command is kept from it again.

@@ -42,7 +42,8 @@ func (w *Walls) mount(shields []shield) error {
 		return err
 	}
 	// Read-only, because Landlock leaves modes, owners and times of files to be changed.
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
 		return fmt.Errorf("make mounts read-only: %w", err)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV
@@ -82,11 +83,13 @@ func take(path string, readOnly bool) (tree, error) {
 	if err != nil {
 		return tree{}, fmt.Errorf("take %s: %w", path, err)
 	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID}
 	if readOnly {
-		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-			unix.Close(fd)
-			return tree{}, fmt.Errorf("make %s read-only: %w", path, err)
-		}
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		unix.Close(fd)
+		return tree{}, fmt.Errorf("limit the mount of %s: %w", path, err)
 	}
 	return tree{fd, path}, nil
 }
@@ -149,7 +152,7 @@ func (w *Walls) mask() error {
 		if info.IsDir() {
 			err = unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, "size=4k,mode=0")
 		} else if err = unix.Mount(os.DevNull, path, "", unix.MS_BIND, ""); err == nil {
-			err = unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV, "")
+			err = unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, "")
 		}
 		if err != nil {
 			return fmt.Errorf("mask %s: %w", path, err)

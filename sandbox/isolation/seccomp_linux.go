@@ -53,7 +53,36 @@ func upperHalf(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: 20 + 8*n
 var (
 	allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 	deny  = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+
+	// missing makes a program fall back to an older call.
+	missing = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 )
+
+// setID are the mode bits by which a file lends its owner's or its group's rights to any user of the machine who executes
+// it. Directories lose the set-group-id bit too: the filter cannot tell which kind of file a path names.
+const setID = unix.S_ISUID | unix.S_ISGID
+
+// creates are the flags of open(2) with which it takes a mode.
+const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+
+// modeRules deny each call that sets a file's mode to one with a bit of setID. openat2 has its mode in memory, where a filter
+// cannot look.
+func modeRules() (program []bpf.Instruction) {
+	for _, c := range modeCalls {
+		program = append(program, when(c.call, argument(c.mode), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1}, deny, allow)...)
+	}
+	for _, c := range openCalls {
+		program = append(program, when(c.call, argument(c.mode-1),
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: creates, SkipFalse: 3},
+			argument(c.mode),
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1},
+			deny, allow)...)
+	}
+	return append(program, when(unix.SYS_OPENAT2, missing)...)
+}
+
+// modeCall is a system call and which of its arguments is a mode, counted from 0.
+type modeCall struct{ call, mode uint32 }
 
 // filter is the seccomp program. It is a deny list: what a command may reach is decided by names and addresses elsewhere,
 // here the kernel's dangerous corners are closed. clone3 has its flags in memory, where a filter cannot look: unless
@@ -71,11 +100,12 @@ func filter(s sockets, clone3 bool) ([]bpf.RawInstruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 1 << 30, SkipFalse: 1}, // x32, other numbers again
 		deny,
 	}
+	program = append(program, modeRules()...) // first, because programs open files more often than they do anything else
 	for _, call := range denied {
 		program = append(program, when(call, deny)...)
 	}
 	if !clone3 {
-		program = append(program, when(unix.SYS_CLONE3, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)})...)
+		program = append(program, when(unix.SYS_CLONE3, missing)...)
 	}
 	program = append(program, when(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipFalse: 1}, deny, allow)...)
 	// The worker starts a command halted by these two. By the first a process lets itself be traced, which then nobody can do.
