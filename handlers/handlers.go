@@ -53,7 +53,8 @@ func refuseField(code Code, field, format string, args ...any) error {
 
 // Handlers carries out commands. The zero value but for Log is ready.
 type Handlers struct {
-	Log *events.Log
+	Log        *events.Log
+	Configured func() string // returns the model of chats without a selection; nil when there is no OpenCode
 
 	messages    folds // of chats that are written to
 	permissions folds // of chats whose asks are decided

@@ -52,6 +52,8 @@ func (h *Handlers) commands() Commands {
 		"budget.clear":    CommandOf(func(c *ClearBudget, actor string) { c.Actor = actor }, SeqOnly(h.ClearBudget)),
 		"record.save":     CommandOf(func(c *SaveRecord, actor string) { c.Actor = actor }, h.saveRecord),
 		"record.delete":   CommandOf(func(c *DeleteRecord, actor string) { c.Actor = actor }, SeqOnly(h.DeleteRecord)),
+		"model.list":      CommandOf(unnamed[ListModels], result(h.Models)),
+		"model.select":    CommandOf(func(c *SelectModel, actor string) { c.Actor = actor }, h.selectModel),
 		"turn.abort":      CommandOf(func(c *AbortTurn, actor string) { c.Actor = actor }, SeqOnly(h.AbortTurn)),
 	}
 }
@@ -68,6 +70,11 @@ func (h *Handlers) submitMessage(ctx context.Context, c SubmitMessage) (Accepted
 
 func (h *Handlers) saveRecord(ctx context.Context, c SaveRecord) (Accepted, error) {
 	id, seq, err := h.SaveRecord(ctx, c)
+	return Accepted{ID: id, Seq: seq}, err
+}
+
+func (h *Handlers) selectModel(ctx context.Context, c SelectModel) (Accepted, error) {
+	id, seq, err := h.SelectModel(ctx, c)
 	return Accepted{ID: id, Seq: seq}, err
 }
 

@@ -1,0 +1,252 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The config collections of models. A record of model_selection without a chat is for all chats of its user.
+const (
+	modelSelections = "model_selection"
+	modelProviders  = "llm_providers"
+)
+
+// SelectModel chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their own.
+// An empty Model clears the selection: the chat follows the configured model again.
+type SelectModel struct {
+	Command
+	Chat   string `json:"chat,omitempty"`
+	User   string `json:"user,omitempty"`   // of the selection; the chat's owner when the chat has one
+	Model  string `json:"model,omitempty"`  // "provider/model", or the model alone when one provider has it
+	Record string `json:"record,omitempty"` // id of a new record; made here when empty
+}
+
+// ListModels asks for the models that can be selected; the answer's result is Models.
+type ListModels struct {
+	Chat string `json:"chat,omitempty"`
+}
+
+// Models are the models that can be used, and the one that a chat uses.
+type Models struct {
+	Models     []string `json:"models"`               // "provider/model", sorted
+	Configured string   `json:"configured,omitempty"` // the model of chats without a selection; empty while OpenCode starts
+	Selected   string   `json:"selected,omitempty"`   // the chat's selection, its owner's when it has none of its own
+}
+
+// modelProvider is a record of llm_providers.
+type modelProvider struct {
+	ID        string   `json:"provider_id"`
+	Variables []string `json:"env_vars"`
+	Models    []string `json:"models"`
+	Connected bool     `json:"is_connected"`
+}
+
+// modelSelection is a record of model_selection.
+type modelSelection struct {
+	Model string `json:"model"`
+	User  string `json:"user"`
+	Chat  string `json:"chat"`
+}
+
+// SelectModel carries out the command and returns the id of the record.
+func (h *Handlers) SelectModel(ctx context.Context, c SelectModel) (id string, seq uint64, err error) {
+	if c.Chat != "" {
+		owner, err := h.ownerOf(ctx, c.Chat)
+		if err != nil {
+			return "", 0, err
+		}
+		c.User = cmp.Or(owner, c.User)
+	}
+	if c.Model == "" {
+		return h.clearModel(ctx, c)
+	}
+	providers, err := recordsOf[modelProvider](ctx, h, modelProviders)
+	if err != nil {
+		return "", 0, err
+	}
+	model, err := findModel(c.Model, providers)
+	if err != nil {
+		return "", 0, err
+	}
+	unique := []string{"chat"} // a chat has one selection, whoever made it
+	if c.Chat == "" {
+		unique = []string{"user", "chat"}
+	}
+	set := map[string]json.RawMessage{}
+	for field, value := range map[string]string{"model": model, "user": c.User, "chat": c.Chat} {
+		set[field], _ = json.Marshal(value) // a text
+	}
+	if c.Chat == "" {
+		set["chat"] = json.RawMessage("null")
+	}
+	return h.SaveRecord(ctx, SaveRecord{
+		Command: c.Command, Collection: modelSelections, Record: c.Record, Set: set, New: true, Unique: unique, Upsert: true,
+	})
+}
+
+// clearModel deletes the selection that c names. It returns sequence 0 when there is none.
+func (h *Handlers) clearModel(ctx context.Context, c SelectModel) (id string, seq uint64, err error) {
+	selections, err := recordsOf[modelSelection](ctx, h, modelSelections)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, s := range selections {
+		if s.value.Chat != c.Chat || c.Chat == "" && s.value.User != c.User {
+			continue
+		}
+		id = s.id
+		if seq, err = h.DeleteRecord(ctx, DeleteRecord{Command: c.Command, Collection: modelSelections, Record: id}); err != nil {
+			return "", 0, err
+		}
+	}
+	return id, seq, nil
+}
+
+// SelectedModel returns the model selected for a chat: the chat's own, else the one its owner selected for all chats, else "".
+func (h *Handlers) SelectedModel(ctx context.Context, chat, owner string) (string, error) {
+	selections, err := recordsOf[modelSelection](ctx, h, modelSelections)
+	if err != nil {
+		return "", err
+	}
+	ofChat, ofOwner := "", ""
+	for _, s := range selections {
+		switch {
+		case s.value.Chat == chat:
+			ofChat = s.value.Model
+		case s.value.Chat == "" && s.value.User == owner && owner != "":
+			ofOwner = s.value.Model
+		}
+	}
+	return cmp.Or(ofChat, ofOwner), nil
+}
+
+// Models lists the models that can be used. With a chat it also says which one is selected there.
+func (h *Handlers) Models(ctx context.Context, c ListModels) (Models, error) {
+	providers, err := recordsOf[modelProvider](ctx, h, modelProviders)
+	if err != nil {
+		return Models{}, err
+	}
+	m := Models{Models: usableModels(providers)}
+	if h.Configured != nil {
+		m.Configured = h.Configured()
+	}
+	if c.Chat == "" {
+		return m, nil
+	}
+	owner, err := h.ownerOf(ctx, c.Chat)
+	if err != nil {
+		return Models{}, err
+	}
+	m.Selected, err = h.SelectedModel(ctx, c.Chat, owner)
+	return m, err
+}
+
+// ownerOf returns the account that owns a chat, "" for a chat without an owner.
+func (h *Handlers) ownerOf(ctx context.Context, chat string) (string, error) {
+	s := &chatState{}
+	if err := fold(s, []string{chatFilter(chat)}).advance(ctx, h.Log); err != nil {
+		return "", err
+	}
+	if err := s.missing(chat); err != nil {
+		return "", err
+	}
+	return s.now.user, nil
+}
+
+// storedRecord is a living record of a collection, read as a T.
+type storedRecord[T any] struct {
+	id    string
+	seq   uint64 // of its last change
+	value T
+}
+
+// recordsOf returns the living records of a collection, the one that changed last at the end. It leaves out records that are
+// not a T.
+func recordsOf[T any](ctx context.Context, h *Handlers, name string) ([]storedRecord[T], error) {
+	f := h.collection(ctx, name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.advance(ctx, h.Log); err != nil {
+		return nil, err
+	}
+	var all []storedRecord[T]
+	for id, r := range f.state.(*collection).records {
+		var v T
+		body, err := json.Marshal(r.fields)
+		if err == nil && !r.deleted && json.Unmarshal(body, &v) == nil {
+			all = append(all, storedRecord[T]{id, r.seq, v})
+		}
+	}
+	slices.SortFunc(all, func(a, b storedRecord[T]) int { return cmp.Compare(a.seq, b.seq) })
+	return all, nil
+}
+
+// usableModels lists the models of connected providers as "provider/model", sorted.
+func usableModels(providers []storedRecord[modelProvider]) []string {
+	models := []string{}
+	for _, p := range providers {
+		if !p.value.Connected {
+			continue
+		}
+		for _, model := range p.value.Models {
+			models = append(models, p.value.ID+"/"+model)
+		}
+	}
+	slices.Sort(models)
+	return models
+}
+
+// findModel returns the usable model that name means, as "provider/model".
+func findModel(name string, providers []storedRecord[modelProvider]) (string, error) {
+	usable := usableModels(providers)
+	if slices.Contains(usable, name) {
+		return name, nil
+	}
+	if len(usable) == 0 {
+		return "", refuseField(Conflict, "model", "The list of models is not known yet, because OpenCode is still starting. Try again in a moment.")
+	}
+	var same []string
+	for _, model := range usable {
+		if _, bare, _ := strings.Cut(model, "/"); bare == name {
+			same = append(same, model)
+		}
+	}
+	switch len(same) {
+	case 0:
+		return "", refuseField(Invalid, "model", "%s Available: %s.", unusable(name, providers), ListOfModels(usable))
+	case 1:
+		return same[0], nil
+	}
+	return "", refuseField(Invalid, "model", "Several providers have a model %q. Choose one of %s.", name, ListOfModels(same))
+}
+
+// unusable is a sentence that says why a model cannot be used.
+func unusable(name string, providers []storedRecord[modelProvider]) string {
+	provider, model, _ := strings.Cut(name, "/")
+	for _, record := range providers {
+		p := record.value
+		if p.ID != provider || !slices.Contains(p.Models, model) || p.Connected {
+			continue
+		}
+		if len(p.Variables) > 0 {
+			return fmt.Sprintf("Provider %s has no key: set %s and start again.", p.ID, strings.Join(p.Variables, " or "))
+		}
+		return fmt.Sprintf("Provider %s is not set up.", p.ID)
+	}
+	return fmt.Sprintf("There is no model %q.", name)
+}
+
+// maxListed is how many models a sentence names.
+const maxListed = 40
+
+// ListOfModels is a list for a sentence, shortened when it is long.
+func ListOfModels(models []string) string {
+	if len(models) <= maxListed {
+		return strings.Join(models, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(models[:maxListed], ", "), len(models)-maxListed)
+}
