@@ -75,6 +75,7 @@ func (s *system) start(change ...func(*push.Push)) {
 		Logger:  slog.New(slog.NewTextHandler(&s.lines, nil)),
 		Present: func(user, chat string) bool { return s.present.Load() == user+"/"+chat },
 		URL:     baseURL, VAPID: s.vapid, AllowPrivate: true, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
+		AwayAfter: 30 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(s.Push)

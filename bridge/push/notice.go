@@ -43,8 +43,8 @@ func noticeID(n events.Notice) string { return identify(n.Chat, n.Permission, n.
 // ofChat is what an event about a chat is about.
 func ofChat(chat string) events.Subject { return events.Subject{Scope: events.ScopeChat, ID: chat} }
 
-// asked tells the people of a chat that an ask or a question waits for one of them.
-func (p *Push) asked(ctx context.Context, e events.Event, n events.Notice, why string) error {
+// asked notifies the people of a chat of a pending permission request or question. cause is the id of the event behind it, if known.
+func (p *Push) asked(ctx context.Context, cause string, n events.Notice, why string) error {
 	waiting, err := p.waits(ctx, n)
 	if err != nil || !waiting {
 		return err
@@ -65,7 +65,7 @@ func (p *Push) asked(ctx context.Context, e events.Event, n events.Notice, why s
 	if err != nil {
 		return err
 	}
-	return p.notify(ctx, ofChat(n.Chat), noticeID(n), people, n, e.ID)
+	return p.notify(ctx, ofChat(n.Chat), noticeID(n), people, n, cause)
 }
 
 func (p *Push) describeAsk(ctx context.Context, n *events.Notice, title, why string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
@@ -115,7 +116,11 @@ func (p *Push) notify(ctx context.Context, about events.Subject, id string, peop
 		if err != nil {
 			return err
 		}
-		if !wanted || n.Chat != "" && p.Present(user, n.Chat) {
+		if !wanted {
+			continue
+		}
+		if n.Chat != "" && p.Present(user, n.Chat) {
+			p.withheld.add(viewer{user, n.Chat}, time.Time{})
 			continue
 		}
 		devices, err := p.devicesOf(ctx, user)

@@ -6,7 +6,8 @@
 // queue sends it and appends notification.sent or notification.failed.
 //
 // Promises: a device is told of an ask once, whatever is redelivered or restarted, and not at all while its owner looks at
-// the chat, has turned that type off, or once the ask is decided. Only a crash between sending and recording sends twice, and
+// the chat, has turned that type off, or once the ask is decided. When the owner leaves the chat, notifications of requests that
+// are still pending are sent. Only a crash between sending and recording sends twice, and
 // then under the same sequence id (ntfy) or topic (Web Push), so that the second replaces the first. No device waits for
 // another, and no decision for any. What is decided elsewhere is withdrawn. A button decides one ask one way, once, within 15
 // minutes, in the name of the device's owner; of its token only the SHA-256 is kept. Approve is offered only where the
@@ -45,9 +46,11 @@ type Push struct {
 	Relay        Relay
 	AllowPrivate bool            // endpoints may be at private and loopback addresses, and speak http there
 	RetryAfter   []time.Duration // pauses between tries
+	AwayAfter    time.Duration   // an account that is absent for that long has left the chat
 
-	clients clients
-	told    told
+	clients  clients
+	told     told
+	withheld withheld
 
 	queueing sync.Mutex // makes those who queue take turns, and wait until Run has taken up what was queued before
 
@@ -91,6 +94,7 @@ func (p *Push) Run(ctx context.Context) error {
 		return fmt.Errorf("resume notifications: %w", err)
 	}
 	busy.Go(func() { p.sweep(ctx) })
+	busy.Go(func() { p.watchPresence(ctx) })
 	return p.Log.WorkAll(ctx, Worker, filters, p.react, func(e events.Event, err error) {
 		p.Logger.Error("push", "seq", e.Seq, "err", err)
 	})
@@ -108,7 +112,7 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	chat := e.Subject.ID
 	switch d := d.(type) {
 	case events.PermissionReferred:
-		return p.asked(ctx, e, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
+		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
 	case events.PermissionDecided:
 		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
@@ -140,7 +144,7 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	chat := e.Subject.ID
 	switch d.Type {
 	case events.QuestionAsked:
-		return p.asked(ctx, e, events.Notice{Chat: chat, Question: body.ID}, "")
+		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Question: body.ID}, "")
 	case events.QuestionReplied, events.QuestionRejected:
 		return p.settled(ctx, e, events.Notice{Chat: chat, Question: body.RequestID})
 	case events.PermissionReplied:

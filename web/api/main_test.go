@@ -82,7 +82,7 @@ func newSystem(t testing.TB) *system {
 	s.Server = httptest.NewUnstartedServer(s.api.Handler())
 	pushes := &push.Push{
 		Log: s.log, Secrets: secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.api.Logger,
-		Present: s.api.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true,
+		Present: s.api.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true, AwayAfter: 50 * time.Millisecond,
 	}
 	s.api.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
 	s.run(t, s.model.Run, s.accounts.Run, s.api.Run, s.api.Tail.Run, pushes.Run)

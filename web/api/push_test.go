@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 )
@@ -144,6 +145,33 @@ func TestWhoLooksAtAChatIsNotNotified(t *testing.T) {
 	is.NoErr(err)
 	is.True(!s.api.Present(bob.Account, chat))
 	is.True(!s.api.Present(ann, chat))
+}
+
+func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, p := newSystem(t), newPhone(t)
+	id, ann := s.user(t, "ann", account.User)
+	s.phone(t, ann, p)
+	chat := s.chat(t, ann, "chat")
+	browser := s.connect(t)
+	browser.follow(t, ann, "chats:"+chat)
+	is.True(s.api.Present(id, chat))
+	ask := s.needed(t, chat, "per_1")
+	seq := s.model.Seq()
+	eventually(t, "push has seen the request", func() bool {
+		seen, err := s.log.Worked(t.Context(), push.Worker)
+		is.NoErr(err)
+		return seen >= seq
+	})
+	is.Equal(len(p.got), 0)
+	browser.follow(t, ann, "chats/*") // the list of chats
+	status, _ := s.call(t, "", "POST", strings.TrimPrefix(p.button(t, "Approve"), s.URL), nil)
+	is.Equal(status, http.StatusOK)
+	eventually(t, "the record shows it", func() bool {
+		_, record := s.call(t, ann, "GET", recordsOf("permissions")+"/"+ask, nil)
+		return record["status"] == "authorized"
+	})
 }
 
 func TestPeopleNotifyThemselvesAndStaffNotifiesAll(t *testing.T) {

@@ -1,0 +1,56 @@
+package push_test
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+)
+
+func TestWhoLeavesAChatIsNotifiedOfWhatIsStillPending(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	s.present.Store(ann + "/" + chat)
+	s.asked(chat, "per_decided", "ls")
+	s.asked(chat, "per_pending", "rm -r build")
+	s.question(chat, "que_1")
+	s.decide(chat, "per_decided", events.Denied)
+	s.worked()
+	is.Equal(len(r.requests()), 0)
+
+	s.present.Store("")
+	s.next(r, 1)
+	first, second := read(t, r.requests()[0].body), read(t, r.requests()[1].body)
+	is.Equal([]string{first.Data["permission"], second.Data["question"]}, []string{"per_pending", "que_1"})
+	s.becomes("evt.chat."+chat, "queued", "queued", "sent", "sent")
+	is.True(buttons(t, r.requests()[0])["Approve"] != "")
+
+	s.present.Store(ann + "/" + chat)
+	s.asked(chat, "per_next", "ls")
+	s.worked()
+	s.present.Store("")
+	s.next(r, 2)
+	is.Equal(read(t, r.requests()[2].body).Data["permission"], "per_next") // the others were not sent again
+}
+
+func TestARestartEndsPresence(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "chat")
+	s.present.Store(ann + "/" + chat)
+	s.asked(chat, "per_1", "ls")
+	s.worked()
+	s.stop()
+	s.present.Store("")
+	s.start()
+	is.Equal(read(t, s.next(r, 0).body).Data["permission"], "per_1")
+}
