@@ -50,6 +50,11 @@ func (h *Handlers) commands() Commands {
 		"budget.list":     CommandOf(func(*struct{}, string) {}, h.listBudgets),
 		"budget.set":      CommandOf(func(c *SetBudget, actor string) { c.Actor = actor }, h.setBudget),
 		"budget.clear":    CommandOf(func(c *ClearBudget, actor string) { c.Actor = actor }, SeqOnly(h.ClearBudget)),
+		"device.add":      CommandOf(func(c *AddDevice, actor string) { c.Actor = actor }, h.addDevice),
+		"device.list":     CommandOf(unnamed[struct{}], result(func(ctx context.Context, _ struct{}) ([]Device, error) { return h.Devices(ctx) })),
+		"key.add":         CommandOf(func(c *AddSSHKey, actor string) { c.Actor = actor }, h.addSSHKey),
+		"key.list":        CommandOf(unnamed[struct{}], result(func(ctx context.Context, _ struct{}) ([]RegisteredKey, error) { return h.SSHKeys(ctx) })),
+		"key.used":        CommandOf(func(c *UseSSHKey, actor string) { c.Actor = actor }, SeqOnly(h.UseSSHKey)),
 		"record.save":     CommandOf(func(c *SaveRecord, actor string) { c.Actor = actor }, h.saveRecord),
 		"record.delete":   CommandOf(func(c *DeleteRecord, actor string) { c.Actor = actor }, SeqOnly(h.DeleteRecord)),
 		"model.list":      CommandOf(unnamed[ListModels], result(h.Models)),
@@ -65,6 +70,16 @@ func (h *Handlers) createChat(ctx context.Context, c CreateChat) (Accepted, erro
 
 func (h *Handlers) submitMessage(ctx context.Context, c SubmitMessage) (Accepted, error) {
 	id, seq, err := h.SubmitMessage(ctx, c)
+	return Accepted{ID: id, Seq: seq}, err
+}
+
+func (h *Handlers) addDevice(ctx context.Context, c AddDevice) (Accepted, error) {
+	id, seq, err := h.AddDevice(ctx, c)
+	return Accepted{ID: id, Seq: seq}, err
+}
+
+func (h *Handlers) addSSHKey(ctx context.Context, c AddSSHKey) (Accepted, error) {
+	id, seq, err := h.AddSSHKey(ctx, c)
 	return Accepted{ID: id, Seq: seq}, err
 }
 

@@ -1,15 +1,23 @@
 package handlers
 
 import (
+	"cmp"
+	"context"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"golang.org/x/crypto/ssh"
+
+	"pocketcoder/events"
 )
 
 // SSHKey is a public key with which a person may log in.
@@ -62,4 +70,141 @@ func ParseSSHKey(line string) (SSHKey, error) {
 		Line:        strings.TrimSpace(strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " " + comment),
 		Fingerprint: "SHA256:" + base64.StdEncoding.EncodeToString(sum[:]), Algorithm: key.Type(), Bits: bits, Comment: comment,
 	}, nil
+}
+
+// SSHKeyCollection is the config collection of the keys with which accounts open the viewer over SSH.
+const SSHKeyCollection = "ssh_keys"
+
+// Fields returns what a record says about the key itself.
+func (k SSHKey) Fields() map[string]json.RawMessage {
+	return mustFields(map[string]any{"public_key": k.Line, "fingerprint": k.Fingerprint, "algorithm": k.Algorithm, "key_size": k.Bits, "comment": k.Comment})
+}
+
+// mustFields encodes values that always have a JSON form.
+func mustFields(values map[string]any) map[string]json.RawMessage {
+	set := make(map[string]json.RawMessage, len(values))
+	for name, value := range values {
+		body, err := json.Marshal(value)
+		if err != nil {
+			panic(err)
+		}
+		set[name] = body
+	}
+	return set
+}
+
+// AddSSHKey registers a public key for an account.
+type AddSSHKey struct {
+	Command
+	User    string    `json:"user"` // id of the account
+	Name    string    `json:"name"` // of the device that holds the private key
+	Line    string    `json:"line"` // as in a .pub file
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// AddSSHKey carries out the command. A key that is registered already is refused: it belongs to one account.
+func (h *Handlers) AddSSHKey(ctx context.Context, c AddSSHKey) (id string, seq uint64, err error) {
+	key, err := ParseSSHKey(c.Line)
+	if err != nil {
+		return "", 0, refuseField(Invalid, "line", "%v", err)
+	}
+	if _, err := events.ParseID(c.User); err != nil {
+		return "", 0, refuseField(Invalid, "user", "user: %v", err)
+	}
+	set := key.Fields()
+	maps.Copy(set, mustFields(map[string]any{"user": c.User, "device_name": cmp.Or(c.Name, key.Comment), "is_active": true, "expires_at": recordTime(c.Expires)}))
+	id, seq, err = h.SaveRecord(ctx, SaveRecord{Command: c.Command, Collection: SSHKeyCollection, Set: set, New: true, Unique: []string{"fingerprint"}})
+	if r := (Refused{}); errors.As(err, &r) && r.Code == Conflict && r.Field == "fingerprint" {
+		return "", 0, refuseField(Conflict, "line", "The key %s is registered already; a key belongs to one account.", key.Fingerprint)
+	}
+	return id, seq, err
+}
+
+// recordTime is a time as records hold it; empty for none.
+func recordTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(recordTimeLayout)
+}
+
+const recordTimeLayout = "2006-01-02 15:04:05.000Z"
+
+// UseSSHKey records that a key has logged in.
+type UseSSHKey struct {
+	Command
+	Key string `json:"key"` // id of its record
+}
+
+// keyUsePrecision is how exact last_used is: an event for each login of a script would fill the log.
+const keyUsePrecision = time.Minute
+
+// UseSSHKey carries out the command. It records a login at most once a minute.
+func (h *Handlers) UseSSHKey(ctx context.Context, c UseSSHKey) (uint64, error) {
+	keys, err := h.records(ctx, SSHKeyCollection)
+	if err != nil {
+		return 0, err
+	}
+	key, found := keys[c.Key]
+	if !found {
+		return 0, refuse(NotFound, "There is no SSH key %s.", c.Key)
+	}
+	var last string
+	_ = json.Unmarshal(key.fields.value("last_used"), &last) // any other shape is no time
+	now := time.Now()
+	if used, err := time.Parse(recordTimeLayout, last); err == nil && now.Sub(used) < keyUsePrecision && !used.After(now) {
+		return key.seq, nil
+	}
+	_, seq, err := h.SaveRecord(ctx, SaveRecord{
+		Command: c.Command, Collection: SSHKeyCollection, Record: c.Key, Set: mustFields(map[string]any{"last_used": recordTime(now)}),
+	})
+	return seq, err
+}
+
+// records returns the living records of a collection by id.
+func (h *Handlers) records(ctx context.Context, name string) (map[string]record, error) {
+	f := h.collection(ctx, name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.advance(ctx, h.Log); err != nil {
+		return nil, err
+	}
+	living := maps.Clone(f.state.(*collection).records)
+	maps.DeleteFunc(living, func(_ string, r record) bool { return r.deleted })
+	return living, nil
+}
+
+// RegisteredKey is a registered SSH key as commands list it.
+type RegisteredKey struct {
+	ID          string `json:"id"`
+	User        string `json:"user"`
+	Name        string `json:"device_name"`
+	Fingerprint string `json:"fingerprint"`
+	Algorithm   string `json:"algorithm"`
+	ExpiresAt   string `json:"expires_at"` // 2006-01-02 15:04:05.000Z, or empty
+	LastUsed    string `json:"last_used"`  // the same
+	Active      bool   `json:"is_active"`
+}
+
+// SSHKeys lists the registered keys in the order of their ids.
+func (h *Handlers) SSHKeys(ctx context.Context) ([]RegisteredKey, error) {
+	return listRecords(ctx, h, SSHKeyCollection, func(k *RegisteredKey, id string) { k.ID = id })
+}
+
+// listRecords decodes the living records of a collection, in the order of their ids. It leaves out what is not readable.
+func listRecords[T any](ctx context.Context, h *Handlers, name string, identify func(*T, string)) ([]T, error) {
+	all, err := h.records(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	list := []T{}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		var one T
+		if body, err := json.Marshal(all[id].fields); err != nil || json.Unmarshal(body, &one) != nil {
+			continue
+		}
+		identify(&one, id)
+		list = append(list, one)
+	}
+	return list, nil
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
 
 // The collections that say who is told what, and where.
 const (
-	devicesCollection = "devices"
+	devicesCollection = handlers.DeviceCollection
 	rulesCollection   = "notification_rules"
 )
 
@@ -61,7 +62,7 @@ type device struct {
 // The services of devices.
 const (
 	serviceFCM         = "fcm"
-	serviceUnifiedPush = "unifiedpush"
+	serviceUnifiedPush = handlers.ServiceUnifiedPush
 	serviceWebPush     = "webpush"
 )
 

@@ -2,6 +2,11 @@ package push
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -33,4 +38,77 @@ func (p *Push) Test(ctx context.Context, user, id string) error {
 	}
 	n := events.Notice{Type: typeTest, Title: "PocketCoder", Message: "This device gets notifications."}
 	return p.queue(ctx, events.Subject{Scope: events.ScopeUser, ID: user}, identify(events.NewID()), d, n, "")
+}
+
+// TestDevice is the command that tests a device and waits for the result, which is a TestResult.
+type TestDevice struct {
+	handlers.Command
+	Device string `json:"device"`
+}
+
+// TestResult says what became of a test notification.
+type TestResult struct {
+	Sent   bool   `json:"sent"`
+	Failed string `json:"failed,omitempty"` // the reason; empty while it is still being tried
+	Host   string `json:"host,omitempty"`   // of the push service
+}
+
+// Serve takes the commands about devices over NATS until ctx ends, in the name of actor.
+func (p *Push) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
+	return handlers.Commands{
+		"device.test": handlers.CommandOf(func(c *TestDevice, actor string) { c.Actor = actor }, p.testDevice),
+	}.Serve(ctx, nc, actor, p.Logger)
+}
+
+// testTime is how long a test waits for the push service. A slow one is tried again after that.
+const testTime = 15 * time.Second
+
+func (p *Push) testDevice(ctx context.Context, c TestDevice) (handlers.Accepted, error) {
+	d, active, err := p.device(ctx, c.Device)
+	if err != nil {
+		return handlers.Accepted{}, err
+	}
+	if !active {
+		return handlers.Accepted{}, handlers.Refused{Code: handlers.NotFound, Field: "device", Text: fmt.Sprintf("There is no active device %s.", c.Device)}
+	}
+	after, err := p.Log.Last(ctx)
+	if err != nil {
+		return handlers.Accepted{}, err
+	}
+	if err := p.Test(ctx, d.user, d.id); err != nil {
+		return handlers.Accepted{}, err
+	}
+	result, err := p.awaitTest(ctx, d, after)
+	if err != nil {
+		return handlers.Accepted{}, err
+	}
+	body, err := json.Marshal(result)
+	return handlers.Accepted{Result: body}, err
+}
+
+// awaitTest waits for what became of a test after a sequence, for testTime at most.
+func (p *Push) awaitTest(ctx context.Context, d device, after uint64) (result TestResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, testTime)
+	defer cancel()
+	result.Host = d.host(p.Relay)
+	err = p.Log.Read(ctx, after, []string{events.UserSubject(d.user, "notification.*")}, func(b events.Batch) error {
+		for _, e := range b.Events {
+			switch n, _ := events.Decode(e); n := n.(type) {
+			case events.NotificationSent:
+				result.Sent = n.Device == d.id
+			case events.NotificationFailed:
+				if n.Device == d.id {
+					result.Failed = n.Reason
+				}
+			}
+			if result.Sent || result.Failed != "" {
+				return events.ErrStop
+			}
+		}
+		return nil
+	})
+	if ctx.Err() != nil { // it is still being tried
+		return result, nil
+	}
+	return result, err
 }

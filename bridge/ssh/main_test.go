@@ -54,7 +54,7 @@ func newSystem(t *testing.T) *system {
 	t.Cleanup(func() { stopModel(); s.model.Close() })
 	s.keys = ssh.Keys{
 		Model: s.model, Accounts: s.accounts, Files: []string{filepath.Join(s.dir, ssh.AuthorizedKeys)}, Logger: s.logger(),
-		Command: func(a account.Account) []string {
+		Command: func(a account.Account, _ string) []string {
 			return []string{"/bin/sh", "-c", viewer, `it's "quoted" $HOME \`, a.ID, a.Role}
 		},
 	}

@@ -33,9 +33,9 @@ import (
 type Keys struct {
 	Model    *projections.Model
 	Accounts *account.Accounts
-	Files    []string                       // paths; each is written the same, if it is Ours
-	Command  func(account.Account) []string // the program and its arguments that a key of the account's gives
-	Written  func(lines map[string]string)  // is told of the lines that files must have, by the key's fingerprint, each time these are made; may be nil
+	Files    []string                                         // paths; each is written the same, if it is Ours
+	Command  func(owner account.Account, key string) []string // the program and its arguments that a key, by the id of its record, runs
+	Written  func(lines map[string]string)                    // is told of the lines that files must have, by the key's fingerprint, each time these are made; may be nil
 	Logger   *slog.Logger
 
 	left map[string]bool // keys that were left out, of which that was said
@@ -94,7 +94,7 @@ func await(ctx context.Context, changes *projections.Feed, until time.Time) erro
 func pause(now, until time.Time) time.Duration { return min(until.Sub(now), keysWait) }
 
 // collection is where keys are registered.
-const collection = "ssh_keys"
+const collection = handlers.SSHKeyCollection
 
 // write writes the files as they must be now, and says when that changes by itself; never is the zero time.
 func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
@@ -232,7 +232,7 @@ func readKey(r projections.Config) (key record, err error) {
 
 // line is what lets one key in. The key's own comment stays out of it.
 func (k *Keys) line(key record) (string, error) {
-	command, err := shellLine(k.Command(key.owner))
+	command, err := shellLine(k.Command(key.owner, key.id))
 	if err != nil {
 		return "", err
 	}

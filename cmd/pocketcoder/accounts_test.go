@@ -138,7 +138,7 @@ func TestSetupLinkMakesOneAdministrator(t *testing.T) {
 				is.Equal(auth.Record.Role, "admin")
 				mu.Lock()
 				defer mu.Unlock()
-				made = append(made, login{p, auth.Token, auth.Record.ID})
+				made = append(made, login{process: p, token: auth.Token, id: auth.Record.ID})
 			})
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
 
@@ -34,6 +35,7 @@ type attachOptions struct {
 	shell bool
 	user  string // the account it is for; empty for the operator
 	all   bool   // who sees all chats, not only their own
+	key   string // record of the SSH key that logged in; empty without one
 }
 
 func attachFlags(env environment, args []string) (attachOptions, error) {
@@ -44,6 +46,7 @@ func attachFlags(env environment, args []string) (attachOptions, error) {
 	fs.StringVar(&o.user, "user", "", "for the account with this `id`: only its own chats, and a shell is recorded as its own")
 	fs.BoolVar(&o.all, "all", false, "the chats of everybody, for a --user who is an administrator")
 	ssh := fs.Bool("ssh", false, "take the chat from SSH_ORIGINAL_COMMAND: what an SSH key of authorized_keys runs")
+	fs.StringVar(&o.key, "key", "", "`id` of the SSH key that logged in: its last_used is set")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
 		return o, err
@@ -116,6 +119,11 @@ func attachTo(ctx context.Context, o attachOptions) (string, error) {
 		return "", err
 	}
 	defer s.close()
+	if o.key != "" {
+		if _, err := handlers.Give(ctx, s.nc, "key.used", handlers.UseSSHKey{Command: newCommand(), Key: o.key}); err != nil {
+			return "", fmt.Errorf("attach: record the login: %w", err)
+		}
+	}
 	owner := o.user
 	if o.all {
 		owner = ""

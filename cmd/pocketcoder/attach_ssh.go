@@ -71,8 +71,8 @@ func (s *parts) keepSSHKeys(ctx context.Context) error {
 	}
 	k := ssh.Keys{
 		Model: s.model, Accounts: s.accounts, Files: []string{s.o.data.path("ssh", ssh.AuthorizedKeys)}, Logger: s.o.logger,
-		Command: func(a account.Account) []string {
-			words := []string{self, "attach", "--ssh", "--data", string(s.o.data), "--user", a.ID}
+		Command: func(a account.Account, key string) []string {
+			words := []string{self, "attach", "--ssh", "--data", string(s.o.data), "--user", a.ID, "--key", key}
 			if a.Role == account.Admin {
 				words = append(words, "--all")
 			}

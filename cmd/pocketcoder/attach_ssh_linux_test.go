@@ -1,9 +1,6 @@
 package main
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"os"
 	"os/exec"
 	osuser "os/user"
@@ -14,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
-	cryptossh "golang.org/x/crypto/ssh"
 
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/events"
@@ -41,21 +37,6 @@ func startWithSSH(t *testing.T, args ...string) (p *process, port string) {
 	return p, found[1]
 }
 
-// newSSHKey makes a key, and gives the path of its private half and its public line.
-func newSSHKey(t *testing.T) (path, public string) {
-	t.Helper()
-	is := is.New(t)
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	is.NoErr(err)
-	block, err := cryptossh.MarshalPrivateKey(private, "")
-	is.NoErr(err)
-	path = filepath.Join(t.TempDir(), "key")
-	is.NoErr(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
-	key, err := cryptossh.NewPublicKey(private.Public())
-	is.NoErr(err)
-	return path, strings.TrimSpace(string(cryptossh.MarshalAuthorizedKey(key)))
-}
-
 // dial is a person's ssh. It has no locale, and a terminal that this machine may not know.
 func dial(t *testing.T, port, key string, command ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), "ssh", append([]string{"-F", "none", "-p", port, "-i", key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none",
@@ -71,7 +52,13 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	others := p.chat(t, "@@say hello")
 	ann := p.account(t, "user")
 	key, public := newSSHKey(t)
-	id := ann.create(t, "ssh_keys", record{"public_key": public, "is_active": true})
+	is.NoErr(os.WriteFile(key+".pub", []byte(public), 0o600))
+	_, stderr, code := p.cli(t, "", "key", "add", key+".pub", "--user", ann.email)
+	t.Log(stderr)
+	is.Equal(code, 0)
+	registered := func() record { return ann.list(t, "ssh_keys", "")[0] }
+	id := registered()["id"].(string)
+	is.Equal(registered()["last_used"], "")
 	chat := ann.create(t, "chats", record{"title": "hers"})
 	ann.say(t, chat, bash(`echo from the sandbox`))
 	ann.authorize(t, ann.asked(t, chat))
@@ -84,6 +71,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	s := sit(t, dial(t, port, key)) // the one of hers with the newest activity
 	s.sees("from the sandbox")
 	s.sees("──") // as characters, not as question marks
+	is.True(registered()["last_used"] != "")
 	v := tmuxFor(t, p.data)
 	s.presses(v, chat, "c")
 	eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })

@@ -17,6 +17,7 @@ type login struct {
 	*process
 	token string
 	id    string // of the account
+	email string
 }
 
 func (p *process) login(t testing.TB, email, password string) login {
@@ -26,7 +27,7 @@ func (p *process) login(t testing.TB, email, password string) login {
 		Record struct{ ID string }
 	}
 	login{process: p}.must(t, "POST", "/api/collections/users/auth-with-password", map[string]any{"identity": email, "password": password}, &auth)
-	return login{p, auth.Token, auth.Record.ID}
+	return login{p, auth.Token, auth.Record.ID, email}
 }
 
 // admin is the administrator of the system.

@@ -30,6 +30,8 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder policy         rules: test, replay, list, pause, resume, revoke
   pocketcoder why ID         why something was allowed, denied or asked, and what then ran
   pocketcoder budget         limits on what may be spent: list, set, clear
+  pocketcoder device         phones that get notifications: add, list, test, remove
+  pocketcoder key            SSH keys: add, list, remove
   pocketcoder replay CHAT    show a chat again, from the log
   pocketcoder attach [CHAT]  look into the sandbox while commands run, and open a shell there
   pocketcoder transcript     follow what the commands of a CHAT print
@@ -97,6 +99,8 @@ func app(ctx context.Context, env environment, args []string) error {
 		"user":         runUser,
 		"budget":       runBudget,
 		"policy":       runPolicy,
+		"device":       runDevice,
+		"key":          runKey,
 		"why":          runWhy,
 		"replay":       runReplay,
 		"attach":       runAttach,

@@ -230,6 +230,7 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	g.Add(actor(rest, s.worker.Run))
 	g.Add(actor(rest, s.runEgress))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.handlers.Serve(ctx, s.nc, operator, s.o.logger) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.push.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.gate.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))

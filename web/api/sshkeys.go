@@ -3,12 +3,13 @@ package api
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	"pocketcoder/handlers"
 )
 
-const sshKeys = "ssh_keys"
+const sshKeys = handlers.SSHKeyCollection
 
 // saveSSHKey refuses a key that a record has already, of whatever account: who logs in with it could not be told from the other.
 func saveSSHKey(s *Server, ctx context.Context, w change) (string, uint64, error) {
@@ -35,12 +36,10 @@ func completeSSHKey(w change) error {
 		return badField("public_key", "validation_invalid_value", "Must be one public key on one line, as in a .pub file, without options: %s.",
 			strings.TrimPrefix(err.Error(), "parse ssh key: "))
 	}
-	w.set["public_key"] = mustJSON(key.Line)
-	w.set["fingerprint"] = mustJSON(key.Fingerprint)
-	w.set["algorithm"] = mustJSON(key.Algorithm)
-	w.set["key_size"] = mustJSON(key.Bits)
-	if _, given := w.set["comment"]; !given {
-		w.set["comment"] = mustJSON(key.Comment)
+	comment, given := w.set["comment"]
+	maps.Copy(w.set, key.Fields())
+	if given {
+		w.set["comment"] = comment
 	}
 	return nil
 }

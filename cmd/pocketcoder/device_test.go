@@ -1,0 +1,139 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	cryptossh "golang.org/x/crypto/ssh"
+
+	"pocketcoder/handlers"
+)
+
+func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, phone := prepare(t, t.TempDir(), "--push-allow-private"), newPhone(t)
+	p.runForTest()
+	must := func(args ...string) string {
+		t.Helper()
+		stdout, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
+		if code != 0 {
+			t.Fatalf("device %v: %d %s", args, code, stderr)
+		}
+		return stdout
+	}
+	devices := func() (all []handlers.Device) {
+		t.Helper()
+		is.NoErr(json.Unmarshal([]byte(must("list", "--json")), &all))
+		return all
+	}
+	is.True(strings.Contains(must("list"), "no devices"))
+	p.admin(t)
+	must("add", "My phone", phone.URL+"/topic") // of the only account
+	must("add", "My old phone", phone.URL+"/topic")
+	all := devices()
+	is.Equal(len(all), 1) // the same topic is the same device
+	id := all[0].ID
+	is.Equal(all[0].Name, "My old phone")
+	listed := must("list")
+	is.True(strings.Contains(listed, adminEmail))
+	is.True(!strings.Contains(listed, "/topic")) // whoever sees the list cannot read the notifications
+	is.True(strings.Contains(must("test", id), "took the notification"))
+	is.Equal(phone.next(t).Type, "test")
+
+	gone := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(gone.Close)
+	must("add", "Gone", gone.URL+"/topic")
+	var broken string
+	for _, d := range devices() {
+		if d.Name == "Gone" {
+			broken = d.ID
+		}
+	}
+	_, stderr, code := p.cli(t, "", "device", "test", broken)
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "the notification was not sent: 404 Not Found"))
+	_, stderr, code = p.cli(t, "", "device", "test", broken)
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "There is no active device")) // the service said that the device is gone
+
+	ann := p.account(t, "user")
+	_, stderr, code = p.cli(t, "", "device", "add", "Whose?")
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "name one with --user EMAIL"))
+	made := must("add", "Ann's", "--user", ann.email)
+	is.True(strings.Contains(made, "\n  https://ntfy.sh/pocketcoder-"))
+	must("remove", id)
+	is.Equal(len(devices()), 2)
+	for said, args := range map[string][]string{
+		"must be that of an ntfy topic": {"add", "x", "topic", "--user", ann.email},
+		"needs a name":                  {"add", " ", "--user", ann.email},
+		"there is no account":           {"add", "x", "--user", "nobody@example.org"},
+		"there is no record":            {"remove", "nothing"},
+		"wrong number of arguments":     {"test"},
+		"want add, list, remove, test":  {"delete"},
+	} {
+		_, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
+		is.True(code != 0)
+		is.True(strings.Contains(stderr, said)) // it says what is wrong
+	}
+}
+
+// newSSHKey makes a key, and gives the path of its private half and its public line.
+func newSSHKey(t *testing.T) (path, public string) {
+	t.Helper()
+	is := is.New(t)
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	is.NoErr(err)
+	block, err := cryptossh.MarshalPrivateKey(private, "")
+	is.NoErr(err)
+	path = filepath.Join(t.TempDir(), "key")
+	is.NoErr(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+	key, err := cryptossh.NewPublicKey(private.Public())
+	is.NoErr(err)
+	return path, strings.TrimSpace(string(cryptossh.MarshalAuthorizedKey(key)))
+}
+
+func TestKeysAreAddedListedAndRemovedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	ann := p.account(t, "user")
+	private, public := newSSHKey(t)
+	file := filepath.Join(t.TempDir(), "key.pub")
+	is.NoErr(os.WriteFile(file, []byte(public+"\n"), 0o644))
+	stdout, stderr, code := p.cli(t, "", "key", "add", file, "--user", ann.email, "--name", "laptop", "--for", "720h")
+	t.Log(stderr)
+	is.Equal(code, 0)
+	is.True(strings.Contains(stdout, "logs in as "+ann.email))
+	keys := ann.list(t, "ssh_keys", `device_name = "laptop"`)
+	is.Equal(len(keys), 1)
+	is.Equal([]any{keys[0]["public_key"], keys[0]["is_active"], keys[0]["algorithm"]}, []any{public, true, "ssh-ed25519"})
+	is.True(keys[0]["expires_at"] != "")
+	listed, _, _ := p.cli(t, "", "key", "list")
+	is.True(strings.Contains(listed, keys[0]["fingerprint"].(string)))
+	for said, args := range map[string][]string{
+		"is registered already":     {"add", file, "--user", ann.email},
+		"this is a private key":     {"add", private, "--user", ann.email},
+		"no such file":              {"add", file + "x", "--user", ann.email},
+		"not one public key":        {"add", "-", "--user", ann.email},
+		"there is no record":        {"remove", "nothing"},
+		"wrong number of arguments": {"add"},
+	} {
+		_, stderr, code := p.cli(t, "no key", append([]string{"key"}, args...)...)
+		is.True(code != 0)
+		is.True(strings.Contains(stderr, said)) // it says what is wrong
+	}
+	_, _, code = p.cli(t, "", "key", "remove", keys[0]["id"].(string))
+	is.Equal(code, 0)
+	eventually(t, "it is gone", func() bool { return len(ann.list(t, "ssh_keys", `device_name = "laptop"`)) == 0 })
+}

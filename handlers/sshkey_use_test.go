@@ -1,0 +1,51 @@
+package handlers
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"golang.org/x/crypto/ssh"
+)
+
+func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	public, _, err := ed25519.GenerateKey(nil)
+	is.NoErr(err)
+	key, err := ssh.NewPublicKey(public)
+	is.NoErr(err)
+	id, _, err := h.AddSSHKey(t.Context(), AddSSHKey{Command: Command{Actor: alice}, User: "ann", Line: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " ann@laptop"})
+	is.NoErr(err)
+	registered := func() RegisteredKey {
+		t.Helper()
+		all, err := h.SSHKeys(t.Context())
+		is.NoErr(err)
+		is.Equal(len(all), 1)
+		return all[0]
+	}
+	is.Equal(registered().LastUsed, "")
+	use := func() uint64 {
+		t.Helper()
+		seq, err := h.UseSSHKey(t.Context(), UseSSHKey{Command: Command{Actor: alice}, Key: id})
+		is.NoErr(err)
+		return seq
+	}
+	first := use()
+	is.True(strings.HasPrefix(registered().LastUsed, time.Now().UTC().Format("2006-")))
+	is.Equal(use(), first)
+	_, _, err = h.SaveRecord(t.Context(), SaveRecord{
+		Command: Command{Actor: alice}, Collection: SSHKeyCollection, Record: id,
+		Set: map[string]json.RawMessage{"last_used": json.RawMessage(`"2026-01-02 03:04:05.000Z"`)},
+	})
+	is.NoErr(err)
+	is.True(use() > first)
+	is.True(registered().LastUsed > "2026-01-02 03:04:05.000Z")
+	is.Equal(registered().Fingerprint[:7], "SHA256:")
+	_, err = h.UseSSHKey(t.Context(), UseSSHKey{Command: Command{Actor: alice}, Key: "nothing"})
+	is.True(err != nil)
+}
