@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/mdp/qrterminal/v3"
@@ -26,12 +29,35 @@ func setupLink(base string, s account.Setup) string { return base + "/setup#" + 
 func writeSetup(w io.Writer, base string, s account.Setup, terminal bool) {
 	link := setupLink(base, s)
 	fmt.Fprintf(w, `
-Nobody can log in yet. Who opens this link becomes the administrator; it works once, until %s:
+No account exists yet. Open this link to create the administrator (valid once, until %s):
 
   %s
 
 `, s.Expires.Local().Format(time.TimeOnly), link)
-	if terminal {
+	switch {
+	case !reachedByOthers(base):
+		fmt.Fprintf(w, "Only this machine reaches that address. %s\n\n", reachHelp(base))
+	case terminal:
 		qrterminal.GenerateWithConfig(link, qrterminal.Config{Level: qrterminal.L, Writer: w, HalfBlocks: true, QuietZone: 2})
 	}
+}
+
+// reachedByOthers reports whether another device can reach a URL: its host is not this machine's own name for itself.
+func reachedByOthers(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return host != "" && host != "localhost" && !strings.HasSuffix(host, ".localhost") && (ip == nil || !ip.IsLoopback() && !ip.IsUnspecified())
+}
+
+// reachHelp says in one line how other devices reach the web server.
+func reachHelp(base string) string {
+	port := "8090"
+	if u, err := url.Parse(base); err == nil && u.Port() != "" {
+		port = u.Port()
+	}
+	return fmt.Sprintf("From another computer: ssh -L %[1]s:127.0.0.1:%[1]s HOST. From a phone: a reverse proxy with TLS or \"tailscale serve %[1]s\", and --url with its address.", port)
 }

@@ -25,13 +25,29 @@ func TestSetupLinkIsShownOnceAndPlainly(t *testing.T) {
 	is.True(!strings.ContainsAny(out.String(), "█▀▄\x1b")) // it is no terminal: a file or a log
 }
 
+func TestAnAddressThatAPhoneCannotReachIsNoQRCode(t *testing.T) {
+	t.Parallel()
+	for base, reached := range map[string]bool{
+		"http://127.0.0.1:8090": false, "http://localhost:8090": false, "http://[::1]:8090": false, "http://0.0.0.0:8090": false, "http://pc.localhost:8090": false,
+		"https://code.example.org": true, "http://192.168.1.20:8090": true,
+	} {
+		is := is.New(t)
+		var out bytes.Buffer
+		writeSetup(&out, base, aSetup, true)
+		is.True(strings.Contains(out.String(), base+"/setup#"+aSetup.Token))
+		is.Equal(strings.ContainsAny(out.String(), "█▀▄"), reached)
+		is.Equal(strings.Contains(out.String(), "Only this machine reaches that address"), !reached)
+		is.Equal(strings.Contains(out.String(), "ssh -L 8090:127.0.0.1:8090 HOST"), !reached)
+	}
+}
+
 // The picture is read back as a camera would: every module of the code is where it must be.
 func TestSetupLinkIsAQRCodeOnATerminal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var out bytes.Buffer
-	writeSetup(&out, "http://127.0.0.1:8090", aSetup, true)
-	want, err := qr.Encode("http://127.0.0.1:8090/setup#T0k_en-of-the-setup", qr.L)
+	writeSetup(&out, "https://code.example.org", aSetup, true)
+	want, err := qr.Encode("https://code.example.org/setup#T0k_en-of-the-setup", qr.L)
 	is.NoErr(err)
 	var rows [][]bool // true is dark; two for each line
 	for line := range strings.Lines(out.String()) {

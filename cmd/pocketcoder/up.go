@@ -30,8 +30,8 @@ environment, and no login of OpenCode's, the built-in demo model answers.
 
 Then, in another terminal:  pocketcoder chat
 
-On a new system it shows a one-time link with which the first administrator is made, and a QR code of it for a phone.
-With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it makes that administrator itself.
+On a new system it shows a one-time link that creates the first administrator, with a QR code when --url is an address that a
+phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it creates that administrator itself.
 `
 
 // upOptions is what a person may choose.
