@@ -2,24 +2,24 @@ package sandbox
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/protected"
 	"pocketcoder/sandbox/wire"
 )
 
 // protectedNames are what the walls protect in every workspace, in its top folder and in .git.
-var protectedNames = []string{
-	".gitmodules", ".gitattributes", ".gitconfig", ".githooks", ".husky", ".mcp.json", ".claude", ".opencode", ".pocketcoder",
-	"opencode.json", "opencode.jsonc", ".vscode", ".idea", ".envrc", ".npmrc",
-}
+var protectedNames = slices.DeleteFunc(slices.Concat(protected.Project, protected.Instructions), func(name string) bool { return name == ".git" })
 
 var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules", ".git/worktrees"}
 
@@ -73,12 +73,104 @@ func TestWallsKeepARepositoryFromBeingMade(t *testing.T) {
 		j := arrest(t, found, nil)
 		j.run(t, []escape{
 			{"mkdir %w/.git", refusals, false}, {"create %w/.git", refusals, false}, {"create %w/.git/config", refusals + " ENOENT", false}, {"rename %w/sub %w/.git", refusals, false},
-			{"create %w/HEAD", refusals, false}, {"rename %w/file %w/HEAD", refusals, false}, // a bare one
+			{"mkdir %w/refs/heads", refusals, false}, {"rename %w/sub %w/refs", refusals, false}, {"create %w/commondir", refusals, false}, {"rename %w/file %w/commondir", refusals, false}, // a bare one
 		})
 		result, _, _ := run(t, j.Worker, "git init")
 		is.True(result.ExitCode != 0)
 		j.release()
 		is.Equal(j.entries(""), []string{"file", "sub"})
+	})
+}
+
+func TestWallsKeepTheWorkspaceFromBecomingABareRepository(t *testing.T) {
+	t.Parallel()
+	repository(t)
+	for _, taken := range [][]string{nil, {"refs"}, {"refs", "objects"}} { // what the person has in the workspace
+		eachLevel(t, func(t *testing.T, found isolation.Found) {
+			is := is.New(t)
+			j := arrest(t, found, func(workspace string) {
+				for _, name := range taken {
+					is.NoErr(os.Mkdir(filepath.Join(workspace, name), 0o755))
+				}
+				is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=", filepath.Join(workspace, "sub", "evil.git")).Run())
+			})
+			for _, command := range []string{
+				"cp -r sub/evil.git/* .", "git init --bare .", "mkdir -p objects refs; cp sub/evil.git/HEAD sub/evil.git/config .", "mv sub/evil.git/* .",
+				"echo sub/evil.git > commondir; cp sub/evil.git/HEAD .", "ln -s sub/evil.git/refs refs; ln -s sub/evil.git/objects objects; cp sub/evil.git/HEAD .",
+			} {
+				run(t, j.Worker, command)
+			}
+			j.release()
+			git := exec.Command("git", "-c", "safe.bareRepository=all", "rev-parse", "--git-dir")
+			git.Dir, git.Env = j.workspace, []string{"PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + j.dir}
+			out, err := git.CombinedOutput()
+			is.True(err != nil)
+			is.True(strings.Contains(string(out), "not a git repository"))
+		})
+	}
+}
+
+// The workspace may be a folder of the person's repository, in which the person works while a command runs.
+func TestACommandDoesNotDisturbThePersonsGit(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, func(workspace string) {
+			repository(t)(filepath.Dir(workspace))
+			git := exec.Command("sh", "-ec", "git add . && git -c user.name=n -c user.email=n@example.org commit -qm one")
+			git.Dir = workspace
+			out, err := git.CombinedOutput()
+			is.NoErr(err)
+			is.Equal(string(out), "")
+		})
+		if !j.mounts {
+			return // there are no stubs
+		}
+		out, done := newLines(), make(chan wire.Result, 1)
+		go func() {
+			done <- j.Exec(t.Context(), j.request(j.program+" "+attemptName+" 'wait "+j.workspace+"/sub/go'"), out, io.Discard)
+		}()
+		is.Equal(out.next(t), "waiting")
+		is.True(slices.Contains(j.entries(""), "AGENTS.md")) // the stubs are there
+		for _, args := range [][]string{{"diff", "HEAD"}, {"log", "HEAD"}, {"diff", "--exit-code"}, {"status", "--porcelain", "."}} {
+			git := exec.Command("git", args...)
+			git.Dir = j.workspace
+			said, err := git.CombinedOutput()
+			if err != nil || args[0] == "status" && len(said) > 0 {
+				t.Errorf("git %q: %v\n%s", args, err, said)
+			}
+		}
+		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub", "go"), nil, 0o644))
+		is.Equal((<-done).Reason, wire.Exited)
+	})
+}
+
+// A project often has one text for agents under two names.
+func TestASymlinkAmongInstructionsIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, func(workspace string) {
+			is.NoErr(os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte("be kind"), 0o644))
+			is.NoErr(os.Symlink("AGENTS.md", filepath.Join(workspace, "CLAUDE.md")))
+		})
+		out, result := j.sh("cat CLAUDE.md; echo evil > CLAUDE.md")
+		is.True(result.ExitCode != 0)
+		is.True(strings.HasPrefix(out, "be kind"))
+	})
+}
+
+// OpenCode reads the first of AGENTS.md and CLAUDE.md that exists, also while a command runs.
+func TestAStubHidesNoInstructionsFromOpenCode(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, found isolation.Found) {
+		is := is.New(t)
+		j := arrest(t, found, func(workspace string) {
+			is.NoErr(os.WriteFile(filepath.Join(workspace, "CLAUDE.md"), []byte("be kind"), 0o644))
+		})
+		out, _ := j.sh("ls")
+		is.True(strings.Contains(out, "CLAUDE.md"))
+		is.True(!strings.Contains(out, "AGENTS.md"))
 	})
 }
 

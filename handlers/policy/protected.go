@@ -4,21 +4,13 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"pocketcoder/sandbox/protected"
 )
 
 // protectedNames are files and folders that programs read as configuration: who writes them decides what a later command
-// runs. They are protected wherever they are, as absent ones too.
-var protectedNames = set(`
-	.git .gitattributes .gitmodules .gitconfig git~1 .hg .hgrc .svn .jj .githooks .husky .pre-commit-config.yaml lefthook.yml
-	.lefthook.yml .opencode opencode.json opencode.jsonc .pocketcoder .mcp.json mcp.json .claude .claude.json claude.md agents.md gemini.md .codex .gemini .cursor
-	.cursorrules .windsurf .windsurfrules .clinerules .roo .continue .aider.conf.yml .copilot .amazonq .kiro .zed .vscode .idea .fleet .devcontainer
-	.devcontainer.json .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_history .profile .zshrc .zshenv .zprofile .zlogin
-	.zlogout .kshrc .cshrc .tcshrc .login .logout .fishrc config.fish .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment
-	.env .envrc .direnv .mise.toml mise.toml .tool-versions .vimrc .exrc .nvimrc .nvim.lua .emacs .emacs.d .gdbinit .lldbinit .screenrc .tmux.conf
-	.wgetrc .curlrc .ripgreprc .ackrc .editrc .psqlrc .sqliterc .npmrc .yarnrc .yarnrc.yml .pnpmrc .pnpmfile.cjs .pypirc pip.conf .condarc bunfig.toml
-	.netrc _netrc .ssh .gnupg .aws .azure .kube .docker authorized_keys sitecustomize.py usercustomize.py .pythonrc .pdbrc .irbrc
-	.pryrc .perldb .rprofile .mailcap .lesskey .gitlab-ci.yml .circleci .local .config
-`)
+// runs. They are protected wherever they are, as absent ones too. The sandbox protects the same names.
+var protectedNames = foldedSet(protected.Project, protected.Instructions, protected.Home, protected.Asked)
 
 // secretNames are files and folders that hold keys and tokens.
 var secretNames = set(`
@@ -45,6 +37,14 @@ func set(names string) map[string]bool {
 	s := map[string]bool{}
 	for _, name := range strings.Fields(names) {
 		s[name] = true
+	}
+	return s
+}
+
+func foldedSet(lists ...[]string) map[string]bool {
+	s := map[string]bool{}
+	for _, name := range slices.Concat(lists...) {
+		s[fold(name)] = true
 	}
 	return s
 }

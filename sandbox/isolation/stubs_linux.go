@@ -27,13 +27,17 @@ const stubMode = unix.S_ISVTX | 0o555
 
 // names are the protected names of the workspace.
 func (w *Walls) names() (all []name) {
-	all = append(all, protected...)
-	var git unix.Stat_t
-	if unix.Lstat(filepath.Join(w.place.Workspace, ".git"), &git) != nil || isStub(git) {
-		all = append(all, bare...)
+	for _, n := range protected {
+		if n.instructions && hides(w.place.Workspace, n.path) {
+			n.stub = none
+		}
+		all = append(all, n)
+	}
+	if !exists(filepath.Join(w.place.Workspace, ".git")) {
+		all = append(all, bareNames(w.place.Workspace)...)
 	}
 	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == w.place.Workspace {
-		all = append(all, inHome...)
+		all = append(all, inHome()...)
 	}
 	return all
 }
@@ -76,6 +80,9 @@ func (s *stubs) add(shields []shield, dir string, names []name) ([]shield, error
 	for _, n := range names {
 		path := filepath.Join(dir, n.path)
 		mode, err := s.hold(path, n.stub)
+		if errors.Is(err, errSymlink) && n.instructions {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("protect %s: %w", path, err)
 		}
@@ -118,6 +125,8 @@ func (s *stubs) clear() {
 	clear(s.held)
 }
 
+var errSymlink = errors.New("it is a symbolic link, and what it leads to could be exchanged: put a file or folder in its place")
+
 // hold returns the kind of file at path, which is then held if it is a stub. One is made when nothing is there and kind is
 // not none.
 func (s *stubs) hold(path string, kind stub) (mode uint32, err error) {
@@ -137,7 +146,7 @@ func (s *stubs) hold(path string, kind stub) (mode uint32, err error) {
 			return 0, err
 		}
 		if now.Mode&unix.S_IFMT == unix.S_IFLNK {
-			return 0, errors.New("it is a symbolic link, and what it leads to could be exchanged: put a file or folder in its place")
+			return 0, errSymlink
 		}
 		if f := s.held[path]; f != nil {
 			if same(f, now) {
@@ -186,6 +195,12 @@ func isStub(s unix.Stat_t) bool {
 	return s.Mode&(unix.S_ISVTX|0o222) == unix.S_ISVTX && (kind == unix.S_IFDIR || kind == unix.S_IFREG && s.Size <= 1)
 }
 
+// exists reports whether a path names something other than a stub.
+func exists(path string) bool {
+	var now unix.Stat_t
+	return unix.Lstat(path, &now) == nil && !isStub(now)
+}
+
 func makeStub(path string, kind stub) error {
 	if kind == folder {
 		return unix.Mkdir(path, stubMode)
@@ -229,5 +244,5 @@ func (w *Walls) sweep() {
 			}
 		}
 	}
-	sweep(w.place.Workspace, append(w.names(), bare...))
+	sweep(w.place.Workspace, append(w.names(), bareStubs...))
 }
