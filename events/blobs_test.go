@@ -103,7 +103,7 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 	is.NoErr(err)
 	s, err := natsconf.Start(t.Context(), natsconf.Config{
 		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public,
-		Engines: []string{"local"}, Pools: []string{"local"}, Reserved: []string{"gate"},
+		Pools: []string{"local"}, Reserved: []string{"gate"},
 	})
 	is.NoErr(err)
 	t.Cleanup(s.Close)

@@ -166,7 +166,7 @@ func TestDetachedCommandGivenUpBeforeItStartedIsNotStarted(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, shell := s.authorized("detach sleep 1000"), s.connect(natsconf.Shell)
+	r, shell := s.authorized("detach sleep 1000"), s.connect(natsconf.Core)
 	go wire.Call(ctx, shell, wire.RequestSubject("local"), r, io.Discard, io.Discard)
 	s.execOf(r.Call)
 	cancel()

@@ -24,7 +24,7 @@ func TestCommandOfAGoneShellIsKilledAndRecorded(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	r := s.authorized("echo $$; sleep 1000 & wait")
-	shell, line := s.connect(natsconf.Shell), make(lineWriter, 1)
+	shell, line := s.connect(natsconf.Core), make(lineWriter, 1)
 	go wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
 	pid, err := strconv.Atoi(<-line)
 	is.NoErr(err)
@@ -42,7 +42,7 @@ func TestCancelledCommandIsRecordedAsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
 	r := s.authorized("echo started; exec sleep 1000")
-	shell := s.connect(natsconf.Shell)
+	shell := s.connect(natsconf.Core)
 	go func() {
 		result, err := wire.Call(ctx, shell, wire.RequestSubject("local"), r, line, io.Discard)
 		if err != nil {
@@ -63,7 +63,7 @@ func TestStopOfTheHandlersRecordsWhatRan(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	line := make(lineWriter, 1)
-	r, shell := s.authorized("echo started; exec sleep 1000"), s.connect(natsconf.Shell)
+	r, shell := s.authorized("echo started; exec sleep 1000"), s.connect(natsconf.Core)
 	go wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
 	is.Equal(<-line, "started")
 	s.stop()
@@ -75,7 +75,7 @@ func TestCommandOfAKilledWorkerIsLostAndItsOutputKept(t *testing.T) {
 	is := is.New(t)
 	s, worker := withWorkerProcess(t)
 	line, done, began := make(lineWriter, 1), make(chan wire.Result, 1), time.Now()
-	r, shell := s.authorized("echo $$; exec sleep 1000"), s.connect(natsconf.Shell)
+	r, shell := s.authorized("echo $$; exec sleep 1000"), s.connect(natsconf.Core)
 	go func() {
 		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
 		if err != nil {
@@ -145,7 +145,7 @@ func TestCommandGivenUpBeforeItStartedIsNoSuccess(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, shell := s.authorized("echo x"), s.connect(natsconf.Shell)
+	r, shell := s.authorized("echo x"), s.connect(natsconf.Core)
 	go wire.Call(ctx, shell, wire.RequestSubject("local"), r, io.Discard, io.Discard)
 	s.execOf(r.Call)
 	cancel()

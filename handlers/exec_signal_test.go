@@ -19,7 +19,7 @@ func TestSignalIsRecordedAndReachesTheCommand(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
-	r, shell := s.authorized("trap 'exit 5' USR1; echo ready; while :; do sleep 0.02; done"), s.connect(natsconf.Shell)
+	r, shell := s.authorized("trap 'exit 5' USR1; echo ready; while :; do sleep 0.02; done"), s.connect(natsconf.Core)
 	go func() {
 		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
 		if err != nil {

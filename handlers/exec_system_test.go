@@ -49,7 +49,7 @@ func newSystem(t testing.TB) *system {
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
 	server, err := natsconf.Start(t.Context(), natsconf.Config{
-		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public, Engines: []string{"local"}, Pools: []string{"local"},
+		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public, Pools: []string{"local"},
 	})
 	is.NoErr(err)
 	t.Cleanup(server.Close)
@@ -164,11 +164,11 @@ func (s *system) approved(command, cwd string, c DecidePermission) wire.Request 
 	return r
 }
 
-// shell asks for a command as pocketcoder-shell does.
+// shell asks for a command as the bridge does for pocketcoder-shell.
 func (s *system) shell(ctx context.Context, r wire.Request) (result wire.Result, stdout, stderr string) {
 	s.t.Helper()
 	var out, err bytes.Buffer
-	result, failed := wire.Call(ctx, s.connect(natsconf.Shell), wire.RequestSubject("local"), r, &out, &err)
+	result, failed := wire.Call(ctx, s.connect(natsconf.Core), wire.RequestSubject("local"), r, &out, &err)
 	if failed != nil {
 		s.t.Errorf("call: %v", failed)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"pocketcoder/bridge/opencode/shellsocket"
 )
 
 //go:embed plugin.js
@@ -18,14 +20,6 @@ var pluginSource string
 //
 //go:embed instructions.md
 var instructions string
-
-// ShellAccess is what an agent's command needs to ask for permission to run. The shell finds it in its environment as
-// POCKETCODER_NATS_URL, POCKETCODER_SHELL_KEY and POCKETCODER_ENGINE, beside OPENCODE_SESSION_ID and OPENCODE_CALL_ID.
-type ShellAccess struct {
-	NATSURL string
-	Key     string
-	Engine  string
-}
 
 // The directories below Dir. Nothing of OpenCode is written elsewhere.
 func (s *Supervisor) path(elem ...string) string {
@@ -87,9 +81,7 @@ func (s *Supervisor) silenceOwnLog() error {
 
 // plugin is the source of our plugin, with what it tells commands and what it hides from them.
 func (s *Supervisor) plugin() (string, error) {
-	agent, err := json.Marshal(map[string]string{
-		"POCKETCODER_NATS_URL": s.Access.NATSURL, "POCKETCODER_SHELL_KEY": s.Access.Key, "POCKETCODER_ENGINE": s.Access.Engine,
-	})
+	agent, err := json.Marshal(map[string]string{shellsocket.Variable: s.ShellAddress})
 	if err != nil {
 		return "", err
 	}

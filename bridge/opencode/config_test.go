@@ -70,7 +70,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &Supervisor{Dir: t.TempDir(), Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
-		Access: ShellAccess{NATSURL: `nats://"quoted"`, Key: "/keys/shell", Engine: "main"}}
+		ShellAddress: `unix:/"quoted"`}
 	for _, left := range []string{"opencode.json", "plugin/evil.js", "agent/evil.md"} {
 		write(t, filepath.Join(s.configDir(), left), "evil")
 	}
@@ -94,7 +94,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(to, os.DevNull)
 	plugin := read(t, s.pluginFile())
-	is.True(strings.Contains(plugin, `"POCKETCODER_NATS_URL":"nats://\"quoted\""`))
+	is.True(strings.Contains(plugin, `const agent = {"POCKETCODER_SOCKET":"unix:/\"quoted\""}`))
 	is.True(strings.Contains(plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","XAI_API_KEY"]`))
 	is.True(!strings.Contains(plugin, `"xai"`))
 }

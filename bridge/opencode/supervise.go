@@ -21,10 +21,11 @@ type Supervisor struct {
 	Dir       string // absolute; one supervisor at a time
 	Workspace string // absolute: where sessions live
 	Shell     string // absolute: runs the commands of agents, as Shell -c COMMAND; not named bash, zsh, fish or nu
-	Access    ShellAccess
-	Provider  Provider
-	Logger    *slog.Logger
-	Started   func(Generation) // called when OpenCode is ready, each time; must not block
+	// ShellAddress is the address of the Shells that answer Shell, such as unix:/data/shell.sock.
+	ShellAddress string
+	Provider     Provider
+	Logger       *slog.Logger
+	Started      func(Generation) // called when OpenCode is ready, each time; must not block
 }
 
 // Generation is one life of OpenCode. A new one has forgotten pending asks and questions, and left unfinished turns as

@@ -141,7 +141,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 	lives := make(chan opencode.Generation, 9)
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: dir, Workspace: workspace, Shell: shell, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Access: opencode.ShellAccess{NATSURL: "nats://127.0.0.1:1", Key: "/keys/shell", Engine: "main"},
+		ShellAddress: "unix:/run/shell.sock",
 		Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model",
 			Keys: map[string]string{"ANTHROPIC_API_KEY": "key-of-anthropic"}, Auth: `{"openai":{"type":"api","key":"key-of-openai"}}`},
 		Started: func(g opencode.Generation) { lives <- g },
@@ -241,7 +241,5 @@ func checkEnvironment(t *testing.T, dump, session, password string) {
 	}
 	is.Equal(env["OPENCODE_SESSION_ID"], session)
 	is.True(env["OPENCODE_CALL_ID"] != "")
-	is.Equal(env["POCKETCODER_NATS_URL"], "nats://127.0.0.1:1")
-	is.Equal(env["POCKETCODER_SHELL_KEY"], "/keys/shell")
-	is.Equal(env["POCKETCODER_ENGINE"], "main")
+	is.Equal(env["POCKETCODER_SOCKET"], "unix:/run/shell.sock")
 }

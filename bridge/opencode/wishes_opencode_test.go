@@ -45,7 +45,6 @@ func newWhole(t *testing.T) *whole {
 	lives := make(chan opencode.Generation, 1)
 	supervisor := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: w.workspace, Shell: "/bin/sh", Logger: slog.New(slog.DiscardHandler),
-		Access:   opencode.ShellAccess{NATSURL: "nats://127.0.0.1:1", Key: "/keys/shell", Engine: handlers.DefaultEngine},
 		Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model"},
 		Started:  func(g opencode.Generation) { lives <- g },
 	}

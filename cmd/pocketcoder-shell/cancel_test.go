@@ -1,9 +1,13 @@
 package main_test
 
 import (
+	"bytes"
 	"io"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -26,6 +30,51 @@ func TestASignalCancelsAndIsTheExitCode(t *testing.T) {
 		is.Equal(cmd.ProcessState.ExitCode(), 128+int(sig))
 		is.Equal((<-s.results).Reason, wire.Cancelled)
 	}
+}
+
+func TestASignalEndsAShellWhoseOutputIsNotRead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	cmd := s.shell("-c", "yes")
+	_, err := cmd.StdoutPipe()
+	is.NoErr(err)
+	is.NoErr(cmd.Start())
+	for s.written.Load() < 64<<10 { // a pipe takes no more
+		time.Sleep(time.Millisecond)
+	}
+	is.NoErr(cmd.Process.Signal(syscall.SIGTERM))
+	cmd.Wait()
+	is.Equal(cmd.ProcessState.ExitCode(), 128+int(syscall.SIGTERM))
+	is.Equal((<-s.results).Reason, wire.Cancelled)
+}
+
+func TestABridgeThatStopsCancelsAndAnswers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.socket = filepath.Join(t.TempDir(), "shell.sock")
+	stop := s.answer(t)
+	cmd := s.shell("-c", "echo running; sleep 1000")
+	cmd.Env = append(cmd.Env, "POCKETCODER_SOCKET=unix:"+s.socket)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	is.NoErr(err)
+	is.NoErr(cmd.Start())
+	_, err = io.ReadFull(out, make([]byte, 8))
+	is.NoErr(err)
+	is.NoErr(stop())
+	is.Equal((<-s.results).Reason, wire.Cancelled)
+	cmd.Wait()
+	is.Equal(cmd.ProcessState.ExitCode(), 137)
+	is.Equal(errs.String(), "pocketcoder-shell: stopped: the command was cancelled\n")
+
+	again := s.shell("-c", "true")
+	again.Env = cmd.Env
+	_, said, code := run(t, again)
+	is.Equal(code, wire.ExitRefused)
+	is.True(strings.Contains(said, "not run: connect to PocketCoder: "+s.socket+": connection refused"))
 }
 
 func TestAShellThatIsGoneCancels(t *testing.T) {

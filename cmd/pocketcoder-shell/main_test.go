@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,8 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -40,12 +43,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// system is NATS with the configuration that ships and a handler that runs what the shell asks for.
+// system is NATS with the configuration that ships, the bridge's side of the socket, and a handler that runs what the shell
+// asks for.
 type system struct {
+	nc      *nats.Conn
+	socket  string
 	env     []string
 	denied  atomic.Value // a string: the handler refuses with it
 	asked   chan wire.Request
 	results chan wire.Result
+	written atomic.Int64 // bytes of stdout that commands could write
 	stop    func() error
 }
 
@@ -55,7 +62,7 @@ func start(t testing.TB) *system {
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
 	server, err := natsconf.Start(context.Background(), natsconf.Config{
-		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public, Engines: []string{"e1"}, Pools: []string{"p1"},
+		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public, Pools: []string{"p1"},
 	})
 	is.NoErr(err)
 	t.Cleanup(server.Close)
@@ -64,9 +71,8 @@ func start(t testing.TB) *system {
 	nc, err := nats.Connect("", append(opts, nats.InProcessServer(server.Server))...)
 	is.NoErr(err)
 	t.Cleanup(nc.Close)
-	s := &system{asked: make(chan wire.Request, 100_000), results: make(chan wire.Result, 100_000)}
-	s.env = append(os.Environ(), "OPENCODE_SESSION_ID=ses_1", "OPENCODE_CALL_ID=call_72_0", "POCKETCODER_ENGINE=e1",
-		"POCKETCODER_NATS_URL="+server.ClientURL(), "POCKETCODER_SHELL_KEY="+keys.SeedFile(natsconf.Shell))
+	s := &system{nc: nc, socket: filepath.Join(t.TempDir(), "run", "shell.sock"), asked: make(chan wire.Request, 100_000), results: make(chan wire.Result, 100_000)}
+	s.env = append(os.Environ(), "OPENCODE_SESSION_ID=ses_1", "OPENCODE_CALL_ID=call_72_0", "POCKETCODER_SOCKET=unix:"+s.socket)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -78,7 +84,22 @@ func start(t testing.TB) *system {
 	is.NoErr(nc.Flush())
 	s.stop = func() error { cancel(); return <-ended }
 	t.Cleanup(cancel)
+	stop := s.answer(t)
+	t.Cleanup(func() { stop() })
 	return s
+}
+
+// answer answers shells until the test ends or stop is called.
+func (s *system) answer(t testing.TB) (stop func() error) {
+	t.Helper()
+	is := is.New(t)
+	listener, err := opencode.ListenForShells(s.socket)
+	is.NoErr(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	shells := opencode.Shells{Listener: listener, Conn: s.nc, Engine: "e1", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	go func() { ended <- shells.Serve(ctx); close(ended) }()
+	return func() error { cancel(); return <-ended }
 }
 
 // handle runs the command in its own process group; true costs nothing, so that a benchmark measures the way alone.
@@ -92,7 +113,7 @@ func (s *system) handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 		return wire.Result{}
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", r.Command)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = r.Cwd, stdout, stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.Cwd, counter{stdout, &s.written}, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err := cmd.Run()
@@ -103,6 +124,17 @@ func (s *system) handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 		return wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
 	}
 	return wire.Result{ExitCode: max(cmd.ProcessState.ExitCode(), 0)}
+}
+
+type counter struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+func (c counter) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 func (s *system) shell(args ...string) *exec.Cmd {
@@ -158,15 +190,73 @@ func TestMuchOutputToASlowReaderArrivesWhole(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	is.NoErr(err)
 	is.NoErr(cmd.Start())
-	first := make([]byte, 1)
-	_, err = io.ReadFull(out, first)
-	is.NoErr(err)
-	n, err := io.Copy(io.Discard, out)
-	is.NoErr(err)
+	read, ahead, chunk := int64(0), int64(0), make([]byte, 64<<10)
+	for {
+		n, err := out.Read(chunk)
+		read += int64(n)
+		ahead = max(ahead, s.written.Load()-read)
+		if err == io.EOF {
+			break
+		}
+		is.NoErr(err)
+	}
 	is.NoErr(cmd.Wait())
-	is.Equal(n, int64(100_000_000+4-1))
-	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	t.Logf("largest resident set: %d MiB", usage.Maxrss>>10)
+	is.Equal(read, int64(100_000_000+4))
+	t.Logf("the command wrote at most %d KiB ahead", ahead>>10)
+	is.True(ahead < 4<<20)
+}
+
+func TestASocketMayHaveALongPath(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	s.socket = filepath.Join(t.TempDir(), strings.Repeat("long/", 40), "run", "shell.sock")
+	stop := s.answer(t)
+	cmd := s.shell("-c", "pwd -P")
+	cmd.Env = append(cmd.Env, "POCKETCODER_SOCKET=unix:"+s.socket)
+	cmd.Dir = t.TempDir()
+	out, errs, code := run(t, cmd)
+	is.Equal([]any{out, errs, code}, []any{cmd.Dir + "\n", "", 0}) // the command's directory is not the socket's
+	is.NoErr(stop())
+}
+
+// A bridge that crashes cannot answer. Before it accepts a request, it has not asked anybody to run the command.
+func TestAShellSaysWhatIsKnownWhenTheBridgeIsGone(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for name, c := range map[string]struct {
+		frames []byte
+		code   int
+		want   string
+	}{
+		"before it accepts":  {nil, 126, "not run: the connection to PocketCoder ended"},
+		"after it accepts":   {shellsocket.Append(nil, shellsocket.Accepted, ""), 255, "lost, the command may have run: the connection to PocketCoder ended"},
+		"within a frame":     {[]byte("a\x00\x00\x00\x00o\x00\x00"), 255, "lost, the command may have run: the connection to PocketCoder ended"},
+		"another protocol":   {[]byte("a\x00\x00\x00\x00?\x00\x00\x00\x00"), 255, "lost, the command may have run: PocketCoder sent a frame that this shell does not know; use a pocketcoder-shell of its version"},
+		"a frame too long":   {[]byte("a\x00\x00\x00\x00o\xff\xff\xff\xff"), 255, "lost, the command may have run: the connection to PocketCoder broke: a frame is longer than allowed"},
+		"a result with none": {[]byte("a\x00\x00\x00\x00f\x00\x00\x00\x00"), 255, "lost, the command may have run: PocketCoder sent a frame that this shell does not know; use a pocketcoder-shell of its version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			socket := filepath.Join(t.TempDir(), "shell.sock")
+			listener, err := opencode.ListenForShells(socket)
+			is.NoErr(err)
+			defer listener.Close()
+			go func() {
+				conn, err := listener.Accept()
+				if err == nil {
+					shellsocket.NewReader(conn, shellsocket.MaxRequest).Next()
+					conn.Write(c.frames)
+					conn.Close()
+				}
+			}()
+			cmd := s.shell("-c", "true")
+			cmd.Env = append(cmd.Env, "POCKETCODER_SOCKET=unix:"+socket)
+			out, errs, code := run(t, cmd)
+			is.Equal([]any{out, errs, code}, []any{"", "pocketcoder-shell: " + c.want + "\n", c.code})
+		})
+	}
 }
 
 func TestOutputComesWhileTheCommandRuns(t *testing.T) {
@@ -204,13 +294,11 @@ func TestWhatIsNotAnAgentsCommandIsRefused(t *testing.T) {
 		"more arguments":   {[]string{"-c", "true", "x"}, "", "-c COMMAND"},
 		"no session":       {[]string{"-c", "true"}, "OPENCODE_SESSION_ID=", "OPENCODE_SESSION_ID is not set"},
 		"no call":          {[]string{"-c", "true"}, "OPENCODE_CALL_ID=", "OPENCODE_CALL_ID is not set"},
-		"no engine":        {[]string{"-c", "true"}, "POCKETCODER_ENGINE=", "POCKETCODER_ENGINE is not set"},
-		"engine with dots": {[]string{"-c", "true"}, "POCKETCODER_ENGINE=a.b", "POCKETCODER_ENGINE is not set"},
-		"no address":       {[]string{"-c", "true"}, "POCKETCODER_NATS_URL=", "POCKETCODER_NATS_URL is not set"},
-		"no key":           {[]string{"-c", "true"}, "POCKETCODER_SHELL_KEY=", "POCKETCODER_SHELL_KEY is not set"},
-		"wrong key":        {[]string{"-c", "true"}, "POCKETCODER_SHELL_KEY=/dev/null", "connect to PocketCoder"},
-		"nobody there":     {[]string{"-c", "true"}, "POCKETCODER_NATS_URL=nats://127.0.0.1:1", "connect to PocketCoder"},
-		"another's engine": {[]string{"-c", "true"}, "POCKETCODER_ENGINE=e2", "Permissions Violation"},
+		"no address":       {[]string{"-c", "true"}, "POCKETCODER_SOCKET=", "POCKETCODER_SOCKET is not set"},
+		"other address":    {[]string{"-c", "true"}, "POCKETCODER_SOCKET=nats://127.0.0.1:1", "want unix:PATH"},
+		"relative address": {[]string{"-c", "true"}, "POCKETCODER_SOCKET=unix:shell.sock", "want unix:PATH"},
+		"nobody there":     {[]string{"-c", "true"}, "POCKETCODER_SOCKET=unix:" + s.socket + "x", "shell.sockx: no such file or directory"},
+		"no directory":     {[]string{"-c", "true"}, "POCKETCODER_SOCKET=unix:/nowhere/shell.sock", "connect to PocketCoder: /nowhere/shell.sock: no such"},
 		"bad session":      {[]string{"-c", "true"}, "OPENCODE_SESSION_ID=a b", "session must be"},
 		"empty command":    {[]string{"-c", " \n"}, "", "command is empty"},
 		"not UTF-8":        {[]string{"-c", "echo \xff"}, "", "must be UTF-8"},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"pocketcoder/bridge/opencode"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
@@ -25,8 +26,7 @@ import (
 // execBench is the exec path without OpenCode: the embedded server, the gate, and a worker in a process of its own.
 type execBench struct {
 	b         *testing.B
-	keys      natsconf.Keys
-	url       string
+	socket    string // of pocketcoder-shell
 	handlers  *handlers.Handlers
 	workspace string
 
@@ -39,14 +39,12 @@ const benchChat, benchSession = "bench", "ses_bench"
 func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	b.Helper()
 	d := dataDir(b.TempDir())
-	x := &execBench{b: b, workspace: b.TempDir()}
-	var err error
-	x.keys, err = natsconf.LoadKeys(d.path("keys"))
+	x := &execBench{b: b, socket: d.shellSocket(), workspace: b.TempDir()}
+	keys, err := natsconf.LoadKeys(d.path("keys"))
 	x.must(err)
-	nc, url, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, x.keys)
+	nc, url, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, keys)
 	x.must(err)
 	b.Cleanup(closeNATS)
-	x.url = url
 	log, err := events.Open(b.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
 	x.must(err)
 	x.handlers = &handlers.Handlers{Log: log}
@@ -56,8 +54,12 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 		return handlers.Session{Chat: benchChat, Directory: x.workspace}, true
 	}}
 	running.Go(func() { _ = gate.Run(ctx) })
+	listener, err := opencode.ListenForShells(x.socket)
+	x.must(err)
+	shells := opencode.Shells{Listener: listener, Conn: nc, Engine: engine, Logger: slog.Default()}
+	running.Go(func() { _ = shells.Serve(ctx) })
 	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "sandbox", "--lifeline", "--nats", url, "--isolation", string(level),
-		"--key", x.keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
+		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
 	worker.Stderr = os.Stderr
 	lifeline, err := worker.StdinPipe()
 	x.must(err)
@@ -92,8 +94,7 @@ func (x *execBench) authorized(command string) *exec.Cmd {
 	x.must(err)
 	cmd := exec.Command(filepath.Join(binaries, "pocketcoder-shell"), "-c", command)
 	cmd.Dir = x.workspace
-	cmd.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+benchSession, "OPENCODE_CALL_ID="+call, "POCKETCODER_NATS_URL="+x.url,
-		"POCKETCODER_SHELL_KEY="+x.keys.SeedFile(natsconf.Shell), "POCKETCODER_ENGINE="+engine)
+	cmd.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+benchSession, "OPENCODE_CALL_ID="+call, "POCKETCODER_SOCKET=unix:"+x.socket)
 	return cmd
 }
 
@@ -197,6 +198,19 @@ func BenchmarkCommand(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkShellProcessor measures the processor time that one pocketcoder-shell takes.
+func BenchmarkShellProcessor(b *testing.B) {
+	x := openExecBench(b, isolation.None)
+	var took []time.Duration
+	for b.Loop() {
+		cmd := x.authorized("echo hi")
+		x.must(cmd.Run())
+		took = append(took, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(percentile(took, 0.5), "processor-ms")
 }
 
 // BenchmarkCommands64 compares how many short commands a second get through, 64 at once.

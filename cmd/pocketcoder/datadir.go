@@ -24,7 +24,7 @@ const layoutVersion = "1"
 //	nats/            the log
 //	nats-address     where it was served last
 //	readmodel.v<N>.db
-//	opencode/        OpenCode's home, configuration, log; npm/ when it was installed by us
+//	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
 //	home/            HOME of the commands, who share it
 //	bin/             pocketcoder-shell, when it was built by us
 //	tmux/            the socket of what "attach" shows
@@ -34,6 +34,9 @@ type dataDir string
 func (d dataDir) path(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
 }
+
+// shellSocket is the path of the socket where pocketcoder-shell asks for commands.
+func (d dataDir) shellSocket() string { return d.path("opencode", "run", "shell.sock") }
 
 // running is what a running system tells others of the same machine.
 type running struct {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -55,12 +54,9 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 	is.Equal([]any{same.Permitted, same.Status}, []any{true, "authorized"})
 	is.Equal(owner.do(t, "PATCH", path, record{"status": "denied"}).code, http.StatusBadRequest)
 
-	keys, err := natsconf.LoadKeys(p.data.path("keys"))
-	is.NoErr(err)
 	shell := exec.CommandContext(t.Context(), filepath.Join(binaries, "pocketcoder-shell"), "-c", forged) // as if the call were OpenCode's
 	shell.Dir = p.workspace
-	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call, "POCKETCODER_NATS_URL="+p.NATS,
-		"POCKETCODER_SHELL_KEY="+keys.SeedFile(natsconf.Shell), "POCKETCODER_ENGINE="+engine)
+	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call, "POCKETCODER_SOCKET=unix:"+p.data.shellSocket())
 	is.True(shell.Run() != nil)
 	is.Equal(shell.ProcessState.ExitCode(), wire.ExitRefused)
 
@@ -72,6 +68,6 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 	ran := owner.list(t, "executions", `chat = "`+chat+`"`)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0]["status"], "refused")
-	_, err = os.Stat(filepath.Join(p.workspace, "forged"))
+	_, err := os.Stat(filepath.Join(p.workspace, "forged"))
 	is.True(errors.Is(err, fs.ErrNotExist))
 }

@@ -71,7 +71,7 @@ func startNATS(ctx context.Context, d dataDir, keys natsconf.Keys) (*natsconf.Se
 func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
 	return natsconf.Config{
 		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.path("nats"), Keys: keys.Public,
-		Engines: []string{engine}, Pools: []string{pool}, Reserved: []string{handlers.GateWorker, handlers.GateRequestsWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker},
+		Pools: []string{pool}, Reserved: []string{handlers.GateWorker, handlers.GateRequestsWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker},
 	}
 }
 

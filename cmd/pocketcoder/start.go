@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/events"
@@ -49,6 +50,11 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		return err
 	}
 	defer leaving.Close()
+	shells, err := opencode.ListenForShells(o.data.shellSocket())
+	if err != nil {
+		return err
+	}
+	defer shells.Close()
 	stopViewer(o.data) // a crash leaves it
 	sshServer, err := openSSH(ctx, o, say)
 	if err != nil {
@@ -99,7 +105,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	log.Conceal("push", vapid.Private, o.relay.Secret)
 	s := &parts{
 		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
-		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), leaving: leaving, ssh: sshServer,
+		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), leaving: leaving, shells: shells, ssh: sshServer,
 	}
 	s.wire()
 	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
@@ -153,6 +159,7 @@ type parts struct {
 	vapid    push.VAPID
 	reached  string       // the URL under which people reach the web server
 	leaving  net.Listener // of the proxy through which commands reach hosts
+	shells   net.Listener // of the socket where pocketcoder-shell asks for commands
 
 	handlers *handlers.Handlers
 	bridge   *opencode.Bridge
@@ -183,8 +190,8 @@ func (s *parts) wire() {
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger,
-		Access:  opencode.ShellAccess{NATSURL: s.url, Key: s.keys.SeedFile(natsconf.Shell), Engine: engine},
-		Started: s.lives.started,
+		ShellAddress: shellsocket.Unix + s.o.data.shellSocket(),
+		Started:      s.lives.started,
 	}
 	s.worker = &workerProcess{
 		args: []string{
@@ -216,11 +223,13 @@ func (s *parts) change() {
 const stopTime = 6 * time.Second
 
 // run starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode first,
-// while what it has to say is still heard, and people's shells before exec, which finds out what they changed.
+// while what it has to say is still heard, then its commands, and people's shells before exec, which finds out what they changed.
 func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) error {
 	var g run.Group
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
+	answering := opencode.Shells{Listener: s.shells, Conn: s.nc, Engine: engine, Logger: s.o.logger}
+	g.Add(actor(rest, answering.Serve))
 	for _, worker := range []func(context.Context) error{
 		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,
 	} {

@@ -13,12 +13,12 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// The whole way of a command, in the accounts that ship: shell, handler, worker.
+// The whole way of a command, in the accounts that ship: bridge, handler, worker.
 func TestCommandsCrossTheAccounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	n := start(t)
-	shell, _ := n.connect(natsconf.Shell)
+	bridge, _ := n.connect(natsconf.Core)
 	core, coreDenied := n.connect(natsconf.Core)
 	worker, workerDenied := n.connect(natsconf.Worker)
 	relay(t, core)
@@ -49,30 +49,30 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 		return wire.Result{ExitCode: 7}
 	})
 	var out, errs counter
-	result, err := wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "64 MiB", Cwd: "/"}, &out, &errs)
+	result, err := wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "64 MiB", Cwd: "/"}, &out, &errs)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(result.ExitCode, 7)
 	is.Equal(int64(out), int64(64<<20)) // credit crossed the accounts 64 times and more
 	is.Equal(int64(errs), int64(4))
 
-	result, err = wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "quiet", Cwd: "/"}, io.Discard, io.Discard)
+	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "quiet", Cwd: "/"}, io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.ExitCode, 9) // nobody took the silence for death
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	result, err = wire.Call(ctx, shell, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(cancel), io.Discard)
+	result, err = wire.Call(ctx, bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(cancel), io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Cancelled)
 	is.Equal(<-cancelled, "exec-of-the-handler")
 
-	// A shell that is gone without a word takes its command with it, all the way.
-	go wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(shell.Close), io.Discard)
+	// A bridge that is gone without a word takes its command with it, all the way.
+	go wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(bridge.Close), io.Discard)
 	is.Equal(<-cancelled, "exec-of-the-handler")
 
-	shell, _ = n.connect(natsconf.Shell)
-	result, err = wire.Call(t.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "die", Cwd: "/"}, io.Discard, io.Discard)
+	bridge, _ = n.connect(natsconf.Core)
+	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "die", Cwd: "/"}, io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Lost)
 	is.Equal(len(coreDenied)+len(workerDenied), 0)
@@ -91,10 +91,10 @@ func relay(t testing.TB, core *nats.Conn) {
 	})
 }
 
-// One command's output over TCP, through both legs and three accounts.
+// One command's output over TCP, through both legs and two accounts.
 func BenchmarkOutput(b *testing.B) {
 	n := start(b)
-	shell, _ := n.connect(natsconf.Shell)
+	bridge, _ := n.connect(natsconf.Core)
 	core, _ := n.connect(natsconf.Core)
 	worker, _ := n.connect(natsconf.Worker)
 	relay(b, core)
@@ -109,7 +109,7 @@ func BenchmarkOutput(b *testing.B) {
 	b.SetBytes(size)
 	for b.Loop() {
 		var out counter
-		result, err := wire.Call(b.Context(), shell, wire.RequestSubject("e1"), wire.Request{Command: "x", Cwd: "/"}, &out, io.Discard)
+		result, err := wire.Call(b.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "x", Cwd: "/"}, &out, io.Discard)
 		if err != nil || result.Reason != wire.Exited || out != size {
 			b.Fatal(result, err, out)
 		}

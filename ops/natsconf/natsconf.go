@@ -5,10 +5,9 @@
 // account sees only what this table says, because what crosses accounts is a service or a stream it imports:
 //
 //	identity  account  may
-//	core      APP      everything in APP: the streams, exec.run.>, and answering cmd.>, query.>, exec.request.> and exec.shell
+//	core      APP      everything in APP: the streams, exec.run.>, exec.request.>, and answering cmd.>, query.> and exec.shell
 //	operator  OPS      ask cmd.> and query.>, open a shell with exec.shell and control it; read EVENTS, DELTAS and BLOBS
 //	observer  OPS      read EVENTS, DELTAS and BLOBS
-//	shell     SHELL    ask exec.request.<engine>, and control the exec it asked for
 //	worker    SBX      answer exec.run.<pool>
 //	sys       SYS      the server's own events and statistics
 //
@@ -22,7 +21,7 @@
 //
 // A server older than the last security repairs that matter here is refused (see CheckVersion), the embedded one too.
 //
-// It must not know what the events mean or who runs which part; it takes the names of engines and pools as given.
+// It must not know what the events mean or who runs which part; it takes the names of pools as given.
 package natsconf
 
 import (
@@ -41,25 +40,19 @@ const (
 	Core     Identity = "core"     // handlers, bridge, projections, web
 	Operator Identity = "operator" // the command line
 	Observer Identity = "observer" // the nats CLI
-	Shell    Identity = "shell"    // pocketcoder-shell, run by OpenCode
 	Worker   Identity = "worker"   // the sandbox worker
 	Sys      Identity = "sys"      // the system account
 )
 
 // Identities are all of them, in the order of the configuration.
-var Identities = []Identity{Core, Operator, Observer, Shell, Worker, Sys}
+var Identities = []Identity{Core, Operator, Observer, Worker, Sys}
 
 // ReaderAPI is the JetStream API prefix of operator and observer, instead of $JS.API: their account has no JetStream of
 // its own, and what it imports of APP's stands here.
 const ReaderAPI = "READ.API"
 
 // InboxPrefix is the only prefix under which an identity may subscribe to replies.
-func InboxPrefix(id Identity) string {
-	if id == Shell {
-		return wire.ShellInbox
-	}
-	return "_INBOX_" + strings.ToUpper(string(id))
-}
+func InboxPrefix(id Identity) string { return "_INBOX_" + strings.ToUpper(string(id)) }
 
 // Config is what a server's configuration depends on.
 type Config struct {
@@ -67,7 +60,6 @@ type Config struct {
 	Listen   string              // host:port for clients, port 0 for any; "" for in-process connections only
 	StoreDir string              // absolute; JetStream's files
 	Keys     map[Identity]string // public nkeys, of Keys.Public
-	Engines  []string            // whose shells may ask
 	Pools    []string            // of sandbox workers
 	Reserved []string            // durable consumers of core, which readers may neither change nor take messages from
 	Cluster  *Cluster            // nil for one server
@@ -86,7 +78,6 @@ var text string
 
 var confTemplate = template.Must(template.New("nats.conf").Funcs(template.FuncMap{
 	"inbox":   InboxPrefix,
-	"request": wire.RequestSubject,
 	"run":     wire.RunSubject,
 	"control": wire.ControlSubject,
 	"caller":  wire.CallerSubject,

@@ -25,11 +25,11 @@ func TestConfigurationText(t *testing.T) {
 	is.NoErr(err)
 	one := natsconf.Config{
 		Name: "one", Listen: "127.0.0.1:0", StoreDir: "/var/lib/pocketcoder/nats", Keys: keys.Public,
-		Engines: []string{"local"}, Pools: []string{"local"}, Reserved: []string{"deliver"},
+		Pools: []string{"local"}, Reserved: []string{"deliver"},
 	}
 	three := one
 	three.Name, three.Listen, three.Reserved = "nats-1", "0.0.0.0:4222", nil
-	three.Engines, three.Pools = []string{"a", "b"}, []string{"x", "y"}
+	three.Pools = []string{"x", "y"}
 	three.Cluster = &natsconf.Cluster{Name: "pocketcoder", Listen: "0.0.0.0:6222", Routes: []string{"nats-2:6222", "nats-3:6222"}, Secret: "s3cret"}
 	for name, c := range map[string]natsconf.Config{"one": one, "three": three} {
 		got, err := c.Text()
@@ -59,17 +59,16 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		`address "x\"`:      func(c *natsconf.Config) { c.Listen = `x":1` },
 		"store directory":   func(c *natsconf.Config) { c.StoreDir = `/a"b` },
 		"key of worker":     func(c *natsconf.Config) { c.Keys = maps.Clone(c.Keys); delete(c.Keys, natsconf.Worker) },
-		"engine \"a.b\"":    func(c *natsconf.Config) { c.Engines = []string{"a.b"} },
 		"pool \"*\"":        func(c *natsconf.Config) { c.Pools = []string{"*"} },
 		"consumer \">\"":    func(c *natsconf.Config) { c.Reserved = []string{">"} },
-		"an engine":         func(c *natsconf.Config) { c.Engines = nil },
+		"a pool":            func(c *natsconf.Config) { c.Pools = nil },
 		"cluster name":      func(c *natsconf.Config) { c.Cluster = &natsconf.Cluster{Name: "x", Listen: "h:1"} },
 		"cluster: address ": func(c *natsconf.Config) { c.Cluster = &natsconf.Cluster{Name: "x", Secret: "y"} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			c := natsconf.Config{Name: "n", StoreDir: "/x", Keys: keys.Public, Engines: []string{"e"}, Pools: []string{"p"}}
+			c := natsconf.Config{Name: "n", StoreDir: "/x", Keys: keys.Public, Pools: []string{"p"}}
 			change(&c)
 			_, err := c.Text()
 			is.True(err != nil)

@@ -19,7 +19,7 @@ type right struct {
 	who     string
 }
 
-var limited = []natsconf.Identity{natsconf.Operator, natsconf.Observer, natsconf.Shell, natsconf.Worker}
+var limited = []natsconf.Identity{natsconf.Operator, natsconf.Observer, natsconf.Worker}
 
 // The engine is e1 and the pool p1; X is an exec.
 var mayPublish = []right{
@@ -32,8 +32,8 @@ var mayPublish = []right{
 	{"exec.shell", "operator"},
 	{"exec.shell.X", "operator"},
 	{"exec.shell.X.caller", ""},
-	{"exec.request.e1", "shell"},
-	{"exec.request.e1.X", "shell"},
+	{"exec.request.e1", ""},
+	{"exec.request.e1.X", ""},
 	{"exec.request.e1.X.caller", ""},
 	{"exec.request.e2", ""},
 	{"exec.request.e2.X", ""},
@@ -72,7 +72,6 @@ var mayPublish = []right{
 	{"_INBOX_CORE.x", ""},
 	{"_INBOX_OPERATOR.x", ""},
 	{"_INBOX_OBSERVER.x", ""},
-	{"_INBOX_SHELL.x", ""},
 	{"_INBOX_WORKER.x", ""},
 	{"_INBOX_SYS.x", ""},
 }
@@ -98,8 +97,8 @@ var maySubscribe = []right{
 	{"exec.request.e1", ""},
 	{"exec.request.*", ""},
 	{"exec.request.e1.*", ""},
-	{"exec.request.e1.X.caller", "shell"},
-	{"exec.request.e1.*.caller", "shell"},
+	{"exec.request.e1.X.caller", ""},
+	{"exec.request.e1.*.caller", ""},
 	{"exec.request.e2.X.caller", ""},
 	{"exec.request.*.*.caller", ""},
 	{"exec.run.p1", "worker"},
@@ -127,11 +126,9 @@ var maySubscribe = []right{
 	{"_INBOX_CORE.>", ""},
 	{"_INBOX_OPERATOR.>", "operator"},
 	{"_INBOX_OBSERVER.>", "observer"},
-	{"_INBOX_SHELL.>", "shell"},
 	{"_INBOX_WORKER.>", ""},
 	{"_INBOX_SYS.>", ""},
 	{"_INBOX_OPERATOR.x", "operator"},
-	{"_INBOX_SHELL.x", "shell"},
 }
 
 func (r right) has(id natsconf.Identity) bool {

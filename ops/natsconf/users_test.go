@@ -36,7 +36,7 @@ func TestOnlyCoreAndSysAreUnlimited(t *testing.T) {
 	is.NoErr(opts.ProcessConfigString(text))
 
 	accounts := map[natsconf.Identity]string{
-		natsconf.Core: "APP", natsconf.Operator: "OPS", natsconf.Observer: "OPS", natsconf.Shell: "SHELL", natsconf.Worker: "SBX", natsconf.Sys: "SYS",
+		natsconf.Core: "APP", natsconf.Operator: "OPS", natsconf.Observer: "OPS", natsconf.Worker: "SBX", natsconf.Sys: "SYS",
 	}
 	is.Equal(len(opts.Nkeys), len(accounts))
 	for _, u := range opts.Nkeys {
@@ -74,14 +74,14 @@ func TestOnlyCoreAndSysAreUnlimited(t *testing.T) {
 	is.Equal(opts.LeafNode.Port, 0)            // nobody joins as a leaf
 	is.Equal(opts.Gateway.Port, 0)             // or as another cluster
 	is.True(opts.Cluster.Password == "secret") // and as a server only with the secret
-	is.Equal(len(opts.Accounts), 5)
+	is.Equal(len(opts.Accounts), 4)
 }
 
 func TestOnlyTheAccountOfCoreHasJetStream(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	n := start(t)
-	for _, name := range []string{"OPS", "SHELL", "SBX", "SYS"} {
+	for _, name := range []string{"OPS", "SBX", "SYS"} {
 		account, err := n.LookupAccount(name)
 		is.NoErr(err)
 		is.True(!account.JetStreamEnabled()) // name

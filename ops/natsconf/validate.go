@@ -30,15 +30,15 @@ func (c Config) validate() error {
 			return fmt.Errorf("public key of %s is missing or not a user nkey", id)
 		}
 	}
-	for kind, names := range map[string][]string{"engine": c.Engines, "pool": c.Pools, "consumer": c.Reserved} {
+	for kind, names := range map[string][]string{"pool": c.Pools, "consumer": c.Reserved} {
 		for _, name := range names {
 			if !wire.IsToken(name) {
 				return fmt.Errorf("%s %q is not 1 to 64 letters, digits, _ or -", kind, name)
 			}
 		}
 	}
-	if len(c.Engines) == 0 || len(c.Pools) == 0 {
-		return fmt.Errorf("an engine and a pool are needed")
+	if len(c.Pools) == 0 {
+		return fmt.Errorf("a pool is needed")
 	}
 	if c.Cluster != nil {
 		return c.Cluster.validate()

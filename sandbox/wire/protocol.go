@@ -1,5 +1,5 @@
-// Package wire is the exec protocol: how a command travels over NATS from the shell OpenCode runs to the handler that
-// checks it, and from there to the sandbox worker that runs it, and how its output comes back.
+// Package wire is the exec protocol: how a command travels over NATS from the bridge to the handler that checks it, and
+// from there to the sandbox worker that runs it, and how its output comes back.
 //
 // Both legs speak the same protocol (Call on one side, Serve on the other):
 //
@@ -37,8 +37,7 @@
 // reply subjects (_R_.>) never answer 503, even when the caller behind them is gone (measured, nats-server 2.15.2); a
 // service imported the other way does. And a server says something to its caller four times a second, whatever it does.
 //
-// It must not know what a permission is, what an event is, or how a process is run. It links only nats.go, because the
-// shell that imports it must start in milliseconds.
+// It must not know what a permission is, what an event is, or how a process is run.
 package wire
 
 import (
@@ -83,9 +82,6 @@ const ExitRefused = 126
 // ExitLost is the exit code in a Result whose Reason is Lost.
 const ExitLost = 255
 
-// ShellInbox is the inbox prefix of the shell's connection: the only one its NATS user may subscribe to.
-const ShellInbox = "_INBOX_SHELL"
-
 // Frame kinds, in the header frameHeader.
 const (
 	frameHeader = "Exec-Frame"
@@ -117,7 +113,7 @@ const (
 	frameCredit = "credit" // of both: the total cost consumed so far, in decimal
 )
 
-// RequestSubject is where the shell of an engine asks: exec.request.<engine>.
+// RequestSubject is where the bridge of an engine asks for commands: exec.request.<engine>.
 func RequestSubject(engine string) string { return "exec.request." + engine }
 
 // RunSubject is where the workers of a pool listen: exec.run.<pool>.

@@ -64,7 +64,7 @@ func openPocketCoder(ctx context.Context, dir string) (*api.Server, func(), erro
 		return nil, nil, err
 	}
 	server, err := natsconf.Start(ctx, natsconf.Config{
-		Name: "bench", StoreDir: filepath.Join(dir, "nats"), Keys: keys.Public, Engines: []string{"local"}, Pools: []string{"default"},
+		Name: "bench", StoreDir: filepath.Join(dir, "nats"), Keys: keys.Public, Pools: []string{"default"},
 	})
 	if err != nil {
 		return nil, nil, err
