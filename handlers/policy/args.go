@@ -6,21 +6,58 @@ import (
 )
 
 // program is what must be known of a program's arguments to tell the harmless from the rest. Letters are those of short
-// options, names those of long ones, without dashes.
+// options, names those of long ones, without dashes. A program that has options is known by them alone: every other option
+// asks. The fields from danger to valued describe a program that only a rule of a person allows.
 type program struct {
-	known     bool     // its options were read through: an option not named here is harmless
+	options   options
 	danger    []string // long options that run, write or read something else; also when abbreviated, as GNU programs allow
 	exact     []string // long options that look like an abbreviation of one of those, and are harmless
 	letters   string   // short options of that kind
+	known     bool     // its options were read through: an option not named here is harmless
 	valued    string   // letters that take a value
 	words     []string // long options whose value is the next word, when it does not follow a =
 	free      []string // options, letters or names, whose value is text or a pattern, never a file
 	pattern   []string // the first argument is a pattern, unless one of these options is there
 	freely    bool     // no argument is a file
 	oneDash   bool     // long options begin with one dash
+	alone     bool     // a short option takes its value from the next word only
 	most      int      // arguments it takes before one names a file it writes; 0 is any number
 	readsOnly bool     // it changes no file
+	trees     trees    // which folders it reads with all that lies below
 	also      func(*check, []argument) string
+}
+
+// value is what an option takes.
+type value byte
+
+const (
+	nothing  value = iota
+	attached       // text in the same word, or nothing
+	text           // text, in the same word or the next one
+	file           // a file, likewise
+)
+
+// options are the harmless options of a program. "#" stands for a number, as in head -5.
+type options map[string]value
+
+// harmless reads a list of options: "a" takes nothing, "b=?" text in the same word or nothing, "c=" text, "d:" a file.
+func harmless(lists ...string) options {
+	o := options{}
+	for _, list := range lists {
+		for _, name := range strings.Fields(list) {
+			takes := nothing
+			switch {
+			case strings.HasSuffix(name, "=?"):
+				takes = attached
+			case strings.HasSuffix(name, "="):
+				takes = text
+			case strings.HasSuffix(name, ":"):
+				takes = file
+			}
+			o[strings.TrimRight(name, "=?:")] = takes
+		}
+	}
+	return o
 }
 
 // argument is one of a command's arguments as the program would read it.
@@ -29,6 +66,8 @@ type argument struct {
 	given    string // the option as it was given, perhaps abbreviated
 	value    string // of the option, or the argument
 	hasValue bool
+	text     bool   // the value is text, never a file
+	unknown  bool   // the program has options, and this is none of them
 	word     string // it came from
 }
 
@@ -36,7 +75,14 @@ type argument struct {
 func (p program) read(words []string) (args []argument) {
 	for i := 0; i < len(words); i++ {
 		w := words[i]
+		next := ""
+		if i+1 < len(words) {
+			next = words[i+1]
+		}
+		var used bool
 		switch {
+		case p.options != nil && strings.HasPrefix(w, "-") && w != "-" && (w != "--" || p.oneDash):
+			args, used = p.harmless(args, w, next)
 		case w == "--":
 			for _, w := range words[i+1:] {
 				args = append(args, argument{value: w, hasValue: true, word: w})
@@ -49,26 +95,75 @@ func (p program) read(words []string) (args []argument) {
 			if full := p.takesWord(a.option); full != "" {
 				a.option = full
 				if !a.hasValue && i+1 < len(words) {
-					i++
-					a.value, a.hasValue = words[i], true
+					a.value, a.hasValue, used = next, true, true
 				}
 			}
 			args = append(args, a)
 		case strings.HasPrefix(w, "-") && w != "-":
-			var used bool
-			next := ""
-			if i+1 < len(words) {
-				next = words[i+1]
-			}
 			args, used = p.cluster(args, w, next)
-			if used {
-				i++
-			}
 		default:
 			args = append(args, argument{value: w, hasValue: true, word: w})
 		}
+		if used {
+			i++
+		}
 	}
 	return args
+}
+
+// harmless reads one word with options of a program that is known by them. A value in a word of its own that looks like an
+// option is unknown: should the program not take it as the value, it would be one.
+func (p program) harmless(args []argument, w, next string) (_ []argument, used bool) {
+	end := func(a argument, takes value) ([]argument, bool) {
+		inNext := !a.hasValue && (takes == text || takes == file)
+		if inNext {
+			a.value, a.hasValue = next, true
+			a.unknown = next == "" || !p.oneDash && next[0] == '-' && !number(next[1:])
+		}
+		a.text = takes != file
+		return append(args, a), inNext
+	}
+	unknown := func(option string) ([]argument, bool) {
+		a := argument{option: option, word: w, unknown: true}
+		if strings.HasPrefix(w, "--") {
+			a.given = option
+		}
+		return append(args, a), false
+	}
+	if number(w[1:]) && p.has("#") {
+		return append(args, argument{option: "#", word: w}), false
+	}
+	if long := strings.HasPrefix(w, "--"); long || p.oneDash {
+		a := argument{word: w}
+		if a.option = w[1:]; long {
+			a.option, a.value, a.hasValue = strings.Cut(w[2:], "=")
+		}
+		takes, ok := p.options[a.option]
+		if !ok || long && (p.oneDash || len(a.option) < 2) || a.hasValue && takes == nothing {
+			return unknown(a.option)
+		}
+		return end(a, takes)
+	}
+	for i := 1; i < len(w); i++ {
+		a := argument{option: w[i : i+1], word: w}
+		takes, ok := p.options[a.option]
+		switch rest := w[i+1:]; {
+		case !ok:
+			return unknown(a.option)
+		case takes != nothing && p.alone && rest != "":
+			return unknown(a.option)
+		case takes != nothing:
+			a.value, a.hasValue = rest, rest != ""
+			return end(a, takes)
+		}
+		args = append(args, a)
+	}
+	return args, false
+}
+
+func (p program) has(option string) bool {
+	_, ok := p.options[option]
+	return ok
 }
 
 // takesWord gives the full name of an option that takes the next word as its value; GNU programs know it abbreviated too.
@@ -110,7 +205,7 @@ func (p program) cluster(args []argument, w, next string) (_ []argument, used bo
 // dangerous says whether an option is one of the program's dangerous ones, in full, abbreviated or as a letter.
 func (p program) dangerous(a argument) bool {
 	switch {
-	case a.option == "":
+	case a.option == "" || p.options != nil:
 		return false
 	case a.given == "":
 		return strings.Contains(p.letters, a.option)
@@ -125,7 +220,7 @@ func (p program) files(args []argument) (files []argument) {
 	skip := p.pattern != nil && !has(args, p.pattern...)
 	for _, a := range args {
 		switch {
-		case !a.hasValue, a.option != "" && slices.Contains(p.free, a.option):
+		case !a.hasValue, a.option != "" && (a.text || slices.Contains(p.free, a.option)):
 		case a.option == "" && skip:
 			skip = false
 		default:

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -89,13 +90,14 @@ func (e *evaluation) settle(s *script) (cause string) {
 	case !within(a.Root, a.Cwd):
 		return "it would run in " + quoted(a.Cwd) + ", outside the workspace"
 	}
-	in, ever, moved := []string{a.Cwd}, []string{a.Cwd}, false
+	start := []place{{a.Cwd, a.Cwd}}
+	in, ever, moved := start, start, false
 	for i := range s.plain {
 		c := &s.plain[i]
 		if i > 0 && c.line != s.plain[i-1].line {
 			in = ever
 		}
-		c.folder, c.moved = in, moved
+		c.folder, c.moved = folders(in), moved
 		if len(c.words) == 0 || c.words[0] != "cd" {
 			continue
 		}
@@ -116,28 +118,65 @@ func (e *evaluation) settle(s *script) (cause string) {
 	return ""
 }
 
-// enter gives the folders a cd leads to.
-func (a Ask) enter(from, words []string) (folders []string, cause string) {
-	if len(words) != 1 || strings.HasPrefix(words[0], "-") || words[0] == "" {
-		return nil, quoted("cd "+strings.Join(words, " ")) + " leads where its words do not say"
+// enter gives the places a cd leads to. Bash takes .. off the name by which it came to a folder, and goes up from where
+// the folder really is with -P, or when there is no folder of that name.
+func (a Ask) enter(from []place, words []string) (to []place, cause string) {
+	physical := false
+	for len(words) > 0 && (words[0] == "-P" || words[0] == "-L") {
+		physical, words = words[0] == "-P", words[1:]
+	}
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	} else if len(words) > 0 && strings.HasPrefix(words[0], "-") {
+		words = nil
+	}
+	if len(words) != 1 || words[0] == "" {
+		return nil, "where “cd” leads is not in its words"
 	}
 	for _, folder := range from {
-		at, cause := a.locate(folder, words[0])
-		switch {
-		case cause != "":
+		real, cause := a.locate(folder.real, words[0])
+		if cause != "" {
 			return nil, cause
-		case !within(a.Root, at.real) || at.real != at.lexical && strings.Contains(words[0], ".."):
-			return nil, quoted(words[0]) + " is outside the workspace"
 		}
-		folders = union(folders, []string{at.real})
+		next := []place{{real.real, real.real}}
+		if !physical {
+			named, cause := a.locate(folder.lexical, words[0])
+			if cause == "" {
+				named, cause = a.locate("", named.lexical)
+			}
+			if cause != "" {
+				return nil, cause
+			}
+			if next[0] = named; named.real != real.real {
+				next = append(next, place{real.real, real.real})
+			}
+		}
+		for _, at := range next {
+			if !within(a.Root, at.real) {
+				return nil, quoted(words[0]) + " is outside the workspace"
+			}
+		}
+		to = union(to, next)
 	}
-	return folders, ""
+	return to, ""
 }
 
-func union(a, b []string) []string {
+func union(a, b []place) []place {
 	all := slices.Concat(a, b)
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b place) int {
+		return cmp.Or(strings.Compare(a.lexical, b.lexical), strings.Compare(a.real, b.real))
+	})
 	return slices.Compact(all)
+}
+
+// folders are where places really are.
+func folders(in []place) (real []string) {
+	for _, at := range in {
+		if !slices.Contains(real, at.real) {
+			real = append(real, at.real)
+		}
+	}
+	return real
 }
 
 // allowing gives the rules that allow a command and the files the shell opens for it, or the cause why they do not.
@@ -147,12 +186,15 @@ func (e *evaluation) allowing(c command) (rules []Rule, cause string) {
 		if !r.allows("bash") || !matchCommand(r.words, c.words) {
 			continue
 		}
-		k := check{ask: e.ask, words: c.words, in: c.folder, named: map[string]bool{}}
+		k := check{ask: e.ask, words: c.words, in: c.folder, piped: c.piped, named: map[string]bool{}}
 		for _, word := range r.words {
 			k.named[word], k.named[strings.TrimRight(word, "*")] = true, true
 		}
 		if cause = k.cause(); cause == "" {
 			cause = e.kept(&k)
+		}
+		if cause == "" {
+			cause = e.below(&k)
 		}
 		if cause == "" {
 			rules = append(rules, r.Rule)
@@ -173,24 +215,38 @@ func (e *evaluation) allowing(c command) (rules []Rule, cause string) {
 // kept looks whether an argument names a file that another rule keeps from being read, or, by a program that may write,
 // from being written.
 func (e *evaluation) kept(k *check) string {
-	var places []lowered
+	rules := e.keeping(k)
+	if len(rules) == 0 {
+		return ""
+	}
+	places := k.places
 	for _, word := range k.words[1:] {
 		for _, folder := range k.in {
 			if at, cause := e.ask.locate(folder, word); cause == "" {
-				places = append(places, e.ask.lower(at))
+				places = append(places, at)
 			}
 		}
 	}
-	onlyReads := k.onlyReads()
-	for _, r := range e.rules {
-		if r.wrong != nil || r.action() == Allow || r.Permission != "read" && (!writes(r.Permission) || onlyReads) || r.Pattern == Inside || strings.Trim(r.Pattern, "*/") == "" {
-			continue
-		}
-		if i := slices.IndexFunc(places, r.keeps); i >= 0 {
-			return quoted(places[i].lexical) + " is what a rule keeps: " + r.String()
+	for _, at := range places {
+		low := e.ask.lower(at)
+		if i := slices.IndexFunc(rules, func(r *compiled) bool { return r.keeps(low) }); i >= 0 {
+			return quoted(low.lexical) + " is what a rule keeps: " + rules[i].String()
 		}
 	}
 	return ""
+}
+
+// keeping are the rules that keep files from being read, or, when the program may write, from being written. Those that
+// keep all files are for other tools: they would ask for every command.
+func (e *evaluation) keeping(k *check) (rules []*compiled) {
+	onlyReads := k.onlyReads()
+	for _, r := range e.rules {
+		keeps := r.Permission == "read" || writes(r.Permission) && !onlyReads
+		if keeps && r.wrong == nil && r.action() != Allow && r.Pattern != Inside && strings.Trim(r.Pattern, "*/") != "" {
+			rules = append(rules, r)
+		}
+	}
+	return rules
 }
 
 // opening gives the rules that allow the shell to open a file.

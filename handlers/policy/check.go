@@ -13,6 +13,10 @@ type check struct {
 	words []string
 	in    []string        // folders it may run in
 	named map[string]bool // words the rule's pattern says
+	piped bool            // its input comes from another command
+
+	places []place    // the files that its arguments may name
+	reads  *treeReads // the folders that it reads with all that lies below; nil for none
 }
 
 // plainName is what a program may be called; a path to one is not its name.
@@ -70,11 +74,17 @@ func (k *check) onlyReads() bool {
 // arguments looks at a program's options and files.
 func (k *check) arguments(p program, described bool) string {
 	words := k.words[1:]
-	if k.words[0] == "tar" {
+	switch k.words[0] {
+	case "tar":
 		words = dashes(words)
+	case "jq":
+		words = withoutVariables(words)
 	}
 	args := p.read(words)
 	for _, a := range args {
+		if a.unknown {
+			return fmt.Sprintf("%s is not an option of %s that is known to be harmless", quoted(a.word), quoted(k.words[0]))
+		}
 		name, _, _ := strings.Cut(strings.TrimLeft(a.word, "-"), "=")
 		switch {
 		case p.dangerous(a), a.option != "" && !p.known && tells(name):
@@ -94,7 +104,11 @@ func (k *check) arguments(p program, described bool) string {
 	if p.freely {
 		return ""
 	}
-	return k.files(p.files(args), p.readsOnly)
+	if cause := k.files(p.files(args), p.readsOnly); cause != "" {
+		return cause
+	}
+	k.readsTrees(p, args)
+	return ""
 }
 
 // files looks at where arguments lead, from every folder the command may run in. Any argument may be a file.
@@ -118,6 +132,7 @@ func (k *check) file(p string, readsOnly bool) string {
 		if cause != "" {
 			return cause
 		}
+		k.places = append(k.places, at)
 		if !within(k.ask.Root, at.real) {
 			return quoted(p) + " is outside the workspace"
 		}
@@ -140,9 +155,6 @@ func (k *check) file(p string, readsOnly bool) string {
 // candidates are the paths an argument may name: itself, and what stands behind =, :, comma or @ and leads away.
 func candidates(a argument) []string {
 	list := []string{a.value}
-	if strings.Contains(a.value, `\`) && a.option == "" && !strings.Contains(a.value, "/") {
-		list = nil // a pattern: no file name has a backslash here
-	}
 	attached := len(a.word) > 2 && a.word[0] == '-' && a.word[1] != '-' && strings.HasSuffix(a.word, a.value)
 	if i := strings.IndexByte(a.value, '/'); attached && i > 0 && i < 3 {
 		list = append(list, a.value[i:]) // -xo/tmp/f

@@ -46,7 +46,7 @@ func TestAReasonNamesTheWord(t *testing.T) {
 	for command, reason := range map[string]string{
 		"ls | sh":         "“sh” is a shell; a rule does not reach what it runs",
 		"nice ls":         "“nice” runs what it is given; a rule does not reach that",
-		"sort --comp=x a": "“--comp=x” makes “sort” run, read or write something else",
+		"sort --comp=x a": "“--comp=x” is not an option of “sort” that is known to be harmless",
 		"cat ../x":        "“../x” is outside the workspace",
 		"echo $(id)":      "“$(id)” is expanded by the shell",
 		"A=1 ls":          "“A=1” sets a variable, which changes what programs do",

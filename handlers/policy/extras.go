@@ -14,11 +14,12 @@ func noArguments(k *check, args []argument) string {
 	return ""
 }
 
-// findActions begin the predicates of find that run or write.
+// findActions begin the predicates of find that run or write. They are looked for everywhere, besides the list of options:
+// no name or pattern should look like one.
 var findActions = regexp.MustCompile(`^-(exec|ok|fprint|fls|delete|files0)`)
 
 func findPredicates(k *check, _ []argument) string {
-	for _, w := range k.words { // behind -- they count too
+	for _, w := range k.words {
 		if findActions.MatchString(w) {
 			return quoted(w) + " makes “find” run commands, write or delete"
 		}
@@ -36,21 +37,51 @@ func dateSets(_ *check, args []argument) string {
 	return ""
 }
 
-// jqBeyond are the words of a jq filter that look at more than its input: the environment and other files.
-var jqBeyond = regexp.MustCompile(`(^|[^.\w"])(env|import|include|get_search_list)\b|\$(ENV|__prog)`)
+// printfPlain is a format in which every conversion prints. %n stores a number in a variable of the shell, such as PATH.
+var printfPlain = regexp.MustCompile(`^([^%]|%%|%[-+ #0']*(\*|\d+)?(\.(\*|\d+)?)?[diouxXeEfFgGcsbqQ])*$`)
 
-// jqFilters looks at the filter, which is the first argument, or any when options take some as names and values.
-func jqFilters(_ *check, args []argument) string {
-	filters := positionals(args)
-	if !has(args, "arg", "argjson", "slurpfile", "rawfile", "argfile", "args", "jsonargs") {
-		filters = filters[:min(1, len(filters))]
+// printfFormat refuses the option that sets a variable, and formats that do.
+func printfFormat(k *check, _ []argument) string {
+	words := k.words[1:]
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	} else if len(words) > 0 && strings.HasPrefix(words[0], "-") {
+		return quoted(words[0]) + " makes “printf” set a variable, which changes what programs do"
 	}
-	for _, f := range filters {
-		if jqBeyond.MatchString(f) {
-			return quoted(f) + " looks at more than its input"
+	if len(words) > 0 && !printfPlain.MatchString(words[0]) {
+		return quoted(words[0]) + " is a format that may set a variable, which changes what programs do"
+	}
+	return ""
+}
+
+// testPlain are the operators of test that look at files, texts and numbers. -v and -R expand what they are given.
+var testPlain = set("-a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -O -G -L -N -S -nt -ot -ef -z -n -eq -ne -lt -le -gt -ge -o")
+
+func testOperators(k *check, _ []argument) string {
+	for _, w := range k.words[1:] {
+		if strings.HasPrefix(w, "-") && !testPlain[w] && !number(w[1:]) {
+			return quoted(w) + " is not an operator of “test” that is known to be harmless"
 		}
 	}
 	return ""
+}
+
+// withoutVariables takes the variables out of the arguments of jq: --arg and --argjson are followed by a name and a value.
+func withoutVariables(words []string) (rest []string) {
+	for i := 0; i < len(words); i++ {
+		switch {
+		case (words[i] == "--arg" || words[i] == "--argjson") && i+2 < len(words):
+			i += 2
+		case words[i] == "--indent" && i+1 < len(words):
+			rest = append(rest, words[i], words[i+1])
+			i++
+		case words[i] == "--":
+			return append(rest, words[i:]...)
+		default:
+			rest = append(rest, words[i])
+		}
+	}
+	return rest
 }
 
 // sedScripts looks at the scripts: those of -e, or the first argument.
@@ -65,7 +96,7 @@ func sedScripts(_ *check, args []argument) string {
 		scripts = n[:1]
 	}
 	for _, s := range scripts {
-		if !plainSed(s) {
+		if !plainSed.MatchString(s) {
 			return quoted(s) + " may write files or run commands"
 		}
 	}
@@ -78,10 +109,10 @@ func dashes(words []string) []string {
 		return words
 	}
 	var options []string
-	rest := words[1:]
+	tar, rest := programs["tar"].options, words[1:]
 	for _, c := range words[0] {
 		options = append(options, "-"+string(c))
-		if strings.ContainsRune(programs["tar"].valued, c) && len(rest) > 0 {
+		if takes := tar[string(c)]; (takes == text || takes == file) && len(rest) > 0 {
 			options, rest = append(options, rest[0]), rest[1:]
 		}
 	}

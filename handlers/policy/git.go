@@ -30,12 +30,6 @@ var gitOptions = program{
 
 // gitLetters are the short options of sub-commands: that take a value, of these with a text, and that are dangerous.
 var gitLetters = map[string]struct{ valued, text, danger string }{
-	"log":         {"SGLnUl", "SGL", "O"},
-	"show":        {"SGLnUl", "SGL", "O"},
-	"whatchanged": {"SGLnUl", "SGL", "O"},
-	"diff":        {"SGUl", "SG", "O"},
-	"blame":       {"LS", "L", ""},
-	"annotate":    {"LS", "L", ""},
 	"add":         {"", "", "e"},
 	"commit":      {"mFCct", "m", "S"},
 	"stash":       {"m", "m", ""},
@@ -45,8 +39,61 @@ var gitLetters = map[string]struct{ valued, text, danger string }{
 	"cherry-pick": {"mX", "mX", "Se"},
 	"revert":      {"mX", "mX", "Se"},
 	"push":        {"o", "", ""},
-	"grep":        {"efABCm", "eABCm", "Of"},
 	"ls-remote":   {"o", "", "u"},
+}
+
+// The harmless options of the sub-commands of git that only look, by what they have in common.
+const (
+	gitDiffs = `p u patch s no-patch U=? unified=? raw patch-with-raw indent-heuristic no-indent-heuristic minimal patience histogram diff-algorithm= anchored=
+		stat=? compact-summary numstat shortstat dirstat=? summary patch-with-stat z name-only name-status color=? no-color color-moved=? no-color-moved
+		color-moved-ws= word-diff=? word-diff-regex= color-words=? no-renames rename-empty no-rename-empty check ws-error-highlight= full-index binary abbrev=?
+		B=? break-rewrites=? M=? find-renames=? C=? find-copies=? find-copies-harder D irreversible-delete l= diff-filter= S= G= find-object= pickaxe-all
+		pickaxe-regex R relative=? no-relative a text ignore-cr-at-eol ignore-space-at-eol b ignore-space-change w ignore-all-space ignore-blank-lines I=
+		inter-hunk-context= W function-context exit-code quiet no-ext-diff no-textconv src-prefix= dst-prefix= no-prefix default-prefix line-prefix=
+		ita-invisible-in-index ignore-submodules=? X=? no-index cached staged merge-base`
+	gitLogs = `# n= max-count= skip= since= after= until= before= author= committer= grep= i regexp-ignore-case E extended-regexp F fixed-strings P perl-regexp
+		basic-regexp all-match invert-grep all branches=? tags=? remotes=? glob= exclude= not merges no-merges min-parents= max-parents= first-parent reverse
+		date-order author-date-order topo-order graph no-graph oneline abbrev-commit no-abbrev-commit pretty=? format=? decorate=? no-decorate decorate-refs=
+		decorate-refs-exclude= source follow full-history dense sparse simplify-merges simplify-by-decoration ancestry-path boundary left-right cherry-mark
+		cherry-pick cherry left-only right-only walk-reflogs g date= relative-date parents children c cc m t r no-walk=? notes=? no-notes L: log-size
+		no-expand-tabs expand-tabs=? clear-decorations mailmap no-mailmap use-mailmap no-use-mailmap abbrev=? diff-merges= no-diff-merges dd
+		no-color color=? z`
+	gitBlames = `b root show-stats L= l t p porcelain line-porcelain incremental s e show-email w M=? C=? score-debug f show-name n show-number date= since= abbrev=
+		reverse first-parent ignore-rev= color-lines color-by-age minimal c progress no-progress`
+	gitRefs = `count= sort= format= color=? points-at= merged=? no-merged=? contains=? no-contains=? ignore-case`
+)
+
+// gitHarmless are the harmless options of each of these sub-commands. Every other option asks.
+var gitHarmless = map[string]options{
+	"log": harmless(gitDiffs, gitLogs), "whatchanged": harmless(gitDiffs, gitLogs), "show": harmless(gitDiffs, gitLogs), "stash list": harmless(gitDiffs, gitLogs),
+	"diff": harmless(gitDiffs, "1 2 3 0 base ours theirs no-color-moved-ws"), "range-diff": harmless(gitDiffs, gitLogs, "creation-factor= no-dual-color"),
+	"diff-tree": harmless(gitDiffs, "r t root m c cc v pretty=? format=? no-commit-id always"), "diff-index": harmless(gitDiffs, "m"), "diff-files": harmless(gitDiffs, "1 2 3 0 c cc q"),
+	"rev-list": harmless(gitLogs, "count objects header timestamp disk-usage=?"), "shortlog": harmless(gitLogs, "s n e c summary numbered email committer group= w=?"),
+	"status": harmless(`s short b branch show-stash porcelain=? long v verbose u=? untracked-files=? ignore-submodules=? ignored=? z column=? no-column ahead-behind
+		no-ahead-behind renames no-renames find-renames=?`),
+	"blame": harmless(gitBlames), "annotate": harmless(gitBlames),
+	"describe": harmless("all tags contains abbrev=? candidates= exact-match long match= exclude= always first-parent dirty=?"),
+	"rev-parse": harmless(`abbrev-ref=? short=? verify q quiet show-toplevel show-prefix show-cdup git-dir git-common-dir is-inside-work-tree is-inside-git-dir
+		is-bare-repository is-shallow-repository absolute-git-dir symbolic symbolic-full-name all branches=? tags=? remotes=? glob=? exclude=? revs-only no-revs
+		flags no-flags not show-superproject-working-tree`),
+	"ls-files": harmless(`c cached d deleted m modified o others i ignored s stage u unmerged k killed z t v f directory no-empty-directory exclude-standard x=
+		exclude= eol full-name abbrev=? error-unmatch deduplicate format=`),
+	"ls-tree":  harmless("d r t l long z name-only name-status object-only full-name full-tree abbrev=? format="),
+	"cat-file": harmless("t s e p"),
+	"grep": harmless(`# cached untracked no-index no-exclude-standard exclude-standard a text no-textconv i ignore-case I r recursive no-recursive max-depth= w
+		word-regexp v invert-match h H full-name E extended-regexp G basic-regexp P perl-regexp F fixed-strings n line-number column l files-with-matches
+		name-only L files-without-match o only-matching c count color=? no-color break heading p show-function C= context= A= after-context= B= before-context=
+		W function-context e= and or not all-match q quiet m= max-count= threads= z null`),
+	"merge-base":   harmless("a all octopus independent is-ancestor fork-point"),
+	"name-rev":     harmless("tags refs= exclude= all name-only no-undefined always"),
+	"show-ref":     harmless("head heads branches tags d dereference s hash=? verify q quiet abbrev=?"),
+	"show-branch":  harmless("a all r remotes list"),
+	"for-each-ref": harmless(gitRefs), "branch": harmless(gitRefs, "a all r remotes v verbose i q l list show-current column=? no-column no-color abbrev=? no-abbrev"),
+	"tag":           harmless(gitRefs, "i l list n=? column=? no-column no-color"),
+	"check-ignore":  harmless("q quiet v verbose n non-matching no-index"),
+	"count-objects": harmless("v verbose H human-readable"),
+	"cherry":        harmless("v verbose abbrev=?"),
+	"version":       harmless("build-options"),
 }
 
 // gitForces overwrite or delete what is not in git: a rule reaches them only when it names them.
@@ -79,26 +126,52 @@ func (k *check) git() string {
 	if strings.HasPrefix(sub, "-") {
 		return fmt.Sprintf("%s stands before git's sub-command, where it changes what git runs or which repository it takes", quoted(sub))
 	}
-	p := gitOptions
-	letters := gitLetters[sub]
-	p.valued, p.letters = letters.valued, letters.danger
-	p.free = append(slices.Clone(p.free), strings.Split(letters.text, "")...)
-	if sub == "grep" {
-		p.pattern = []string{"e", "f", "and", "or", "not"}
-	}
+	p := gitProgram(words[1:])
 	args := p.read(words[2:])
-	for _, a := range args {
-		if p.dangerous(a) || slices.Contains(gitForces[sub], a.option) && !k.named[a.word] {
+	for i, a := range args {
+		changes := sub == "branch" || sub == "tag" // what a rule names there it reaches
+		switch {
+		case a.unknown && !changes:
+			return fmt.Sprintf("%s is not an option of “git %s” that is known to be harmless", quoted(a.word), sub)
+		case p.dangerous(a), a.unknown && gitOptions.dangerous(a), slices.Contains(gitForces[sub], a.option) && !k.named[a.word]:
 			return fmt.Sprintf("%s makes “git %s” run, read, write or overwrite something else", quoted(a.word), sub)
+		case gitFormats[a.option] && gitVerifies.MatchString(a.value):
+			return quoted(a.word) + " makes git run a program that checks signatures"
+		case a.option == "L" && strings.Contains(a.value, ":"): // lines of a file
+			args[i].text, args[i].value = false, a.value[strings.LastIndexByte(a.value, ':')+1:]
 		}
 	}
 	if cause := k.gitSub(sub, args); cause != "" {
 		return cause
 	}
+	k.gitReads(sub, words[2:], args)
 	if sub != "mv" {
 		args = slices.DeleteFunc(args, func(a argument) bool { return a.word == "HEAD" }) // a commit, not the file
 	}
 	return k.files(p.files(args), gitLooks[sub] || gitKeeps[sub])
+}
+
+// gitFormats are the options with a format in which git shows what it found.
+var gitFormats = set("format pretty sort group")
+
+// gitVerifies finds the fields of a format that show whether a signature is good.
+var gitVerifies = regexp.MustCompile(`%[-+ ]?G|signature`)
+
+// gitProgram is how a sub-command of git, the first of the words, reads its arguments.
+func gitProgram(words []string) program {
+	sub := words[0]
+	p := gitOptions
+	p.options = gitHarmless[sub]
+	if sub == "stash" && len(words) > 1 && words[1] == "list" {
+		p.options = gitHarmless["stash list"]
+	}
+	letters := gitLetters[sub]
+	p.valued, p.letters = letters.valued, letters.danger
+	p.free = append(slices.Clone(p.free), strings.Split(letters.text, "")...)
+	if sub == "grep" {
+		p.pattern = []string{"e", "and", "or", "not"}
+	}
+	return p
 }
 
 // gitSub says whether a rule that matches reaches a sub-command.
@@ -160,7 +233,7 @@ var gitLists = map[string]gitList{
 func (k *check) gitList(sub string, list gitList, args []argument, n []string) string {
 	lists := len(n) == 0 || slices.Contains(list.verbs, n[0]) || has(args, list.options...)
 	for _, a := range args {
-		if a.option != "" && !slices.Contains(list.options, a.option) && !slices.Contains(list.looks, a.option) {
+		if a.unknown || a.option != "" && !slices.Contains(list.options, a.option) && !slices.Contains(list.looks, a.option) {
 			lists = false
 		}
 	}

@@ -44,6 +44,14 @@ type Ask struct {
 	// Resolve gives an absolute, clean path with its symlinks resolved: of what exists, the rest is appended. ok is false
 	// when that failed. Nil takes paths as they are.
 	Resolve func(path string) (real string, ok bool)
+
+	// List returns the names in a folder, at most so many, and none for what is no folder. ok is false when a folder cannot
+	// be read. Nil takes all folders as empty.
+	List func(folder string, most int) (entries []Entry, ok bool)
+
+	// Tracked returns the absolute paths of the files that git tracks in the repository around a folder. ok is false when
+	// they are not known, as they are with nil: then all files of the workspace count.
+	Tracked func(folder string) (paths []string, ok bool)
 }
 
 // Verdict is what the policy says about an ask.

@@ -14,6 +14,7 @@ type command struct {
 	folder []string // where it may run; more than one when it depends on what went before
 	moved  bool     // a cd stands before it
 	line   int      // the statement it is in, from 0
+	piped  bool     // it reads what the command before it prints
 	sure   bool     // what follows it in the statement runs only when it worked, and in the same shell
 	redirs []redirect
 }
@@ -68,7 +69,7 @@ func readScript(text string) (s script) {
 	}
 	s.collect(file, text, 0)
 	for line, st := range file.Stmts {
-		s.statement(st, text, line, true)
+		s.statement(st, text, command{line: line, sure: true})
 	}
 	if len(s.plain) == 0 && s.cause == "" {
 		s.cause = "there is no command in it"
@@ -77,7 +78,7 @@ func readScript(text string) (s script) {
 }
 
 // statement reads what is made of simple commands joined by &&, ||, ;, | and line ends; all else is a cause.
-func (s *script) statement(st *syntax.Stmt, text string, line int, sure bool) {
+func (s *script) statement(st *syntax.Stmt, text string, as command) {
 	switch {
 	case st.Background, st.Coprocess, st.Disown:
 		s.because("& lets it run on unseen")
@@ -89,11 +90,12 @@ func (s *script) statement(st *syntax.Stmt, text string, line int, sure bool) {
 		if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt && c.Op != syntax.Pipe {
 			s.because(c.Op.String() + " is not one of &&, ||, ; and |")
 		}
-		sure = sure && c.Op == syntax.AndStmt
-		s.statement(c.X, text, line, sure)
-		s.statement(c.Y, text, line, sure)
+		as.sure = as.sure && c.Op == syntax.AndStmt
+		s.statement(c.X, text, as)
+		as.piped = c.Op == syntax.Pipe
+		s.statement(c.Y, text, as)
 	case *syntax.CallExpr:
-		s.simple(st, c, text, command{line: line, sure: sure})
+		s.simple(st, c, text, as)
 	case nil:
 		s.because("a redirect without a command")
 	default:

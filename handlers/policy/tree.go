@@ -1,0 +1,281 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// maxTree is how many names below a folder are looked at before a command that reads them all is asked.
+const maxTree = 20_000
+
+// Kind is what a name in a folder is.
+type Kind byte
+
+// Everything that is neither a folder nor a symlink is a file.
+const (
+	File Kind = iota
+	Folder
+	Link
+)
+
+// Entry is a name in a folder.
+type Entry struct {
+	Name  string
+	Kind  Kind
+	Plain bool // its name is a secret one, but its content was read and holds none
+}
+
+// trees says when a program reads a folder with all that lies below it.
+type trees struct {
+	options   []string // one of these makes it do so
+	always    bool     // it does so without an option
+	here      bool     // it reads the current folder when its arguments name none
+	follows   []string // options with which it follows symlinks below; "*" is always
+	visible   []string // options without which it skips names that begin with a dot; nil skips none
+	skips     []string // options that name folders to skip
+	only      []string // options that name the files to read
+	rulesOnly bool     // it shows no content: what rules keep counts, what may hold secrets does not
+}
+
+// treeReads is what one command reads with all that lies below.
+type treeReads struct {
+	folders        []string // as the command names them
+	hidden, follow bool
+	rulesOnly      bool
+	tracked        bool     // only what git tracks; without folders all of it
+	skips          []string // names of folders
+	only           []string // patterns of names; nil is all
+}
+
+// plainGlob is a pattern for names that all programs read alike.
+var plainGlob = regexp.MustCompile(`^[A-Za-z0-9_.*-]+$`)
+
+// readsTrees notes which folders the command reads with all that lies below.
+func (k *check) readsTrees(p program, args []argument) {
+	t := p.trees
+	if !t.always && !has(args, t.options...) || k.words[0] == "rg" && has(args, "files", "type-list") {
+		return
+	}
+	r := &treeReads{rulesOnly: t.rulesOnly, hidden: t.visible == nil || has(args, t.visible...), follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
+	for _, a := range p.files(args) {
+		r.folders = append(r.folders, a.value)
+	}
+	if len(r.folders) == 0 && t.here && !(k.piped && k.words[0] == "rg") {
+		r.folders = []string{"."}
+	}
+	onlyAll := has(args, "exclude", "exclude-from")
+	for _, a := range args {
+		switch {
+		case slices.Contains(t.skips, a.option) && plainGlob.MatchString(a.value) && !strings.Contains(a.value, "*"):
+			r.skips = append(r.skips, a.value)
+		case slices.Contains(t.only, a.option):
+			onlyAll = onlyAll || !plainGlob.MatchString(a.value)
+			r.only = append(r.only, a.value)
+		}
+	}
+	if onlyAll {
+		r.only = nil
+	}
+	k.reads = r
+}
+
+// Options of git with which a sub-command shows the content of files, and those with which one that does so shows less.
+var (
+	gitPatches = []string{"p", "u", "patch", "U", "unified", "W", "function-context", "L", "c", "cc", "dd", "word-diff", "color-words", "word-diff-regex", "binary",
+		"patch-with-stat", "patch-with-raw", "inter-hunk-context", "diff-merges", "check", "full-index"}
+	gitNames = []string{"stat", "numstat", "shortstat", "name-only", "name-status", "summary", "s", "no-patch", "quiet", "raw", "dirstat", "compact-summary"}
+)
+
+// revisionPath is a file in a revision: HEAD:go.mod, :2:go.mod.
+var revisionPath = regexp.MustCompile(`^[^:(]*:(\d:)?[A-Za-z0-9_.][A-Za-z0-9_./ -]*$`)
+
+// gitReads notes the files in revisions that a sub-command names, and whether it shows the content of files it does not name.
+func (k *check) gitReads(sub string, words []string, args []argument) {
+	named := positionals(args)
+	for _, n := range named {
+		for i := range n {
+			if n[i] == ':' {
+				k.inRepository(n[i+1:])
+			}
+		}
+	}
+	shows := has(args, gitPatches...)
+	switch sub {
+	case "show", "diff", "range-diff":
+		shows = shows || !has(args, gitNames...)
+	case "grep", "cat-file":
+		shows = true
+	case "status":
+		shows = has(args, "v", "verbose")
+	case "log", "whatchanged", "stash", "diff-tree", "diff-index", "diff-files", "reflog":
+	default:
+		shows = false
+	}
+	if shows && !(len(named) > 0 && (sub == "show" || sub == "cat-file") && !slices.ContainsFunc(named, func(n string) bool { return !revisionPath.MatchString(n) })) {
+		k.reads = &treeReads{tracked: true, hidden: true}
+		if i := slices.Index(words, "--"); i >= 0 && !slices.ContainsFunc(words[i+1:], func(w string) bool { return strings.ContainsAny(w, ":*?[") }) {
+			k.reads.folders = words[i+1:]
+		}
+		if has(args, "no-index", "untracked") {
+			k.reads.tracked = false
+			k.reads.folders = append(k.reads.folders, ".")
+			k.reads.folders = append(k.reads.folders, named...)
+		}
+	}
+}
+
+// inRepository notes a path from the top of the repository, which is the folder of the command or one above it.
+func (k *check) inRepository(p string) {
+	for _, folder := range k.in {
+		for top := folder; ; top = path.Dir(top) {
+			if at, cause := k.ask.locate(top, p); cause == "" {
+				k.places = append(k.places, at)
+			}
+			if top == "/" {
+				break
+			}
+		}
+	}
+}
+
+// below says why a command that reads folders with all that lies below them is asked: a rule keeps a file there, it may
+// hold secrets, or there is more than can be looked at.
+func (e *evaluation) below(k *check) string {
+	r, a := k.reads, e.ask
+	if r == nil || a.List == nil {
+		return ""
+	}
+	w := walk{ask: a, treeReads: *r, rules: e.keeping(k), left: maxTree, seen: map[string]bool{}}
+	if r.rulesOnly && len(w.rules) == 0 {
+		return ""
+	}
+	for _, folder := range k.in {
+		if cause := w.from(folder); cause != "" {
+			return fmt.Sprintf("“%s” reads all that lies below: %s", k.words[0], cause)
+		}
+	}
+	return ""
+}
+
+// walk looks at what lies below folders.
+type walk struct {
+	treeReads
+	ask   Ask
+	rules []*compiled
+	left  int
+	seen  map[string]bool
+}
+
+func (w *walk) from(folder string) string {
+	if w.tracked {
+		return w.index(folder)
+	}
+	for _, name := range w.folders {
+		at, cause := w.ask.locate(folder, name)
+		if cause == "" && !within(w.ask.Root, at.real) {
+			continue // no folder of the workspace: its arguments were looked at already
+		}
+		if cause == "" {
+			cause = w.folder(at.real)
+		}
+		if cause != "" {
+			return cause
+		}
+	}
+	return ""
+}
+
+// index looks at what git tracks, or at the whole workspace where that is not known.
+func (w *walk) index(folder string) string {
+	var paths []string
+	known := false
+	if w.ask.Tracked != nil {
+		paths, known = w.ask.Tracked(folder)
+	}
+	if !known {
+		return w.folder(w.ask.Root)
+	}
+	var limits []string
+	for _, name := range w.folders {
+		if at, cause := w.ask.locate(folder, name); cause == "" {
+			limits = append(limits, at.lexical)
+		}
+	}
+	for _, p := range paths {
+		if len(limits) < len(w.folders) || len(limits) == 0 || slices.ContainsFunc(limits, func(limit string) bool { return within(limit, p) }) {
+			if cause := w.file(place{p, p}, false); cause != "" {
+				return cause
+			}
+		}
+	}
+	return ""
+}
+
+func (w *walk) folder(folder string) string {
+	if w.seen[folder] {
+		return ""
+	}
+	w.seen[folder] = true
+	entries, ok := w.ask.List(folder, w.left+1)
+	if !ok {
+		return quoted(folder) + " cannot be looked through"
+	}
+	for _, entry := range entries {
+		if w.left--; w.left < 0 {
+			return fmt.Sprintf("there are more than %d files, too many to look for what is kept from reading", maxTree)
+		}
+		if !w.hidden && strings.HasPrefix(entry.Name, ".") || entry.Kind == Folder && slices.Contains(w.skips, entry.Name) {
+			continue
+		}
+		if cause := w.entry(folder, entry); cause != "" {
+			return cause
+		}
+	}
+	return ""
+}
+
+func (w *walk) entry(folder string, entry Entry) string {
+	at := place{lexical: path.Join(folder, entry.Name)}
+	at.real = at.lexical
+	switch entry.Kind {
+	case Link:
+		if !w.follow {
+			return ""
+		}
+		var ok bool
+		if at.real, ok = w.ask.resolve(at.lexical); !ok || !within(w.ask.Root, at.real) {
+			return quoted(at.lexical) + " leads outside the workspace"
+		}
+	case File:
+		if w.only != nil && !slices.ContainsFunc(w.only, func(pattern string) bool { return glob(pattern, entry.Name) }) {
+			return ""
+		}
+	}
+	cause := w.file(at, entry.Plain)
+	if cause == "" && entry.Kind != File {
+		cause = w.folder(at.real)
+	}
+	return cause
+}
+
+// file says why one file, or a folder by its name, is not read without a person.
+func (w *walk) file(at place, plain bool) string {
+	if !w.rulesOnly && !plain {
+		if cause := w.ask.mayRead(at); cause != "" {
+			return cause
+		}
+	}
+	if len(w.rules) == 0 {
+		return ""
+	}
+	low := w.ask.lower(at)
+	for _, r := range w.rules {
+		if r.keeps(low) {
+			return quoted(at.lexical) + " is what a rule keeps: " + r.String()
+		}
+	}
+	return ""
+}

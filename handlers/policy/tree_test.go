@@ -1,0 +1,140 @@
+package policy_test
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"pocketcoder/handlers/policy"
+)
+
+// withFiles adds a workspace with these files to an ask; a name with an arrow is a symlink.
+func withFiles(a policy.Ask, names ...string) policy.Ask {
+	folders := map[string]map[string]policy.Entry{}
+	links := map[string]string{}
+	add := func(p string, kind policy.Kind) {
+		for ; p != "/"; p, kind = path.Dir(p), policy.Folder {
+			if folders[path.Dir(p)] == nil {
+				folders[path.Dir(p)] = map[string]policy.Entry{}
+			}
+			folders[path.Dir(p)][path.Base(p)] = policy.Entry{Name: path.Base(p), Kind: kind, Plain: strings.HasSuffix(p, ".git/config")}
+		}
+	}
+	for _, name := range names {
+		if link, to, ok := strings.Cut(name, " -> "); ok {
+			add("/workspace/"+link, policy.Link)
+			links["/workspace/"+link] = to
+			continue
+		}
+		add("/workspace/"+name, policy.File)
+	}
+	a.Resolve = func(p string) (string, bool) {
+		for link, to := range links {
+			if within, ok := strings.CutPrefix(p, link); ok && (within == "" || within[0] == '/') {
+				return to + within, true
+			}
+		}
+		return p, true
+	}
+	a.List = func(folder string, most int) ([]policy.Entry, bool) {
+		entries := slices.Collect(maps.Values(folders[folder]))
+		return entries[:min(most, len(entries))], true
+	}
+	return a
+}
+
+// What reads a folder with all that lies below it reads what rules keep and what may hold secrets, too.
+func TestProgramsThatReadTreesAskForWhatLiesBelow(t *testing.T) {
+	t.Parallel()
+	files := []string{"src/a.go", "src/private/b", "deploy/server.key", "deploy/link -> /workspace/src", "away/link -> /outside", ".hidden/c.pem", ".git/config", "docs/a.md"}
+	rules := append([]policy.Rule{{Permission: "read", Pattern: "src/private/**", Action: policy.Deny}}, policy.Defaults...)
+	for _, pattern := range []string{"cp*", "tar*", "zip*", "mv*", "rm*"} {
+		rules = append(rules, policy.Rule{Permission: "bash", Pattern: pattern})
+	}
+	for command, want := range map[string]policy.Action{
+		"grep -r x src": policy.AskPerson, "grep -R x src": policy.AskPerson, "grep -rn x .": policy.AskPerson, "grep -r x": policy.AskPerson, "grep --recursive x src": policy.AskPerson,
+		"grep -d recurse x src": policy.AskPerson, "grep --directories=recurse x src": policy.AskPerson, "grep -rn x docs": policy.Allow, "grep x src/a.go": policy.Allow,
+		"grep -rn --exclude-dir=private x src": policy.Allow, "grep -rn --exclude-dir='p*' x src": policy.AskPerson, "grep -rn --include='*.go' x src": policy.Allow,
+		"grep -rn --include='*.key' x deploy": policy.AskPerson, "grep -rn --include='*.go' x deploy": policy.Allow, "grep -rn --exclude=x --include='*.go' x deploy": policy.AskPerson,
+		"grep -r x deploy": policy.AskPerson, "grep -R --include='*' --exclude-dir=src x away": policy.AskPerson, "grep -r x away": policy.Allow, "grep -r x .git": policy.Allow,
+		"cd src && grep -r x .": policy.AskPerson, "cd docs; grep -r x .": policy.AskPerson, "cd docs && grep -r x .": policy.Allow, "ls -R src": policy.Allow, "find src -name b": policy.Allow,
+		"rg x": policy.AskPerson, "rg x src": policy.AskPerson, "rg -uu x docs": policy.Allow, "rg x docs": policy.Allow, "rg --files": policy.Allow, "cat docs/a.md | rg x": policy.Allow,
+		"rg x .hidden": policy.AskPerson, "rg -e x docs src/a.go": policy.Allow,
+		"diff -r src docs": policy.AskPerson, "diff docs deploy": policy.AskPerson, "diff docs/a.md src/a.go": policy.Allow, "diff --from-file=src docs": policy.AskPerson,
+		"cp -r src new": policy.AskPerson, "cp -a deploy new": policy.AskPerson, "cp -r docs new": policy.Allow, "cp docs/a.md new": policy.Allow, "mv src new": policy.AskPerson, "mv deploy new": policy.Allow,
+		"tar czf a.tgz src": policy.AskPerson, "tar -c -f a.tar docs": policy.Allow, "zip -r a.zip deploy": policy.AskPerson, "zip -qr a.zip docs": policy.Allow,
+		"rm -r src": policy.AskPerson, "rm -rf deploy": policy.Allow,
+	} {
+		if v := policy.Evaluate(rules, withFiles(bash(command), files...)); v.Action != want {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+}
+
+func TestRipgrepSkipsHiddenNames(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]policy.Action{
+		"rg x": policy.Allow, "rg x .": policy.Allow, "rg --hidden x": policy.AskPerson, "rg -. x": policy.AskPerson, "rg -uu x": policy.AskPerson, "rg -uuu x": policy.AskPerson,
+		"rg --unrestricted --unrestricted x": policy.AskPerson, "grep -r x": policy.AskPerson,
+	} {
+		if v := policy.Evaluate(policy.Defaults, withFiles(bash(command), ".env", "src/a.go")); v.Action != want {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+}
+
+func TestGitAsksForWhatItTracks(t *testing.T) {
+	t.Parallel()
+	rules := append([]policy.Rule{{Permission: "read", Pattern: "src/private/**", Action: policy.Deny}}, policy.Defaults...)
+	ask := func(command string, tracked ...string) policy.Ask {
+		a := withFiles(bash(command), ".env", "src/a.go", "src/private/b")
+		a.Tracked = func(string) ([]string, bool) { return tracked, tracked != nil }
+		return a
+	}
+	const kept, plain, secret = "/workspace/src/private/b", "/workspace/src/a.go", "/workspace/deploy/server.key"
+	for command, want := range map[string]policy.Action{
+		"git show HEAD": policy.AskPerson, "git show": policy.AskPerson, "git diff": policy.AskPerson, "git diff HEAD~1": policy.AskPerson, "git diff --stat": policy.Allow,
+		"git diff --stat -p": policy.AskPerson, "git log": policy.Allow, "git log --oneline -5": policy.Allow, "git log -p": policy.AskPerson, "git log -U3": policy.AskPerson,
+		"git log --stat": policy.Allow, "git stash list -p": policy.AskPerson, "git stash list": policy.Allow, "git grep x": policy.AskPerson, "git status": policy.Allow,
+		"git status -v": policy.AskPerson, "git show --stat HEAD": policy.Allow, "git show HEAD:src/a.go": policy.Allow, "git show HEAD:src/private/b": policy.AskPerson,
+		"git show HEAD:src/a.go HEAD": policy.AskPerson, "git diff -- docs": policy.Allow, "git diff -- src": policy.AskPerson, "git diff -- src/a.go": policy.Allow,
+		"git diff -- ':(top)src'": policy.AskPerson, "git diff -- 's*'": policy.AskPerson, "git log -p -- src/a.go": policy.Allow, "git blame src/a.go": policy.Allow,
+		"git blame src/private/b": policy.AskPerson, "cd src && git diff -- private": policy.AskPerson, "cd src && git diff -- a.go": policy.Allow, "git grep --untracked x": policy.AskPerson,
+	} {
+		if v := policy.Evaluate(rules, ask(command, plain, kept)); v.Action != want {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+	for command, c := range map[string]struct {
+		tracked []string
+		want    policy.Action
+	}{
+		"git diff":               {[]string{plain}, policy.Allow},
+		"git diff HEAD":          {[]string{plain, secret}, policy.AskPerson},
+		"git log -p":             {nil, policy.AskPerson}, // all files count: .env is one
+		"git grep --untracked x": {[]string{plain}, policy.AskPerson},
+		"git diff --no-index a":  {[]string{plain}, policy.AskPerson},
+	} {
+		if v := policy.Evaluate(policy.Defaults, ask(command, c.tracked...)); v.Action != c.want {
+			t.Errorf("%s with %q: %s: %s", command, c.tracked, v.Action, v.Reason)
+		}
+	}
+}
+
+func TestATreeThatIsTooLargeToLookThroughIsAsked(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 20_001 {
+		names = append(names, fmt.Sprint("many/", i))
+	}
+	v := policy.Evaluate(policy.Defaults, withFiles(bash("grep -r x many"), names...))
+	if v.Action != policy.AskPerson || !strings.Contains(v.Reason, "more than 20000 files") {
+		t.Errorf("%s: %s", v.Action, v.Reason)
+	}
+	if v := policy.Evaluate(policy.Defaults, withFiles(bash("grep -r x many"), names[1:]...)); v.Action != policy.Allow {
+		t.Errorf("%s: %s", v.Action, v.Reason)
+	}
+}
