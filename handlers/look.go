@@ -90,6 +90,7 @@ func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
 	about := subjectOf(a)
 	in := policy.Ask{
 		Type: a.Permission, Patterns: a.Patterns, Command: about.Command, Path: about.Filepath, URL: about.URL, Resolve: RealPath,
+		List: ListFolder, Tracked: TrackedFiles,
 	}
 	in.Root, _ = RealPath(directory)
 	in.Cwd = in.Root

@@ -177,7 +177,7 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	case workspace == "":
 		workspace = cwd
 	}
-	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked, Resolve: handlers.RealPath}
+	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked, Resolve: handlers.RealPath, List: handlers.ListFolder, Tracked: handlers.TrackedFiles}
 	switch permission {
 	case "bash":
 		a.Command = asked

@@ -1,0 +1,142 @@
+package handlers
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"pocketcoder/handlers/policy"
+)
+
+// ListFolder returns the names in a folder for policy.Ask: at most so many, and none for what is no folder.
+func ListFolder(folder string, most int) (entries []policy.Entry, ok bool) {
+	f, err := os.OpenFile(folder, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, os.ErrNotExist) {
+		return nil, true
+	}
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	names, err := f.ReadDir(most)
+	if err != nil && err != io.EOF {
+		return nil, false
+	}
+	for _, name := range names {
+		e := policy.Entry{Name: name.Name()}
+		switch {
+		case name.IsDir():
+			e.Kind = policy.Folder
+		case name.Type()&os.ModeSymlink != 0:
+			e.Kind = policy.Link
+		}
+		e.Plain = e.Kind == policy.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
+		entries = append(entries, e)
+	}
+	return entries, true
+}
+
+// gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential.
+var gitSecret = regexp.MustCompile(`(?i)://[^/\s]*@|header|credential|token|passw|secret|key|cookie`)
+
+// plainGitConfig reports whether a git configuration holds no secret. Every repository has one: without a look at it, each
+// grep -r would ask.
+func plainGitConfig(path string) bool {
+	body, ok := readRegular(path, 64<<10)
+	return ok && !gitSecret.Match(body)
+}
+
+// readRegular reads a regular file of at most so many bytes.
+func readRegular(path string, most int64) (body []byte, ok bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > most {
+		return nil, false
+	}
+	body, err = io.ReadAll(io.LimitReader(f, most))
+	return body, err == nil
+}
+
+// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Ask. It reads the index
+// itself: git would obey the repository's configuration.
+func TrackedFiles(folder string) (paths []string, ok bool) {
+	for top := folder; ; top = filepath.Dir(top) {
+		git := filepath.Join(top, ".git")
+		info, err := os.Lstat(git)
+		switch {
+		case err == nil && info.Mode().IsRegular(): // a worktree or a submodule
+			body, _ := readRegular(git, 4<<10)
+			dir, found := strings.CutPrefix(strings.TrimSpace(string(body)), "gitdir: ")
+			if !found {
+				return nil, false
+			}
+			if git = dir; !filepath.IsAbs(dir) {
+				git = filepath.Join(top, dir)
+			}
+		case err != nil && top != "/":
+			continue
+		case err != nil || !info.IsDir():
+			return nil, false
+		}
+		body, ok := readRegular(filepath.Join(git, "index"), 64<<20)
+		if !ok {
+			return nil, false
+		}
+		names, ok := indexNames(body)
+		for _, name := range names {
+			paths = append(paths, filepath.Join(top, name))
+		}
+		return paths, ok
+	}
+}
+
+// indexNames returns the names in a git index of version 2 or 3. ok is false for every other form, for one that is split or
+// sparse, and for one with other hashes than SHA-1.
+func indexNames(index []byte) (names []string, ok bool) {
+	if len(index) < 12+20 || string(index[:4]) != "DIRC" {
+		return nil, false
+	}
+	version, count := binary.BigEndian.Uint32(index[4:]), binary.BigEndian.Uint32(index[8:])
+	if version != 2 && version != 3 {
+		return nil, false
+	}
+	at := 12
+	for range count {
+		const fixed = 62 // bytes before the name
+		if len(index) < at+fixed+2 {
+			return nil, false
+		}
+		flags := binary.BigEndian.Uint16(index[at+60:])
+		start := at + fixed
+		if flags&0x4000 != 0 { // extended
+			start += 2
+		}
+		end := bytes.IndexByte(index[start:], 0)
+		folder := binary.BigEndian.Uint32(index[at+24:])>>12 == 4
+		if length := int(flags & 0xfff); folder || end < 1 || length != min(end, 0xfff) {
+			return nil, false
+		}
+		names = append(names, string(index[start:start+end]))
+		at += (start - at + end + 8) / 8 * 8
+	}
+	for rest := index[at:]; len(rest) > 20; { // extensions, then the hash
+		size := uint64(8)
+		if len(rest) >= 8 {
+			size += uint64(binary.BigEndian.Uint32(rest[4:]))
+		}
+		if string(rest[:4]) == "link" || size > uint64(len(rest)) {
+			return nil, false
+		}
+		rest = rest[size:]
+	}
+	return names, true
+}

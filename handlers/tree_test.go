@@ -1,0 +1,116 @@
+package handlers
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/handlers/policy"
+)
+
+// repository makes a git repository with these files, all added to its index.
+func repository(t *testing.T, files ...string) (dir string) {
+	t.Helper()
+	is := is.New(t)
+	dir, ok := RealPath(t.TempDir())
+	is.True(ok)
+	git(t, dir, "init", "-q")
+	for _, name := range files {
+		path := filepath.Join(dir, name)
+		is.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
+		is.NoErr(os.WriteFile(path, []byte("text\n"), 0o600))
+		git(t, dir, "add", "-f", name)
+	}
+	return dir
+}
+
+func git(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func TestTrackedFilesAreThoseOfTheIndex(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	files := []string{"a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg", "abcdefgh", "sub/größe b", "sub/deep/.env"}
+	dir := repository(t, files...)
+	is.NoErr(os.WriteFile(filepath.Join(dir, "untracked"), nil, 0o600))
+	var want []string
+	for _, name := range files {
+		want = append(want, filepath.Join(dir, name))
+	}
+	for _, from := range []string{dir, filepath.Join(dir, "sub/deep")} {
+		got, ok := TrackedFiles(from)
+		is.True(ok)
+		slices.Sort(got)
+		slices.Sort(want)
+		is.Equal(got, want)
+	}
+
+	git(t, dir, "commit", "-q", "-m", "x")
+	git(t, dir, "add", "-N", "untracked") // needs version 3
+	got, ok := TrackedFiles(dir)
+	is.True(ok)
+	is.Equal(len(got), len(files)+1)
+
+	git(t, dir, "worktree", "add", "-q", "../tree")
+	tree := filepath.Join(filepath.Dir(dir), "tree")
+	got, ok = TrackedFiles(tree)
+	is.True(ok)
+	is.True(slices.Contains(got, filepath.Join(tree, "sub/deep/.env")))
+
+	git(t, dir, "update-index", "--split-index")
+	_, ok = TrackedFiles(dir)
+	is.True(!ok) // a part of it lies elsewhere
+	git(t, dir, "update-index", "--no-split-index", "--index-version", "4")
+	_, ok = TrackedFiles(dir)
+	is.True(!ok) // names are compressed
+
+	_, ok = TrackedFiles("/")
+	is.True(!ok) // no repository
+	for n := range 200 {
+		if _, ok := indexNames(slices.Concat([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01"), make([]byte, n))); ok {
+			t.Errorf("%d bytes are no index", n)
+		}
+	}
+}
+
+func TestATreeIsLookedThroughAsItIs(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := repository(t, "src/a.go")
+	ask := func(command string) policy.Action {
+		a := policy.Ask{Type: "bash", Command: command, Cwd: dir, Root: dir, Resolve: RealPath, List: ListFolder, Tracked: TrackedFiles}
+		v := policy.Evaluate(policy.Defaults, a)
+		t.Logf("%s: %s: %s", command, v.Action, v.Reason)
+		return v.Action
+	}
+	is.Equal(ask("grep -r x ."), policy.Allow)
+	git(t, dir, "remote", "add", "origin", "https://me:password@example.org/a.git")
+	is.Equal(ask("grep -r x ."), policy.AskPerson) // the configuration holds a password
+	is.Equal(ask("grep -r x src"), policy.Allow)
+
+	is.NoErr(os.WriteFile(filepath.Join(dir, "src/.env"), nil, 0o600))
+	is.Equal(ask("grep -r x src"), policy.AskPerson)
+	is.Equal(ask("git diff"), policy.Allow) // not tracked
+	is.Equal(ask("rg x src"), policy.Allow) // hidden
+	git(t, dir, "add", "-f", "src/.env")
+	is.Equal(ask("git diff"), policy.AskPerson)
+	is.Equal(ask("git show HEAD:src/a.go"), policy.Allow)
+
+	is.NoErr(os.Symlink("/etc", filepath.Join(dir, "link")))
+	is.NoErr(os.Mkdir(filepath.Join(dir, "docs"), 0o700))
+	is.NoErr(os.Symlink("/etc", filepath.Join(dir, "docs/link")))
+	is.Equal(ask("grep -r x docs"), policy.Allow)
+	is.Equal(ask("grep -R x docs"), policy.AskPerson) // it follows links
+	is.Equal(ask("diff docs src"), policy.AskPerson)
+}
