@@ -30,6 +30,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", page(home()))
 	mux.Handle("GET /setup", page(setup()))
+	mux.Handle("GET /requests/{id}", page(request()))
 	mux.Handle("GET /docs", page(docs(s.API.Document())))
 	mux.Handle("GET /static/{file}", staticFiles())
 	routes := confined(s.API.Handler())

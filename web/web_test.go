@@ -38,7 +38,7 @@ func ask(method, path string, headers map[string]string) *httptest.ResponseRecor
 
 // operations are all of the API, as method and path, and the pages.
 func operations() (list [][2]string) {
-	list = [][2]string{{"GET", "/"}, {"GET", "/setup"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
+	list = [][2]string{{"GET", "/"}, {"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
 	paths := server().API.Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
@@ -108,12 +108,12 @@ func TestForeignOriginIsRefused(t *testing.T) {
 func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for _, path := range []string{"/", "/setup", "/docs", "/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
+	for _, path := range []string{"/", "/setup", "/requests/per_1", "/docs", "/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
 		h := ask("GET", path, nil).Header()
 		is.Equal(h.Get("X-Content-Type-Options"), "nosniff") // path
 		is.Equal(h.Get("Referrer-Policy"), "no-referrer")    // path
 	}
-	for _, path := range []string{"/", "/setup", "/docs"} {
+	for _, path := range []string{"/", "/setup", "/requests/per_1", "/docs"} {
 		w := ask("GET", path, nil)
 		is.Equal(w.Code, http.StatusOK)
 		policy := w.Header().Get("Content-Security-Policy")
@@ -137,6 +137,22 @@ func TestTheSetupPageAsksForAnAccount(t *testing.T) {
 	}
 	is.True(strings.Contains(page, `src="/static/setup.js"`))
 	is.Equal(ask("GET", "/static/setup.js", nil).Header().Get("Content-Type"), "text/javascript; charset=utf-8")
+}
+
+func TestThePageOfARequestHasWhatItsScriptFills(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	page := ask("GET", "/requests/per_1", nil).Body.String()
+	is.True(strings.Contains(page, `src="/static/request.js"`))
+	script := ask("GET", "/static/request.js", nil).Body.String()
+	for _, call := range []string{`byID("`, `onSubmit("`} {
+		uses := strings.Split(script, call)[1:]
+		is.True(len(uses) > 0)
+		for _, use := range uses {
+			id, _, _ := strings.Cut(use, `"`)
+			is.True(strings.Contains(page, `id="`+id+`"`)) // id
+		}
+	}
 }
 
 func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {

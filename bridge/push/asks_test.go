@@ -41,8 +41,8 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	got := s.next(r, 0)
 	is.Equal([]string{got.method, got.path}, []string{"POST", "/topic?up=1"})
 	b := read(t, got.body)
-	is.Equal(b.Title, "Größe: may I run this?")
-	is.Equal(b.Message, "rm -r build\nin /workspace\nno rule allows it")
+	is.Equal(b.Title, "Run rm -r build")
+	is.Equal(b.Message, "rm -r build\nin /workspace\nno rule allows it\nChat: Größe")
 	is.Equal([]string{b.Type, b.Chat}, []string{"permission", chat})
 	is.Equal(b.Data, map[string]string{"type": "permission", "chat": chat, "permission": "per_1"})
 	is.Equal(len(b.ID), 32)
@@ -50,7 +50,7 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	title, err := new(mime.WordDecoder).DecodeHeader(got.header.Get("Title"))
 	is.NoErr(err)
 	is.Equal(title, b.Title)
-	is.Equal(got.header.Get("Click"), baseURL+"/?chat="+chat)
+	is.Equal(got.header.Get("Click"), baseURL+"/requests/per_1")
 	is.Equal(got.header.Get("Priority"), "high")
 	is.Equal(got.header.Get("Tags"), "raised_hand,permission")
 	is.Equal(got.header.Get("X-Sequence-ID"), b.ID)
@@ -196,7 +196,7 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 	server := map[string]any{"name": "search", "status": "pending", "reason": "to look things up", "image": "mcp/search"}
 	s.save("mcp_servers", "m1", server)
 	b := read(t, s.next(r, 0).body)
-	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?", "mcp/search␊to look things up"})
+	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?", "mcp/search\n  to look things up"})
 	s.save("mcp_servers", "m1", map[string]any{"reason": "to look more things up"})
 	s.worked()
 	is.Equal(len(r.requests()), 1) // it still waits
@@ -240,7 +240,7 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 	s.append(chat, events.PermissionReferred{Permission: "b1", Reason: "a budget is reached"})
 	got := s.next(r, 0)
 	b := read(t, got.body)
-	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"permission", "chat: may I spend more?", "The chat has cost 1.00 of 1.00 today.\na budget is reached"})
+	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"permission", "Allow more spending", "The chat has cost 1.00 of 1.00 today.\na budget is reached\nChat: chat"})
 	_, err := s.Act(t.Context(), token(t, buttons(t, got)["Approve"]), "")
 	is.NoErr(err)
 	is.Equal(s.count(chat, events.PermissionDecided{}), 1)
@@ -248,7 +248,8 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 	s.append(chat, events.PermissionRequested{Permission: "n1", Type: "network", Message: "May this reach a.example:443? npm install", Patterns: []string{"a.example:443"}, Metadata: []byte(`{"host":"a.example","command":"npm install"}`)})
 	s.append(chat, events.PermissionReferred{Permission: "n1", Reason: "no rule allows it"})
 	got = s.next(r, 2) // the first was withdrawn
-	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it")
+	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it\nChat: chat")
+	is.Equal(read(t, got.body).Title, "Reach a.example:443")
 	is.True(buttons(t, got)["Approve"] != "")
 }
 

@@ -173,23 +173,65 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 		command, shown string
 		whole          bool
 	}{
-		{"ls\x1b[2K\n\trm -r / # \u202e\u200b\u3164", "ls␛[2K␊␉rm -r / # <U+202E><U+200B><U+3164>", true},
-		{strings.Repeat("ä", 200), strings.Repeat("ä", 200), true},
-		{strings.Repeat("ä", 200) + "; rm -r /", strings.Repeat("ä", 200) + "…", false},
+		{"ls\x1b[2K\n\trm -r / # \u202e\u200b\u3164", "ls␛[2K\n  ␉rm -r / # <U+202E><U+200B><U+3164>", true},
+		{"ls\nin /safe\nChat: x", "ls\n  in /safe\n  Chat: x", true}, // no line of it can be taken for one of ours
+		{strings.Repeat("ä", 450), strings.Repeat("ä", 450), true},
+		{strings.Repeat("ä", 450) + "; rm -r /", strings.Repeat("ä", 450) + "…", false},
 		{"curl -H " + secret + " x", "curl -H [redacted] x", true}, // the log holds no more of it, so that nothing more is decided
 	} {
 		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)
-		shown, _, _ := strings.Cut(read(t, got.body).Message, "\n")
-		is.Equal(shown, c.shown)
+		is.Equal(read(t, got.body).Message, c.shown+"\nin /workspace\nno rule allows it\nChat: New chat")
 		all := buttons(t, got)
 		_, offered := all["Approve"]
 		is.Equal(offered, c.whole)
 		is.True(all["Deny"] != "")
 	}
-	s.said(chat, events.PermissionAsked, `{"id":"per_edit","sessionID":"s","permission":"edit","patterns":["a.go"],"metadata":{"filepath":"/w/a.go","diff":"`+strings.Repeat("+x", 200)+`"}}`)
-	s.append(chat, events.PermissionReferred{Permission: "per_edit"})
-	got := s.next(r, 4)
-	is.True(strings.HasPrefix(read(t, got.body).Message, "/w/a.go␊+x+x"))
-	is.Equal(buttons(t, got)["Approve"], "")
+}
+
+func TestAChangeIsShownAsItsDiff(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "Docs")
+	header := func(file string) string {
+		return "Index: " + file + "\n===================================================================\n--- " + file + "\n+++ " + file + "\n"
+	}
+	for i, c := range []struct {
+		name, diff, title, message string
+		whole                      bool
+	}{
+		{"demo.md", "@@ -0,0 +1,3 @@\n+# Demo\n+\n+text\n", "Write demo.md (+3 −0)", "/w/demo.md\n+# Demo\n+\n+text\nChat: Docs", true},
+		{"a.go", "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "Edit a.go (+1 −1)", "/w/a.go\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\nChat: Docs", true},
+		{"b.go", "@@ -0,0 +1,1 @@\n" + strings.Repeat("+x", 600) + "\n", "Write b.go (+1 −0)", "/w/b.go\n" + strings.Repeat("+x", 446) + "…\nChat: Docs", false},
+	} {
+		metadata, err := json.Marshal(map[string]string{"filepath": "/w/" + c.name, "diff": header("/w/"+c.name) + c.diff})
+		is.NoErr(err)
+		id := "per_" + string(rune('a'+i))
+		s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"edit","patterns":["`+c.name+`"],"metadata":`+string(metadata)+`}`)
+		s.append(chat, events.PermissionReferred{Permission: id})
+		got := s.next(r, i)
+		b := read(t, got.body)
+		is.Equal([]string{b.Title, b.Message}, []string{c.title, c.message})
+		is.Equal(buttons(t, got)["Approve"] != "", c.whole)
+	}
+}
+
+// What is largest still fits into the 4 KiB that push services take.
+func TestTheLargestNotificationFits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	long := strings.Repeat(`"`, 4000) // JSON doubles it
+	chat := s.chat(ann, long[:500])
+	metadata, err := json.Marshal(map[string]string{"command": long})
+	is.NoErr(err)
+	id := "per_" + strings.Repeat("x", 60)
+	s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
+	s.append(chat, events.PermissionReferred{Permission: id, Reason: long, Cwd: "/" + long})
+	is.True(len(s.next(r, 0).body) < 3400) // and Web Push adds two buttons
 }

@@ -266,7 +266,7 @@ func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
 	s.asked(chat, "per_1", "ls")
 	got := s.next(r, 0)
 	is.Equal(got.header.Get("X-Relay-Secret"), "shared")
-	is.Equal(got.body, fmt.Sprintf(`{"chat":%q,"id":%q,"message":"ls\nin /workspace\nno rule allows it","permission":"per_1","service":"fcm","title":"chat: may I run this?","token":"firebase-name","type":"permission","user_id":%q}`,
+	is.Equal(got.body, fmt.Sprintf(`{"chat":%q,"id":%q,"message":"ls\nin /workspace\nno rule allows it\nChat: chat","permission":"per_1","service":"fcm","title":"Run ls","token":"firebase-name","type":"permission","user_id":%q}`,
 		chat, s.told("evt.chat." + chat)[0].(events.NotificationQueued).Notification, ann))
 	s.becomes("evt.chat."+chat, "queued", "sent")
 

@@ -68,55 +68,6 @@ func (p *Push) asked(ctx context.Context, cause string, n events.Notice, why str
 	return p.notify(ctx, ofChat(n.Chat), noticeID(n), people, n, cause)
 }
 
-func (p *Push) describeAsk(ctx context.Context, n *events.Notice, title, why string) error {
-	ask, _, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
-	if err != nil {
-		return err
-	}
-	n.Type, n.Title = typePermission, p.titled(title, "may I use "+ask.Permission+"?")
-	switch ask.Permission {
-	case "bash":
-		n.Title = p.titled(title, "may I run this?")
-	case "edit", "write":
-		n.Title = p.titled(title, "may I change this file?")
-	case "budget":
-		n.Title = p.titled(title, "may I spend more?")
-	case "network":
-		n.Title = p.titled(title, "may this reach the host?")
-	}
-	n.Message, n.Whole = p.shown(subjectOf(ask), maxShown)
-	if ask.Permission == "bash" && ask.Source != projections.SourceAPI { // where it runs is part of what is allowed
-		where, whole := p.shown(ask.Cwd, maxShown)
-		n.Whole = n.Whole && whole && where != ""
-		n.Message += "\nin " + cmp.Or(where, "a folder that is not known")
-	}
-	if why, _ = p.shown(why, maxShown); why != "" {
-		n.Message += "\n" + why
-	}
-	return nil
-}
-
-// subjectOf is all that an approval of an ask would allow.
-func subjectOf(ask projections.Permission) string {
-	var m struct{ Command, Filepath, Diff string }
-	var patterns []string
-	_ = json.Unmarshal([]byte(ask.Metadata), &m) // whatever shape it has: the patterns say it then
-	_ = json.Unmarshal([]byte(ask.Patterns), &patterns)
-	switch {
-	case ask.Permission == "budget", ask.Permission == "network":
-		return ask.Message
-	case m.Command != "":
-		return m.Command
-	case m.Diff != "":
-		return m.Filepath + "\n" + m.Diff
-	case m.Filepath != "":
-		return m.Filepath
-	case len(patterns) > 0:
-		return strings.Join(patterns, "\n")
-	}
-	return cmp.Or(ask.Message, ask.Permission)
-}
-
 func (p *Push) describeQuestion(ctx context.Context, n *events.Notice, title string) error {
 	all, err := p.questions(ctx, *n)
 	if err != nil {
@@ -125,8 +76,8 @@ func (p *Push) describeQuestion(ctx context.Context, n *events.Notice, title str
 	var choices []string
 	_ = json.Unmarshal([]byte(all[0].Choices), &choices) // written as a list
 	n.Type, n.Title = typeQuestion, p.titled(title, "a question")
-	n.Message, _ = p.shown(all[0].Question, maxShown)
-	if line, _ := p.shown(strings.Join(choices, " / "), maxShown); line != "" {
+	n.Message, _ = p.shownLines(all[0].Question, maxShown/2)
+	if line, _ := p.shown(strings.Join(choices, " / "), maxShown/2); line != "" {
 		n.Message += "\n" + line
 	}
 	if more := len(all) - 1; more > 0 {
@@ -155,10 +106,13 @@ func (p *Push) ended(ctx context.Context, e events.Event) error {
 	switch {
 	case turn.Failed():
 		n.Type, n.Title = typeTaskError, p.titled(turn.Title, "it went wrong")
-		n.Message, _ = p.shown(cmp.Or(errorText(turn.Error), "The turn ended with an error."), maxShown)
+		n.Message, _ = p.shownLines(cmp.Or(errorText(turn.Error), "The turn ended with an error."), maxShown)
+	case turn.Denied():
+		n.Type, n.Title = typeTaskComplete, p.titled(turn.Title, "stopped: denied")
+		n.Message, _ = p.shown(turn.DeniedRequest, maxShown)
 	case turn.Completed():
 		n.Type, n.Title = typeTaskComplete, p.titled(turn.Title, "done")
-		n.Message, _ = p.shown(cmp.Or(turn.Preview, "The turn is over."), maxShown)
+		n.Message, _ = p.shownLines(cmp.Or(lastParagraph(turn.Answer), turn.Preview, "The turn is over."), maxShown)
 	default:
 		return nil
 	}
@@ -171,6 +125,15 @@ func (p *Push) ended(ctx context.Context, e events.Event) error {
 		return err
 	}
 	return p.notify(ctx, ofChat(n.Chat), identify("turn", n.Chat, turn.Message), people, n, e.ID)
+}
+
+// lastParagraph returns the last paragraph of an answer.
+func lastParagraph(text string) string {
+	text = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
+	if i := strings.LastIndex(text, "\n\n"); i >= 0 {
+		text = text[i+2:]
+	}
+	return text
 }
 
 // errorText is what an error says, OpenCode's {name, data: {message}} or ours {name, message}.
@@ -212,7 +175,7 @@ func (p *Push) server(ctx context.Context, e events.Event) error {
 	}
 	n := events.Notice{Type: typeServer, Server: e.Subject.ID}
 	n.Title, _ = p.shown("May "+now.Name+" be used?", maxTitle)
-	n.Message, _ = p.shown(strings.TrimSpace(now.Image+"\n"+now.Reason), maxShown)
+	n.Message, _ = p.shownLines(strings.TrimSpace(now.Image+"\n"+now.Reason), maxShown)
 	people, err := p.peopleOf(ctx, "")
 	if err != nil {
 		return err

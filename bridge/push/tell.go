@@ -16,7 +16,7 @@ import (
 // chat just now. It returns once that is noted; the devices are told later.
 func (p *Push) Tell(ctx context.Context, user string, n events.Notice) error {
 	n.Title, _ = p.shown(n.Title, maxTitle)
-	n.Message, _ = p.shown(n.Message, maxShown)
+	n.Message, _ = p.shownLines(n.Message, maxShown)
 	about := ofChat(n.Chat)
 	if n.Chat == "" {
 		about = events.Subject{Scope: events.ScopeUser, ID: user}

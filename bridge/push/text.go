@@ -7,26 +7,46 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what a notification shows, in characters.
+// Limits of what a notification shows, in bytes. Push services take 4 KiB; JSON may double a text, and addresses are added.
 const (
-	maxTitle = 100
-	maxShown = 200 // of what is asked, and of why
+	maxTitle = 120
+	maxShown = 900 // of what is asked for or said
+	maxLine  = 150 // of each line that is added to that: where, why, which chat
 )
 
-// shown gives a text as one line without secrets, in which every character that would do something else than appear appears as
-// a sign for itself, and whether that is all of it: at most so many characters are.
+// shown returns a text as one line without secrets, in which every character that would not be visible is replaced by a visible
+// sign, and whether that is all of the text: it is cut at so many bytes.
 func (p *Push) shown(text string, most int) (line string, whole bool) {
+	return p.show(text, most, "␊")
+}
+
+// shownLines is like shown, but keeps the lines. Each after the first begins with two spaces unless it is one of a diff, so that
+// no line can be taken for one of ours.
+func (p *Push) shownLines(text string, most int) (lines string, whole bool) {
+	return p.show(strings.TrimRight(text, "\n"), most, "\n")
+}
+
+func (p *Push) show(text string, most int, newline string) (shown string, whole bool) {
 	clean := string(p.Log.Redactor().Bytes([]byte(text))) // before anything is cut off: half a secret would pass
 	var b strings.Builder
-	n := 0
-	for _, r := range strings.ToValidUTF8(clean, "\uFFFD") {
-		if n++; n > most {
+	valid := strings.ToValidUTF8(clean, "\uFFFD")
+	for i, r := range valid {
+		sign := visible(r)
+		if r == '\n' {
+			if sign = newline; newline == "\n" && !strings.HasPrefix(valid[i:], "\n\n") && !diffLine(valid[i+1:]) {
+				sign = "\n  "
+			}
+		}
+		if b.Len()+len(sign) > most {
 			return b.String() + "…", false
 		}
-		b.WriteString(visible(r))
+		b.WriteString(sign)
 	}
 	return b.String(), clean == text && utf8.ValidString(text)
 }
+
+// diffLine reports whether a line is one of a unified diff.
+func diffLine(line string) bool { return line != "" && strings.ContainsRune("+-@ \\", rune(line[0])) }
 
 // visible gives C0 controls as Unicode's pictures of them, and whatever else has no picture of its own by its number.
 func visible(r rune) string {

@@ -93,6 +93,52 @@ func (s *system) owner(chat string) string {
 	return c.User
 }
 
+func TestTheEndOfATurnQuotesTheLastParagraph(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	u := s.turn()
+	s.device("d1", s.owner(u.chat), "unifiedpush", r.URL+"/topic")
+	u.submitted(1)
+	u.status(u.session, "busy")
+	u.answer(1, 1, "")
+	u.text(1, 1, "I looked around.\n\nEverything works:\n- the tests pass\n")
+	u.answer(1, 1, completed)
+	u.status(u.session, "idle")
+	is.Equal(read(t, s.next(r, 0).body).Message, "Everything works:\n- the tests pass")
+}
+
+func TestATurnThatADenialEndedSaysSo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	u := s.turn()
+	ann := s.owner(u.chat)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	for i, reason := range []string{"", "use make"} {
+		n := i + 1
+		s.present.Store(ann + "/" + u.chat)
+		u.submitted(n)
+		u.status(u.session, "busy")
+		u.answer(n, 1, "")
+		ask := fmt.Sprint("per_", n)
+		u.said(u.chat, events.PermissionAsked, fmt.Sprintf(`{"id":%q,"sessionID":%q,"permission":"bash","patterns":["x"],"metadata":{"command":"rm -r build"},"tool":{"messageID":"msg_%d1","callID":"c"}}`, ask, u.session, n))
+		u.append(u.chat, events.PermissionReferred{Permission: ask})
+		u.append(u.chat, events.PermissionDecided{Permission: ask, Decision: events.Denied, Reason: reason})
+		u.answer(n, 1, completed)
+		s.worked()
+		s.present.Store("")
+		told := len(r.requests())
+		u.status(u.session, "idle")
+		b := read(t, s.next(r, told).body)
+		if reason == "" {
+			is.Equal([]string{b.Title, b.Message}, []string{"chat: stopped: denied", "bash: rm -r build"})
+		} else {
+			is.Equal(b.Title, "chat: done") // the model was told why, and went on
+		}
+	}
+}
+
 func TestATurnThatFailsIsTold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -45,9 +45,12 @@ func (p *Push) payload(m message) payload {
 	return body
 }
 
-// click is where a tap leads: to the web interface, at the chat.
+// click returns where a tap leads: to the page of a permission request, else to the web interface.
 func (p *Push) click(m message) string {
-	if m.Chat == "" {
+	switch {
+	case m.Permission != "":
+		return p.URL + "/requests/" + url.PathEscape(m.Permission)
+	case m.Chat == "":
 		return p.URL + "/"
 	}
 	return p.URL + "/?chat=" + url.QueryEscape(m.Chat)

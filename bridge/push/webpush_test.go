@@ -84,8 +84,8 @@ func TestWebPushIsReadByTheBrowserAlone(t *testing.T) {
 	is.True(!strings.Contains(got.body, "may I run this"))
 
 	shown := read(t, b.open(t, got.body))
-	is.Equal([]string{shown.Title, shown.Message, shown.Type, shown.Chat}, []string{"chat: may I run this?", "ls\nin /workspace\nno rule allows it", "permission", chat})
-	is.Equal(shown.Click, baseURL+"/?chat="+chat)
+	is.Equal([]string{shown.Title, shown.Message, shown.Type, shown.Chat}, []string{"Run ls", "ls\nin /workspace\nno rule allows it\nChat: chat", "permission", chat})
+	is.Equal(shown.Click, baseURL+"/requests/per_1")
 	is.Equal(shown.ID, got.header.Get("Topic"))
 	is.Equal([]string{shown.Actions[0].Action, shown.Actions[1].Action}, []string{"approve", "deny"})
 	s.becomes("evt.chat."+chat, "queued", "sent")

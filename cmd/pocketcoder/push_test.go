@@ -84,10 +84,13 @@ func TestACommandIsApprovedOnANotification(t *testing.T) {
 
 	owner.say(t, chat, bash("echo hello >greeting"))
 	one := phone.next(t)
-	is.Equal([]string{one.Title, one.Type, one.Chat}, []string{"Errands: may I run this?", "permission", chat})
+	is.Equal([]string{one.Title, one.Type, one.Chat}, []string{"Run echo hello >greeting", "permission", chat})
 	is.True(strings.HasPrefix(one.Text, "echo hello >greeting\n"))
 	ask := p.event(t, chat, "opencode.permission.asked", nil)
 	t.Logf("ask to push received: %s", one.at.Sub(ask.Time))
+	page := owner.do(t, "GET", strings.TrimPrefix(one.header.Get("Click"), p.HTTP), nil)
+	is.Equal(page.code, http.StatusOK) // a tap opens the request's page
+	is.True(strings.Contains(page.body, `src="/static/request.js"`))
 	is.Equal(one.press(t, "Approve"), http.StatusOK)
 	is.Equal(phone.next(t).method, http.MethodPut) // it is withdrawn
 	p.turnEnds(t, chat)
