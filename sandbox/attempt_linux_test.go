@@ -283,6 +283,15 @@ func setMode(call, path string, mode uint32) error {
 		return unix.Fchmodat(unix.AT_FDCWD, path, mode, 0)
 	case "fchmodat2":
 		return unix.Fchmodat(unix.AT_FDCWD, path, mode, unix.AT_SYMLINK_NOFOLLOW)
+	case "path": // of an open file that was not opened to be read
+		fd, err := unix.Open(path, unix.O_PATH, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return errors.Join(unix.Fchmod(fd, mode), unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode))
+	case "list": // an access control list that says the same as a mode of 0770
+		return unix.Setxattr(path, "system.posix_acl_access", []byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x04\x00\x07\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff"), 0)
 	case "open":
 		return created(unix.Open(fresh, unix.O_CREAT|unix.O_WRONLY, mode))
 	case "nameless":

@@ -37,9 +37,13 @@ func TestWallsHideTheFilesOfTheMachine(t *testing.T) {
 			{"write /proc/%v/mem", gone + " ESRCH", true}, {"read /proc/%v/root/etc/passwd", gone + " ESRCH", true},
 			{"chmod /usr", "EACCES EPERM EROFS", false},
 		}
-		if j.mounts { // without, Landlock does not keep commands from it
-			escapes = append([]escape{{"chmod %o/file", gone + " EROFS", true}}, escapes...)
+		var modes []escape // before the others, which take files away
+		for _, call := range []string{"chmod", "fchmod", "fchmodat", "fchmodat2", "path", "list"} {
+			for _, at := range []string{"%o/file", "%d", "%d/keys", "%o/.."} {
+				modes = append(modes, escape{"mode " + call + " " + at + " 0700", gone + " EROFS ENOTSUP EBADF", call != "path" && call != "list"})
+			}
 		}
+		escapes = append(modes, escapes...)
 		if found.Level == isolation.Landlock { // with bubblewrap this is its own
 			escapes = append(escapes, escape{"read /proc/1/environ", gone, false}, escape{"list /run", gone, false})
 		}

@@ -12,8 +12,8 @@
 // Promises, at bwrap and landlock:
 //   - Files are an allow list, the same for both: the system's directories without /etc's secrets, and what is exposed, to
 //     read; the workspace, the commands' HOME and a private temporary directory, to write. Landlock hides no names: whether
-//     a file exists, and how large it is, can be asked there. Without mounts modes and times of the user's files can be
-//     changed, and /proc tells which processes there are.
+//     a file exists, and how large it is, can be asked there. Without mounts times of the user's files can be changed, and
+//     /proc tells which processes there are.
 //   - What programs outside obey or execute in the workspace (see protected) cannot be created, changed, replaced or
 //     renamed. Where the worker may not mount, Landlock cannot take one name out of a folder: there nothing can be created,
 //     removed or renamed directly in the workspace's top folder and in .git.

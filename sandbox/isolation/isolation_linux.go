@@ -18,7 +18,7 @@ import (
 
 // open prepares what all commands share.
 func (w *Walls) open() (err error) {
-	if w.filters, err = makeFilters(w.found.mounts); err != nil {
+	if w.filters, err = makeFilters(w.found.mounts, w.found.supervised()); err != nil {
 		return err
 	}
 	if w.found.Level == Container {
@@ -64,14 +64,14 @@ type filters struct {
 	own       *os.File // for bwrap
 }
 
-func makeFilters(clone3 bool) (f filters, err error) {
-	if f.none, err = filter(noSockets, clone3); err != nil {
+func makeFilters(clone3, handOver bool) (f filters, err error) {
+	if f.none, err = filter(noSockets, clone3, handOver); err != nil {
 		return f, err
 	}
-	if f.tcp, err = filter(tcpSockets, clone3); err != nil {
+	if f.tcp, err = filter(tcpSockets, clone3, handOver); err != nil {
 		return f, err
 	}
-	own, err := filter(ownSockets, false)
+	own, err := filter(ownSockets, false, false)
 	if err != nil {
 		return f, err
 	}
@@ -156,7 +156,7 @@ func tryLandlock() (Found, error) {
 	f := Found{Level: Landlock, Reason: "Landlock works here, with mounts of its own; commands cannot be given a network", mounts: true}
 	if enterProbe(f) != nil {
 		f.mounts = false
-		f.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and modes and times of this user's other files can be changed, which bubblewrap avoids; commands cannot be given a network"
+		f.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and times of this user's other files can be changed, which bubblewrap avoids; commands cannot be given a network"
 		if err := enterProbe(f); err != nil {
 			return Found{}, fmt.Errorf("%w: %s", err, landlockHelp)
 		}

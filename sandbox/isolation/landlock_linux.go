@@ -141,7 +141,15 @@ func (w *Walls) enterLandlock(c Command, shields []shield) error {
 	if err := landlock.LandlockRestrictSelf(rules.fd, 0); err != nil {
 		return fmt.Errorf("enter landlock: %w", err)
 	}
-	return filterThread(w.filters.of(c))
+	if !w.found.supervised() {
+		return filterThread(w.filters.of(c))
+	}
+	listener, err := superviseThread(w.filters.of(c))
+	if err != nil {
+		return err
+	}
+	go w.serveModes(listener)
+	return nil
 }
 
 // devices are those of the kernel alone that every program counts on. A terminal is one a process already has.

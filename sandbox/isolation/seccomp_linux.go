@@ -56,6 +56,9 @@ var (
 
 	// missing makes a program fall back to an older call.
 	missing = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
+
+	// unsupported is the answer of a file system without attributes, which programs that copy files accept.
+	unsupported = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)}
 )
 
 // setID are the mode bits by which a file lends its owner's or its group's rights to any user of the machine who executes
@@ -66,10 +69,19 @@ const setID = unix.S_ISUID | unix.S_ISGID
 const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
 // modeRules deny each call that sets a file's mode to one with a bit of setID. openat2 has its mode in memory, where a filter
-// cannot look.
-func modeRules() (program []bpf.Instruction) {
+// cannot look. With handOver they hand over each chmod of a path, and deny the attributes that hold access control lists.
+func modeRules(handOver bool) (program []bpf.Instruction) {
 	for _, c := range modeCalls {
-		program = append(program, when(c.call, argument(c.mode), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1}, deny, allow)...)
+		otherwise := allow
+		if handOver && c.path {
+			otherwise = bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF}
+		}
+		program = append(program, when(c.call, argument(c.mode), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1}, deny, otherwise)...)
+	}
+	if handOver {
+		for _, call := range attributeCalls {
+			program = append(program, when(call, unsupported)...)
+		}
 	}
 	for _, c := range openCalls {
 		program = append(program, when(c.call, argument(c.mode-1),
@@ -81,13 +93,22 @@ func modeRules() (program []bpf.Instruction) {
 	return append(program, when(unix.SYS_OPENAT2, missing)...)
 }
 
-// modeCall is a system call and which of its arguments is a mode, counted from 0.
-type modeCall struct{ call, mode uint32 }
+// modeCall is a system call that takes a mode.
+type modeCall struct {
+	call, mode uint32 // mode is the number of the argument, from 0
+	path       bool   // it changes a file that is named by a path
+}
+
+// attributeCalls change the attributes of a file that is named by a path.
+var attributeCalls = []uint32{
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
+}
 
 // filter is the seccomp program. It is a deny list: what a command may reach is decided by names and addresses elsewhere,
 // here the kernel's dangerous corners are closed. clone3 has its flags in memory, where a filter cannot look: unless
-// something else keeps commands from making namespaces it is denied as missing, and everybody falls back to clone.
-func filter(s sockets, clone3 bool) ([]bpf.RawInstruction, error) {
+// something else keeps commands from making namespaces it is denied as missing, and everybody falls back to clone. handOver is
+// for modeRules.
+func filter(s sockets, clone3, handOver bool) ([]bpf.RawInstruction, error) {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
 		return nil, fmt.Errorf("no seccomp filter for %s", runtime.GOARCH)
@@ -100,7 +121,7 @@ func filter(s sockets, clone3 bool) ([]bpf.RawInstruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 1 << 30, SkipFalse: 1}, // x32, other numbers again
 		deny,
 	}
-	program = append(program, modeRules()...) // first, because programs open files more often than they do anything else
+	program = append(program, modeRules(handOver)...) // first, because programs open files more often than they do anything else
 	for _, call := range denied {
 		program = append(program, when(call, deny)...)
 	}

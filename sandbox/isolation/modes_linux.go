@@ -1,0 +1,203 @@
+package isolation
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Landlock does not limit who changes the mode of a file. Without mounts of its own, a command could take the data directory
+// from the control plane, or open it to other users, because both run as the same user. There the seccomp filter hands
+// each chmod of a path to this process. This process finds the file, checks where it lies, and changes the mode itself, so
+// the command cannot exchange the file between check and change. A chmod of an open file needs no check: Landlock decided
+// which files can be opened.
+
+// supervised reports whether this process decides who changes the mode of a file.
+func (f Found) supervised() bool { return f.Level == Landlock && !f.mounts }
+
+// superviseThread is filterThread for a filter that hands calls over. It returns the descriptor they come from.
+func superviseThread(program []bpf.RawInstruction) (int, error) {
+	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0]))} // same layout
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)))
+	if errno != 0 {
+		return -1, fmt.Errorf("set seccomp filter with a listener: %w", errno)
+	}
+	unix.CloseOnExec(int(fd))
+	return int(fd), nil
+}
+
+// notice is struct seccomp_notif, reply is struct seccomp_notif_resp: seccomp_unotify(2).
+type (
+	notice struct {
+		id         uint64
+		pid, flags uint32
+		call       int32
+		arch       uint32
+		ip         uint64
+		args       [6]uint64
+	}
+	reply struct {
+		id    uint64
+		value int64
+		errno int32
+		flags uint32
+	}
+)
+
+// serveModes answers calls until no process is left under the filter.
+func (w *Walls) serveModes(listener int) {
+	defer unix.Close(listener)
+	for {
+		ready := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
+		if _, err := unix.Poll(ready, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		if ready[0].Revents&unix.POLLIN == 0 {
+			if ready[0].Revents != 0 {
+				return
+			}
+			continue
+		}
+		var n notice
+		if ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) != nil {
+			continue // the caller was killed meanwhile
+		}
+		r := reply{id: n.id}
+		if err := w.changeMode(listener, n); err != nil {
+			errno := unix.EACCES
+			errors.As(err, &errno) // else the caller has ended, or is not ours to read
+			r.errno = -int32(errno)
+		}
+		_ = ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r)) // it fails when the caller was killed meanwhile
+	}
+}
+
+func ioctl(fd int, request uint, data unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(data)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// changeMode does what a chmod asks for, when the file is one that commands may write.
+func (w *Walls) changeMode(listener int, n notice) error {
+	c := modeChangeOf(n)
+	file, err := c.open(listener, n)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(file)
+	at := "/proc/self/fd/" + strconv.Itoa(file)
+	path, err := os.Readlink(at)
+	if err != nil {
+		return err
+	}
+	if !w.writes(path) {
+		return unix.EACCES
+	}
+	return unix.Chmod(at, c.mode)
+}
+
+// modeChange are the arguments of a chmod.
+type modeChange struct {
+	dir   int // AT_FDCWD, or a descriptor of the caller
+	path  uintptr
+	mode  uint32
+	flags int
+}
+
+func modeChangeOf(n notice) modeChange {
+	if uint32(n.call) == chmodCall {
+		return modeChange{unix.AT_FDCWD, uintptr(n.args[0]), uint32(n.args[1]), 0}
+	}
+	c := modeChange{int(int32(n.args[0])), uintptr(n.args[1]), uint32(n.args[2]), 0}
+	if n.call == unix.SYS_FCHMODAT2 {
+		c.flags = int(int32(n.args[3]))
+	}
+	return c
+}
+
+// open finds the file as the caller would. It returns a descriptor that only names the file.
+func (c modeChange) open(listener int, n notice) (int, error) {
+	path, err := readText(int(n.pid), c.path)
+	if err != nil {
+		return -1, err
+	}
+	process := "/proc/" + strconv.Itoa(int(n.pid))
+	for _, self := range []string{"/proc/self/", "/proc/thread-self/"} { // glibc names an open file this way
+		if rest, ok := strings.CutPrefix(path, self); ok {
+			path = process + "/" + rest
+		}
+	}
+	from := process + "/cwd"
+	if c.dir != unix.AT_FDCWD {
+		from = process + "/fd/" + strconv.Itoa(c.dir)
+	}
+	base, err := unix.Open(from, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	// Until here the process may have ended, and another may have its pid.
+	if err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); err != nil {
+		unix.Close(base)
+		return -1, err
+	}
+	if path == "" && c.flags&unix.AT_EMPTY_PATH != 0 {
+		return base, nil
+	}
+	defer unix.Close(base)
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	if c.flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+		flags |= unix.O_NOFOLLOW
+	}
+	return unix.Openat(base, path, flags, 0)
+}
+
+// readText reads a text that ends with a zero byte from a process's memory.
+func readText(pid int, at uintptr) (string, error) {
+	var text []byte
+	page := uintptr(os.Getpagesize())
+	for len(text) < unix.PathMax {
+		part := make([]byte, page-at%page) // the next page may be missing
+		got, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &part[0], Len: uint64(len(part))}}, []unix.RemoteIovec{{Base: at, Len: len(part)}}, 0)
+		if err != nil {
+			return "", err
+		}
+		part = part[:got]
+		if end := bytes.IndexByte(part, 0); end >= 0 {
+			return string(append(text, part[:end]...)), nil
+		}
+		text, at = append(text, part...), at+uintptr(got)
+	}
+	return "", unix.ENAMETOOLONG
+}
+
+// writes reports whether commands may write what lies at a path without symlinks, at landlock without mounts.
+func (w *Walls) writes(path string) bool {
+	if within(w.place.Home, path) {
+		return true
+	}
+	if !within(w.place.Workspace, path) {
+		return false
+	}
+	for _, n := range w.names() {
+		at := filepath.Join(w.place.Workspace, n.path)
+		switch {
+		case n.inner == nil && within(at, path):
+			return false
+		case slices.ContainsFunc(n.inner, func(i name) bool { return within(filepath.Join(at, i.path), path) }):
+			return false
+		}
+	}
+	return true
+}
