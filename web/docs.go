@@ -10,6 +10,31 @@ import (
 	"pocketcoder/web/api"
 )
 
+// examples has a command to begin with for each group of operations.
+var examples = map[string]string{
+	"System": "curl http://127.0.0.1:8090/api/health",
+	"Accounts": `TOKEN=$(curl -s http://127.0.0.1:8090/api/collections/users/auth-with-password \
+  -H 'Content-Type: application/json' -d '{"identity":"me@example.org","password":"…"}' | jq -r .token)
+curl -H "Authorization: $TOKEN" http://127.0.0.1:8090/api/pocketcoder/sessions`,
+	"Records": `# begin a chat and say something
+curl -H "Authorization: $TOKEN" -H 'Content-Type: application/json' \
+  http://127.0.0.1:8090/api/collections/chats/records -d '{"title":"Tidy up"}'
+curl -H "Authorization: $TOKEN" -H 'Content-Type: application/json' \
+  http://127.0.0.1:8090/api/collections/messages/records -d '{"chat":"CHAT","role":"user","parts":[{"type":"text","text":"hello"}]}'
+# what waits for you, and its approval
+curl -H "Authorization: $TOKEN" -G http://127.0.0.1:8090/api/collections/permissions/records --data-urlencode 'filter=status = "draft"'
+curl -H "Authorization: $TOKEN" -H 'Content-Type: application/json' -X PATCH \
+  http://127.0.0.1:8090/api/collections/permissions/records/ID -d '{"status":"authorized"}'`,
+	"Streams":     `curl -N -H "Authorization: $TOKEN" http://127.0.0.1:8090/api/chats/CHAT/events`,
+	"Executions":  `curl -H "Authorization: $TOKEN" http://127.0.0.1:8090/api/executions/EXECUTION/output`,
+	"Permissions": `curl -H "Authorization: $TOKEN" http://127.0.0.1:8090/api/pocketcoder/permissions/ID/why`,
+	"Notifications": `# for the phone itself: pocketcoder device add "My phone"
+curl -H "Authorization: $TOKEN" -H 'Content-Type: application/json' \
+  http://127.0.0.1:8090/api/pocketcoder/push/test -d '{"device":"ID"}'`,
+	"Workspace": `curl -H "Authorization: $TOKEN" http://127.0.0.1:8090/api/pocketcoder/files/`,
+	"Chats":     `curl -X POST -H "Authorization: $TOKEN" http://127.0.0.1:8090/api/pocketcoder/chats/CHAT/abort`,
+}
+
 // shownOperation is an operation with where it is found.
 type shownOperation struct {
 	api.Operation

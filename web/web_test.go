@@ -169,6 +169,12 @@ func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
 	for name := range d.Components.Schemas {
 		is.True(strings.Contains(page, `id="form-`+name+`"`)) // the form
 	}
+	for _, tag := range d.Tags {
+		_, section, _ := strings.Cut(page, `<section id="`+tag.Name+`"`)
+		section, _, _ = strings.Cut(section, "</section>")
+		is.True(strings.Contains(section, "<pre>curl ") || strings.Contains(section, "\ncurl ")) // an example of every group
+		is.Equal(strings.Count(section, "<details>"), strings.Count(section, "<article"))        // each operation is folded
+	}
 	for _, link := range strings.Split(page, `href="#`)[1:] {
 		id, _, _ := strings.Cut(link, `"`)
 		is.True(strings.Contains(page, `id="`+id+`"`)) // no link leads nowhere

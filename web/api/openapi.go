@@ -218,10 +218,11 @@ func operationID(r route) string {
 // heading is the group a route is shown in: the first of the table that its path has a word of.
 func heading(path string) string {
 	for _, h := range []struct{ word, name string }{
-		{"/auth-", "Accounts"}, {"/setup", "Accounts"}, {"/sessions", "Accounts"},
+		{"/auth-", "Accounts"}, {"/setup", "Accounts"}, {"/sessions", "Accounts"}, {"/ssh_keys", "Accounts"},
+		{"/policy", "Permissions"}, {"/push", "Notifications"}, {"/act/", "Notifications"},
 		{"/collections", "Records"}, {"/batch", "Records"},
 		{"/realtime", "Streams"}, {"/events", "Streams"}, {"/replay", "Streams"}, {"/executions", "Executions"}, {"/ports", "Executions"},
-		{"/permission", "Permissions"}, {"/policy", "Permissions"},
+		{"/permission", "Permissions"},
 		{"/pocketcoder/chats", "Chats"}, {"/artifact", "Workspace"}, {"/files", "Workspace"},
 	} {
 		if strings.Contains(path, h.word) {
