@@ -26,7 +26,7 @@ const layoutVersion = "1"
 //	readmodel.v<N>.db
 //	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
 //	home/            HOME of the commands, who share it
-//	bin/             pocketcoder-shell, when it was built by us
+//	bin/             pocketcoder-shell and its source, when it was built by us
 //	tmux/            the socket of what "attach" shows
 //	ssh/             authorized_keys, and the SSH server's host key and configuration
 type dataDir string

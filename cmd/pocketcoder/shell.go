@@ -2,43 +2,40 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"time"
+
+	"pocketcoder"
 )
 
 const shellName = "pocketcoder-shell"
 
-// findShell gives the path of pocketcoder-shell: beside this program, on PATH, or, when this program was started from
-// its source, built from there.
+// findShell returns the path of pocketcoder-shell: the file beside this program, or else one built from the source that this
+// program contains. The current directory and PATH have no influence: a program found there may be any program.
 func findShell(ctx context.Context, d dataDir, progress func(string)) (string, error) {
-	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), shellName)
-		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return beside, nil
-		}
-	}
-	_, file, _, _ := runtime.Caller(0)
-	source := filepath.Join(filepath.Dir(file), "..", shellName)
-	if _, err := os.Stat(filepath.Join(source, "main.go")); err == nil {
-		return buildShell(ctx, source, d.path("bin", shellName), progress)
-	}
-	path, err := exec.LookPath(shellName)
+	self, err := os.Executable()
 	if err != nil {
-		return "", errors.New("pocketcoder-shell, which OpenCode runs commands with, is neither beside this program nor on PATH; build it with: go build ./cmd/pocketcoder-shell")
+		return "", fmt.Errorf("find pocketcoder-shell: %w", err)
 	}
-	return filepath.Abs(path)
+	beside := filepath.Join(filepath.Dir(self), shellName)
+	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		return beside, nil
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return "", fmt.Errorf("find pocketcoder-shell: %s is not an executable file, and Go, which could build it, is not on PATH; put the two programs into one directory", beside)
+	}
+	return buildShell(ctx, d.path("bin"), progress)
 }
 
 // buildSays is how often a build says that it goes on.
 const buildSays = 2 * time.Second
 
-// buildShell costs a fraction of a second when nothing has changed, and with an empty build cache some ten.
-func buildShell(ctx context.Context, source, to string, progress func(string)) (string, error) {
+// buildShell builds the shell in dir. It takes a fraction of a second when nothing has changed, and some ten with an empty
+// build cache.
+func buildShell(ctx context.Context, dir string, progress func(string)) (string, error) {
 	const what = "building pocketcoder-shell from source"
 	progress(what)
 	began, say := time.Now(), time.NewTicker(buildSays)
@@ -54,8 +51,15 @@ func buildShell(ctx context.Context, source, to string, progress func(string)) (
 			}
 		}
 	}()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, ".")
-	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0") // a static program starts 1 ms sooner
+	source, to := filepath.Join(dir, "source"), filepath.Join(dir, shellName)
+	if err := os.RemoveAll(source); err != nil {
+		return "", fmt.Errorf("build pocketcoder-shell: %w", err)
+	}
+	if err := os.CopyFS(source, pocketcoder.ShellSource); err != nil {
+		return "", fmt.Errorf("build pocketcoder-shell: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", to, "./cmd/pocketcoder-shell")
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off") // a static program starts 1 ms sooner
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build pocketcoder-shell: %w\n%s", err, out)
 	}
