@@ -19,7 +19,8 @@ var (
 	ownOrStaff    = records.Rule(`user = @request.auth.id || ` + isStaff)
 	chatMember    = records.Rule(`chat.user = @request.auth.id || ` + isStaff)
 	chatOwner     = records.Rule(`chat.user = @request.auth.id || ` + isAdmin)
-	personOfIt    = records.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin)            // agents never approve
+	personOfIt    = records.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
+	selectsOwn    = records.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin + `)`)
 	unlessChats   = records.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`) // what is of a chat, its members see
 	budgetsOfMine = records.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
 	ranInMyChat   = records.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
@@ -138,7 +139,7 @@ var catalogue = completed(records.Catalogue{
 	kept("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")), raw("rules")),
 	kept("llm_keys", rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin), required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))),
 	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")), fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected"))),
-	kept("model_selection", rules(ownOrStaff, ownOrStaff, own, own, own), required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats"))),
+	kept(modelSelection, rules(ownOrStaff, ownOrStaff, selectsOwn, ownOrAdmin, ownOrAdmin), required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats"))),
 	kept("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")), fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
 })
 

@@ -28,7 +28,6 @@ var unique = map[string]struct {
 	"notification_rules": {fields: []string{"user"}, upsert: true},
 	"devices":            {fields: []string{"user", "push_token"}, upsert: true},
 	"llm_keys":           {fields: []string{"provider_id", "user"}, upsert: true},
-	"model_selection":    {fields: []string{"user", "chat"}, upsert: true},
 	"ssh_keys":           {fields: []string{"fingerprint"}}, // among all accounts: a key says who somebody is
 }
 
@@ -65,6 +64,8 @@ func saveKept(s *Server, ctx context.Context, w change) (string, uint64, error) 
 		return saveLLMKey(s, ctx, w)
 	case sshKeys:
 		return saveSSHKey(s, ctx, w)
+	case modelSelection:
+		return saveModelSelection(s, ctx, w)
 	}
 	if fill := complete[w.c.ID]; fill != nil {
 		if err := fill(s, ctx, w); err != nil {

@@ -47,7 +47,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"notification_rules": {"o", "o", "o", "o", "o"},
 	"llm_keys":           {"oA", "oA", "o", "o", "oA"},
 	"llm_providers":      {"oxaA", "oxaA", "", "", ""},
-	"model_selection":    {"oaA", "oaA", "o", "o", "o"},
+	"model_selection":    {"oaA", "oaA", "o", "oA", "oA"},
 	"healthchecks":       {"oxaA", "oxaA", "", "", ""},
 }
 
@@ -61,6 +61,7 @@ type cast struct {
 
 func newCast(t *testing.T) *cast {
 	c := &cast{system: newSystem(t), tokens: map[string]string{"-": ""}}
+	c.provider(t, "p", "first", "other")
 	c.ada, c.tokens["o"] = c.user(t, "ada", "user")
 	_, c.tokens["x"] = c.user(t, "bob", "user")
 	_, c.tokens["a"] = c.user(t, "worker", "agent")
@@ -113,7 +114,7 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 	case "llm_keys":
 		return map[string]any{"user": c.ada, "provider_id": unique, "env_vars": map[string]string{"KEY": "value-" + unique}}
 	case "model_selection":
-		return map[string]any{"user": c.ada, "model": "p/" + unique}
+		return map[string]any{"user": c.ada, "model": "p/first", "chat": chat()}
 	}
 	return map[string]any{"name": unique}
 }
@@ -124,7 +125,7 @@ var updates = map[string]map[string]any{
 	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "tool_permissions": {"active": false},
 	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "budgets": {"cost": 6}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
 	"sops": {"version": "2"}, "ssh_keys": {"is_active": false}, "schedules": {"enabled": false}, "mcp_servers": {"status": "denied"},
-	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "other"},
+	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"},
 }
 
 // record makes a record of ada's, in whatever way such a record comes to be.

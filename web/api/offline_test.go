@@ -123,6 +123,7 @@ func TestTheScreensOfTheAppLoad(t *testing.T) {
 	status, same := s.call(t, token, "POST", recordsOf("llm_keys"), map[string]any{"provider_id": "anthropic", "env_vars": map[string]string{"ANTHROPIC_API_KEY": "sk-other-canary"}})
 	is.Equal(status, 200)
 	is.Equal(same["id"], key["id"])
+	s.provider(t, "anthropic", "claude")
 	status, chosen := s.call(t, token, "POST", recordsOf("model_selection"), map[string]any{"model": "anthropic/claude"})
 	is.Equal(status, 200)
 	chat, there := chosen["chat"]
