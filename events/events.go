@@ -94,6 +94,14 @@ type MessageHeld struct {
 	Reason     string `json:"reason"`     // a sentence for the person
 }
 
+// ModelReplaced says that another model than the selected one answers the message, because OpenCode cannot use that one.
+type ModelReplaced struct {
+	Message  string `json:"message"`
+	Selected string `json:"selected"` // "provider/model"
+	Used     string `json:"used"`     // "provider/model"
+	Reason   string `json:"reason"`   // a sentence for the person
+}
+
 // QuestionAnswered is a person's answer to one of the questions the model asked together: labels or free text. OpenCode
 // is answered when all of them have one. A rejection rejects all of them.
 type QuestionAnswered struct {
@@ -149,6 +157,7 @@ func (MessageSending) Kind() string        { return "message.sending" }
 func (MessageDelivered) Kind() string      { return "message.delivered" }
 func (MessageFailed) Kind() string         { return "message.failed" }
 func (MessageHeld) Kind() string           { return "message.held" }
+func (ModelReplaced) Kind() string         { return "model.replaced" }
 func (PermissionReferred) Kind() string    { return "permission.referred" }
 func (PermissionDecided) Kind() string     { return "permission.decided" }
 func (PermissionInterrupted) Kind() string { return "permission.interrupted" }
@@ -161,7 +170,7 @@ func (AbortRequested) Kind() string        { return "abort.requested" }
 
 var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
-	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{},
+	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{}, ModelReplaced{},
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},

@@ -32,6 +32,7 @@ type Message struct {
 	EngineParts      JSON    `db:"engine_parts" json:"-"`
 	Held             string  `db:"held" json:"held"`         // why it is pending although nothing runs
 	HeldBy           string  `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
+	Notice           string  `db:"notice" json:"notice"`     // a sentence about how it was delivered
 	Copied           bool    `db:"copied" json:"-"`          // by a fork
 	Position         int64   `db:"position" json:"position"` // order within the chat
 	OCSeq            int64   `db:"oc_seq" json:"oc_seq"`
@@ -89,6 +90,8 @@ func (messages) Apply(tx *Tx, e events.Event, body any) error {
 		return undelivered(tx, e, b)
 	case events.MessageHeld:
 		return held(tx, e, b)
+	case events.ModelReplaced:
+		return modelReplaced(tx, e, b)
 	case events.TurnLost:
 		endTurn(tx, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
 	case ocSessionDeleted:
@@ -178,6 +181,15 @@ func held(tx *Tx, e events.Event, b events.MessageHeld) error {
 	tx.changeOnItsWay(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })
 	tx.messages.put(m)
 	return nil
+}
+
+func modelReplaced(tx *Tx, e events.Event, b events.ModelReplaced) error {
+	m, err := tx.submittedMessage(e, b.Message)
+	if err == nil {
+		m.Notice = b.Reason
+		tx.messages.put(m)
+	}
+	return err
 }
 
 func undelivered(tx *Tx, e events.Event, b events.MessageFailed) error {

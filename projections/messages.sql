@@ -23,6 +23,7 @@ CREATE TABLE messages(
   engine_parts          TEXT NOT NULL,    -- JSON list of the part ids it is sent under
   held                  TEXT NOT NULL,    -- why a pending message waits although nothing runs; empty for all others
   held_by               TEXT NOT NULL,    -- id of the budget's ask that decides about it
+  notice                TEXT NOT NULL,    -- a sentence about how it was delivered: another model answers than the selected one
   copied                INTEGER NOT NULL, -- by a fork: what it cost was spent where it was written
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none

@@ -26,6 +26,7 @@ type Bridge struct {
 	// Client gives the client of the OpenCode that runs now, waiting for one while it is being started.
 	Client func(context.Context) (*Client, error)
 
+	Default    string          // "provider/model" of chats without a selection; empty for the one OpenCode recommends
 	MaxTurns   int             // across chats, at once; 0 is no limit
 	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
 	Changed    func()          // told when Condition may have changed
@@ -33,6 +34,7 @@ type Bridge struct {
 	tracker tracker
 	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
 	current atomic.Pointer[Client]
+	known   atomic.Pointer[knownModels]
 	live    gate
 	last    atomic.Uint64 // sequence of the newest event we appended
 	stored  atomic.Uint64

@@ -249,7 +249,11 @@ func (b *Bridge) send(ctx context.Context, m projections.OutboxMessage, s events
 	if err != nil {
 		return err
 	}
-	p := Prompt{MessageID: s.EngineMessage}
+	model, err := b.modelFor(ctx, m)
+	if err != nil {
+		return err
+	}
+	p := Prompt{MessageID: s.EngineMessage, Model: model}
 	for i, part := range parts {
 		p.Parts = append(p.Parts, PromptPart{s.EngineParts[i], part.Type, part.Text, part.Mime, part.URL, part.Filename})
 	}

@@ -101,6 +101,9 @@ func (o *outside) mux() http.Handler {
 		return raws(here(o, r, o.questions, func(_ string, q Question) string { return q.SessionID }), func(q Question) json.RawMessage { return q.Raw }), 200
 	})
 	handle("POST /sync/history", o.serveHistory)
+	handle("GET /config/providers", func(*http.Request) (any, int) {
+		return json.RawMessage(`{"providers":[{"id":"opencode","models":{"free":{}}},{"id":"p","models":{"new":{},"other":{}}}],"default":{"opencode":"free","p":"new"}}`), 200
+	})
 	handle("GET /session/{id}", func(r *http.Request) (any, int) {
 		s, ok := o.sessions[r.PathValue("id")]
 		switch {

@@ -17,6 +17,7 @@ import (
 type prompted struct {
 	MessageID string
 	Parts     []struct{ ID, Text string }
+	Model     struct{ ProviderID, ModelID string }
 	session   string
 }
 

@@ -1,10 +1,13 @@
 package opencode
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,10 +18,51 @@ import (
 type Provider struct {
 	Model   string            // "provider/model"; OpenCode chooses when empty
 	BaseURL string            // of an OpenAI-compatible server, the provider that Model names; empty for one OpenCode knows
-	APIKey  string            // for BaseURL
-	Price   float64           // of a million tokens of BaseURL's model, in and out
+	APIKey  string            // for BaseURL; empty for a server without one
+	Context int               // tokens that BaseURL's model can read; DefaultContext when 0
+	Output  int               // tokens that BaseURL's model may write in one answer; a quarter of the context, at most 32,000, when 0
+	Price   Price             // of BaseURL's model
 	Keys    map[string]string // environment variables by which OpenCode finds the keys of providers it knows
 	Auth    string            // content of OpenCode's auth.json: what its own login stored
+}
+
+// Price is what a million tokens cost, in the currency in which budgets are set.
+type Price struct {
+	Input, Output float64
+}
+
+// DefaultContext is the context of a model whose server does not say how many tokens it can read.
+const DefaultContext = 32_768
+
+// maxOutput is the most that OpenCode lets a model write in one answer.
+const maxOutput = 32_000
+
+// limits returns the context and the output limit of BaseURL's model.
+func (p Provider) limits() (context, output int) {
+	context = cmp.Or(p.Context, DefaultContext)
+	return context, cmp.Or(p.Output, min(context/4, maxOutput))
+}
+
+// Hosts returns the host:port that OpenCode must reach because the operator configured it. The hosts of providers that
+// OpenCode knows are not among them.
+func (p Provider) Hosts() []string {
+	u, err := url.Parse(p.BaseURL)
+	if err != nil || u.Host == "" {
+		return nil
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return []string{net.JoinHostPort(u.Hostname(), port)}
+}
+
+// usesZen reports whether the operator chose OpenCode's own provider. Its free models need no key, so OpenCode would offer
+// them to everybody, and a chat would leave the machine for a provider that the operator never named.
+func (p Provider) usesZen() bool {
+	var logins map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(p.Auth), &logins) // UserProvider wrote it
+	return p.Keys["OPENCODE_API_KEY"] != "" || strings.HasPrefix(p.Model, zen+"/") || logins[zen] != nil
 }
 
 // keyVariables are the variables by which OpenCode's providers take a single key, as its model catalogue names them.
@@ -96,6 +140,9 @@ func textsIn(value any) (texts []string) {
 // config is the part of OpenCode's configuration that concerns models.
 func (p Provider) config() (map[string]any, error) {
 	config := map[string]any{}
+	if !p.usesZen() {
+		config["disabled_providers"] = []string{zen}
+	}
 	if p.Model == "" {
 		if p.BaseURL != "" {
 			return nil, fmt.Errorf("provider at %s: no model named", p.BaseURL)
@@ -108,14 +155,19 @@ func (p Provider) config() (map[string]any, error) {
 	}
 	config["model"], config["small_model"] = p.Model, p.Model
 	if p.BaseURL != "" {
+		options := map[string]any{"baseURL": p.BaseURL}
+		if p.APIKey != "" {
+			options["apiKey"] = p.APIKey
+		}
+		context, output := p.limits()
 		config["provider"] = map[string]any{provider: map[string]any{
 			"npm":     "@ai-sdk/openai-compatible", // bundled in OpenCode
 			"name":    provider,
-			"options": map[string]any{"baseURL": p.BaseURL, "apiKey": p.APIKey},
+			"options": options,
 			"models": map[string]any{model: map[string]any{
 				"name": model, "reasoning": true, "tool_call": true,
-				"limit": map[string]int{"context": 200_000, "output": 32_000},
-				"cost":  map[string]float64{"input": p.Price, "output": p.Price},
+				"limit": map[string]int{"context": context, "output": output},
+				"cost":  map[string]float64{"input": p.Price.Input, "output": p.Price.Output},
 			}},
 		}}
 	}

@@ -103,14 +103,22 @@ func TestTheModelsConfiguration(t *testing.T) {
 		provider Provider
 		want     string
 	}{
-		"none":      {Provider{}, `{}`},
-		"known":     {Provider{Model: "anthropic/claude"}, `{"model":"anthropic/claude","small_model":"anthropic/claude"}`},
-		"with path": {Provider{Model: "openrouter/meta/llama"}, `{"model":"openrouter/meta/llama","small_model":"openrouter/meta/llama"}`},
-		"own server": {Provider{Model: "demo/demo", BaseURL: "http://127.0.0.1:1/v1", APIKey: "k", Price: 2.5},
-			`{"model":"demo/demo","small_model":"demo/demo","provider":{"demo":{"npm":"@ai-sdk/openai-compatible","name":"demo",
+		"none":      {Provider{}, `{"disabled_providers":["opencode"]}`},
+		"known":     {Provider{Model: "anthropic/claude"}, `{"disabled_providers":["opencode"],"model":"anthropic/claude","small_model":"anthropic/claude"}`},
+		"with path": {Provider{Model: "openrouter/meta/llama"}, `{"disabled_providers":["opencode"],"model":"openrouter/meta/llama","small_model":"openrouter/meta/llama"}`},
+		"zen":       {Provider{Model: "opencode/free"}, `{"model":"opencode/free","small_model":"opencode/free"}`},
+		"zen's key": {Provider{Keys: map[string]string{"OPENCODE_API_KEY": "k"}}, `{}`},
+		"zen login": {Provider{Auth: `{"opencode":{"type":"api","key":"k"}}`}, `{}`},
+		"without a key": {Provider{Model: "custom/a/b", BaseURL: "http://127.0.0.1:1/v1"},
+			`{"disabled_providers":["opencode"],"model":"custom/a/b","small_model":"custom/a/b","provider":{"custom":{"npm":"@ai-sdk/openai-compatible","name":"custom",
+			"options":{"baseURL":"http://127.0.0.1:1/v1"},
+			"models":{"a/b":{"name":"a/b","reasoning":true,"tool_call":true,"limit":{"context":32768,"output":8192},
+			"cost":{"input":0,"output":0}}}}}}`},
+		"own server": {Provider{Model: "demo/demo", BaseURL: "http://127.0.0.1:1/v1", APIKey: "k", Context: 200_000, Price: Price{2.5, 5}},
+			`{"disabled_providers":["opencode"],"model":"demo/demo","small_model":"demo/demo","provider":{"demo":{"npm":"@ai-sdk/openai-compatible","name":"demo",
 			"options":{"baseURL":"http://127.0.0.1:1/v1","apiKey":"k"},
 			"models":{"demo":{"name":"demo","reasoning":true,"tool_call":true,"limit":{"context":200000,"output":32000},
-			"cost":{"input":2.5,"output":2.5}}}}}}`},
+			"cost":{"input":2.5,"output":5}}}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

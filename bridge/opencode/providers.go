@@ -22,6 +22,9 @@ func (b *Bridge) Providers(ctx context.Context) ([]ModelProvider, error) {
 	if err := b.live.wait(ctx); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
 	}
+	if _, err := b.models(ctx); err != nil { // so that Configured knows the one that OpenCode recommends
+		return nil, err
+	}
 	return b.client().Providers(ctx, b.Directory)
 }
 

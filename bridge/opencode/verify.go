@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+
+	"pocketcoder/handlers"
 )
 
 // verify asks OpenCode for the configuration it has in effect, whatever it was made from (an administrator's
@@ -36,7 +39,59 @@ func (s *Supervisor) verify(ctx context.Context, c *Client) error {
 			return fmt.Errorf("opencode's agent %q may use %q without asking", a.Name, permission)
 		}
 	}
+	return s.verifyModel(ctx, c)
+}
+
+// verifyModel refuses a model that OpenCode cannot use. The error lists those that it can.
+func (s *Supervisor) verifyModel(ctx context.Context, c *Client) error {
+	p := s.Provider
+	if p.Model == "" {
+		return nil
+	}
+	models, err := c.Models(ctx, s.Workspace)
+	if err != nil {
+		return err
+	}
+	provider, model, _ := strings.Cut(p.Model, "/")
+	if !slices.Contains(models.Usable, p.Model) {
+		return s.unusable(ctx, c, models)
+	}
+	others := slices.ContainsFunc(models.Usable, func(name string) bool {
+		return strings.HasPrefix(name, provider+"/") && name != p.Model
+	})
+	if p.BaseURL != "" && others {
+		return fmt.Errorf("--model-url with --model %s: OpenCode knows another provider named %s; give this one another name, such as %s/%s",
+			p.Model, provider, CustomProvider, model)
+	}
 	return nil
+}
+
+// unusable is the error of a model that OpenCode cannot use.
+func (s *Supervisor) unusable(ctx context.Context, c *Client, models Models) error {
+	all, err := c.Providers(ctx, s.Workspace)
+	if err != nil {
+		return err
+	}
+	provider, model, _ := strings.Cut(s.Provider.Model, "/")
+	reason := fmt.Sprintf("there is no provider %s", provider)
+	for _, p := range all {
+		if p.ID != provider {
+			continue
+		}
+		switch {
+		case p.Connected || !slices.Contains(p.Models, model):
+			reason = fmt.Sprintf("provider %s has no model %s; it has %s", provider, model, handlers.ListOfModels(p.Models))
+		case len(p.Env) > 0:
+			reason = fmt.Sprintf("provider %s has no key; set %s", provider, strings.Join(p.Env, " or "))
+		default:
+			reason = fmt.Sprintf("provider %s is not set up", provider)
+		}
+	}
+	usable := "No model can be used yet: set the key of a provider, or name a server with --model-url, or try the demo model with --demo"
+	if len(models.Usable) > 0 {
+		usable = "Models that can be used: " + handlers.ListOfModels(models.Usable)
+	}
+	return fmt.Errorf("--model %s cannot be used: %s. %s", s.Provider.Model, reason, usable)
 }
 
 // agent is one of OpenCode's agents with its permission rules, of which the last that matches counts.

@@ -31,12 +31,14 @@ func (p *progress) note(part, format string, args ...any) { p.line("!", part, fo
 
 // ready says what runs where, and what to try next.
 func (p *progress) ready(r running, s *parts) {
-	model := s.provider.Model
-	switch {
+	model := s.bridge.Configured()
+	switch host := s.modelHost(); {
 	case s.isDemo:
 		model = "the demo model (no key of a provider was found): a script, not an AI"
 	case model == "":
-		model = "as OpenCode chooses"
+		model = "the one that OpenCode recommends"
+	case host != "":
+		model += " at " + host
 	}
 	p.done("ready", "pid %d", r.PID)
 	fmt.Fprintf(p.w, `

@@ -76,6 +76,8 @@ func (r *renderer) event(e events.Event) {
 		r.note("", red, "the message could not be delivered (%s): %s", d.Domain, d.Error)
 	case events.MessageHeld:
 		r.note("", yellow, "(the message waits: %s)", d.Reason)
+	case events.ModelReplaced:
+		r.note("", yellow, "%s", d.Reason)
 	case events.PermissionRequested:
 		r.addAsk(d.Ask(), e.Seq).message = d.Message
 	case events.PermissionReferred:

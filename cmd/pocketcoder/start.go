@@ -14,7 +14,6 @@ import (
 	"github.com/oklog/run"
 
 	"pocketcoder/bridge/opencode"
-	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/ssh"
@@ -71,7 +70,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		return err
 	}
 	defer closeNATS()
-	provider, isDemo, closeModel, err := openProvider(env, o)
+	provider, isDemo, closeModel, err := openProvider(ctx, env, o.model)
 	if err != nil {
 		return err
 	}
@@ -119,29 +118,6 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	})
 }
 
-// openProvider finds what answers: what the user has set up, or the demo model.
-func openProvider(env environment, o upOptions) (p opencode.Provider, isDemo bool, closeModel func(), err error) {
-	p, found, err := opencode.UserProvider(env.getenv)
-	if err != nil {
-		return p, false, nil, err
-	}
-	if found && !o.demo {
-		p.Model = o.model
-		return p, false, func() {}, nil
-	}
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue, opencode.Answered, opencode.GoOn}, Provider: providerHelp})
-	if err != nil {
-		return p, false, nil, err
-	}
-	p = opencode.Provider{Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo", Price: demoPrice}
-	return p, true, func() { server.Close() }, nil
-}
-
-// demoPrice makes what the demo model does cost something, so that budgets can be tried with it.
-const demoPrice = 10
-
-const providerHelp = "Set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like."
-
 // parts is everything that runs, wired.
 type parts struct {
 	o        upOptions
@@ -180,8 +156,9 @@ func (s *parts) wire() {
 	s.handlers = &handlers.Handlers{Log: s.log}
 	s.bridge = &opencode.Bridge{
 		Engine: engine, Directory: s.o.workspace, Log: s.log, Model: s.model, Handlers: s.handlers, Logger: s.o.logger,
-		Client: s.lives.client, MaxTurns: s.o.maxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
+		Client: s.lives.client, Default: s.provider.Model, MaxTurns: s.o.maxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
 	}
+	s.handlers.Configured = s.bridge.Configured
 	s.gate = handlers.Gate{
 		Handlers: s.handlers, Rules: s.o.rules, Workspace: s.o.workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.logger,
 	}

@@ -66,9 +66,16 @@ func (s *parts) health() api.Health {
 	h["log"] = api.Part{State: natsState(s.nc.IsConnected()), Detail: map[string]any{"url": s.url}}
 	h["read_model"] = s.modelHealth()
 	bridge := s.bridge.Condition()
-	h["opencode"] = api.Part{State: either(bridge.Connected, api.Ready, api.Starting), Detail: bridge}
+	h["opencode"] = api.Part{State: either(bridge.Connected, api.Ready, api.Starting), Detail: engineHealth{bridge, s.bridge.Configured(), s.modelHost()}}
 	h["sandbox"] = s.worker.health()
 	return h
+}
+
+// engineHealth is what administrators are shown of OpenCode and of the model that answers.
+type engineHealth struct {
+	opencode.Condition
+	Model     string `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
+	ModelHost string `json:"model_host,omitempty"` // of --model-url
 }
 
 // health says who runs commands, and behind which walls. A worker without any says "refused" (isolation.Found), and does so to every command.

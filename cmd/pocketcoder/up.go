@@ -21,12 +21,15 @@ import (
 const upUsage = `pocketcoder up: start everything on this machine.
 
 It finds OpenCode and ripgrep or installs them with npm, starts the log (embedded NATS), OpenCode, the bridge to it, the
-read models and the sandbox worker, says what runs where, and runs until Ctrl-C. With no key of a model provider in the
-environment, and no login of OpenCode's, the built-in demo model answers.
+read models and the sandbox worker, says what runs where, and runs until Ctrl-C.
+
+The built-in demo model answers when no model is configured: no key of a provider in the environment, no login of OpenCode's,
+no --model and no --model-url. A model that cannot be used stops the start, with a list of those that can.
 
   pocketcoder up
   pocketcoder up --workspace ~/src/project --allow 'bash: git status*'
   ANTHROPIC_API_KEY=… pocketcoder up --model anthropic/claude-sonnet-4-5
+  pocketcoder up --model-url http://127.0.0.1:11434/v1 --model qwen3-coder:30b --model-context 32768
 
 Then, in another terminal:  pocketcoder chat
 
@@ -43,8 +46,7 @@ type upOptions struct {
 	workspace string
 	nats      string
 	opencode  string
-	model     string
-	demo      bool
+	model     modelOptions
 	proxied   bool // a proxy with TLS is in front
 	maxTurns  int
 	replicas  int
@@ -84,13 +86,14 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	fs.StringVar(&o.workspace, "workspace", or(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
 	fs.StringVar(&o.nats, "nats", env.getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
 	fs.StringVar(&o.opencode, "opencode", env.getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
-	fs.StringVar(&o.model, "model", env.getenv("POCKETCODER_MODEL"), "`provider/model`; OpenCode chooses when empty (POCKETCODER_MODEL)")
-	fs.BoolVar(&o.demo, "demo", env.getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
 	fs.IntVar(&o.replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats; 0 is no limit")
 	fs.StringVar(&o.isolation, "isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
 	fs.Var(&o.expose, "expose", exposeHelp)
-	var err error
+	err := o.model.flags(fs, env)
+	if err != nil {
+		return o, wrongUsage(env, "up: %v", err)
+	}
 	if o.limits, err = limitFlags(fs, env); err != nil {
 		return o, wrongUsage(env, "up: %v", err)
 	}
@@ -127,6 +130,9 @@ func (o upOptions) check() error {
 	}
 	if u, err := url.Parse(o.url); err != nil || o.url != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
 		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.url)
+	}
+	if err := o.model.check(); err != nil {
+		return err
 	}
 	if err := o.limits.check(); err != nil {
 		return err

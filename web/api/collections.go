@@ -63,7 +63,7 @@ var catalogue = completed(records.Catalogue{
 			fixed(text("session")), as(fixed(text("subagent")), `coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),
 			fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(number("cost")), fixed(number("tokens_input")),
 			fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")),
-			fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by"))),
+			fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")), fixed(text("notice"))),
 	},
 	{
 		Name: "permissions", Table: "permissions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, workers, personOfIt, never),

@@ -1,0 +1,108 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// zen is OpenCode's own provider. It has free models that need no key.
+const zen = "opencode"
+
+// Models are the models that an OpenCode can use.
+type Models struct {
+	Usable  []string // "provider/model", sorted
+	Default string   // the one OpenCode recommends of the first provider; empty when there are none
+}
+
+// Models lists the models of the providers that OpenCode can use in a directory.
+func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
+	var out struct {
+		Providers []struct {
+			ID     string
+			Models map[string]struct{}
+		}
+		Default map[string]string
+	}
+	_, err := c.do(ctx, call{op: "list models", path: "/config/providers", query: inDirectory(directory), out: &out})
+	var m Models
+	for _, p := range out.Providers {
+		for model := range p.Models {
+			m.Usable = append(m.Usable, p.ID+"/"+model)
+		}
+		if model := out.Default[p.ID]; model != "" && (m.Default == "" || strings.HasPrefix(m.Default, zen+"/")) {
+			m.Default = p.ID + "/" + model
+		}
+	}
+	slices.Sort(m.Usable)
+	return m, err
+}
+
+// knownModels are the models of one life of OpenCode. They cannot change while it runs: it learns of keys at its start.
+type knownModels struct {
+	Models
+	client *Client
+}
+
+// models returns the models that the running OpenCode can use.
+func (b *Bridge) models(ctx context.Context) (Models, error) {
+	c := b.client()
+	if known := b.known.Load(); known != nil && known.client == c {
+		return known.Models, nil
+	}
+	m, err := c.Models(ctx, b.Directory)
+	if err == nil {
+		b.known.Store(&knownModels{m, c})
+	}
+	return m, err
+}
+
+// Configured returns the model of chats without a selection, "" until OpenCode has said which one it recommends.
+func (b *Bridge) Configured() string {
+	known := b.known.Load()
+	if b.Default != "" || known == nil {
+		return b.Default
+	}
+	return known.Default
+}
+
+// modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one. It is
+// part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may be gone.
+// A selection that cannot be used is reported in the chat, once for each message.
+func (b *Bridge) modelFor(ctx context.Context, m projections.OutboxMessage) (*Model, error) {
+	selected, err := b.Handlers.SelectedModel(ctx, m.Chat, m.ChatUser)
+	if err != nil {
+		return nil, err
+	}
+	if selected == "" && b.Default != "" {
+		return parseModel(b.Default), nil
+	}
+	models, err := b.models(ctx)
+	if err != nil {
+		return nil, err
+	}
+	configured := cmp.Or(b.Default, models.Default)
+	if selected == "" || slices.Contains(models.Usable, selected) {
+		return parseModel(cmp.Or(selected, configured)), nil
+	}
+	notice := fmt.Sprintf("The selected model %s is not available any more. %s answers instead.", selected, configured)
+	now, _, err := b.Model.Message(ctx, m.ID) // an earlier try may have reported it
+	if err == nil && now.Notice != notice {
+		err = b.record(ctx, m.Chat, events.ModelReplaced{Message: m.ID, Selected: selected, Used: configured, Reason: notice})
+	}
+	return parseModel(configured), err
+}
+
+// parseModel reads "provider/model". It returns nil, which leaves the choice to OpenCode, when name is empty.
+func parseModel(name string) *Model {
+	provider, model, found := strings.Cut(name, "/")
+	if !found {
+		return nil
+	}
+	return &Model{Provider: provider, ID: model}
+}

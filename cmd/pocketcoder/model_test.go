@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+const foreignKey = "sk-foreign-0123456789abcdef"
+
+// foreignServer is an OpenAI-compatible server of somebody else's: it wants a key and calls its models otherwise. It plays
+// scripts.
+func foreignServer(t *testing.T) (baseURL string) {
+	t.Helper()
+	model, err := demo.Open("127.0.0.1:0", &demo.Model{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { model.Close() })
+	target, err := url.Parse(strings.TrimSuffix(model.URL(), "/v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer "+foreignKey:
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/v1/models":
+			w.Write([]byte(`{"object":"list","data":[{"id":"org/scripted","max_model_len":65536},{"id":"other"}]}`))
+		default:
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/v1"
+}
+
+// answeredBy lists the models that answered in a chat, in order.
+func (p *process) answeredBy(t *testing.T, chat string) (models []string) {
+	t.Helper()
+	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
+		if m.Role == "assistant" {
+			models = append(models, m.Provider+"/"+m.Model)
+		}
+	}
+	return models
+}
+
+func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	chat := p.chat(t, "@@say one")
+	p.turnEnds(t, chat)
+	_, err := handlers.Give(t.Context(), p.nc, "model.select", handlers.SelectModel{Chat: chat, Model: "demo"})
+	is.NoErr(err)
+	p.stop()
+
+	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
+	server := foreignServer(t)
+	p.args = append(p.args, "--model-url", server, "--model", "org/scripted")
+	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey)
+	p.restart()
+	p.submit(t, chat, "@@say two\n@@say "+foreignKey)
+	p.turnEnds(t, chat)
+	is.Equal(p.answeredBy(t, chat), []string{"demo/demo", "custom/org/scripted"})
+	replaced := p.event(t, chat, events.ModelReplaced{}.Kind(), nil)
+	is.True(strings.Contains(string(replaced.Data), "The selected model demo/demo is not available any more. custom/org/scripted answers instead."))
+
+	// The selection of the demo model is gone; what is there now can be selected, and nothing else.
+	eventually(t, "the models of this start are known", func() bool {
+		var m handlers.Models
+		a, err := handlers.Give(t.Context(), p.nc, "model.list", handlers.ListModels{Chat: chat})
+		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/scripted" && slices.Equal(m.Models, []string{"custom/org/scripted"})
+	})
+	admin := p.admin(t)
+	r := admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "demo/demo"})
+	is.Equal(r.code, 400)
+	is.True(strings.Contains(r.body, "Available: custom/org/scripted."))
+	r = admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "org/scripted"})
+	is.Equal(r.code, 200)
+	p.submit(t, chat, "@@say three")
+	p.turnEnds(t, chat)
+	is.Equal(p.answeredBy(t, chat)[2], "custom/org/scripted")
+	_, err = handlers.Give(t.Context(), p.nc, "model.select", handlers.SelectModel{Chat: chat})
+	is.NoErr(err)
+
+	health := admin.do(t, "GET", "/api/health", nil).body
+	host, _ := strings.CutPrefix(strings.TrimSuffix(server, "/v1"), "http://")
+	is.True(strings.Contains(health, `"model":"custom/org/scripted"`) && strings.Contains(health, `"model_host":"`+host+`"`)) // health
+	is.True(!strings.Contains(health+p.output.String(), foreignKey))
+	_, err = p.log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
+		is.True(!bytes.Contains(e.Data, []byte(foreignKey)))
+		return nil
+	})
+	is.NoErr(err)
+}
+
+func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
+	t.Parallel()
+	server := foreignServer(t)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	broken := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(broken.Close)
+	with := func(args ...string) []string { return args }
+	key := []string{"POCKETCODER_MODEL_KEY=" + foreignKey}
+	for name, c := range map[string]struct {
+		args, env []string
+		says      string
+		code      int
+	}{
+		"wrong key":       {with("--model-url", server, "--model", "other"), []string{"POCKETCODER_MODEL_KEY=sk-wrong-key"}, "/v1/models answered 401: the key in POCKETCODER_MODEL_KEY is wrong", 1},
+		"no key":          {with("--model-url", server, "--model", "other"), nil, "it wants a key; set POCKETCODER_MODEL_KEY", 1},
+		"no such model":   {with("--model-url", server, "--model", "nope"), key, "the server at " + server + " has no such model. It has org/scripted, other", 1},
+		"no model":        {with("--model-url", server), key, "name a model with --model. The server has org/scripted, other", 1},
+		"no server":       {with("--model-url", closed.URL+"/v1", "--model", "x"), nil, "GET " + closed.URL + "/v1/models failed: ", 1},
+		"wrong path":      {with("--model-url", broken.URL, "--model", "x"), nil, "most servers want /v1 at the end of the URL", 1},
+		"no URL":          {with("--model-url", "localhost:11434", "--model", "x"), nil, "want a base URL such as http://127.0.0.1:11434/v1", 2},
+		"key in the URL":  {with("--model-url", "http://user:secret@127.0.0.1:1/v1", "--model", "x"), nil, "put the key into POCKETCODER_MODEL_KEY", 2},
+		"price":           {with("--model-url", server, "--model-price", "much"), nil, `want a price such as 0.5, or input/output`, 2},
+		"context alone":   {with("--model-context", "4096"), nil, "are for a model at --model-url", 2},
+		"no provider":     {with("--model", "claude"), nil, `--model "claude": want provider/model`, 2},
+		"without its key": {with("--model", "anthropic/claude-sonnet-4-5"), nil, "--model anthropic/claude-sonnet-4-5 cannot be used: provider anthropic has no key; set ANTHROPIC_API_KEY. No model can be used yet", 1},
+		"unknown model":   {with("--model", "anthropic/claude-9000"), []string{"ANTHROPIC_API_KEY=sk-ant-0123456789"}, "provider anthropic has no model claude-9000; it has claude-", 1},
+		"a known name":    {with("--model-url", server, "--model", "openai/other"), key, "OpenCode knows another provider named openai; give this one another name, such as custom/other", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p := prepare(t, t.TempDir())
+			args := slices.DeleteFunc(slices.Clone(p.args), func(arg string) bool { return arg == "--demo" })
+			env := append([]string{"PATH=" + filepath.Dir(opencodetest.Tools(t).Ripgrep) + ":" + os.Getenv("PATH")}, c.env...)
+			_, stderr, code := runProgram(t, env, "", append(args, c.args...)...)
+			t.Log(stderr)
+			is.True(strings.Contains(stderr, c.says)) // c.says
+			is.Equal(code, c.code)
+			is.True(!strings.Contains(stderr, foreignKey))
+		})
+	}
+}
