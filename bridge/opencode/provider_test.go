@@ -147,3 +147,17 @@ func TestAModelThatNamesNoneIsAnError(t *testing.T) {
 	is.True(err != nil)
 	is.Equal(err.Error(), "provider at http://127.0.0.1:1/v1: no model named")
 }
+
+func TestHostsAreThoseOfTheModelURL(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][]string{
+		"":                             nil,
+		"http://127.0.0.1:11434/v1":    {"127.0.0.1:11434"},
+		"https://api.example.com/v1":   {"api.example.com:443"},
+		"http://models.example.com/v1": {"models.example.com:80"},
+		"http://[::1]:8000/v1":         {"[::1]:8000"},
+	} {
+		is := is.New(t)
+		is.Equal(Provider{BaseURL: url, Keys: map[string]string{"OPENAI_API_KEY": "k"}}.Hosts(), want)
+	}
+}

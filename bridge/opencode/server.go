@@ -169,6 +169,6 @@ func (p Provider) excerpt(body []byte) string {
 	if p.APIKey != "" {
 		text = strings.ReplaceAll(text, p.APIKey, "[redacted]")
 	}
-	text = strings.Join(strings.Fields(text), " ")
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	return text[:min(len(text), 200)]
 }
