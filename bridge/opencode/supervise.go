@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -25,6 +26,7 @@ type Supervisor struct {
 	ShellAddress string
 	Provider     Provider
 	Logger       *slog.Logger
+	Launcher     []string         // optional: a program that executes the command line that follows its own
 	Started      func(Generation) // called when OpenCode is ready, each time; must not block
 }
 
@@ -134,8 +136,9 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.Command(s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
+	argv := append(slices.Clone(s.Launcher), s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
 		"--print-logs", "--log-level", "WARN")
+	cmd := exec.Command(argv[0], argv[1:]...)
 	client := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
 	listens := &announcement{url: client.URL(), made: make(chan struct{})}
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, io.MultiWriter(log, listens), log

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,7 +16,7 @@ import (
 // layoutVersion is the version of the data directory's layout, kept in its file "version".
 const layoutVersion = "1"
 
-// dataDir is where everything of an installation is kept.
+// dataDir is where everything of an installation is kept. It is for its owner alone.
 //
 //	version          of this layout
 //	lock             held by the process that runs
@@ -54,6 +55,9 @@ func (d dataDir) open() (release func(), err error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return fail(err)
 	}
+	if err := d.tighten(); err != nil {
+		return fail(err)
+	}
 	lock, err := os.OpenFile(d.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fail(err)
@@ -70,6 +74,72 @@ func (d dataDir) open() (release func(), err error) {
 		return fail(err)
 	}
 	return func() { os.Remove(d.path("running.json")); lock.Close() }, nil
+}
+
+// othersParts are what other programs keep in the data directory: OpenCode, npm, and the commands, whose HOME it is. Only
+// the directory itself keeps other users away from them.
+var othersParts = []string{"home", "npm", "opencode"}
+
+// tighten takes all rights of other users from the directory and from our files in it. It returns an error if the directory
+// belongs to another user, who could take it back.
+func (d dataDir) tighten() error {
+	info, err := os.Stat(string(d))
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return errors.New("it is not a directory; choose another with --data")
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		return fmt.Errorf("it belongs to user %d, and this process runs as user %d; choose another with --data", owner, os.Geteuid())
+	}
+	root := string(d) + "/" // a link to a directory is followed
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && slices.Contains(othersParts, strings.TrimPrefix(path, root)) {
+			return fs.SkipDir
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (info.Mode()&fs.ModeSymlink != 0 || info.Mode()&0o077 == 0) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, info.Mode()&^0o077)
+	})
+}
+
+// usable returns an error if the owner lacks rights in the directory or other users have any. Commands that run as the same
+// user are kept from changing it; another program of this user is not.
+func (d dataDir) usable() error {
+	keys, err := os.ReadDir(d.path("keys"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	paths := []string{string(d), d.path("nats"), d.path("keys")}
+	for _, key := range keys {
+		paths = append(paths, d.path("keys", key.Name()))
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) && path != string(d) {
+			continue // with an external NATS there is no log here
+		}
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if info.IsDir() {
+			want = 0o700
+		}
+		if got := info.Mode().Perm(); got&want != want || got&0o077 != 0 {
+			return fmt.Errorf("%s has mode %04o; set it with: chmod %o %s", path, got, want, path)
+		}
+	}
+	return nil
 }
 
 func (d dataDir) checkVersion() error {

@@ -163,6 +163,9 @@ func checkData(d dataDir) check {
 		c.Found += ", which does not exist yet"
 		return c
 	}
+	if err := d.usable(); err != nil {
+		return fail("%v", err)
+	}
 	v, err := os.ReadFile(d.path("version"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

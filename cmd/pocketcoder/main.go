@@ -59,7 +59,20 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+// launcher starts a program with the file mode mask that this process was started with: what it writes is the person's.
+// It is empty in tests that call app.
+var launcher []string
+
+// maskFiles makes each file of this process one for its owner alone. A worker writes nothing but the person's files.
+func maskFiles(args []string) {
+	if len(args) > 0 && (args[0] == "sandbox" || args[0] == inside.Name) {
+		return
+	}
+	launcher = []string{"/bin/sh", "-c", `umask "$0" && exec "$@"`, fmt.Sprintf("%04o", syscall.Umask(0o077))}
+}
+
 func main() {
+	maskFiles(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	env := environment{os.Stdin, os.Stdout, os.Stderr, os.Getenv, term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))}

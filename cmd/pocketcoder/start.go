@@ -166,7 +166,7 @@ func (s *parts) wire() {
 		Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Workspace: s.o.workspace, Session: s.bridge.Session, Log: s.o.logger,
 	}
 	s.engine = &opencode.Supervisor{
-		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger,
+		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger, Launcher: launcher,
 		ShellAddress: shellsocket.Unix + s.o.data.shellSocket(),
 		Started:      s.lives.started,
 	}

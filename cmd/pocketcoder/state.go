@@ -68,6 +68,7 @@ func (s *parts) health() api.Health {
 	bridge := s.bridge.Condition()
 	h["opencode"] = api.Part{State: either(bridge.Connected, api.Ready, api.Starting), Detail: engineHealth{bridge, s.bridge.Configured(), s.modelHost()}}
 	h["sandbox"] = s.worker.health()
+	h["data"] = s.o.data.health()
 	return h
 }
 
@@ -76,6 +77,14 @@ type engineHealth struct {
 	opencode.Condition
 	Model     string `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
 	ModelHost string `json:"model_host,omitempty"` // of --model-url
+}
+
+// health reports whether the data directory can be used.
+func (d dataDir) health() api.Part {
+	if err := d.usable(); err != nil {
+		return api.Part{State: api.Offline, Detail: map[string]any{"path": string(d), "error": err.Error()}}
+	}
+	return api.Part{State: api.Ready, Detail: map[string]any{"path": string(d)}}
 }
 
 // health says who runs commands, and behind which walls. A worker without any says "refused" (isolation.Found), and does so to every command.

@@ -94,5 +94,5 @@ func TestDamagedReadModelIsSetAsideAndComputedAgain(t *testing.T) {
 	is.Equal(first.code, 503) // before every part is ready
 	is.Equal(last.code, 200)
 	is.Equal(slices.Sorted(maps.Keys(first.states)), slices.Sorted(maps.Keys(last.states))) // the same body
-	is.Equal(slices.Sorted(maps.Keys(last.states)), []string{"log", "opencode", "read_model", "sandbox"})
+	is.Equal(slices.Sorted(maps.Keys(last.states)), []string{"data", "log", "opencode", "read_model", "sandbox"})
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -65,7 +66,8 @@ func (w *workerProcess) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, append([]string{"sandbox", "--lifeline"}, w.args...)...)
+	argv := slices.Concat(launcher, []string{self, "sandbox", "--lifeline"}, w.args)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "LANG=" + os.Getenv("LANG"),
 		isolation.ContainerMark + "=" + os.Getenv(isolation.ContainerMark)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then stop it in order
