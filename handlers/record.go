@@ -94,6 +94,9 @@ func (h *Handlers) SaveRecord(ctx context.Context, c SaveRecord) (id string, seq
 	if err != nil {
 		return "", 0, err
 	}
+	if _, given := set["active"]; c.New && !given && slices.Contains(ruleCollections, c.Collection) {
+		set["active"] = json.RawMessage("true") // a rule that its author believes to be in force must be
+	}
 	f := h.collection(ctx, c.Collection)
 	seq, err = h.carryOut(ctx, c.Command, f, func() ([]events.Event, uint64, error) {
 		found, now, seq, err := f.state.(*collection).save(c, set)

@@ -66,8 +66,11 @@ const (
 	aiAgents         = "ai_agents"
 )
 
+// ruleCollections are those whose records are active unless they say otherwise.
+var ruleCollections = []string{toolPermissions, whitelistActions, whitelistTargets}
+
 func ruleFilters() (filters []string) {
-	for _, collection := range []string{toolPermissions, whitelistActions, whitelistTargets, aiAgents} {
+	for _, collection := range append([]string{aiAgents}, ruleCollections...) {
 		filters = append(filters, events.ConfigSubject(collection, "*", "*"))
 	}
 	return filters

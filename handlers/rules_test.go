@@ -153,3 +153,34 @@ func TestRuleThatCannotBeReadAllowsNothing(t *testing.T) {
 	}
 	is.Equal(len(rules), 2)
 }
+
+func TestRuleIsActiveUnlessItsAuthorSaysOtherwise(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	save := func(collection, fields string) string {
+		var set map[string]json.RawMessage
+		is.NoErr(json.Unmarshal([]byte(fields), &set))
+		id, _, err := h.SaveRecord(t.Context(), SaveRecord{Command: Command{Actor: alice}, Collection: collection, New: true, Set: set})
+		is.NoErr(err)
+		return id
+	}
+	save(toolPermissions, `{"tool":"bash","pattern":"rm*","action":"deny"}`)
+	save(toolPermissions, `{"tool":"bash","pattern":"make*","action":"allow"}`)
+	save(whitelistActions, `{"permission":"write"}`)
+	save(whitelistTargets, `{"name":"docs","pattern":"docs/**"}`)
+	id := save(toolPermissions, `{"tool":"bash","pattern":"paused*","action":"allow","active":false}`)
+	want := []string{"deny bash: rm*", "bash: make*", "write: docs/**"}
+	is.Equal(inForce(t, h, RuleScope{}), want)
+
+	change := func(fields string) {
+		var set map[string]json.RawMessage
+		is.NoErr(json.Unmarshal([]byte(fields), &set))
+		_, _, err := h.SaveRecord(t.Context(), SaveRecord{Command: Command{Actor: alice}, Collection: toolPermissions, Record: id, Set: set})
+		is.NoErr(err)
+	}
+	change(`{"note":"still paused"}`)
+	is.Equal(inForce(t, h, RuleScope{}), want)
+	change(`{"active":true}`)
+	is.Equal(inForce(t, h, RuleScope{}), append(want, "bash: paused*"))
+}

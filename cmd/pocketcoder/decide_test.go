@@ -229,3 +229,41 @@ func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
 	is.Equal(code, 1)
 	is.True(strings.Contains(stderr, "there is no permission ask nosuch"))
 }
+
+func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("touch one"))
+	p.decide(t, chat, p.ask(t, chat, 0), events.Denied, "")
+	p.turnEnds(t, chat)
+	create := func(args ...string) {
+		stdout, stderr, code := p.cli(t, "", append([]string{"policy"}, args...)...)
+		is.Equal([]any{code, stderr}, []any{0, ""})
+		is.True(strings.Contains(stdout, "pocketcoder policy revoke tool_permissions/")) // how to undo it
+	}
+
+	create("allow", "bash: touch *", "--chat", chat, "--for", "1h")
+	kept := p.rulesOf(t, chat)
+	is.Equal(len(kept), 1)
+	is.Equal([]any{kept[0].Rule, kept[0].State, kept[0].Expires != ""}, []any{"bash: touch *", "active", true})
+	p.submit(t, chat, bash("touch two"))
+	p.turnEnds(t, chat)
+	asks := rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal([]any{asks[1].Status, asks[1].RuleID}, []any{projections.PermissionAuthorized, kept[0].ID})
+
+	create("deny", "deny bash: touch *", "--chat", chat) // the same rule with another action, for ever
+	now := p.rulesOf(t, chat)
+	is.Equal([]any{len(now), now[0].ID, now[0].Rule, now[0].Expires}, []any{1, kept[0].ID, "deny bash: touch *", ""})
+	p.submit(t, chat, bash("touch three"))
+	p.turnEnds(t, chat)
+	asks = rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal(asks[2].Status, projections.PermissionDenied)
+
+	stdout, _, code := p.cli(t, "", "policy", "list", "--all")
+	is.Equal(code, 0)
+	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") && strings.Contains(stdout, "deny bash: touch *"))
+	stdout, _, _ = p.cli(t, "", "policy", "list")
+	is.True(!strings.Contains(stdout, "built in"))
+	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(), 1) // no such chat
+}

@@ -13,13 +13,21 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-const policyUsage = `pocketcoder policy: the rules that say what needs no person.
+const policyUsage = `pocketcoder policy: the rules that decide without asking you.
 
+  pocketcoder policy allow RULE      allow what matches from now on; deny RULE, ask RULE likewise
   pocketcoder policy test 'CMD'      what they make of a command, a file, an address or a tool, and why
   pocketcoder policy replay RULE     what a rule would have allowed so far
-  pocketcoder policy list            the rules of the running system, and who made them
+  pocketcoder policy list            the rules of the running system, and who made them; --all shows the built-in ones too
   pocketcoder policy pause ID        a rule decides nothing any more; resume ID
   pocketcoder policy revoke ID       a rule is gone
+
+Examples:
+
+  pocketcoder policy allow 'bash: npm run build*'           every chat may run it
+  pocketcoder policy allow 'edit: docs/**' --for 1h         for an hour
+  pocketcoder policy deny 'bash: git push*'                 nobody is asked: it is refused
+  pocketcoder policy ask 'read: customers/**' --chat ID     one chat asks before it reads these files
 
 Each explains itself with -h.
 
@@ -30,6 +38,9 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 var policyVerbs = map[string]func(context.Context, environment, []string) error{
 	"test":   runPolicyTest,
 	"replay": runPolicyReplay,
+	"allow":  addsRule(policy.Allow),
+	"ask":    addsRule(policy.AskPerson),
+	"deny":   addsRule(policy.Deny),
 	"list":   runPolicyList,
 	"pause":  runPolicyPause,
 	"resume": runPolicyResume,

@@ -21,12 +21,14 @@ import (
 const policyListUsage = `pocketcoder policy list: the rules of the running system, and who made them.
 
   pocketcoder policy list
+  pocketcoder policy list --all                                  the built-in rules too
   pocketcoder policy list --json
   pocketcoder policy pause tool_permissions/8f3kq0z2m4c6x1a      it decides nothing any more
   pocketcoder policy resume tool_permissions/8f3kq0z2m4c6x1a
   pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     it is gone; what it decided stays in the log
 
-A rule is made with "a" at an ask in "pocketcoder chat", or by a client. It counts from the next ask on.
+Create a rule with "pocketcoder policy allow", ask or deny, with "a" at a request in "pocketcoder chat", or in a client.
+It counts from the next request on.
 
 Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 `
@@ -35,7 +37,7 @@ Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 type listedRule struct {
 	ID      string `json:"id"` // collection/record
 	Rule    string `json:"rule"`
-	State   string `json:"state"` // active, paused, expired
+	State   string `json:"state"` // active, paused, expired, built in
 	Chat    string `json:"chat,omitempty"`
 	Agent   string `json:"agent,omitempty"` // its name
 	Expires string `json:"expires,omitempty"`
@@ -62,6 +64,7 @@ func runPolicyList(ctx context.Context, env environment, args []string) error {
 	fs := newFlags(env, "policy list", policyListUsage)
 	data := dataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print a JSON list")
+	all := fs.Bool("all", false, "show the built-in rules too")
 	if _, err := parse(fs, args, 0); err != nil {
 		return err
 	}
@@ -73,6 +76,17 @@ func runPolicyList(ctx context.Context, env environment, args []string) error {
 	kept, err := s.keptRules(ctx)
 	if err != nil {
 		return err
+	}
+	if *all {
+		inForce, err := give[[]policy.Rule](ctx, s, "policy.rules", handlers.ListRules{})
+		if err != nil {
+			return err
+		}
+		for _, r := range inForce {
+			if r.ID == "" { // no record: built in, or given when the system started
+				kept = append(kept, listedRule{Rule: r.String(), State: "built in"})
+			}
+		}
 	}
 	if *asJSON {
 		return printJSON(env.stdout, kept)
@@ -148,7 +162,7 @@ func (f ruleFields) state(now time.Time) string {
 
 func printRules(w io.Writer, all []listedRule) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "nobody has made a rule yet; those that are built in: pocketcoder policy test -h")
+		_, err := fmt.Fprintln(w, "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\".")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -152,3 +152,18 @@ func TestPolicyTestFindsTheWorkspace(t *testing.T) {
 		is.Equal(strings.SplitN(stdout, ":", 2)[0], c[0])
 	}
 }
+
+func TestPolicyRulesOfWrongUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"allow"}, {"allow", "ls"}, {"allow", "bash: ls; id"}, {"allow", "deny bash: ls"}, {"deny", "bash:"}, {"ask", "bash: ls", "--for", "-1h"}, {"ask", "bash: ls", "--for", "soon"},
+		{"allow", "bash: ls", "bash: id"}, {"allow", "doom_loop: *"},
+	} {
+		is := is.New(t)
+		var errs strings.Builder
+		env := environment{nil, &errs, &errs, func(string) string { return "" }, false}
+		err := app(t.Context(), env, append([]string{"policy", args[0], "--data", "testdata/nothing-runs-here"}, args[1:]...))
+		is.Equal(err, errUsage) // args
+		is.True(errs.String() != "")
+	}
+}

@@ -27,18 +27,18 @@ type program struct {
 	also      func(*check, []argument) string
 }
 
-// value is what an option takes.
-type value byte
+// valueKind is what an option takes.
+type valueKind byte
 
 const (
-	nothing  value = iota
-	attached       // text in the same word, or nothing
-	text           // text, in the same word or the next one
-	file           // a file, likewise
+	nothing  valueKind = iota
+	attached           // text in the same word, or nothing
+	text               // text, in the same word or the next one
+	file               // a file, likewise
 )
 
 // options are the harmless options of a program. "#" stands for a number, as in head -5.
-type options map[string]value
+type options map[string]valueKind
 
 // harmless reads a list of options: "a" takes nothing, "b=?" text in the same word or nothing, "c=" text, "d:" a file.
 func harmless(lists ...string) options {
@@ -114,7 +114,7 @@ func (p program) read(words []string) (args []argument) {
 // harmless reads one word with options of a program that is known by them. A value in a word of its own that looks like an
 // option is unknown: should the program not take it as the value, it would be one.
 func (p program) harmless(args []argument, w, next string) (_ []argument, used bool) {
-	end := func(a argument, takes value) ([]argument, bool) {
+	end := func(a argument, takes valueKind) ([]argument, bool) {
 		inNext := !a.hasValue && (takes == text || takes == file)
 		if inNext {
 			a.value, a.hasValue = next, true

@@ -53,7 +53,7 @@ var programs = map[string]program{
 		human-readable inodes count-links dereference no-dereference si separate-dirs summarize threshold= time=? time-style= one-file-system exclude=`)},
 	"df":        {readsOnly: true, options: harmless("a B= h H i k l P t= T x= all block-size= human-readable si inodes local output=? portability total type= print-type exclude-type=")},
 	"tree":      {readsOnly: true, alone: true, options: harmless("a d f i l x L= P= I= p u g s h D F N Q r t U v c C n A S J X noreport dirsfirst prune si du inodes device")},
-	"file":      {readsOnly: true, options: harmless("b E e= F= h i k L N n p r s v 0 brief dereference extension mime mime-type mime-encoding keep-going no-pad no-buffer print0 raw separator= no-dereference")},
+	"file":      {readsOnly: true, options: harmless("b E e= F= h i k L N n r s v 0 brief dereference extension mime mime-type mime-encoding keep-going no-pad no-buffer print0 raw separator= no-dereference")},
 	"realpath":  {readsOnly: true, options: harmless("e m L P q s z canonicalize-existing canonicalize-missing logical physical quiet relative-to: relative-base: strip no-symlinks zero")},
 	"readlink":  {readsOnly: true, options: harmless("f e m n q s v z canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent verbose zero")},
 	"md5sum":    checksums,

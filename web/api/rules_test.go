@@ -196,3 +196,23 @@ func TestOnlyCommandsAreEdited(t *testing.T) {
 	status, _ = s.call(t, ada, "PATCH", at, object{"status": "authorized"})
 	is.Equal(status, 200)
 }
+
+// Clients of PocketBase send no active.
+func TestRuleCreatedWithoutActiveIsActive(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	_, root := s.user(t, "root", account.Admin)
+	for collection, body := range map[string]object{
+		"tool_permissions":  {"tool": "bash", "pattern": "rm*", "action": "deny"},
+		"whitelist_actions": {"permission": "bash", "kind": "pattern", "value": "git status*"},
+		"whitelist_targets": {"name": "docs", "pattern": "docs/**"},
+	} {
+		is := is.New(t)
+		status, answer := s.call(t, root, "POST", recordsOf(collection), body)
+		is.Equal(status, 200)
+		is.Equal(answer["active"], true)
+	}
+	is := is.New(t)
+	status, answer := s.call(t, root, "POST", recordsOf("tool_permissions"), object{"tool": "bash", "pattern": "ls*", "action": "deny", "active": false})
+	is.Equal([]any{status, answer["active"]}, []any{200, false})
+}

@@ -1,0 +1,450 @@
+package policy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+var (
+	harmlessCases = flag.Int("harmless.cases", 400, "`number` of allowed commands to run")
+	harmlessSeed  = flag.Uint64("harmless.seed", 0, "`seed` of the commands; 0 is a fixed one for one half and a new one for the other")
+)
+
+// TestWhatDefaultsAllowIsHarmless runs commands that the default rules allow in the sandbox. They come from a grammar of the
+// programs, their options and hostile fragments. None may create or change a file or run a program beside those it names.
+func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
+	r := openRange(t)
+	seeds := []uint64{*harmlessSeed}
+	if *harmlessSeed == 0 {
+		seeds = []uint64{1, uint64(time.Now().UnixNano())}
+	}
+	for _, seed := range seeds {
+		t.Logf("repeat with -harmless.seed=%d -harmless.cases=%d", seed, *harmlessCases/len(seeds))
+		g := &generator{rand: rand.New(rand.NewPCG(seed, 0)), seeds: everyday(t)}
+		tried := 0
+		for done := 0; done < *harmlessCases/len(seeds); {
+			var batch []string
+			for len(batch) < min(200, *harmlessCases/len(seeds)-done) {
+				command := g.command()
+				tried++
+				if Evaluate(Defaults, r.ask(command)).Action == Allow {
+					batch = append(batch, command)
+				}
+			}
+			r.check(t, batch)
+			if done += len(batch); done%10_000 == 0 {
+				t.Logf("%d commands ran, of %d tried", done, tried)
+			}
+		}
+	}
+}
+
+// TestHarmfulCommandsAreNoticed runs what must be noticed, so that the test above can fail.
+func TestHarmfulCommandsAreNoticed(t *testing.T) {
+	r := openRange(t)
+	for _, command := range []string{
+		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt", "sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
+		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt", "echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
+		"echo x > ~/new", "chmod 600 canary", "mkdir d && rmdir d", "git branch new", "find . -name a.txt -exec ./canary ';'",
+	} {
+		if before, after := r.before, r.run(t, []string{command}); before == after {
+			t.Errorf("%s: not noticed", command)
+		}
+		r.reset(t)
+	}
+}
+
+// firing range: a workspace, a worker of it, and what lies in them.
+type firingRange struct {
+	*sandbox.Worker
+	dir    string // holds all the rest
+	before string // snapshot of what no command may change
+	execs  int
+}
+
+func (r *firingRange) workspace() string { return filepath.Join(r.dir, "workspace") }
+
+func (r *firingRange) ask(command string) Ask {
+	return Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(), Resolve: func(p string) (string, bool) {
+		real, err := filepath.EvalSymlinks(p)
+		if err != nil {
+			real = p // of a name that does not exist: no folder of the workspace is a link
+		}
+		return real, true
+	}}
+}
+
+// helpers are programs that others run: in the range each is a canary.
+var helpers = strings.Fields("gpg gpg2 gpgsm ssh-keygen pr gzip gunzip bzip2 xz zstd lz4 brotli less more pager vi vim nano editor ssh curl wget awk perl python3 column man compress uncompress patch ed")
+
+const canary = "#!/bin/sh\nset -C\n: > \"$POCKETCODER_WORKSPACE/HIT\"\n"
+
+func openRange(t *testing.T) *firingRange {
+	t.Helper()
+	is := is.New(t)
+	found, err := isolation.Choose(isolation.Auto)
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	is.NoErr(err)
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-range-") // commands have a /tmp of their own
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &firingRange{dir: dir}
+	for _, d := range []string{"template/workspace", "template/home", "bin"} {
+		is.NoErr(os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	for _, name := range helpers {
+		is.NoErr(os.WriteFile(filepath.Join(dir, "bin", name), []byte(canary), 0o755))
+	}
+	is.NoErr(os.WriteFile(filepath.Join(dir, "bin/cases"), nil, 0o644))
+	fillWorkspace(t, filepath.Join(dir, "template/workspace"))
+	r.reset(t)
+	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	r.Worker, err = sandbox.Open(sandbox.Config{
+		Isolation: found, Workspace: r.workspace(), Home: filepath.Join(dir, "home"), Expose: []string{filepath.Join(dir, "bin")}, Log: slog.New(slog.DiscardHandler),
+	})
+	is.NoErr(err)
+	t.Cleanup(r.Close)
+	r.run(t, []string{"true"}) // what the worker itself makes is there now
+	r.before = r.snapshot(t)
+	is.Equal(r.run(t, []string{"true"}), r.before)
+	return r
+}
+
+func fillWorkspace(t *testing.T, dir string) {
+	t.Helper()
+	is := is.New(t)
+	for name, text := range map[string]string{
+		"a.txt": "b\na\nc a\n]a[\n", "b.txt": "a,b\n1,2\n", "src/a.go": "package a\n\nfunc main() {}\n", "src/sub/b.go": "package b\n", "data.json": `{"a": [1, {"b": null}], "name": "x"}`,
+		"script.sed": "w PWNED\ne ./canary\n", "opts": "--output=PWNED\n-exec ./canary ;\n", "list0": "a.txt\x00b.txt\x00", "filter.jq": "env\n", "sums": "00000000000000000000000000000000  a.txt\n",
+		"-o": "x", "--output=PWNED": "x",
+	} {
+		path := filepath.Join(dir, name)
+		is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
+		is.NoErr(os.WriteFile(path, []byte(text), 0o644))
+	}
+	for _, name := range []string{"canary", "0/ls", "0/cat", "0/git", "1/ls", "1/cat", "2/ls", "3/ls", "5/ls"} {
+		path := filepath.Join(dir, name)
+		is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
+		is.NoErr(os.WriteFile(path, []byte(canary), 0o755))
+	}
+	is.NoErr(exec.Command("gzip", "-k", filepath.Join(dir, "b.txt")).Run())
+	script := `set -e; git init -q -b main; git add a.txt b.txt src data.json; git commit -qm one; git tag v1; git branch side
+		echo more >> b.txt; git commit -qam two; git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----' > signed
+		git update-ref refs/heads/main "$(git hash-object -t commit -w --stdin < signed)"; rm signed; echo x >> a.txt; git stash -q; echo y >> a.txt; git status -s`
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// reset makes workspace and home what they were, in place: the worker has them open.
+func (r *firingRange) reset(t *testing.T) {
+	t.Helper()
+	is := is.New(t)
+	for _, d := range []string{"workspace", "home"} {
+		to := filepath.Join(r.dir, d)
+		is.NoErr(os.MkdirAll(to, 0o755))
+		entries, err := os.ReadDir(to)
+		is.NoErr(err)
+		for _, e := range entries {
+			is.NoErr(os.RemoveAll(filepath.Join(to, e.Name())))
+		}
+		is.NoErr(exec.Command("cp", "-a", filepath.Join(r.dir, "template", d)+"/.", to).Run())
+	}
+	if r.Worker != nil {
+		r.run(t, []string{"true"})
+		r.before = r.snapshot(t)
+	}
+}
+
+// driver runs each command as the worker runs one, with nothing to read and for a short time. Only tail can wait.
+const driver = `while IFS= read -r -d "" command <&3; do
+	case $command in *tail*) limit="timeout -k 1 2";; *) limit=;; esac
+	(ulimit -t 1; exec $limit bash -c "$command" < /dev/null > /dev/null 2>&1); done 3< `
+
+// run runs commands one after the other and returns the snapshot after them.
+func (r *firingRange) run(t *testing.T, commands []string) string {
+	t.Helper()
+	is := is.New(t)
+	cases := filepath.Join(r.dir, "bin/cases")
+	is.NoErr(os.WriteFile(cases, []byte(strings.Join(commands, "\x00")+"\x00"), 0o644))
+	r.execs++
+	var out bytes.Buffer
+	result := r.Exec(t.Context(), wire.Request{Exec: fmt.Sprint("exec", r.execs), Command: driver + cases, Cwd: r.workspace()}, &out, &out)
+	if result.Reason != wire.Exited {
+		t.Fatalf("%+v\n%s", result, out.String())
+	}
+	return r.snapshot(t)
+}
+
+// check runs commands, and looks for the guilty ones when something changed.
+func (r *firingRange) check(t *testing.T, commands []string) {
+	t.Helper()
+	after := r.run(t, commands)
+	if after == r.before {
+		return
+	}
+	defer r.reset(t)
+	if len(commands) == 1 {
+		t.Errorf("%q is allowed, and changes:\n%s", commands[0], changes(r.before, after))
+		return
+	}
+	half := len(commands) / 2
+	r.reset(t)
+	r.check(t, commands[:half])
+	r.check(t, commands[half:])
+}
+
+// snapshot is everything in workspace and home: names, modes, times and content. Git refreshes its index and makes locks.
+func (r *firingRange) snapshot(t *testing.T) string {
+	t.Helper()
+	var s strings.Builder
+	for _, root := range []string{r.workspace(), filepath.Join(r.dir, "home")} {
+		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			at, git := info.ModTime().UnixNano(), strings.Contains(p+"/", "/.git/")
+			var content []byte
+			switch {
+			case git && info.Name() == "index":
+				return nil
+			case git && d.IsDir():
+				at = 0
+			case d.Type()&fs.ModeSymlink != 0:
+				to, _ := os.Readlink(p)
+				content = []byte(to)
+			case d.Type().IsRegular():
+				content, err = os.ReadFile(p)
+			}
+			fmt.Fprintf(&s, "%s %v %d %d %q\n", p, info.Mode(), at, len(content), content[:min(len(content), 300)])
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s.String()
+}
+
+// changes are the lines of one snapshot that are not in the other.
+func changes(before, after string) string {
+	var lines []string
+	have := strings.Split(before, "\n")
+	for line := range strings.Lines(after) {
+		if !slices.Contains(have, strings.TrimSuffix(line, "\n")) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// everyday are the commands of the corpora.
+func everyday(t *testing.T) (commands []string) {
+	is := is.New(t)
+	for _, name := range []string{"permission_cases.jsonl", "more_cases.jsonl"} {
+		f, err := os.Open(filepath.Join("testdata", name))
+		is.NoErr(err)
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			var c struct {
+				Permission, Expected string
+				Command              string `json:"command_or_path"`
+			}
+			is.NoErr(json.Unmarshal(lines.Bytes(), &c))
+			if c.Permission == "bash" {
+				commands = append(commands, c.Command)
+			}
+		}
+	}
+	return commands
+}
+
+// generator makes commands of which the policy allows some.
+type generator struct {
+	rand  *rand.Rand
+	seeds []string
+}
+
+func (g *generator) pick(list []string) string { return list[g.rand.IntN(len(list))] }
+
+func (g *generator) chance(percent int) bool { return g.rand.IntN(100) < percent }
+
+var (
+	fuzzFiles = strings.Fields("a.txt b.txt src src/a.go src/sub data.json . script.sed opts list0 sums canary 0 b.txt.gz -o ./-o nothing - -- HEAD v1 main HEAD~1:a.txt HEAD:src :a.txt")
+	hostile   = []string{
+		"PWNED", "./canary", "canary", "--output=PWNED", "-o", "-oPWNED", "$(./canary)", "a[$(./canary)]", "`./canary`", ";./canary", "e ./canary", "w PWNED", "@opts", "--", "-", "-e", "-f", "-x", "-exec", "-i", "-w",
+		"--pre=./canary", "--exec=./canary", "|./canary", "%n", "%G?", "%(signature)", "env", "PATH", "\\", "]", "[", "{}", ";", "+", "!", "0", "1", "5", "a b", "", "=", "a=b", ":", "HEAD:a.txt", "x/../a.txt", "\n", "é",
+		"--compress-program=./canary", "-T.", "--files0-from=list0", "--ext-diff", "--textconv", "-O./canary", "--open-files-in-pager=./canary", "-delete", "-fprint", "-C", "-c", "-l", "-s", "-D", "-z", "-p",
+	}
+	fuzzSed    = strings.Split(`s / | , # ; p d q e w W r R y c a i { } ! $ 1 2,3 0~2 /a/ /] [ ] [^ []] \ \/ \n \c & + ~ g I m M x b : = N D s/a/b/ s/a/b/e ./canary #n }e } \d047 \x2f \o57 1e -`, " ")
+	fuzzJq     = strings.Split(`. .a .[] | , env $ENV $ENV.PATH input inputs "a" "\( ) ( "\" # : { } [ ] import include "./filter" as $x ; def f : keys @sh @json $__loc__ .. ? // input_filename debug if then else end 1 - reduce limit( halt`, " ")
+	fuzzPrintf = []string{"%s", "%d", "%n", "%5", "%.", "*", "$", "%q", "%b", "%(%F)T", "\\n", "%%", "l", "h", "n", "'", "-", "0", "%i", "%5n", "%c", "a"}
+	fuzzTest   = []string{"-v", "-R", "-a", "-o", "-f", "-n", "!", "(", ")", "=", "-eq", "-nt", "a[$(./canary)]", "a.txt", "--", "-t", "x", "1", "-N", "=~", "<"}
+)
+
+// command is one or several simple commands.
+func (g *generator) command() string {
+	if g.chance(10) {
+		return g.mutate(g.pick(g.seeds))
+	}
+	command := g.simple()
+	for g.chance(25) {
+		command += g.pick([]string{" | ", " && ", "; ", "\n", " || "}) + g.simple()
+	}
+	return command
+}
+
+// mutate changes words of an everyday command.
+func (g *generator) mutate(command string) string {
+	words := strings.Fields(command)
+	for range 1 + g.rand.IntN(2) {
+		if len(words) == 0 {
+			break
+		}
+		i := g.rand.IntN(len(words))
+		switch g.rand.IntN(3) {
+		case 0:
+			words = slices.Delete(words, i, i+1)
+		case 1:
+			words = slices.Insert(words, i, g.quote(g.pick(hostile)))
+		case 2:
+			words[i] = g.quote(g.pick(fuzzFiles))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// simple is one of the commands that Defaults are about, with arguments.
+func (g *generator) simple() string {
+	rule := Defaults[g.rand.IntN(len(Defaults))]
+	for rule.Permission != "bash" {
+		rule = Defaults[g.rand.IntN(len(Defaults))]
+	}
+	words := strings.Fields(strings.TrimSuffix(rule.Pattern, "*"))
+	if g.chance(25) { // the small languages
+		words = []string{g.pick([]string{"sed", "sed", "find", "jq", "printf", "test"})}
+	}
+	p := programs[words[0]]
+	if words[0] == "git" {
+		p = gitProgram(words[1:])
+	}
+	known := slices.Sorted(keys(p.options))
+	for range g.rand.IntN(5) {
+		words = append(words, g.argument(words[0], p, known)...)
+	}
+	for i, w := range words[1:] {
+		words[i+1] = g.quote(w)
+	}
+	return strings.Join(words, " ")
+}
+
+func keys(o options) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range o {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// argument is an option with its value, a file, a program text or a hostile fragment.
+func (g *generator) argument(name string, p program, known []string) []string {
+	texts := map[string][]string{"sed": fuzzSed, "jq": fuzzJq, "printf": fuzzPrintf, "test": fuzzTest}[name]
+	switch n := g.rand.IntN(100); {
+	case texts != nil && n < 50:
+		var text strings.Builder
+		for range 1 + g.rand.IntN(7) {
+			text.WriteString(g.pick(texts))
+			if name == "test" {
+				return []string{text.String()}
+			}
+			if g.chance(10) {
+				text.WriteByte(' ')
+			}
+		}
+		return []string{text.String()}
+	case n < 65 && len(known) > 0:
+		return g.option(p, g.pick(known))
+	case n < 72: // letters
+		word := "-"
+		for range 1 + g.rand.IntN(4) {
+			word += string("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789="[g.rand.IntN(63)])
+		}
+		return []string{word}
+	case n < 90:
+		return []string{g.pick(fuzzFiles)}
+	}
+	return []string{g.pick(hostile)}
+}
+
+// option is a known option, sometimes cut short, joined with more or with another value than it takes.
+func (g *generator) option(p program, name string) []string {
+	value := g.pick(hostile)
+	if g.chance(50) {
+		value = g.pick([]string{"1", "2", "a", "a.txt", "src", "x:y", "never", "auto", "always", "name", "*.go", "5k", "%s", "%F", "HEAD"})
+	}
+	dash := "--"
+	if p.oneDash || len(name) == 1 {
+		dash = "-"
+	}
+	if name == "#" {
+		return []string{fmt.Sprint("-", g.rand.IntN(20))}
+	}
+	if dash == "--" && g.chance(8) {
+		name = name[:1+g.rand.IntN(len(name))]
+	}
+	takes := p.options[name]
+	if g.chance(10) {
+		takes = []valueKind{nothing, attached, text}[g.rand.IntN(3)]
+	}
+	switch {
+	case takes == nothing:
+		return []string{dash + name}
+	case takes == attached, dash == "--" && g.chance(50):
+		if dash == "--" {
+			return []string{dash + name + "=" + value}
+		}
+		return []string{dash + name + value}
+	}
+	return []string{dash + name, value}
+}
+
+// quote writes a word as a person would, when it needs quotes.
+func (g *generator) quote(w string) string {
+	if w != "" && !strings.ContainsAny(w, " \t\n'\"\\$`;&|<>()[]{}*?!~#") {
+		return w
+	}
+	if !strings.Contains(w, "'") {
+		return "'" + w + "'"
+	}
+	return `"` + w + `"`
+}
