@@ -51,6 +51,37 @@ func TestWallsHideTheFilesOfTheMachine(t *testing.T) {
 	})
 }
 
+// It is not parallel: a command of another test may start when a secret is removed.
+func TestNewSecretsOfTheSystemAreHiddenFromTheNextCommand(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root writes there")
+	}
+	for _, found := range levels(t) {
+		t.Run(string(found.Level), func(t *testing.T) {
+			is := is.New(t)
+			j := arrest(t, found, nil)
+			is.Equal(j.try("read /etc/passwd"), []string{"ok"})
+			for _, place := range []string{"/etc", "/opt", "/usr/local"} {
+				dir, err := os.MkdirTemp(place, "pocketcoder-test-")
+				is.NoErr(err)
+				t.Cleanup(func() { os.RemoveAll(dir) })
+				is.NoErr(os.Chmod(dir, 0o755))
+				file, folder := filepath.Join(dir, "file"), filepath.Join(dir, "folder")
+				is.NoErr(os.WriteFile(file, []byte("secret"), 0o644))
+				is.NoErr(os.Mkdir(folder, 0o755))
+				is.NoErr(os.WriteFile(filepath.Join(folder, "inner"), []byte("secret"), 0o600))
+				j.run(t, []escape{{"read " + file, "ok", false}, {"read " + folder + "/inner", "EACCES", true}})
+				is.NoErr(os.Chmod(file, 0o600))
+				is.NoErr(os.Chmod(folder, 0o700))
+				j.run(t, []escape{{"read " + file, "EACCES", true}, {"list " + folder, "EACCES", true}, {"read " + folder + "/inner", "EACCES ENOENT", true}})
+				is.NoErr(os.Chmod(file, 0o644))
+				is.NoErr(os.Chmod(folder, 0o755))
+				j.run(t, []escape{{"read " + file, "ok", false}, {"read " + folder + "/inner", "EACCES", true}})
+			}
+		})
+	}
+}
+
 func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
 	t.Parallel()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0") // as NATS, OpenCode and the web server listen

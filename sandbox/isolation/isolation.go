@@ -10,7 +10,7 @@
 //	none       nothing
 //
 // Promises, at bwrap and landlock:
-//   - Files are an allow list, the same for both: the system's directories without /etc's secrets, and what is exposed, to
+//   - Files are an allow list, the same for both: the system's directories without the secrets in them, and what is exposed, to
 //     read; the workspace, the commands' HOME and a private temporary directory, to write. Landlock hides no names: whether
 //     a file exists, and how large it is, can be asked there. Without mounts times of the user's files can be changed, and
 //     /proc tells which processes there are.

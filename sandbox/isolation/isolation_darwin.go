@@ -23,3 +23,9 @@ func (w *Walls) start(Command) (*Start, error) { return nil, errors.New("only no
 func OnThread(fn func()) { go fn() }
 
 func closeOnExec() error { return nil }
+
+type secrets struct{}
+
+func newSecrets() secrets { return secrets{} }
+
+func (secrets) close() {}

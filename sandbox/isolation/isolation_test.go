@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 )
@@ -83,12 +82,4 @@ func TestDirectoriesThatCommandsCannotSeeLeaveTheirPath(t *testing.T) {
 	is.Equal(walls.Path(path), strings.Join([]string{"/usr/bin", exposed, p.Home + "/bin"}, ":"))
 	walls.found.Level = None
 	is.Equal(walls.Path(path), path)
-}
-
-func TestSecretsThatAreMadeLaterAreHiddenToo(t *testing.T) {
-	is := is.New(t)
-	walls := &Walls{secrets: []string{"old"}, listed: time.Now()}
-	is.Equal(walls.hidden(), []string{"old"})
-	walls.listed = time.Now().Add(-time.Hour)
-	is.Equal(walls.hidden(), etcSecrets())
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
@@ -182,10 +183,10 @@ func (w *Walls) grant(r ruleset, c Command) error {
 
 // grantSystem grants a directory of the system. Secrets that are not masked by mounts are left out.
 func (w *Walls) grantSystem(r ruleset, dir string) error {
-	if dir != "/etc" || w.found.mounts {
+	if w.found.mounts {
 		return r.allow(dir, read)
 	}
-	secrets := w.hidden()
+	secrets := slices.DeleteFunc(w.hidden(), func(path string) bool { return !within(dir, path) })
 	if len(secrets) == 0 {
 		return r.allow(dir, read)
 	}

@@ -78,38 +78,3 @@ func Visible(path string, expose []string) bool {
 func within(dir, path string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
-
-// etcSecrets are the files and directories below /etc that are not for every user of the machine. This process may be
-// one that can read them: those of others need no hiding.
-func etcSecrets() (secrets []string) {
-	filepath.WalkDir("/etc", func(path string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return nil // it cannot be read anyway
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return nil // removed since
-		}
-		public := info.Mode().Perm()&0o004 != 0
-		switch {
-		case entry.IsDir() && !public:
-			if mayRead(path) {
-				secrets = append(secrets, path)
-			}
-			return filepath.SkipDir
-		case info.Mode().IsRegular() && !public && mayRead(path):
-			secrets = append(secrets, path)
-		}
-		return nil
-	})
-	return secrets
-}
-
-func mayRead(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	f.Close()
-	return true
-}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Walls stand around the commands of one worker. Its methods may be called from many goroutines.
@@ -19,8 +18,7 @@ type Walls struct {
 	stubs     stubs
 
 	mu      sync.Mutex
-	secrets []string  // to hide below /etc
-	listed  time.Time // when
+	secrets secrets // to hide
 }
 
 // Command is what is to run.
@@ -64,7 +62,7 @@ func Open(f Found, p Place) (*Walls, error) {
 	if err := closeOnExec(); err != nil {
 		return nil, err
 	}
-	w := &Walls{found: f, place: p}
+	w := &Walls{found: f, place: p, secrets: newSecrets()}
 	if f.Level == None || f.Level == "" {
 		return w, nil
 	}
@@ -90,6 +88,7 @@ func (w *Walls) Close() {
 		w.workspace.Close()
 	}
 	w.filters.close()
+	w.secrets.close()
 	w.stubs.clear()
 }
 
@@ -128,16 +127,6 @@ func (w *Walls) unchanged() error {
 		return fmt.Errorf("workspace %s is not the directory it was when the worker started: it was moved or replaced; start the worker again", w.place.Workspace)
 	}
 	return nil
-}
-
-// hidden are the secrets below /etc. Others are made while the worker lives, but to list them takes milliseconds.
-func (w *Walls) hidden() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if time.Since(w.listed) > time.Minute {
-		w.secrets, w.listed = etcSecrets(), time.Now()
-	}
-	return w.secrets
 }
 
 // Temp is the directory for a command's temporary files.
