@@ -32,7 +32,7 @@ var (
 // TestWhatDefaultsAllowIsHarmless runs commands that the default rules allow in the sandbox. They come from a grammar of the
 // programs, their options and hostile fragments. None may create or change a file or run a program beside those it names.
 func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
-	r := openRange(t)
+	r := openTestbed(t)
 	seeds := []uint64{*harmlessSeed}
 	if *harmlessSeed == 0 {
 		seeds = []uint64{1, uint64(time.Now().UnixNano())}
@@ -60,7 +60,7 @@ func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 
 // TestHarmfulCommandsAreNoticed runs what must be noticed, so that the test above can fail.
 func TestHarmfulCommandsAreNoticed(t *testing.T) {
-	r := openRange(t)
+	r := openTestbed(t)
 	for _, command := range []string{
 		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt", "sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
 		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt", "echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
@@ -73,17 +73,17 @@ func TestHarmfulCommandsAreNoticed(t *testing.T) {
 	}
 }
 
-// firing range: a workspace, a worker of it, and what lies in them.
-type firingRange struct {
+// testbed is a worker, its workspace and what lies in them.
+type testbed struct {
 	*sandbox.Worker
 	dir    string // holds all the rest
 	before string // snapshot of what no command may change
 	execs  int
 }
 
-func (r *firingRange) workspace() string { return filepath.Join(r.dir, "workspace") }
+func (r *testbed) workspace() string { return filepath.Join(r.dir, "workspace") }
 
-func (r *firingRange) ask(command string) Ask {
+func (r *testbed) ask(command string) Ask {
 	return Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(), Resolve: func(p string) (string, bool) {
 		real, err := filepath.EvalSymlinks(p)
 		if err != nil {
@@ -93,12 +93,12 @@ func (r *firingRange) ask(command string) Ask {
 	}}
 }
 
-// helpers are programs that others run: in the range each is a canary.
+// helpers are programs that others run: in the testbed each is a canary.
 var helpers = strings.Fields("gpg gpg2 gpgsm ssh-keygen pr gzip gunzip bzip2 xz zstd lz4 brotli less more pager vi vim nano editor ssh curl wget awk perl python3 column man compress uncompress patch ed")
 
 const canary = "#!/bin/sh\nset -C\n: > \"$POCKETCODER_WORKSPACE/HIT\"\n"
 
-func openRange(t *testing.T) *firingRange {
+func openTestbed(t *testing.T) *testbed {
 	t.Helper()
 	is := is.New(t)
 	found, err := isolation.Choose(isolation.Auto)
@@ -106,10 +106,10 @@ func openRange(t *testing.T) *firingRange {
 		t.Skip(err)
 	}
 	is.NoErr(err)
-	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-range-") // commands have a /tmp of their own
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-testbed-") // commands have a /tmp of their own
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &firingRange{dir: dir}
+	r := &testbed{dir: dir}
 	for _, d := range []string{"template/workspace", "template/home", "bin"} {
 		is.NoErr(os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
@@ -161,7 +161,7 @@ func fillWorkspace(t *testing.T, dir string) {
 }
 
 // reset makes workspace and home what they were, in place: the worker has them open.
-func (r *firingRange) reset(t *testing.T) {
+func (r *testbed) reset(t *testing.T) {
 	t.Helper()
 	is := is.New(t)
 	for _, d := range []string{"workspace", "home"} {
@@ -186,7 +186,7 @@ const driver = `while IFS= read -r -d "" command <&3; do
 	(ulimit -t 1; exec $limit bash -c "$command" < /dev/null > /dev/null 2>&1); done 3< `
 
 // run runs commands one after the other and returns the snapshot after them.
-func (r *firingRange) run(t *testing.T, commands []string) string {
+func (r *testbed) run(t *testing.T, commands []string) string {
 	t.Helper()
 	is := is.New(t)
 	cases := filepath.Join(r.dir, "bin/cases")
@@ -200,8 +200,8 @@ func (r *firingRange) run(t *testing.T, commands []string) string {
 	return r.snapshot(t)
 }
 
-// check runs commands, and looks for the guilty ones when something changed.
-func (r *firingRange) check(t *testing.T, commands []string) {
+// check runs commands, and finds the ones to blame when something changed.
+func (r *testbed) check(t *testing.T, commands []string) {
 	t.Helper()
 	after := r.run(t, commands)
 	if after == r.before {
@@ -219,7 +219,7 @@ func (r *firingRange) check(t *testing.T, commands []string) {
 }
 
 // snapshot is everything in workspace and home: names, modes, times and content. Git refreshes its index and makes locks.
-func (r *firingRange) snapshot(t *testing.T) string {
+func (r *testbed) snapshot(t *testing.T) string {
 	t.Helper()
 	var s strings.Builder
 	for _, root := range []string{r.workspace(), filepath.Join(r.dir, "home")} {
