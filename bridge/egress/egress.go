@@ -54,18 +54,20 @@ type Server struct {
 	patience time.Duration     // 0 is decisionTime
 	quiet    time.Duration     // 0 is idleTime
 	most     int               // 0 is maxOpen
+	requests time.Duration     // 0 is requestTime
 }
 
 // Serve answers until ctx ends, and ends all connections then.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	within := cmp.Or(s.requests, requestTime)
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.handle), BaseContext: func(net.Listener) context.Context { return base },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		},
-		ReadHeaderTimeout: requestTime, IdleTimeout: requestTime, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: within, IdleTimeout: within, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ErrorLog: s.debugLog(),
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -194,7 +196,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
 	text = "Blocked by PocketCoder: " + text
 	if r.Method != http.MethodConnect {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTime))
+		expectRest(w, r)
 		http.Error(w, text, status)
 		return
 	}
@@ -210,6 +212,13 @@ func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
 	_ = conn.SetDeadline(time.Now().Add(dialTime))
 	fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\n%sContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n",
 		status, phrase(text), challenge, len(text)+1, text)
+}
+
+// expectRest bounds the time in which the rest of a request must come, by the time in which its header had to come.
+func expectRest(w http.ResponseWriter, r *http.Request) {
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(server.ReadHeaderTimeout))
+	}
 }
 
 // phrase makes a text fit for a status line.

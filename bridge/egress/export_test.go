@@ -14,6 +14,9 @@ func (s *Server) Instead(address, to string) { s.instead[address] = to }
 // QuietFor has connections end when nothing has passed only so long; 0 changes nothing.
 func (s *Server) QuietFor(d time.Duration) { s.quiet = d }
 
+// RequestsWithin has requests come within d, or their connections end; 0 changes nothing.
+func (s *Server) RequestsWithin(d time.Duration) { s.requests = d }
+
 // AtMost has only so many connections open.
 func (s *Server) AtMost(n int) { s.most = n }
 

@@ -56,7 +56,7 @@ func TestConnectionsWithoutCredentialsAreLimited(t *testing.T) {
 // A connection that makes no request is nobody's, before the first and after each.
 func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 	t.Parallel()
-	w := open(t, handlers.NetworkOff)
+	w := openFor(t, handlers.NetworkOff, time.Minute, 0, time.Second)
 	w.Instead("www.test.example:80", host(site(t, false).URL))
 	auth := credentials(w.begin("x1"))
 	for name, c := range map[string]struct{ says, hears string }{
@@ -75,7 +75,7 @@ func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 func TestAHalfClosedTunnelInWhichNothingPassesEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := openFor(t, handlers.NetworkOpen, time.Minute, 200*time.Millisecond)
+	w := openFor(t, handlers.NetworkOpen, time.Minute, 200*time.Millisecond, 0)
 	l := w.listen("www.test.example:443")
 	conn := w.tunnel(w.begin("x1"), "www.test.example:443", "")
 	there, err := l.Accept()

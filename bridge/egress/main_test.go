@@ -59,11 +59,11 @@ func (n *notes) String() string {
 const alice = "user:alice"
 
 func open(t testing.TB, mode handlers.NetworkMode) *way {
-	return openFor(t, mode, time.Minute, 0)
+	return openFor(t, mode, time.Minute, 0, 0)
 }
 
-// openFor opens one that waits for a person only so long, and for connections in which nothing passes.
-func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet time.Duration) *way {
+// openFor opens a proxy with short times: to wait for a person, for a connection in which nothing passes, and for a request.
+func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet, requests time.Duration) *way {
 	t.Helper()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
@@ -85,6 +85,7 @@ func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet time.Durat
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
 	w.QuietFor(quiet)
+	w.RequestsWithin(requests)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 3)
 	for _, run := range []func(context.Context) error{

@@ -161,10 +161,10 @@ func (u *upload) Read(p []byte) (int, error) {
 
 // leave has what is left come soon, when it has been answered. Who still waits for a part of it is done with first: else
 // net/http would end that wait, and our deadline with it.
-func (u *upload) leave(control *http.ResponseController) {
-	_ = control.SetReadDeadline(time.Now())
+func (u *upload) leave(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	_, _ = u.Read(make([]byte, 1))
-	_ = control.SetReadDeadline(time.Now().Add(requestTime))
+	expectRest(w, r)
 }
 
 // forward passes on one request and its answer. Every request has a connection of its own, so that none meets another's. The
@@ -176,8 +176,7 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	body := &upload{ReadCloser: r.Body}
 	body.isWhole.Store(r.ContentLength == 0)
 	r.Body = body
-	control := http.NewResponseController(w)
-	_ = control.EnableFullDuplex() // else net/http keeps an answer back until the request has come; HTTP/1 has it
+	_ = http.NewResponseController(w).EnableFullDuplex() // else net/http keeps an answer back until the request has come; HTTP/1 has it
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
@@ -194,6 +193,6 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { c.refuse(w, r, c.at.String(), err) },
 	}).ServeHTTP(w, r)
 	if stop(); !body.isWhole.Load() {
-		body.leave(control)
+		body.leave(w, r)
 	}
 }

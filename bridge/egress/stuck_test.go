@@ -50,7 +50,7 @@ func (w *way) answering(name, answer string) {
 
 func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	w := open(t, handlers.NetworkOff)
+	w := openFor(t, handlers.NetworkOff, time.Minute, 0, time.Second)
 	w.answering("early.test.example:80", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly")
 	auth := proxyAuthorization(w.begin("x1"))
 	for name, c := range map[string]struct{ says, hears string }{
@@ -107,7 +107,7 @@ func (w *way) flooded(exec string) (here, there net.Conn) {
 func TestAClientThatDoesNotReadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	_, there := openFor(t, handlers.NetworkOff, time.Minute, 2*time.Second).flooded("x1")
+	_, there := openFor(t, handlers.NetworkOff, time.Minute, 2*time.Second, 0).flooded("x1")
 	is.NoErr(there.SetReadDeadline(time.Now().Add(long)))
 	_, err := io.Copy(io.Discard, there)
 	is.True(!errors.Is(err, os.ErrDeadlineExceeded))
