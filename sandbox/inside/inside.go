@@ -45,6 +45,7 @@ type Link struct {
 	conn     *net.UnixConn
 	listener net.Listener
 	owed     bool // a question has no answer yet; the next message is that
+	patience time.Duration // answerWithin but in tests
 	ended    chan struct{}
 	end      func() // closes ended, once
 }
@@ -63,7 +64,7 @@ func Open() (*Link, *os.File, error) {
 		return nil, nil, fmt.Errorf("open socket pair: %w", err)
 	}
 	ended := make(chan struct{})
-	return &Link{turn: make(chan struct{}, 1), conn: conn.(*net.UnixConn), ended: ended, end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
+	return &Link{turn: make(chan struct{}, 1), conn: conn.(*net.UnixConn), patience: answerWithin, ended: ended, end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
 }
 
 // Close ends the listener and the questions; connections that were made live on.
@@ -111,7 +112,7 @@ func (l *Link) leave() { <-l.turn }
 // Dial connects to a port of the command. The answer to a question that was given up may still come: it is thrown away, and
 // nothing else is asked before. Who waits for others waits no longer than for an answer: the command may have stopped the program.
 func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	if err := l.enter(ctx); err != nil {
 		return nil, err

@@ -154,10 +154,12 @@ func TestALateAnswerIsNotTakenForThatOfTheNextPort(t *testing.T) {
 	is := is.New(t)
 	link, conn, l := program(t)
 	late, next := l.Addr().(*net.TCPAddr).Port, listen(t).Addr().(*net.TCPAddr).Port
+	link.patience = 100 * time.Millisecond
 	for range 2 {
 		_, err := link.Dial(t.Context(), late)
 		is.True(errors.Is(err, os.ErrDeadlineExceeded))
 	}
+	link.patience = answerWithin
 	go serve(conn)
 	for _, port := range []int{next, late} {
 		got, err := link.Dial(t.Context(), port)
@@ -173,8 +175,9 @@ func TestAGivenUpDialWaitsForNoAnswer(t *testing.T) {
 	is := is.New(t)
 	link, _, _ := program(t)
 	first := make(chan error, 1)
+	waits, giveUp := context.WithCancel(t.Context())
 	go func() {
-		_, err := link.Dial(t.Context(), 80)
+		_, err := link.Dial(waits, 80)
 		first <- err
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -184,6 +187,7 @@ func TestAGivenUpDialWaitsForNoAnswer(t *testing.T) {
 		is.True(err != nil)
 	}
 	is.Equal(len(first), 0) // which still waits
+	giveUp()
 	is.True(<-first != nil)
 }
 

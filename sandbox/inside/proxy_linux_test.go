@@ -102,12 +102,13 @@ func TestAProgramMayStartLate(t *testing.T) {
 	link, theirs, err := Open()
 	is.NoErr(err)
 	defer theirs.Close()
+	link.patience = 20 * time.Millisecond
 	served := make(chan error, 1)
 	go func() { served <- link.Serve("127.0.0.1:1") }()
 	select {
 	case err := <-served:
 		t.Fatal(err)
-	case <-time.After(answerWithin + time.Second):
+	case <-time.After(10 * link.patience):
 	}
 	link.Close()
 	is.NoErr(<-served)
