@@ -232,7 +232,7 @@ func TestAConnectionWaitsForAPersonAndGoesOn(t *testing.T) {
 func TestWhenNobodyDecidesTheCommandIsToldToComeAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := openFor(t, handlers.NetworkAsks, 200*time.Millisecond, 0, 0)
+	w := openFor(t, handlers.NetworkAsks, 2*time.Second, 0, 0) // long enough for the request to be recorded
 	w.Instead("www.other.example:80", host(site(t, false).URL))
 	c := client(w.begin("x1"))
 	status, body, err := fetch(t, c, "http://www.other.example/")
