@@ -3,7 +3,7 @@
 // Promises: a request that names another host than the one that is served is refused, and so is what a page of another
 // origin asks for, so that no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing
 // from elsewhere and are framed by nobody. What a file of the workspace says, or a server in the sandbox, is never run under this
-// origin.
+// origin: a port of the sandbox has a host name, and so an origin, of its own.
 //
 // It must not know how events are stored, how OpenCode is spoken to, or what the API's routes do: it asks for their description.
 package web
@@ -34,13 +34,13 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle("GET /docs", page(docs(s.API.Document())))
 	mux.Handle("GET /static/{file}", staticFiles())
 	routes := confined(s.API.Handler())
-	return s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.API.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") { // the mux would answer a path that is not clean with a redirect, as a page
 			routes.ServeHTTP(w, r)
 			return
 		}
 		mux.ServeHTTP(w, r)
-	})))
+	}))))
 }
 
 // knownHost refuses requests under a foreign name (DNS rebinding).

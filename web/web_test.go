@@ -82,6 +82,23 @@ func TestForeignHostIsRefused(t *testing.T) {
 	}
 }
 
+func TestTheHostOfAPortServesThatPortAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := server()
+	s.API.PortsURL = "https://{port}.code.example.org"
+	for host, want := range map[string]int{
+		"3000-0123456789abcdef.code.example.org": 401, "3000-0123456789ABCDEF.code.example.org:443": 401, // nobody is let in yet, to the API neither
+		"code.example.org": 200, "evil.code.example.org": 421, "3000-0123456789abcdef.code.example.org.evil.example": 421,
+		"3000-0123456789abcdef.evil.example": 421, "3000-0123456789abcdef.localhost": 421, "x.3000-0123456789abcdef.code.example.org": 421,
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/api/health", nil)
+		r.Host = host
+		s.Handler().ServeHTTP(w, r)
+		is.Equal(w.Code, want) // host
+	}
+}
+
 func TestForeignOriginIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

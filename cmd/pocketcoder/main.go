@@ -32,6 +32,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder key            SSH keys: add, list, remove
+  pocketcoder ports CHAT PORT  print the address of what a command of a chat serves
   pocketcoder replay CHAT    show a chat again, from the log
   pocketcoder attach [CHAT]  look into the sandbox while commands run, and open a shell there
   pocketcoder transcript     follow what the commands of a CHAT print
@@ -114,6 +115,7 @@ func app(ctx context.Context, env environment, args []string) error {
 		"policy":       runPolicy,
 		"device":       runDevice,
 		"key":          runKey,
+		"ports":        runPorts,
 		"why":          runWhy,
 		"replay":       runReplay,
 		"attach":       runAttach,

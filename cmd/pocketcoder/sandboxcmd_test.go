@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,6 +96,13 @@ func TestDetachedServerOutlivesItsTurnAndIsReached(t *testing.T) {
 	is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "sandbox allow-scripts"))
 	is.Equal(login{process: p}.do(t, "GET", opened.Path, nil, "Origin", "null").code, 200)
 	is.Equal(login{process: p}.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 401)
+	address, stderr, code := p.cli(t, "", "ports", chat, fmt.Sprint(port))
+	t.Log(address, stderr)
+	is.Equal(code, 0)
+	is.Equal(p.browse(t, strings.TrimSpace(address)), "hello from inside at /") // for the operator, without a login
+	_, stderr, code = p.cli(t, "", "ports", "nowhere", fmt.Sprint(port))
+	is.Equal(code, 1)
+	is.True(strings.Contains(stderr, "There is no chat nowhere"))
 
 	admin.must(t, "POST", "/api/executions/"+run.ID+"/signal", map[string]string{"signal": "SIGTERM"}, nil)
 	ended := p.finished(t, chat, 0)
@@ -103,6 +112,27 @@ func TestDetachedServerOutlivesItsTurnAndIsReached(t *testing.T) {
 	is.Equal(e.Actor, events.UserActor(admin.id))
 	is.Equal(admin.do(t, "POST", "/api/executions/"+run.ID+"/signal", nil).code, 409)
 	is.Equal(admin.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 404)
+}
+
+// browse opens an address as a browser does: it keeps cookies, and takes every name below localhost for this machine.
+func (p *process) browse(t *testing.T, address string) string {
+	t.Helper()
+	is := is.New(t)
+	jar, err := cookiejar.New(nil)
+	is.NoErr(err)
+	client := http.Client{Jar: jar, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, strings.TrimPrefix(p.HTTP, "http://"))
+		},
+	}}
+	resp, err := client.Get(address)
+	is.NoErr(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	is.NoErr(err)
+	is.Equal(resp.StatusCode, http.StatusOK)
+	return string(body)
 }
 
 func copyFile(t *testing.T, from, to string) {

@@ -104,7 +104,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	log.Conceal("push", vapid.Private, o.relay.Secret)
 	s := &parts{
 		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
-		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), leaving: leaving, shells: shells, ssh: sshServer,
+		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), ports: o.portTemplate(listener.Addr().String()), leaving: leaving, shells: shells, ssh: sshServer,
 	}
 	s.wire()
 	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
@@ -134,6 +134,7 @@ type parts struct {
 	stderr   io.Writer
 	vapid    push.VAPID
 	reached  string       // the URL under which people reach the web server
+	ports    string       // template of the URLs of ports
 	leaving  net.Listener // of the proxy through which commands reach hosts
 	shells   net.Listener // of the socket where pocketcoder-shell asks for commands
 
@@ -183,7 +184,7 @@ func (s *parts) wire() {
 	}
 	s.api = &api.Server{
 		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
-		Engine: askedOpenCode(s.bridge), Sandbox: api.Sandbox{Signal: s.exec.Signal, Dial: s.exec.Dial}, Workspace: s.o.workspace, Health: s.health, Proxied: s.o.proxied, Logger: s.o.logger,
+		Engine: askedOpenCode(s.bridge), Sandbox: api.Sandbox{Signal: s.exec.Signal, Dial: s.exec.Dial}, Workspace: s.o.workspace, Health: s.health, Proxied: s.o.proxied, PortsURL: s.ports, Logger: s.o.logger,
 	}
 	s.wireNetwork()
 	s.wirePush()
@@ -224,6 +225,7 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	g.Add(actor(rest, func(ctx context.Context) error {
 		return serveHTTP(ctx, listener, &web.Server{API: s.api, Hosts: s.o.hosts()})
 	}))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.api.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, s.api.Run))
 	g.Add(actor(rest, s.api.Tail.Run))
 	g.Add(actor(rest, s.accounts.Run))

@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/web/api"
 )
 
 const upUsage = `pocketcoder up: start everything on this machine.
@@ -41,6 +42,7 @@ phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it 
 type upOptions struct {
 	data      dataDir
 	http      string
+	portsURL  string    // template of the addresses of ports; empty for a name below localhost
 	url       string    // under which people reach the web server; empty for its address
 	admin     [2]string // email and password of the first administrator; empty for a setup link
 	workspace string
@@ -82,6 +84,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	o := upOptions{}
 	fs.StringVar(&o.http, "http", or(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server, loopback (POCKETCODER_HTTP)")
 	fs.StringVar(&o.url, "url", env.getenv("POCKETCODER_URL"), "`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
+	fs.StringVar(&o.portsURL, "ports-url", env.getenv("POCKETCODER_PORTS_URL"), "`URL` of the ports that commands serve, such as https://{port}.ports.example.org, behind a proxy that keeps the Host header; http://{port}.localhost when empty, on this machine only (POCKETCODER_PORTS_URL)")
 	behind := fs.Bool("behind-proxy", env.getenv("POCKETCODER_BEHIND_PROXY") != "", "allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
 	fs.StringVar(&o.workspace, "workspace", or(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
 	fs.StringVar(&o.nats, "nats", env.getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
@@ -133,6 +136,11 @@ func (o upOptions) check() error {
 	}
 	if err := o.model.check(); err != nil {
 		return err
+	}
+	if o.portsURL != "" {
+		if err := api.CheckPortsURL(o.portsURL); err != nil {
+			return fmt.Errorf("--ports-url: %w", err)
+		}
 	}
 	if err := o.limits.check(); err != nil {
 		return err

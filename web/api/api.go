@@ -41,13 +41,15 @@ type Server struct {
 	Push      Push
 	Workspace string // the directory whose files are served, absolute
 	Health    func() Health
-	Proxied   bool // a proxy in front names the client in X-Forwarded-For
+	Proxied   bool   // a proxy in front names the client in X-Forwarded-For
+	PortsURL  string // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
 	Logger    *slog.Logger
 
 	limits   limits
 	shares   shares
 	realtime realtime
 	tickets  tickets
+	origins  origins
 
 	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
 	// leave the names of one with the values of the other.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -79,7 +80,10 @@ func newSystem(t testing.TB) *system {
 		},
 		Sandbox: api.Sandbox{Signal: s.sandbox.signal, Dial: s.sandbox.dial},
 	}
-	s.Server = httptest.NewUnstartedServer(s.api.Handler())
+	s.Server = httptest.NewUnstartedServer(s.api.PortOrigins(s.api.Handler()))
+	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
+	check(t, err)
+	s.api.PortsURL = "http://{port}.localhost:" + port
 	pushes := &push.Push{
 		Log: s.log, Secrets: secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.api.Logger,
 		Present: s.api.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true, AwayAfter: 50 * time.Millisecond,

@@ -22,13 +22,15 @@ const portOfChat = "/api/chats/{id}/ports/{port}"
 // portAnswer says where a port is to be found.
 type portAnswer struct {
 	Path    string `json:"path"`
-	Expires string `json:"expires"` // 2006-01-02 15:04:05.000Z
+	URL     string `json:"url,omitempty"` // of the port's own origin, good for one browser within ten minutes; absent when there is none
+	Expires string `json:"expires"`       // of path: 2006-01-02 15:04:05.000Z
 }
 
 // openPort gives a ticket for a port of a chat.
 func (s *Server) openPort(w http.ResponseWriter, r *http.Request, who caller) error {
 	chat, port := r.PathValue("id"), r.PathValue("port")
-	if _, err := s.portOf(r, who); err != nil {
+	number, err := s.portOf(r, who)
+	if err != nil {
 		return err
 	}
 	login, _ := s.tokenOf(r)
@@ -40,7 +42,10 @@ func (s *Server) openPort(w http.ResponseWriter, r *http.Request, who caller) er
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, portAnswer{Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", Expires: expires.UTC().Format(dateLayout)})
+	address := s.origins.open(s.PortsURL, visitor{chat: chat, port: number, account: who.Account, login: login})
+	return writeJSON(w, http.StatusOK, portAnswer{
+		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(dateLayout),
+	})
 }
 
 // portOf reads which port is meant, for who may reach those of the chat: its owner and administrators, no agent.
@@ -74,12 +79,19 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) e
 		return notFound()
 	}
 	visit := visit{path: p, port: port, inside: inside}
+	ctx, cancel := s.whileAllowed(r, who, p.chat, since, func() error { return s.personOf(r, who, p.chat) })
+	defer cancel()
+	return s.proxyPort(w, r.WithContext(ctx), p.chat, port, visit.rewrite, visit.confine)
+}
+
+// proxyPort hands a request on to what serves a port of a chat.
+func (s *Server) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int, rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
 	var failed error
 	proxy := &httputil.ReverseProxy{
-		Rewrite: visit.rewrite, ModifyResponse: visit.confine, FlushInterval: -1,
+		Rewrite: rewrite, ModifyResponse: confine, FlushInterval: -1,
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Sandbox.Dial(ctx, p.chat, port) },
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Sandbox.Dial(ctx, chat, port) },
 			// A connection is one command's: the next request may be for another.
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 		},
@@ -88,9 +100,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) e
 	h := w.Header()
 	ours := h.Clone()
 	clear(h) // what confine gives would be added to it
-	ctx, cancel := s.whileAllowed(r, who, p.chat, since, func() error { return s.personOf(r, who, p.chat) })
-	defer cancel()
-	proxy.ServeHTTP(finalWriter{w}, r.WithContext(ctx))
+	proxy.ServeHTTP(finalWriter{w}, r)
 	if failed == nil {
 		return nil
 	}
