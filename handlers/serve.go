@@ -59,6 +59,7 @@ func (h *Handlers) commands() Commands {
 		"record.delete":   CommandOf(func(c *DeleteRecord, actor string) { c.Actor = actor }, SeqOnly(h.DeleteRecord)),
 		"model.list":      CommandOf(unnamed[ListModels], result(h.Models)),
 		"model.select":    CommandOf(func(c *SelectModel, actor string) { c.Actor = actor }, h.selectModel),
+		"chat.revert":     CommandOf(func(c *RevertChat, actor string) { c.Actor = actor }, SeqOnly(h.RevertChat)),
 		"turn.abort":      CommandOf(func(c *AbortTurn, actor string) { c.Actor = actor }, SeqOnly(h.AbortTurn)),
 	}
 }

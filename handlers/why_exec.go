@@ -19,6 +19,15 @@ type WhyExecution struct {
 	ExitCode int       `json:"exit_code"`
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
+
+	Signals []WhySignal `json:"signals,omitempty"`
+}
+
+// WhySignal is a signal that was sent to an execution.
+type WhySignal struct {
+	Signal string    `json:"signal"` // SIGTERM, …
+	Actor  string    `json:"actor"`
+	At     time.Time `json:"at"`
 }
 
 // applyExec notes what ran on the decision. A refused attempt names no decision: it is that of the same call.
@@ -54,7 +63,11 @@ func (w *why) applyExec(e events.Event, d events.Data) bool {
 	case events.ExecStarted:
 		return w.ran(d.Exec)
 	case events.ExecSignalled:
-		return w.ran(d.Exec)
+		if !w.ran(d.Exec) {
+			return false
+		}
+		x := &w.Executions[w.execs[d.Exec]]
+		x.Signals = append(x.Signals, WhySignal{d.Signal, e.Actor, e.Time})
 	case events.ExecChanged:
 		return w.ran(d.Exec)
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,27 @@ type ask struct {
 
 	editing bool                       // the next line is the command that shall run instead
 	always  *handlers.AlwaysPermission // the next line says whether this becomes a rule
+}
+
+// name tells one prompt from every other: an answer to one is none to another.
+func (a ask) name() string {
+	switch {
+	case a.permission == nil:
+		return fmt.Sprintf("%s/%d", a.question.id, a.question.index)
+	case a.editing:
+		return a.permission.ask.ID + "/edit"
+	case a.always != nil:
+		return strings.Join([]string{a.permission.ask.ID, "rule", a.always.Pattern, a.always.Scope, a.always.For}, "/")
+	}
+	return a.permission.ask.ID
+}
+
+// summary is one line about what waits.
+func (a ask) summary() string {
+	if a.permission == nil {
+		return oneLine(a.question.text, 200)
+	}
+	return a.permission.ask.Permission + " " + oneLine(askSubject(a.permission.ask), 200)
 }
 
 func (a ask) is(id string, index int) bool {
@@ -45,6 +67,7 @@ type pendingPermission struct {
 	Why         string          `json:"referred_reason"`
 	Cwd         string          `json:"cwd"`
 	AskedSeq    uint64          `json:"asked_seq"`
+	Request     string          `json:"request"`
 }
 
 // pendingQuestion is a row of the read model.
@@ -71,6 +94,7 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 	for _, p := range permissions {
 		a := c.show.addAsk(events.PermissionAsk{ID: p.ID, SessionID: p.Session, Permission: p.Permission, Patterns: p.Patterns, Metadata: p.Metadata,
 			Tool: events.Call{MessageID: p.MessageID, CallID: p.Call}}, p.AskedSeq)
+		a.request = p.Request
 		a.interrupted, a.referred, a.why, a.directory = p.Interrupted, p.Referred || p.Interrupted, p.Why, p.Cwd
 		if p.Source == projections.SourceAPI {
 			a.message = p.Message
@@ -163,6 +187,8 @@ func (c *conversation) next(ctx context.Context) error {
 		}
 	}
 	switch {
+	case c.terminal != nil:
+		c.promptTerminal()
 	case c.show.writing == promptWriter || !c.caughtUp:
 	case len(c.waiting) == 0:
 		if c.interactive && !c.once && !c.working {
@@ -174,21 +200,40 @@ func (c *conversation) next(ctx context.Context) error {
 	return nil
 }
 
-// prompt shows what waits, whole the first time.
+// promptTerminal shows what waits, or that a message can be typed. What was suggested is typed below it.
+func (c *conversation) promptTerminal() {
+	if !c.caughtUp || len(c.waiting) == 0 {
+		c.terminal.ask(c.show.paint(cyan, "› "), "")
+		return
+	}
+	text := c.showWaiting(c.waiting[0])
+	c.terminal.ask(c.show.paint(bold, text), c.asked())
+	if c.suggestion != "" {
+		c.terminal.suggest(c.suggestion)
+		c.suggestion = ""
+	}
+}
+
+// prompt shows what waits, and asks for the answer.
 func (c *conversation) prompt(a ask) {
-	var text string
+	text := c.showWaiting(a)
+	c.show.flow(promptWriter, "", bold, text)
+}
+
+// showWaiting shows what waits, whole the first time, and returns the prompt for the answer.
+func (c *conversation) showWaiting(a ask) (prompt string) {
 	switch {
 	case a.permission != nil:
 		c.show.showAsk(a.permission)
-		text = a.promptText()
+		prompt = a.promptText()
 	case !c.prompted:
 		c.show.showQuestion(a.question)
 		fallthrough
 	default:
-		text = a.question.promptText()
+		prompt = a.question.promptText()
 	}
 	c.prompted = true
-	c.show.flow(promptWriter, "", bold, text)
+	return prompt
 }
 
 // answerAlone does what --approve says.
@@ -209,9 +254,9 @@ func (c *conversation) answer(ctx context.Context, words string) error {
 	}
 	a := &c.waiting[0]
 	if a.permission == nil {
-		answers, rejected, ok := parseAnswer(a.question, words)
-		if !ok {
-			c.show.note("", dim, "(one answer, please; - dismisses the question)")
+		answers, rejected, problem := parseAnswer(a.question, words)
+		if problem != "" {
+			c.show.note("", dim, "(%s; - dismisses the question)", problem)
 			return nil
 		}
 		return c.give(ctx, *a, "question.answer", handlers.AnswerQuestion{
@@ -221,19 +266,37 @@ func (c *conversation) answer(ctx context.Context, words string) error {
 	return c.answerPermission(ctx, a, words)
 }
 
-// parseAnswer reads the numbers of labels, or free text.
-func parseAnswer(q openQuestion, words string) (answers []string, rejected, ok bool) {
+// parseAnswer reads the numbers of labels, a label, or free text where the question takes it. It returns what is wrong
+// with another answer.
+func parseAnswer(q openQuestion, words string) (answers []string, rejected bool, problem string) {
 	if words == "-" {
-		return nil, true, true
+		return nil, true, ""
 	}
+	if words == "" {
+		return nil, false, "an answer is needed"
+	}
+	if len(q.labels) == 0 || slices.Contains(q.labels, words) {
+		return []string{words}, false, ""
+	}
+	outside := false
 	for _, field := range strings.FieldsFunc(words, func(r rune) bool { return r == ' ' || r == ',' }) {
 		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 || n > len(q.labels) {
-			return []string{words}, false, true
+		switch {
+		case err != nil && q.custom:
+			return []string{words}, false, ""
+		case err != nil, n < 1, n > len(q.labels):
+			outside = true
+		default:
+			answers = append(answers, q.labels[n-1])
 		}
-		answers = append(answers, q.labels[n-1])
 	}
-	return answers, false, len(answers) == 1 || len(answers) > 1 && q.multiple
+	if outside {
+		return nil, false, fmt.Sprintf("choose 1 to %d", len(q.labels))
+	}
+	if len(answers) > 1 && !q.multiple {
+		return nil, false, "one answer, please"
+	}
+	return answers, false, ""
 }
 
 // give sends an answer. That somebody else was first is no error: their event says so.

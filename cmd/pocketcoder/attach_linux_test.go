@@ -76,7 +76,7 @@ func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
 	second.sees("went on")
 
 	shown := v.screenOf(t, chat, "0")
-	for _, text := range []string{"the assistant · approved by user:operator", `$ echo begun;`, "␛]0;evil-title␇", "␛]52;c;ZXZpbA==␇", "␛Ptmux;", "␛[2J␛[H", `\x9b2J`} {
+	for _, text := range []string{"the assistant · approved by operator", `$ echo begun;`, "␛]0;evil-title␇", "␛]52;c;ZXZpbA==␇", "␛Ptmux;", "␛[2J␛[H", `\x9b2J`} {
 		if !strings.Contains(shown, text) {
 			t.Errorf("%q is not shown in\n%s", text, shown)
 		}
@@ -169,7 +169,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 	p.turnEnds(t, chat)
 	eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })
 	eventually(t, "the first window shows its commands", func() bool {
-		return strings.Contains(v.screenOf(t, chat, "0"), "subagent general · approved by user:operator") && strings.Contains(v.screenOf(t, chat, "0"), "    $ echo from below")
+		return strings.Contains(v.screenOf(t, chat, "0"), "subagent general · approved by operator") && strings.Contains(v.screenOf(t, chat, "0"), "    $ echo from below")
 	})
 }
 

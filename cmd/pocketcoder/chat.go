@@ -115,19 +115,24 @@ func chat(ctx context.Context, env environment, s *system, o chatOptions, interr
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := newConversation(env, s, o, interrupts)
+	c.show.email = s.emailOf(ctx)
 	after, err := c.join(ctx)
 	if err != nil {
 		return 0, err
 	}
 	c.follow(ctx, after)
-	c.input = readLines(ctx, env.stdin)
+	if err := c.sit(ctx, env); err != nil {
+		return 0, err
+	}
+	defer c.leave()
 	if o.once {
 		if err := c.submit(ctx, o.message); err != nil {
 			return 0, usageRefusal(env, err)
 		}
 	}
 	code, err := c.run(ctx)
-	c.endLine()
+	c.show.finish()
+	c.leave()
 	if err == nil {
 		c.farewell(env.stderr, code)
 	}
@@ -196,12 +201,38 @@ func (c *conversation) joinSessions(ctx context.Context, until uint64) error {
 	return nil
 }
 
-// lines is what stdin gives: whole lines, and its end.
-type lines <-chan string
+// sit begins to read stdin: at a terminal with a line that can be edited.
+func (c *conversation) sit(ctx context.Context, env environment) error {
+	h, err := loadHistory(c.data.path("history"))
+	if err != nil {
+		return fmt.Errorf("read the history of what was typed: %w", err)
+	}
+	if c.terminal = newTerminal(ctx, env, h); c.terminal == nil {
+		c.input = readLines(ctx, env.stdin)
+		return nil
+	}
+	c.show.w, c.show.columns, c.show.fold = c.terminal, c.terminal.columns, shownOutput
+	c.input = c.terminal.lines()
+	return nil
+}
+
+// shownOutput is how many lines of a command's output are shown at a terminal before it is folded.
+const shownOutput = 20
+
+// leave gives the terminal back.
+func (c *conversation) leave() {
+	if c.terminal != nil {
+		c.terminal.close()
+		c.terminal = nil
+	}
+}
+
+// lines are what stdin has: whole lines, and its end.
+type lines <-chan typedLine
 
 // readLines reads lines until stdin ends; one that ends with a backslash goes on in the next.
 func readLines(ctx context.Context, r io.Reader) lines {
-	out := make(chan string)
+	out := make(chan typedLine)
 	go func() {
 		defer close(out)
 		in, whole := bufio.NewReader(r), ""
@@ -214,7 +245,7 @@ func readLines(ctx context.Context, r io.Reader) lines {
 			}
 			if whole += line; whole != "" || err == nil {
 				select {
-				case out <- whole:
+				case out <- typedLine{text: whole}:
 				case <-ctx.Done():
 					return
 				}

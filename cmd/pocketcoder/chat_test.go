@@ -180,18 +180,22 @@ func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
 func TestAnswerIsNumbersOrWords(t *testing.T) {
 	one := openQuestion{labels: []string{"Red", "Blue"}}
 	many := openQuestion{labels: []string{"Red", "Blue"}, multiple: true}
+	own := openQuestion{labels: []string{"Red", "Blue"}, custom: true}
+	free := openQuestion{custom: true}
 	for _, c := range []struct {
 		q     openQuestion
 		words string
 		want  string
 	}{
-		{one, "2", "[Blue] false true"}, {one, "1 2", "[Red Blue] false false"}, {many, "1, 2", "[Red Blue] false true"},
-		{one, "3", "[3] false true"}, {one, "0", "[0] false true"}, {many, "dark red, 2", "[dark red, 2] false true"},
-		{one, "-", "[] true true"}, {one, "", "[] false false"},
+		{one, "2", "[Blue] false"}, {one, "1 2", "[] false one answer, please"}, {many, "1, 2", "[Red Blue] false"},
+		{one, "3", "[] false choose 1 to 2"}, {own, "3", "[] false choose 1 to 2"}, {own, "0", "[] false choose 1 to 2"},
+		{many, "1 7", "[] false choose 1 to 2"}, {one, "Red", "[Red] false"}, {one, "green", "[] false choose 1 to 2"},
+		{own, "dark red, 2", "[dark red, 2] false"}, {own, "3 of them", "[3 of them] false"}, {free, "7", "[7] false"},
+		{one, "-", "[] true"}, {one, "", "[] false an answer is needed"},
 	} {
 		t.Run(c.words, func(t *testing.T) {
-			answers, rejected, ok := parseAnswer(c.q, c.words)
-			is.New(t).Equal(fmt.Sprint(answers, rejected, ok), c.want)
+			answers, rejected, problem := parseAnswer(c.q, c.words)
+			is.New(t).Equal(strings.TrimSpace(fmt.Sprint(answers, rejected, " ", problem)), c.want)
 		})
 	}
 }
@@ -200,7 +204,7 @@ func TestLineThatEndsWithABackslashGoesOn(t *testing.T) {
 	is := is.New(t)
 	var got []string
 	for line := range readLines(t.Context(), strings.NewReader("one\ntwo\\\nthree\r\n\nlast\\")) {
-		got = append(got, line)
+		got = append(got, line.text)
 	}
 	is.Equal(got, []string{"one", "two\nthree", "", `last\`})
 }
@@ -208,7 +212,7 @@ func TestLineThatEndsWithABackslashGoesOn(t *testing.T) {
 func TestListedChatsCannotTouchTheTerminal(t *testing.T) {
 	is := is.New(t)
 	var out bytes.Buffer
-	is.NoErr(printChats(&out, []projections.Chat{{Record: projections.Record{ID: "c1"}, Turn: "user", Title: "a\x1b[2J", Preview: "b\rc", LastActive: "2026-01-02 03:04:05.000Z"}}))
+	is.NoErr(printChats(&out, []listedChat{{Chat: projections.Chat{Record: projections.Record{ID: "c1"}, Turn: "user", Title: "a\x1b[2J", Preview: "b\rc", LastActive: "2026-01-02 03:04:05.000Z"}}}))
 	is.True(!strings.ContainsAny(out.String(), "\x1b\r"))
 	out.Reset()
 	is.NoErr(printChats(&out, nil))

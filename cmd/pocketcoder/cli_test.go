@@ -26,10 +26,10 @@ func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
 	}{
 		"everything is allowed":  {bash("echo al''lowed"), "", "all", exitCompleted, []string{"allowed\n", "done"}},
 		"everything is denied":   {bash("echo al''lowed"), "", "none", exitCompleted, []string{"denied", "done"}},
-		"a person allows":        {bash("echo al''lowed; exit 4"), "y\n", "ask", exitCompleted, []string{"asks for permission", "allowed\n", "exit 4", "done"}},
+		"a person allows":        {bash("echo al''lowed; exit 4"), "y\n", "ask", exitCompleted, []string{"? bash  echo", "allowed\n", "exit 4", "done"}},
 		"a person denies":        {bash("echo al''lowed"), "n\n", "ask", exitDenied, []string{"denied"}},
 		"a person says why not":  {bash("echo al''lowed"), "n not today\n", "ask", exitCompleted, []string{"not today", "done"}},
-		"nobody answers":         {bash("echo al''lowed"), "", "ask", exitPending, []string{"asks for permission"}},
+		"nobody answers":         {bash("echo al''lowed"), "", "ask", exitPending, []string{"? bash  echo"}},
 		"the provider refuses":   {"@@status 400 no credit", "", "ask", exitFailed, nil},
 		"a question is answered": {twoQuestions, "2\n1, 2\n", "ask", exitCompleted, []string{"Which colour?", "Which letters?", "thanks"}},
 	} {

@@ -20,15 +20,19 @@ type conversation struct {
 	chatOptions
 	interactive bool
 	show        *renderer
+	terminal    *terminal // nil when stdin is none
+	suggestion  string    // what is typed for the person below the next prompt
 	turn        *turn
-	exists      bool   // the chat
-	joined      uint64 // the log's last sequence when we came
-	caughtUp    bool   // with it
-	working     bool   // it is the assistant's turn, as far as the read model has said
-	stopping    bool   // an abort was asked for
-	waiting     []ask  // for a person, oldest first
-	prompted    bool   // the first of them is on the screen
-	ended       bool   // stdin
+	exists      bool      // the chat
+	joined      uint64    // the log's last sequence when we came
+	caughtUp    bool      // with it
+	working     bool      // it is the assistant's turn, as far as the read model has said
+	stopping    bool      // an abort was asked for
+	waiting     []ask     // for a person, oldest first
+	prompted    bool      // the first of them is on the screen
+	ended       bool      // stdin
+	since       time.Time // when the assistant began to work; zero when it does not
+	undone      string    // the message with which the undone turns begin, by OpenCode's id
 
 	input      lines
 	interrupts <-chan os.Signal
@@ -78,6 +82,8 @@ const reconnectTime = 20 * time.Second
 // run goes on until the conversation is over, and says how.
 func (c *conversation) run(ctx context.Context) (exitCode, error) {
 	var lost <-chan time.Time
+	tick, aborts, stop := c.atTerminal()
+	defer stop()
 	for {
 		if err := c.next(ctx); err != nil {
 			return 0, err
@@ -105,6 +111,15 @@ func (c *conversation) run(ctx context.Context) (exitCode, error) {
 			if code, leave, err := c.interrupt(ctx); leave || err != nil {
 				return code, err
 			}
+		case cleared := <-aborts:
+			if cleared && !c.working {
+				break // it was for the line
+			}
+			if code, leave, err := c.interrupt(ctx); leave || err != nil {
+				return code, err
+			}
+		case now := <-tick:
+			c.terminal.setStatus(c.status(now))
 		case up := <-c.connected:
 			if lost = nil; !up {
 				c.show.note("", yellow, "(the connection to the system is lost; waiting for it to come back)")
@@ -114,6 +129,37 @@ func (c *conversation) run(ctx context.Context) (exitCode, error) {
 			return 0, fmt.Errorf("the system has been away for %s; what was said is kept: pocketcoder chat %s", reconnectTime, c.chat)
 		}
 	}
+}
+
+// atTerminal returns what only a terminal has: a tick for the status, and Ctrl-C as a key.
+func (c *conversation) atTerminal() (tick <-chan time.Time, aborts <-chan bool, stop func()) {
+	if c.terminal == nil {
+		return nil, nil, func() {}
+	}
+	t := time.NewTicker(time.Second)
+	return t.C, c.terminal.aborts, t.Stop
+}
+
+// status says what goes on while nothing is printed.
+func (c *conversation) status(now time.Time) string {
+	if !c.working {
+		c.since = time.Time{}
+		return ""
+	}
+	if c.since.IsZero() {
+		c.since = now
+	}
+	if len(c.waiting) > 0 || now.Sub(c.terminal.printedAt()) < time.Second {
+		return ""
+	}
+	text := fmt.Sprintf("working %s", now.Sub(c.since).Round(time.Second))
+	if x := c.show.running(); x != nil {
+		text = fmt.Sprintf("running %s", max(0, now.Sub(x.since)).Round(time.Second))
+		if n := x.lines + len(x.held) + x.folded; n > 0 {
+			text += fmt.Sprintf(", %d lines", n)
+		}
+	}
+	return c.show.paint(dim, text+"  (Ctrl-C stops)")
 }
 
 // drain shows the fragments that are here: what they show came before the events that are here.
@@ -209,6 +255,7 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 		}
 		c.exists = true
 	}
+	c.undone = ""
 	message := events.NewID()
 	c.show.quiet[message] = true
 	_, err := handlers.Give(ctx, c.nc, "message.submit", handlers.SubmitMessage{
@@ -227,11 +274,14 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 func newCommand() handlers.Command { return handlers.Command{ID: events.NewID()} }
 
 // line does what a line of stdin says; ok is false at its end.
-func (c *conversation) line(ctx context.Context, line string, ok bool) (code exitCode, leave bool, err error) {
-	if c.interactive && c.show.writing == promptWriter {
+func (c *conversation) line(ctx context.Context, line typedLine, ok bool) (code exitCode, leave bool, err error) {
+	if c.terminal != nil || c.interactive && c.show.writing == promptWriter {
 		c.show.writing = "" // the terminal has ended the line
 	}
-	words := strings.TrimSpace(line)
+	if c.terminal != nil && ok {
+		c.terminal.handle()
+	}
+	words := strings.TrimSpace(line.text)
 	switch {
 	case !ok:
 		c.ended = true
@@ -242,19 +292,56 @@ func (c *conversation) line(ctx context.Context, line string, ok bool) (code exi
 		return c.turn.exit(), true, nil
 	case words == "/abort":
 		return 0, false, c.abort(ctx)
-	case len(c.waiting) > 0:
-		return 0, false, c.answer(ctx, words)
+	case line.typed && c.isSlash(words):
+		c.remember(words)
+		return 0, false, c.slash(ctx, words)
+	case line.typed && line.shown != "" && line.shown != c.asked():
+		c.refuseStale(words)
+	case len(c.waiting) > 0 && (!line.typed || line.shown != ""):
+		return 0, false, c.answer(ctx, unslashed(line, words))
 	case words == "":
 	case c.once, c.working && (words == "y" || words == "n"):
 		c.show.note("", dim, "(nothing waits for an answer)")
 	default:
-		err = c.submit(ctx, line)
+		text := unslashed(line, line.text)
+		c.remember(line.text)
+		err = c.submit(ctx, text)
 		if r := (handlers.Refused{}); c.interactive && errors.As(err, &r) { // a script must notice
 			c.show.note("", red, "%s", r.Text)
 			err = nil
 		}
 	}
 	return 0, false, err
+}
+
+// asked names what the first prompt asks: an answer counts only for that. It is empty when nothing waits.
+func (c *conversation) asked() string {
+	if len(c.waiting) == 0 {
+		return ""
+	}
+	return c.waiting[0].name()
+}
+
+// refuseStale says that an answer was not used, because what it was typed for no longer waits.
+func (c *conversation) refuseStale(words string) {
+	c.prompted = false
+	if words == "" {
+		return
+	}
+	c.show.note("", yellow, "%q was not used: what it answers was decided before you pressed Enter.", words)
+	if len(c.waiting) > 0 {
+		c.show.note("", yellow, "Now this waits: %s", c.waiting[0].summary())
+	}
+}
+
+// remember adds a line to the history of a terminal.
+func (c *conversation) remember(line string) {
+	if c.terminal == nil {
+		return
+	}
+	if err := c.terminal.history.remember(line); err != nil {
+		c.show.note("", dim, "(the line is not in the history: %v)", err)
+	}
 }
 
 // interrupt is Ctrl-C: it stops the turn, and when there is none or it was asked before, the conversation.

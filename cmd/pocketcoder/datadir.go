@@ -29,6 +29,7 @@ const layoutVersion = "1"
 //	home/            HOME of the commands, who share it
 //	bin/             pocketcoder-shell and its source, when it was built by us
 //	tmux/            the socket of what "attach" shows
+//	history          what was typed in conversations at a terminal
 //	ssh/             authorized_keys, and the SSH server's host key and configuration
 type dataDir string
 

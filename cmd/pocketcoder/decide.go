@@ -44,7 +44,7 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 		c.show.note("", dim, "(only a command can be edited)")
 		return nil
 	case s.edit && s.edited == "":
-		a.editing = true
+		c.beginEdit(a)
 		return nil
 	case s.edit:
 		return c.edit(ctx, a, s.edited)
@@ -105,6 +105,7 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 // decide gives a decision about an ask; which one it is about is filled in.
 func (c *conversation) decide(ctx context.Context, a ask, d handlers.DecidePermission) error {
 	d.Command, d.Chat, d.Permission = newCommand(), c.chat, a.permission.ask.ID
+	d.Shown.Request = a.permission.request
 	if d.Decision == events.Authorized {
 		c.resumes(a)
 	}
@@ -117,10 +118,26 @@ func (c *conversation) resumes(a ask) {
 	c.working = c.working || a.permission.interrupted || c.turn.whose() == projections.TurnAssistant
 }
 
-// edit allows a command in place of the one that was asked for.
+// beginEdit lets the next line be the command that runs instead. At a terminal the asked command is there to be edited.
+func (c *conversation) beginEdit(a *ask) {
+	a.editing = true
+	if c.terminal == nil {
+		return
+	}
+	line, ok := editable(a.permission.ask.Command())
+	if !ok {
+		c.show.note("", dim, "(the command has characters that a line cannot hold: type the whole command)")
+	}
+	c.suggestion = line
+}
+
+// edit allows a command in place of the one that was asked for. The asked command itself is approved as it is.
 func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
-	if a.editing = false; command == "" {
+	switch a.editing = false; command {
+	case "":
 		return nil
+	case strings.TrimSpace(a.permission.ask.Command()):
+		return c.decide(ctx, *a, handlers.DecidePermission{Decision: events.Authorized})
 	}
 	return c.decide(ctx, *a, handlers.DecidePermission{Decision: events.Authorized, Edited: command})
 }
@@ -128,6 +145,7 @@ func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
 // propose shows the rule that would answer asks of this kind from now on, and what it would have allowed so far.
 func (c *conversation) propose(ctx context.Context, a *ask, w handlers.AlwaysPermission) error {
 	w.Command, w.Chat, w.Permission = newCommand(), c.chat, a.permission.ask.ID
+	w.Shown.Request = a.permission.request
 	if w.Scope == "" {
 		w.Scope = handlers.ScopeChat
 	}

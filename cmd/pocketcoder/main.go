@@ -25,10 +25,11 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
 
   pocketcoder up             start everything on this machine
   pocketcoder chat           talk to the assistant, approve what it may do
-  pocketcoder chats          list chats
+  pocketcoder chats          list chats, and where a person is needed
+  pocketcoder requests       list what waits for a person, in all chats
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder policy         rules: test, replay, list, pause, resume, revoke
-  pocketcoder why ID         why something was allowed, denied or asked, and what then ran
+  pocketcoder why [ID]       why something was allowed, denied or asked, and what then ran
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder key            SSH keys: add, list, remove
@@ -117,6 +118,7 @@ func app(ctx context.Context, env environment, args []string) error {
 		"key":          runKey,
 		"ports":        runPorts,
 		"why":          runWhy,
+		"requests":     runRequests,
 		"replay":       runReplay,
 		"attach":       runAttach,
 		"transcript":   runTranscript,

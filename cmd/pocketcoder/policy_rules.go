@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 )
 
@@ -136,6 +137,20 @@ func (s *system) emails(ctx context.Context) (map[string]string, error) {
 		emails[a.ID] = a.Email
 	}
 	return emails, err
+}
+
+// emailOf looks up accounts by id. It asks for them once, and again for an account that is new.
+func (s *system) emailOf(ctx context.Context) func(user string) string {
+	var known map[string]string
+	return func(user string) string {
+		if _, ok := known[user]; !ok && user != string(natsconf.Operator) {
+			if known, _ = s.emails(ctx); known == nil { // without them the ids are shown
+				known = map[string]string{}
+			}
+			known[user] += "" // asked for
+		}
+		return known[user]
+	}
 }
 
 // text is the rule as a person writes it. An action without a value is for all targets, and a target is for all such actions.

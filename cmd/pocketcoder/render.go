@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 )
 
 // renderer shows a chat as it happens: events in log order, and streaming fragments in between. Each thing is shown
@@ -14,9 +13,11 @@ import (
 // It is not safe for concurrent use.
 type renderer struct {
 	*screen
-	live  bool            // fragments are followed from now on
-	most  int64           // bytes of one stream of a command's output that are shown as they come
-	quiet map[string]bool // messages whose author has them on the screen already
+	live  bool                     // fragments are followed from now on
+	most  int64                    // bytes of one stream of a command's output that are shown as they come
+	fold  int                      // lines of a command's output that are shown before the rest is folded; 0 folds nothing
+	quiet map[string]bool          // messages whose author has them on the screen already
+	email func(user string) string // of an account, or ""; nil when no account is known
 
 	depth     map[string]int    // of sessions: 0 for the chat's own, 1 for its subagents, and so on
 	directory map[string]string // of sessions
@@ -30,6 +31,7 @@ type renderer struct {
 	latest    *shownExec            // whose output was shown last
 	asks      map[string]*shownAsk
 	answered  map[string]bool // questions answered here, or over
+	stopped   map[string]bool // sessions that were stopped, and whose open parts are shown first
 }
 
 func newRenderer(s *screen) *renderer {
@@ -38,6 +40,7 @@ func newRenderer(s *screen) *renderer {
 		depth: map[string]int{}, directory: map[string]string{}, submitted: map[string]bool{}, roles: map[string]string{},
 		parts: map[string]*shownPart{}, tools: map[string]string{}, inputs: map[string]json.RawMessage{},
 		execs: map[string]*shownExec{}, calls: map[string]*shownExec{}, asks: map[string]*shownAsk{}, answered: map[string]bool{},
+		stopped: map[string]bool{},
 	}
 }
 
@@ -88,9 +91,9 @@ func (r *renderer) event(e events.Event) {
 		if a := r.asks[d.Permission]; a != nil {
 			a.interrupted = true
 		}
-		r.note("", yellow, "OpenCode restarted and forgot the ask %s; it can still be decided", r.askName(d.Permission))
+		r.note("", yellow, "OpenCode restarted and forgot the request %s; it can still be decided", r.askName(d.Permission))
 	case events.PermissionExpired:
-		r.settle(d.Permission, yellow, "the ask "+r.askName(d.Permission)+" expired: "+d.Reason)
+		r.settle(d.Permission, yellow, "the request "+r.askName(d.Permission)+" expired: "+d.Reason+" · "+recordOf(d.Permission))
 	case events.QuestionAnswered:
 		r.questionAnswered(e, d)
 	case events.QuestionInterrupted:
@@ -99,7 +102,7 @@ func (r *renderer) event(e events.Event) {
 		r.answered[d.Question] = true
 		r.note("", yellow, "the question expired: %s", d.Reason)
 	case events.ExecRequested:
-		r.execRequested(d)
+		r.execRequested(d, e.Time)
 	case events.ExecRefused:
 		r.note(d.Session, red, "✗ refused to run: %s\n  %s", d.Command, d.Reason)
 	case events.ExecStarted:
@@ -107,7 +110,7 @@ func (r *renderer) event(e events.Event) {
 			r.execNote(d.Exec, dim, "runs by itself as %s (isolation %s)", d.Exec, d.Isolation)
 		}
 	case events.ExecSignalled:
-		r.execNote(d.Exec, yellow, "%s sent %s", e.Actor, handlers.SignalName(d.Signal))
+		r.execSignalled(e, d)
 	case events.ExecConnected:
 		r.execConnected(d)
 	case events.ExecFinished:
@@ -115,9 +118,10 @@ func (r *renderer) event(e events.Event) {
 	case events.ExecChanged:
 		r.execChanged(d)
 	case events.TurnLost:
+		r.closeParts(d.Session)
 		r.note(d.Session, red, "the turn was lost: OpenCode went away in the middle of it")
 	case events.AbortRequested:
-		r.note(d.Session, yellow, "%s asked to stop", e.Actor)
+		r.note(d.Session, yellow, "%s asked to stop", r.actor(e.Actor))
 	case events.OpenCode:
 		r.openCode(e, d)
 	}
@@ -132,14 +136,7 @@ func (r *renderer) message(e events.Event, d events.MessageSubmitted) {
 	case d.Resumes != "":
 		r.note("", dim, "(the turn is resumed: %s was approved)", r.askName(d.Resumes))
 	default:
-		var text []string
-		for _, p := range d.Parts {
-			if p.Type == "file" {
-				p.Text = fmt.Sprintf("[file %s, %s]", p.Filename, p.Mime)
-			}
-			text = append(text, p.Text)
-		}
-		r.userText("", strings.Join(text, "\n"))
+		r.userText("", messageText(d))
 	}
 }
 
@@ -166,8 +163,9 @@ type shownPart struct {
 	early   []string // fragments that came before the event that opens it
 	opened  bool
 	done    bool
-	text    string // as it was given; the screen has it but for what cleaner holds back
+	text    string // as it was given; the screen has it but for what cleaner and prose hold back
 	cleaner cleaner
+	prose   prose
 }
 
 func (r *renderer) part(id string) *shownPart {
@@ -194,7 +192,17 @@ func (r *renderer) partDelta(body []byte) {
 // grow shows more of a part.
 func (r *renderer) grow(id string, p *shownPart, more string) {
 	p.text += more
-	r.flow(id, r.indent(p.session), p.st, p.cleaner.clean([]byte(more)))
+	r.prose(id, p, p.cleaner.clean([]byte(more)))
+}
+
+// prose shows more text of a part, wrapped and styled as the terminal allows.
+func (r *renderer) prose(id string, p *shownPart, text string) {
+	in := r.indent(p.session)
+	if r.writing != id {
+		p.prose.interrupt()
+	}
+	p.prose.width, p.prose.styled, p.prose.base = r.width(len(in)), r.colours, p.st
+	r.flow(id, in, plain, p.prose.write(text))
 }
 
 // setPart shows what a part's event has that its fragments had not.
@@ -204,7 +212,7 @@ func (r *renderer) setPart(p *shownPart, part openCodePart) {
 	}
 	if !p.opened {
 		p.opened, p.follow, p.session = true, r.live, part.SessionID
-		if part.Type == "reasoning" {
+		if p.prose.markup = part.Type != "reasoning"; !p.prose.markup {
 			p.st = dim
 		}
 		if p.follow && part.Time.End == 0 {
@@ -223,10 +231,69 @@ func (r *renderer) setPart(p *shownPart, part openCodePart) {
 		r.grow(part.ID, p, part.Text)
 	}
 	if p.done = part.Time.End != 0; p.done {
-		r.flow(part.ID, r.indent(p.session), p.st, p.cleaner.flush())
-		if r.writing == part.ID {
-			r.endLine()
-		}
-		p.text = ""
+		r.closePart(part.ID, p)
+		r.sayStopped(p.session)
 	}
+}
+
+// closePart shows the end of a part.
+func (r *renderer) closePart(id string, p *shownPart) {
+	p.done = true
+	r.prose(id, p, p.cleaner.flush())
+	r.flow(id, r.indent(p.session), plain, p.prose.flush())
+	if r.writing == id {
+		r.endLine()
+	}
+	p.text = ""
+}
+
+// closeParts ends the parts of a session that nothing will close any more.
+func (r *renderer) closeParts(session string) {
+	for id, p := range r.parts {
+		if p.opened && !p.done && p.session == session {
+			r.closePart(id, p)
+		}
+	}
+	r.sayStopped(session)
+}
+
+// sayStopped says that a session was stopped, after what it had written by then.
+func (r *renderer) sayStopped(session string) {
+	if !r.stopped[session] {
+		return
+	}
+	for _, p := range r.parts {
+		if p.opened && !p.done && p.session == session {
+			return
+		}
+	}
+	delete(r.stopped, session)
+	r.note(session, dim, "(stopped)")
+}
+
+// finish shows what waited for events that did not come.
+func (r *renderer) finish() {
+	for session := range r.stopped {
+		r.closeParts(session)
+	}
+	for _, x := range r.execs {
+		if len(x.signals) > 0 {
+			r.execSignals(x)
+		}
+	}
+	r.endLine()
+}
+
+// actor names who did something: an account by its email.
+func (r *renderer) actor(actor string) string {
+	user, ok := strings.CutPrefix(actor, events.UserActor(""))
+	if !ok {
+		return actor
+	}
+	if r.email != nil {
+		if email := r.email(user); email != "" {
+			return visible(email)
+		}
+	}
+	return user
 }

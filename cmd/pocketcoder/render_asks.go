@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/projections"
 )
 
 // shownAsk is a permission ask.
@@ -21,6 +22,7 @@ type shownAsk struct {
 	referred    bool   // the policy has left it to a person
 	why         string // it did so
 	directory   string // where the command would run, when the policy has found out
+	request     string // SHA-256 of type, patterns and metadata
 	interrupted bool
 	shown       bool // all of it is on the screen
 	settled     bool
@@ -29,7 +31,7 @@ type shownAsk struct {
 
 func (r *renderer) addAsk(ask events.PermissionAsk, seq uint64) *shownAsk {
 	if r.asks[ask.ID] == nil { // it is seen again after a reconnect
-		r.asks[ask.ID] = &shownAsk{ask: ask, seq: seq}
+		r.asks[ask.ID] = &shownAsk{ask: ask, seq: seq, request: ask.Request()}
 	}
 	return r.asks[ask.ID]
 }
@@ -58,43 +60,110 @@ func (r *renderer) referred(d events.PermissionReferred) {
 	}
 }
 
-// showAsk shows all there is to know for a decision.
+// showAsk shows what is asked and why, each in a line. What does not fit into one, a diff for example, stands between them.
 func (r *renderer) showAsk(a *shownAsk) {
 	if a.shown {
 		return
 	}
 	a.shown = true
 	session, in := a.ask.SessionID, r.indent(a.ask.SessionID)
-	r.note(session, yellow, "? %s asks for permission", a.ask.Permission)
-	if a.message != "" {
-		r.note(session, plain, "  %s", a.message)
-	}
-	if a.interrupted {
-		r.note(session, yellow, "  (interrupted: OpenCode forgot it when it restarted; approving it resumes the turn)")
-	}
 	about := map[string]json.RawMessage{}
 	_ = json.Unmarshal(a.ask.Metadata, &about) // of another shape: the patterns say what it is about
+	what := a.what(about)
+	if strings.Contains(what, "\n") {
+		r.note(session, yellow, "? %s", a.ask.Permission)
+		r.line(in+"    ", bold, visible(what))
+	} else {
+		r.line(in+r.paint(yellow, "? "+visible(a.ask.Permission)+"  "), bold, visible(what))
+	}
+	r.askDetails(a, about)
+	var why []string
+	reason := a.why
+	if reason != "" {
+		reason = "why: " + reason
+	}
+	for _, text := range []string{reason, r.askPlace(a), recordOf(a.ask.ID)} {
+		if text != "" {
+			why = append(why, text)
+		}
+	}
+	r.line(in+"  ", dim, wrapped(visible(strings.Join(why, " · ")), r.width(len(in)+2)))
+	if a.interrupted {
+		r.note(session, yellow, "  OpenCode restarted and forgot this request. Approving it resumes the turn.")
+	}
+}
+
+// what says what is asked for: the command, the file with the number of changed lines, or the patterns.
+func (a *shownAsk) what(about map[string]json.RawMessage) string {
+	if c := a.ask.Command(); c != "" {
+		return c
+	}
+	if a.byPolicy() && a.message != "" {
+		return a.message
+	}
+	what := strings.Join(a.ask.Patterns, " · ")
+	if diff := plainText(about["diff"]); about["diff"] != nil {
+		added, removed := changedLines(diff)
+		what += fmt.Sprintf(" (+%d −%d)", added, removed)
+	}
+	return what
+}
+
+// byPolicy reports whether the policy itself asks: its message says all that the request is about.
+func (a *shownAsk) byPolicy() bool {
+	return a.ask.Permission == handlers.NetworkAsk || a.ask.Permission == handlers.BudgetAsk
+}
+
+// changedLines counts the lines that a unified diff adds and removes.
+func changedLines(diff string) (added, removed int) {
+	inHunk := false
+	for line := range strings.SplitSeq(diff, "\n") {
+		switch {
+		case strings.HasPrefix(line, "@@"):
+			inHunk = true
+		case inHunk && strings.HasPrefix(line, "+"):
+			added++
+		case inHunk && strings.HasPrefix(line, "-"):
+			removed++
+		}
+	}
+	return added, removed
+}
+
+// askDetails shows what else belongs to a decision: the diff, and what only the metadata says.
+func (r *renderer) askDetails(a *shownAsk, about map[string]json.RawMessage) {
+	if a.byPolicy() {
+		return
+	}
+	if a.message != "" && a.message != a.ask.Command() {
+		r.note(a.ask.SessionID, plain, "  %s", a.message)
+	}
 	for _, name := range sortedKeys(about) {
 		text := plainText(about[name])
 		switch {
-		case a.ask.Permission == handlers.NetworkAsk: // the message says it all
-		case name == "command":
-			r.line(in+"    ", bold, visible(text))
+		case name == "command", name == "filepath", text == "", text == "{}", text == "[]":
 		case name == "diff":
-			r.diff(session, text)
+			r.diff(a.ask.SessionID, text)
 		default:
-			r.note(session, plain, "  %s: %s", name, text)
+			r.note(a.ask.SessionID, plain, "  %s: %s", name, text)
 		}
 	}
+}
+
+// askPlace is where a tool call would work.
+func (r *renderer) askPlace(a *shownAsk) string {
 	if cwd := cmp.Or(a.directory, r.cwd(a.ask)); cwd != "" {
-		r.note(session, dim, "  in %s", cwd)
+		return "in " + cwd
 	}
-	if patterns := strings.Join(a.ask.Patterns, " · "); patterns != "" && patterns != a.ask.Command() {
-		r.note(session, dim, "  patterns: %s", strings.ReplaceAll(patterns, "\n", "⏎"))
+	return ""
+}
+
+// recordOf is the id under which "pocketcoder why" and clients know a request.
+func recordOf(request string) string {
+	if strings.HasPrefix(request, "per_") {
+		return projections.RecordID(request)
 	}
-	if a.why != "" {
-		r.note(session, dim, "  why: %s", a.why)
-	}
+	return request // a request over the API is its own record
 }
 
 // cwd is where the tool call would work.
@@ -161,7 +230,7 @@ func (r *renderer) decided(e events.Event, d events.PermissionDecided) {
 	if a.denied = d.Decision == events.Denied; a.denied {
 		mark, st = "✗", red
 	}
-	text := fmt.Sprintf("%s %s: %s by %s", mark, r.askName(d.Permission), d.Decision, e.Actor)
+	text := fmt.Sprintf("%s %s: %s by %s", mark, r.askName(d.Permission), d.Decision, r.actor(e.Actor))
 	if d.Edited != "" {
 		text += ", edited"
 	}
@@ -174,7 +243,7 @@ func (r *renderer) decided(e events.Event, d events.PermissionDecided) {
 	if d.Reason != "" {
 		text += ": " + d.Reason
 	}
-	r.settle(d.Permission, st, text)
+	r.settle(d.Permission, st, text+" · "+recordOf(d.Permission))
 	if d.Edited != "" {
 		r.diff(a.ask.SessionID, edits(d.Command, d.Edited))
 	}
@@ -262,7 +331,7 @@ func (r *renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {
 	if d.Rejected {
 		text = "dismissed"
 	}
-	r.note("", dim, "✓ question %s by %s", text, e.Actor)
+	r.note("", dim, "✓ question %s by %s", text, r.actor(e.Actor))
 }
 
 func (r *renderer) questionReplied(e events.Event, p openCodePayload) {

@@ -23,7 +23,15 @@ type shownExec struct {
 	done     bool
 	early    []events.Delta
 	streams  map[string]*shownStream
+	since    time.Time // when it was requested
+	signals  []string  // that were sent while no output was shown
+	lines    int       // of output that are shown
+	held     []heldLine
+	folded   int // lines of output that are not shown
 }
+
+// heldLine is a line of output that is shown at the end of its command, unless too many follow.
+type heldLine struct{ stream, text string }
 
 type shownStream struct {
 	bytes   int64 // shown
@@ -37,9 +45,9 @@ func (r *renderer) exec(id string) *shownExec {
 	return r.execs[id]
 }
 
-func (r *renderer) execRequested(d events.ExecRequested) {
+func (r *renderer) execRequested(d events.ExecRequested, at time.Time) {
 	x := r.exec(d.Exec)
-	x.begun, x.session, x.command = true, d.Session, d.Command
+	x.begun, x.session, x.command, x.since = true, d.Session, d.Command, at
 	if d.Call != "" {
 		r.calls[d.Session+"/"+d.Call] = x
 	}
@@ -60,6 +68,17 @@ func (r *renderer) execRequested(d events.ExecRequested) {
 		r.execOutput(early)
 	}
 	x.early = nil
+}
+
+// running is the newest command that the turn waits for, or nil.
+func (r *renderer) running() *shownExec {
+	var newest *shownExec
+	for _, x := range r.execs {
+		if x.begun && !x.done && !x.detached && !x.since.IsZero() && (newest == nil || x.since.After(newest.since)) {
+			newest = x
+		}
+	}
+	return newest
 }
 
 // execHeader says whose output follows.
@@ -95,7 +114,48 @@ func (r *renderer) execShow(x *shownExec, stream string, data []byte) {
 	r.execText(x, stream, s.cleaner.clean(data))
 }
 
+// foldedTail is how many lines are shown below the fold of a long output.
+const foldedTail = 8
+
+// execText shows output, or holds it back once enough of it is shown.
 func (r *renderer) execText(x *shownExec, stream, text string) {
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		switch {
+		case line == "":
+		case r.fold == 0 || x.lines < r.fold:
+			r.execLine(x, stream, line)
+			x.lines += strings.Count(line, "\n")
+		default:
+			x.hold(stream, line)
+		}
+	}
+}
+
+// hold keeps a piece of a line, and the newest lines before it.
+func (x *shownExec) hold(stream, text string) {
+	if n := len(x.held); n > 0 && x.held[n-1].stream == stream && !strings.HasSuffix(x.held[n-1].text, "\n") {
+		x.held[n-1].text += text
+		return
+	}
+	if x.held = append(x.held, heldLine{stream, text}); len(x.held) > foldedTail {
+		x.held = x.held[1:]
+		x.folded++
+	}
+}
+
+// unfold shows how much was left out of a command's output, and its end.
+func (r *renderer) unfold(x *shownExec) {
+	if x.folded > 0 {
+		r.endLine()
+		r.line(r.indent(x.session)+"  ", dim, fmt.Sprintf("… %d lines (pocketcoder sandbox logs %s)", x.folded, visible(x.id)))
+	}
+	for _, l := range x.held {
+		r.execLine(x, l.stream, l.text)
+	}
+	x.held = nil
+}
+
+func (r *renderer) execLine(x *shownExec, stream, text string) {
 	prefix, st := "  │ ", plain
 	if stream == "stderr" {
 		prefix, st = "  ┆ ", yellow
@@ -111,6 +171,10 @@ func (r *renderer) execFinished(d events.ExecFinished) {
 	}
 	r.execRest(x, "stdout", d.Stdout)
 	r.execRest(x, "stderr", d.Stderr)
+	r.unfold(x)
+	r.execOmitted(x, "stdout", d.Stdout)
+	r.execOmitted(x, "stderr", d.Stderr)
+	r.execSignals(x)
 	x.done = true
 	r.line(r.indent(x.session)+"  └ ", endStyle(d), visible(execEnd(d)))
 }
@@ -125,9 +189,29 @@ func (r *renderer) execRest(x *shownExec, stream string, out events.Output) {
 		r.execShow(x, stream, whole[s.bytes:])
 	}
 	r.execText(x, stream, s.cleaner.flush())
+}
+
+// execOmitted says that the event holds no output of a stream.
+func (r *renderer) execOmitted(x *shownExec, stream string, out events.Output) {
 	if out.Blob != nil {
-		r.line(r.indent(x.session)+"  ", dim, fmt.Sprintf("… %s is %s in all, kept as blob %s", stream, size(out.Bytes), visible(out.Blob.Name)))
+		r.line(r.indent(x.session)+"  ", dim, fmt.Sprintf("… %s is %s in all (pocketcoder sandbox logs %s)", stream, size(out.Bytes), visible(x.id)))
 	}
+}
+
+// execSignalled says who sent a signal. In a replay the output that came before it is in the event that ends the command.
+func (r *renderer) execSignalled(e events.Event, d events.ExecSignalled) {
+	x := r.exec(d.Exec)
+	x.signals = append(x.signals, r.actor(e.Actor)+" sent "+handlers.SignalName(d.Signal))
+	if r.live || x.detached {
+		r.execSignals(x)
+	}
+}
+
+func (r *renderer) execSignals(x *shownExec) {
+	for _, text := range x.signals {
+		r.execNote(x.id, yellow, "%s", text)
+	}
+	x.signals = nil
 }
 
 func endStyle(d events.ExecFinished) style {

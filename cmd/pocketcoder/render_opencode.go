@@ -30,6 +30,7 @@ type toolState struct {
 
 // openCodePayload is what is shown of the other payloads.
 type openCodePayload struct {
+	ID        string // of a request or question
 	SessionID string
 	Info      struct {
 		ID, Role, ParentID, Title, Agent, Directory string
@@ -100,7 +101,8 @@ func (r *renderer) openCode(e events.Event, d events.OpenCode) {
 		}
 	case "session.error":
 		if p.Error.Name == abortedError {
-			r.note(p.SessionID, dim, "(stopped)")
+			r.stopped[p.SessionID] = true
+			r.sayStopped(p.SessionID)
 		} else {
 			r.note(p.SessionID, red, "error: %s", p.Error)
 		}
@@ -164,7 +166,7 @@ func (r *renderer) tool(part openCodePart) {
 	r.inputs[part.SessionID+"/"+part.CallID] = part.State.Input
 	switch part.State.Status {
 	case "running":
-		if part.Tool != "bash" && part.Tool != "question" {
+		if part.Tool != "bash" && part.Tool != "question" && part.Tool != "todowrite" {
 			r.note(part.SessionID, bold, "● %s %s", part.Tool, toolSummary(part))
 		}
 	case "completed":
@@ -180,6 +182,7 @@ func (r *renderer) tool(part openCodePart) {
 func (r *renderer) toolCompleted(part openCodePart, before string) {
 	switch {
 	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == "question", part.Tool == "task":
+	case part.Tool == "todowrite" && r.todo(part):
 	case part.Tool == "bash":
 		r.note(part.SessionID, bold, "$ %s", toolArgument(part.State.Input, "command"))
 		r.toolOutput(part.SessionID, part.State.Output)
@@ -200,6 +203,30 @@ func (r *renderer) toolResult(part openCodePart) {
 	case a == nil || !a.shown:
 		r.diff(part.SessionID, part.State.Metadata.Diff)
 	}
+}
+
+// todo shows the model's list of what is to be done, and reports whether the call has one.
+func (r *renderer) todo(part openCodePart) bool {
+	var list struct {
+		Todos []struct{ Content, Status string }
+	}
+	if json.Unmarshal(part.State.Input, &list) != nil || len(list.Todos) == 0 {
+		return false
+	}
+	r.note(part.SessionID, bold, "● todo")
+	for _, item := range list.Todos {
+		mark, st := "☐", plain
+		switch item.Status {
+		case "completed":
+			mark, st = "☑", dim
+		case "in_progress":
+			mark, st = "▶", bold
+		case "cancelled":
+			mark, st = "☒", dim
+		}
+		r.note(part.SessionID, st, "  %s %s", mark, oneLine(item.Content, 200))
+	}
+	return true
 }
 
 func (r *renderer) toolOutput(session, output string) {

@@ -124,12 +124,9 @@ chat chat1: a␛]0;b
 › do
 › it
 › [file a.png, image/png]
-? bash asks for permission
-    make␛[2K␍test
-  in /workspace/sub
-  patterns: make
-  why: no rule says what “make” may do
-✓ bash make␛[2K test: authorized by user:u, edited
+? bash  make␛[2K␍test
+  why: no rule says what “make” may do · in /workspace/sub · xqpiir1bys6xmxm
+✓ bash make␛[2K test: authorized by u, edited · xqpiir1bys6xmxm
     -make␛[2K␍test
     +make
     +true
@@ -137,7 +134,7 @@ $ make
 true
   (a person has changed it; the model gave: make␛[2K␍test)
   │ ok
-  … stderr is 3.0 MiB in all, kept as blob x1.stderr
+  … stderr is 3.0 MiB in all (pocketcoder sandbox logs x1)
   └ exit 2, 1.5s
 ✗ refused to run: rm
   nothing authorized it
@@ -173,7 +170,7 @@ $ npm run dev  (in the background)
   · runs by itself as x1 (isolation bwrap)
   · was kept from evil␛.example:443: no rule
   · was let to example.org:443: a rule
-  · user:u sent HUP
+  · u sent HUP
   └ stopped: more than it may have of memory, KILL, 1.5s
   · changed while x1 ran: a␛[31m b (2.0 KiB)
   · changed while x1 ran: fa (0 bytes), fb (1 bytes), fc (2 bytes), fd (3 bytes), fe (4 bytes), ff (5 bytes), fg (6 bytes), fh (7 bytes), fi (8 bytes), fj (9 bytes) and 5 more
@@ -195,8 +192,8 @@ func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 	is.NoErr(json.Unmarshal(all[at].Data, &ask))
 	decided := own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
 	got := rendered(slices.Insert(all, at+1, decided))
-	is.True(strings.Contains(got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\"\n"))
-	is.True(!strings.Contains(got, "asks for permission"))
+	is.True(strings.Contains(got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\" · "+recordOf(ask.ID)+"\n"))
+	is.True(!strings.Contains(got, "? bash"))
 }
 
 func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log alone.
 
-  pocketcoder replay h2k0x9c3v7m1q5z               as a person has seen it
+  pocketcoder replay h2k0x9c3v7m1q5z               as it was shown, with the id of each request
   pocketcoder replay h2k0x9c3v7m1q5z --speed 10    at ten times its pace; a pause lasts at most 3 s
   pocketcoder replay h2k0x9c3v7m1q5z --json        every event, one JSON (CloudEvents) a line
   pocketcoder replay h2k0x9c3v7m1q5z --at 812      the chat as it stood after event #812
@@ -77,21 +77,23 @@ func runReplay(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	defer s.close()
-	return replay(ctx, env, s.log, o)
+	return replay(ctx, env, s.log, o, s.emailOf(ctx))
 }
 
-// replay shows a chat from the log.
-func replay(ctx context.Context, env environment, log *events.Log, o replayOptions) error {
+// replay shows a chat from the log, accounts by what email returns.
+func replay(ctx context.Context, env environment, log *events.Log, o replayOptions, email func(string) string) error {
 	if err := inLog(ctx, log, o.chat); err != nil {
 		return err
 	}
 	switch {
 	case o.at != 0:
-		return replayAt(ctx, env, log, o)
+		return replayAt(ctx, env, log, o, email)
 	case o.json:
 		return eachEvent(ctx, log, o, func(e events.Event) error { return printLine(env.stdout, e) })
 	}
-	return replayText(ctx, newRenderer(newScreen(env)), log, o)
+	show := newRenderer(newScreen(env))
+	show.email = email
+	return replayText(ctx, show, log, o)
 }
 
 // replayText shows the events at the pace that was asked for. What came before the first of them is known and not shown.
@@ -122,7 +124,7 @@ func replayText(ctx context.Context, show *renderer, log *events.Log, o replayOp
 	for _, a := range show.pending() {
 		show.showAsk(a)
 	}
-	show.endLine()
+	show.finish()
 	return show.err
 }
 

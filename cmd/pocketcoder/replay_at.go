@@ -24,7 +24,7 @@ type moment struct {
 }
 
 // replayAt shows the chat as it stood after an event.
-func replayAt(ctx context.Context, env environment, log *events.Log, o replayOptions) error {
+func replayAt(ctx context.Context, env environment, log *events.Log, o replayOptions, email func(string) string) error {
 	f, t := newFold(), newTurn("")
 	o.to = o.at
 	if err := eachEvent(ctx, log, o, func(e events.Event) error { f.apply(e); t.apply(e); return nil }); err != nil {
@@ -35,6 +35,7 @@ func replayAt(ctx context.Context, env environment, log *events.Log, o replayOpt
 		return fmt.Errorf("chat %s begins after event #%d", o.chat, o.at)
 	}
 	show := newRenderer(newScreen(env))
+	show.email = email
 	if o.json {
 		show.w = io.Discard
 	}
@@ -42,6 +43,7 @@ func replayAt(ctx context.Context, env environment, log *events.Log, o replayOpt
 		show.event(e)
 	}
 	m := moment{Chat: o.chat, Sequence: o.at, Turn: t.whose(), Permissions: []events.PermissionAsk{}, Questions: pendingQuestions(standing), Events: standing}
+	show.finish()
 	for _, a := range show.pending() {
 		show.showAsk(a)
 		m.Permissions = append(m.Permissions, a.ask)

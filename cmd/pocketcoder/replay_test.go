@@ -41,7 +41,7 @@ func replayed(t *testing.T, log *events.Log, o replayOptions) string {
 	if o.speed == 0 {
 		o.speed = math.Inf(1)
 	}
-	if err := replay(t.Context(), env, log, o); err != nil {
+	if err := replay(t.Context(), env, log, o, nil); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -90,10 +90,10 @@ func TestUnknownChatIsNotReplayed(t *testing.T) {
 	is := is.New(t)
 	log, _ := logged(t, "error-401")
 	env, _ := toEnvironment(nil)
-	err := replay(t.Context(), env, log, replayOptions{chat: "chat2", to: math.MaxUint64})
+	err := replay(t.Context(), env, log, replayOptions{chat: "chat2", to: math.MaxUint64}, nil)
 	is.True(err != nil)
 	is.Equal(err.Error(), "there is no chat chat2 in the log")
-	err = replay(t.Context(), env, log, replayOptions{chat: "chat1", at: 0, from: 10_000, to: math.MaxUint64})
+	err = replay(t.Context(), env, log, replayOptions{chat: "chat1", at: 0, from: 10_000, to: math.MaxUint64}, nil)
 	is.NoErr(err) // the chat is there, that part of it is empty
 }
 
@@ -117,7 +117,7 @@ func TestMomentHasWhatWasPendingThen(t *testing.T) {
 	is.Equal(m.Turn, "user")
 	is.Equal(len(m.Permissions), 0)
 	text := replayed(t, log, replayOptions{chat: "chat1", at: uint64(asked)})
-	is.True(strings.Contains(text, "? bash asks for permission\n    echo permitted\n"))
+	is.True(strings.Contains(text, "? bash  echo permitted\n"))
 	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", asked)))
 }
 

@@ -2,7 +2,10 @@ package main
 
 import (
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 )
 
 // style is the terminal sequence that begins it.
@@ -23,14 +26,40 @@ const (
 type screen struct {
 	w       io.Writer
 	colours bool
-	writing string // who wrote the unfinished line; empty at the beginning of a line
-	err     error  // the first one; nothing is written after it
+	columns func() int // the width of the terminal; nil when it is none
+	writing string     // who wrote the unfinished line; empty at the beginning of a line
+	err     error      // the first one; nothing is written after it
 }
 
 // newScreen uses colours on a terminal, unless NO_COLOR is set (no-color.org).
 func newScreen(env environment) *screen {
-	return &screen{w: env.stdout, colours: env.interactive && env.getenv("NO_COLOR") == ""}
+	s := &screen{w: env.stdout, colours: env.interactive && env.getenv("NO_COLOR") == ""}
+	if out, ok := env.stdout.(*os.File); ok && env.interactive {
+		s.columns = func() int {
+			width, _, err := term.GetSize(int(out.Fd()))
+			if err != nil {
+				return 0 // nothing is wrapped
+			}
+			return width
+		}
+	}
+	return s
 }
+
+// width is how many columns there are for text after a prefix of some columns; 0 is any.
+func (s *screen) width(prefix int) int {
+	if s.columns == nil {
+		return 0
+	}
+	width := s.columns()
+	if width == 0 {
+		return 0
+	}
+	return max(width-prefix, minProse)
+}
+
+// minProse is the least width that prose is wrapped to.
+const minProse = 20
 
 // flow writes text that goes on where the same writer left off. Another writer's unfinished line is ended first. Each
 // line begins with prefix.

@@ -103,7 +103,7 @@ func newTranscript(on *screen, s *system, o transcriptOptions) *transcript {
 		agents: map[string]string{}, busy: map[string]bool{}, opened: map[string]bool{},
 		arrived: make(chan events.Batch), fragments: make(chan events.Delta, 256), failed: make(chan error, 2),
 	}
-	t.show.most = math.MaxInt64
+	t.show.most, t.show.email = math.MaxInt64, s.emailOf(context.Background())
 	return t
 }
 

@@ -20,7 +20,7 @@ func (t *transcript) event(ctx context.Context, e events.Event) (over bool) {
 	case events.Deleted:
 		return true
 	case events.PermissionDecided:
-		t.allowed[d.Permission] = allower(e, d)
+		t.allowed[d.Permission] = t.allower(e, d)
 	case events.TurnLost:
 		delete(t.busy, d.Session)
 	case events.OpenCode:
@@ -49,14 +49,14 @@ func (t *transcript) event(ctx context.Context, e events.Event) (over bool) {
 func (t *transcript) hides(session string) bool { return t.session != "" && session != t.session }
 
 // allower says who allowed something.
-func allower(e events.Event, d events.PermissionDecided) string {
+func (t *transcript) allower(e events.Event, d events.PermissionDecided) string {
 	switch {
 	case d.Decision != events.Authorized:
 		return ""
 	case d.Rule != "":
 		return "allowed by the rule " + d.Rule
 	}
-	return "approved by " + e.Actor
+	return "approved by " + t.show.actor(e.Actor)
 }
 
 // openCode learns which sessions there are, and which are at work.
@@ -83,7 +83,7 @@ func (t *transcript) heading(e events.Event, session, allowed, cwd string) {
 		who = "subagent " + agent
 	}
 	if strings.HasPrefix(e.Actor, "user:") {
-		who = e.Actor
+		who = t.show.actor(e.Actor)
 	}
 	parts := []string{e.Time.Local().Format(time.DateTime), who}
 	for _, part := range []string{allowed, cwd} {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,16 +13,18 @@ import (
 	"pocketcoder/projections"
 )
 
-const whyUsage = `pocketcoder why ID: why something was allowed, denied or asked, and what then ran.
+const whyUsage = `pocketcoder why [REQUEST|CHAT]: explain why a request was allowed, denied or asked, and what then ran.
 
-  pocketcoder why per_f1c2…          OpenCode's id of the ask, as "pocketcoder replay CHAT --json" shows it
-  pocketcoder why 8f3kq0z2m4c6x1a    or the id of the permission's record, as clients have it
-  pocketcoder why 8f3kq0z2m4c6x1a --json
+  pocketcoder why                    the last request of the most recently active chat
+  pocketcoder why h2k0x9c3v7m1q5z    the last request of this chat
+  pocketcoder why 8f3kq0z2m4c6x1a    this request: chat, replay and requests show the id
+  pocketcoder why per_f1c2…          the same by OpenCode's id, as "pocketcoder replay CHAT --json" shows it
+  pocketcoder why --json             for scripts
 
-It shows the ask, every rule that was looked at, who decided when and from which device, what then ran and how it ended, and
-the events with their sequences: "pocketcoder replay CHAT --at SEQUENCE" shows the chat as it stood then.
+It shows the request, every rule that was examined, who decided when and from which device, which command ran and how it
+ended, and the events with their sequences: "pocketcoder replay CHAT --at SEQUENCE" shows the chat as it stood then.
 
-Exit status: 0; 1 when there is no such ask or it failed, 2 for wrong usage.
+Exit status: 0; 1 when there is no such request or it failed, 2 for wrong usage.
 `
 
 func runWhy(ctx context.Context, env environment, args []string) error {
@@ -32,18 +35,20 @@ func runWhy(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
-		return wrongUsage(env, "why: which ask? see pocketcoder why -h")
-	}
-	id, err := events.ParseID(rest[0])
-	if err != nil {
-		return wrongUsage(env, "why: %v", err)
+	id := ""
+	if len(rest) == 1 {
+		if id, err = events.ParseID(rest[0]); err != nil {
+			return wrongUsage(env, "why: %v", err)
+		}
 	}
 	s, err := connect(ctx, dataDir(*data))
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	if id, err = s.requestToExplain(ctx, id); err != nil {
+		return err
+	}
 	why, err := s.why(ctx, id)
 	if err != nil {
 		return err
@@ -52,8 +57,32 @@ func runWhy(ctx context.Context, env environment, args []string) error {
 		return printJSON(env.stdout, why)
 	}
 	show := newRenderer(newScreen(env))
+	show.email = s.emailOf(ctx)
 	show.why(why)
 	return show.err
+}
+
+// requestToExplain is the request that an id names: its own, or its chat's. Without an id it is the last one of the most
+// recently active chat.
+func (s *system) requestToExplain(ctx context.Context, id string) (string, error) {
+	if id == "" {
+		var chats []projections.Chat
+		if err := s.query(ctx, "chats", map[string]any{"limit": 1, "offset": 0}, &chats); err != nil {
+			return "", err
+		}
+		if len(chats) == 0 {
+			return "", errors.New("there is no chat yet, so there is no request to explain")
+		}
+		return s.lastRequest(ctx, chats[0].ID)
+	}
+	last, err := s.log.Last(ctx)
+	if err != nil {
+		return "", err
+	}
+	if s.query(ctx, "chat", map[string]any{"chat": id, "after": last}, &projections.Chat{}) == nil {
+		return s.lastRequest(ctx, id)
+	}
+	return id, nil
 }
 
 // why asks the running system about an ask, by OpenCode's id or that of its record.
@@ -83,7 +112,7 @@ func give[R any](ctx context.Context, s *system, name string, command any) (resu
 
 // why shows it as a person reads it: what was asked, what the policy saw, who decided, what ran.
 func (r *renderer) why(w handlers.Why) {
-	r.note("", bold, "%s was asked for in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
+	r.note("", bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
 	text := w.Ask.Command
 	if text == "" {
 		text = strings.Join(w.Ask.Patterns, "\n")
@@ -141,12 +170,12 @@ func keptAs(rule handlers.WhyRule) string {
 
 func (r *renderer) whyDecision(d *handlers.WhyDecision) {
 	if d == nil {
-		r.note("", yellow, "nobody has decided it yet")
+		r.note("", yellow, "It is not decided yet.")
 		return
 	}
-	by := d.Actor
-	if d.By != "" {
-		by = d.By + " (" + d.Actor + ")"
+	by := r.actor(d.Actor)
+	if d.By != "" && d.By != by {
+		by += " (" + d.By + ")"
 	}
 	text := fmt.Sprintf("%s by %s at %s", d.Decision, by, exactly(d.At))
 	if d.Device != "" {
@@ -179,6 +208,9 @@ func (r *renderer) whyExecution(x handlers.WhyExecution) {
 	text := fmt.Sprintf("  %s, exit %d, in %s", x.Status, x.ExitCode, x.Cwd)
 	if x.Reason != "" {
 		text += ": " + x.Reason
+	}
+	for _, signal := range x.Signals {
+		text += fmt.Sprintf(", %s sent %s", r.actor(signal.Actor), handlers.SignalName(signal.Signal))
 	}
 	if !x.Started.IsZero() && !x.Finished.IsZero() {
 		text += ", " + x.Finished.Sub(x.Started).Round(time.Millisecond).String()

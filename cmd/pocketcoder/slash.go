@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+const slashHelp = `/help        this list
+/chats       list chats
+/requests    list the requests of all chats that wait for a person
+/why [ID]    explain a request: why it was allowed, denied or asked; without an ID the last one of this chat
+/undo        take the last turn back, with its changes to files
+/redo        undo the last /undo
+/abort       stop the turn (Ctrl-C does the same)
+/quit        leave; the turn goes on
+
+A message that begins with a slash is typed with two: //etc/hosts.
+A line that ends with \ goes on in the next one. The up arrow brings earlier messages back.
+To a request answer y, n, n REASON, e to edit the command, or a for a rule; ? explains the answers.`
+
+// slashCommands are the commands of a conversation at a terminal but for /quit and /abort, which scripts have too.
+var slashCommands = map[string]func(*conversation, context.Context, string) error{
+	"/help":     (*conversation).slashHelp,
+	"/chats":    (*conversation).slashChats,
+	"/requests": (*conversation).slashRequests,
+	"/why":      (*conversation).slashWhy,
+	"/undo":     (*conversation).slashUndo,
+	"/redo":     (*conversation).slashRedo,
+}
+
+// isSlash reports whether a line is a command and no message. The command that is edited may begin with a slash.
+func (c *conversation) isSlash(words string) bool {
+	if len(c.waiting) > 0 && (c.waiting[0].editing || c.waiting[0].always != nil) {
+		return false
+	}
+	return strings.HasPrefix(words, "/") && !strings.HasPrefix(words, "//")
+}
+
+// unslashed removes the first of the two slashes with which a person begins a message that is no command.
+func unslashed(line typedLine, text string) string {
+	if line.typed && strings.HasPrefix(text, "//") {
+		return text[1:]
+	}
+	return text
+}
+
+// slash carries out a command. What is wrong with it is no end of the conversation.
+func (c *conversation) slash(ctx context.Context, words string) error {
+	name, rest, _ := strings.Cut(words, " ")
+	run, ok := slashCommands[name]
+	if !ok {
+		c.show.note("", red, "There is no command %s. /help lists the commands; // begins a message with a slash.", name)
+		return nil
+	}
+	err := run(c, ctx, strings.TrimSpace(rest))
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err != nil {
+		c.show.note("", red, "%s: %v", name, err)
+	}
+	return nil
+}
+
+func (c *conversation) slashHelp(context.Context, string) error {
+	c.show.line("", plain, slashHelp)
+	return nil
+}
+
+func (c *conversation) slashChats(ctx context.Context, _ string) error {
+	chats, err := c.chats(ctx, 20)
+	if err != nil {
+		return err
+	}
+	var table bytes.Buffer
+	if err := printChats(&table, chats); err != nil {
+		return err
+	}
+	c.show.line("", plain, table.String())
+	return nil
+}
+
+func (c *conversation) slashRequests(ctx context.Context, _ string) error {
+	pending, err := c.requests(ctx)
+	if err != nil {
+		return err
+	}
+	var table bytes.Buffer
+	if err := printRequests(&table, pending); err != nil {
+		return err
+	}
+	c.show.line("", plain, table.String())
+	return nil
+}
+
+func (c *conversation) slashWhy(ctx context.Context, id string) error {
+	if id == "" {
+		var err error
+		if id, err = c.lastRequest(ctx, c.chat); err != nil {
+			return err
+		}
+	}
+	why, err := c.why(ctx, id)
+	if err != nil {
+		return err
+	}
+	c.show.why(why)
+	return nil
+}
+
+// slashUndo takes back the newest turn that is not taken back yet.
+func (c *conversation) slashUndo(ctx context.Context, _ string) error {
+	if c.working {
+		return errors.New("the turn still runs; stop it first with /abort")
+	}
+	message, text, err := c.turnBefore(ctx, c.undone)
+	if err != nil {
+		return err
+	}
+	if err := c.revert(ctx, message); err != nil {
+		return err
+	}
+	c.undone = message
+	c.show.note("", yellow, "Undone, with its changes to files: %s", oneLine(text, 200))
+	c.show.note("", dim, "(/redo brings it back, until the next message)")
+	return nil
+}
+
+func (c *conversation) slashRedo(ctx context.Context, _ string) error {
+	if c.undone == "" {
+		return errors.New("nothing was undone since the last message")
+	}
+	if err := c.revert(ctx, ""); err != nil {
+		return err
+	}
+	c.undone = ""
+	c.show.note("", yellow, "What was undone is back.")
+	return nil
+}
+
+// revert takes a message back with all that follows; an empty one undoes that.
+func (c *conversation) revert(ctx context.Context, message string) error {
+	_, err := handlers.Give(ctx, c.nc, "chat.revert", handlers.RevertChat{Command: newCommand(), Chat: c.chat, Message: message})
+	return err
+}
+
+// turnBefore finds the message with which the last turn before another began: its id for OpenCode, and its text. An
+// empty id means the newest turn.
+func (c *conversation) turnBefore(ctx context.Context, before string) (message, text string, err error) {
+	type sent struct{ id, text string }
+	texts, removed := map[string]string{}, map[string]bool{}
+	var turns []sent
+	kinds := []string{
+		events.ChatSubject(c.chat, events.MessageSubmitted{}.Kind()), events.ChatSubject(c.chat, events.MessageSending{}.Kind()),
+		events.ChatOpenCodeSubject(c.chat, "message.removed"),
+	}
+	for _, subject := range kinds {
+		_, err := c.log.Fold(ctx, subject, 0, func(e events.Event) error {
+			switch d, _ := events.Decode(e); d := d.(type) {
+			case events.MessageSubmitted:
+				if d.Resumes == "" { // a prompt that resumes a turn belongs to it
+					texts[d.Message] = messageText(d)
+				}
+			case events.MessageSending:
+				if text, ok := texts[d.Message]; ok {
+					turns = append(turns, sent{d.EngineMessage, text})
+				}
+			case events.OpenCode:
+				removed[readOpenCode(d).MessageID] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return "", "", err
+		}
+	}
+	for i := len(turns) - 1; i >= 0; i-- {
+		switch t := turns[i]; {
+		case before != "":
+			if t.id == before {
+				before = ""
+			}
+		case !removed[t.id]:
+			return t.id, t.text, nil
+		}
+	}
+	return "", "", errors.New("there is no turn to undo")
+}
+
+// messageText is a message as a person reads it.
+func messageText(d events.MessageSubmitted) string {
+	var text []string
+	for _, p := range d.Parts {
+		if p.Type == "file" {
+			p.Text = fmt.Sprintf("[file %s, %s]", p.Filename, p.Mime)
+		}
+		text = append(text, p.Text)
+	}
+	return strings.Join(text, "\n")
+}

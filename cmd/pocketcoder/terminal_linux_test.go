@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
+)
+
+// sitting is a person at a terminal whose line is edited in this process.
+type sitting struct {
+	*terminal
+	person *os.File
+	file   *os.File // the terminal itself
+	seen   lockedBuffer
+	lines  <-chan typedLine
+}
+
+func sitDown(t *testing.T) *sitting {
+	t.Helper()
+	is := is.New(t)
+	file, person := openTerminal(t)
+	is.NoErr(unix.IoctlSetWinsize(int(file.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 40}))
+	s := &sitting{person: person, file: file}
+	go func() {
+		piece := make([]byte, 4096)
+		for {
+			n, err := person.Read(piece)
+			if err != nil {
+				return
+			}
+			s.seen.Write(piece[:n])
+		}
+	}()
+	h, err := loadHistory(filepath.Join(t.TempDir(), "history"))
+	is.NoErr(err)
+	env := environment{stdin: file, stdout: file, interactive: true, getenv: func(string) string { return "" }}
+	s.terminal = newTerminal(t.Context(), env, h)
+	is.True(s.terminal != nil)
+	s.lines = s.terminal.lines()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the terminal was given %q", s.seen.String())
+		}
+	})
+	return s
+}
+
+func (s *sitting) sees(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
+}
+
+// enters types keys and returns the line that they enter.
+func (s *sitting) enters(t *testing.T, keys string) typedLine {
+	t.Helper()
+	fmt.Fprint(s.person, keys)
+	line, ok := <-s.lines
+	is.New(t).True(ok)
+	s.handle()
+	return line
+}
+
+func TestALineIsAboutWhatWasShownWhenItWasBegun(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.ask("first? ", "per_1")
+	s.sees(t, "first? ")
+	is.Equal(s.enters(t, "y\r"), typedLine{"y", "per_1", true})
+	s.ask("second? ", "per_2")
+	fmt.Fprint(s.person, "n")
+	s.sees(t, "second? n")
+	s.ask("third? ", "per_3")
+	is.Equal(s.enters(t, "o\r"), typedLine{"no", "per_2", true}) // the prompt has changed meanwhile
+	s.ask("third? ", "per_3")
+	s.sees(t, "third? ")
+	is.Equal(s.enters(t, "\r"), typedLine{"", "per_3", true})
+	s.ask("third? ", "per_3")
+	fmt.Fprint(s.person, "a\rb\r") // typed ahead: both while the third was shown
+	is.Equal(<-s.lines, typedLine{"a", "per_3", true})
+	s.handle()
+	s.ask("fourth? ", "per_4")
+	is.Equal(<-s.lines, typedLine{"b", "per_3", true})
+	s.handle()
+	s.ask("fourth? ", "per_4")
+	fmt.Fprint(s.person, "\x04")
+	_, ok := <-s.lines
+	is.True(!ok)
+}
+
+func TestControlCClearsTheLineAndBeginsAnother(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.ask("first? ", "per_1")
+	fmt.Fprint(s.person, "y")
+	s.sees(t, "first? y")
+	s.ask("second? ", "per_2")
+	fmt.Fprint(s.person, "\x03")
+	is.True(<-s.aborts) // and it cleared a line
+	s.ask("second? ", "per_2")
+	s.sees(t, "second? ")
+	is.Equal(s.enters(t, "n\r"), typedLine{"n", "per_2", true})
+}
+
+func TestASuggestedTextCanBeEdited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.ask("run instead: ", "per_1/edit")
+	line, ok := editable("make\n\ttest")
+	is.True(ok)
+	s.suggest(line)
+	s.sees(t, "make␤␉test")
+	is.Equal(s.enters(t, "s\r"), typedLine{"make\n\ttests", "per_1/edit", true})
+	for _, text := range []string{"a\x1b[2Jb", "a␤b", "a\rb"} {
+		_, ok := editable(text)
+		is.True(!ok) // text
+	}
+}
+
+func TestOutputIsPrintedAboveTheEditedLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.ask("› ", "")
+	fmt.Fprint(s.person, "half a message")
+	s.sees(t, "› half a message")
+	fmt.Fprint(s.terminal, "one\ntwo")
+	s.sees(t, "two")
+	fmt.Fprint(s.terminal, " and more\nthree\n")
+	s.sees(t, "two and more\r\nthree\r\n› half a message")
+	is.Equal(s.enters(t, " is whole\r"), typedLine{"half a message is whole", "", true})
+}
+
+func TestManyLinesOfOutputDrawTheEditedLineOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.ask("› ", "")
+	fmt.Fprint(s.person, "typed")
+	s.sees(t, "› typed")
+	before := strings.Count(s.seen.String(), "› typed")
+	s.terminal.mu.Lock() // so that all lines are there before any is printed
+	go func() {
+		for i := range 1000 {
+			fmt.Fprintf(s.terminal, "line %d\n", i)
+		}
+		fmt.Fprint(s.terminal, "end\n")
+	}()
+	s.terminal.mu.Unlock()
+	s.sees(t, "end\r\n")
+	s.sees(t, "end\r\n› typed")
+	is.True(strings.Count(s.seen.String(), "› typed")-before < 100) // and not for each of the lines
+}
+
+func TestPastedLinesAreOneMessageOnceEnterIsPressed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.ask("› ", "")
+	is.Equal(s.enters(t, "\x1b[200~one\rtwo\r\x1b[201~three\r"), typedLine{"one\ntwo\nthree", "", true})
+	s.ask("› ", "")
+	is.Equal(s.enters(t, "one\\\rtwo\r"), typedLine{"one\ntwo", "", true})
+}
+
+func TestTheTerminalIsGivenBackAsItWas(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	is.True(!echoes(t, s.file))
+	s.ask("› ", "")
+	s.close()
+	is.True(echoes(t, s.file))
+}
+
+func TestHistoryHoldsMessagesAndIsPrivate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	s.ask("› ", "")
+	is.NoErr(s.history.remember(s.enters(t, "first\r").text))
+	s.ask("allow it? ", "per_1")
+	is.Equal(s.enters(t, "y\r").text, "y") // an answer: it is not remembered
+	s.ask("› ", "")
+	is.NoErr(s.history.remember("two\nlines"))
+	is.Equal(s.enters(t, "\x1b[A\r").text, "two\nlines")
+	s.ask("› ", "")
+	is.Equal(s.enters(t, "\x1b[A\x1b[A!\r").text, "first!")
+	info, err := os.Stat(s.history.path)
+	is.NoErr(err)
+	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
+	again, err := loadHistory(s.history.path)
+	is.NoErr(err)
+	is.Equal(again.lines, []string{"first", "two␤lines"})
+}
+
+func TestHistoryHasAnEnd(t *testing.T) {
+	is := is.New(t)
+	path := filepath.Join(t.TempDir(), "history")
+	h, err := loadHistory(path)
+	is.NoErr(err)
+	for i := range 2*maxHistory + 1 {
+		is.NoErr(h.remember(fmt.Sprint("line ", i)))
+	}
+	is.NoErr(os.WriteFile(path, []byte(read(t, path)+"\"half"), 0o600))
+	h, err = loadHistory(path)
+	is.NoErr(err)
+	is.Equal([]any{h.Len(), h.At(0)}, []any{maxHistory, fmt.Sprint("line ", 2*maxHistory)})
+	h, err = loadHistory(path) // it was written anew
+	is.NoErr(err)
+	is.Equal(h.Len(), maxHistory)
+}
