@@ -148,7 +148,7 @@ func TestAConversationAsksForMore(t *testing.T) {
 	}{
 		"allowed":           {"y\n", approveAsk, exitCompleted, "over"},
 		"everything is":     {"", approveAll, exitCompleted, "over"},
-		"denied":            {"n\n", approveAsk, exitAborted, ""},
+		"denied":            {"n\n", approveAsk, exitDenied, ""},
 		"left for a person": {"", approveAsk, exitPending, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

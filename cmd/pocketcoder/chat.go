@@ -22,24 +22,35 @@ const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what 
   pocketcoder chat                                  a new chat
   pocketcoder chat h2k0x9c3v7m1q5z                  go on with one that "pocketcoder chats" lists
   pocketcoder chat -m "why does the build fail?"    one turn, then exit
-  pocketcoder chat -m "fix it" --approve all        without asking: for scripts
-  printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one a line
+  pocketcoder chat -m "fix it" --approve all        approve everything: for scripts
+  printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one per line
 
-When it asks for permission:
-  y           allows                       n           denies, and the turn stops
-  e COMMAND   allows that command instead  n REASON    denies, and tells the model why
-  a           proposes a rule that allows this kind from now on in this chat, and shows what it would have allowed so far;
-              a all is for every chat, a agent for this agent in every chat, a 1h for an hour
-e alone takes the command from the next line. The model is told what was edited.
-To a question answer with a number, several numbers, or your own words; - dismisses it.
-A line that ends with \ goes on in the next one. /abort stops the turn, /quit leaves and lets it go on.
-Ctrl-C stops the turn, a second Ctrl-C leaves.
+A request for permission is shown as what is requested and why a rule did not decide it:
+  ? bash  npm test
+    why: no rule allows "npm" · in /home/me/project · 8f3kq0z2m4c6x1a
+Answers to a request:
+  y           approve                      n           deny, and stop the turn
+  e           edit the command first       n REASON    deny, and give the model the reason
+  e COMMAND   approve this command instead of the requested one
+  a           propose a rule that allows such requests in this chat, and show what it would have allowed so far;
+              a all proposes it for every chat, a agent for this agent in every chat, a 1h for an hour
+The model sees that a command was edited. Answer a question with a number, several numbers, or your own words where it
+takes them; - dismisses it. An answer counts only for the request that was shown when you began to type it.
+
+At a terminal:
+  Up, Down    earlier messages (kept in the data directory, without answers)
+  /help       list the slash commands: /model, /chats, /requests, /why, /undo, /redo, /abort, /quit
+  //x         send a message that begins with a slash
+  \           at the end of a line: the message goes on in the next line; pasted lines are one message
+  Ctrl-C      stop the turn; again: leave. The turn of a chat that is left with /quit goes on.
+Of a long output the first and last lines are shown: "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles off.
+In a file or pipe, only /abort and /quit are commands.
 
 Exit status:
   0  the turn was completed        4  it was aborted
   1  it failed: see stderr         5  it was lost: OpenCode went away in the middle of it
-  2  wrong usage                   6  the input ended, and an ask or a question is left pending
-  3  something was denied and the turn stopped
+  2  wrong usage                   6  the input ended while a request or a question waits
+  3  something was denied and the turn stopped; also when more than a budget allows was denied
 `
 
 // What --approve may say.
@@ -64,7 +75,7 @@ func chatFlags(env environment, args []string) (chatOptions, error) {
 	data := dataFlag(fs, env)
 	o := chatOptions{}
 	fs.StringVar(&o.message, "m", "", "send this `text`, see the turn through, and exit")
-	fs.StringVar(&o.approve, "approve", or(env, "POCKETCODER_APPROVE", approveAsk), "`who` decides: ask, all (allow everything), none (deny everything) (POCKETCODER_APPROVE)")
+	fs.StringVar(&o.approve, "approve", or(env, "POCKETCODER_APPROVE", approveAsk), "`who` decides: ask (you), all (approve everything) or none (deny everything) (POCKETCODER_APPROVE)")
 	fs.StringVar(&o.title, "title", "", "`title` of a new chat; the beginning of the first message when empty")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
@@ -131,12 +142,30 @@ func chat(ctx context.Context, env environment, s *system, o chatOptions, interr
 		}
 	}
 	code, err := c.run(ctx)
+	if err == nil && code == exitPending && len(c.waiting) == 0 {
+		code, err = c.heldExit(ctx)
+	}
 	c.show.finish()
 	c.leave()
 	if err == nil {
 		c.farewell(env.stderr, code)
 	}
 	return code, errors.Join(usageRefusal(env, err), c.screen().err)
+}
+
+// heldExit is the exit status when messages are held and nothing waits here: more than the budget allows may have been
+// denied before, in another chat too.
+func (c *conversation) heldExit(ctx context.Context) (exitCode, error) {
+	for _, request := range c.turn.held {
+		var row projections.Permission
+		if err := c.query(ctx, "permission", map[string]any{"permission": request}, &row); err != nil {
+			return 0, err
+		}
+		if row.Status == projections.PermissionDenied {
+			return exitDenied, nil
+		}
+	}
+	return exitPending, nil
 }
 
 // usageRefusal turns the refusal of a command that makes no sense into wrong usage.
@@ -271,7 +300,7 @@ func (c *conversation) farewell(w io.Writer, code exitCode) {
 	case exitLost:
 		fmt.Fprintln(w, "the turn was lost: OpenCode went away in the middle of it; go on with:", again)
 	case exitPending:
-		fmt.Fprintln(w, "what it asked is left pending; answer it with:", again)
+		fmt.Fprintln(w, "a request still waits; answer it with:", again)
 	default:
 		if c.exists && !c.once {
 			fmt.Fprintln(w, "go on with:", again)

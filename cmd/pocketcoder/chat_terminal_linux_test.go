@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,4 +61,97 @@ func TestATypedAnswerIsOnlyForTheRequestThatWasShown(t *testing.T) {
 	}
 	s.types("\x04")
 	s.leaves()
+}
+
+func TestEditingBeginsWithTheRequestedCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("printf one >/dev/null"))
+	ask := p.ask(t, chat, 0)
+	s := p.talk(t, chat)
+	s.sees("allow it?")
+	s.types("e\r")
+	s.sees("back): \x1b[0mprintf one >/dev/null") // it is typed already
+	s.types(" 2>&1\r")
+	p.turnEnds(t, chat)
+	why := p.why(t, ask.ID)
+	is.Equal([]string{why.Ask.Command, why.Decision.Edited}, []string{ask.Command(), ask.Command() + " 2>&1"})
+	s.types("\x03") // nothing runs: it leaves
+	s.leaves()
+}
+
+func TestSlashCommandsAreNoMessages(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, "@@say the first")
+	p.turnEnds(t, chat)
+	s := p.talk(t, chat)
+	s.sees("› ")
+	for _, c := range []struct{ types, sees string }{
+		{"/etc/hosts", "There is no command /etc/hosts. /help lists the commands"},
+		{"/help", "take the last turn back"},
+		{"/chats", "LAST ACTIVE"},
+		{"/requests", "request"},
+		{"/why", "has no request yet"},
+		{"/model", "demo/demo"},
+		{"/model 99999", "choose 1 to "},
+		{"/model demo/demo", "this chat uses demo/demo"},
+		{"/redo", "nothing was undone"},
+	} {
+		s.types(c.types + "\r")
+		s.sees(c.sees)
+	}
+	s.types("//x is a message\r")
+	eventually(t, "it was sent", func() bool { return len(submitted(t, p, chat)) == 2 })
+	p.turnEnds(t, chat)
+	last := rows[projections.ShownMessage](t, p, "messages", chat)
+	is.True(strings.Contains(fmt.Sprint(last), "/x is a message"))
+	is.True(!strings.Contains(fmt.Sprint(last), "//x"))
+
+	s.types("/undo\r")
+	s.sees("Undone, with its changes to files: /x is a message")
+	s.types("/undo\r")
+	s.sees("Undone, with its changes to files: @@say the first")
+	s.types("/undo\r")
+	s.sees("there is no turn to undo")
+	s.types("/redo\r")
+	s.sees("What was undone is back.")
+	s.types("/quit\r")
+	s.leaves()
+	body, err := os.ReadFile(p.data.path("history"))
+	is.NoErr(err)
+	is.True(strings.Contains(string(body), `"//x is a message"`))
+}
+
+func TestAPersonIsToldWhereTheyAreNeeded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("printf needed >/dev/null"))
+	ask := p.ask(t, chat, 0)
+	p.event(t, chat, events.PermissionReferred{}.Kind(), nil)
+	list, _, code := p.cli(t, "", "chats")
+	is.Equal(code, 0)
+	is.True(slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, chat) && strings.Contains(line, "you: 1 request")
+	}))
+	text, _, code := p.cli(t, "", "requests")
+	is.Equal(code, 0)
+	is.True(strings.Contains(text, projections.RecordID(ask.ID)) && strings.Contains(text, ask.Command()))
+	var pending []pendingRequest
+	body, _, _ := p.cli(t, "", "requests", "--json")
+	decode(t, body, &pending)
+	is.True(slices.ContainsFunc(pending, func(r pendingRequest) bool {
+		return r.Chat == chat && r.ID == projections.RecordID(ask.ID) && r.Type == "bash" && r.What == ask.Command() && r.Why != ""
+	}))
+	why, _, code := p.cli(t, "", "why", chat) // the chat's last
+	is.Equal(code, 0)
+	is.True(strings.Contains(why, ask.Command()) && strings.Contains(why, "It is not decided yet."))
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.turnEnds(t, chat)
+	body, _, _ = p.cli(t, "", "requests", "--json")
+	decode(t, body, &pending)
+	is.True(!slices.ContainsFunc(pending, func(r pendingRequest) bool { return r.Chat == chat }))
 }

@@ -246,14 +246,9 @@ const titleLength = 60
 // submit sends a message; the first one of a new chat opens it.
 func (c *conversation) submit(ctx context.Context, text string) error {
 	if !c.exists {
-		title := c.title
-		if title == "" {
-			title = oneLine(text, titleLength)
-		}
-		if _, err := handlers.Give(ctx, c.nc, "chat.create", handlers.CreateChat{Command: newCommand(), Chat: c.chat, Title: title}); err != nil {
+		if err := c.open(ctx, text); err != nil {
 			return err
 		}
-		c.exists = true
 	}
 	c.undone = ""
 	message := events.NewID()
@@ -269,6 +264,17 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	}
 	c.working = true
 	return nil
+}
+
+// open creates the chat. It is named after its first message unless a person gave it a title.
+func (c *conversation) open(ctx context.Context, text string) error {
+	title := c.title
+	if title == "" {
+		title = oneLine(text, titleLength)
+	}
+	_, err := handlers.Give(ctx, c.nc, "chat.create", handlers.CreateChat{Command: newCommand(), Chat: c.chat, Title: title})
+	c.exists = c.exists || err == nil
+	return err
 }
 
 func newCommand() handlers.Command { return handlers.Command{ID: events.NewID()} }

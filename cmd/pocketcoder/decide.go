@@ -20,6 +20,8 @@ func (a ask) promptText() string {
 		return "run instead (an empty line: back): "
 	case a.always != nil:
 		return "store this rule and allow? y, n, or chat, agent, all, a time such as 1h, another pattern: "
+	case a.permission.ask.Permission == handlers.BudgetAsk:
+		return "allow it? y, n, n REASON: "
 	case a.permission.ask.Command() != "":
 		return "allow it? y, n, n REASON, e (edit), a (always): "
 	}
@@ -39,6 +41,9 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 	case !ok:
 		c.show.note("", dim, "(y allows; n denies and stops the turn; n REASON denies and tells the model why; e COMMAND allows that command instead; "+
 			"a proposes a rule that allows this kind from now on: a, a all, a 1h)")
+		return nil
+	case s.always && a.permission.ask.Permission == handlers.BudgetAsk:
+		c.show.note("", dim, "(no rule decides about a budget: answer y or n, or change it with: pocketcoder budget set)")
 		return nil
 	case s.edit && a.permission.ask.Command() == "":
 		c.show.note("", dim, "(only a command can be edited)")

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 )
 
 var update = flag.Bool("update", false, "accept what the tests print as golden")
@@ -255,3 +256,53 @@ func TestBrokenOutputIsReported(t *testing.T) {
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func TestAReplayShowsOutputBeforeTheSignalThatCutIt(t *testing.T) {
+	is := is.New(t)
+	got := rendered([]events.Event{
+		own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "sleep 100"}),
+		own(t, 2, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGTERM"}),
+		own(t, 3, "sandbox", events.ExecFinished{Exec: "x1", Signal: "SIGTERM", Reason: "cancelled", Stdout: events.Output{Bytes: 6, Text: "begun\n"}}),
+	})
+	is.Equal(got, "$ sleep 100\n  │ begun\n  · u sent TERM\n  └ cancelled, TERM, 0s\n")
+}
+
+func TestTodosAreAList(t *testing.T) {
+	is := is.New(t)
+	part := `{"sessionID":"s","part":{"id":"p","sessionID":"s","type":"tool","tool":"todowrite","callID":"c","state":{"status":"completed","output":"[…]",` +
+		`"input":{"todos":[{"content":"read","status":"completed"},{"content":"write\u001b[2J","status":"in_progress"},{"content":"test","status":"pending"}]}}}}`
+	e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: "message.part.updated", Properties: json.RawMessage(part)})
+	is.NoErr(err)
+	is.Equal(rendered([]events.Event{numbered(e, 1)}), "● todo\n  ☑ read\n  ▶ write␛[2J\n  ☐ test\n")
+}
+
+func TestWhoDecidedIsAnEmail(t *testing.T) {
+	is := is.New(t)
+	var out bytes.Buffer
+	r := newRenderer(&screen{w: &out})
+	r.email = func(user string) string { return map[string]string{"u1": "a\x1b@example.org"}[user] }
+	for _, actor := range []string{"user:u1", "user:operator", "policy"} {
+		r.event(own(t, 1, actor, events.AbortRequested{}))
+	}
+	is.Equal(out.String(), "a␛@example.org asked to stop\noperator asked to stop\npolicy asked to stop\n")
+}
+
+func TestWhySaysWhoSentASignal(t *testing.T) {
+	is := is.New(t)
+	var out bytes.Buffer
+	r := newRenderer(&screen{w: &out})
+	r.email = func(string) string { return "a@example.org" }
+	r.whyExecution(handlers.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w", Signals: []handlers.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
+	is.True(strings.Contains(out.String(), "a@example.org sent TERM"))
+}
+
+func TestADeniedBudgetEndsAsDenied(t *testing.T) {
+	is := is.New(t)
+	f := newTurn("ses_1")
+	f.apply(own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
+	f.apply(own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
+	is.Equal(f.exit(), exitCode(exitPending))
+	f.apply(own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: handlers.BudgetAsk, Decision: events.Denied}))
+	is.Equal(f.exit(), exitCode(exitDenied))
+	is.True(!strings.Contains(ask{permission: &shownAsk{ask: events.PermissionAsk{Permission: handlers.BudgetAsk}}}.promptText(), "always")) // no rule decides about it
+}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"pocketcoder/events"
@@ -15,6 +17,7 @@ const slashHelp = `/help        this list
 /chats       list chats
 /requests    list the requests of all chats that wait for a person
 /why [ID]    explain a request: why it was allowed, denied or asked; without an ID the last one of this chat
+/model       list the models; /model NAME or its number chooses one for this chat
 /undo        take the last turn back, with its changes to files
 /redo        undo the last /undo
 /abort       stop the turn (Ctrl-C does the same)
@@ -22,7 +25,7 @@ const slashHelp = `/help        this list
 
 A message that begins with a slash is typed with two: //etc/hosts.
 A line that ends with \ goes on in the next one. The up arrow brings earlier messages back.
-To a request answer y, n, n REASON, e to edit the command, or a for a rule; ? explains the answers.`
+To a request answer y, n, n REASON, e to edit the command, or a for a rule.`
 
 // slashCommands are the commands of a conversation at a terminal but for /quit and /abort, which scripts have too.
 var slashCommands = map[string]func(*conversation, context.Context, string) error{
@@ -30,6 +33,7 @@ var slashCommands = map[string]func(*conversation, context.Context, string) erro
 	"/chats":    (*conversation).slashChats,
 	"/requests": (*conversation).slashRequests,
 	"/why":      (*conversation).slashWhy,
+	"/model":    (*conversation).slashModel,
 	"/undo":     (*conversation).slashUndo,
 	"/redo":     (*conversation).slashRedo,
 }
@@ -112,6 +116,52 @@ func (c *conversation) slashWhy(ctx context.Context, id string) error {
 	}
 	c.show.why(why)
 	return nil
+}
+
+// slashModel lists the models, or chooses one for the chat by its name or its number in the list.
+func (c *conversation) slashModel(ctx context.Context, name string) error {
+	chat := ""
+	if c.exists {
+		chat = c.chat
+	}
+	list, err := give[handlers.Models](ctx, c.system, "model.list", handlers.ListModels{Chat: chat})
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		c.showModels(list)
+		return nil
+	}
+	if n, err := strconv.Atoi(name); err == nil {
+		if n < 1 || n > len(list.Models) {
+			return fmt.Errorf("choose 1 to %d, or a name; /model alone lists the models", len(list.Models))
+		}
+		name = list.Models[n-1]
+	}
+	if !c.exists {
+		if err := c.open(ctx, "New chat"); err != nil {
+			return err
+		}
+	}
+	if _, err := handlers.Give(ctx, c.nc, "model.select", handlers.SelectModel{Command: newCommand(), Chat: c.chat, Model: name}); err != nil {
+		return err
+	}
+	c.show.note("", dim, "(this chat uses %s from the next message on)", name)
+	return nil
+}
+
+func (c *conversation) showModels(list handlers.Models) {
+	if len(list.Models) == 0 {
+		c.show.note("", dim, "(OpenCode has not listed its models yet)")
+	}
+	uses := cmp.Or(list.Selected, list.Configured)
+	for i, model := range list.Models {
+		mark, st := " ", plain
+		if model == uses {
+			mark, st = "*", bold
+		}
+		c.show.note("", st, "%s %3d  %s", mark, i+1, model)
+	}
 }
 
 // slashUndo takes back the newest turn that is not taken back yet.

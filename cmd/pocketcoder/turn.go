@@ -37,6 +37,7 @@ type turn struct {
 	denied  bool
 	aborted bool
 	lost    bool
+	refused bool // more than a budget allows was denied
 }
 
 func newTurn(root string) *turn {
@@ -47,13 +48,17 @@ func newTurn(root string) *turn {
 }
 
 // begin forgets how the turn before ended.
-func (t *turn) begin() { t.failure, t.denied, t.aborted, t.lost = "", false, false, false }
+func (t *turn) begin() {
+	t.failure, t.denied, t.aborted, t.lost, t.refused = "", false, false, false, false
+}
 
 // exit is how the turn ended.
 func (t *turn) exit() exitCode {
 	switch {
 	case t.lost:
 		return exitLost
+	case t.refused:
+		return exitDenied
 	case len(t.held) > 0 && !t.denied:
 		return exitPending
 	case t.aborted:
@@ -113,6 +118,7 @@ func (t *turn) apply(e events.Event) (mayEnd bool) {
 		return t.settle(d.Permission)
 	case events.PermissionDecided:
 		t.denied = t.denied || d.Decision == events.Denied
+		t.refused = t.refused || d.Decision == events.Denied && d.Type == handlers.BudgetAsk
 		if d.Decision == events.Authorized {
 			t.granted(d.Permission)
 		} else {

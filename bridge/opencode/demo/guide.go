@@ -65,7 +65,7 @@ func (g guided) run(command string) step {
 	if g.step > 0 {
 		return prose(g.last.story())
 	}
-	return prose("I ask for that command; it runs if you approve it.").and("bash", arguments(
+	return prose("I ask for that command. It runs if a rule allows it, or if you do.").and("bash", arguments(
 		"command", command, "description", "Run the command you named"))
 }
 

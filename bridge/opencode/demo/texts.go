@@ -6,7 +6,7 @@ const (
 		"you can see how everything works before you connect a real model. (You wrote: YOURS.)\n\n" +
 		"PocketCoder is a coding assistant you host yourself. It **asks before it acts**, runs commands in a sandbox, " +
 		"and keeps every step in a log you can replay.\n\n" +
-		"Let me start with a command. It waits for you: approve it, or reject it and say why."
+		"Let me start with a command. If no rule allows it, it waits for you: approve it, or reject it and say why."
 
 	textNoTools = "Hello! I am the **demo model** of PocketCoder, a coding assistant you host yourself. There is no AI " +
 		"behind me, and I was given no tools here, so I can only say that your message arrived: YOURS."
@@ -30,7 +30,7 @@ const (
 
 	textAskEnd = "A real model would now go on with your answer."
 
-	textSmall = "You wrote: YOURS. That is beyond a script. I can still run a command for you, if you approve it: write " +
+	textSmall = "You wrote: YOURS. That is beyond a script. I can still run a command for you, if a rule or you allow it: write " +
 		"`run` and the command."
 
 	fileName = "pocketcoder-demo.md"
