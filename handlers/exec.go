@@ -132,6 +132,9 @@ func (x *Exec) authorize(ctx context.Context, session Session, r wire.Request) (
 	s := f.state.(*execState)
 	_, err := x.Handlers.handleOn(ctx, session.Chat, Command{Actor: events.EngineActor(x.Engine)}, f, func() (events.Data, uint64, error) {
 		how, err := s.authorized(r, time.Now())
+		if errors.Is(err, errOtherCommand) && string(x.Handlers.Log.Redactor().Bytes([]byte(r.Command))) == how.decided.Command {
+			err = errSecretCommand
+		}
 		if err != nil {
 			return nil, 0, err
 		}
@@ -148,6 +151,14 @@ func (x *Exec) authorize(ctx context.Context, session Session, r wire.Request) (
 	})
 	return d, err
 }
+
+// Why the bytes of a command are not those that were decided on. What the log holds of a secret is not what would run, so that a
+// command with one is not run.
+var (
+	errOtherCommand  = refuse(Conflict, "the command is not the one that was authorized")
+	errSecretCommand = refuse(Conflict, "The command contains a secret of PocketCoder's, such as a key of the model provider. The request showed [redacted] in its place, and "+
+		"only what was shown may run. Leave the secret out of the command.")
+)
 
 // authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none: whoever
 // asked could have named any session and call.
@@ -170,7 +181,7 @@ func (s *execState) authorized(r wire.Request, at time.Time) (how settled, err e
 	case s.started[id] != "":
 		return how, refuse(Conflict, "call %s was executed already, as %s", r.Call, s.started[id])
 	case d.Command != r.Command:
-		return how, refuse(Conflict, "the command is not the one that was authorized")
+		return how, errOtherCommand
 	case s.lost[id] || s.ended[r.Session] > how.seq:
 		return how, refuse(Conflict, "the turn in which the command was authorized was lost")
 	}

@@ -187,3 +187,18 @@ func TestGrantCarriesTheEditAndItsEnd(t *testing.T) {
 	is.Equal(found[0].Expires, first[0].Expires)
 	is.True(!found[0].Expires.IsZero())
 }
+
+func TestACommandWithASecretIsRefusedForThatReason(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	s.Log.Conceal("test", canary)
+	result, stdout, _ := s.shell(t.Context(), s.authorized("echo "+canary))
+	is.Equal([]any{result.ExitCode, stdout}, []any{wire.ExitRefused, ""})
+	is.True(strings.HasPrefix(result.Error, "The command contains a secret of PocketCoder's"))
+	is.True(!strings.Contains(result.Error, canary))
+	other := s.authorized("echo a")
+	other.Command = "echo b"
+	result, _, _ = s.shell(t.Context(), other)
+	is.Equal(result.Error, "the command is not the one that was authorized")
+}

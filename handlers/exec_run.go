@@ -111,6 +111,7 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	defer x.Network.Done(u.requested.Exec)
 	out := newRecorder(x.Handlers.Log, u.chat, u.requested)
 	out.most = cmp.Or(x.output, out.most)
+	model := stdout
 	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
 	var announcing sync.WaitGroup
 	if !u.goesOn() {
@@ -119,6 +120,11 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
 		result = u.timed(out.judged(x.forward(ctx, u.request, stdout, stderr)))
+	}
+	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if notes := x.Network.End(ended, u.requested); !u.requested.Terminal {
+		tell(model, notes, out)
 	}
 	x.running.remove(u)
 	announcing.Wait() // it comes before the end in the log, or not at all
@@ -130,6 +136,17 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	}
 	x.changes(u, result)
 	return result
+}
+
+// tell writes notes for the model behind the command's own output. They are no part of what is recorded.
+func tell(model io.Writer, notes []string, printed *recorder) {
+	for i, note := range notes {
+		line := "[PocketCoder] " + note + "\n"
+		if i == 0 && printed.taken.Load() > 0 {
+			line = "\n" + line
+		}
+		_, _ = io.WriteString(model, line) // that the caller is gone is noticed elsewhere
+	}
 }
 
 // timed gives a lost execution, whose result no worker has measured, the time that it is known to have run.
@@ -185,9 +202,10 @@ func (x *Exec) record(ctx context.Context, chat string, d events.Data) error {
 
 // Lost records that nobody knows what came of an execution, nor how long it ran: it was running when its handler died.
 func (x *Exec) Lost(ctx context.Context, chat, exec string) error {
-	return x.record(ctx, chat, events.ExecFinished{
+	err := x.record(ctx, chat, events.ExecFinished{
 		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
 	})
+	return errors.Join(err, x.Network.Expire(ctx, chat))
 }
 
 // running is what runs now. The zero value is empty.

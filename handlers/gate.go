@@ -23,6 +23,7 @@ type Session struct {
 type Call struct {
 	Tool  string // name of the tool; empty when it is not known
 	Cwd   string // bash: where the command is to run, absolute; empty when that is not known
+	Path  string // the file that the call names as filePath, as OpenCode opens it: absolute, not cleaned; empty when it names none
 	Agent string // name of the agent that makes it; empty when that is not known
 }
 
@@ -34,6 +35,8 @@ type Gate struct {
 	Workspace string                                                                                       // where an ask that names no session is looked at
 	Session   func(id string) (Session, bool)                                                              // of a session whose asks are in the log
 	Call      func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool) // ok once it is known with what the tool was called
+	Network   NetworkMode                                                                                  // of commands in the sandbox; empty when they are not in one, or when it is not known
+	Visible   func(real string) bool                                                                       // whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
 	Log       *slog.Logger
 }
 
@@ -110,7 +113,11 @@ func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, int
 	if err != nil {
 		return err
 	}
-	return g.Handlers.conclude(ctx, chat, cause, foundAbout(a, intended, in.Cwd, judge(rules, in)))
+	what := foundAbout(a, intended, in.Cwd, judge(rules, in))
+	if a.Permission == "bash" && !intended {
+		what.hosts, what.network = g.reached(rules, in.Command)
+	}
+	return g.Handlers.conclude(ctx, chat, cause, what)
 }
 
 // judge is the policy's verdict. An ask at which the policy itself fails is for a person: one ask must not stop all.
@@ -168,13 +175,15 @@ type found struct {
 	intended bool
 	cwd      string // of a command that somebody will run
 	verdict  policy.Verdict
+	hosts    []string // host:port that a command names and only a person can allow
+	network  string   // why a command that needs a host will reach none
 }
 
 func foundAbout(a events.PermissionAsk, intended bool, cwd string, v policy.Verdict) found {
 	if intended || a.Permission != "bash" {
 		cwd = ""
 	}
-	return found{a, intended, cwd, v}
+	return found{ask: a, intended: intended, cwd: cwd, verdict: v}
 }
 
 // conclude records what comes of an ask: a decision, or that a person is needed.
@@ -239,11 +248,15 @@ func (s *permissions) meet(chat string, what found, at time.Time) (actor string,
 	case v.Action == policy.Deny:
 		c.Decision, c.Reason, c.Rule = events.Denied, v.Reason, ruleRef(v.Rules)
 	case v.Action == policy.Allow && !s.over(s.asks[id]):
-		c.Decision, c.Rule = events.Authorized, ruleRef(v.Rules)
+		if c.Decision, c.Rule = events.Authorized, ruleRef(v.Rules); len(v.Rules) == 0 {
+			c.Reason = v.Reason
+		}
 	case s.referred[id].seq != 0:
 		return "", nil, nil
 	default:
-		return c.Actor, events.PermissionReferred{Permission: id, Reason: v.Reason, RuleRef: ruleRef(v.Rules), Cwd: what.cwd}, nil
+		return c.Actor, events.PermissionReferred{
+			Permission: id, Reason: what.reason(), RuleRef: ruleRef(v.Rules), Cwd: what.cwd, Hosts: what.hosts, Network: what.network,
+		}, nil
 	}
 	d, _, err = s.decide(c)
 	return c.Actor, d, err
@@ -265,4 +278,16 @@ func ruleRef(rules []policy.Rule) (ref events.RuleRef) {
 	}
 	ref.Rule, ref.RuleID = strings.Join(names, " + "), strings.Join(ids, " + ")
 	return ref
+}
+
+// reason is what a person reads of the verdict and of the hosts of a command.
+func (what found) reason() string {
+	switch reason := what.verdict.Reason; {
+	case what.network != "":
+		return reason + ". " + what.network
+	case len(what.hosts) > 0:
+		return reason + ". If you approve it, it can also reach " + strings.Join(what.hosts, ", ") + "."
+	default:
+		return reason
+	}
 }

@@ -64,6 +64,9 @@ type Execution struct {
 	asks     map[policy.Address]string // the permission that each waited for last
 	hosts    map[string]bool           // what was tried
 	told     map[told]bool
+
+	noting   sync.Mutex
+	refusals []string // host:port and why, for the model
 }
 
 // told is what exec.connected has said of an execution.
@@ -123,6 +126,79 @@ func (n *Network) Done(exec string) {
 	n.ended = append(n.ended, x.token)
 	n.ended = n.ended[max(0, len(n.ended)-maxEnded):]
 	n.conceal()
+}
+
+// End is Done for an execution that has ended. The requests for hosts that only it waited for expire. It returns what the model is
+// told of the network: each refusal, or that there was no network.
+func (n *Network) End(ctx context.Context, what events.ExecRequested) (notes []string) {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	x := n.running[what.Exec]
+	n.mu.Unlock()
+	if x == nil {
+		if named, needs := policy.Reached(what.Command); needs && n.Gate.Network == NetworkOff {
+			notes = append(notes, noNetwork(named))
+		}
+		return notes
+	}
+	n.Done(what.Exec)
+	x.deciding.Lock()
+	waited := len(x.asks) > 0
+	x.deciding.Unlock()
+	if waited {
+		if err := n.Expire(ctx, x.chat); err != nil {
+			n.Gate.Log.Error("expire requests for hosts", "chat", x.chat, "exec", what.Exec, "err", err)
+		}
+	}
+	return x.notes()
+}
+
+// Expire ends the requests for hosts of a chat for which no running command waits. A command that begins to wait for one meanwhile
+// requests the host again.
+func (n *Network) Expire(ctx context.Context, chat string) error {
+	if n == nil {
+		return nil
+	}
+	h, waits := n.Gate.Handlers, n.waitedFor(chat)
+	f := h.networks.get(ctx, chat, func() *folded { return fold(newNetworkState(), networkFilters(chat)) })
+	_, err := h.carryOut(ctx, Command{Actor: events.ActorPolicy}, f, func() (all []events.Event, _ uint64, err error) {
+		s := f.state.(*networkState)
+		for _, id := range s.asked {
+			if s.settled[id].how != "" || waits[id] {
+				continue
+			}
+			e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "the command that asked for the host has ended"})
+			if err != nil {
+				return nil, 0, err
+			}
+			all = append(all, e)
+		}
+		return all, 0, nil
+	})
+	return err
+}
+
+// waitedFor are the requests for hosts that running commands of a chat wait for, or have waited for.
+func (n *Network) waitedFor(chat string) map[string]bool {
+	n.mu.Lock()
+	var running []*Execution
+	for _, x := range n.running {
+		if x.chat == chat {
+			running = append(running, x)
+		}
+	}
+	n.mu.Unlock()
+	waits := map[string]bool{}
+	for _, x := range running {
+		x.deciding.Lock()
+		for _, id := range x.asks {
+			waits[id] = true
+		}
+		x.deciding.Unlock()
+	}
+	return waits
 }
 
 // conceal keeps the tokens out of the log, and those of who begins; left is how many could not be. Where there is room for some
@@ -213,3 +289,31 @@ func (x *Execution) identify(ctx context.Context) error {
 }
 
 func (x *Execution) scope() RuleScope { return RuleScope{Chat: x.chat, Agent: x.agent, At: time.Now()} }
+
+// reached returns the hosts that a command names and that no rule decides about, and for a command that needs a host and has no
+// network a sentence that says so.
+func (g Gate) reached(rules []policy.Rule, command string) (hosts []string, network string) {
+	named, needs := policy.Reached(command)
+	if g.Network == "" || !needs {
+		return nil, ""
+	}
+	for _, at := range named {
+		v := judge(rules, policy.Ask{Type: NetworkAsk, Patterns: []string{at.String()}, Address: at.String()})
+		if v.Action == policy.AskPerson && !(g.Network == NetworkOpen && len(v.Rules) == 0 && at.Web()) {
+			hosts = append(hosts, at.String())
+		}
+	}
+	if g.Network != NetworkOff || slices.ContainsFunc(rules, allowsHosts) {
+		return hosts, ""
+	}
+	return nil, noNetwork(named)
+}
+
+// noNetwork tells people and models why a command reached no host.
+func noNetwork(named []policy.Address) string {
+	host := "its hosts"
+	if len(named) > 0 {
+		host = named[0].Host
+	}
+	return "The command has no network. Start PocketCoder with --network ask, or add a rule that allows " + host + "."
+}

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,9 @@ func (s *networkState) apply(e events.Event) {
 // byPerson decides as a person has, or says for which ask the connection waits: one that waits already, or a new one. A decision
 // holds for the commands that waited for it; an approval that came when none did any more, for the next one.
 func (s *networkState) byPerson(x *Execution, at policy.Address, now time.Time) passage {
+	if c := s.byCommand(x, at, now); c.allowed {
+		return c
+	}
 	id := x.asks[at]
 	if !s.counts(x, id, true, now) {
 		if id = s.asked[at.String()]; !s.counts(x, id, false, now) {
@@ -66,6 +70,15 @@ func (s *networkState) byPerson(x *Execution, at policy.Address, now time.Time) 
 		c.reason = strings.TrimSuffix("denied by "+how.by+": "+how.decided.Reason, ": ")
 	}
 	return c
+}
+
+// byCommand allows a host that the request for the command showed, when a person approved that request. It holds for this execution.
+func (s *networkState) byCommand(x *Execution, at policy.Address, now time.Time) passage {
+	how := s.settled[x.what.Permission]
+	if d := how.decided; d == nil || !slices.Contains(d.Hosts, at.String()) || s.void(how, now) != "" {
+		return passage{}
+	}
+	return passage{allowed: true, permission: x.what.Permission, reason: "approved with the command by " + how.by}
 }
 
 // counts says whether an ask waits for a person, or was decided by one in a way that counts for a command.

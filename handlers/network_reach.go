@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ func (x *Execution) Reach(ctx context.Context, address string) (policy.Address, 
 		}
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
+			x.note(at.String(), "no person has decided yet; run the command again when the host is allowed")
 			return at, ErrWaiting
 		case err != nil:
 			return at, err
@@ -78,7 +80,29 @@ func (x *Execution) tell(host string, port uint16, c passage) (d events.ExecConn
 	return d, !x.told[key] && (c.allowed || len(x.told) < 2*maxHosts)
 }
 
+// maxNotes is how many refusals of an execution its model is told of.
+const maxNotes = 8
+
+// note keeps a refusal for the model. An address is noted once.
+func (x *Execution) note(address, reason string) {
+	x.noting.Lock()
+	defer x.noting.Unlock()
+	prefix := address + " was refused: "
+	if len(x.refusals) < maxNotes && !slices.ContainsFunc(x.refusals, func(s string) bool { return strings.HasPrefix(s, prefix) }) {
+		x.refusals = append(x.refusals, prefix+reason)
+	}
+}
+
+func (x *Execution) notes() []string {
+	x.noting.Lock()
+	defer x.noting.Unlock()
+	return slices.Clone(x.refusals)
+}
+
 func (x *Execution) remember(d events.ExecConnected) {
+	if !d.Allowed {
+		x.note(addressOf(d), d.Reason)
+	}
 	x.told[told{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
 }
 
@@ -182,3 +206,11 @@ func (x *Execution) request(permission string, at policy.Address) events.Permiss
 
 // cut makes what cannot be read fit for an event.
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "\uFFFD") }
+
+// addressOf is the address of a connection as people read it: what could not be read has no port.
+func addressOf(d events.ExecConnected) string {
+	if d.Port == 0 {
+		return d.Host
+	}
+	return policy.Address{Host: d.Host, Port: uint16(d.Port)}.String()
+}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -71,8 +72,9 @@ type ask struct {
 
 // referred says what the policy knew of an ask that it left to a person.
 type referred struct {
-	seq uint64
-	cwd string
+	seq   uint64
+	cwd   string
+	hosts []string
 }
 
 type settled struct {
@@ -108,7 +110,7 @@ func (s *permissions) apply(e events.Event) {
 	case events.PermissionRequested:
 		s.applyRequest(e, d)
 	case events.PermissionReferred:
-		s.referred[d.Permission] = referred{e.Seq, d.Cwd}
+		s.referred[d.Permission] = referred{e.Seq, d.Cwd, d.Hosts}
 	case events.PermissionDecided:
 		s.settled[d.Permission] = settled{e.Seq, e.Cause, e.Actor, &d, string(d.Decision)}
 		if d.Grant != "" {
@@ -286,7 +288,11 @@ func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
 	if d.Cwd == "" {
 		d.Cwd = s.referred[ask.id].cwd
 	}
+	if strings.HasPrefix(c.Actor, events.UserActor("")) && d.Decision == events.Authorized {
+		d.Hosts = s.hosts(ask.id, d.Edited)
+	}
 	if g := c.grant; g != nil {
+		d.Hosts = g.Hosts
 		d.Grant, d.Edited, d.Expires = g.Permission, g.Edited, g.Expires
 		d.Reason = "approved as " + g.Permission + ", which OpenCode forgot when it restarted"
 		if g.Cwd != "" {
@@ -294,6 +300,19 @@ func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
 		}
 	}
 	return d, 0, nil
+}
+
+// hosts are those that an approval of a command covers: the ones that its request showed, or those of the command that a person wrote
+// instead.
+func (s *permissions) hosts(id, edited string) (hosts []string) {
+	if edited == "" {
+		return s.referred[id].hosts
+	}
+	named, _ := policy.Reached(edited)
+	for _, at := range named {
+		hosts = append(hosts, at.String())
+	}
+	return hosts
 }
 
 // Honoured says whether an approval still allows anything: why not, or "" when it does. What was not authorized is honoured

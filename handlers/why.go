@@ -76,6 +76,7 @@ type WhyDecision struct {
 	Reason   string    `json:"reason,omitempty"`
 	Grant    string    `json:"grant,omitempty"` // the forgotten ask whose approval this is
 	Expires  time.Time `json:"expires,omitzero"`
+	Hosts    []string  `json:"hosts,omitempty"` // host:port that the approval of a command lets it reach
 	events.RuleRef
 }
 
@@ -197,7 +198,7 @@ func (w *why) applyDecision(e events.Event, d events.PermissionDecided) bool {
 	}
 	w.Decision = &WhyDecision{
 		Decision: string(d.Decision), Actor: e.Actor, At: e.Time, Device: d.Client.Device, Address: d.Client.Address, Command: d.Command,
-		Edited: d.Edited, Cwd: d.Cwd, Reason: d.Reason, Grant: d.Grant, Expires: d.Expires, RuleRef: d.RuleRef,
+		Edited: d.Edited, Cwd: d.Cwd, Reason: d.Reason, Grant: d.Grant, Expires: d.Expires, Hosts: d.Hosts, RuleRef: d.RuleRef,
 	}
 	if e.Actor == events.ActorPolicy {
 		w.looked = e

@@ -165,10 +165,29 @@ func askLine(b events.PermissionAsk) string {
 // referred says that a person is needed. Of an ask without a row, because another has its id, nobody is shown that.
 func referred(tx *Tx, e events.Event, b events.PermissionReferred) {
 	if p, found := tx.permission(e, b.Permission); found && p.Status == PermissionDraft {
-		p.Referred, p.ReferredReason, p.Cwd = true, b.Reason, b.Cwd
+		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
 		p.decideBy(b.RuleRef)
 		tx.permissions.put(p)
 	}
+}
+
+// withNetwork adds to the metadata of a command which hosts an approval lets it reach, or why it will reach none.
+func withNetwork(metadata JSON, b events.PermissionReferred) JSON {
+	fields := map[string]json.RawMessage{}
+	if len(b.Hosts) == 0 && b.Network == "" || json.Unmarshal([]byte(metadata), &fields) != nil {
+		return metadata
+	}
+	if len(b.Hosts) > 0 {
+		fields["hosts"], _ = json.Marshal(b.Hosts) // texts
+	}
+	if b.Network != "" {
+		fields["network"], _ = json.Marshal(b.Network)
+	}
+	all, err := json.Marshal(fields)
+	if err != nil {
+		return metadata
+	}
+	return JSON(all)
 }
 
 // decided keeps the first decision.

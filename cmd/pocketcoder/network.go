@@ -44,6 +44,15 @@ func (o upOptions) checkNetwork() error {
 	return nil
 }
 
+// sandboxNetwork is the network of commands that the sandbox keeps from the host's network; empty where it does not.
+func (o upOptions) sandboxNetwork() handlers.NetworkMode {
+	switch o.isolation {
+	case string(isolation.None), string(isolation.Container):
+		return ""
+	}
+	return o.network
+}
+
 // networkWish is the flag that would let a command reach a host; empty when there is none.
 func (o upOptions) networkWish() string {
 	if o.network != handlers.NetworkOff {

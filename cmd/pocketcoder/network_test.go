@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,8 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	out := outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text
 	is.True(strings.HasPrefix(out, "HTTP/1.1 403 Blocked by PocketCoder: registry.example:443: denied by user:"))
 	is.True(strings.Contains(out, "use the mirror"))
+	is.True(!strings.Contains(out, "[PocketCoder]"))
+	is.True(strings.Contains(p.tools(t, chat)[0].State.Output, "\n[PocketCoder] registry.example:443 was refused: denied by user:"))
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
 	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"registry.example", 443, false, asked.Permission})
@@ -54,4 +57,47 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	shown, _, code := p.cli(t, "", "why", asked.Permission)
 	is.Equal(code, 0)
 	is.True(strings.Contains(shown, "registry.example:443"))
+}
+
+func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
+	t.Parallel()
+	needsBubblewrap(t)
+	is := is.New(t)
+	p := start(t, "--network", "ask")
+	chat := p.chat(t, bash("curl -sS https://registry.example/a; curl -sS https://registry.example/b; echo done"))
+	ask := p.ask(t, chat, 0)
+	var referred events.PermissionReferred
+	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
+	is.Equal(referred.Hosts, []string{"registry.example:443"})
+	is.True(strings.HasSuffix(referred.Reason, "If you approve it, it can also reach registry.example:443."))
+	shown := rows[projections.Permission](t, p, "permissions", chat)[0]
+	is.True(strings.Contains(string(shown.Metadata), `"hosts":["registry.example:443"]`))
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.finished(t, chat, 0)
+	p.turnEnds(t, chat)
+	var connected events.ExecConnected
+	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
+	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"registry.example", 443, true, ask.ID})
+	is.True(!slices.Contains(p.kinds(t.Context(), chat), "permission.requested")) // no second request
+	why, _, code := p.cli(t, "", "why", ask.ID)
+	is.Equal(code, 0)
+	is.True(strings.Contains(why, "registry.example:443"))
+}
+
+func TestACommandWithoutANetworkSaysSo(t *testing.T) {
+	t.Parallel()
+	needsBubblewrap(t)
+	is := is.New(t)
+	p := start(t)
+	chat := p.chat(t, bash("curl -sS https://registry.example/a; echo done"))
+	const says = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows registry.example."
+	ask := p.ask(t, chat, 0)
+	var referred events.PermissionReferred
+	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
+	is.Equal(referred.Network, says)
+	is.True(strings.HasSuffix(referred.Reason, says))
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.turnEnds(t, chat)
+	is.True(strings.HasSuffix(p.tools(t, chat)[0].State.Output, "done\n\n[PocketCoder] "+says+"\n"))
+	is.True(!strings.Contains(outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]"))
 }

@@ -162,6 +162,7 @@ func (s *parts) wire() {
 	s.handlers.Configured = s.bridge.Configured
 	s.gate = handlers.Gate{
 		Handlers: s.handlers, Rules: s.o.rules, Workspace: s.o.workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.logger,
+		Network: s.o.sandboxNetwork(),
 	}
 	s.exec = &handlers.Exec{
 		Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Workspace: s.o.workspace, Session: s.bridge.Session, Log: s.o.logger,
