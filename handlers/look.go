@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,20 +27,54 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, in
 	case intended:
 		return in, "" // nobody vouches for the call, and nobody runs it
 	}
-	if a.Permission != "bash" && a.Permission != "edit" {
+	if !slices.Contains(askedByCall, a.Permission) {
 		wait = 0
 	}
 	call, ok := g.Call(ctx, a.SessionID, a.Tool, wait)
-	if a.Permission == "edit" && call.Tool == "write" {
-		in.Also = "write" // OpenCode asks for both tools as edit
-	}
-	if a.Permission == "bash" {
+	switch a.Permission {
+	case "edit":
+		if call.Tool == "write" {
+			in.Also = "write" // OpenCode asks for both tools as edit
+		}
+	case "read", "lsp": // the patterns of read are cleaned, but the file is opened as the call names it; lsp may name none
+		in.Path = cmp.Or(call.Path, in.Path)
+	case "external_directory":
+		if slices.Contains(ownRequests, call.Tool) {
+			in.Own = call.Tool
+		}
+	case "bash":
 		in.Cwd = ""
 		if ok && in.Root != "" {
 			in.Cwd, _ = RealPath(call.Cwd)
 		}
 	}
 	return in, call.Agent
+}
+
+// askedByCall are the types of the requests that are read together with the arguments of their tool call.
+var askedByCall = []string{"bash", "edit", "read", "lsp", "external_directory"}
+
+// ownRequests are OpenCode's tools that, besides external_directory, request a permission of their own for the same paths: grep and
+// glob before, the others after. Without a decision on a command of bash, exec runs nothing.
+var ownRequests = []string{"bash", "read", "edit", "write", "apply_patch", "grep", "glob", "lsp"}
+
+// irregular returns what a path is when it is neither a regular file nor a directory.
+func irregular(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	switch mode := info.Mode(); {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	case mode.IsRegular(), mode.IsDir():
+		return ""
+	}
+	return "no regular file"
 }
 
 // directory is where the session of an ask works, empty when that is not known. What is asked over the API may name none.
@@ -56,7 +91,9 @@ func (g Gate) directory(chat, session string, intended bool) string {
 // subject is what the metadata of an ask say it is about.
 type subject struct {
 	Command  string `json:"command"`  // bash
-	Filepath string `json:"filepath"` // edit
+	Filepath string `json:"filepath"` // edit, external_directory
+	Lsp      string `json:"filePath"` // lsp
+	Folder   string `json:"path"`     // grep, glob: the folder or file, absolute or relative to the session's directory
 	URL      string `json:"url"`      // webfetch
 
 	// Of a patch, each file absolute, and where it is moved. Its filepath holds the names alone, from OpenCode's worktree.
@@ -90,7 +127,13 @@ func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
 	about := subjectOf(a)
 	in := policy.Ask{
 		Type: a.Permission, Patterns: a.Patterns, Command: about.Command, Path: about.Filepath, URL: about.URL, Resolve: RealPath,
-		List: ListFolder, Tracked: TrackedFiles,
+		List: ListFolder, Tracked: TrackedFiles, Irregular: irregular, Visible: g.Visible,
+	}
+	switch a.Permission {
+	case "grep", "glob":
+		in.Path = about.Folder
+	case "lsp":
+		in.Path = about.Lsp
 	}
 	in.Root, _ = RealPath(directory)
 	in.Cwd = in.Root

@@ -1,3 +1,6 @@
+import { statSync } from "node:fs"
+import { resolve } from "node:path"
+
 // OpenCode imports the plugins that a workspace names, or holds in .opencode, even when told to leave its configuration alone
 // (measured). It imports this file before them: from here on it can import nothing but this and what is compiled into it.
 const ours = [file, import.meta.path]
@@ -10,8 +13,30 @@ Bun.plugin({
   },
 })
 
+// These tools read a file before they request a permission for it, so that the gate comes too late: a FIFO would hold a thread of
+// OpenCode for ever. The gate says the same of the other tools.
+const opened = (tool, args) => {
+  if (tool === "edit" || tool === "write") return [args.filePath]
+  if (tool !== "apply_patch") return []
+  return [...String(args.patchText).matchAll(/^\s*\*\*\* (?:Update|Delete) File:(.*)$/gm)].map((m) => m[1].trim())
+}
+
+const irregular = (path) => {
+  const is = statSync(path, { throwIfNoEntry: false })
+  if (!is || is.isFile() || is.isDirectory()) return ""
+  return is.isFIFO() ? "a FIFO" : is.isSocket() ? "a socket" : "a device"
+}
+
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
-export const PocketCoder = async () => ({
+export const PocketCoder = async ({ directory }) => ({
+  "tool.execute.before": async ({ tool }, { args }) => {
+    for (const name of opened(tool, args ?? {})) {
+      if (typeof name !== "string") continue
+      const path = resolve(directory, name)
+      const what = irregular(path)
+      if (what) throw new Error(`“${path}” is ${what}. OpenCode opens only regular files and directories.`)
+    }
+  },
   "shell.env": async (input, output) => {
     for (const name of hidden) output.env[name] = ""
     if (!input.sessionID || !input.callID) return

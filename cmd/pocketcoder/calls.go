@@ -22,7 +22,8 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 			found, err = model.AwaitToolCall(ctx, session, tool.MessageID, tool.CallID)
 		}
 		var input struct {
-			Workdir string `json:"workdir"` // of the bash tool: absolute, or relative to the session's directory
+			Workdir  string `json:"workdir"`  // of the bash tool: absolute, or relative to the session's directory
+			FilePath string `json:"filePath"` // of read, edit, write, lsp: likewise
 		}
 		if err != nil || found.Input == "" || json.Unmarshal([]byte(found.Input), &input) != nil {
 			return handlers.Call{Tool: found.Tool, Agent: found.Agent}, false
@@ -31,6 +32,10 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 		if !filepath.IsAbs(cwd) {
 			cwd = filepath.Join(found.Directory, cwd)
 		}
-		return handlers.Call{Tool: found.Tool, Cwd: cwd, Agent: found.Agent}, true
+		file := input.FilePath
+		if file != "" && !filepath.IsAbs(file) {
+			file = filepath.Join(found.Directory, file)
+		}
+		return handlers.Call{Tool: found.Tool, Cwd: cwd, Path: file, Agent: found.Agent}, true
 	}
 }

@@ -41,9 +41,14 @@ type evaluation struct {
 
 // decide chooses by permission type how an ask is read.
 func (e *evaluation) decide() Verdict {
+	if cause := e.ask.unusable(); cause != "" {
+		return Verdict{Action: Deny, Reason: cause}
+	}
 	switch t := e.ask.Type; {
 	case t == "bash":
 		return e.bash()
+	case t == "external_directory":
+		return e.external()
 	case slices.Contains(pathTypes, t):
 		return e.path()
 	case slices.Contains(searchTypes, t):
@@ -104,6 +109,50 @@ func (e *evaluation) permit(types []string, cause string, matches func(*compiled
 
 func asked(cause string) Verdict { return Verdict{Action: AskPerson, Reason: cause} }
 
+// unusable says why OpenCode's tool can do nothing with a path, whatever the rules and people say: it would wait for ever for
+// what is no file, or the path does not exist for it.
+func (a Ask) unusable() string {
+	if !slices.Contains(fileTypes, a.Type) {
+		return ""
+	}
+	for _, p := range a.paths() {
+		at, cause := a.locate(a.Cwd, p)
+		if cause != "" || at.lexical == "/dev/null" {
+			continue
+		}
+		if a.Irregular != nil {
+			if what := a.Irregular(at.real); what != "" {
+				return quoted(at.lexical) + " is " + what + ". OpenCode opens only regular files and directories."
+			}
+		}
+		if a.Visible != nil && a.Root != "" && !within(a.Root, at.real) && !a.Visible(at.real) {
+			return quoted(at.real) + " does not exist for OpenCode. It sees the workspace, the system's programs and the directories of --expose."
+		}
+	}
+	return ""
+}
+
+// paths are the files and folders that a request of a file tool is about.
+func (a Ask) paths() []string {
+	switch {
+	case writes(a.Type) && len(a.Patterns) > 1:
+		return a.Patterns
+	case a.Path == "":
+		return nil
+	}
+	return []string{a.Path}
+}
+
+// external decides about a tool that leaves the workspace. Where the tool's own request is decided for the same paths, a person
+// sees that request only. Rules that deny or ask still count.
+func (e *evaluation) external() Verdict {
+	v := e.path()
+	if own := e.ask.Own; v.Action == AskPerson && len(v.Rules) == 0 && own != "" {
+		return Verdict{Action: Allow, Reason: "the request of " + own + " decides about the same paths"}
+	}
+	return v
+}
+
 // path decides about reading, writing and the like of one file or folder. A person is told where a link leads: what is asked
 // names the link alone.
 func (e *evaluation) path() Verdict {
@@ -126,7 +175,7 @@ func (e *evaluation) file() Verdict {
 	}
 	found := cause == ""
 	matches := func(r *compiled) bool { return found && r.path.matches(at.real, a.Root) }
-	either := func(r *compiled) bool { return r.everything() || found && r.keeps(a.lower(at)) }
+	either := func(r *compiled) bool { return r.everything() || found && r.keeps(a.lower(at)) || a.leaves(r) }
 	types := []string{a.Type}
 	if writes(a.Type) {
 		types = []string{"edit", "write"}
@@ -144,11 +193,28 @@ func (e *evaluation) file() Verdict {
 	return e.permit([]string{a.Type, a.Also}, cause, matches)
 }
 
+// leaves reports whether a rule that denies or asks is about one of the folders that a command leaves the workspace for. OpenCode
+// writes each as folder/*.
+func (a Ask) leaves(r *compiled) bool {
+	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
+		at, cause := a.locate(a.Cwd, strings.TrimSuffix(p, "*"))
+		return cause == "" && (r.keeps(a.lower(at)) || r.keeps(a.lower(place{at.lexical + "/*", at.real + "/*"})))
+	})
+}
+
 func writes(permission string) bool { return permission == "edit" || permission == "write" }
 
-// search decides about finding files and text: inside the workspace the pattern says nothing of a place, and the folder,
-// where it is known, lies inside. OpenCode asks about a folder outside as external_directory.
+// search decides about finding files and text: inside the workspace the pattern says nothing of a place. OpenCode searches the
+// folder of the path, symlinks resolved, or the folder around it when the path is a file.
 func (e *evaluation) search() Verdict {
+	v := e.tree()
+	if leads := e.ask.leads(); leads != "" && v.Action == AskPerson {
+		v.Reason = leads + "; " + v.Reason
+	}
+	return v
+}
+
+func (e *evaluation) tree() Verdict {
 	a := e.ask
 	cause := ""
 	for _, p := range a.Patterns {
@@ -166,8 +232,15 @@ func (e *evaluation) search() Verdict {
 	if a.Path != "" {
 		at, why := a.locate(a.Cwd, a.Path)
 		folder = at.real
-		if why != "" {
+		switch clean, _ := a.locate(a.Cwd, at.lexical); {
+		case why != "":
 			cause = why
+		case clean.real != at.real: // OpenCode takes the one for some tools, and the other for others
+			cause = quoted(a.Path) + " leads to two places: " + quoted(at.real) + " and " + quoted(clean.real)
+		default:
+			if why := a.mayRead(at); why != "" {
+				cause = why
+			}
 		}
 	}
 	matches := func(r *compiled) bool {
@@ -206,9 +279,25 @@ func (e *evaluation) named() Verdict {
 	if slices.Contains(neverTypes, a.Type) {
 		return asked(a.Type + " is always for a person to decide")
 	}
-	return e.permit(types, "", func(r *compiled) bool {
+	cause := ""
+	if a.Type == "lsp" && a.Path != "" {
+		cause = a.inside(a.Path)
+	}
+	return e.permit(types, cause, func(r *compiled) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
 			return name == "" || r.Pattern != name && !(slices.Contains(noteTypes, a.Type) && glob(r.Pattern, name))
 		})
 	})
+}
+
+// inside says why a path is not read without a person: it leads out of the workspace, or to what is secret.
+func (a Ask) inside(p string) string {
+	at, cause := a.locate(a.Cwd, p)
+	switch {
+	case cause != "":
+		return cause
+	case !within(a.Root, at.real):
+		return quoted(p) + " is outside the workspace"
+	}
+	return a.mayRead(at)
 }

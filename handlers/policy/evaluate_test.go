@@ -75,6 +75,73 @@ func TestAReasonNamesTheFoldersOutside(t *testing.T) {
 	is.Equal(v, policy.Verdict{Action: policy.AskPerson, Reason: "it reaches outside the workspace: “/etc”, “/root”, “/”"})
 }
 
+func TestLeavingTheWorkspaceIsDecidedByTheToolsOwnRequest(t *testing.T) {
+	a := policy.Ask{Type: "external_directory", Patterns: []string{"/data/*", "/root/*"}, Cwd: "/workspace", Root: "/workspace", Own: "bash"}
+	for name, c := range map[string]struct {
+		rules []policy.Rule
+		want  policy.Action
+	}{
+		"no rule":                 {nil, policy.Allow},
+		"a rule denies a folder":  {[]policy.Rule{{Permission: "external_directory", Pattern: "/root/**", Action: policy.Deny}}, policy.Deny},
+		"a rule denies it itself": {[]policy.Rule{{Permission: "external_directory", Pattern: "/root", Action: policy.Deny}}, policy.Deny},
+		"a rule asks for all":     {[]policy.Rule{{Permission: "external_directory", Pattern: "*", Action: policy.AskPerson}}, policy.AskPerson},
+		"a rule about another":    {[]policy.Rule{{Permission: "external_directory", Pattern: "/etc/**", Action: policy.Deny}}, policy.Allow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is.New(t).Equal(policy.Evaluate(append(c.rules, policy.Defaults...), a).Action, c.want)
+		})
+	}
+}
+
+func TestWhatOpenCodeCannotUseIsDenied(t *testing.T) {
+	irregular := func(path string) string { return map[string]string{"/workspace/pipe": "a FIFO"}[path] }
+	visible := func(path string) bool { return strings.HasPrefix(path, "/data/") }
+	everything := policy.Rule{Permission: "read", Pattern: "/**"}
+	for name, c := range map[string]struct {
+		ask  policy.Ask
+		says string // of the denial; "" is no denial
+	}{
+		"a FIFO":             {policy.Ask{Type: "read", Path: "pipe"}, "“/workspace/pipe” is a FIFO. OpenCode opens only regular files and directories."},
+		"a FIFO to search":   {policy.Ask{Type: "grep", Path: "pipe", Patterns: []string{"x"}}, "is a FIFO"},
+		"one of a patch":     {policy.Ask{Type: "edit", Path: "/workspace/a", Patterns: []string{"/workspace/a", "/workspace/pipe"}}, "is a FIFO"},
+		"a file":             {policy.Ask{Type: "read", Path: "a"}, ""},
+		"what is not shown":  {policy.Ask{Type: "read", Path: "/home/x"}, "“/home/x” does not exist for OpenCode."},
+		"what is shown":      {policy.Ask{Type: "read", Path: "/data/x"}, ""},
+		"a command about it": {policy.Ask{Type: "bash", Command: "cat /home/x pipe"}, ""}, // the sandbox decides what exists for it
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			c.ask.Cwd, c.ask.Root, c.ask.Irregular, c.ask.Visible = "/workspace", "/workspace", irregular, visible
+			v := policy.Evaluate(append([]policy.Rule{everything}, policy.Defaults...), c.ask)
+			is.Equal(v.Action == policy.Deny, c.says != "")
+			is.True(strings.Contains(v.Reason, c.says))
+		})
+	}
+}
+
+func TestASearchIsDecidedByItsFolder(t *testing.T) {
+	resolve := func(p string) (string, bool) {
+		return strings.NewReplacer("/workspace/link", "/outside", "/workspace/deep", "/outside/below").Replace(p), true
+	}
+	for path, want := range map[string]policy.Action{
+		"": policy.Allow, "src": policy.Allow, "/workspace": policy.Allow, "src/..": policy.Allow, "link": policy.AskPerson, "/workspace/link/x": policy.AskPerson, "deep/..": policy.AskPerson,
+		"/outside": policy.AskPerson, "..": policy.AskPerson, ".env": policy.AskPerson, "src/.ssh": policy.AskPerson, "~": policy.AskPerson,
+	} {
+		for _, tool := range []string{"grep", "glob"} {
+			t.Run(tool+" "+path, func(t *testing.T) {
+				a := policy.Ask{Type: tool, Patterns: []string{"x"}, Path: path, Cwd: "/workspace", Root: "/workspace", Resolve: resolve}
+				is.New(t).Equal(policy.Evaluate(policy.Defaults, a).Action, want)
+			})
+		}
+	}
+	symbols := policy.Ask{Type: "lsp", Patterns: []string{"*"}, Path: "link/main.go", Cwd: "/workspace", Root: "/workspace", Resolve: resolve}
+	allowed := append([]policy.Rule{{Permission: "lsp", Pattern: "*"}}, policy.Defaults...)
+	is := is.New(t)
+	is.Equal(policy.Evaluate(allowed, symbols).Action, policy.AskPerson)
+	symbols.Path = "main.go"
+	is.Equal(policy.Evaluate(allowed, symbols).Action, policy.Allow)
+}
+
 func TestWhatIsNotKnownIsAsked(t *testing.T) {
 	rules := append([]policy.Rule{{Permission: "write", Pattern: "docs/**"}}, policy.Defaults...)
 	for name, a := range map[string]policy.Ask{

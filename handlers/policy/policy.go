@@ -35,8 +35,9 @@ type Ask struct {
 	Also      string   // write, of an edit that writes the whole file: rules that allow either allow it
 	Patterns  []string // what it concerns, as OpenCode found it
 	Command   string   // bash: the whole command
-	Path      string   // edit, write, read: absolute or relative to Cwd
+	Path      string   // read, list, edit, write, grep, glob, lsp: absolute or relative to Cwd
 	URL, Tool string
+	Own       string // external_directory: the tool whose own request is decided for the same paths; empty when there is none
 	Address   string // network: host:port
 	Cwd       string // absolute, symlinks resolved; empty when it is not known: what depends on it is asked
 	Root      string // the workspace, absolute, symlinks resolved
@@ -52,6 +53,12 @@ type Ask struct {
 	// Tracked returns the absolute paths of the files that git tracks in the repository around a folder. ok is false when
 	// they are not known, as they are with nil: then all files of the workspace count.
 	Tracked func(folder string) (paths []string, ok bool)
+
+	// Irregular returns what a resolved path is ("a FIFO") when it is neither a regular file nor a directory. Nil takes every path as regular.
+	Irregular func(real string) string
+
+	// Visible reports whether a resolved path outside the workspace exists for OpenCode. Nil is for an OpenCode that is not confined.
+	Visible func(real string) bool
 }
 
 // Verdict is what the policy says about an ask.

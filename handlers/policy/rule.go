@@ -15,6 +15,7 @@ const Inside = "<workspace>"
 var (
 	pathTypes   = []string{"read", "list", "edit", "write", "external_directory"}
 	searchTypes = []string{"glob", "grep"}
+	fileTypes   = []string{"read", "list", "edit", "write", "glob", "grep", "lsp"} // OpenCode's own tools that open what they are about
 	nameTypes   = []string{"mcp", "task", "skill"}
 	noteTypes   = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
 	neverTypes  = []string{"doom_loop", "budget", "question"} // are there to be seen by a person

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// leftToAPerson are the requests of a chat that the policy did not decide.
+func (p *process) leftToAPerson(t *testing.T, chat string) (left []projections.Permission) {
+	t.Helper()
+	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
+		if a.Referred {
+			left = append(left, a)
+		}
+	}
+	return left
+}
+
+// denied runs a script whose only tool call must wait for a person, denies that request, and returns it.
+func (p *process) denied(t *testing.T, script string) projections.Permission {
+	t.Helper()
+	chat := p.chat(t, script+"\n@@next\n@@say done")
+	var left []projections.Permission
+	eventually(t, "a person is asked, or the turn is over", func() bool {
+		left = p.leftToAPerson(t, chat)
+		return len(left) > 0 || slices.Contains(p.kinds(t.Context(), chat), "opencode.session.idle")
+	})
+	if len(left) == 0 {
+		t.Fatalf("%s: no person was asked", script)
+	}
+	p.decide(t, chat, events.PermissionAsk{ID: left[0].EnginePermission}, events.Denied, "")
+	p.turnEnds(t, chat)
+	left = p.leftToAPerson(t, chat)
+	if len(left) != 1 {
+		t.Fatalf("%s: a person was asked %d times", script, len(left))
+	}
+	return left[0]
+}
+
+// outside is a directory beside the workspace, with one file.
+func (p *process) outside(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("needle outside\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := startAsDelivered(t, "--isolation", "none")
+	outside := p.outside(t)
+	below := filepath.Join(outside, "below")
+	is.NoErr(os.Mkdir(below, 0o700))
+	is.NoErr(os.Symlink(outside, filepath.Join(p.workspace, "link")))
+	is.NoErr(os.Symlink(below, filepath.Join(p.workspace, "deep")))
+	is.NoErr(os.Symlink(filepath.Join(outside, "notes.txt"), filepath.Join(p.workspace, "file")))
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, ".env"), []byte("KEY=needle\n"), 0o600))
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "notes.txt"), []byte("needle inside\n"), 0o600))
+	grep := func(path string) string { return call("grep", map[string]any{"pattern": "needle", "path": path}) }
+	glob := func(path string) string { return call("glob", map[string]any{"pattern": "*", "path": path}) }
+	file := func(tool, path string) string {
+		args := map[string]any{"filePath": path, "content": "x"}
+		if tool == "read" {
+			delete(args, "content")
+		}
+		return call(tool, args)
+	}
+	for name, c := range map[string]struct{ script, permission, says string }{
+		"grep through a link":               {grep("link"), "grep", outside + "”, outside the workspace"},
+		"grep through a link, whole path":   {grep(p.workspace + "/link"), "grep", outside},
+		"grep of a linked file":             {grep("file"), "grep", outside},
+		"grep outside":                      {grep(outside), "grep", "no rule allows it"},
+		"grep of a secret file":             {grep(p.workspace + "/.env"), "grep", "may hold secrets"},
+		"grep above a link":                 {grep(p.workspace + "/deep/.."), "grep", "leads to two places"},
+		"glob through a link":               {glob("link"), "glob", outside},
+		"glob outside":                      {glob(outside), "glob", "no rule allows it"},
+		"read through a link":               {file("read", "link/notes.txt"), "read", outside},
+		"read outside":                      {file("read", outside+"/notes.txt"), "read", "no rule allows it"},
+		"read above a link":                 {file("read", p.workspace+"/deep/../notes.txt"), "read", outside + "/notes.txt"},
+		"write outside":                     {file("write", outside+"/new.txt"), "edit", "no rule allows it"},
+		"a command that reads outside":      {call("bash", map[string]any{"command": "cat " + outside + "/notes.txt", "description": "d"}), "bash", "outside the workspace"},
+		"a command that runs outside":       {call("bash", map[string]any{"command": "ls", "workdir": outside, "description": "d"}), "bash", "outside the workspace"},
+		"a command that names many folders": {call("bash", map[string]any{"command": "cat /etc/hosts " + outside + "/notes.txt " + below + "/x", "description": "d"}), "bash", "outside the workspace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			asked := p.denied(t, c.script)
+			is.Equal(asked.Permission, c.permission)
+			if !strings.Contains(asked.ReferredReason, c.says) {
+				t.Errorf("%q does not say %q", asked.ReferredReason, c.says)
+			}
+		})
+	}
+	for name, script := range map[string]string{
+		"grep without a path": call("grep", map[string]any{"pattern": "needle"}),
+		"grep in the root":    grep(p.workspace),
+		"glob in a folder":    glob("."),
+		"read inside":         file("read", p.workspace+"/notes.txt"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			chat := p.chat(t, script+"\n@@next\n@@say done")
+			p.turnEnds(t, chat)
+			is.New(t).Equal(len(p.leftToAPerson(t, chat)), 0)
+		})
+	}
+	t.Run("what a person approves happens, without another request", func(t *testing.T) {
+		is := is.New(t)
+		chat := p.chat(t, grep(outside)+"\n@@next\n"+file("read", outside+"/notes.txt")+"\n@@next\n@@say done")
+		for n := range 2 {
+			var left []projections.Permission
+			eventually(t, "a person is asked", func() bool { left = p.leftToAPerson(t, chat); return len(left) > n })
+			p.decide(t, chat, events.PermissionAsk{ID: left[n].EnginePermission}, events.Authorized, "")
+		}
+		p.turnEnds(t, chat)
+		is.Equal(len(p.leftToAPerson(t, chat)), 2)
+		for _, done := range p.tools(t, chat) {
+			is.Equal(done.State.Status, "completed")
+			is.True(strings.Contains(done.State.Output, "needle outside"))
+		}
+		for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
+			if a.Permission == "external_directory" {
+				is.Equal(a.DecidedBy, "policy")
+				is.True(strings.HasSuffix(a.Reason, "decides about the same paths"))
+			}
+		}
+	})
+}
+
+func TestAFIFONeverStopsOpenCode(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := startAsDelivered(t, "--isolation", "none")
+	pipe := filepath.Join(p.workspace, "pipe")
+	is.NoErr(syscall.Mkfifo(pipe, 0o600))
+	is.NoErr(os.Symlink(pipe, filepath.Join(p.workspace, "link")))
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "notes.txt"), []byte("needle\n"), 0o600))
+	var scripts []string
+	for range 2 { // two block OpenCode on two processors
+		for _, path := range []string{"pipe", "link"} {
+			scripts = append(scripts, call("read", map[string]any{"filePath": path}), call("write", map[string]any{"filePath": p.workspace + "/" + path, "content": "x"}),
+				call("edit", map[string]any{"filePath": p.workspace + "/" + path, "oldString": "a", "newString": "b"}), call("grep", map[string]any{"pattern": "x", "path": path}))
+		}
+	}
+	chat := p.chat(t, strings.Join(scripts, "\n@@next\n")+"\n@@next\n@@say done")
+	p.turnEnds(t, chat)
+	calls := p.tools(t, chat)
+	is.Equal(len(calls), len(scripts))
+	for _, c := range calls {
+		is.Equal(c.State.Status, "error")
+		is.True(strings.Contains(c.State.Error, "is a FIFO. OpenCode opens only regular files and directories."))
+	}
+	is.Equal(len(p.leftToAPerson(t, chat)), 0)
+
+	other := p.chat(t, call("grep", map[string]any{"pattern": "needle"})+"\n@@next\n"+call("read", map[string]any{"filePath": "notes.txt"})+"\n@@next\n@@say done")
+	p.turnEnds(t, other)
+	for _, c := range p.tools(t, other) { // a search skips the FIFO
+		is.Equal(c.State.Status, "completed")
+		is.True(strings.Contains(c.State.Output, "needle"))
+	}
+}
