@@ -105,17 +105,45 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 	}
 	s.types("//x is a message\r")
 	eventually(t, "it was sent", func() bool { return len(submitted(t, p, chat)) == 2 })
-	p.abort(t, chat) // the demo's tour asks for more
+	p.denyNext(t, chat) // the demo's tour asks
 	p.turnEnds(t, chat)
 	last := rows[projections.ShownMessage](t, p, "messages", chat)
 	is.True(strings.Contains(fmt.Sprint(last), "/x is a message"))
 	is.True(!strings.Contains(fmt.Sprint(last), "//x"))
 
+	tries := 0
+	eventually(t, "it is undone once the turn has ended here too", func() bool {
+		if seen := s.seen.String(); strings.Count(seen, "stop it first with /abort") == tries && !strings.Contains(seen, "Undone") {
+			tries++
+			s.types("/undo\r")
+		}
+		return strings.Contains(s.seen.String(), "Undone, with its changes to files: /x is a message")
+	})
+	s.types("/undo\r")
+	s.sees("Undone, with its changes to files: @@say the first")
+	s.types("/undo\r")
+	s.sees("there is no turn to undo")
+	s.types("/redo\r")
+	s.sees("What was undone is back.")
 	s.types("/quit\r")
 	s.leaves()
 	body, err := os.ReadFile(p.data.path("history"))
 	is.NoErr(err)
 	is.True(strings.Contains(string(body), `"//x is a message"`))
+}
+
+// denyNext denies the next request that waits in a chat.
+func (p *process) denyNext(t *testing.T, chat string) {
+	t.Helper()
+	eventually(t, "a request waits", func() bool {
+		for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
+			if row.Status == projections.PermissionDraft && row.Referred {
+				p.decide(t, chat, events.PermissionAsk{ID: row.EnginePermission}, events.Denied, "")
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func TestAPersonIsToldWhereTheyAreNeeded(t *testing.T) {
