@@ -50,6 +50,9 @@ func (x *Execution) Reach(ctx context.Context, address string) (policy.Address, 
 	}
 }
 
+// Private reports whether an address may be private. No command reaches one.
+func (x *Execution) Private(policy.Address) bool { return false }
+
 // Keep records that the command was kept from an address it was let to, because of where that leads.
 func (x *Execution) Keep(ctx context.Context, at policy.Address, why error) error {
 	return x.conclude(ctx, at.Host, at.Port, passage{reason: why.Error()})

@@ -35,7 +35,7 @@ var mayImport = map[string]string{
 	"sandbox/isolation":            "sandbox/protected",
 	"sandbox/protected":            "",
 	"sandbox/wire":                 "",
-	"bridge/opencode":              "bridge/opencode/shellsocket events sandbox/wire handlers projections",
+	"bridge/opencode":              "bridge/opencode/shellsocket events sandbox/inside sandbox/isolation sandbox/protected sandbox/wire handlers projections",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode",
 	"bridge/opencode/shellsocket":  "",

@@ -47,6 +47,7 @@ const (
 // Server is the proxy. Its zero value but for the exported fields is ready.
 type Server struct {
 	Network *handlers.Network
+	Engine  *handlers.EngineNetwork // of OpenCode itself; nil when it has no network
 	Logger  *slog.Logger
 
 	resolver *net.Resolver     // nil is the system's
@@ -89,8 +90,16 @@ func (s *Server) debugLog() *log.Logger {
 	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
 }
 
+// client is what has credentials: a command, or OpenCode itself.
+type client interface {
+	Begin(context.Context) (connection context.Context, end func(), ok bool)
+	Reach(ctx context.Context, address string) (policy.Address, error)
+	Private(policy.Address) bool
+	Keep(ctx context.Context, at policy.Address, why error) error
+}
+
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	if x, ok := s.execution(r); ok {
+	if x, ok := s.client(r); ok {
 		s.serve(w, r, x)
 	} else {
 		challenge(w, r)
@@ -103,10 +112,10 @@ func challenge(w http.ResponseWriter, r *http.Request) {
 	answer(w, r, http.StatusProxyAuthRequired, "the proxy is for the command it was given to, while that runs")
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *handlers.Execution) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 	ctx, end, ok := x.Begin(r.Context())
 	if !ok {
-		if _, ok := s.execution(r); !ok { // it has ended just now
+		if _, ok := s.client(r); !ok { // it has ended just now
 			challenge(w, r)
 			return
 		}
@@ -127,7 +136,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *handlers.Execu
 		s.refuse(w, r, address, err)
 		return
 	}
-	c := connection{Server: s, execution: x, at: at}
+	c := connection{Server: s, client: x, at: at}
 	if r.Method == http.MethodConnect {
 		c.tunnel(ctx, w, r)
 	} else {
@@ -135,21 +144,24 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x *handlers.Execu
 	}
 }
 
-func (s *Server) reach(ctx context.Context, x *handlers.Execution, address string) (policy.Address, error) {
+func (s *Server) reach(ctx context.Context, x client, address string) (policy.Address, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, decisionTime))
 	defer cancel()
 	return x.Reach(ctx, address)
 }
 
-// execution finds the command whose credentials a request has.
-func (s *Server) execution(r *http.Request) (*handlers.Execution, bool) {
+// client finds the client whose credentials a request has.
+func (s *Server) client(r *http.Request) (client, bool) {
 	scheme, encoded, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
 	credentials, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
 	if err != nil || !strings.EqualFold(scheme, "Basic") {
 		return nil, false
 	}
-	exec, token, _ := strings.Cut(string(credentials), ":")
-	return s.Network.Running(exec, token)
+	user, token, _ := strings.Cut(string(credentials), ":")
+	if s.Engine.Is(user, token) {
+		return s.Engine, true
+	}
+	return s.Network.Running(user, token)
 }
 
 // target is the address that a request is for, as it is written there.

@@ -16,15 +16,14 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 )
 
 // connection is one that was decided about.
 type connection struct {
 	*Server
-	execution *handlers.Execution
-	at        policy.Address
+	client client
+	at     policy.Address
 }
 
 // Forbidden is the error of an address that is not dialled; it says why not.
@@ -66,10 +65,13 @@ func Public(a netip.Addr) error {
 // dial connects to the address. The dot makes the name a whole one: nothing of this machine's domain is put behind it.
 func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	host := c.at.Host
-	if _, err := netip.ParseAddr(host); err != nil {
+	if _, err := netip.ParseAddr(host); err != nil && !c.client.Private(c.at) {
 		host += "."
 	}
 	dialer, address := net.Dialer{Timeout: dialTime, Resolver: c.resolver, Control: Guard(Public)}, net.JoinHostPort(host, strconv.Itoa(int(c.at.Port)))
+	if c.client.Private(c.at) {
+		dialer.Control = nil
+	}
 	if to, ok := c.instead[c.at.String()]; ok {
 		dialer.Control, address = nil, to
 	}
@@ -77,7 +79,7 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	forbidden := Forbidden{}
 	switch {
 	case errors.As(err, &forbidden):
-		return nil, c.execution.Keep(ctx, c.at, forbidden)
+		return nil, c.client.Keep(ctx, c.at, forbidden)
 	case err != nil:
 		return nil, err
 	}

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"pocketcoder/bridge/opencode/shellsocket"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/protected"
 )
 
 //go:embed plugin.js
@@ -40,8 +43,10 @@ func (s *Supervisor) prepare() error {
 			return err
 		}
 	}
-	for _, dir := range []string{s.path("home"), s.path("tmp"), s.path("data", "opencode", "log"),
-		filepath.Join(s.configDir(), "node_modules"), filepath.Dir(s.pluginFile())} {
+	if err := s.makeDirs(); err != nil {
+		return err
+	}
+	for _, dir := range []string{filepath.Join(s.configDir(), "node_modules"), filepath.Dir(s.pluginFile())} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -57,6 +62,7 @@ func (s *Supervisor) prepare() error {
 		filepath.Join(s.configDir(), "package.json"): `{"dependencies":` + dependencies + `}`,
 		filepath.Join(s.configDir(), "package-lock.json"): `{"name":"pocketcoder","lockfileVersion":3,"requires":true,` +
 			`"packages":{"":{"dependencies":` + dependencies + `}}}`,
+		filepath.Join(s.configDir(), ".gitignore"): "*\n", // OpenCode fails where one is missing and it cannot write it
 		s.pluginFile():       plugin,
 		s.instructionsFile(): instructions,
 	} {
@@ -67,16 +73,27 @@ func (s *Supervisor) prepare() error {
 	if err := s.makeOtherGit(); err != nil {
 		return err
 	}
+	if err := s.copyShell(); err != nil {
+		return err
+	}
 	return s.silenceOwnLog()
 }
 
 // silenceOwnLog makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we keep.
 func (s *Supervisor) silenceOwnLog() error {
-	path := s.path("data", "opencode", "log", "opencode.log")
-	if err := os.RemoveAll(path); err != nil {
+	root, err := os.OpenRoot(s.path("data")) // OpenCode writes there: no symlink of its may lead out
+	if err != nil {
 		return err
 	}
-	return os.Symlink(os.DevNull, path)
+	defer root.Close()
+	if err := root.MkdirAll("opencode/log", 0o700); err != nil {
+		return err
+	}
+	const path = "opencode/log/opencode.log"
+	if err := root.RemoveAll(path); err != nil {
+		return err
+	}
+	return root.Symlink(os.DevNull, path)
 }
 
 // plugin is the source of our plugin, with what it tells commands and what it hides from them.
@@ -85,7 +102,7 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hidden, err := json.Marshal(slices.Concat([]string{"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT", "OPENCODE_AUTH_CONTENT"},
+	hidden, err := json.Marshal(slices.Concat([]string{"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT", "OPENCODE_AUTH_CONTENT"}, proxyVariables,
 		slices.Sorted(maps.Keys(s.Provider.Keys))))
 	if err != nil {
 		return "", err
@@ -94,7 +111,15 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\n\n%s", file, agent, hidden, pluginSource), nil
+	readOnly := map[string]any{"workspace": s.Workspace, "names": []string{}}
+	if s.Isolation.Level != isolation.None {
+		readOnly["names"] = protected.Project
+	}
+	names, err := json.Marshal(readOnly)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\n\n%s", file, agent, hidden, names, pluginSource), nil
 }
 
 // asks is the permission configuration: every tool call asks, we are the one authority.
@@ -108,7 +133,7 @@ func (s *Supervisor) config() (string, error) {
 		return "", err
 	}
 	maps.Copy(config, map[string]any{
-		"shell": s.Shell, "permission": asks, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
+		"shell": s.shell(), "permission": asks, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
 		// Without the workspace's configuration OpenCode would not read this either. It is text for the model, no authority.
 		"instructions": []string{s.instructionsFile(), filepath.Join(s.Workspace, "AGENTS.md")},
 	})
@@ -119,24 +144,25 @@ func (s *Supervisor) config() (string, error) {
 // passedOn are the variables of our environment that OpenCode gets.
 var passedOn = []string{
 	"LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
-	"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy",
 }
 
+// proxyVariables name the proxy of a program. OpenCode gets ours, and at isolation none those of our environment.
+var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
+
 // environment is all that OpenCode finds in its environment.
-func (s *Supervisor) environment(password string) ([]string, error) {
+func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, error) {
 	config, err := s.config()
 	if err != nil {
 		return nil, err
 	}
 	env := map[string]string{
-		"PATH":                            filepath.Dir(s.Tools.Ripgrep) + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"PATH":                            filepath.Dir(s.Tools.Ripgrep) + string(os.PathListSeparator) + s.searchPath(),
 		"HOME":                            s.path("home"),
 		"TMPDIR":                          s.path("tmp"),
 		"XDG_CONFIG_HOME":                 s.path("config"),
 		"XDG_DATA_HOME":                   s.path("data"),
 		"XDG_STATE_HOME":                  s.path("state"),
 		"XDG_CACHE_HOME":                  s.path("cache"),
-		"NO_PROXY":                        strings.TrimPrefix(os.Getenv("NO_PROXY")+",127.0.0.1,localhost", ","),
 		"OPENCODE_CONFIG_CONTENT":         config,
 		"OPENCODE_SERVER_PASSWORD":        password,
 		"OPENCODE_DISABLE_AUTOUPDATE":     "1",
@@ -149,6 +175,16 @@ func (s *Supervisor) environment(password string) ([]string, error) {
 		if value := os.Getenv(name); value != "" {
 			env[name] = value
 		}
+	}
+	for _, name := range proxyVariables {
+		if proxy != nil {
+			env[name] = proxy.String()
+		} else if value := os.Getenv(name); value != "" {
+			env[name] = value
+		}
+	}
+	if proxy == nil {
+		env["NO_PROXY"] = strings.TrimPrefix(os.Getenv("NO_PROXY")+",127.0.0.1,localhost", ",")
 	}
 	maps.Copy(env, s.Provider.Keys)
 	if s.Provider.Auth != "" {

@@ -13,7 +13,7 @@ import (
 // asOpenCode runs git over the workspace as OpenCode's snapshots do, with the index in the supervisor's directory.
 func (s *Supervisor) asOpenCode(t *testing.T, more []string, args ...string) string {
 	t.Helper()
-	env, err := s.environment("the password")
+	env, err := s.environment("the password", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func gitOrSkip(t *testing.T) {
 func TestSnapshotsRunNoFilterOfARepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
 	is.NoErr(s.prepare())
 	is.NoErr(s.prepare()) // as each start does
 	ran := filepath.Join(t.TempDir(), "ran")
@@ -99,7 +99,7 @@ func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	env, err := s.environment("the password")
+	env, err := s.environment("the password", nil)
 	is.NoErr(err)
 	out, err := status(env)
 	is.True(err != nil)
@@ -113,7 +113,7 @@ func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
 	is.NoErr(s.prepare())
 	system := filepath.Join(t.TempDir(), "gitconfig")
 	write(t, system, "[filter \"lfs\"]\n\tprocess = false\n\tclean = false\n\tsmudge = false\n\trequired = true\n")

@@ -24,9 +24,9 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	dir := t.TempDir()
-	s := &Supervisor{Tools: Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace", Shell: "/bin/pocketcoder-shell",
+	s := &Supervisor{Tools: Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace", Shell: "/bin/pocketcoder-shell", Isolation: unconfined,
 		Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}, Auth: `{"a":{}}`}}
-	list, err := s.environment("the password")
+	list, err := s.environment("the password", nil)
 	is.NoErr(err)
 	env := map[string]string{}
 	for _, e := range list {
@@ -60,7 +60,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Tools: Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: Provider{Model: "claude"}, Logger: slog.New(slog.DiscardHandler)}
+	s := &Supervisor{Tools: Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: Provider{Model: "claude"}, Isolation: unconfined, Logger: slog.New(slog.DiscardHandler)}
 	err := s.Run(t.Context())
 	is.True(err != nil)
 	is.Equal(err.Error(), `start opencode: model "claude": want provider/model`)
@@ -69,7 +69,7 @@ func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
+	s := &Supervisor{Dir: t.TempDir(), Isolation: unconfined, Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
 		ShellAddress: `unix:/"quoted"`}
 	for _, left := range []string{"opencode.json", "plugin/evil.js", "agent/evil.md"} {
 		write(t, filepath.Join(s.configDir(), left), "evil")
@@ -86,7 +86,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 		}
 		return err
 	}))
-	is.Equal(files, []string{"/package-lock.json", "/package.json", "/plugin/pocketcoder.js", "/pocketcoder.md"})
+	is.Equal(files, []string{"/.gitignore", "/package-lock.json", "/package.json", "/plugin/pocketcoder.js", "/pocketcoder.md"})
 	left, err := os.ReadDir(s.path("tmp"))
 	is.NoErr(err)
 	is.Equal(len(left), 0)
@@ -95,7 +95,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	is.Equal(to, os.DevNull)
 	plugin := read(t, s.pluginFile())
 	is.True(strings.Contains(plugin, `const agent = {"POCKETCODER_SOCKET":"unix:/\"quoted\""}`))
-	is.True(strings.Contains(plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","XAI_API_KEY"]`))
+	is.True(strings.Contains(plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","HTTP_PROXY","HTTPS_PROXY","http_proxy","https_proxy","XAI_API_KEY"]`))
 	is.True(!strings.Contains(plugin, `"xai"`))
 }
 
@@ -103,7 +103,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 // into ours.
 func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 	t.Parallel()
-	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours"}
+	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours", Isolation: unconfined}
 	const plugin = `"file:///data/config/opencode/plugin/pocketcoder.js"`
 	const good = `{"shell":"/bin/ours","permission":{"*":"ask"},"plugin":[` + plugin + `]}`
 	const asking = `{"permission":"*","pattern":"*","action":"allow"},{"permission":"*","pattern":"*","action":"ask"}`

@@ -18,7 +18,7 @@ Bun.plugin({
 const opened = (tool, args) => {
   if (tool === "edit" || tool === "write") return [args.filePath]
   if (tool !== "apply_patch") return []
-  return [...String(args.patchText).matchAll(/^\s*\*\*\* (?:Update|Delete) File:(.*)$/gm)].map((m) => m[1].trim())
+  return [...String(args.patchText).matchAll(/^\s*\*\*\* (?:Add File|Update File|Delete File|Move to):(.*)$/gm)].map((m) => m[1].trim())
 }
 
 const irregular = (path) => {
@@ -27,11 +27,21 @@ const irregular = (path) => {
   return is.isFIFO() ? "a FIFO" : is.isSocket() ? "a socket" : "a device"
 }
 
+// The isolation makes these names read-only in the workspace. This check only says so in a sentence, before a person is asked.
+const refuseReadOnly = (path, directory) => {
+  const normal = resolve(directory, path)
+  if (!normal.startsWith(readOnly.workspace + "/")) return
+  const name = normal.slice(readOnly.workspace.length + 1)
+  if (readOnly.names.includes(name.split("/")[0].toLowerCase()))
+    throw new Error(`${name} is read-only for OpenCode, because programs outside the sandbox obey it. Ask the person to change it.`)
+}
+
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
 export const PocketCoder = async ({ directory }) => ({
   "tool.execute.before": async ({ tool }, { args }) => {
     for (const name of opened(tool, args ?? {})) {
       if (typeof name !== "string") continue
+      refuseReadOnly(name, directory)
       const path = resolve(directory, name)
       const what = irregular(path)
       if (what) throw new Error(`“${path}” is ${what}. OpenCode opens only regular files and directories.`)

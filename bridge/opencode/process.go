@@ -9,9 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
+	"slices"
 	"syscall"
 	"time"
+
+	"pocketcoder/sandbox/inside"
+	"pocketcoder/sandbox/isolation"
 )
 
 // How long OpenCode may take to stop: less than 5 s in all. Measured: dispose 0.15 s with a command running, SIGTERM 0.2 s.
@@ -27,6 +30,9 @@ type child struct {
 	listens *announcement
 	exited  chan struct{} // closed when it has ended
 	err     error         // how; set before exited is closed
+
+	begun *isolation.Start // how it was isolated
+	link  *inside.Link     // into its network namespace, at bwrap
 }
 
 // announcement reads what OpenCode prints until it says that it listens at its address. What answers there before is another
@@ -47,24 +53,40 @@ func (a *announcement) Write(p []byte) (int, error) {
 	return a.printed.Write(p)
 }
 
-// startChild starts cmd from a goroutine that keeps its thread for the child's life: Pdeathsig counts the thread, not the
-// process, and Go ends idle threads' goroutines as it likes.
-func startChild(cmd *exec.Cmd, listens *announcement) (*child, error) {
-	cmd.SysProcAttr = childAttributes()
-	cmd.WaitDelay = pipeTime
-	c := &child{cmd: cmd, listens: listens, exited: make(chan struct{})}
+// start starts the child from a goroutine that keeps its thread for the child's life: Pdeathsig counts the thread, not the
+// process, and Go ends idle threads' goroutines as it likes. A thread that entered an isolation is not used again.
+func (c *child) start() error {
+	c.cmd.SysProcAttr = childAttributes()
+	c.cmd.WaitDelay = pipeTime
 	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+	run := func() error {
+		if c.begun.Enter != nil {
+			if err := c.begun.Enter(); err != nil {
+				return err
+			}
+		}
+		return c.cmd.Start()
+	}
+	isolation.OnThread(func() {
+		err := run()
 		started <- err
 		if err == nil {
-			c.err = cmd.Wait()
+			c.err = c.cmd.Wait()
+			c.release()
 			close(c.exited)
 		}
-	}()
-	return c, <-started
+	})
+	return <-started
+}
+
+// release frees what the child's isolation took.
+func (c *child) release() {
+	if c.link != nil {
+		c.link.Close()
+	}
+	if c.begun != nil {
+		c.begun.Close()
+	}
 }
 
 // stop ends the child: cleanly when it answers, by force when it does not.
@@ -74,6 +96,7 @@ func (c *child) stop(client *Client) {
 		client.Dispose(ctx) // a server that cannot is killed all the same
 		cancel()
 	}
+	all := processTree(c.cmd.Process.Pid)
 	c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.exited:
@@ -81,6 +104,23 @@ func (c *child) stop(client *Client) {
 	}
 	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // and what it left in its group
 	<-c.exited
+	awaitGone(all) // bubblewrap ends before those in its process namespace, which the kernel kills
+}
+
+// process is one run of a process.
+type process struct {
+	pid int
+	id  string // see processID
+}
+
+// awaitGone waits until none of the processes is left, at most 5 s.
+func awaitGone(all []process) (left []process) {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		all = slices.DeleteFunc(all, func(p process) bool { return processID(p.pid) != p.id })
+		if len(all) == 0 || time.Now().After(deadline) {
+			return all
+		}
+	}
 }
 
 func isDone(c <-chan struct{}) bool {
@@ -119,11 +159,12 @@ func killLeftOver(path string) error {
 	if json.Unmarshal(b, &left) != nil || left.PID <= 1 || left.ID == "" {
 		return os.Remove(path) // a crash cut it short
 	}
-	for deadline := time.Now().Add(5 * time.Second); processID(left.PID) == left.ID; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("end left-over opencode: process %d does not die", left.PID)
-		}
+	if processID(left.PID) == left.ID {
+		all := processTree(left.PID)
 		syscall.Kill(-left.PID, syscall.SIGKILL)
+		if all = awaitGone(all); len(all) > 0 {
+			return fmt.Errorf("end left-over opencode: process %d does not die", all[0].pid)
+		}
 	}
 	return os.Remove(path)
 }

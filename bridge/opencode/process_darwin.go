@@ -5,10 +5,17 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // childAttributes make OpenCode leader of its own process group, which a Ctrl-C in our terminal does not reach.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// processTree returns the process alone: nothing is isolated here, and its group is killed with it.
+func processTree(pid int) []process { return []process{{pid, processID(pid)}} }
+
+// processorWait is not known here.
+func processorWait(int) time.Duration { return 0 }
 
 // processID tells one run of a process from any other with the same pid: its start time. It is empty when there is no
 // such process.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 )
 
@@ -45,4 +47,68 @@ func (c *Client) Providers(ctx context.Context, directory string) ([]ModelProvid
 	}
 	slices.SortFunc(all, func(a, b ModelProvider) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
+}
+
+// defaultHosts are the hosts of providers whose address is in their SDK, so that OpenCode does not report it. They include the
+// hosts that OpenCode's logins use.
+var defaultHosts = map[string][]string{
+	"anthropic":      {"api.anthropic.com", "console.anthropic.com"},
+	"cerebras":       {"api.cerebras.ai"},
+	"cohere":         {"api.cohere.com"},
+	"deepinfra":      {"api.deepinfra.com"},
+	"github-copilot": {"api.githubcopilot.com", "api.github.com", "github.com"},
+	"google":         {"generativelanguage.googleapis.com"},
+	"groq":           {"api.groq.com"},
+	"mistral":        {"api.mistral.ai"},
+	"openai":         {"api.openai.com", "auth.openai.com", "chatgpt.com"},
+	"openrouter":     {"openrouter.ai"},
+	"perplexity":     {"api.perplexity.ai"},
+	"togetherai":     {"api.together.xyz"},
+	"xai":            {"api.x.ai"},
+}
+
+// ProviderAddresses returns host:port of every server that the providers which OpenCode can use are reached at.
+func (c *Client) ProviderAddresses(ctx context.Context, directory string) ([]string, error) {
+	var out struct {
+		Providers []struct {
+			ID      string
+			Options struct{ BaseURL string }
+			Models  map[string]struct{ API struct{ URL string } }
+		}
+	}
+	_, err := c.do(ctx, call{op: "list provider addresses", path: "/config/providers", query: inDirectory(directory), out: &out})
+	if err != nil {
+		return nil, err
+	}
+	addresses := map[string]bool{}
+	for _, p := range out.Providers {
+		for _, host := range defaultHosts[p.ID] {
+			addresses[net.JoinHostPort(host, "443")] = true
+		}
+		urls := []string{p.Options.BaseURL}
+		for _, m := range p.Models {
+			urls = append(urls, m.API.URL)
+		}
+		for _, text := range urls {
+			if address, ok := addressOf(text); ok {
+				addresses[address] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(addresses)), nil
+}
+
+// addressOf returns host:port of an HTTP URL.
+func addressOf(text string) (string, bool) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", false
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])), true
+}
+
+// ModelAddress returns host:port of the model server that the operator configured, or nothing if OpenCode knows the provider.
+func (p Provider) ModelAddress() string {
+	address, _ := addressOf(p.BaseURL)
+	return address
 }

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,8 @@ import (
 // Shells answers pocketcoder-shell: it takes commands from a socket and asks for them on exec.request.<engine>. Closing the
 // connection cancels the command. Used once.
 type Shells struct {
-	Listener net.Listener // of ListenForShells
+	Listener net.Listener // of ListenForShells, or of TCP
+	Secret   string       // that a shell must know; empty for a Unix socket
 	Conn     *nats.Conn
 	Engine   string
 	Logger   *slog.Logger
@@ -106,6 +108,12 @@ func (s *Shells) serve(ctx context.Context, conn net.Conn) error {
 	})
 	defer stop()
 	frames, to := shellsocket.NewReader(conn, shellsocket.MaxRequest), &shellWriter{conn: conn}
+	if s.Secret != "" {
+		kind, secret, err := frames.Next()
+		if err != nil || kind != shellsocket.Secret || subtle.ConstantTimeCompare(secret, []byte(s.Secret)) != 1 {
+			return errors.New("a program that does not know the secret asked for a command")
+		}
+	}
 	kind, body, err := frames.Next()
 	if err != nil {
 		return fmt.Errorf("read a shell's request: %w", err)

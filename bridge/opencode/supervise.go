@@ -8,15 +8,20 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	"pocketcoder/sandbox/isolation"
 )
 
-// Supervisor runs OpenCode as a child of this process: on a free loopback port, with a random password, with everything
-// it writes below Dir and no configuration but ours. It starts it again when it dies. Used once.
+// Supervisor runs OpenCode as a child of this process: isolated as Isolation says, on a free loopback port, with a random
+// password, with everything it writes below Dir and no configuration but ours. It starts OpenCode again when OpenCode ends or
+// stops answering. Used once.
 type Supervisor struct {
 	Tools     Tools
 	Dir       string // absolute; one supervisor at a time
@@ -28,6 +33,24 @@ type Supervisor struct {
 	Logger       *slog.Logger
 	Launcher     []string         // optional: a program that executes the command line that follows its own
 	Started      func(Generation) // called when OpenCode is ready, each time; must not block
+	Changed      func()           // called when Trouble may have changed, unless nil
+
+	// Isolation is the level at which OpenCode runs. At None it runs with the rights and the network of this process.
+	Isolation isolation.Found
+	Expose    []string // absolute; further directories that OpenCode may read
+
+	// Proxy returns the URL of the HTTP proxy with credentials for one start of OpenCode. At every level but None it is
+	// OpenCode's only network.
+	Proxy func() *url.URL
+
+	// Allow receives host:port of OpenCode's model providers before each call of Started, unless nil.
+	Allow func(addresses []string)
+
+	Limits HealthLimits // zero for DefaultHealthLimits
+
+	walls   *isolation.Walls
+	aliases []string // of Dir
+	trouble atomic.Pointer[string]
 }
 
 // Generation is one life of OpenCode. A new one has forgotten pending asks and questions, and left unfinished turns as
@@ -54,7 +77,7 @@ var errEnded = errors.New("it ended")
 // all, or is not configured as it must be, is an error; once it has run, it is started again for ever, after pauses that
 // grow to 30 s. What an earlier process of this data directory left running is killed first.
 func (s *Supervisor) Run(ctx context.Context) error {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+	if err := s.makeDirs(); err != nil {
 		return fmt.Errorf("start opencode: %w", err)
 	}
 	unlock, err := tryLock(s.path("lock"))
@@ -70,6 +93,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return fmt.Errorf("open opencode's log: %w", err)
 	}
 	defer log.Close()
+	if s.walls, err = s.isolate(); err != nil {
+		return fmt.Errorf("start opencode: %w", err)
+	}
+	defer s.walls.Close()
 	pause, ready := pauseFirst, 0
 	for try := 1; ; try++ {
 		began := time.Now()
@@ -112,14 +139,28 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	if err := s.verify(ready, client); err != nil {
 		return false, fmt.Errorf("start opencode: %w", err)
 	}
+	if s.Allow != nil {
+		addresses, err := client.ProviderAddresses(ready, s.Workspace)
+		if err != nil {
+			return false, fmt.Errorf("start opencode: %w", err)
+		}
+		s.Allow(addresses)
+	}
 	s.Logger.Info("opencode is ready", "url", client.URL(), "pid", c.cmd.Process.Pid)
 	s.Started(Generation{n, client, c.cmd.Process.Pid, c.exited})
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	silent := make(chan error, 1)
+	go func() { silent <- s.watch(watched, client, c.cmd.Process.Pid) }()
 	select {
-	case <-ctx.Done():
-		return true, nil
 	case <-c.exited:
-		return true, fmt.Errorf("opencode ended by itself: %v; its last lines:\n%s", c.err, log.last())
+		err = fmt.Errorf("opencode ended by itself: %v; its last lines:\n%s", c.err, log.last())
+	case err = <-silent:
+		return true, err
 	}
+	stop()
+	<-silent
+	return true, err
 }
 
 // start writes what OpenCode will read and starts it.
@@ -132,22 +173,25 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 		return nil, nil, err
 	}
 	password := rand.Text()
-	env, err := s.environment(password)
+	proxy, address := s.proxy()
+	env, err := s.environment(password, proxy)
 	if err != nil {
 		return nil, nil, err
 	}
 	argv := append(slices.Clone(s.Launcher), s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
 		"--print-logs", "--log-level", "WARN")
-	cmd := exec.Command(argv[0], argv[1:]...)
 	client := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
 	listens := &announcement{url: client.URL(), made: make(chan struct{})}
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, io.MultiWriter(log, listens), log
-	cmd.Dir = s.path("home") // not the workspace, whose .env and bunfig.toml a program built with Bun may read
-	c, err := startChild(cmd, listens)
+	c, err := s.startConfined(argv, port, address, func(cmd *exec.Cmd) {
+		cmd.Env, cmd.Stdout, cmd.Stderr = env, io.MultiWriter(log, listens), log
+	}, listens)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := writePID(s.path("pid"), cmd.Process.Pid); err != nil {
+	if c.link != nil {
+		client.dialThrough(c.link.Dial)
+	}
+	if err := writePID(s.path("pid"), c.cmd.Process.Pid); err != nil {
 		c.stop(client)
 		return nil, nil, err
 	}

@@ -134,7 +134,8 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 	tools := opencodetest.Tools(t)
 	base, asked := model(t)
 	workspace, ran := hostile(t)
-	dir, dumps := filepath.Join(t.TempDir(), "linked"), t.TempDir()
+	dir, dumps := filepath.Join(t.TempDir(), "linked"), filepath.Join(workspace, "dumps")
+	is.NoErr(os.Mkdir(dumps, 0o755))
 	is.NoErr(os.Symlink(t.TempDir(), dir))
 	shell := filepath.Join(t.TempDir(), "testshell")
 	opencode.WriteFile(t, shell, fmt.Sprintf("#!/bin/sh\nenv >'%[1]s/env.new' && mv '%[1]s/env.new' '%[1]s/env'\necho $$ >'%[1]s/pid'\nexec /bin/sh \"$@\"\n", dumps))
@@ -146,6 +147,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 			Keys: map[string]string{"ANTHROPIC_API_KEY": "key-of-anthropic"}, Auth: `{"openai":{"type":"api","key":"key-of-openai"}}`},
 		Started: func(g opencode.Generation) { lives <- g },
 	}
+	confine(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -193,8 +195,13 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 	})
 	checkEnvironment(t, opencode.ReadFile(t, filepath.Join(dumps, "env")), session.ID, second.Client.Password())
 	checkNothingRan(t, ran)
-	command := opencode.WrittenPID(t, filepath.Join(dumps, "pid"))
-	is.True(opencode.ProcessID(command) != "")
+	command := 0
+	for _, pid := range opencode.Descendants(second.PID) { // what the shell knows itself by is another number
+		if strings.Contains(opencode.ReadFile(t, fmt.Sprintf("/proc/%d/cmdline", pid)), "sleep 600") {
+			command = pid
+		}
+	}
+	is.True(command != 0)
 	cancel()
 	err = <-ended
 	ended <- err

@@ -19,18 +19,23 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/isolation"
 )
 
 // supervising runs a script in OpenCode's place: /bin/sh, given OpenCode's arguments, runs the file serve in its directory.
 func supervising(t *testing.T, dir, script string) *Supervisor {
 	t.Helper()
 	s := &Supervisor{
-		Tools: Tools{OpenCode: "/bin/sh", Version: Version, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh",
+		Tools: Tools{OpenCode: "/bin/sh", Version: Version, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh", Isolation: unconfined,
 		Logger: slog.New(slog.DiscardHandler), Started: func(Generation) { t.Error("a script was taken for OpenCode") },
 	}
 	write(t, s.path("home", "serve"), script)
 	return s
 }
+
+// unconfined runs scripts that write where the test looks, and processes that the test knows by the ids they print.
+var unconfined = isolation.Found{Level: isolation.None}
 
 // running starts Run, and returns what cancels it and waits for its end.
 func (s *Supervisor) running(t *testing.T) (stop func() error) {
@@ -61,8 +66,8 @@ func sleeping(t *testing.T) *child {
 	t.Helper()
 	listens := &announcement{made: make(chan struct{})}
 	close(listens.made)
-	c, err := startChild(exec.Command("sleep", "600"), listens)
-	if err != nil {
+	c := &child{cmd: exec.Command("sleep", "600"), listens: listens, exited: make(chan struct{}), begun: &isolation.Start{}}
+	if err := c.start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.cmd.Process.Kill(); <-c.exited })

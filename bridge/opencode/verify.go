@@ -23,7 +23,7 @@ func (s *Supervisor) verify(ctx context.Context, c *Client) error {
 	}
 	plugins := []any{"file://" + s.pluginFile()}
 	switch {
-	case config.Shell != s.Shell:
+	case config.Shell != s.shell():
 		return fmt.Errorf("opencode's configuration names the shell %q, not ours", config.Shell)
 	case !reflect.DeepEqual(config.Permission, asks):
 		return fmt.Errorf("opencode's configuration has the permissions %v, not %v", config.Permission, asks)

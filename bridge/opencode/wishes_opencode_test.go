@@ -48,6 +48,7 @@ func newWhole(t *testing.T) *whole {
 		Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model"},
 		Started:  func(g opencode.Generation) { lives <- g },
 	}
+	confine(t, supervisor)
 	w.bridge = &opencode.Bridge{
 		Engine: handlers.DefaultEngine, Directory: w.workspace, Log: log, Model: model, Handlers: &handlers.Handlers{Log: log},
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), RetryAfter: opencode.DefaultRetryAfter, Changed: func() {},

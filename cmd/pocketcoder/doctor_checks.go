@@ -65,7 +65,7 @@ func programVersion(ctx context.Context, path, versionFlag string) (string, erro
 
 // checkIsolation tries what keeps commands from the rest of the machine, as the worker does.
 func checkIsolation(level string) check {
-	c := check{Name: "isolation", State: checkMissing, For: "keeping commands from the rest of the machine: without one they are refused"}
+	c := check{Name: "isolation", State: checkMissing, For: "keeping commands and OpenCode from the rest of the machine: without one neither runs"}
 	found, err := isolation.Choose(level)
 	if err != nil {
 		c.Found, c.Get = err.Error(), "apt install bubblewrap"
@@ -76,7 +76,7 @@ func checkIsolation(level string) check {
 	case isolation.Landlock, isolation.Container:
 		c.State, c.Get = checkOptional, "apt install bubblewrap, which isolates commands more"
 	case isolation.None:
-		c.State, c.Get = checkWrong, "choose another level with --isolation"
+		c.State, c.Found, c.Get = checkWrong, c.Found+"; "+unconfined, "choose another level with --isolation"
 	}
 	return c
 }

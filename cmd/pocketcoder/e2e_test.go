@@ -30,6 +30,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == networkHelper {
+		helpEnterNetwork(os.Args[2], os.Args[3])
+		return
+	}
 	os.Exit(func() int {
 		var err error
 		if binaries, err = os.MkdirTemp("", "pocketcoder-e2e-"); err != nil {

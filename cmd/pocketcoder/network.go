@@ -80,8 +80,12 @@ func (s *parts) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.egress) // it was checked
 	_, port, _ := net.SplitHostPort(s.leaving.Addr().String())
 	s.exec.Network = &handlers.Network{Gate: s.gate, Mode: s.o.network, Proxy: net.JoinHostPort(host, port), Tail: s.api.Tail}
+	s.outside = &handlers.EngineNetwork{Network: s.exec.Network}
+	if address := s.provider.ModelAddress(); address != "" {
+		s.outside.Models = []string{address}
+	}
 }
 
 func (s *parts) runEgress(ctx context.Context) error {
-	return (&egress.Server{Network: s.exec.Network, Logger: s.o.logger}).Serve(ctx, s.leaving)
+	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.logger}).Serve(ctx, s.leaving)
 }

@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -220,7 +223,79 @@ func (p *process) engine(t testing.TB) (client *opencode.Client, pid int) {
 	if port == "" || password == "" {
 		t.Skip("what OpenCode was started with cannot be read on this machine")
 	}
+	if inner := innermost(file.PID); inner != file.PID {
+		return opencode.NewClient("http://"+enterNetwork(t, inner, port), password), file.PID
+	}
 	return opencode.NewClient("http://127.0.0.1:"+port, password), file.PID
+}
+
+// innermost is OpenCode itself, given the process that was started for it: bubblewrap has one child, which has one child.
+func innermost(pid int) int {
+	for {
+		children := strings.Fields(strings.Join(procFile(pid, filepath.Join("task", strconv.Itoa(pid), "children")), ""))
+		if name := strings.TrimSpace(strings.Join(procFile(pid, "comm"), "")); len(children) == 0 || name == "opencode" {
+			return pid
+		}
+		pid, _ = strconv.Atoi(children[0])
+	}
+}
+
+// networkHelper, as the first argument of the test binary, connects a Unix socket with a port of the network it is started in.
+const networkHelper = "test-network"
+
+// enterNetwork returns an address of this network that leads to a port of the network of a process, which is behind bubblewrap.
+func enterNetwork(t testing.TB, pid int, port string) (address string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "net-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "socket")
+	cmd := exec.Command("nsenter", "--target", strconv.Itoa(pid), "--user", "--preserve-credentials", "--net", os.Args[0], networkHelper, socket, port)
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	eventually(t, "the network of OpenCode is entered", func() bool { _, err := os.Stat(socket); return err == nil })
+	go connectAll(l, "unix", socket)
+	return l.Addr().String()
+}
+
+// helpEnterNetwork is the program that enterNetwork starts.
+func helpEnterNetwork(socket, port string) {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	connectAll(l, "tcp", "127.0.0.1:"+port)
+}
+
+// connectAll connects what a listener accepts with an address, until the listener is closed.
+func connectAll(l net.Listener, network, address string) {
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer from.Close()
+			to, err := net.Dial(network, address)
+			if err != nil {
+				return
+			}
+			defer to.Close()
+			go func() { io.Copy(to, from); to.Close() }()
+			io.Copy(from, to)
+		}()
+	}
 }
 
 // procFile reads a list from Linux's /proc.
@@ -278,6 +353,9 @@ func outer(inner int, path string) int {
 		line, _ := os.ReadFile(dir + "/cmdline")
 		env, _ := os.ReadFile(dir + "/environ")
 		all = append(all, process{strings.Fields(pids), namespace})
+		if bytes.Contains(line, []byte("pocketcoder-shell")) {
+			continue // it is in OpenCode's namespace
+		}
 		if bytes.Contains(line, []byte(path)) || bytes.Contains(env, []byte("\x00PWD="+filepath.Dir(path)+"\x00")) {
 			near[namespace] = true
 		}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"syscall"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 )
@@ -49,7 +52,11 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		return err
 	}
 	defer leaving.Close()
-	shells, err := opencode.ListenForShells(o.data.shellSocket())
+	confined, err := isolation.Choose(o.isolation)
+	if err != nil {
+		return fmt.Errorf("isolate OpenCode: %w", err)
+	}
+	shells, err := openShells(o, confined)
 	if err != nil {
 		return err
 	}
@@ -104,7 +111,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	log.Conceal("push", vapid.Private, o.relay.Secret)
 	s := &parts{
 		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
-		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), ports: o.portTemplate(listener.Addr().String()), leaving: leaving, shells: shells, ssh: sshServer,
+		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), ports: o.portTemplate(listener.Addr().String()), leaving: leaving, shells: shells, confined: confined, ssh: sshServer,
 	}
 	s.wire()
 	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
@@ -116,6 +123,29 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		s.offerSetup(ctx)
 		ready(r)
 	})
+}
+
+// shellListener is where pocketcoder-shell asks for commands.
+type shellListener struct {
+	net.Listener
+	address, secret string
+}
+
+// openShells listens for pocketcoder-shell. At the levels without mounts of their own OpenCode gets no Unix sockets, because
+// they would lead to the machine's, and uses TCP with a secret.
+func openShells(o upOptions, confined isolation.Found) (s shellListener, err error) {
+	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
+		s.address = shellsocket.Unix + o.data.shellSocket()
+		s.Listener, err = opencode.ListenForShells(o.data.shellSocket())
+		return s, err
+	}
+	if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return s, fmt.Errorf("listen for pocketcoder-shell: %w", err)
+	}
+	_, port, _ := net.SplitHostPort(s.Addr().String())
+	s.secret = rand.Text()
+	s.address = shellsocket.TCP + port + "/" + s.secret
+	return s, nil
 }
 
 // parts is everything that runs, wired.
@@ -136,13 +166,15 @@ type parts struct {
 	reached  string       // the URL under which people reach the web server
 	ports    string       // template of the URLs of ports
 	leaving  net.Listener // of the proxy through which commands reach hosts
-	shells   net.Listener // of the socket where pocketcoder-shell asks for commands
+	shells   shellListener
 
 	handlers *handlers.Handlers
 	bridge   *opencode.Bridge
 	gate     handlers.Gate
 	exec     *handlers.Exec
 	engine   *opencode.Supervisor
+	outside  *handlers.EngineNetwork // what OpenCode itself reaches
+	confined isolation.Found         // how OpenCode is isolated
 	lives    lives
 	worker   *workerProcess
 	api      *api.Server
@@ -169,8 +201,9 @@ func (s *parts) wire() {
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger, Launcher: launcher,
-		ShellAddress: shellsocket.Unix + s.o.data.shellSocket(),
-		Started:      s.lives.started,
+		ShellAddress: s.shells.address, Isolation: s.confined,
+		Started: s.lives.started, Changed: s.change, Expose: s.o.expose,
+		Proxy: func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
 	s.worker = &workerProcess{
 		args: []string{
@@ -207,7 +240,7 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	var g run.Group
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
-	answering := opencode.Shells{Listener: s.shells, Conn: s.nc, Engine: engine, Logger: s.o.logger}
+	answering := opencode.Shells{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.logger}
 	g.Add(actor(rest, answering.Serve))
 	for _, worker := range []func(context.Context) error{
 		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,
@@ -256,6 +289,9 @@ func (s *parts) runOpenCode(ctx context.Context) (err error) {
 	s.engine.Shell, err = findShell(ctx, s.o.data, func(line string) { s.say.step("shell", line) })
 	if err != nil {
 		return err
+	}
+	if s.confined.Level == isolation.None {
+		s.say.note("opencode", unconfined)
 	}
 	s.say.step("opencode", "starting "+s.engine.Tools.OpenCode)
 	return s.engine.Run(ctx)

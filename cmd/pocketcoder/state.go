@@ -66,7 +66,7 @@ func (s *parts) health() api.Health {
 	h["log"] = api.Part{State: natsState(s.nc.IsConnected()), Detail: map[string]any{"url": s.url}}
 	h["read_model"] = s.modelHealth()
 	bridge := s.bridge.Condition()
-	h["opencode"] = api.Part{State: either(bridge.Connected, api.Ready, api.Starting), Detail: engineHealth{bridge, s.bridge.Configured(), s.modelHost()}}
+	h["opencode"] = s.engineState(bridge)
 	h["sandbox"] = s.worker.health()
 	h["data"] = s.o.data.health()
 	return h
@@ -75,8 +75,32 @@ func (s *parts) health() api.Health {
 // engineHealth is what administrators are shown of OpenCode and of the model that answers.
 type engineHealth struct {
 	opencode.Condition
-	Model     string `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
-	ModelHost string `json:"model_host,omitempty"` // of --model-url
+	Model     string          `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
+	ModelHost string          `json:"model_host,omitempty"` // of --model-url
+	Isolation isolation.Level `json:"isolation"`
+	Reason    string          `json:"reason"` // why this level
+}
+
+// unconfined is what a person must know of an OpenCode without isolation.
+const unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
+
+// engineState is the state of OpenCode, of its model and of its isolation.
+func (s *parts) engineState(bridge opencode.Condition) api.Part {
+	part := api.Part{State: either(bridge.Connected, api.Ready, api.Starting)}
+	level, reason := s.engineIsolation()
+	if trouble := s.engine.Trouble(); trouble != "" {
+		bridge.Error, part.State = trouble, api.Degraded
+	}
+	part.Detail = engineHealth{bridge, s.bridge.Configured(), s.modelHost(), level, reason}
+	return part
+}
+
+// engineIsolation returns how OpenCode is isolated.
+func (s *parts) engineIsolation() (level isolation.Level, reason string) {
+	if s.confined.Level == isolation.None {
+		return isolation.None, unconfined
+	}
+	return s.confined.Level, s.confined.Reason
 }
 
 // health reports whether the data directory can be used.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 )
 
@@ -62,10 +63,13 @@ func (w *Walls) bwrapFiles() (args []string) {
 	args = append(args, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev",
 		"--size", strconv.Itoa(smallSize), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", strconv.Itoa(tempSize), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(smallSize), "--tmpfs", "/run")
+	for _, link := range w.place.symlinks() {
+		args = append(args, "--symlink", link.target, link.path)
+	}
 	for _, dir := range w.place.Expose {
 		args = append(args, "--ro-bind", dir, dir)
 	}
-	for _, dir := range []string{w.place.Home, w.place.Workspace} {
+	for _, dir := range slices.Concat([]string{w.place.Home}, w.place.Writable, []string{w.place.Workspace}) {
 		args = append(args, "--bind", dir, dir)
 	}
 	return args

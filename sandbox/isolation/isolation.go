@@ -80,7 +80,7 @@ func Known(want string) error {
 // how to change that. None is chosen only when it is asked for.
 func Choose(want string) (Found, error) {
 	if want == string(None) {
-		return Found{Level: None, Reason: "chosen explicitly: commands run unprotected"}, nil
+		return Found{Level: None, Reason: "chosen explicitly: commands and OpenCode run unprotected"}, nil
 	}
 	if err := Known(want); err != nil {
 		return Found{}, err

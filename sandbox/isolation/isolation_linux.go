@@ -80,7 +80,7 @@ func makeFilters(clone3, handOver bool) (f filters, err error) {
 }
 
 func (f filters) of(c Command) []bpf.RawInstruction {
-	if c.TCP {
+	if c.TCP || len(c.Connect)+len(c.Bind) > 0 {
 		return f.tcp
 	}
 	return f.none

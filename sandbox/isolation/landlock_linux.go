@@ -91,6 +91,14 @@ func (r ruleset) allow(path string, rights uint64) error {
 	return nil
 }
 
+// allowPort grants a right on a TCP port, whatever the address.
+func (r ruleset) allowPort(port uint16, right uint64) error {
+	if err := landlock.LandlockAddNetPortRule(r.fd, &landlock.NetPortAttr{AllowedAccess: right, Port: uint64(port)}, 0); err != nil {
+		return fmt.Errorf("allow port %d: %w", port, err)
+	}
+	return nil
+}
+
 // allowExcept grants rights on all that lies in dir but for some paths below it, and only names to be listed on dir itself.
 func (r ruleset) allowExcept(dir string, rights uint64, except func(path string) (whole, part bool)) error {
 	entries, err := os.ReadDir(dir)
@@ -167,7 +175,17 @@ func (w *Walls) grant(r ruleset, c Command) error {
 			return err
 		}
 	}
-	for _, dir := range []string{w.place.Home, w.Temp(), "/dev/shm"} {
+	for _, port := range c.Connect {
+		if err := r.allowPort(port, landlock.AccessNetConnectTCP); err != nil {
+			return err
+		}
+	}
+	for _, port := range c.Bind {
+		if err := r.allowPort(port, landlock.AccessNetBindTCP); err != nil {
+			return err
+		}
+	}
+	for _, dir := range append([]string{w.place.Home, w.Temp(), "/dev/shm"}, w.place.Writable...) {
 		if dir == "/dev/shm" && !w.found.mounts {
 			continue
 		}
@@ -216,7 +234,7 @@ func (w *Walls) grantWorkspace(r ruleset) error {
 			at := filepath.Join(w.place.Workspace, n.path)
 			if path == at {
 				info, err := os.Lstat(path)
-				return n.inner == nil || err != nil || !info.IsDir(), n.inner != nil
+				return w.place.Lasting || n.inner == nil || err != nil || !info.IsDir(), n.inner != nil
 			}
 			for _, i := range n.inner {
 				whole = whole || path == filepath.Join(at, i.path)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -122,7 +123,7 @@ func (w *Walls) takeWritable() (trees []tree, err error) {
 		}
 		trees = append(trees, t)
 	}
-	for _, path := range []string{w.place.Home, w.place.Workspace} {
+	for _, path := range slices.Concat([]string{w.place.Home}, w.place.Writable, []string{w.place.Workspace}) {
 		t, err := take(path, false)
 		if err != nil {
 			return trees, err
@@ -174,13 +175,17 @@ func (s shield) cover() error {
 // enter makes dir this thread's own directory, reached through its own mounts: a directory opened before would lead around
 // them.
 func (w *Walls) enter(dir string) error {
-	rel, err := filepath.Rel(w.place.Workspace, dir)
+	base := w.place.Workspace
+	if within(w.place.Home, dir) {
+		base = w.place.Home
+	}
+	rel, err := filepath.Rel(base, dir)
 	if err != nil {
 		return fmt.Errorf("enter cwd: %w", err)
 	}
-	root, err := unix.Open(w.place.Workspace, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open workspace: %w", err)
+		return fmt.Errorf("open %s: %w", base, err)
 	}
 	defer unix.Close(root)
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}

@@ -18,6 +18,12 @@ type Place struct {
 	Workspace string   // absolute, symlinks resolved; writable
 	Home      string   // absolute; writable
 	Expose    []string // directories that may be read
+	Writable  []string // absolute; further directories that may be written
+	Aliases   []string // absolute paths that lead to one of these through symlinks
+
+	// Lasting is for a program that runs for as long as the system does. It gets no stubs, because a person could not make
+	// the missing files meanwhile. In return all of a protected name is read-only, also what commands may change in .git.
+	Lasting bool
 }
 
 // Expose is the Op of the os.PathError for a directory that may not be exposed.
@@ -48,7 +54,13 @@ func (p Place) check() (Place, error) {
 	if p.Home, err = filepath.EvalSymlinks(p.Home); err != nil {
 		return p, fmt.Errorf("open home: %w", err)
 	}
-	for _, dir := range []string{p.Workspace, p.Home} {
+	p.Writable = slices.Clone(p.Writable)
+	for i, dir := range p.Writable {
+		if p.Writable[i], err = filepath.EvalSymlinks(dir); err != nil {
+			return p, fmt.Errorf("open writable directory: %w", err)
+		}
+	}
+	for _, dir := range append([]string{p.Workspace, p.Home}, p.Writable...) {
 		if i := slices.IndexFunc(append(system, "/proc", "/dev"), func(s string) bool { return within(dir, s) || s != "/opt" && within(s, dir) }); i >= 0 {
 			return p, fmt.Errorf("%s would be writable, and with it what belongs to the system; choose a directory elsewhere", dir)
 		}
@@ -63,9 +75,37 @@ func (p Place) reads(path string) bool {
 	if err != nil {
 		real = path
 	}
-	places := slices.Concat(system, p.Expose, []string{p.Workspace, p.Home})
+	places := slices.Concat(system, p.Expose, p.Writable, []string{p.Workspace, p.Home})
 	return slices.ContainsFunc(places, func(dir string) bool { return within(dir, path) }) &&
 		slices.ContainsFunc(places, func(dir string) bool { return within(dir, real) })
+}
+
+// symlink is a symbolic link and what it contains.
+type symlink struct{ path, target string }
+
+// symlinks returns the symbolic links by which the aliases lead to their files, but for those in directories that are shown.
+func (p Place) symlinks() (links []symlink) {
+	shown := slices.Concat(system, p.Expose, p.Writable, []string{p.Workspace, p.Home})
+	for _, alias := range p.Aliases {
+		rest := strings.Split(strings.TrimPrefix(filepath.Clean(alias), "/"), "/")
+		at := "/"
+		for steps := 0; len(rest) > 0 && steps < 255; steps++ {
+			at, rest = filepath.Join(at, rest[0]), rest[1:]
+			target, err := os.Readlink(at)
+			if err != nil {
+				continue
+			}
+			isShown := slices.ContainsFunc(shown, func(dir string) bool { return within(dir, at) })
+			if link := (symlink{at, target}); !isShown && !slices.Contains(links, link) {
+				links = append(links, link)
+			}
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(filepath.Dir(at), target)
+			}
+			at, rest = "/", append(strings.Split(strings.TrimPrefix(filepath.Clean(target), "/"), "/"), rest...)
+		}
+	}
+	return links
 }
 
 // Visible says whether all commands see what lies at path, an absolute one without symlinks, when these directories are

@@ -28,6 +28,9 @@ const stubMode = unix.S_ISVTX | 0o555
 // names are the protected names of the workspace.
 func (w *Walls) names() (all []name) {
 	for _, n := range protected {
+		if n.instructions && w.place.Lasting { // a person may let OpenCode write them
+			continue
+		}
 		if n.instructions && hides(w.place.Workspace, n.path) {
 			n.stub = none
 		}
@@ -57,6 +60,9 @@ const linger = time.Second
 
 // shields makes the stubs that are missing and returns what to mount. They stay at least until leave.
 func (w *Walls) shields() (shields []shield, leave func(), err error) {
+	if w.place.Lasting {
+		return w.present(), func() {}, nil
+	}
 	w.stubs.mu.Lock()
 	defer w.stubs.mu.Unlock()
 	if w.stubs.held == nil {
@@ -73,6 +79,19 @@ func (w *Walls) shields() (shields []shield, leave func(), err error) {
 		defer w.stubs.mu.Unlock()
 		w.stubs.leave()
 	}), nil
+}
+
+// present returns the protected names that exist, each to be read-only as a whole. A symlink is left out: nothing can be
+// mounted on it.
+func (w *Walls) present() (shields []shield) {
+	for _, n := range w.names() {
+		path := filepath.Join(w.place.Workspace, n.path)
+		var now unix.Stat_t
+		if unix.Lstat(path, &now) == nil && !isStub(now) && now.Mode&unix.S_IFMT != unix.S_IFLNK {
+			shields = append(shields, shield{path: path})
+		}
+	}
+	return shields
 }
 
 // add appends what protects the names in dir.

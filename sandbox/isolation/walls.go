@@ -24,10 +24,12 @@ type Walls struct {
 // Command is what is to run.
 type Command struct {
 	Argv     []string
-	Dir      string     // where, inside the workspace, symlinks resolved
+	Dir      string     // where, inside the workspace or below Home, symlinks resolved
 	Files    []*os.File // its descriptors from 3 on
 	Terminal bool       // its stdio is its controlling terminal
-	TCP      bool       // at container: it may use TCP. At bwrap it has a network of its own, at landlock it has none
+	TCP      bool       // at container: it may use TCP. At bwrap it has a network of its own, at landlock see Connect and Bind
+	Connect  []uint16   // at landlock: the TCP ports it may connect to, at whatever address
+	Bind     []uint16   // at landlock: the TCP ports it may listen on
 	Helper   string     // path of a program that is made visible as HelperPath, at bwrap
 }
 

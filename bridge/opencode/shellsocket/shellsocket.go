@@ -1,6 +1,7 @@
 // Package shellsocket is the protocol between pocketcoder-shell and the bridge, over a stream socket:
 //
 //	shell                                    bridge
+//	  ── Secret ───────────────────────────▶   over TCP
 //	  ── Request ──────────────────────────▶
 //	  ◀─────────────────────────── Accepted    from here on the command may run
 //	  ◀────────────────── Stdout and Stderr    in the order of the command's output
@@ -25,11 +26,16 @@ const Variable = "POCKETCODER_SOCKET"
 // Unix is the prefix of an address that names a Unix socket. The path follows.
 const Unix = "unix:"
 
+// TCP is the prefix of an address that names a port of 127.0.0.1. The port, a slash and a secret follow. It is for isolation
+// levels at which a Unix socket could be any of the machine's.
+const TCP = "tcp:"
+
 // Kind says what a frame is.
 type Kind byte
 
 // The kinds of frames.
 const (
+	Secret    Kind = 's' // over TCP, before the request: the secret of the address
 	Requested Kind = 'r' // a Request
 	Cancel    Kind = 'c' // no body
 	Accepted  Kind = 'a' // no body

@@ -1,0 +1,201 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"pocketcoder/bridge/opencode/shellsocket"
+	"pocketcoder/sandbox/inside"
+	"pocketcoder/sandbox/isolation"
+)
+
+// The directories below Dir that OpenCode writes, and those that it only reads.
+var (
+	writtenDirs = []string{"tmp", "data", "state", "cache"}
+	readDirs    = []string{"config", "git", "bin", "run"} // run has the socket of ShellAddress
+)
+
+// makeDirs makes the directories below Dir.
+func (s *Supervisor) makeDirs() error {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(s.Dir)
+	if err != nil {
+		return err
+	}
+	s.aliases = append(s.aliases, s.Dir)
+	s.Dir = real
+	for _, dir := range append(append([]string{"home"}, writtenDirs...), readDirs...) {
+		if err := os.MkdirAll(s.path(dir), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isolate prepares the isolation for every start of OpenCode.
+func (s *Supervisor) isolate() (*isolation.Walls, error) {
+	if s.Isolation.Level == isolation.None {
+		return isolation.Open(s.Isolation, isolation.Place{})
+	}
+	workspace, err := filepath.EvalSymlinks(s.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	p := isolation.Place{Workspace: workspace, Home: s.path("home"), Aliases: append(s.aliases, s.Workspace), Expose: s.Expose, Lasting: true}
+	for _, dir := range writtenDirs {
+		p.Writable = append(p.Writable, s.path(dir))
+	}
+	for _, dir := range readDirs {
+		p.Expose = append(p.Expose, s.path(dir))
+	}
+	for _, program := range []*string{&s.Tools.OpenCode, &s.Tools.Ripgrep} {
+		if *program, err = filepath.EvalSymlinks(*program); err != nil {
+			return nil, err
+		}
+		if dir := installationOf(*program); !isolation.Visible(dir, p.Expose) {
+			p.Expose = append(p.Expose, dir)
+		}
+	}
+	return isolation.Open(s.Isolation, p)
+}
+
+// installationOf returns the directory with all that a program needs beside itself: the packages it was installed with, or
+// the directory it is in.
+func installationOf(program string) string {
+	const packages = "/node_modules/"
+	if before, _, found := strings.Cut(program, packages); found {
+		return before + strings.TrimSuffix(packages, "/")
+	}
+	return filepath.Dir(program)
+}
+
+// shell returns the path at which OpenCode finds the shell: its own copy, because the directory of the original may hold
+// what OpenCode must not see.
+func (s *Supervisor) shell() string {
+	if s.Isolation.Level == isolation.None {
+		return s.Shell
+	}
+	return s.path("bin", filepath.Base(s.Shell))
+}
+
+// copyShell makes that copy, anew.
+func (s *Supervisor) copyShell() error {
+	if s.shell() == s.Shell {
+		return nil
+	}
+	if err := os.RemoveAll(s.path("bin")); err != nil {
+		return err
+	}
+	if err := os.Mkdir(s.path("bin"), 0o700); err != nil {
+		return err
+	}
+	from, err := os.Open(s.Shell)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(s.shell(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// proxy returns what OpenCode uses as its proxy, and the address at which this process reaches it. Both are empty when
+// OpenCode has the network of this process.
+func (s *Supervisor) proxy() (used *url.URL, address string) {
+	if s.Isolation.Level == isolation.None || s.Proxy == nil {
+		return nil, ""
+	}
+	at := s.Proxy()
+	address = at.Host
+	if s.Isolation.Level == isolation.Bwrap {
+		own := *at
+		own.Host, at = inside.ProxyAddress, &own
+	}
+	return at, address
+}
+
+// startConfined starts OpenCode, which listens on port, and reaches only the proxy at address.
+func (s *Supervisor) startConfined(argv []string, port int, address string, prepare func(*exec.Cmd), listens *announcement) (*child, error) {
+	c := &child{listens: listens, exited: make(chan struct{})}
+	confined := isolation.Command{Argv: argv, Dir: s.path("home"), TCP: true, Bind: []uint16{uint16(port)}}
+	_, proxyPort, _ := net.SplitHostPort(address)
+	shellPort, _, _ := strings.Cut(strings.TrimPrefix(s.ShellAddress, shellsocket.TCP), "/")
+	for _, port := range []string{proxyPort, shellPort} {
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+			confined.Connect = append(confined.Connect, uint16(n))
+		}
+	}
+	if s.Isolation.Level == isolation.Bwrap {
+		link, linked, err := inside.Open()
+		if err != nil {
+			return nil, err
+		}
+		defer linked.Close()
+		c.link = link
+		if confined.Helper, err = os.Executable(); err != nil {
+			return nil, err
+		}
+		confined.Argv, confined.Files = inside.Argv(isolation.HelperPath, argv), []*os.File{linked}
+	}
+	var err error
+	if c.begun, err = s.walls.Start(confined); err != nil {
+		c.release()
+		return nil, err
+	}
+	c.cmd = exec.Command(c.begun.Argv[0], c.begun.Argv[1:]...)
+	c.cmd.ExtraFiles = c.begun.Files
+	if !c.begun.Entered {
+		c.cmd.Dir = s.path("home") // not the workspace, whose .env and bunfig.toml a program built with Bun may read
+	}
+	prepare(c.cmd)
+	if err := c.start(); err != nil {
+		c.release()
+		return nil, err
+	}
+	if c.link != nil && address != "" {
+		go func() {
+			if err := c.link.Serve(address); err != nil {
+				s.Logger.Error("connect opencode with its proxy", "err", err)
+			}
+		}()
+	}
+	return c, nil
+}
+
+// dialThrough makes the client reach its server by dial, which is given the server's port.
+func (c *Client) dialThrough(dial func(ctx context.Context, port int) (net.Conn, error)) {
+	c.http.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, n)
+	}
+}
+
+// searchPath is PATH without the directories that OpenCode cannot see.
+func (s *Supervisor) searchPath() string {
+	if s.walls == nil {
+		return os.Getenv("PATH")
+	}
+	return s.walls.Path(os.Getenv("PATH"))
+}

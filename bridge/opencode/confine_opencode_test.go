@@ -1,0 +1,239 @@
+package opencode_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/egress"
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/sandbox/inside"
+	"pocketcoder/sandbox/isolation"
+)
+
+// TestMain is also the program in OpenCode's network namespace.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == inside.Name {
+		os.Exit(inside.Run(os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) == 4 && os.Args[1] == mcpServer {
+		serveMCP(os.Args[2], os.Args[3])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// confine gives OpenCode the isolation that works best here, and the egress proxy, through which it reaches its model alone.
+func confine(t *testing.T, s *opencode.Supervisor) {
+	t.Helper()
+	found, err := isolation.Choose(isolation.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	confineAt(t, s, found)
+}
+
+func confineAt(t *testing.T, s *opencode.Supervisor, found isolation.Found) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := url.Parse(s.Provider.BaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := handlers.Gate{Handlers: &handlers.Handlers{Log: eventstest.Log(t)}}
+	network := &handlers.Network{Gate: gate, Mode: handlers.NetworkOff, Proxy: l.Addr().String()}
+	engine := &handlers.EngineNetwork{Network: network, Models: []string{model.Host}}
+	s.Isolation, s.Proxy = found, engine.Renew
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		(&egress.Server{Network: network, Engine: engine, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}).Serve(ctx, l)
+		close(ended)
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+}
+
+// levels are the isolation levels that work here.
+func levels(t *testing.T) (found []isolation.Found) {
+	t.Helper()
+	for _, level := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
+		f, err := isolation.Choose(string(level))
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		found = append(found, f)
+	}
+	if len(found) == 0 {
+		t.Skip("no isolation works here")
+	}
+	return found
+}
+
+const mcpServer = "test-mcp"
+
+// serveMCP is an MCP server over stdio. Its tool says what the server can do on this machine.
+func serveMCP(path, address string) {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		var request struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ ProtocolVersion string }
+		}
+		if json.Unmarshal(in.Bytes(), &request) != nil || request.ID == nil {
+			continue
+		}
+		var result any = map[string]any{}
+		switch request.Method {
+		case "initialize":
+			result = map[string]any{"protocolVersion": request.Params.ProtocolVersion, "capabilities": map[string]any{"tools": map[string]any{}},
+				"serverInfo": map[string]any{"name": "test", "version": "1"}}
+		case "tools/list":
+			result = map[string]any{"tools": []any{map[string]any{"name": "attempt", "description": "d", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}}}
+		case "tools/call":
+			_, readErr := os.ReadFile(path)
+			conn, dialErr := net.DialTimeout("tcp", address, time.Second)
+			if dialErr == nil {
+				conn.Close()
+			}
+			result = map[string]any{"content": []any{map[string]any{"type": "text", "text": fmt.Sprintf("the file was read: %t, the network was reached: %t", readErr == nil, dialErr == nil)}}}
+		}
+		b, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": request.ID, "result": result})
+		fmt.Printf("%s\n", b)
+	}
+}
+
+// TestConfinedOpenCodeReachesOnlyWhatIsItsOwn is one test for each level because each start of OpenCode takes seconds.
+func TestConfinedOpenCodeReachesOnlyWhatIsItsOwn(t *testing.T) {
+	for _, found := range levels(t) {
+		t.Run(string(found.Level), func(t *testing.T) { testConfined(t, found) })
+	}
+}
+
+func testConfined(t *testing.T, found isolation.Found) {
+	is := is.New(t)
+	tools := opencodetest.Tools(t)
+	base, seen := model(t)
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-confined-") // not below /tmp, which OpenCode has one of its own of
+	is.NoErr(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	at := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
+	workspace := at("workspace")
+	const secret = "the-secret-of-the-host"
+	for _, name := range []string{"keys/worker.nk", "outside/secret.txt", "outside/victim.md"} {
+		opencode.WriteFile(t, at(name), secret+"\n")
+	}
+	opencode.WriteFile(t, at("workspace", "opencode.json"), "{}\n")
+	opencode.WriteFile(t, at("workspace", "sub", "allowed.txt"), "allowed\n")
+	opencode.WriteFile(t, at("workspace", "docs2", "other.md"), "other\n")
+	is.NoErr(os.Symlink(at("outside", "secret.txt"), at("workspace", "AGENTS.md")))
+	is.NoErr(os.Symlink(at("outside", "secret.txt"), at("workspace", "sub", "AGENTS.md")))
+	is.NoErr(os.Symlink(at("outside"), at("workspace", "link")))
+	server := at("bin", "mcp")
+	is.NoErr(os.Mkdir(at("bin"), 0o755))
+	is.NoErr(exec.Command("cp", os.Args[0], server).Run())
+	var requests atomic.Int64
+	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	t.Cleanup(private.Close)
+	lives := make(chan opencode.Generation, 9)
+	s := &opencode.Supervisor{
+		Tools: tools, Dir: at("data", "opencode"), Workspace: workspace, Shell: "/bin/sh", Expose: []string{at("bin")},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x"},
+		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Restart: 15 * time.Second},
+	}
+	confineAt(t, s, found)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	next := func() opencode.Generation {
+		select {
+		case g := <-lives:
+			return g
+		case err := <-ended:
+			ended <- err
+			t.Fatal(err)
+		}
+		panic("unreachable")
+	}
+	first := next()
+	c := first.Client
+	session, err := c.CreateSession(t.Context(), opencode.NewSession{Directory: workspace, Title: "a title"})
+	is.NoErr(err)
+	call := func(tool string, args map[string]any) (asked []string) {
+		b, err := json.Marshal(args)
+		is.NoErr(err)
+		return turn(t, c, workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b), idle(t, c, session.ID))
+	}
+	call("read", map[string]any{"filePath": at("workspace", "sub", "allowed.txt")})
+	is.True(strings.Contains(seen(), "allowed"))
+	call("read", map[string]any{"filePath": at("keys", "worker.nk")})
+	call("read", map[string]any{"filePath": at("workspace", "link", "secret.txt")})
+	call("grep", map[string]any{"pattern": "secret-of", "path": at("workspace", "link"), "include": "*"})
+	is.True(!strings.Contains(seen(), secret)) // neither by a tool nor by AGENTS.md
+
+	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0) // no person is asked in vain
+	is.True(strings.Contains(seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it"))
+	is.Equal(opencode.ReadFile(t, at("workspace", "opencode.json")), "{}\n")
+
+	// The folder becomes a link after the request and before the approval.
+	now := time.Now()
+	b, _ := json.Marshal(map[string]any{"filePath": at("workspace", "docs2", "victim.md"), "content": "overwritten"})
+	is.NoErr(c.Prompt(t.Context(), session.ID, opencode.Prompt{MessageID: opencode.NewID("msg", now), Parts: []opencode.PromptPart{
+		{ID: opencode.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
+	var asks []string
+	opencode.Eventually(t, "the write is asked for", func() bool {
+		all, err := c.Asks(t.Context(), workspace)
+		is.NoErr(err)
+		for _, a := range all {
+			asks = append(asks, a.ID)
+		}
+		return len(asks) > 0
+	})
+	is.NoErr(os.RemoveAll(at("workspace", "docs2")))
+	is.NoErr(os.Symlink(at("outside"), at("workspace", "docs2")))
+	is.NoErr(c.Allow(t.Context(), workspace, asks[0]))
+	opencode.Eventually(t, "the turn ends", idle(t, c, session.ID))
+	is.Equal(opencode.ReadFile(t, at("outside", "victim.md")), secret+"\n")
+
+	call("webfetch", map[string]any{"url": private.URL, "format": "text", "timeout": 20})
+	is.Equal(requests.Load(), int64(0))
+	is.True(strings.Contains(seen(), "403"))
+
+	is.NoErr(c.AddMCP(t.Context(), workspace, "lab", server, mcpServer, at("keys", "worker.nk"), strings.TrimPrefix(private.URL, "http://")))
+	call("lab_attempt", map[string]any{})
+	is.True(strings.Contains(seen(), "the file was read: false, the network was reached: false"))
+
+	for _, pid := range opencode.Descendants(first.PID) {
+		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
+	}
+	opencode.Eventually(t, "it is said that OpenCode does not answer", func() bool { return s.Trouble() == "OpenCode has not answered for 10 s" })
+	second := next()
+	<-first.Exited
+	is.Equal(second.N, 2)
+	_, err = second.Client.Session(t.Context(), session.ID)
+	is.NoErr(err)
+}

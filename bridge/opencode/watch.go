@@ -1,0 +1,75 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+)
+
+// HealthLimits say when an OpenCode that runs and does not answer is reported and restarted. Zero durations are the default.
+type HealthLimits struct {
+	Ask     time.Duration // pause between two health requests
+	Report  time.Duration // without an answer, until Trouble says so
+	Restart time.Duration // without an answer, until OpenCode is restarted
+}
+
+// DefaultHealthLimits is far above what OpenCode takes to answer under load, which is some 100 ms.
+var DefaultHealthLimits = HealthLimits{Ask: 2 * time.Second, Report: 10 * time.Second, Restart: 30 * time.Second}
+
+// watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long that it
+// must be restarted. Time in which OpenCode waits for a processor does not count: on an overloaded machine a restart would make
+// matters worse.
+func (s *Supervisor) watch(ctx context.Context, client *Client, pid int) error {
+	limits := HealthLimits{cmp.Or(s.Limits.Ask, DefaultHealthLimits.Ask), cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
+		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
+	defer s.setTrouble("")
+	answered, waited := time.Now(), processorWait(pid)
+	for {
+		next := limits.Report
+		if s.Trouble() != "" {
+			next = limits.Restart
+		}
+		try, cancel := context.WithTimeout(ctx, max(min(limits.Report/2, next-time.Since(answered)), time.Millisecond))
+		_, err := client.Health(try)
+		cancel()
+		silent := time.Since(answered) - (processorWait(pid) - waited)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			answered, waited = time.Now(), processorWait(pid)
+			s.setTrouble("")
+		case silent >= limits.Restart:
+			return fmt.Errorf("OpenCode has not answered for %g s", limits.Restart.Seconds())
+		case silent >= limits.Report && s.Trouble() == "":
+			s.setTrouble(fmt.Sprintf("OpenCode has not answered for %g s", limits.Report.Seconds()))
+			s.Logger.Error(s.Trouble(), "err", err, "restart after", limits.Restart)
+		}
+		if err == nil || silent < limits.Report {
+			select {
+			case <-time.After(min(limits.Ask, max(limits.Report-time.Since(answered), time.Millisecond))):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// Trouble says in a sentence what is wrong with the OpenCode that runs. It is empty when nothing is known to be.
+func (s *Supervisor) Trouble() string {
+	if text := s.trouble.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+func (s *Supervisor) setTrouble(text string) {
+	if s.Trouble() == text {
+		return
+	}
+	s.trouble.Store(&text)
+	if s.Changed != nil {
+		s.Changed()
+	}
+}

@@ -1,0 +1,47 @@
+package opencode
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var silent atomic.Bool
+	answers := make(chan struct{}, 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if silent.Load() {
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprintf(w, `{"healthy":true,"version":%q}`, Version)
+		answers <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	s := supervising(t, t.TempDir(), "")
+	s.Limits = HealthLimits{Ask: 10 * time.Millisecond, Report: 2 * time.Second, Restart: 6 * time.Second}
+	troubles := make(chan string, 10)
+	s.Changed = func() { troubles <- s.Trouble() }
+	ended := make(chan error, 1)
+	go func() { ended <- s.watch(t.Context(), NewClient(server.URL, ""), os.Getpid()) }()
+	for range 5 {
+		<-answers
+	}
+	is.Equal(s.Trouble(), "")
+	silent.Store(true)
+	is.Equal(<-troubles, "OpenCode has not answered for 2 s")
+	silent.Store(false)
+	is.Equal(<-troubles, "") // it answers again
+	silent.Store(true)
+	is.Equal(<-troubles, "OpenCode has not answered for 2 s")
+	is.Equal((<-ended).Error(), "OpenCode has not answered for 6 s")
+	is.Equal(s.Trouble(), "") // the next one has not been silent
+}

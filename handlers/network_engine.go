@@ -1,0 +1,180 @@
+package handlers
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+// EngineNetwork decides which hosts OpenCode itself reaches through the egress proxy: the hosts of its model providers, the
+// host of a webfetch that was approved, and the hosts that a network rule allows. It is safe for concurrent use.
+type EngineNetwork struct {
+	Network *Network
+	Models  []string // host:port of the model URLs that the operator configured. These may have private addresses
+
+	mu      sync.Mutex
+	token   string
+	life    context.Context // of the OpenCode that has the token
+	end     context.CancelFunc
+	hosts   map[string]bool // host:port of providers
+	fetches *folded         // approved webfetch calls since the first start
+}
+
+// EngineUser is the user name of OpenCode's credentials for the proxy.
+const EngineUser = "opencode"
+
+// Renew returns the URL of the proxy with new credentials, for an OpenCode that is about to start. It ends the connections of
+// the OpenCode before it.
+func (n *EngineNetwork) Renew() *url.URL {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.end != nil {
+		n.end()
+	}
+	n.life, n.end = context.WithCancel(context.Background())
+	n.token = rand.Text()
+	n.Network.Gate.Handlers.Log.Conceal("engine", n.token)
+	return &url.URL{Scheme: "http", User: url.UserPassword(EngineUser, n.token), Host: n.Network.Proxy}
+}
+
+// Allow lets OpenCode reach the hosts of its providers, given as host:port.
+func (n *EngineNetwork) Allow(addresses []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts = map[string]bool{}
+	for _, address := range addresses {
+		if at, err := policy.ParseAddress(address); err == nil {
+			n.hosts[at.String()] = true
+		}
+	}
+}
+
+// Is reports whether the credentials are those of the OpenCode that runs.
+func (n *EngineNetwork) Is(user, token string) bool {
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return user == EngineUser && n.token != "" && subtle.ConstantTimeCompare([]byte(n.token), []byte(token)) == 1
+}
+
+// Begin returns a context that ends with the OpenCode that runs.
+func (n *EngineNetwork) Begin(ctx context.Context) (connection context.Context, end func(), ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(n.life, cancel)
+	return ctx, func() { stop(); cancel() }, true
+}
+
+// Private reports whether an address may be private, because the operator configured it.
+func (n *EngineNetwork) Private(at policy.Address) bool {
+	return slices.ContainsFunc(n.Models, func(model string) bool {
+		m, err := policy.ParseAddress(model)
+		return err == nil && m == at
+	})
+}
+
+// Reach decides about a connection to an address, host:port in any spelling, and returns the address to dial. A refusal is a
+// Refused.
+func (n *EngineNetwork) Reach(ctx context.Context, address string) (policy.Address, error) {
+	at, err := policy.ParseAddress(address)
+	if err != nil {
+		return at, refuse(Invalid, "%s", err)
+	}
+	n.mu.Lock()
+	isProvider := n.hosts[at.String()]
+	n.mu.Unlock()
+	if isProvider || n.Private(at) {
+		return at, nil
+	}
+	rules, err := n.Network.Gate.InForce(ctx, RuleScope{At: time.Now()})
+	if err != nil {
+		return at, err
+	}
+	v := judge(rules, policy.Ask{Type: NetworkAsk, Patterns: []string{at.String()}, Address: at.String()})
+	if v.Action == policy.Deny {
+		return at, refuse(Conflict, "%s", v.Reason)
+	}
+	fetched, err := n.fetched(ctx, at)
+	switch {
+	case err != nil:
+		return at, err
+	case fetched, v.Action == policy.Allow, n.Network.Mode == NetworkOpen && len(v.Rules) == 0 && at.Web():
+		return at, nil
+	}
+	return at, refuse(Conflict, "OpenCode may reach its model providers, the host of an approved webfetch, and hosts that a network rule allows. "+
+		"No rule allows %s, and OpenCode cannot ask for a host. Fetch its final address, or let a command fetch it.", at)
+}
+
+// Keep returns the refusal of an address that an allowed name leads to.
+func (n *EngineNetwork) Keep(_ context.Context, _ policy.Address, why error) error {
+	return refuse(Invalid, "%s", why)
+}
+
+// fetchTime is how long an approved webfetch covers its host: OpenCode gives up on one after two minutes at most.
+const fetchTime = 2*time.Minute + 10*time.Second
+
+// fetched reports whether a webfetch of the host was approved within fetchTime.
+func (n *EngineNetwork) fetched(ctx context.Context, at policy.Address) (bool, error) {
+	n.mu.Lock()
+	if n.fetches == nil {
+		n.fetches = fold(&fetchState{asked: map[string]policy.Address{}, approved: map[policy.Address]time.Time{}}, []string{
+			events.ChatOpenCodeSubject("*", events.PermissionAsked), events.ChatSubject("*", events.PermissionDecided{}.Kind()),
+		})
+	}
+	f := n.fetches
+	n.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.advance(ctx, n.Network.Gate.Handlers.Log); err != nil {
+		return false, err
+	}
+	approved, ok := f.state.(*fetchState).approved[at]
+	return ok && time.Since(approved) < fetchTime, nil
+}
+
+// fetchState is the webfetch calls that were asked for and approved.
+type fetchState struct {
+	asked    map[string]policy.Address // by chat and permission
+	approved map[policy.Address]time.Time
+}
+
+func (s *fetchState) apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	if decided, ok := d.(events.PermissionDecided); ok {
+		key := e.Subject.ID + "/" + decided.Permission
+		if at, asked := s.asked[key]; asked && decided.Decision == events.Authorized {
+			s.approved[at] = e.Time
+		}
+		delete(s.asked, key)
+		return
+	}
+	var ask events.PermissionAsk
+	if json.Unmarshal(e.Data, &ask) != nil || ask.Permission != "webfetch" || len(ask.Patterns) != 1 {
+		return
+	}
+	u, err := url.Parse(ask.Patterns[0])
+	if err != nil {
+		return
+	}
+	address := u.Host
+	if u.Port() == "" {
+		address += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	}
+	if at, err := policy.ParseAddress(address); err == nil {
+		s.asked[e.Subject.ID+"/"+ask.ID] = at
+	}
+}
