@@ -184,7 +184,7 @@ func readText(pid int, at uintptr) (string, error) {
 
 // writes reports whether commands may write what lies at a path without symlinks, at landlock without mounts.
 func (w *Walls) writes(path string) bool {
-	if within(w.place.Home, path) {
+	if slices.ContainsFunc(append([]string{w.place.Home}, w.place.Writable...), func(dir string) bool { return within(dir, path) }) {
 		return true
 	}
 	if !within(w.place.Workspace, path) {
@@ -193,7 +193,7 @@ func (w *Walls) writes(path string) bool {
 	for _, n := range w.names() {
 		at := filepath.Join(w.place.Workspace, n.path)
 		switch {
-		case n.inner == nil && within(at, path):
+		case (n.inner == nil || w.place.Lasting) && within(at, path):
 			return false
 		case slices.ContainsFunc(n.inner, func(i name) bool { return within(filepath.Join(at, i.path), path) }):
 			return false
