@@ -44,7 +44,7 @@ type Link struct {
 	turn     chan struct{} // holds one while a question is asked or the listener is touched
 	conn     *net.UnixConn
 	listener net.Listener
-	owed     bool // a question has no answer yet; the next message is that
+	owed     bool          // a question has no answer yet; the next message is that
 	patience time.Duration // answerWithin but in tests
 	ended    chan struct{}
 	end      func() // closes ended, once
