@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/opencode/shellsocket"
+	"pocketcoder/handlers"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -69,6 +70,21 @@ func (s *Supervisor) isolate() (*isolation.Walls, error) {
 		}
 	}
 	return isolation.Open(s.Isolation, p)
+}
+
+// Visible returns the function for handlers.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode keeps long
+// outputs of tools below Dir, and reads them again.
+func (s *Supervisor) Visible() func(real string) bool {
+	if s.Isolation.Level != isolation.Bwrap && s.Isolation.Level != isolation.Landlock {
+		return nil
+	}
+	var shown []string
+	for _, dir := range append([]string{s.Dir}, s.Expose...) {
+		if real, ok := handlers.RealPath(dir); ok {
+			shown = append(shown, real)
+		}
+	}
+	return func(real string) bool { return isolation.Visible(real, shown) }
 }
 
 // installationOf returns the directory with all that a program needs beside itself: the packages it was installed with, or

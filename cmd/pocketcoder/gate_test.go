@@ -138,6 +138,31 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 	})
 }
 
+func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	exposed := t.TempDir()
+	is.NoErr(os.WriteFile(filepath.Join(exposed, "notes.txt"), []byte("needle\n"), 0o600))
+	link := filepath.Join(t.TempDir(), "link")
+	is.NoErr(os.Symlink(exposed, link))
+	p := startAsDelivered(t, "--expose", link)
+	outside := p.outside(t)
+	chat := p.chat(t, call("read", map[string]any{"filePath": outside + "/notes.txt"})+"\n@@next\n"+
+		call("grep", map[string]any{"pattern": "needle", "path": outside})+"\n@@next\n@@say done")
+	p.turnEnds(t, chat)
+	calls := p.tools(t, chat)
+	is.Equal(len(calls), 2)
+	for _, c := range calls {
+		is.True(strings.Contains(c.State.Error, "does not exist for OpenCode."))
+	}
+	is.Equal(len(p.leftToAPerson(t, chat)), 0)
+
+	asked := p.denied(t, call("read", map[string]any{"filePath": exposed + "/notes.txt"}))
+	is.Equal(asked.ReferredReason, "no rule allows it")
+	data := filepath.Join(string(p.data), "opencode", "data", "opencode", "tool-output", "x")
+	is.Equal(p.denied(t, call("read", map[string]any{"filePath": data})).ReferredReason, "no rule allows it")
+}
+
 func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

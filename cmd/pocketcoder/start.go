@@ -192,10 +192,6 @@ func (s *parts) wire() {
 		Client: s.lives.client, Default: s.provider.Model, MaxTurns: s.o.maxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
 	}
 	s.handlers.Configured = s.bridge.Configured
-	s.gate = handlers.Gate{
-		Handlers: s.handlers, Rules: s.o.rules, Workspace: s.o.workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.logger,
-		Network: s.o.sandboxNetwork(),
-	}
 	s.exec = &handlers.Exec{
 		Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: pool, Workspace: s.o.workspace, Session: s.bridge.Session, Log: s.o.logger,
 	}
@@ -204,6 +200,10 @@ func (s *parts) wire() {
 		ShellAddress: s.shells.address, Isolation: s.confined,
 		Started: s.lives.started, Changed: s.change, Expose: s.o.expose,
 		Proxy: func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
+	}
+	s.gate = handlers.Gate{
+		Handlers: s.handlers, Rules: s.o.rules, Workspace: s.o.workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.logger,
+		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.worker = &workerProcess{
 		args: []string{
