@@ -83,7 +83,7 @@ func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
 	is.NoErr(s.prepare())
 	evil := filepath.Join(s.Workspace, "evil")
 	for name, text := range map[string]string{

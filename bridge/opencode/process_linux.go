@@ -35,19 +35,17 @@ func processTree(pid int) (all []process) {
 	return all
 }
 
-// processorWait returns how long the threads of a process and its descendants have waited for a processor, in all.
-func processorWait(pid int) (all time.Duration) {
+// processorWait returns how long the main thread of a process or of a descendant has waited for a processor: the longest of
+// them. OpenCode answers on its main thread. Adding up all threads would count more than the time that has passed.
+func processorWait(pid int) (longest time.Duration) {
 	for _, p := range processTree(pid) {
-		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.pid))
-		for _, thread := range threads {
-			stat, _ := os.ReadFile(thread)
-			if fields := strings.Fields(string(stat)); len(fields) > 1 {
-				ns, _ := strconv.ParseInt(fields[1], 10, 64)
-				all += time.Duration(ns)
-			}
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", p.pid))
+		if fields := strings.Fields(string(stat)); len(fields) > 1 {
+			ns, _ := strconv.ParseInt(fields[1], 10, 64)
+			longest = max(longest, time.Duration(ns))
 		}
 	}
-	return all
+	return longest
 }
 
 // processID tells one run of a process from any other with the same pid: boot, and start time in clock ticks

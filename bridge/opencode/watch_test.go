@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
+	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,8 +30,11 @@ func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
 	s.Limits = HealthLimits{Ask: 10 * time.Millisecond, Report: 2 * time.Second, Restart: 6 * time.Second}
 	troubles := make(chan string, 10)
 	s.Changed = func() { troubles <- s.Trouble() }
+	idle := exec.Command("sleep", "600") // waits for no processor
+	is.NoErr(idle.Start())
+	t.Cleanup(func() { idle.Process.Kill(); idle.Wait() })
 	ended := make(chan error, 1)
-	go func() { ended <- s.watch(t.Context(), NewClient(server.URL, ""), os.Getpid()) }()
+	go func() { ended <- s.watch(t.Context(), NewClient(server.URL, ""), idle.Process.Pid) }()
 	for range 5 {
 		<-answers
 	}
