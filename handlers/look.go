@@ -74,7 +74,7 @@ func irregular(path string) string {
 	case mode.IsRegular(), mode.IsDir():
 		return ""
 	}
-	return "no regular file"
+	return "not a regular file"
 }
 
 // directory is where the session of an ask works, empty when that is not known. What is asked over the API may name none.

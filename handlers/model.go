@@ -207,7 +207,7 @@ func findModel(name string, providers []storedRecord[modelProvider]) (string, er
 		return name, nil
 	}
 	if len(usable) == 0 {
-		return "", refuseField(Conflict, "model", "The list of models is not known yet, because OpenCode is still starting. Try again in a moment.")
+		return "", refuseField(Conflict, "model", "OpenCode is still starting and has not listed its models. Try again in a moment.")
 	}
 	var same []string
 	for _, model := range usable {

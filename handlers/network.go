@@ -169,7 +169,7 @@ func (n *Network) Expire(ctx context.Context, chat string) error {
 			if s.settled[id].how != "" || waits[id] {
 				continue
 			}
-			e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "the command that asked for the host has ended"})
+			e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "the command that needed the host has ended"})
 			if err != nil {
 				return nil, 0, err
 			}

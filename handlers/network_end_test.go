@@ -107,7 +107,7 @@ func TestARequestForAHostExpiresWithTheLastCommandThatWaits(t *testing.T) {
 	is.Equal(len(of[events.PermissionExpired](data)), 0) // the other one still waits
 	o.network.End(t.Context(), o.run("x2"))
 	_, data = history(t, o.Log, "c1")
-	is.Equal(of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: first.Permission, Reason: "the command that asked for the host has ended"}})
+	is.Equal(of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: first.Permission, Reason: "the command that needed the host has ended"}})
 	_, err := o.DecidePermission(t.Context(), DecidePermission{Command: Command{Actor: alice}, Chat: "c1", Permission: first.Permission, Decision: events.Authorized})
 	is.Equal(refusal(t, err), Conflict)
 

@@ -113,7 +113,7 @@ func (n *EngineNetwork) Reach(ctx context.Context, address string) (policy.Addre
 		return at, nil
 	}
 	return at, refuse(Conflict, "OpenCode may reach its model providers, the host of an approved webfetch, and hosts that a network rule allows. "+
-		"No rule allows %s, and OpenCode cannot ask for a host. Fetch its final address, or let a command fetch it.", at)
+		"No rule allows %s, and OpenCode cannot request a host. Fetch the final address, or use a command such as curl.", at)
 }
 
 // Keep returns the refusal of an address that an allowed name leads to.

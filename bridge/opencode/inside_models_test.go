@@ -25,7 +25,7 @@ func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
 	for name, c := range map[string]struct{ configured, selected, want string }{
 		"the configured one":               {"p/old", "", "p/old"},
 		"the selected one":                 {"p/new", "p/other", "p/other"},
-		"the one that OpenCode recommends": {"", "", "p/new"},
+		"the model that OpenCode recommends": {"", "", "p/new"},
 		"a selection that is gone":         {"p/other", "demo/demo", "p/other"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -106,7 +106,7 @@ func (p Provider) serverModels(ctx context.Context) ([]serverModel, error) {
 	}
 	var list struct{ Data []serverModel }
 	if err := json.Unmarshal(body, &list); err != nil || !strings.Contains(string(body), `"data"`) {
-		return nil, fmt.Errorf("GET %s answered what is not a list of models; most servers want /v1 at the end of the URL", target)
+		return nil, fmt.Errorf("GET %s did not return a list of models; most servers need /v1 at the end of the URL", target)
 	}
 	return append([]serverModel{}, list.Data...), nil
 }
@@ -121,14 +121,14 @@ func (p Provider) completes(ctx context.Context, listStatus int) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return fmt.Errorf("POST %s answered %d: %s", target, status, p.aboutKey())
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
-		return fmt.Errorf("GET %s/models answered %d and POST %s answered %d: most servers want /v1 at the end of the URL", p.BaseURL, listStatus, target, status)
+		return fmt.Errorf("GET %s/models answered %d and POST %s answered %d: most servers need /v1 at the end of the URL", p.BaseURL, listStatus, target, status)
 	}
 	return nil
 }
 
 func (p Provider) aboutKey() string {
 	if p.APIKey == "" {
-		return "it wants a key; set POCKETCODER_MODEL_KEY"
+		return "the server needs a key; set POCKETCODER_MODEL_KEY"
 	}
 	return "the key in POCKETCODER_MODEL_KEY is wrong"
 }

@@ -111,7 +111,7 @@ func (s *Shells) serve(ctx context.Context, conn net.Conn) error {
 	if s.Secret != "" {
 		kind, secret, err := frames.Next()
 		if err != nil || kind != shellsocket.Secret || subtle.ConstantTimeCompare(secret, []byte(s.Secret)) != 1 {
-			return errors.New("a program that does not know the secret asked for a command")
+			return errors.New("a program without the secret requested a command")
 		}
 	}
 	kind, body, err := frames.Next()
@@ -120,7 +120,7 @@ func (s *Shells) serve(ctx context.Context, conn net.Conn) error {
 	}
 	r, err := shellsocket.ParseRequest(body)
 	if kind != shellsocket.Requested || err != nil {
-		return to.finish(wire.ExitRefused, "not run: this is no request of a pocketcoder-shell of PocketCoder's version")
+		return to.finish(wire.ExitRefused, "not run: pocketcoder-shell and PocketCoder have different versions; build both from the same source")
 	}
 	if err := to.write(shellsocket.Accepted, nil); err != nil {
 		return err

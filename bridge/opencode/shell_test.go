@@ -46,8 +46,8 @@ func TestAConnectionThatIsNoShellGetsNoCommandAndDelaysNoStop(t *testing.T) {
 	is.NoErr(err)
 	defer silent.Close()
 	for name, c := range map[string]struct{ sent, want string }{
-		"another frame":    {"c\x00\x00\x00\x00", "not run: this is no request of a pocketcoder-shell of PocketCoder's version"},
-		"half a request":   {"r\x00\x00\x00\x03a\x00b", "not run: this is no request of a pocketcoder-shell of PocketCoder's version"},
+		"another frame":    {"c\x00\x00\x00\x00", "not run: pocketcoder-shell and PocketCoder have different versions; build both from the same source"},
+		"half a request":   {"r\x00\x00\x00\x03a\x00b", "not run: pocketcoder-shell and PocketCoder have different versions; build both from the same source"},
 		"a frame too long": {"r\xff\xff\xff\xff", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

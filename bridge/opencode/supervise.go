@@ -154,7 +154,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	go func() { silent <- s.watch(watched, client, c.cmd.Process.Pid) }()
 	select {
 	case <-c.exited:
-		err = fmt.Errorf("opencode ended by itself: %v; its last lines:\n%s", c.err, log.last())
+		err = fmt.Errorf("opencode exited unexpectedly: %v; its last lines:\n%s", c.err, log.last())
 	case err = <-silent:
 		return true, err
 	}

@@ -26,7 +26,7 @@ func (p *Push) describeAsk(ctx context.Context, n *events.Notice, chat, why stri
 	if ask.Permission == "bash" && ask.Source != projections.SourceAPI { // where it runs is part of what is allowed
 		where, whole := p.shown(ask.Cwd, maxLine)
 		n.Whole = n.Whole && whole && where != ""
-		n.Message += "\nin " + cmp.Or(where, "a folder that is not known")
+		n.Message += "\nin " + cmp.Or(where, "an unknown folder")
 	}
 	if why, _ = p.shown(why, maxLine); why != "" {
 		n.Message += "\n" + why

@@ -25,7 +25,7 @@ const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what 
   pocketcoder chat -m "fix it" --approve all        approve everything: for scripts
   printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one per line
 
-A request for permission is shown as what is requested and why a rule did not decide it:
+The chat shows what a request is for, and why no rule decided it:
   ? bash  npm test
     why: no rule allows "npm" · in /home/me/project · 8f3kq0z2m4c6x1a
 Answers to a request:
@@ -43,7 +43,7 @@ At a terminal:
   //x         send a message that begins with a slash
   \           at the end of a line: the message goes on in the next line; pasted lines are one message
   Ctrl-C      stop the turn; again: leave. The turn of a chat that is left with /quit goes on.
-Of a long output the first and last lines are shown: "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles off.
+A long output is shown with its first and last lines: "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles off.
 In a file or pipe, only /abort and /quit are commands.
 
 Exit status:
@@ -75,7 +75,7 @@ func chatFlags(env environment, args []string) (chatOptions, error) {
 	data := dataFlag(fs, env)
 	o := chatOptions{}
 	fs.StringVar(&o.message, "m", "", "send this `text`, see the turn through, and exit")
-	fs.StringVar(&o.approve, "approve", or(env, "POCKETCODER_APPROVE", approveAsk), "`who` decides: ask (you), all (approve everything) or none (deny everything) (POCKETCODER_APPROVE)")
+	fs.StringVar(&o.approve, "approve", or(env, "POCKETCODER_APPROVE", approveAsk), "`decision` about requests: ask (you decide), all (approve everything) or none (deny everything) (POCKETCODER_APPROVE)")
 	fs.StringVar(&o.title, "title", "", "`title` of a new chat; the beginning of the first message when empty")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
@@ -300,7 +300,7 @@ func (c *conversation) farewell(w io.Writer, code exitCode) {
 	case exitLost:
 		fmt.Fprintln(w, "the turn was lost: OpenCode went away in the middle of it; go on with:", again)
 	case exitPending:
-		fmt.Fprintln(w, "a request still waits; answer it with:", again)
+		fmt.Fprintln(w, "a request is still pending; answer it with:", again)
 	default:
 		if c.exists && !c.once {
 			fmt.Fprintln(w, "go on with:", again)

@@ -124,7 +124,7 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 	s.types("/undo\r")
 	s.sees("there is no turn to undo")
 	s.types("/redo\r")
-	s.sees("What was undone is back.")
+	s.sees("The undone turns are back.")
 	s.types("/quit\r")
 	s.leaves()
 	body, err := os.ReadFile(p.data.path("history"))

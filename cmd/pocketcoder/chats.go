@@ -14,12 +14,12 @@ import (
 
 const chatsUsage = `pocketcoder chats: list chats, the most recently active first.
 
-  pocketcoder chats                 who has to act in which chat
+  pocketcoder chats                 list 20 chats
   pocketcoder chats --limit 3
   pocketcoder chats --json          for scripts, with the number of requests that wait for a person
   pocketcoder chat h2k0x9c3v7m1q5z  open one of them
 
-TURN says who has to act: "you: 1 request" when a decision or an answer is needed, "you" when the assistant waits for a
+TURN names the side that must act: "you: 1 request" when a decision or an answer is needed, "you" when the assistant waits for a
 message, "assistant" while it works. "pocketcoder requests" shows what is requested.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
@@ -52,7 +52,7 @@ func (s *system) chats(ctx context.Context, limit int) ([]listedChat, error) {
 	return all, nil
 }
 
-// turn says who has to act.
+// turn names the side that must act: a person or the assistant.
 func (c listedChat) turn() string {
 	switch {
 	case c.Requests == 1:

@@ -334,7 +334,7 @@ func (c *conversation) refuseStale(words string) {
 	if words == "" {
 		return
 	}
-	c.show.note("", yellow, "%q was not used: what it answers was decided before you pressed Enter.", words)
+	c.show.note("", yellow, "%q was not used: the request it answers was decided before you pressed Enter.", words)
 	if len(c.waiting) > 0 {
 		c.show.note("", yellow, "Now this waits: %s", c.waiting[0].summary())
 	}

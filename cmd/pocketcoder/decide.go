@@ -43,7 +43,7 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 			"a proposes a rule that allows this kind from now on: a, a all, a 1h)")
 		return nil
 	case s.always && a.permission.ask.Permission == handlers.BudgetAsk:
-		c.show.note("", dim, "(no rule decides about a budget: answer y or n, or change it with: pocketcoder budget set)")
+		c.show.note("", dim, "(a rule cannot allow more than a budget: answer y or n, or change the budget with: pocketcoder budget set)")
 		return nil
 	case s.edit && a.permission.ask.Command() == "":
 		c.show.note("", dim, "(only a command can be edited)")
@@ -131,7 +131,7 @@ func (c *conversation) beginEdit(a *ask) {
 	}
 	line, ok := editable(a.permission.ask.Command())
 	if !ok {
-		c.show.note("", dim, "(the command has characters that a line cannot hold: type the whole command)")
+		c.show.note("", dim, "(this line cannot show all characters of the command: type the whole command)")
 	}
 	c.suggestion = line
 }

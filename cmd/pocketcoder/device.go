@@ -17,7 +17,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-const deviceUsage = `pocketcoder device: the phones that get notifications of the running system.
+const deviceUsage = `pocketcoder device: manage the phones that get notifications.
 
   pocketcoder device add "My phone"                                a new secret topic at https://ntfy.sh
   pocketcoder device add "My phone" https://ntfy.example.org/TOPIC a topic or a UnifiedPush endpoint of your own
@@ -25,10 +25,10 @@ const deviceUsage = `pocketcoder device: the phones that get notifications of th
   pocketcoder device test DEVICE                                   send a notification and wait for the result
   pocketcoder device remove DEVICE
 
-Install the ntfy app (Android, iOS) or open the topic in a browser, and subscribe to the topic that "add" prints. Whoever
-knows a topic can read its notifications and press their buttons: keep it secret.
+Install the ntfy app (Android, iOS) or open the topic in a browser, and subscribe to the topic that "add" prints. Keep it
+secret: with the topic, anybody can read the notifications and press their buttons.
 
-add is for the only account, or for the one that --user names. Browsers subscribe to Web Push themselves, over the API.
+With several accounts, add needs --user. Browsers subscribe to Web Push themselves, over the API.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -126,12 +126,12 @@ func (d *deviceCommand) test(ctx context.Context, args []string) error {
 	}
 	switch {
 	case result.Sent:
-		_, err = fmt.Fprintf(d.env.stdout, "%s took the notification; the device should show it now.\n", oneLine(result.Host, 60))
+		_, err = fmt.Fprintf(d.env.stdout, "%s accepted the notification; the device should show it now.\n", oneLine(result.Host, 60))
 		return err
 	case result.Failed != "":
 		return fmt.Errorf("the notification was not sent: %s", oneLine(result.Failed, 200))
 	}
-	return fmt.Errorf("%s has not taken the notification yet; it is tried again for some minutes", oneLine(result.Host, 60))
+	return fmt.Errorf("%s has not accepted the notification yet; PocketCoder retries for some minutes", oneLine(result.Host, 60))
 }
 
 func (d *deviceCommand) remove(ctx context.Context, args []string) error {

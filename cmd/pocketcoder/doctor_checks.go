@@ -63,9 +63,9 @@ func programVersion(ctx context.Context, path, versionFlag string) (string, erro
 	return line, nil
 }
 
-// checkIsolation tries what keeps commands from the rest of the machine, as the worker does.
+// checkIsolation chooses the isolation level, as the worker does.
 func checkIsolation(level string) check {
-	c := check{Name: "isolation", State: checkMissing, For: "keeping commands and OpenCode from the rest of the machine: without one neither runs"}
+	c := check{Name: "isolation", State: checkMissing, For: "isolating commands and OpenCode from the rest of the machine: without it neither runs"}
 	found, err := isolation.Choose(level)
 	if err != nil {
 		c.Found, c.Get = err.Error(), "apt install bubblewrap"

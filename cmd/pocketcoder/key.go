@@ -13,15 +13,15 @@ import (
 	"pocketcoder/handlers"
 )
 
-const keyUsage = `pocketcoder key: the SSH keys with which accounts open the viewer of a system that runs with --ssh.
+const keyUsage = `pocketcoder key: manage the SSH keys of accounts. A key opens the viewer (attach) of a system that runs with --ssh.
 
   pocketcoder key add ~/.ssh/id_ed25519.pub                  the public key of this machine
   pocketcoder key add laptop.pub --name laptop --for 720h    of another device, for 30 days
   ssh-add -L | pocketcoder key add -                         one line from stdin
   pocketcoder key list
-  pocketcoder key remove KEY                                 ends the connections of that key too
+  pocketcoder key remove KEY                                 and close its connections
 
-add is for the only account, or for the one that --user names. A key belongs to one account.
+With several accounts, add needs --user. A key belongs to one account.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

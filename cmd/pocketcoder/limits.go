@@ -23,7 +23,7 @@ func limitFlags(fs *flag.FlagSet, env environment) (*commandLimits, error) {
 	fs.Var(&l.FileSize, "file-size", "most a command may write to one file, such as `512MiB`; 0 is no limit (POCKETCODER_FILE_SIZE)")
 	fs.DurationVar(&l.CPUTime, "cpu-time", l.CPUTime, "most processor time a command may take, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
 	fs.Int64Var(&l.OpenFiles, "open-files", l.OpenFiles, "most files a process of a command may have open; 0 is no limit (POCKETCODER_OPEN_FILES)")
-	fs.DurationVar(&l.timeout, "timeout", l.timeout, "longest time a command may run that is neither in the background nor a shell of a person's; 0 is no limit (POCKETCODER_TIMEOUT)")
+	fs.DurationVar(&l.timeout, "timeout", l.timeout, "time limit of foreground commands; 0 disables it (POCKETCODER_TIMEOUT)")
 	for _, name := range []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"} {
 		variable := "POCKETCODER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 		if value := env.getenv(variable); value != "" {

@@ -13,14 +13,15 @@ import (
 	"pocketcoder/projections"
 )
 
-const logsUsage = `pocketcoder sandbox logs EXEC: what a command printed, from the log.
+const logsUsage = `pocketcoder sandbox logs EXEC: print the output of a command, from the log.
 
   pocketcoder sandbox logs 8f2k0x9c3v7m1q5
-  pocketcoder sandbox logs 8f2k0x9c3v7m1q5 -f    and what it prints until it ends
+  pocketcoder sandbox logs 8f2k0x9c3v7m1q5 -f    follow the output until the command ends
 
-What it wrote to stdout goes to stdout, and to stderr what it wrote there, what is missing, and at last how it ended. Control sequences are shown as text. Of a
-command that runs, the last seven days are there, as far as there was room for them, and no more than the first 64 MiB of each stream, or 8 MiB when it is
-neither in the background nor a shell; when it has ended, all is. "pocketcoder sandbox ps --all" lists what ran.
+The command's stdout goes to stdout, and its stderr to stderr. Stderr also says what is missing and how the command ended. Control
+sequences are shown as text. While a command runs, the log has its output of the last seven days at most, and at most the first
+64 MiB of each stream (8 MiB for a foreground command). After the end it has all output. "pocketcoder sandbox ps --all" lists
+finished commands.
 Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
 `
 

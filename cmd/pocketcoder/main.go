@@ -25,22 +25,22 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
 
   pocketcoder up             start everything on this machine
   pocketcoder chat           talk to the assistant, approve what it may do
-  pocketcoder chats          list chats, and where a person is needed
-  pocketcoder requests       list what waits for a person, in all chats
+  pocketcoder chats          list chats, and mark those that wait for a person
+  pocketcoder requests       list the requests and questions that wait for a person
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder policy         rules: test, replay, list, pause, resume, revoke
-  pocketcoder why [ID]       why something was allowed, denied or asked, and what then ran
+  pocketcoder why [ID]       explain why a request was allowed, denied or asked, and what then ran
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder key            SSH keys: add, list, remove
-  pocketcoder ports CHAT PORT  print the address of what a command of a chat serves
+  pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
   pocketcoder replay CHAT    show a chat again, from the log
   pocketcoder attach [CHAT]  look into the sandbox while commands run, and open a shell there
   pocketcoder transcript     follow what the commands of a CHAT print
   pocketcoder rebuild        delete the read models and replay the log into new ones
   pocketcoder nats-context   let the nats CLI read the log
   pocketcoder nats-config    print the configuration of an external NATS server
-  pocketcoder sandbox        run commands for a system elsewhere; ps, logs, kill, shell and workers look at those that run
+  pocketcoder sandbox        inspect running commands (ps, logs, kill, shell, workers), or run a worker
   pocketcoder doctor         check what this machine has, and say how to get the rest
   pocketcoder version
 

@@ -27,10 +27,10 @@ type modelOptions struct {
 // modelFlags adds the flags. The key has none: the list of processes would show it.
 func (m *modelOptions) flags(fs *flag.FlagSet, env environment) error {
 	m.key = env.getenv("POCKETCODER_MODEL_KEY")
-	fs.StringVar(&m.name, "model", env.getenv("POCKETCODER_MODEL"), "`provider/model`, or with --model-url the server's name of it; default: the one OpenCode recommends (POCKETCODER_MODEL)")
+	fs.StringVar(&m.name, "model", env.getenv("POCKETCODER_MODEL"), "`provider/model`, or with --model-url the server's name for the model; default: the model that OpenCode recommends (POCKETCODER_MODEL)")
 	fs.StringVar(&m.url, "model-url", env.getenv("POCKETCODER_MODEL_URL"), "base `URL` of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1; its key, if any, in POCKETCODER_MODEL_KEY (POCKETCODER_MODEL_URL)")
-	fs.IntVar(&m.context, "model-context", 0, fmt.Sprintf("`tokens` that the model at --model-url can read; 0 takes what the server says, or %d (POCKETCODER_MODEL_CONTEXT)", opencode.DefaultContext))
-	fs.IntVar(&m.output, "model-output", 0, "`tokens` that the model at --model-url may write in one answer; 0 is a quarter of its context, at most 32000 (POCKETCODER_MODEL_OUTPUT)")
+	fs.IntVar(&m.context, "model-context", 0, fmt.Sprintf("context of the model at --model-url in `tokens`; 0 uses the server's value, or %d (POCKETCODER_MODEL_CONTEXT)", opencode.DefaultContext))
+	fs.IntVar(&m.output, "model-output", 0, "output limit of the model at --model-url in `tokens` per answer; 0 is a quarter of the context, at most 32000 (POCKETCODER_MODEL_OUTPUT)")
 	fs.Var(&m.price, "model-price", "`input/output` price of a million tokens of the model at --model-url, in the currency of your budgets, such as 0.5/2; default 0 (POCKETCODER_MODEL_PRICE)")
 	fs.BoolVar(&m.demo, "demo", env.getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
 	for _, name := range []string{"model-context", "model-output", "model-price"} {
@@ -51,7 +51,7 @@ func (m modelOptions) check() error {
 	}
 	if m.url == "" {
 		if m.context+m.output > 0 || m.price != (modelPrice{}) {
-			return errors.New("--model-context, --model-output and --model-price are for a model at --model-url; OpenCode knows those of its providers")
+			return errors.New("--model-context, --model-output and --model-price are for a model at --model-url; OpenCode knows the values of its own providers")
 		}
 		if m.name != "" && !strings.Contains(strings.Trim(m.name, "/"), "/") {
 			return fmt.Errorf("--model %q: want provider/model, such as anthropic/claude-sonnet-4-5, or --model-url for a server of your own", m.name)

@@ -128,11 +128,11 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 		code      int
 	}{
 		"wrong key":       {with("--model-url", server, "--model", "other"), []string{"POCKETCODER_MODEL_KEY=sk-wrong-key"}, "/v1/models answered 401: the key in POCKETCODER_MODEL_KEY is wrong", 1},
-		"no key":          {with("--model-url", server, "--model", "other"), nil, "it wants a key; set POCKETCODER_MODEL_KEY", 1},
+		"no key":          {with("--model-url", server, "--model", "other"), nil, "the server needs a key; set POCKETCODER_MODEL_KEY", 1},
 		"no such model":   {with("--model-url", server, "--model", "nope"), key, "the server at " + server + " has no such model. It has org/scripted, other", 1},
 		"no model":        {with("--model-url", server), key, "name a model with --model. The server has org/scripted, other", 1},
 		"no server":       {with("--model-url", closed.URL+"/v1", "--model", "x"), nil, "GET " + closed.URL + "/v1/models failed: ", 1},
-		"wrong path":      {with("--model-url", broken.URL, "--model", "x"), nil, "most servers want /v1 at the end of the URL", 1},
+		"wrong path":      {with("--model-url", broken.URL, "--model", "x"), nil, "most servers need /v1 at the end of the URL", 1},
 		"no URL":          {with("--model-url", "localhost:11434", "--model", "x"), nil, "want a base URL such as http://127.0.0.1:11434/v1", 2},
 		"key in the URL":  {with("--model-url", "http://user:secret@127.0.0.1:1/v1", "--model", "x"), nil, "put the key into POCKETCODER_MODEL_KEY", 2},
 		"price":           {with("--model-url", server, "--model-price", "much"), nil, `want a price such as 0.5, or input/output`, 2},

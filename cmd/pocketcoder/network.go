@@ -14,12 +14,12 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// networkFlags are what a person may choose about what commands reach.
+// networkFlags adds the flags about the network of commands.
 func (o *upOptions) networkFlags(fs *flag.FlagSet, env environment) {
 	fs.StringVar((*string)(&o.network), "network", or(env, "POCKETCODER_NETWORK", string(handlers.NetworkOff)),
-		"what commands reach where no rule says it: off, nothing; ask, what a person allows; allow, every public host on ports 80 and 443 (POCKETCODER_NETWORK)")
+		"default network access of commands: off, ask (a person decides per host) or allow (all public hosts on ports 80 and 443); rules come first (POCKETCODER_NETWORK)")
 	fs.StringVar(&o.egress, "egress", or(env, "POCKETCODER_EGRESS", "127.0.0.1:0"),
-		"`address` of the proxy through which commands reach hosts, as their workers know it; nobody but workers should reach it (POCKETCODER_EGRESS)")
+		"`address` of the egress proxy of commands and OpenCode; only workers should be able to reach it (POCKETCODER_EGRESS)")
 }
 
 func (o upOptions) checkNetwork() error {
@@ -29,7 +29,7 @@ func (o upOptions) checkNetwork() error {
 		return fmt.Errorf("--network %q: want off, ask or allow", o.network)
 	}
 	if wish := o.networkWish(); o.isolation == string(isolation.Landlock) && wish != "" {
-		return fmt.Errorf("commands have no network at --isolation landlock, and %s wants one: that takes bubblewrap, --isolation bwrap", wish)
+		return fmt.Errorf("commands have no network at --isolation landlock, and %s needs one; use --isolation bwrap", wish)
 	}
 	host, port, err := net.SplitHostPort(o.egress)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-const ownShellUsage = `pocketcoder sandbox shell CHAT: a shell of your own where the chat's commands run, behind the same walls.
+const ownShellUsage = `pocketcoder sandbox shell CHAT: open a shell in the sandbox of the chat's commands.
 
   pocketcoder sandbox shell h2k0x9c3v7m1q5z
   pocketcoder sandbox shell h2k0x9c3v7m1q5z --private
 
-What it prints is recorded as yours, what you type as far as it shows; known secrets are taken out. With --private only that there
-was a shell, the hosts it reached, the asks for them and the signals it was sent. It ends with exit or Ctrl-D, with this terminal, and with the chat. What programs in it print goes to this terminal
-as it is, as with ssh.
+The log records what the shell prints, with known secrets redacted, and you as its author. What you type is recorded only as the shell
+shows it. With --private the log records the shell itself, its requests for hosts, the hosts it reached and its signals, but no
+output. The shell ends with exit, Ctrl-D, this terminal or the chat. Output is not filtered, as with ssh.
 Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 `
 

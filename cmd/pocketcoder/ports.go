@@ -11,7 +11,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-const portsUsage = `pocketcoder ports CHAT PORT: print the address of what a command of a chat serves at a port.
+const portsUsage = `pocketcoder ports CHAT PORT: print the address of a web server that a chat's command runs.
 
   pocketcoder ports h2k0x9c3v7m1q5z 3000
 

@@ -36,7 +36,7 @@ func (p *progress) ready(r running, s *parts) {
 	case s.isDemo:
 		model = "the demo model (no key of a provider was found): a script, not an AI"
 	case model == "":
-		model = "the one that OpenCode recommends"
+		model = "the model that OpenCode recommends"
 	case host != "":
 		model += " at " + host
 	}

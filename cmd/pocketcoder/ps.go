@@ -17,7 +17,7 @@ const psUsage = `pocketcoder sandbox ps: the commands that run now, in all chats
   pocketcoder sandbox ps
   pocketcoder sandbox ps --all --limit 20    those that ended too, the newest first
 
-KIND is command, background (one that was started with "detach") or shell (a person's own). ISOLATION is what it runs behind.
+KIND is command, background (started with "detach") or shell (opened by a person). ISOLATION is the isolation level.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
@@ -87,7 +87,7 @@ func kindOf(x projections.Run) string {
 	return "command"
 }
 
-const workersUsage = `pocketcoder sandbox workers: who runs commands, behind which walls, and how busy they are.
+const workersUsage = `pocketcoder sandbox workers: list workers, their isolation level and their load.
 
   pocketcoder sandbox workers
 

@@ -13,14 +13,14 @@ import (
 	"pocketcoder/projections"
 )
 
-const requestsUsage = `pocketcoder requests: list what waits for a person, in all chats, the oldest first.
+const requestsUsage = `pocketcoder requests: list the requests and questions that wait for a person, in all chats, the oldest first.
 
   pocketcoder requests
   pocketcoder requests --json            for scripts
   pocketcoder chat h2k0x9c3v7m1q5z       decide those of a chat
   pocketcoder why 8f3kq0z2m4c6x1a        why a request was not decided by a rule
 
-Requests for permission and questions of the assistant are listed. A request that a rule decides never waits.
+The list has requests for permission and questions of the assistant. A request that a rule decides is not in it.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

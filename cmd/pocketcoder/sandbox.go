@@ -24,8 +24,8 @@ const sandboxUsage = `pocketcoder sandbox: look at the commands that run, or run
   pocketcoder sandbox ps            what runs now; --all shows what ran
   pocketcoder sandbox logs EXEC     what a command printed; -f follows it
   pocketcoder sandbox kill EXEC     end a command, or send it another signal
-  pocketcoder sandbox shell CHAT    a shell of your own behind the same walls
-  pocketcoder sandbox workers       who runs commands, behind which walls, and how busy they are
+  pocketcoder sandbox shell CHAT    open a shell in the sandbox of a chat's commands
+  pocketcoder sandbox workers       list workers, their isolation level and their load
 
 Each explains itself with -h. With none of these it is a worker.
 
@@ -50,8 +50,8 @@ const sandboxDrain = 3 * time.Minute
 const workerReady = "ready"
 
 const (
-	isolationHelp = "`level` of what keeps commands from the rest of the machine: bwrap, landlock, container, none, or auto for the strongest that works (POCKETCODER_ISOLATION)"
-	exposeHelp    = "`directory` that commands may read besides the workspace and the system's programs; may be repeated"
+	isolationHelp = "isolation `level`: auto (the strongest that works), bwrap, landlock, container or none (POCKETCODER_ISOLATION)"
+	exposeHelp    = "further `directory` that can be read in the sandbox, besides the workspace and the system's programs; may be repeated"
 )
 
 // paths is a flag that may be given several times.

@@ -36,7 +36,7 @@ No account exists yet. Open this link to create the administrator (valid once, u
 `, s.Expires.Local().Format(time.TimeOnly), link)
 	switch {
 	case !reachedByOthers(base):
-		fmt.Fprintf(w, "Only this machine reaches that address. %s\n\n", reachHelp(base))
+		fmt.Fprintf(w, "That address works only on this machine. %s\n\n", reachHelp(base))
 	case terminal:
 		qrterminal.GenerateWithConfig(link, qrterminal.Config{Level: qrterminal.L, Writer: w, HalfBlocks: true, QuietZone: 2})
 	}
@@ -59,5 +59,5 @@ func reachHelp(base string) string {
 	if u, err := url.Parse(base); err == nil && u.Port() != "" {
 		port = u.Port()
 	}
-	return fmt.Sprintf("From another computer: ssh -L %[1]s:127.0.0.1:%[1]s HOST. From a phone: a reverse proxy with TLS or \"tailscale serve %[1]s\", and --url with its address.", port)
+	return fmt.Sprintf("From another computer: ssh -L %[1]s:127.0.0.1:%[1]s HOST. From a phone: use a reverse proxy with TLS or \"tailscale serve %[1]s\", and start with --url and its address.", port)
 }

@@ -36,7 +36,7 @@ func TestAnAddressThatAPhoneCannotReachIsNoQRCode(t *testing.T) {
 		writeSetup(&out, base, aSetup, true)
 		is.True(strings.Contains(out.String(), base+"/setup#"+aSetup.Token))
 		is.Equal(strings.ContainsAny(out.String(), "█▀▄"), reached)
-		is.Equal(strings.Contains(out.String(), "Only this machine reaches that address"), !reached)
+		is.Equal(strings.Contains(out.String(), "That address works only on this machine"), !reached)
 		is.Equal(strings.Contains(out.String(), "ssh -L 8090:127.0.0.1:8090 HOST"), !reached)
 	}
 }

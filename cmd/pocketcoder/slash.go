@@ -23,7 +23,7 @@ const slashHelp = `/help        this list
 /abort       stop the turn (Ctrl-C does the same)
 /quit        leave; the turn goes on
 
-A message that begins with a slash is typed with two: //etc/hosts.
+Type two slashes to send a message that begins with one: //etc/hosts.
 A line that ends with \ goes on in the next one. The up arrow brings earlier messages back.
 To a request answer y, n, n REASON, e to edit the command, or a for a rule.`
 
@@ -59,7 +59,7 @@ func (c *conversation) slash(ctx context.Context, words string) error {
 	name, rest, _ := strings.Cut(words, " ")
 	run, ok := slashCommands[name]
 	if !ok {
-		c.show.note("", red, "There is no command %s. /help lists the commands; // begins a message with a slash.", name)
+		c.show.note("", red, "There is no command %s. /help lists the commands. To send a message that begins with a slash, type //.", name)
 		return nil
 	}
 	err := run(c, ctx, strings.TrimSpace(rest))
@@ -178,7 +178,7 @@ func (c *conversation) slashUndo(ctx context.Context, _ string) error {
 	}
 	c.undone = message
 	c.show.note("", yellow, "Undone, with its changes to files: %s", oneLine(text, 200))
-	c.show.note("", dim, "(/redo brings it back, until the next message)")
+	c.show.note("", dim, "(/redo restores it, until the next message)")
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (c *conversation) slashRedo(ctx context.Context, _ string) error {
 		return err
 	}
 	c.undone = ""
-	c.show.note("", yellow, "What was undone is back.")
+	c.show.note("", yellow, "The undone turns are back.")
 	return nil
 }
 

@@ -111,7 +111,7 @@ func (d dataDir) health() api.Part {
 	return api.Part{State: api.Ready, Detail: map[string]any{"path": string(d)}}
 }
 
-// health says who runs commands, and behind which walls. A worker without any says "refused" (isolation.Found), and does so to every command.
+// health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Found) and refuses every command.
 func (w *workerProcess) health() api.Part {
 	pid := w.pid.Load()
 	part := api.Part{State: either(pid != 0, api.Ready, api.Starting)}
@@ -127,7 +127,7 @@ func (w *workerProcess) health() api.Part {
 	return part
 }
 
-// sayWalls tells which walls commands run behind, and warns of there being none.
+// sayWalls prints the isolation level of commands, and warns if there is none.
 func (s *parts) sayWalls(walls string) {
 	level, reason, _ := strings.Cut(walls, ": ")
 	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {

@@ -24,8 +24,8 @@ const upUsage = `pocketcoder up: start everything on this machine.
 It finds OpenCode and ripgrep or installs them with npm, starts the log (embedded NATS), OpenCode, the bridge to it, the
 read models and the sandbox worker, says what runs where, and runs until Ctrl-C.
 
-The built-in demo model answers when no model is configured: no key of a provider in the environment, no login of OpenCode's,
-no --model and no --model-url. A model that cannot be used stops the start, with a list of those that can.
+The built-in demo model answers if no model is configured: no provider's key in the environment, no login stored by OpenCode,
+no --model and no --model-url. If the configured model cannot be used, up stops and lists the models that can.
 
   pocketcoder up
   pocketcoder up --workspace ~/src/project --allow 'bash: git status*'
@@ -54,7 +54,7 @@ type upOptions struct {
 	replicas  int
 	rules     []policy.Rule
 	network   handlers.NetworkMode
-	egress    string // address of the proxy through which commands reach hosts
+	egress    string // address of the egress proxy
 	isolation string
 	expose    paths
 	limits    *commandLimits
@@ -84,7 +84,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	o := upOptions{}
 	fs.StringVar(&o.http, "http", or(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server, loopback (POCKETCODER_HTTP)")
 	fs.StringVar(&o.url, "url", env.getenv("POCKETCODER_URL"), "`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
-	fs.StringVar(&o.portsURL, "ports-url", env.getenv("POCKETCODER_PORTS_URL"), "`URL` of the ports that commands serve, such as https://{port}.ports.example.org, behind a proxy that keeps the Host header; http://{port}.localhost when empty, on this machine only (POCKETCODER_PORTS_URL)")
+	fs.StringVar(&o.portsURL, "ports-url", env.getenv("POCKETCODER_PORTS_URL"), "`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that passes the Host header on; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
 	behind := fs.Bool("behind-proxy", env.getenv("POCKETCODER_BEHIND_PROXY") != "", "allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
 	fs.StringVar(&o.workspace, "workspace", or(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
 	fs.StringVar(&o.nats, "nats", env.getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
@@ -185,7 +185,7 @@ func (o upOptions) checkPlaces() error {
 		return fmt.Errorf("--data %s lies in --workspace %s, where the assistant could read and write it; choose another of the two", o.data, o.workspace)
 	}
 	if isolation.Visible(data, expose) {
-		return fmt.Errorf("--data %s lies where commands can read, among the system's programs or below --expose; choose another directory", o.data)
+		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.data)
 	}
 	return nil
 }

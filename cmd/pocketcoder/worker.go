@@ -52,7 +52,7 @@ func (w *workerProcess) Run(ctx context.Context) error {
 	}
 }
 
-// announce notes a worker that takes commands, and says its walls: not after each restart, but when they are other ones.
+// announce records a worker that is ready. It prints the isolation level if the level has changed.
 func (w *workerProcess) announce(pid int, walls string) {
 	if before := w.walls.Swap(&walls); before == nil || *before != walls {
 		w.ready(walls)

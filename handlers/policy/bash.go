@@ -131,7 +131,7 @@ func (a Ask) enter(from []place, words []string) (to []place, cause string) {
 		words = nil
 	}
 	if len(words) != 1 || words[0] == "" {
-		return nil, "where “cd” leads is not in its words"
+		return nil, "the target of “cd” cannot be read from the command"
 	}
 	for _, folder := range from {
 		real, cause := a.locate(folder.real, words[0])
@@ -230,7 +230,7 @@ func (e *evaluation) kept(k *check) string {
 	for _, at := range places {
 		low := e.ask.lower(at)
 		if i := slices.IndexFunc(rules, func(r *compiled) bool { return r.keeps(low) }); i >= 0 {
-			return quoted(low.lexical) + " is what a rule keeps: " + rules[i].String()
+			return quoted(low.lexical) + " is protected by a rule: " + rules[i].String()
 		}
 	}
 	return ""

@@ -129,7 +129,7 @@ func (k *check) git() string {
 	if i := slices.Index(words, "--"); i >= 0 {
 		// stash list takes the -- away before it hands the rest to git log, which then reads options there
 		if j := slices.IndexFunc(words[i+1:], func(w string) bool { return strings.HasPrefix(w, "-") }); j >= 0 {
-			return fmt.Sprintf("%s stands behind --, where “git %s” may still take it for an option", quoted(words[i+1+j]), sub)
+			return fmt.Sprintf("%s follows --, but “git %s” may still read it as an option", quoted(words[i+1+j]), sub)
 		}
 	}
 	p := gitProgram(words[1:])

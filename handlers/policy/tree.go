@@ -154,7 +154,7 @@ func (e *evaluation) below(k *check) string {
 	}
 	for _, folder := range k.in {
 		if cause := w.from(folder); cause != "" {
-			return fmt.Sprintf("“%s” reads all that lies below: %s", k.words[0], cause)
+			return fmt.Sprintf("“%s” reads a whole folder: %s", k.words[0], cause)
 		}
 	}
 	return ""
@@ -221,11 +221,11 @@ func (w *walk) folder(folder string) string {
 	w.seen[folder] = true
 	entries, ok := w.ask.List(folder, w.left+1)
 	if !ok {
-		return quoted(folder) + " cannot be looked through"
+		return quoted(folder) + " cannot be listed"
 	}
 	for _, entry := range entries {
 		if w.left--; w.left < 0 {
-			return fmt.Sprintf("there are more than %d files, too many to look for what is kept from reading", maxTree)
+			return fmt.Sprintf("there are more than %d files, too many to check for protected ones", maxTree)
 		}
 		if !w.hidden && strings.HasPrefix(entry.Name, ".") || entry.Kind == Folder && slices.Contains(w.skips, entry.Name) {
 			continue
@@ -274,7 +274,7 @@ func (w *walk) file(at place, plain bool) string {
 	low := w.ask.lower(at)
 	for _, r := range w.rules {
 		if r.keeps(low) {
-			return quoted(at.lexical) + " is what a rule keeps: " + r.String()
+			return quoted(at.lexical) + " is protected by a rule: " + r.String()
 		}
 	}
 	return ""

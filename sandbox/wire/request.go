@@ -65,7 +65,7 @@ type Input struct {
 	Signal string // "SIGTERM", …
 }
 
-// Start says who runs a command, and behind which walls.
+// Start names the worker of a command and its isolation level.
 type Start struct {
 	Worker    string `json:"worker"`
 	Isolation string `json:"isolation"` // bwrap, landlock, container or none

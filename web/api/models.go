@@ -11,7 +11,7 @@ const modelSelection = "model_selection"
 // saveModelSelection selects a model. A selection stays with its chat: another chat has another record.
 func saveModelSelection(s *Server, ctx context.Context, w change) (string, uint64, error) {
 	if chat, given := w.text("chat"); given && !w.isNew && chat != w.oldText("chat") {
-		return "", 0, badField("chat", "validation_invalid_value", "A selection stays with its chat. Create another one.")
+		return "", 0, badField("chat", "validation_invalid_value", "The chat of a selection cannot change. Create another selection.")
 	}
 	return s.Handlers.SelectModel(ctx, handlers.SelectModel{
 		Command: w.Command, Chat: w.will("chat"), User: w.will("user"), Model: w.will("model"), Record: recordOfNew(w),

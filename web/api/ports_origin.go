@@ -176,7 +176,7 @@ func (s *Server) servePortOrigin(w http.ResponseWriter, r *http.Request, label s
 		return s.enterPort(w, r, label, ticket, known)
 	}
 	if !known {
-		return problem{Status: http.StatusUnauthorized, Message: "This browser has not been let in here, or no longer. Get a new address with: pocketcoder ports CHAT PORT"}
+		return problem{Status: http.StatusUnauthorized, Message: "This browser has no access to this port, or its access has expired. Get a new address with: pocketcoder ports CHAT PORT"}
 	}
 	since := s.Model.Seq() // before it is found out who may
 	who, err := s.callerOf(r, v)
@@ -199,7 +199,7 @@ func (s *Server) enterPort(w http.ResponseWriter, r *http.Request, label, ticket
 	}
 	cookie, ok := s.origins.exchange(ticket, label)
 	if !ok && !known {
-		return problem{Status: http.StatusUnauthorized, Message: "This address was used already, or has expired. Get a new one with: pocketcoder ports CHAT PORT"}
+		return problem{Status: http.StatusUnauthorized, Message: "This address has been used or has expired. Get a new one with: pocketcoder ports CHAT PORT"}
 	}
 	h := w.Header()
 	if ok {
@@ -331,7 +331,7 @@ func (s *Server) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted
 		return handlers.Accepted{}, handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
 	}
 	if s.PortsURL == "" {
-		return refuse(handlers.Conflict, "Ports have no address of their own here. Start with --ports-url, such as https://{port}.example.org.")
+		return refuse(handlers.Conflict, "Ports have no host names here. Start PocketCoder with --ports-url, such as https://{port}.example.org.")
 	}
 	if c.Port < 1 || c.Port > 65535 {
 		return refuse(handlers.Invalid, "want a port from 1 to 65535, got %d", c.Port)
