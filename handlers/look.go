@@ -94,6 +94,7 @@ type subject struct {
 	Filepath string `json:"filepath"` // edit, external_directory
 	Lsp      string `json:"filePath"` // lsp
 	Folder   string `json:"path"`     // grep, glob: the folder or file, absolute or relative to the session's directory
+	Include  string `json:"include"`  // grep: a glob of the files that are searched
 	URL      string `json:"url"`      // webfetch
 
 	// Of a patch, each file absolute, and where it is moved. Its filepath holds the names alone, from OpenCode's worktree.
@@ -131,12 +132,12 @@ func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
 	}
 	switch a.Permission {
 	case "grep", "glob":
-		in.Path = about.Folder
+		in.Path, in.Include = about.Folder, about.Include
 	case "lsp":
 		in.Path = about.Lsp
 	}
 	in.Root, _ = RealPath(directory)
-	in.Cwd = in.Root
+	in.Cwd, in.Ignored = in.Root, IgnoredBelow(in.Root)
 	if paths := about.patched(); a.Permission == "edit" && len(paths) > 0 {
 		in.Patterns, in.Path = paths, paths[0]
 	}

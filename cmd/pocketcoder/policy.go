@@ -200,6 +200,7 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	var root, folder bool
 	a.Root, root = handlers.RealPath(absolute(workspace))
 	a.Cwd, folder = handlers.RealPath(absolute(cwd))
+	a.Ignored = handlers.IgnoredBelow(a.Root)
 	if !root || !folder {
 		return a, fmt.Errorf("find out where %s and %s lead: a symlink leads nowhere, or a folder cannot be read", workspace, cwd)
 	}

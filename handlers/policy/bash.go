@@ -238,10 +238,11 @@ func (e *evaluation) kept(k *check) string {
 
 // keeping are the rules that keep files from being read, or, when the program may write, from being written. Those that
 // keep all files are for other tools: they would ask for every command.
-func (e *evaluation) keeping(k *check) (rules []*compiled) {
-	onlyReads := k.onlyReads()
+func (e *evaluation) keeping(k *check) []*compiled { return e.keepingReads(!k.onlyReads()) }
+
+func (e *evaluation) keepingReads(alsoWrites bool) (rules []*compiled) {
 	for _, r := range e.rules {
-		keeps := r.Permission == "read" || writes(r.Permission) && !onlyReads
+		keeps := r.Permission == "read" || writes(r.Permission) && alsoWrites
 		if keeps && r.wrong == nil && r.action() != Allow && r.Pattern != Inside && strings.Trim(r.Pattern, "*/") != "" {
 			rules = append(rules, r)
 		}

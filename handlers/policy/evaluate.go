@@ -25,11 +25,11 @@ func Explain(rules []Rule, a Ask) (Verdict, []Looked) {
 	return v, e.looked
 }
 
-// concerns says whether rules for a permission may be looked at for an ask of a type: its own, and for commands and writes
+// concerns says whether rules for a permission may be looked at for an ask of a type: its own, and for commands, searches and writes
 // those about files.
 func concerns(permission, asked string) bool {
 	return permission == asked || permission == "*" || permission == "mcp" ||
-		(permission == "read" || writes(permission)) && (asked == "bash" || writes(asked))
+		(permission == "read" || writes(permission)) && (asked == "bash" || writes(asked)) || permission == "read" && asked == "grep"
 }
 
 // evaluation is one ask against all rules.
@@ -248,6 +248,9 @@ func (e *evaluation) tree() Verdict {
 	}
 	if v, done := e.forbid([]string{a.Type}, matches); done {
 		return v
+	}
+	if cause == "" {
+		cause = e.searched(folder)
 	}
 	return e.permit([]string{a.Type}, cause, matches)
 }

@@ -33,6 +33,7 @@ type Rule struct {
 type Ask struct {
 	Type      string   // bash, edit, write, read, webfetch, network, task, mcp or a tool's own name, …
 	Also      string   // write, of an edit that writes the whole file: rules that allow either allow it
+	Include   string   // grep: which files are searched, as a glob of ripgrep; empty is all
 	Patterns  []string // what it concerns, as OpenCode found it
 	Command   string   // bash: the whole command
 	Path      string   // read, list, edit, write, grep, glob, lsp: absolute or relative to Cwd
@@ -53,6 +54,9 @@ type Ask struct {
 	// Tracked returns the absolute paths of the files that git tracks in the repository around a folder. ok is false when
 	// they are not known, as they are with nil: then all files of the workspace count.
 	Tracked func(folder string) (paths []string, ok bool)
+
+	// Ignored reports whether ripgrep skips a path below Root because an ignore file names it. It returns false in doubt. Nil skips nothing.
+	Ignored func(path string, folder bool) bool
 
 	// Irregular returns what a resolved path is ("a FIFO") when it is neither a regular file nor a directory. Nil takes every path as regular.
 	Irregular func(real string) string

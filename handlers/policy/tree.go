@@ -8,8 +8,11 @@ import (
 	"strings"
 )
 
-// maxTree is how many names below a folder are looked at before a command that reads them all is asked.
-const maxTree = 20_000
+// How many names below a folder are looked at before a command that reads them all is asked, and a search of OpenCode's own.
+const (
+	maxTree   = 20_000
+	maxSearch = 100_000
+)
 
 // Kind is what a name in a folder is.
 type Kind byte
@@ -148,7 +151,7 @@ func (e *evaluation) below(k *check) string {
 	if r == nil || a.List == nil {
 		return ""
 	}
-	w := walk{ask: a, treeReads: *r, rules: e.keeping(k), left: maxTree, seen: map[string]bool{}}
+	w := walk{ask: a, treeReads: *r, rules: e.keeping(k), most: maxTree, left: maxTree, seen: map[string]bool{}}
 	if r.rulesOnly && len(w.rules) == 0 {
 		return ""
 	}
@@ -165,8 +168,12 @@ type walk struct {
 	treeReads
 	ask   Ask
 	rules []*compiled
+	most  int
 	left  int
 	seen  map[string]bool
+
+	ignores bool // it skips what ignore files name
+	named   bool // it reads a file that only matches although an ignore file names it
 }
 
 func (w *walk) from(folder string) string {
@@ -225,16 +232,76 @@ func (w *walk) folder(folder string) string {
 	}
 	for _, entry := range entries {
 		if w.left--; w.left < 0 {
-			return fmt.Sprintf("there are more than %d files, too many to check for protected ones", maxTree)
+			return fmt.Sprintf("there are more than %d files, too many to check for protected ones", w.most)
 		}
 		if !w.hidden && strings.HasPrefix(entry.Name, ".") || entry.Kind == Folder && slices.Contains(w.skips, entry.Name) {
 			continue
 		}
-		if cause := w.entry(folder, entry); cause != "" {
+		if entry.Kind == Folder && w.ignored(folder, entry) {
+			continue
+		}
+		if cause := w.entry(folder, entry); cause != "" && !w.ignored(folder, entry) {
 			return cause
 		}
 	}
 	return ""
+}
+
+// ignored reports whether an ignore file keeps a name from being read.
+func (w *walk) ignored(folder string, entry Entry) bool {
+	switch {
+	case !w.ignores || w.ask.Ignored == nil:
+		return false
+	case w.named && (entry.Kind != Folder || w.only == nil || slices.ContainsFunc(w.only, func(pattern string) bool { return glob(pattern, entry.Name) })):
+		return false
+	}
+	return w.ask.Ignored(path.Join(folder, entry.Name), entry.Kind == Folder)
+}
+
+// searched says why a search of OpenCode's grep is asked: it runs ripgrep, which reads hidden names, skips .git and what ignore
+// files name, and follows no symlinks. With include it reads all files that match, ignored ones as well.
+func (e *evaluation) searched(folder string) string {
+	a := e.ask
+	if a.Type != "grep" || a.List == nil || !within(a.Root, folder) {
+		return ""
+	}
+	if entries, ok := a.List(folder, 1); ok && len(entries) == 0 && folder != a.Root { // of a file, the folder around it is searched
+		folder = path.Dir(folder)
+	}
+	w := walk{ask: a, most: maxSearch, left: maxSearch, seen: map[string]bool{}, ignores: true}
+	w.hidden, w.skips, w.rules = true, []string{".git"}, e.keepingReads(false)
+	if include := a.Include; include != "" && !strings.HasPrefix(include, "!") {
+		w.named, w.only = true, includes(include)
+	}
+	if cause := w.folder(folder); cause != "" {
+		return "the search reads all that lies below: " + cause
+	}
+	return ""
+}
+
+// includes returns patterns for the names of the files that an include of ripgrep matches, or nil when it may match any.
+func includes(include string) (names []string) {
+	for _, pattern := range expandBraces(include) {
+		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
+		if !plainGlob.MatchString(name) {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// expandBraces returns the alternatives of a pattern with one pair of braces, and every other pattern as it is.
+func expandBraces(pattern string) (all []string) {
+	head, rest, opened := strings.Cut(pattern, "{")
+	list, tail, closed := strings.Cut(rest, "}")
+	if !opened || !closed || strings.ContainsAny(head+tail, `{}\`) || strings.ContainsAny(list, `{\`) {
+		return []string{pattern}
+	}
+	for _, part := range strings.Split(list, ",") {
+		all = append(all, head+part+tail)
+	}
+	return all
 }
 
 func (w *walk) entry(folder string, entry Entry) string {
