@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// ignoreFiles are the names of the files that tell ripgrep what to skip.
+var ignoreFiles = []string{".gitignore", ".ignore", ".rgignore"}
+
 // IgnoredBelow returns policy.Ask.Ignored for a workspace. It understands plain lines of .gitignore, .ignore and .rgignore;
 // a line that it does not understand ignores nothing, and one with ! that may match makes a path count as not ignored.
 // Repositories around the workspace do not count, because OpenCode does not see them.
@@ -37,7 +40,7 @@ func IgnoredBelow(root string) func(path string, folder bool) bool {
 			if err != nil {
 				return false
 			}
-			for _, name := range []string{".gitignore", ".ignore", ".rgignore"} {
+			for _, name := range ignoreFiles {
 				git := name == ".gitignore"
 				for _, l := range lines(filepath.Join(dir, name)) {
 					switch matches := l.matches(relative, folder); {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -37,6 +38,10 @@ func ListFolder(folder string, most int) (entries []policy.Entry, ok bool) {
 			e.Kind = policy.Link
 		}
 		e.Plain = e.Kind == policy.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
+		if e.Kind != policy.Folder && slices.Contains(ignoreFiles, e.Name) {
+			body, ok := readRegular(filepath.Join(folder, e.Name), 64<<10)
+			e.Shows = !ok || policy.ShowsHidden(string(body))
+		}
 		entries = append(entries, e)
 	}
 	return entries, true

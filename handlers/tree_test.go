@@ -103,6 +103,10 @@ func TestATreeIsLookedThroughAsItIs(t *testing.T) {
 	is.Equal(ask("grep -r x src"), policy.AskPerson)
 	is.Equal(ask("git diff"), policy.Allow) // not tracked
 	is.Equal(ask("rg x src"), policy.Allow) // hidden
+	is.NoErr(os.WriteFile(filepath.Join(dir, ".ignore"), []byte("!.env\n"), 0o600))
+	is.Equal(ask("rg x src"), policy.AskPerson) // shown by an ignore file above
+	is.Equal(ask("rg x"), policy.AskPerson)
+	is.NoErr(os.Remove(filepath.Join(dir, ".ignore")))
 	git(t, dir, "add", "-f", "src/.env")
 	is.Equal(ask("git diff"), policy.AskPerson)
 	is.Equal(ask("git show HEAD:src/a.go"), policy.Allow)

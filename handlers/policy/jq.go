@@ -65,7 +65,7 @@ func jqUnknown(filter string) string {
 			if word == "" {
 				break
 			}
-			key := len(open) > 0 && open[len(open)-1] == '{' && (before == '{' || before == ',')
+			key := word[0] != '$' && len(open) > 0 && open[len(open)-1] == '{' && (before == '{' || before == ',')
 			if !key && !plainJq(word) {
 				return word
 			}

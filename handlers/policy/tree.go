@@ -29,6 +29,7 @@ type Entry struct {
 	Name  string
 	Kind  Kind
 	Plain bool // its name is a secret one, but its content was read and holds none
+	Shows bool // it is an ignore file that makes ripgrep read hidden names; see ShowsHidden
 }
 
 // trees says when a program reads a folder with all that lies below it.
@@ -48,6 +49,7 @@ type treeReads struct {
 	folders        []string // as the command names them
 	hidden, follow bool
 	rulesOnly      bool
+	shown          bool     // of hidden names, only what an ignore file shows
 	tracked        bool     // only what git tracks; without folders all of it
 	skips          []string // names of folders
 	only           []string // patterns of names; nil is all
@@ -69,6 +71,9 @@ func (k *check) readsTrees(p program, args []argument) {
 	if len(r.folders) == 0 && t.here && !(k.piped && k.words[0] == "rg") {
 		r.folders = []string{"."}
 	}
+	if k.words[0] == "rg" {
+		r.ripgrep(args)
+	}
 	onlyAll := has(args, "exclude", "exclude-from")
 	for _, a := range args {
 		switch {
@@ -85,6 +90,50 @@ func (k *check) readsTrees(p program, args []argument) {
 	k.reads = r
 }
 
+// visibleTypes are the types of ripgrep that name no file with secrets. With any other type it may read hidden ones.
+var visibleTypes = set("c cpp cs css go h html java js kotlin md markdown php py python rust swift ts")
+
+// ripgrep notes that rg reads hidden names that match a glob or a type, and only those that match a glob.
+func (r *treeReads) ripgrep(args []argument) {
+	r.shown = !r.hidden
+	limits, all := false, has(args, "iglob", "glob-case-insensitive")
+	for _, a := range args {
+		switch a.option {
+		case "iglob":
+			r.hidden = r.hidden || !strings.HasPrefix(a.value, "!")
+		case "g", "glob":
+			if strings.HasPrefix(a.value, "!") {
+				continue
+			}
+			names := includes(a.value)
+			limits, all, r.hidden = true, all || names == nil, true
+			r.only = append(r.only, names...)
+		case "t", "type":
+			r.hidden = r.hidden || !visibleTypes[a.value]
+		case "type-add", "type-clear":
+			r.hidden = true
+		}
+	}
+	if !limits || all {
+		r.only = nil
+	}
+}
+
+// ShowsHidden reports whether the text of an ignore file may make ripgrep read a hidden name that holds secrets: a line with !
+// overrides that it skips hidden names.
+func ShowsHidden(text string) bool {
+	for _, line := range strings.Split(text, "\n") {
+		pattern, negated := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), "!")
+		pattern = strings.TrimSuffix(pattern, "/")
+		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
+		special := strings.ContainsAny(name, `*?[\\`) && strings.ContainsRune(`.*?[\`, rune(name[0]))
+		if negated && name != "" && (special || name[0] == '.' && secret(name)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Options of git with which a sub-command shows the content of files, and those with which one that does so shows less.
 var (
 	gitPatches = []string{"p", "u", "patch", "U", "unified", "W", "function-context", "L", "c", "cc", "dd", "word-diff", "color-words", "word-diff-regex", "binary",
@@ -94,6 +143,9 @@ var (
 
 // revisionPath is a file in a revision: HEAD:go.mod, :2:go.mod.
 var revisionPath = regexp.MustCompile(`^[^:(]*:(\d:)?[A-Za-z0-9_.][A-Za-z0-9_./ -]*$`)
+
+// gitObject is a name of an object. git show writes a file's object in full, also with --stat and the like.
+var gitObject = regexp.MustCompile(`(?i)(^|-g)[0-9a-f]{4,64}(\^\{.*)?$`)
 
 // gitReads notes the files in revisions that a sub-command names, and whether it shows the content of files it does not name.
 func (k *check) gitReads(sub string, words []string, args []argument) {
@@ -108,7 +160,7 @@ func (k *check) gitReads(sub string, words []string, args []argument) {
 	shows := has(args, gitPatches...)
 	switch sub {
 	case "show", "diff", "range-diff":
-		shows = shows || !has(args, gitNames...)
+		shows = shows || !has(args, gitNames...) || sub == "show" && slices.ContainsFunc(named, gitObject.MatchString)
 	case "grep", "cat-file":
 		shows = true
 	case "status":
@@ -185,6 +237,11 @@ func (w *walk) from(folder string) string {
 		if cause == "" && !within(w.ask.Root, at.real) {
 			continue // no folder of the workspace: its arguments were looked at already
 		}
+		for dir := at.real; cause == "" && w.shown && !w.hidden && dir != w.ask.Root; {
+			dir = path.Dir(dir)
+			entries, _ := w.ask.List(dir, w.left+1)
+			w.hidden = slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Shows })
+		}
 		if cause == "" {
 			cause = w.folder(at.real)
 		}
@@ -230,6 +287,7 @@ func (w *walk) folder(folder string) string {
 	if !ok {
 		return quoted(folder) + " cannot be listed"
 	}
+	w.hidden = w.hidden || w.shown && slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Shows })
 	for _, entry := range entries {
 		if w.left--; w.left < 0 {
 			return fmt.Sprintf("there are more than %d files, too many to check for protected ones", w.most)

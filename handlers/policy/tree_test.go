@@ -79,6 +79,9 @@ func TestRipgrepSkipsHiddenNames(t *testing.T) {
 	for command, want := range map[string]policy.Action{
 		"rg x": policy.Allow, "rg x .": policy.Allow, "rg --hidden x": policy.AskPerson, "rg -. x": policy.AskPerson, "rg -uu x": policy.AskPerson, "rg -uuu x": policy.AskPerson,
 		"rg --unrestricted --unrestricted x": policy.AskPerson, "grep -r x": policy.AskPerson,
+		"rg -g .env x": policy.AskPerson, "rg -g'.e*' x": policy.AskPerson, "rg --glob '**/.env' x": policy.AskPerson, "rg --glob='.[e]nv' x": policy.AskPerson, "rg --iglob .ENV x": policy.AskPerson,
+		"rg -g '*.{go,env}' x": policy.AskPerson, "rg -g '*.{go,md}' x": policy.Allow, "rg -g '*.go' x": policy.Allow, "rg -g '!.env' x": policy.Allow, "rg -g '*.go' -g .env x": policy.AskPerson,
+		"rg -tsh x": policy.AskPerson, "rg -tgo x": policy.Allow, "rg --type-add 'go:.env' -tgo x": policy.AskPerson, "rg -g '!a' -g '*' x": policy.AskPerson, "rg --files -g .env": policy.Allow,
 	} {
 		if v := policy.Evaluate(policy.Defaults, withFiles(bash(command), ".env", "src/a.go")); v.Action != want {
 			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
@@ -101,6 +104,7 @@ func TestGitAsksForWhatItTracks(t *testing.T) {
 		"git log --stat": policy.Allow, "git stash list -p": policy.AskPerson, "git stash list": policy.Allow, "git grep x": policy.AskPerson, "git status": policy.Allow,
 		"git status -v": policy.AskPerson, "git show --stat HEAD": policy.Allow, "git show HEAD:src/a.go": policy.Allow, "git show HEAD:src/private/b": policy.AskPerson,
 		"git show HEAD:src/a.go HEAD": policy.AskPerson, "git diff -- docs": policy.Allow, "git diff -- src": policy.AskPerson, "git diff -- src/a.go": policy.Allow,
+		"git show -s HEAD": policy.Allow, "git show -s 607d48e6": policy.AskPerson, "git show --stat 607D^{}": policy.AskPerson, "git show --name-only v1-1-g607d48e6": policy.AskPerson,
 		"git diff -- ':(top)src'": policy.AskPerson, "git diff -- 's*'": policy.AskPerson, "git log -p -- src/a.go": policy.Allow, "git blame src/a.go": policy.Allow,
 		"git blame src/private/b": policy.AskPerson, "cd src && git diff -- private": policy.AskPerson, "cd src && git diff -- a.go": policy.Allow, "git grep --untracked x": policy.AskPerson,
 	} {
@@ -135,6 +139,31 @@ func TestATreeThatIsTooLargeToLookThroughIsAsked(t *testing.T) {
 		t.Errorf("%s: %s", v.Action, v.Reason)
 	}
 	if v := policy.Evaluate(policy.Defaults, withFiles(bash("grep -r x many"), names[1:]...)); v.Action != policy.Allow {
+		t.Errorf("%s: %s", v.Action, v.Reason)
+	}
+}
+
+// A line with ! in an ignore file makes ripgrep read a hidden name.
+func TestIgnoreFilesShowHiddenNames(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"!.env": true, "a\n !/x/.env \n": true, "!*": true, "!**/.e*": true, "!.[e]nv": true, "!.ssh/": true, `!\.env`: true, "\ufeff!.env": true, "!?env": true,
+		".env": false, "!a.go": false, "!.env.example": false, "!.gitkeep": false, "!": false, "": false, "!/": false, "!docs/": false,
+	} {
+		if policy.ShowsHidden(text) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
+}
+
+func TestJqShowsNoEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, filter := range []string{"{$ENV}", "{a: 1, $ENV}", "{$ ENV}", "$ENV", "env"} {
+		if v := policy.Evaluate(policy.Defaults, bash("jq -n '"+filter+"'")); v.Action != policy.AskPerson {
+			t.Errorf("%s: %s: %s", filter, v.Action, v.Reason)
+		}
+	}
+	if v := policy.Evaluate(policy.Defaults, bash("jq '.a as $x | {$x, env, b: 1}'")); v.Action != policy.Allow {
 		t.Errorf("%s: %s", v.Action, v.Reason)
 	}
 }
