@@ -44,7 +44,7 @@ type PermissionDecided struct {
 	Expires    time.Time `json:"expires,omitzero"`  // it allows nothing after that
 	Request    string    `json:"request"`           // SHA-256 of type, patterns and metadata: the same request asked again has the same
 	Client     Client    `json:"client,omitzero"`   // with which a person decided
-	Hosts      []string  `json:"hosts,omitempty"`   // bash: host:port that the command names, which the approval lets its execution reach
+	Hosts      []string  `json:"hosts,omitempty"`   // bash: host:port that the command names; the approval allows its execution to reach them
 }
 
 // RuleRef names a rule of the policy as it was when it decided. Several that allow a compound command are joined with " + ".
@@ -60,8 +60,8 @@ type PermissionReferred struct {
 	Reason     string   `json:"reason"`        // a sentence for the person
 	Cwd        string   `json:"cwd,omitempty"` // bash: where it would run, absolute, symlinks resolved; empty when that is not known
 	RuleRef             // that says to ask, when one does
-	Hosts      []string `json:"hosts,omitempty"`   // bash: host:port that the command names, which an approval lets its execution reach
-	Network    string   `json:"network,omitempty"` // bash: a sentence that says why the command will reach no host, when it needs one
+	Hosts      []string `json:"hosts,omitempty"`   // bash: host:port that the command names; an approval allows its execution to reach them
+	Network    string   `json:"network,omitempty"` // bash: a sentence, if the command needs a host and will reach none
 }
 
 // PermissionInterrupted says OpenCode forgot the ask because it restarted; it can still be decided.

@@ -15,7 +15,7 @@ const DeviceCollection = "devices"
 // ServiceUnifiedPush is the push service of ntfy and of UnifiedPush distributors: the token is a URL.
 const ServiceUnifiedPush = "unifiedpush"
 
-// Device is a device as commands list it. The push token stays out of it: whoever has the token can read the notifications.
+// Device is a device as commands list it. It leaves out the push token, because the token is enough to read the notifications.
 type Device struct {
 	ID      string `json:"id"`
 	User    string `json:"user"` // id of the account

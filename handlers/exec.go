@@ -77,7 +77,7 @@ func (x *Exec) exec(ctx context.Context, r wire.Request, stdout, stderr io.Write
 		return x.refuse(record, session.Chat, r, err)
 	}
 	if requested.Original != "" {
-		_, _ = io.WriteString(stdout, noticeOf(requested)) // that the caller is gone is noticed elsewhere
+		_, _ = io.WriteString(stdout, noticeOf(requested)) // a caller that is gone is handled elsewhere
 	}
 	run := x.newRun(session.Chat, requested)
 	if requested.Detached {
@@ -152,8 +152,8 @@ func (x *Exec) authorize(ctx context.Context, session Session, r wire.Request) (
 	return d, err
 }
 
-// Why the bytes of a command are not those that were decided on. What the log holds of a secret is not what would run, so that a
-// command with one is not run.
+// The reasons why a command differs from the approved one. The log holds [redacted] in place of a secret, so a command with a
+// secret never equals its request.
 var (
 	errOtherCommand  = refuse(Conflict, "the command is not the one that was authorized")
 	errSecretCommand = refuse(Conflict, "The command contains a secret of PocketCoder's, such as a key of the model provider. The request showed [redacted] in its place, and "+

@@ -138,14 +138,14 @@ func (x *Exec) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire
 	return result
 }
 
-// tell writes notes for the model behind the command's own output. They are no part of what is recorded.
+// tell writes notes for the model after the command's output. The notes are not recorded.
 func tell(model io.Writer, notes []string, printed *recorder) {
 	for i, note := range notes {
 		line := "[PocketCoder] " + note + "\n"
 		if i == 0 && printed.taken.Load() > 0 {
 			line = "\n" + line
 		}
-		_, _ = io.WriteString(model, line) // that the caller is gone is noticed elsewhere
+		_, _ = io.WriteString(model, line) // a caller that is gone is handled elsewhere
 	}
 }
 

@@ -128,8 +128,8 @@ func (n *Network) Done(exec string) {
 	n.conceal()
 }
 
-// End is Done for an execution that has ended. The requests for hosts that only it waited for expire. It returns what the model is
-// told of the network: each refusal, or that there was no network.
+// End is Done for an execution that has ended. The requests for hosts that only it waited for expire. It returns notes for
+// the model: each refusal, or that there was no network.
 func (n *Network) End(ctx context.Context, what events.ExecRequested) (notes []string) {
 	if n == nil {
 		return nil
@@ -309,7 +309,7 @@ func (g Gate) reached(rules []policy.Rule, command string) (hosts []string, netw
 	return nil, noNetwork(named)
 }
 
-// noNetwork tells people and models why a command reached no host.
+// noNetwork returns a sentence for people and models that says why a command reached no host.
 func noNetwork(named []policy.Address) string {
 	host := "its hosts"
 	if len(named) > 0 {

@@ -22,7 +22,7 @@ type EngineNetwork struct {
 
 	mu      sync.Mutex
 	token   string
-	life    context.Context // of the OpenCode that has the token
+	life    context.Context // ends with the run of OpenCode that has the token
 	end     context.CancelFunc
 	hosts   map[string]bool // host:port of providers
 	fetches *folded         // approved webfetch calls since the first start
@@ -31,8 +31,8 @@ type EngineNetwork struct {
 // EngineUser is the user name of OpenCode's credentials for the proxy.
 const EngineUser = "opencode"
 
-// Renew returns the URL of the proxy with new credentials, for an OpenCode that is about to start. It ends the connections of
-// the OpenCode before it.
+// Renew returns the URL of the proxy with new credentials, for the next start of OpenCode. It closes the connections of the
+// previous run.
 func (n *EngineNetwork) Renew() *url.URL {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,7 +45,7 @@ func (n *EngineNetwork) Renew() *url.URL {
 	return &url.URL{Scheme: "http", User: url.UserPassword(EngineUser, n.token), Host: n.Network.Proxy}
 }
 
-// Allow lets OpenCode reach the hosts of its providers, given as host:port.
+// Allow sets the hosts of OpenCode's providers, given as host:port. OpenCode may reach them.
 func (n *EngineNetwork) Allow(addresses []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,7 +57,7 @@ func (n *EngineNetwork) Allow(addresses []string) {
 	}
 }
 
-// Is reports whether the credentials are those of the OpenCode that runs.
+// Is reports whether the credentials are those of the running OpenCode.
 func (n *EngineNetwork) Is(user, token string) bool {
 	if n == nil {
 		return false
@@ -67,7 +67,7 @@ func (n *EngineNetwork) Is(user, token string) bool {
 	return user == EngineUser && n.token != "" && subtle.ConstantTimeCompare([]byte(n.token), []byte(token)) == 1
 }
 
-// Begin returns a context that ends with the OpenCode that runs.
+// Begin returns a context that ends when the running OpenCode ends.
 func (n *EngineNetwork) Begin(ctx context.Context) (connection context.Context, end func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -116,12 +116,12 @@ func (n *EngineNetwork) Reach(ctx context.Context, address string) (policy.Addre
 		"No rule allows %s, and OpenCode cannot request a host. Fetch the final address, or use a command such as curl.", at)
 }
 
-// Keep returns the refusal of an address that an allowed name leads to.
+// Keep returns the refusal of a private address that an allowed name resolved to.
 func (n *EngineNetwork) Keep(_ context.Context, _ policy.Address, why error) error {
 	return refuse(Invalid, "%s", why)
 }
 
-// fetchTime is how long an approved webfetch covers its host: OpenCode gives up on one after two minutes at most.
+// fetchTime is how long an approved webfetch covers its host: a webfetch times out after at most two minutes.
 const fetchTime = 2*time.Minute + 10*time.Second
 
 // fetched reports whether a webfetch of the host was approved within fetchTime.
@@ -143,7 +143,7 @@ func (n *EngineNetwork) fetched(ctx context.Context, at policy.Address) (bool, e
 	return ok && time.Since(approved) < fetchTime, nil
 }
 
-// fetchState is the webfetch calls that were asked for and approved.
+// fetchState holds the requested and the approved webfetch calls.
 type fetchState struct {
 	asked    map[string]policy.Address // by chat and permission
 	approved map[policy.Address]time.Time

@@ -83,10 +83,10 @@ func (x *Execution) tell(host string, port uint16, c passage) (d events.ExecConn
 	return d, !x.told[key] && (c.allowed || len(x.told) < 2*maxHosts)
 }
 
-// maxNotes is how many refusals of an execution its model is told of.
+// maxNotes limits the refusals that the model sees per execution.
 const maxNotes = 8
 
-// note keeps a refusal for the model. An address is noted once.
+// note records a refusal for the model, once per address.
 func (x *Execution) note(address, reason string) {
 	x.noting.Lock()
 	defer x.noting.Unlock()
@@ -210,7 +210,7 @@ func (x *Execution) request(permission string, at policy.Address) events.Permiss
 // cut makes what cannot be read fit for an event.
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "\uFFFD") }
 
-// addressOf is the address of a connection as people read it: what could not be read has no port.
+// addressOf returns the address of a connection for a person. An address that could not be parsed has no port.
 func addressOf(d events.ExecConnected) string {
 	if d.Port == 0 {
 		return d.Host

@@ -302,8 +302,7 @@ func (s *permissions) decide(c DecidePermission) (events.Data, uint64, error) {
 	return d, 0, nil
 }
 
-// hosts are those that an approval of a command covers: the ones that its request showed, or those of the command that a person wrote
-// instead.
+// hosts returns the hosts that an approval of a command covers: those in the request, or those in the edited command.
 func (s *permissions) hosts(id, edited string) (hosts []string) {
 	if edited == "" {
 		return s.referred[id].hosts

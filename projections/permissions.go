@@ -153,7 +153,7 @@ func askLine(b events.PermissionAsk) string {
 		URL         string `json:"url"`
 		Description string `json:"description"`
 	}
-	_ = json.Unmarshal(b.Metadata, &about) // whatever shape it has: the patterns say it then
+	_ = json.Unmarshal(b.Metadata, &about) // on an error the patterns describe the request
 	for _, text := range []string{about.Command, about.Filepath, about.URL, about.Description, strings.Join(b.Patterns, " ")} {
 		if text = strings.Join(strings.Fields(text), " "); text != "" {
 			return b.Permission + ": " + text

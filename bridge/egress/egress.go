@@ -90,7 +90,7 @@ func (s *Server) debugLog() *log.Logger {
 	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
 }
 
-// client is what has credentials: a command, or OpenCode itself.
+// client is the owner of a request's credentials: a command, or OpenCode itself.
 type client interface {
 	Begin(context.Context) (connection context.Context, end func(), ok bool)
 	Reach(ctx context.Context, address string) (policy.Address, error)
@@ -115,7 +115,7 @@ func challenge(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 	ctx, end, ok := x.Begin(r.Context())
 	if !ok {
-		if _, ok := s.client(r); !ok { // it has ended just now
+		if _, ok := s.client(r); !ok { // the client has just ended
 			challenge(w, r)
 			return
 		}

@@ -44,8 +44,8 @@ func Guard(allowed func(netip.Addr) error) func(network, address string, c sysca
 	}
 }
 
-// Public is a function for Guard. It allows public addresses, except those of this machine's own network interfaces: what
-// listens there may trust local callers. It reads the interfaces on each call, because their addresses change.
+// Public is a function for Guard. It allows public addresses, except those of this machine's own network interfaces, because
+// a server that listens there may trust local callers. It reads the interfaces on each call, because their addresses change.
 func Public(a netip.Addr) error {
 	if !policy.Public(a) {
 		return fmt.Errorf("%s is not a public address", a)
@@ -178,7 +178,7 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	body := &upload{ReadCloser: r.Body}
 	body.isWhole.Store(r.ContentLength == 0)
 	r.Body = body
-	_ = http.NewResponseController(w).EnableFullDuplex() // else net/http keeps an answer back until the request has come; HTTP/1 has it
+	_ = http.NewResponseController(w).EnableFullDuplex() // else net/http sends no response before the whole request has arrived; HTTP/1 supports it
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,

@@ -26,7 +26,7 @@ type Bridge struct {
 	// Client gives the client of the OpenCode that runs now, waiting for one while it is being started.
 	Client func(context.Context) (*Client, error)
 
-	Default    string          // "provider/model" of chats without a selection; empty for the one OpenCode recommends
+	Default    string          // "provider/model" of chats without a selection; empty for the model that OpenCode recommends
 	MaxTurns   int             // across chats, at once; 0 is no limit
 	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
 	Changed    func()          // told when Condition may have changed

@@ -62,7 +62,7 @@ func (s *Supervisor) prepare() error {
 		filepath.Join(s.configDir(), "package.json"): `{"dependencies":` + dependencies + `}`,
 		filepath.Join(s.configDir(), "package-lock.json"): `{"name":"pocketcoder","lockfileVersion":3,"requires":true,` +
 			`"packages":{"":{"dependencies":` + dependencies + `}}}`,
-		filepath.Join(s.configDir(), ".gitignore"): "*\n", // OpenCode fails where one is missing and it cannot write it
+		filepath.Join(s.configDir(), ".gitignore"): "*\n", // OpenCode fails if the file is missing and cannot be created
 		s.pluginFile():       plugin,
 		s.instructionsFile(): instructions,
 	} {
@@ -81,7 +81,7 @@ func (s *Supervisor) prepare() error {
 
 // silenceOwnLog makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we keep.
 func (s *Supervisor) silenceOwnLog() error {
-	root, err := os.OpenRoot(s.path("data")) // OpenCode writes there: no symlink of its may lead out
+	root, err := os.OpenRoot(s.path("data")) // OpenCode writes there, and a symlink that it makes must not lead outside
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// The directories below Dir that OpenCode writes, and those that it only reads.
+// The directories below Dir that OpenCode may write, and those that it may only read.
 var (
 	writtenDirs = []string{"tmp", "data", "state", "cache"}
 	readDirs    = []string{"config", "git", "bin", "run"} // run has the socket of ShellAddress
@@ -45,7 +45,7 @@ func (s *Supervisor) makeDirs() error {
 	return nil
 }
 
-// isolate prepares the isolation for every start of OpenCode.
+// isolate prepares the isolation that all starts of OpenCode use.
 func (s *Supervisor) isolate() (*isolation.Walls, error) {
 	if s.Isolation.Level == isolation.None {
 		return isolation.Open(s.Isolation, isolation.Place{})
@@ -87,8 +87,8 @@ func (s *Supervisor) Visible() func(real string) bool {
 	return func(real string) bool { return isolation.Visible(real, shown) }
 }
 
-// installationOf returns the directory with all that a program needs beside itself: the packages it was installed with, or
-// the directory it is in.
+// installationOf returns the directory with the files that a program needs: the node_modules directory it was installed into,
+// or else the program's own directory.
 func installationOf(program string) string {
 	const packages = "/node_modules/"
 	if before, _, found := strings.Cut(program, packages); found {
@@ -97,8 +97,8 @@ func installationOf(program string) string {
 	return filepath.Dir(program)
 }
 
-// shell returns the path at which OpenCode finds the shell: its own copy, because the directory of the original may hold
-// what OpenCode must not see.
+// shell returns the path of the shell that OpenCode runs. It is a copy, because the directory of the original may hold
+// files that OpenCode must not see.
 func (s *Supervisor) shell() string {
 	if s.Isolation.Level == isolation.None {
 		return s.Shell
@@ -106,7 +106,7 @@ func (s *Supervisor) shell() string {
 	return s.path("bin", filepath.Base(s.Shell))
 }
 
-// copyShell makes that copy, anew.
+// copyShell replaces the copy at shell().
 func (s *Supervisor) copyShell() error {
 	if s.shell() == s.Shell {
 		return nil
@@ -130,8 +130,8 @@ func (s *Supervisor) copyShell() error {
 	return errors.Join(err, to.Close())
 }
 
-// proxy returns what OpenCode uses as its proxy, and the address at which this process reaches it. Both are empty when
-// OpenCode has the network of this process.
+// proxy returns the URL of OpenCode's proxy, and the proxy's address for this process. Both are empty if OpenCode has the
+// network of this process.
 func (s *Supervisor) proxy() (used *url.URL, address string) {
 	if s.Isolation.Level == isolation.None || s.Proxy == nil {
 		return nil, ""
@@ -145,7 +145,8 @@ func (s *Supervisor) proxy() (used *url.URL, address string) {
 	return at, address
 }
 
-// startConfined starts OpenCode, which listens on port, and reaches only the proxy at address.
+// startConfined starts OpenCode in its isolation. OpenCode listens on port and connects only to the proxy at address and to
+// the shell's port.
 func (s *Supervisor) startConfined(argv []string, port int, address string, prepare func(*exec.Cmd), listens *announcement) (*child, error) {
 	c := &child{listens: listens, exited: make(chan struct{})}
 	confined := isolation.Command{Argv: argv, Dir: s.path("home"), TCP: true, Bind: []uint16{uint16(port)}}
@@ -176,7 +177,7 @@ func (s *Supervisor) startConfined(argv []string, port int, address string, prep
 	c.cmd = exec.Command(c.begun.Argv[0], c.begun.Argv[1:]...)
 	c.cmd.ExtraFiles = c.begun.Files
 	if !c.begun.Entered {
-		c.cmd.Dir = s.path("home") // not the workspace, whose .env and bunfig.toml a program built with Bun may read
+		c.cmd.Dir = s.path("home") // not the workspace: Bun reads .env and bunfig.toml in the current directory
 	}
 	prepare(c.cmd)
 	if err := c.start(); err != nil {
@@ -193,7 +194,7 @@ func (s *Supervisor) startConfined(argv []string, port int, address string, prep
 	return c, nil
 }
 
-// dialThrough makes the client reach its server by dial, which is given the server's port.
+// dialThrough makes the client connect with dial, which receives the server's port.
 func (c *Client) dialThrough(dial func(ctx context.Context, port int) (net.Conn, error)) {
 	c.http.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)

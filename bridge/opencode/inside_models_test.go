@@ -23,10 +23,10 @@ func (s *system) choose(chat, model string) {
 func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ configured, selected, want string }{
-		"the configured one":               {"p/old", "", "p/old"},
-		"the selected one":                 {"p/new", "p/other", "p/other"},
+		"the configured one":                 {"p/old", "", "p/old"},
+		"the selected one":                   {"p/new", "p/other", "p/other"},
 		"the model that OpenCode recommends": {"", "", "p/new"},
-		"a selection that is gone":         {"p/other", "demo/demo", "p/other"},
+		"a selection that is gone":           {"p/other", "demo/demo", "p/other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,7 @@ const zen = "opencode"
 // Models are the models that an OpenCode can use.
 type Models struct {
 	Usable  []string // "provider/model", sorted
-	Default string   // the one OpenCode recommends of the first provider; empty when there are none
+	Default string   // the model that OpenCode recommends for the first provider; empty if there is no provider
 }
 
 // Models lists the models of the providers that OpenCode can use in a directory.
@@ -43,7 +43,7 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 	return m, err
 }
 
-// knownModels are the models of one life of OpenCode. They cannot change while it runs: it learns of keys at its start.
+// knownModels are the models of one run of OpenCode. They cannot change while it runs, because it reads keys at its start.
 type knownModels struct {
 	Models
 	client *Client

@@ -53,8 +53,8 @@ func (a *announcement) Write(p []byte) (int, error) {
 	return a.printed.Write(p)
 }
 
-// start starts the child from a goroutine that keeps its thread for the child's life: Pdeathsig counts the thread, not the
-// process, and Go ends idle threads' goroutines as it likes. A thread that entered an isolation is not used again.
+// start starts the child from a goroutine that is locked to its thread until the child ends. Pdeathsig fires when the thread
+// ends, not the process, and Go may end idle threads. A thread that has entered an isolation is not used again.
 func (c *child) start() error {
 	c.cmd.SysProcAttr = childAttributes()
 	c.cmd.WaitDelay = pipeTime
@@ -79,7 +79,7 @@ func (c *child) start() error {
 	return <-started
 }
 
-// release frees what the child's isolation took.
+// release frees the resources of the child's isolation.
 func (c *child) release() {
 	if c.link != nil {
 		c.link.Close()
@@ -104,7 +104,7 @@ func (c *child) stop(client *Client) {
 	}
 	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // and what it left in its group
 	<-c.exited
-	awaitGone(all) // bubblewrap ends before those in its process namespace, which the kernel kills
+	awaitGone(all) // bubblewrap ends before the processes in its namespace, which the kernel then kills
 }
 
 // process is one run of a process.

@@ -11,7 +11,7 @@ import (
 // childAttributes make OpenCode leader of its own process group, which a Ctrl-C in our terminal does not reach.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// processTree returns the process alone: nothing is isolated here, and its group is killed with it.
+// processTree returns only the process: macOS has no isolation, and the whole process group is killed.
 func processTree(pid int) []process { return []process{{pid, processID(pid)}} }
 
 // processorWait is not known here.

@@ -16,7 +16,7 @@ func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// processTree returns a process and all its descendants that its children have not left behind.
+// processTree returns a process and its descendants. It misses descendants whose parents have ended.
 func processTree(pid int) (all []process) {
 	id := processID(pid)
 	if id == "" {

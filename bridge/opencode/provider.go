@@ -57,8 +57,8 @@ func (p Provider) Hosts() []string {
 	return []string{net.JoinHostPort(u.Hostname(), port)}
 }
 
-// usesZen reports whether the operator chose OpenCode's own provider. Its free models need no key, so OpenCode would offer
-// them to everybody, and a chat would leave the machine for a provider that the operator never named.
+// usesZen reports whether the operator chose OpenCode's own provider. Its free models need no key, so OpenCode always offers
+// them. A chat could then use a remote provider that the operator did not choose.
 func (p Provider) usesZen() bool {
 	var logins map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(p.Auth), &logins) // UserProvider wrote it

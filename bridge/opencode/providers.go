@@ -24,7 +24,7 @@ func (b *Bridge) Providers(ctx context.Context) ([]ModelProvider, error) {
 	if err := b.live.wait(ctx); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
 	}
-	if _, err := b.models(ctx); err != nil { // so that Configured knows the one that OpenCode recommends
+	if _, err := b.models(ctx); err != nil { // so that Configured returns the model that OpenCode recommends
 		return nil, err
 	}
 	return b.client().Providers(ctx, b.Directory)
@@ -49,8 +49,8 @@ func (c *Client) Providers(ctx context.Context, directory string) ([]ModelProvid
 	return all, err
 }
 
-// defaultHosts are the hosts of providers whose address is in their SDK, so that OpenCode does not report it. They include the
-// hosts that OpenCode's logins use.
+// defaultHosts are the hosts of providers that OpenCode lists without a URL, because the URL is built into their SDK. The
+// hosts of OpenCode's logins are included.
 var defaultHosts = map[string][]string{
 	"anthropic":      {"api.anthropic.com", "console.anthropic.com"},
 	"cerebras":       {"api.cerebras.ai"},
@@ -67,7 +67,7 @@ var defaultHosts = map[string][]string{
 	"xai":            {"api.x.ai"},
 }
 
-// ProviderAddresses returns host:port of every server that the providers which OpenCode can use are reached at.
+// ProviderAddresses returns host:port of every server of the providers that OpenCode can use.
 func (c *Client) ProviderAddresses(ctx context.Context, directory string) ([]string, error) {
 	var out struct {
 		Providers []struct {

@@ -22,7 +22,7 @@ const CustomProvider = "custom"
 // serverTime bounds each request by which LookUp asks a model server.
 const serverTime = 10 * time.Second
 
-// CheckBaseURL refuses what is not the base URL of a server.
+// CheckBaseURL returns an error if text is not the base URL of a server.
 func CheckBaseURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -37,7 +37,7 @@ func CheckBaseURL(text string) error {
 }
 
 // LookUp asks the server at BaseURL for its models and returns p with the full name of its model and, if the server says
-// how many tokens the model can read, its context. The error says what was tried and what to change.
+// how many tokens the model can read, its context. The error names the request that failed and what to change.
 func (p Provider) LookUp(ctx context.Context) (Provider, error) {
 	p.BaseURL = strings.TrimRight(p.BaseURL, "/")
 	models, err := p.serverModels(ctx)
@@ -90,7 +90,7 @@ func listed(models []serverModel) string {
 	return handlers.ListOfModels(names)
 }
 
-// serverModels asks the server for its models. It returns nil for a server that works and does not list them.
+// serverModels requests the server's models. It returns nil if the server works but has no list of models.
 func (p Provider) serverModels(ctx context.Context) ([]serverModel, error) {
 	target := p.BaseURL + "/models"
 	status, body, err := p.request(ctx, "GET", target, "")
@@ -111,7 +111,7 @@ func (p Provider) serverModels(ctx context.Context) ([]serverModel, error) {
 	return append([]serverModel{}, list.Data...), nil
 }
 
-// completes reports, as an error, that the server has no chat completions either. An empty request costs nothing.
+// completes returns an error if the server has no chat completions. The request is empty, so it costs nothing.
 func (p Provider) completes(ctx context.Context, listStatus int) error {
 	target := p.BaseURL + "/chat/completions"
 	status, _, err := p.request(ctx, "POST", target, "{}")

@@ -20,11 +20,11 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Shells answers pocketcoder-shell: it takes commands from a socket and asks for them on exec.request.<engine>. Closing the
-// connection cancels the command. Used once.
+// Shells serves pocketcoder-shell. It receives commands on a socket and requests them on exec.request.<engine>. Closing the
+// connection cancels the command. A Shells can be served once.
 type Shells struct {
-	Listener net.Listener // of ListenForShells, or of TCP
-	Secret   string       // that a shell must know; empty for a Unix socket
+	Listener net.Listener // from ListenForShells, or a TCP listener
+	Secret   string       // a shell must send it first; empty for a Unix socket
 	Conn     *nats.Conn
 	Engine   string
 	Logger   *slog.Logger
@@ -37,8 +37,8 @@ const (
 	maxSunPath  = 103                           // bytes in the path of a Unix socket: Linux takes 107, macOS 103
 )
 
-// ListenForShells opens the Unix socket at path, in a directory of mode 0700. The caller holds a lock on that directory: a socket
-// that is there is replaced.
+// ListenForShells opens the Unix socket at path, in a directory of mode 0700. The caller must hold the lock
+// of that directory, because an existing socket is replaced.
 func ListenForShells(path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) { return nil, fmt.Errorf("open shell socket %s: %w", path, err) }
 	dir := filepath.Dir(path)
@@ -67,7 +67,7 @@ func ListenForShells(path string) (net.Listener, error) {
 	if err != nil {
 		return fail(err)
 	}
-	l.SetUnlinkOnClose(false) // short leads nowhere then; the next listener replaces the socket
+	l.SetUnlinkOnClose(false) // short is no longer valid at that time; the next listener replaces the socket
 	return l, nil
 }
 
@@ -149,7 +149,7 @@ func watchShell(frames *shellsocket.Reader, cancel func()) {
 	}
 }
 
-// explain returns what a person must know beside the exit code, or nothing.
+// explain returns a message for a person if the exit code alone is not enough.
 func explain(r wire.Result) string {
 	switch r.Reason {
 	case wire.Refused:

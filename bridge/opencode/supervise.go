@@ -19,9 +19,9 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// Supervisor runs OpenCode as a child of this process: isolated as Isolation says, on a free loopback port, with a random
-// password, with everything it writes below Dir and no configuration but ours. It starts OpenCode again when OpenCode ends or
-// stops answering. Used once.
+// Supervisor runs OpenCode as a child of this process, at the level Isolation. OpenCode listens on a free loopback port with a
+// random password, stores its files below Dir and reads only our configuration. Supervisor restarts OpenCode when OpenCode ends
+// or does not answer. It can be run once.
 type Supervisor struct {
 	Tools     Tools
 	Dir       string // absolute; one supervisor at a time

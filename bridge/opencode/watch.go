@@ -14,12 +14,12 @@ type HealthLimits struct {
 	Restart time.Duration // without an answer, until OpenCode is restarted
 }
 
-// DefaultHealthLimits is far above what OpenCode takes to answer under load, which is some 100 ms.
+// DefaultHealthLimits is far above OpenCode's response time under load, about 100 ms.
 var DefaultHealthLimits = HealthLimits{Ask: 2 * time.Second, Report: 10 * time.Second, Restart: 30 * time.Second}
 
 // watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long that it
-// must be restarted. Time in which OpenCode waits for a processor does not count: on an overloaded machine a restart would make
-// matters worse.
+// must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add load to an
+// overloaded machine.
 func (s *Supervisor) watch(ctx context.Context, client *Client, pid int) error {
 	limits := HealthLimits{cmp.Or(s.Limits.Ask, DefaultHealthLimits.Ask), cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
 		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
@@ -56,7 +56,7 @@ func (s *Supervisor) watch(ctx context.Context, client *Client, pid int) error {
 	}
 }
 
-// Trouble says in a sentence what is wrong with the OpenCode that runs. It is empty when nothing is known to be.
+// Trouble returns a sentence about a fault of the running OpenCode, or "" if no fault is known.
 func (s *Supervisor) Trouble() string {
 	if text := s.trouble.Load(); text != nil {
 		return *text

@@ -43,7 +43,7 @@ type request struct{ title, text string }
 func requestOf(ask projections.Permission) request {
 	var m struct{ Command, Filepath, Diff, URL string }
 	var patterns []string
-	_ = json.Unmarshal([]byte(ask.Metadata), &m) // whatever shape it has: the patterns say it then
+	_ = json.Unmarshal([]byte(ask.Metadata), &m) // on an error the patterns describe the request
 	_ = json.Unmarshal([]byte(ask.Patterns), &patterns)
 	switch {
 	case ask.Permission == "budget":
@@ -99,7 +99,7 @@ func change(file, diff string) request {
 	if strings.HasPrefix(hunks, "@@ -0,0 ") {
 		verb = "Write"
 		if first, rest, more := strings.Cut(hunks, "\n"); more && !strings.Contains(rest, "\n@@") && strings.HasSuffix(first, "@@") {
-			hunks = rest // of a new file the numbers say nothing
+			hunks = rest // the line numbers of a new file are of no use
 		}
 	}
 	return request{fmt.Sprintf("%s %s (+%d −%d)", verb, path.Base(file), added, removed), file + "\n" + hunks}

@@ -72,7 +72,7 @@ func (p *Push) watchPresence(ctx context.Context) {
 	}
 }
 
-// withholdPending treats the owners of the chats with a recent pending request as viewers who have just left.
+// withholdPending records the owners of chats with a recent pending request as viewers who have just left.
 func (p *Push) withholdPending(ctx context.Context) error {
 	asks, err := p.Model.Permissions(ctx, "", projections.PermissionDraft)
 	if err != nil {

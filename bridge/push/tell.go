@@ -46,7 +46,7 @@ type TestDevice struct {
 	Device string `json:"device"`
 }
 
-// TestResult says what became of a test notification.
+// TestResult is the result of a test notification.
 type TestResult struct {
 	Sent   bool   `json:"sent"`
 	Failed string `json:"failed,omitempty"` // the reason; empty while it is still being tried
@@ -86,7 +86,7 @@ func (p *Push) testDevice(ctx context.Context, c TestDevice) (handlers.Accepted,
 	return handlers.Accepted{Result: body}, err
 }
 
-// awaitTest waits for what became of a test after a sequence, for testTime at most.
+// awaitTest waits for the result of a test after a sequence, for at most testTime.
 func (p *Push) awaitTest(ctx context.Context, d device, after uint64) (result TestResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()

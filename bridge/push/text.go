@@ -14,14 +14,14 @@ const (
 	maxLine  = 150 // of each line that is added to that: where, why, which chat
 )
 
-// shown returns a text as one line without secrets, in which every character that would not be visible is replaced by a visible
-// sign, and whether that is all of the text: it is cut at so many bytes.
+// shown returns at most so many bytes of a text as one line, and reports whether that is the whole text. It redacts secrets and
+// replaces invisible characters with visible signs.
 func (p *Push) shown(text string, most int) (line string, whole bool) {
 	return p.show(text, most, "␊")
 }
 
-// shownLines is like shown, but keeps the lines. Each after the first begins with two spaces unless it is one of a diff, so that
-// no line can be taken for one of ours.
+// shownLines is like shown, but keeps line breaks. It indents each line after the first, except lines of a diff, so that no
+// line looks like one that PocketCoder wrote.
 func (p *Push) shownLines(text string, most int) (lines string, whole bool) {
 	return p.show(strings.TrimRight(text, "\n"), most, "\n")
 }

@@ -45,7 +45,7 @@ func (p *Push) payload(m message) payload {
 	return body
 }
 
-// click returns where a tap leads: to the page of a permission request, else to the web interface.
+// click returns the URL that a tap opens: the page of a permission request, or else the web interface.
 func (p *Push) click(m message) string {
 	switch {
 	case m.Permission != "":

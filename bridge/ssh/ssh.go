@@ -35,7 +35,7 @@ type Keys struct {
 	Accounts *account.Accounts
 	Files    []string                                         // paths; each is written the same, if it is Ours
 	Command  func(owner account.Account, key string) []string // the program and its arguments that a key, by the id of its record, runs
-	Written  func(lines map[string]string)                    // is told of the lines that files must have, by the key's fingerprint, each time these are made; may be nil
+	Written  func(lines map[string]string)                    // called with the files' lines by fingerprint, each time the lines are computed; may be nil
 	Logger   *slog.Logger
 
 	left map[string]bool // keys that were left out, of which that was said

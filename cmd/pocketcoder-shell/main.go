@@ -3,7 +3,7 @@
 // exits with the command's exit code.
 //
 //	OPENCODE_SESSION_ID, OPENCODE_CALL_ID  name the tool call; our plugin sets them. Without them the command is refused
-//	POCKETCODER_SOCKET                     address of the bridge's socket, unix:PATH
+//	POCKETCODER_SOCKET                     address of the bridge, unix:PATH or tcp:PORT/SECRET
 //
 // Exit 126 and one line on stderr mean that the command was not run. SIGTERM, SIGINT and SIGHUP cancel it, exit 128+n; so
 // does a closed stdout or stderr, exit 141. Exit 255 and a line on stderr: the answer was lost, the command may have run.
@@ -66,7 +66,7 @@ func run() (code int, message string) {
 	return code, message
 }
 
-// request returns what to ask for, and the address to ask at.
+// request returns the request and the bridge's address.
 func request() (r shellsocket.Request, address string, err error) {
 	if len(os.Args) != 3 || os.Args[1] != "-c" {
 		return r, "", errors.New("this shell only runs the commands of an agent: pocketcoder-shell -c COMMAND")
@@ -88,7 +88,7 @@ func request() (r shellsocket.Request, address string, err error) {
 	return r, address, nil
 }
 
-// call is a command that was asked for.
+// call is a requested command.
 type call struct {
 	bridge    socket
 	cancelled atomic.Int32 // the exit code, once the command is cancelled
@@ -128,7 +128,7 @@ func (c *call) copy() (code int, message string) {
 	}
 }
 
-// ended returns how the shell exits if the connection ends before the answer.
+// ended returns the exit code and the message if the connection ends before the result.
 func ended(isAccepted bool, why string) (code int, message string) {
 	if isAccepted {
 		return exitLost, "lost, the command may have run: " + why

@@ -44,7 +44,7 @@ func dialTCP(address string) (socket, error) {
 func dialUnix(address string) (socket, error) {
 	path, isUnix := strings.CutPrefix(address, shellsocket.Unix)
 	if !isUnix || !strings.HasPrefix(path, "/") {
-		return 0, errors.New(shellsocket.Variable + " is " + address + ", want unix:PATH with an absolute path")
+		return 0, errors.New(shellsocket.Variable + " is " + address + ", want unix:PATH with an absolute path, or tcp:PORT/SECRET")
 	}
 	slash := strings.LastIndexByte(path, '/')
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

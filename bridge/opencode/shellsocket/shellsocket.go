@@ -27,10 +27,10 @@ const Variable = "POCKETCODER_SOCKET"
 const Unix = "unix:"
 
 // TCP is the prefix of an address that names a port of 127.0.0.1. The port, a slash and a secret follow. It is for isolation
-// levels at which a Unix socket could be any of the machine's.
+// levels that deny Unix sockets, because the program could open any Unix socket of the machine there.
 const TCP = "tcp:"
 
-// Kind says what a frame is.
+// Kind is the type of a frame.
 type Kind byte
 
 // The kinds of frames.
@@ -89,7 +89,7 @@ type Reader struct {
 	r        io.Reader
 	max      int // bytes of a body
 	buf      []byte
-	from, to int // buf[from:to] is read and not returned yet
+	from, to int // buf[from:to] has been read but not returned
 }
 
 // NewReader returns a reader of frames with bodies of at most max bytes.
