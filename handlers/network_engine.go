@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/json"
 	"net/url"
 	"slices"
 	"sync"
@@ -20,12 +19,11 @@ type EngineNetwork struct {
 	Network *Network
 	Models  []string // host:port of the model URLs that the operator configured. These may have private addresses
 
-	mu      sync.Mutex
-	token   string
-	life    context.Context // ends with the run of OpenCode that has the token
-	end     context.CancelFunc
-	hosts   map[string]bool // host:port of providers
-	fetches *folded         // approved webfetch calls since the first start
+	mu    sync.Mutex
+	token string
+	life  context.Context // ends with the run of OpenCode that has the token
+	end   context.CancelFunc
+	hosts map[string]bool // host:port of providers
 }
 
 // EngineUser is the user name of OpenCode's credentials for the proxy.
@@ -125,56 +123,47 @@ func (n *EngineNetwork) Keep(_ context.Context, _ policy.Address, why error) err
 const fetchTime = 2*time.Minute + 10*time.Second
 
 // fetched reports whether a webfetch of the host was approved within fetchTime.
-func (n *EngineNetwork) fetched(ctx context.Context, at policy.Address) (bool, error) {
-	n.mu.Lock()
-	if n.fetches == nil {
-		n.fetches = fold(&fetchState{asked: map[string]policy.Address{}, approved: map[policy.Address]time.Time{}}, []string{
-			events.ChatOpenCodeSubject("*", events.PermissionAsked), events.ChatSubject("*", events.PermissionDecided{}.Kind()),
-		})
-	}
-	f := n.fetches
-	n.mu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.advance(ctx, n.Network.Gate.Handlers.Log); err != nil {
+func (n *EngineNetwork) fetched(ctx context.Context, at policy.Address) (found bool, err error) {
+	h := n.Network.Gate.Handlers
+	after, err := h.Log.At(ctx, time.Now().Add(-fetchTime))
+	if err != nil {
 		return false, err
 	}
-	approved, ok := f.state.(*fetchState).approved[at]
-	return ok && time.Since(approved) < fetchTime, nil
-}
-
-// fetchState holds the requested and the approved webfetch calls.
-type fetchState struct {
-	asked    map[string]policy.Address // by chat and permission
-	approved map[policy.Address]time.Time
-}
-
-func (s *fetchState) apply(e events.Event) {
-	d, err := events.Decode(e)
-	if err != nil {
-		return
-	}
-	if decided, ok := d.(events.PermissionDecided); ok {
-		key := e.Subject.ID + "/" + decided.Permission
-		if at, asked := s.asked[key]; asked && decided.Decision == events.Authorized {
-			s.approved[at] = e.Time
+	_, err = h.Log.Fold(ctx, events.ChatSubject("*", events.PermissionDecided{}.Kind()), after, func(e events.Event) error {
+		d, err := events.Decode(e)
+		decided, ok := d.(events.PermissionDecided)
+		if err != nil || !ok || decided.Decision != events.Authorized {
+			return nil
 		}
-		delete(s.asked, key)
-		return
+		a, err := h.asked(ctx, e.Subject.ID, decided.Permission)
+		if err != nil {
+			return err
+		}
+		if a.found && !a.intended && fetchedBy(a.ask) == at {
+			found = true
+			return events.ErrStop
+		}
+		return nil
+	})
+	if found {
+		err = nil
 	}
-	var ask events.PermissionAsk
-	if json.Unmarshal(e.Data, &ask) != nil || ask.Permission != "webfetch" || len(ask.Patterns) != 1 {
-		return
+	return found, err
+}
+
+// fetchedBy returns the address that a request for webfetch is about; none for another request.
+func fetchedBy(a events.PermissionAsk) (at policy.Address) {
+	if a.Permission != "webfetch" || len(a.Patterns) != 1 {
+		return at
 	}
-	u, err := url.Parse(ask.Patterns[0])
+	u, err := url.Parse(a.Patterns[0])
 	if err != nil {
-		return
+		return at
 	}
 	address := u.Host
 	if u.Port() == "" {
 		address += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	}
-	if at, err := policy.ParseAddress(address); err == nil {
-		s.asked[e.Subject.ID+"/"+ask.ID] = at
-	}
+	at, _ = policy.ParseAddress(address)
+	return at
 }
