@@ -56,12 +56,14 @@ func (h *Handlers) Devices(ctx context.Context) ([]Device, error) {
 		Device
 		Token string `json:"push_token"`
 	}
-	all, err := listRecords(ctx, h, DeviceCollection, func(d *stored, id string) { d.ID = id })
+	all, err := recordsOf[stored](ctx, h, DeviceCollection)
 	if err != nil {
 		return nil, err
 	}
 	list := []Device{}
-	for _, d := range all {
+	for _, record := range all {
+		d := record.value
+		d.ID = record.id
 		if u, err := url.Parse(d.Token); err == nil && d.Service == ServiceUnifiedPush {
 			d.Host = u.Host
 		}

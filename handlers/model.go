@@ -76,10 +76,7 @@ func (h *Handlers) SelectModel(ctx context.Context, c SelectModel) (id string, s
 	if c.Chat == "" {
 		unique = []string{"user", "chat"}
 	}
-	set := map[string]json.RawMessage{}
-	for field, value := range map[string]string{"model": model, "user": c.User, "chat": c.Chat} {
-		set[field], _ = json.Marshal(value) // a text
-	}
+	set := mustFields(map[string]any{"model": model, "user": c.User, "chat": c.Chat})
 	if c.Chat == "" {
 		set["chat"] = json.RawMessage("null")
 	}

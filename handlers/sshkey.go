@@ -141,37 +141,22 @@ const keyUsePrecision = time.Minute
 
 // UseSSHKey carries out the command. It records a login at most once a minute.
 func (h *Handlers) UseSSHKey(ctx context.Context, c UseSSHKey) (uint64, error) {
-	keys, err := h.records(ctx, SSHKeyCollection)
+	keys, err := recordsOf[RegisteredKey](ctx, h, SSHKeyCollection)
 	if err != nil {
 		return 0, err
 	}
-	key, found := keys[c.Key]
-	if !found {
+	i := slices.IndexFunc(keys, func(k storedRecord[RegisteredKey]) bool { return k.id == c.Key })
+	if i < 0 {
 		return 0, refuse(NotFound, "There is no SSH key %s.", c.Key)
 	}
-	var last string
-	_ = json.Unmarshal(key.fields.value("last_used"), &last) // any other shape is no time
 	now := time.Now()
-	if used, err := time.Parse(recordTimeLayout, last); err == nil && now.Sub(used) < keyUsePrecision && !used.After(now) {
-		return key.seq, nil
+	if used, err := time.Parse(recordTimeLayout, keys[i].value.LastUsed); err == nil && now.Sub(used) < keyUsePrecision && !used.After(now) {
+		return keys[i].seq, nil
 	}
 	_, seq, err := h.SaveRecord(ctx, SaveRecord{
 		Command: c.Command, Collection: SSHKeyCollection, Record: c.Key, Set: mustFields(map[string]any{"last_used": recordTime(now)}),
 	})
 	return seq, err
-}
-
-// records returns the living records of a collection by id.
-func (h *Handlers) records(ctx context.Context, name string) (map[string]record, error) {
-	f := h.collection(ctx, name)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.advance(ctx, h.Log); err != nil {
-		return nil, err
-	}
-	living := maps.Clone(f.state.(*collection).records)
-	maps.DeleteFunc(living, func(_ string, r record) bool { return r.deleted })
-	return living, nil
 }
 
 // RegisteredKey is a registered SSH key as commands list it.
@@ -188,23 +173,12 @@ type RegisteredKey struct {
 
 // SSHKeys lists the registered keys in the order of their ids.
 func (h *Handlers) SSHKeys(ctx context.Context) ([]RegisteredKey, error) {
-	return listRecords(ctx, h, SSHKeyCollection, func(k *RegisteredKey, id string) { k.ID = id })
-}
-
-// listRecords decodes the living records of a collection, in the order of their ids. It leaves out what is not readable.
-func listRecords[T any](ctx context.Context, h *Handlers, name string, identify func(*T, string)) ([]T, error) {
-	all, err := h.records(ctx, name)
-	if err != nil {
-		return nil, err
+	all, err := recordsOf[RegisteredKey](ctx, h, SSHKeyCollection)
+	list := []RegisteredKey{}
+	for _, k := range all {
+		k.value.ID = k.id
+		list = append(list, k.value)
 	}
-	list := []T{}
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		var one T
-		if body, err := json.Marshal(all[id].fields); err != nil || json.Unmarshal(body, &one) != nil {
-			continue
-		}
-		identify(&one, id)
-		list = append(list, one)
-	}
-	return list, nil
+	slices.SortFunc(list, func(a, b RegisteredKey) int { return cmp.Compare(a.ID, b.ID) })
+	return list, err
 }
