@@ -169,6 +169,12 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 		"OPENCODE_DISABLE_MODELS_FETCH":   "1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD":   "1",
 		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", // else the workspace could allow its own tools, name a shell and load plugins
+
+		// What OpenCode can write is no configuration of its next start: it looks for .opencode in the first, for its catalogue of
+		// models, which names hosts, in the second (without it there is a built-in one), and for logins in the third.
+		"OPENCODE_TEST_HOME":    s.path("config"),
+		"OPENCODE_MODELS_PATH":  s.path("config", "no-models.json"),
+		"OPENCODE_AUTH_CONTENT": "{}",
 	}
 	maps.Copy(env, s.gitEnvironment())
 	for _, name := range passedOn {

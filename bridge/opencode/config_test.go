@@ -37,7 +37,8 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 	for name := range env {
 		ours := slices.Contains(passedOn, name) || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
 			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY", "XAI_API_KEY",
-			"GIT_EXEC_PATH", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT"}, name)
+			"GIT_EXEC_PATH", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT", "OPENCODE_TEST_HOME",
+			"OPENCODE_MODELS_PATH"}, name)
 		if !ours {
 			t.Errorf("OpenCode gets %s", name)
 		}
