@@ -56,7 +56,9 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 			err = attempt(ctx, m, e, fn)
 		}
 		if err != nil {
-			failed(e, err)
+			if ctx.Err() == nil { // a stop is no failure; the next process goes on
+				failed(e, err)
+			}
 			err = m.NakWithDelay(workRetry)
 		} else {
 			err = m.Ack()

@@ -58,13 +58,14 @@ func TestWorkIsDoneInOrderAndGoesOnAfterARestart(t *testing.T) {
 	l := eventstest.Open(t, eventstest.Conn(t, s))
 	appendLost(t, l, "chat1", 0, 5)
 	// The worker dies while it does the third: its work is not done until it said so.
-	given, _ := work(t, l, lostFilter, func(n int, _ string) (error, bool) {
+	given, failures := work(t, l, lostFilter, func(n int, _ string) (error, bool) {
 		if n == 3 {
 			return errors.New("killed"), true
 		}
 		return nil, false
 	})
 	is.Equal(strings.Join(given, " "), "ses_0 ses_1 ses_2")
+	is.Equal(len(failures), 0) // a worker that is stopped has not failed
 
 	l = restart(t, s, dir)
 	appendLost(t, l, "chat2", 5, 2)
