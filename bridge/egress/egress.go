@@ -198,7 +198,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 	case r.Context().Err() != nil: // nobody listens any more, or may
 		panic(http.ErrAbortHandler)
 	default:
-		s.Logger.Warn("egress", "address", address, "err", why)
+		s.Logger.Warn("host cannot be reached", "address", address, "err", why)
 		answer(w, r, http.StatusBadGateway, fmt.Sprintf("%s cannot be reached", address))
 	}
 }
@@ -206,7 +206,11 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 // answer says something of ours instead of what was asked for. What is left of the request must come soon: net/http reads it before
 // and after the answer, for as long as that takes.
 func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
-	text = "Blocked by PocketCoder: " + text
+	if status == http.StatusBadGateway { // nothing forbids the address
+		text = "PocketCoder's proxy: " + text
+	} else {
+		text = "Blocked by PocketCoder: " + text
+	}
 	if r.Method != http.MethodConnect {
 		expectRest(w, r)
 		http.Error(w, text, status)
