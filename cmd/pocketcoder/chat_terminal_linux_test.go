@@ -81,6 +81,32 @@ func TestEditingBeginsWithTheRequestedCommand(t *testing.T) {
 	s.leaves()
 }
 
+func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chats := func() (all []projections.Chat) {
+		stdout, _, code := p.cli(t, "", "chats", "--json", "--limit", "100")
+		is.Equal(code, 0)
+		decode(t, stdout, &all)
+		return all
+	}
+	untitled := func(c projections.Chat) bool { return c.Title == "New chat" }
+	s := p.talk(t)
+	s.sees("› ")
+	s.types("/model nosuch\r")
+	s.sees(`there is no model "nosuch"`)
+	s.types("/model demo/demo\r")
+	s.sees("this chat uses demo/demo")
+	is.True(!slices.ContainsFunc(chats(), untitled)) // there is no chat yet
+	s.types("@@say the model was selected first\r")
+	eventually(t, "the first message names the chat", func() bool {
+		return slices.ContainsFunc(chats(), func(c projections.Chat) bool { return c.Title == "@@say the model was selected first" })
+	})
+	s.types("/quit\r")
+	s.leaves()
+}
+
 func TestSlashCommandsAreNoMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -152,6 +152,44 @@ func TestLostTurnIsResumedAsAnother(t *testing.T) {
 	is.True(!f.apply(own(t, 3, "engine:local", events.TurnLost{Session: "ses_child"}))) // a subagent's is not the chat's
 }
 
+// OpenCode ends a message like this when it is stopped while it waits to try the provider again.
+func TestTurnThatWasStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
+	is := is.New(t)
+	f := newTurn("ses_1")
+	take := func(kind, properties string) {
+		e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: kind, Properties: json.RawMessage(properties)})
+		is.NoErr(err)
+		f.apply(numbered(e, 1))
+	}
+	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1}}}`)
+	take("session.status", `{"sessionID":"ses_1","status":{"type":"retry","attempt":1,"message":"no route"}}`)
+	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1,"completed":2}}}`)
+	take("session.status", `{"sessionID":"ses_1","status":{"type":"idle"}}`)
+	is.Equal(f.whose(), projections.TurnUser)
+	is.Equal(f.exit(), exitCode(exitLost))
+	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_2","role":"assistant","finish":"stop","time":{"created":3,"completed":4}}}`)
+	is.Equal(f.exit(), exitCode(exitCompleted))
+}
+
+func TestModelIsFoundInTheList(t *testing.T) {
+	models := []string{"a/large", "a/org/x", "a/small", "b/large"}
+	for name, want := range map[string]string{"a/large": "a/large", "small": "a/small", "org/x": "a/org/x", "large": "", "x": "", "c/small": ""} {
+		is := is.New(t)
+		got, err := listedModel(name, models)
+		is.Equal(got, want)
+		is.Equal(err == nil, want != "")
+	}
+}
+
+func TestHelpWithoutFlagsHasNoListOfThem(t *testing.T) {
+	is := is.New(t)
+	_, stderr, err := runApp(t, "policy", "-h")
+	is.True(errors.Is(err, flag.ErrHelp))
+	is.True(!strings.Contains(stderr, "Flags:"))
+	_, stderr, _ = runApp(t, "replay", "-h")
+	is.True(!strings.Contains(stderr, "18446744073709551615"))
+}
+
 func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
 	authorized, denied := meant{decision: events.Authorized}, func(reason string) meant { return meant{decision: events.Denied, reason: reason} }
 	for words, want := range map[string]meant{

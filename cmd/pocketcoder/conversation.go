@@ -32,6 +32,7 @@ type conversation struct {
 	prompted    bool      // the first of them is on the screen
 	ended       bool      // stdin
 	since       time.Time // when the assistant began to work; zero when it does not
+	model       string    // to select when the first message creates the chat
 	undone      string    // the message with which the undone turns begin, by OpenCode's id
 
 	input      lines
@@ -247,6 +248,12 @@ const titleLength = 60
 func (c *conversation) submit(ctx context.Context, text string) error {
 	if !c.exists {
 		if err := c.open(ctx, text); err != nil {
+			return err
+		}
+	}
+	if model := c.model; model != "" {
+		c.model = ""
+		if err := c.selectModel(ctx, model); err != nil {
 			return err
 		}
 	}

@@ -263,6 +263,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	stdout, _, code := p.cli(t, "", "policy", "list", "--all")
 	is.Equal(code, 0)
 	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") && strings.Contains(stdout, "deny bash: touch *"))
+	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r listedRule) bool { return r.Author == "operator" })) // made at the command line
 	stdout, _, _ = p.cli(t, "", "policy", "list")
 	is.True(!strings.Contains(stdout, "built in"))
 	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(), 1) // no such chat

@@ -28,7 +28,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chats          list chats, and mark those that wait for a person
   pocketcoder requests       list the requests and questions that wait for a person
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
-  pocketcoder policy         rules: test, replay, list, pause, resume, revoke
+  pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke
   pocketcoder why [ID]       explain why a request was allowed, denied or asked, and what then ran
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
@@ -148,8 +148,13 @@ func newFlags(env environment, name, text string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(env.stderr)
 	fs.Usage = func() {
-		fmt.Fprint(env.stderr, text, "\nFlags:\n")
-		fs.PrintDefaults()
+		fmt.Fprint(env.stderr, text)
+		flags := 0
+		fs.VisitAll(func(*flag.Flag) { flags++ })
+		if flags > 0 {
+			fmt.Fprint(env.stderr, "\nFlags:\n")
+			fs.PrintDefaults()
+		}
 	}
 	return fs
 }

@@ -45,7 +45,7 @@ func addsRule(action policy.Action) func(context.Context, environment, []string)
 			return err
 		}
 		if len(rest) == 0 {
-			return wrongUsage(env, "%s: the rule is missing; for example: pocketcoder %s 'bash: npm run build*'", name, name)
+			return wrongUsage(env, "%s: the rule is missing; for example: pocketcoder %s 'bash: git push*'", name, name)
 		}
 		rule, err := parseAction(action, rest[0])
 		if err == nil && *lasts < 0 {

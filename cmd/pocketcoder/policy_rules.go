@@ -122,7 +122,7 @@ func (s *system) keptRules(ctx context.Context) ([]listedRule, error) {
 			}
 			all = append(all, listedRule{
 				ID: row.ID, Rule: f.text(collection), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
-				Author: cmp.Or(names[f.Author], f.Author), Note: f.Note,
+				Author: cmp.Or(names[f.Author], f.Author, "operator"), Note: f.Note,
 			})
 		}
 	}

@@ -38,7 +38,7 @@ func replayFlags(env environment, args []string) (replayOptions, error) {
 	data := dataFlag(fs, env)
 	o := replayOptions{}
 	fs.Uint64Var(&o.from, "from", 0, "first `sequence` to show")
-	fs.Uint64Var(&o.to, "to", math.MaxUint64, "last `sequence` to show")
+	fs.Uint64Var(&o.to, "to", 0, "last `sequence` to show; 0 is the end of the log")
 	fs.Uint64Var(&o.at, "at", 0, "show the chat as it stood after the event with this `sequence`")
 	speed := fs.String("speed", "max", "how many `times` the real pace, or max")
 	fs.BoolVar(&o.json, "json", false, "print JSON")
@@ -52,6 +52,9 @@ func replayFlags(env environment, args []string) (replayOptions, error) {
 	}
 	if o.chat, err = events.ParseID(rest[0]); err != nil {
 		return o, wrongUsage(env, "replay: %v", err)
+	}
+	if o.to == 0 {
+		o.to = math.MaxUint64
 	}
 	if o.speed = math.Inf(1); *speed != "max" {
 		if o.speed, err = strconv.ParseFloat(*speed, 64); err != nil || !(o.speed > 0) {

@@ -138,23 +138,49 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 		}
 		name = list.Models[n-1]
 	}
-	if !c.exists {
-		if err := c.open(ctx, "New chat"); err != nil {
+	if !c.exists { // the first message creates the chat and names it
+		if name, err = listedModel(name, list.Models); err != nil {
 			return err
 		}
-	}
-	if _, err := handlers.Give(ctx, c.nc, "model.select", handlers.SelectModel{Command: newCommand(), Chat: c.chat, Model: name}); err != nil {
+		c.model = name
+	} else if err := c.selectModel(ctx, name); err != nil {
 		return err
 	}
 	c.show.note("", dim, "(this chat uses %s from the next message on)", name)
 	return nil
 }
 
+func (c *conversation) selectModel(ctx context.Context, name string) error {
+	_, err := handlers.Give(ctx, c.nc, "model.select", handlers.SelectModel{Command: newCommand(), Chat: c.chat, Model: name})
+	return err
+}
+
+// listedModel returns the only listed model with this name, which may lack the provider.
+func listedModel(name string, models []string) (string, error) {
+	var same []string
+	for _, model := range models {
+		if _, bare, _ := strings.Cut(model, "/"); model == name {
+			return model, nil
+		} else if bare == name {
+			same = append(same, model)
+		}
+	}
+	switch {
+	case len(models) == 0:
+		return "", errors.New("the list of models is not known yet, because OpenCode is still starting; try again in a moment")
+	case len(same) == 0:
+		return "", fmt.Errorf("there is no model %q; available: %s", name, handlers.ListOfModels(models))
+	case len(same) > 1:
+		return "", fmt.Errorf("several providers have a model %q; choose one of %s", name, handlers.ListOfModels(same))
+	}
+	return same[0], nil
+}
+
 func (c *conversation) showModels(list handlers.Models) {
 	if len(list.Models) == 0 {
 		c.show.note("", dim, "(OpenCode has not listed its models yet)")
 	}
-	uses := cmp.Or(list.Selected, list.Configured)
+	uses := cmp.Or(c.model, list.Selected, list.Configured)
 	for i, model := range list.Models {
 		mark, st := " ", plain
 		if model == uses {

@@ -33,6 +33,7 @@ type turn struct {
 	stopped map[string]bool   // asks for more than a budget allows, with which the turn was stopped: it is resumed when they are granted
 
 	answer  string // the assistant message that began last
+	broken  bool   // it ended without a finish reason and without an error: OpenCode was stopped while the provider was retried
 	failure string
 	denied  bool
 	aborted bool
@@ -49,7 +50,7 @@ func newTurn(root string) *turn {
 
 // begin forgets how the turn before ended.
 func (t *turn) begin() {
-	t.failure, t.denied, t.aborted, t.lost, t.refused = "", false, false, false, false
+	t.failure, t.denied, t.aborted, t.lost, t.refused, t.broken = "", false, false, false, false, false
 }
 
 // exit is how the turn ended.
@@ -67,6 +68,8 @@ func (t *turn) exit() exitCode {
 		return exitFailed
 	case t.denied:
 		return exitDenied
+	case t.broken:
+		return exitLost
 	}
 	return exitCompleted
 }
@@ -199,9 +202,10 @@ func (t *turn) openCode(d events.OpenCode) (mayEnd bool) {
 func (t *turn) assistant(d events.OpenCode) (mayEnd bool) {
 	var m struct {
 		Info struct {
-			ID    string
-			Time  struct{ Completed int64 }
-			Error *openCodeError
+			ID     string
+			Time   struct{ Completed int64 }
+			Finish string
+			Error  *openCodeError
 		}
 	}
 	if json.Unmarshal(d.Properties, &m) != nil {
@@ -210,6 +214,9 @@ func (t *turn) assistant(d events.OpenCode) (mayEnd bool) {
 	t.awaiting = false
 	if m.Info.ID > t.answer {
 		t.answer, t.denied = m.Info.ID, false
+	}
+	if m.Info.ID == t.answer {
+		t.broken = m.Info.Time.Completed != 0 && m.Info.Finish == "" && m.Info.Error == nil
 	}
 	if m.Info.Time.Completed == 0 && m.Info.Error == nil {
 		t.writing[m.Info.ID] = true
