@@ -46,6 +46,9 @@ type Supervisor struct {
 	// Allow receives host:port of OpenCode's model providers before each call of Started, unless nil.
 	Allow func(addresses []string)
 
+	// Conceal receives the password of each start, which must not be stored, unless nil. OpenCode can read it in its environment.
+	Conceal func(password string)
+
 	Limits HealthLimits // zero for DefaultHealthLimits
 
 	walls   *isolation.Walls
@@ -173,6 +176,9 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 		return nil, nil, err
 	}
 	password := rand.Text()
+	if s.Conceal != nil {
+		s.Conceal(password)
+	}
 	proxy, address := s.proxy()
 	env, err := s.environment(password, proxy)
 	if err != nil {

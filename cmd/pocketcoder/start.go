@@ -199,7 +199,8 @@ func (s *parts) wire() {
 		Dir: s.o.data.path("opencode"), Workspace: s.o.workspace, Provider: s.provider, Logger: s.o.logger, Launcher: launcher,
 		ShellAddress: s.shells.address, Isolation: s.confined,
 		Started: s.lives.started, Changed: s.change, Expose: s.o.expose,
-		Proxy: func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
+		Conceal: func(password string) { s.log.Conceal("opencode", password) },
+		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
 	s.gate = handlers.Gate{
 		Handlers: s.handlers, Rules: s.o.rules, Workspace: s.o.workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.logger,

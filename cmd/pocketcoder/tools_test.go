@@ -74,7 +74,7 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	is := is.New(t)
 	t.Setenv("PATH", t.TempDir())
 	env, out := toEnvironment(nil)
-	err := runDoctor(t.Context(), env, []string{"--json", "--data", t.TempDir(), "--http", "127.0.0.1:0"})
+	err := runDoctor(t.Context(), env, []string{"--json", "--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"})
 	is.True(errors.Is(err, exitCode(1)))
 	var checks []check
 	is.NoErr(json.Unmarshal(out.Bytes(), &checks))
@@ -99,14 +99,15 @@ func TestDoctorNeedsNoNPMForWhatIsThere(t *testing.T) {
 		is.NoErr(os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho "+version+"\n"), 0o755))
 	}
 	env, out := toEnvironment(nil)
-	is.NoErr(runDoctor(t.Context(), env, []string{"--data", t.TempDir(), "--http", "127.0.0.1:0"}))
+	is.NoErr(runDoctor(t.Context(), env, []string{"--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"}))
 	is.True(strings.Contains(out.String(), "optional  node "))
 	is.True(strings.Contains(out.String(), "1.18.33, "+bin+"/opencode"))
 }
 
 func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	is := is.New(t)
-	d := dataDir(t.TempDir())
+	d := dataDir(filepath.Join(t.TempDir(), "data"))
+	is.NoErr(os.Mkdir(string(d), 0o700))
 	is.NoErr(os.WriteFile(d.path("version"), []byte("99\n"), 0o600))
 	c := checkData(d)
 	is.Equal(c.State, checkWrong)
