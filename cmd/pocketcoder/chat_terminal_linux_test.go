@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
 
@@ -92,6 +94,11 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 		return all
 	}
 	untitled := func(c projections.Chat) bool { return c.Title == "New chat" }
+	eventually(t, "the models are known", func() bool {
+		var m handlers.Models
+		a, err := handlers.Give(t.Context(), p.nc, "model.list", handlers.ListModels{})
+		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
+	})
 	s := p.talk(t)
 	s.sees("› ")
 	s.types("/model nosuch\r")
