@@ -220,7 +220,7 @@ func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
 	text, _, code := p.cli(t, "", "policy", "replay", "bash: touch*", "--chat", chat)
 	is.Equal(code, 0)
 	is.True(strings.Contains(text, "bash: touch* would have allowed 2 of 3 asks") && strings.Contains(text, "touch right"))
-	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"}, {"policy", "replay", "bash: touch*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why"}, {"why", "a b"}} {
+	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"}, {"policy", "replay", "bash: touch*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why", "a b"}, {"why", "a", "b"}} {
 		_, stderr, code := p.cli(t, "", wrong...)
 		is.Equal(code, 2) // wrong
 		is.True(stderr != "")
