@@ -146,7 +146,7 @@ func (p *process) worker(t *testing.T) (worker int) {
 	t.Helper()
 	eventually(t, "a worker is ready", func() bool {
 		for pid, args := range p.leftover(t) {
-			if strings.Contains(args, "pocketcoder sandbox") {
+			if strings.Contains(args, "pocketcoder sandbox --lifeline") {
 				worker = pid
 				return p.health(t).code == 200
 			}

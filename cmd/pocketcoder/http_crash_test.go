@@ -88,7 +88,7 @@ func TestHealthchecksFollowTheParts(t *testing.T) {
 		return found
 	}
 	eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
-	is.Equal(len(states()), 4)
+	is.Equal(len(states()), 5)
 
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()

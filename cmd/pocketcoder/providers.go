@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"pocketcoder/bridge/opencode"
@@ -18,11 +19,17 @@ const providersPause = 5 * time.Second
 // watchProviders records which model providers OpenCode knows, and whether it can use them: at each of its starts, because it
 // learns of a key by being started with it.
 func (s *parts) watchProviders(ctx context.Context) error {
-	for {
+	for failures := 0; ; {
 		begun := s.lives.awaited()
 		var again <-chan time.Time
-		if err := s.recordProviders(ctx); err != nil && ctx.Err() == nil {
-			s.o.logger.Warn("record providers", "err", err)
+		if err := s.recordProviders(ctx); err == nil || ctx.Err() != nil {
+			failures = 0
+		} else {
+			level := slog.LevelInfo // the first failure may be OpenCode's end, which is reported by itself
+			if failures++; failures > 1 {
+				level = slog.LevelWarn
+			}
+			s.o.logger.Log(ctx, level, "record providers", "err", err)
 			again = time.After(providersPause)
 		}
 		select {
