@@ -47,7 +47,7 @@ func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
 	listed := must("list")
 	is.True(strings.Contains(listed, adminEmail))
 	is.True(!strings.Contains(listed, "/topic")) // whoever sees the list cannot read the notifications
-	is.True(strings.Contains(must("test", id), "took the notification"))
+	is.True(strings.Contains(must("test", id), "accepted the notification"))
 	is.Equal(phone.next(t).Type, "test")
 
 	gone := httptest.NewServer(http.NotFoundHandler())
