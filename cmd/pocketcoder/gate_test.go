@@ -68,6 +68,8 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 	is.NoErr(os.Symlink(filepath.Join(outside, "notes.txt"), filepath.Join(p.workspace, "file")))
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, ".env"), []byte("KEY=needle\n"), 0o600))
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "notes.txt"), []byte("needle inside\n"), 0o600))
+	is.NoErr(os.Mkdir(filepath.Join(p.workspace, "sub"), 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "sub", "notes.txt"), []byte("needle below\n"), 0o600))
 	grep := func(path string) string { return call("grep", map[string]any{"pattern": "needle", "path": path}) }
 	glob := func(path string) string { return call("glob", map[string]any{"pattern": "*", "path": path}) }
 	file := func(tool, path string) string {
@@ -83,6 +85,8 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 		"grep of a linked file":             {grep("file"), "grep", outside},
 		"grep outside":                      {grep(outside), "grep", "no rule allows it"},
 		"grep of a secret file":             {grep(p.workspace + "/.env"), "grep", "may hold secrets"},
+		"grep of a folder with a secret":    {grep(p.workspace), "grep", ".env"},
+		"grep without a path":               {call("grep", map[string]any{"pattern": "needle"}), "grep", ".env"},
 		"grep above a link":                 {grep(p.workspace + "/deep/.."), "grep", "leads to two places"},
 		"glob through a link":               {glob("link"), "glob", outside},
 		"glob outside":                      {glob(outside), "glob", "no rule allows it"},
@@ -104,10 +108,9 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 		})
 	}
 	for name, script := range map[string]string{
-		"grep without a path": call("grep", map[string]any{"pattern": "needle"}),
-		"grep in the root":    grep(p.workspace),
-		"glob in a folder":    glob("."),
-		"read inside":         file("read", p.workspace+"/notes.txt"),
+		"grep in a folder": grep("sub"),
+		"glob in a folder": glob("."),
+		"read inside":      file("read", p.workspace+"/notes.txt"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			chat := p.chat(t, script+"\n@@next\n@@say done")
