@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// confine gives OpenCode the isolation that works best here, and the egress proxy, through which it reaches its model alone.
+// confine sets the strongest isolation level that works here, and an egress proxy that reaches only the model.
 func confine(t *testing.T, s *opencode.Supervisor) {
 	t.Helper()
 	found, err := isolation.Choose(isolation.Auto)

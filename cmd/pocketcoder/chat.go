@@ -248,7 +248,7 @@ func (c *conversation) sit(ctx context.Context, env environment) error {
 // shownOutput is how many lines of a command's output are shown at a terminal before it is folded.
 const shownOutput = 20
 
-// leave gives the terminal back.
+// leave restores the terminal.
 func (c *conversation) leave() {
 	if c.terminal != nil {
 		c.terminal.close()

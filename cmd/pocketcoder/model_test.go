@@ -24,7 +24,7 @@ import (
 
 const foreignKey = "sk-foreign-0123456789abcdef"
 
-// foreignServer is an OpenAI-compatible server of somebody else's: it wants a key and calls its models otherwise. It plays
+// foreignServer is an OpenAI-compatible server that PocketCoder did not start. It requires a key and has its own model names. It plays
 // scripts.
 func foreignServer(t *testing.T) (baseURL string) {
 	t.Helper()

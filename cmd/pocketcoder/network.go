@@ -28,8 +28,8 @@ func (o upOptions) checkNetwork() error {
 	default:
 		return fmt.Errorf("--network %q: want off, ask or allow", o.network)
 	}
-	if wish := o.networkWish(); o.isolation == string(isolation.Landlock) && wish != "" {
-		return fmt.Errorf("commands have no network at --isolation landlock, and %s needs one; use --isolation bwrap", wish)
+	if option := o.networkOption(); o.isolation == string(isolation.Landlock) && option != "" {
+		return fmt.Errorf("commands have no network at --isolation landlock, and %s needs one; use --isolation bwrap", option)
 	}
 	host, port, err := net.SplitHostPort(o.egress)
 	if err != nil {
@@ -53,8 +53,8 @@ func (o upOptions) sandboxNetwork() handlers.NetworkMode {
 	return o.network
 }
 
-// networkWish is the flag that would let a command reach a host; empty when there is none.
-func (o upOptions) networkWish() string {
+// networkOption returns the flag that lets commands reach a host, or an empty string.
+func (o upOptions) networkOption() string {
 	if o.network != handlers.NetworkOff {
 		return "--network " + string(o.network)
 	}

@@ -26,7 +26,7 @@ Examples:
 
   pocketcoder policy allow 'bash: npm run build*'           every chat may run it
   pocketcoder policy allow 'edit: docs/**' --for 1h         for an hour
-  pocketcoder policy deny 'bash: git push*'                 nobody is asked: it is refused
+  pocketcoder policy deny 'bash: git push*'                 refused without a request
   pocketcoder policy ask 'read: customers/**' --chat ID     one chat asks before it reads these files
 
 Each explains itself with -h.

@@ -118,8 +118,8 @@ func (e *evaluation) settle(s *script) (cause string) {
 	return ""
 }
 
-// enter gives the places a cd leads to. Bash takes .. off the name by which it came to a folder, and goes up from where
-// the folder really is with -P, or when there is no folder of that name.
+// enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With -P, or if
+// no directory has that path, bash uses the parent of the physical directory.
 func (a Ask) enter(from []place, words []string) (to []place, cause string) {
 	physical := false
 	for len(words) > 0 && (words[0] == "-P" || words[0] == "-L") {
