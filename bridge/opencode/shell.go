@@ -33,6 +33,7 @@ type Shells struct {
 const (
 	requestTime = 10 * time.Second              // from connecting to the end of the request
 	answerTime  = wire.CancelWait + time.Second // from the cancel of a command to the end of its connection
+	acceptPause = 100 * time.Millisecond        // after a failure to accept a connection
 	maxShells   = 512                           // connections at a time; further ones wait
 	maxSunPath  = 103                           // bytes in the path of a Unix socket: Linux takes 107, macOS 103
 )
@@ -84,8 +85,11 @@ func (s *Shells) Serve(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("accept a shell: %w", err)
+		if err != nil { // such as too many open files
+			<-free
+			s.Logger.Error("accept a connection of pocketcoder-shell", "err", err)
+			time.Sleep(acceptPause)
+			continue
 		}
 		serving.Go(func() {
 			defer func() { <-free }()

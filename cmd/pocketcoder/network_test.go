@@ -17,7 +17,7 @@ import (
 // knock is a command that asks its proxy for a host, and shows what that says.
 const knock = `to=${http_proxy#http://}; auth=$(printf %s "${to%@*}" | base64 -w0); to=${to##*@}
 exec 3<>/dev/tcp/${to%:*}/${to##*:}
-printf 'CONNECT registry.example:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic %s\r\n\r\n' "$auth" >&3
+printf 'CONNECT api.example.com:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic %s\r\n\r\n' "$auth" >&3
 cat <&3`
 
 // needsBubblewrap skips what only works behind bubblewrap: a network, and ports.
@@ -41,22 +41,22 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	p.approve(t, chat, 0)
 	var asked events.PermissionRequested
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.requested", nil).Data, &asked))
-	is.Equal(asked.Patterns, []string{"registry.example:443"})
+	is.Equal(asked.Patterns, []string{"api.example.com:443"})
 	p.decide(t, chat, asked.Ask(), events.Denied, "use the mirror")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
 	out := outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text
-	is.True(strings.HasPrefix(out, "HTTP/1.1 403 Blocked by PocketCoder: registry.example:443: denied by user:"))
+	is.True(strings.HasPrefix(out, "HTTP/1.1 403 Blocked by PocketCoder: api.example.com:443: denied by user:"))
 	is.True(strings.Contains(out, "use the mirror"))
 	is.True(!strings.Contains(out, "[PocketCoder]"))
-	is.True(strings.Contains(p.tools(t, chat)[0].State.Output, "\n[PocketCoder] registry.example:443 was refused: denied by user:"))
+	is.True(strings.Contains(p.tools(t, chat)[0].State.Output, "\n[PocketCoder] api.example.com:443 was refused: denied by user:"))
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
-	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"registry.example", 443, false, asked.Permission})
+	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"api.example.com", 443, false, asked.Permission})
 
 	shown, _, code := p.cli(t, "", "why", asked.Permission)
 	is.Equal(code, 0)
-	is.True(strings.Contains(shown, "registry.example:443"))
+	is.True(strings.Contains(shown, "api.example.com:443"))
 }
 
 func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
@@ -64,24 +64,24 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	needsBubblewrap(t)
 	is := is.New(t)
 	p := start(t, "--network", "ask")
-	chat := p.chat(t, bash("curl -sS https://registry.example/a; curl -sS https://registry.example/b; echo done"))
+	chat := p.chat(t, bash("curl -sS https://api.example.com/a; curl -sS https://api.example.com/b; echo done"))
 	ask := p.ask(t, chat, 0)
 	var referred events.PermissionReferred
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
-	is.Equal(referred.Hosts, []string{"registry.example:443"})
-	is.True(strings.HasSuffix(referred.Reason, "If you approve it, it can also reach registry.example:443."))
+	is.Equal(referred.Hosts, []string{"api.example.com:443"})
+	is.True(strings.HasSuffix(referred.Reason, "If you approve it, it can also reach api.example.com:443."))
 	shown := rows[projections.Permission](t, p, "permissions", chat)[0]
-	is.True(strings.Contains(string(shown.Metadata), `"hosts":["registry.example:443"]`))
+	is.True(strings.Contains(string(shown.Metadata), `"hosts":["api.example.com:443"]`))
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
-	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"registry.example", 443, true, ask.ID})
+	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"api.example.com", 443, true, ask.ID})
 	is.True(!slices.Contains(p.kinds(t.Context(), chat), "permission.requested")) // no second request
 	why, _, code := p.cli(t, "", "why", ask.ID)
 	is.Equal(code, 0)
-	is.True(strings.Contains(why, "registry.example:443"))
+	is.True(strings.Contains(why, "api.example.com:443"))
 }
 
 func TestACommandWithoutANetworkSaysSo(t *testing.T) {
@@ -89,8 +89,8 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 	needsBubblewrap(t)
 	is := is.New(t)
 	p := start(t)
-	chat := p.chat(t, bash("curl -sS https://registry.example/a; echo done"))
-	const says = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows registry.example."
+	chat := p.chat(t, bash("curl -sS https://api.example.com/a; echo done"))
+	const says = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows api.example.com."
 	ask := p.ask(t, chat, 0)
 	var referred events.PermissionReferred
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
@@ -100,4 +100,14 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 	p.turnEnds(t, chat)
 	is.True(strings.HasSuffix(p.tools(t, chat)[0].State.Output, "done\n\n[PocketCoder] "+says+"\n"))
 	is.True(!strings.Contains(outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]"))
+}
+
+// At landlock pocketcoder-shell reaches the bridge over TCP, not over a Unix socket.
+func TestACommandRunsAtLandlock(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t, "--isolation", "landlock")
+	run, call := p.runs(t, map[string]any{"command": "echo one; exit 3"})
+	is.Equal([]any{run.Isolation, run.ExitCode, call.State.Status}, []any{"landlock", int64(3), "completed"})
+	is.Equal(outputsOf(t, run).Stdout.Text, "one\n")
 }

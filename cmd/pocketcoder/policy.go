@@ -70,7 +70,7 @@ it takes the rules of the one that runs on --data, and the default rules when no
   pocketcoder policy test 'git push -f' --rules rules.json --json
   pocketcoder policy test src/main.go --permission edit --rules '[{"permission": "edit", "pattern": "src/**"}]'
   pocketcoder policy test https://docs.example.com/a --permission webfetch
-  pocketcoder policy test registry.npmjs.org:443 --permission network
+  pocketcoder policy test api.example.org:443 --permission network
   pocketcoder policy test - < script.sh            the command is read from stdin
 
 A rule is {"permission", "pattern", "action"}; the action is allow when it is not given, or ask, or deny. Deny beats ask
@@ -80,7 +80,7 @@ beats allow, whatever the order. What no rule allows is asked.
   read edit write   docs/**           files: * is any name, ** any folders; relative to the workspace, or absolute;
                                       <workspace> is everything in it. write is a file the shell opens: > docs/a.md
   webfetch          https://docs.example.com/*
-  network           *.npmjs.org       a host a command connects to, on ports 80 and 443; host:port for another; *. is
+  network           *.example.org     a host a command connects to, on ports 80 and 443; host:port for another; *. is
                                       all names below
   mcp task          github_list       exactly that tool, or subagent
 

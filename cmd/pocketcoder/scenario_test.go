@@ -263,7 +263,13 @@ func enterNetwork(t testing.TB, pid int, port string) (address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	eventually(t, "the network of OpenCode is entered", func() bool { _, err := os.Stat(socket); return err == nil })
+	eventually(t, "the network of OpenCode is entered", func() bool { // the file exists before the helper listens
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
 	go connectAll(l, "unix", socket)
 	return l.Addr().String()
 }

@@ -65,6 +65,7 @@ func (s *seat) types(text string) {
 // (assume-paste-time), and do nothing.
 func (s *seat) presses(v viewer, chat, keys string) {
 	s.t.Helper()
+	defer s.tell()
 	waiting := func() bool { // for what follows C-b
 		clients, err := v.output(s.t.Context(), "list-clients", "-t", "="+chat, "-F", "#{client_prefix}")
 		is.New(s.t).NoErr(err)

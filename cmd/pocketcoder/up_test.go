@@ -43,7 +43,7 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 		"keys of one's own":    {ownKeys, "--authorized-keys: leave DIR/authorized_keys alone: somebody else wrote it, and its keys would be lost; name a file of its own", 1},
 		"keys nowhere":         {with("--authorized-keys", "/nowhere/keys"), "--authorized-keys: make its directory first: stat /nowhere", 1},
 		"SSH without port":     {with("--ssh", "nonsense"), `--ssh "nonsense": address nonsense: missing port`, 2},
-		"broken host":          {with("--allow", "network: *"), "want a host such as registry.npmjs.org", 2},
+		"broken host":          {with("--allow", "network: *"), "want a host such as api.example.org", 2},
 		"broken rule":          {with("--allow", "bash: git 'status"), `parse rule "bash: git 'status": column 11`, 2},
 		"rule for everything":  {with("--allow", "*: *"), `only a rule that denies or asks is for every permission`, 2},
 		"no such OpenCode":     {with("--opencode", "DIR/nowhere"), "use opencode: DIR/nowhere --version", 1},

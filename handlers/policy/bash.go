@@ -230,7 +230,7 @@ func (e *evaluation) kept(k *check) string {
 	for _, at := range places {
 		low := e.ask.lower(at)
 		if i := slices.IndexFunc(rules, func(r *compiled) bool { return r.keeps(low) }); i >= 0 {
-			return quoted(low.lexical) + " is protected by a rule: " + rules[i].String()
+			return quotedPath(low.lexical) + " is protected by a rule: " + rules[i].String()
 		}
 	}
 	return ""

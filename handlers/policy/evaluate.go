@@ -122,11 +122,11 @@ func (a Ask) unusable() string {
 		}
 		if a.Irregular != nil {
 			if what := a.Irregular(at.real); what != "" {
-				return quoted(at.lexical) + " is " + what + ". OpenCode opens only regular files and directories."
+				return quotedPath(at.lexical) + " is " + what + ". OpenCode opens only regular files and directories."
 			}
 		}
 		if a.Visible != nil && a.Root != "" && !within(a.Root, at.real) && !a.Visible(at.real) {
-			return quoted(at.real) + " does not exist for OpenCode. It sees the workspace, the system's programs and the directories of --expose."
+			return quotedPath(at.real) + " does not exist for OpenCode. It sees the workspace, the system's programs and the directories of --expose."
 		}
 	}
 	return ""
@@ -236,7 +236,7 @@ func (e *evaluation) tree() Verdict {
 		case why != "":
 			cause = why
 		case clean.real != at.real: // OpenCode takes the one for some tools, and the other for others
-			cause = quoted(a.Path) + " leads to two places: " + quoted(at.real) + " and " + quoted(clean.real)
+			cause = quotedPath(a.Path) + " leads to two places: " + quotedPath(at.real) + " and " + quotedPath(clean.real)
 		default:
 			if why := a.mayRead(at); why != "" {
 				cause = why

@@ -148,7 +148,7 @@ type hostPattern struct {
 	port  uint16 // 0 when it names none
 }
 
-// parseHostPattern reads registry.npmjs.org, *.npmjs.org or git.example.org:22.
+// parseHostPattern reads api.example.org, *.example.org or git.example.org:22.
 func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) {
 	at := func(column int, err error) *SyntaxError { return &SyntaxError{column, err.Error()} }
 	host, port := splitPort(s)
@@ -164,7 +164,7 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 		return p, &SyntaxError{1, "a * stands before the last two names: *.example.com"}
 	}
 	if i := strings.IndexByte(name, '*'); i >= 0 {
-		return p, &SyntaxError{len(host) - len(name) + i + 1, "want a host such as registry.npmjs.org, *.npmjs.org or git.example.org:22"}
+		return p, &SyntaxError{len(host) - len(name) + i + 1, "want a host such as api.example.org, *.example.org or git.example.org:22"}
 	}
 	var err error
 	if p.host, err = parseHost(name); err != nil {

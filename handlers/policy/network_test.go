@@ -12,8 +12,8 @@ import (
 
 func TestAnAddressIsReadAsProgramsReadIt(t *testing.T) {
 	for text, want := range map[string]string{
-		"registry.npmjs.org":        "registry.npmjs.org:443",
-		"Registry.NPMjs.org.:80":    "registry.npmjs.org:80",
+		"api.example.org":           "api.example.org:443",
+		"API.Example.org.:80":       "api.example.org:80",
 		"xn--80ak6aa92e.com:443":    "xn--80ak6aa92e.com:443",
 		"LOCALHOST.:443":            "localhost:443",
 		"_acme.example.com:8443":    "_acme.example.com:8443",
@@ -74,26 +74,26 @@ func TestNetworkRules(t *testing.T) {
 		rules, address string
 		want           policy.Action
 	}{
-		{"", "registry.npmjs.org:443", policy.AskPerson},
-		{"network: registry.npmjs.org", "registry.npmjs.org:443", policy.Allow},
-		{"network: registry.npmjs.org", "REGISTRY.npmjs.org.:80", policy.Allow},
-		{"network: Registry.NPMjs.org.", "registry.npmjs.org:80", policy.Allow},
-		{"network: registry.npmjs.org", "registry.npmjs.org:22", policy.AskPerson},
-		{"network: registry.npmjs.org:22", "registry.npmjs.org:22", policy.Allow},
-		{"network: registry.npmjs.org:22", "registry.npmjs.org:443", policy.AskPerson},
-		{"network: registry.npmjs.org", "registry.npmjs.org.evil.com:443", policy.AskPerson},
-		{"network: npmjs.org", "registry.npmjs.org:443", policy.AskPerson},
-		{"network: *.npmjs.org", "registry.npmjs.org:443", policy.Allow},
-		{"network: *.npmjs.org", "a.b.npmjs.org:443", policy.Allow},
-		{"network: *.npmjs.org", "npmjs.org:443", policy.AskPerson},
-		{"network: *.npmjs.org", "evilnpmjs.org:443", policy.AskPerson},
-		{"network: *.npmjs.org", "xn--rgistry-bya.npmjs.org:443", policy.AskPerson},
-		{"network: *.npmjs.org", "evil.com\x00.npmjs.org:443", policy.Deny},
-		{"network: xn--rgistry-bya.npmjs.org", "xn--rgistry-bya.npmjs.org:443", policy.Allow},
+		{"", "api.example.org:443", policy.AskPerson},
+		{"network: api.example.org", "api.example.org:443", policy.Allow},
+		{"network: api.example.org", "API.EXAMPLE.org.:80", policy.Allow},
+		{"network: API.Example.org.", "api.example.org:80", policy.Allow},
+		{"network: api.example.org", "api.example.org:22", policy.AskPerson},
+		{"network: api.example.org:22", "api.example.org:22", policy.Allow},
+		{"network: api.example.org:22", "api.example.org:443", policy.AskPerson},
+		{"network: api.example.org", "api.example.org.evil.com:443", policy.AskPerson},
+		{"network: example.org", "api.example.org:443", policy.AskPerson},
+		{"network: *.example.org", "api.example.org:443", policy.Allow},
+		{"network: *.example.org", "a.b.example.org:443", policy.Allow},
+		{"network: *.example.org", "example.org:443", policy.AskPerson},
+		{"network: *.example.org", "evilexample.org:443", policy.AskPerson},
+		{"network: *.example.org", "xn--rgistry-bya.example.org:443", policy.AskPerson},
+		{"network: *.example.org", "evil.com\x00.example.org:443", policy.Deny},
+		{"network: xn--rgistry-bya.example.org", "xn--rgistry-bya.example.org:443", policy.Allow},
 		{"network: 8.8.8.8:53", "0x08080808:53", policy.Allow},
 		{"deny network: 8.8.8.8", "134744072:443", policy.Deny},
 		{"network: [2606:2800:220:1::1]", "[2606:2800:220:1:0:0:0:1]:443", policy.Allow},
-		{"network: *.npmjs.org, deny network: evil.npmjs.org", "evil.npmjs.org:443", policy.Deny},
+		{"network: *.example.org, deny network: evil.example.org", "evil.example.org:443", policy.Deny},
 		{"network: evil.com, deny network: *.com", "evil.com:443", policy.Deny},
 		{"network: evil.com, deny network: *.evil.com", "xn--a.evil.com:443", policy.Deny},
 		{"network: evil.com, deny network: evil.com:22", "evil.com:443", policy.Allow},
@@ -129,7 +129,7 @@ func TestNetworkRules(t *testing.T) {
 
 func TestANetworkRuleIsSuggestedThatAllowsTheHostAlone(t *testing.T) {
 	for address, want := range map[string]string{
-		"registry.npmjs.org:443": "network: registry.npmjs.org", "git.example.org:22": "network: git.example.org:22",
+		"api.example.org:443": "network: api.example.org", "git.example.org:22": "network: git.example.org:22",
 		"[2606:2800:220:1::1]:80": "network: [2606:2800:220:1::1]", "127.0.0.1:80": "",
 	} {
 		is := is.New(t)

@@ -158,7 +158,7 @@ func (a Ask) leads() (cause string) {
 		}
 		name := "it"
 		if len(paths) > 1 {
-			name = quoted(strings.TrimPrefix(at.lexical, a.Root+"/"))
+			name = quotedPath(strings.TrimPrefix(at.lexical, a.Root+"/"))
 		}
 		cause = name + " leads to " + cut(at.real, 120)
 		if outside {
@@ -172,7 +172,7 @@ func (a Ask) leads() (cause string) {
 func (a Ask) reaches() string {
 	var folders []string
 	for _, p := range a.Patterns {
-		folders = append(folders, quoted(path.Clean(strings.TrimSuffix(p, "*"))))
+		folders = append(folders, quotedPath(path.Clean(strings.TrimSuffix(p, "*"))))
 	}
 	return "it reaches outside the workspace: " + strings.Join(folders, ", ")
 }

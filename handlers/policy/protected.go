@@ -98,9 +98,9 @@ func (a Ask) mayRead(at place) string {
 	case at.lexical == "/dev/null":
 		return ""
 	case a.either(at, systemPlaces.read, nil):
-		return quoted(at.lexical) + " belongs to the system"
+		return quotedPath(at.lexical) + " belongs to the system"
 	case a.either(at, nil, secret):
-		return quoted(at.lexical) + " may hold secrets"
+		return quotedPath(at.lexical) + " may hold secrets"
 	}
 	return ""
 }
@@ -111,9 +111,9 @@ func (a Ask) mayWrite(at place) string {
 	case at.lexical == "/dev/null":
 		return ""
 	case a.either(at, systemPlaces.write, nil):
-		return quoted(at.lexical) + " belongs to the system"
+		return quotedPath(at.lexical) + " belongs to the system"
 	case a.either(at, nil, configures):
-		return quoted(at.lexical) + " configures what programs do"
+		return quotedPath(at.lexical) + " configures what programs do"
 	}
 	return a.mayRead(at)
 }

@@ -47,13 +47,33 @@ func visible(c rune) bool {
 	return unicode.IsPrint(c) && !unicode.Is(blank, c)
 }
 
-// quoted shows a text in a sentence, on one line and not too long.
-func quoted(s string) string { return cut(s, 60) }
+// maxQuoted is the longest text in a sentence, in runes.
+const maxQuoted = 60
 
-// cut shows at most so many runes of a text.
+// quoted quotes a text for a sentence, on one line. It cuts off the end of a long text.
+func quoted(s string) string { return cut(s, maxQuoted) }
+
+// quotedPath quotes a path for a sentence, on one line. It cuts off the start of a long path, because the file's name says most.
+func quotedPath(s string) string {
+	r := []rune(printable(s))
+	if len(r) > maxQuoted {
+		return "“…" + string(r[len(r)-maxQuoted+1:]) + "”"
+	}
+	return "“" + string(r) + "”"
+}
+
+// cut quotes at most so many runes of a text.
 func cut(s string, most int) string {
-	s = strings.ToValidUTF8(s, "�")
-	clean := strings.Map(func(c rune) rune {
+	r := []rune(printable(s))
+	if len(r) > most {
+		return "“" + string(r[:most-1]) + "…”"
+	}
+	return "“" + string(r) + "”"
+}
+
+// printable returns s on one line, with a replacement for each character that shows nothing.
+func printable(s string) string {
+	return strings.Map(func(c rune) rune {
 		if c == '\n' || c == '\t' {
 			return ' '
 		}
@@ -61,9 +81,5 @@ func cut(s string, most int) string {
 			return '�'
 		}
 		return c
-	}, s)
-	if r := []rune(clean); len(r) > most {
-		clean = string(r[:most-1]) + "…"
-	}
-	return "“" + clean + "”"
+	}, strings.ToValidUTF8(s, "�"))
 }

@@ -372,7 +372,7 @@ func (w *walk) entry(folder string, entry Entry) string {
 		}
 		var ok bool
 		if at.real, ok = w.ask.resolve(at.lexical); !ok || !within(w.ask.Root, at.real) {
-			return quoted(at.lexical) + " leads outside the workspace"
+			return quotedPath(at.lexical) + " leads outside the workspace"
 		}
 	case File:
 		if w.only != nil && !slices.ContainsFunc(w.only, func(pattern string) bool { return glob(pattern, entry.Name) }) {
@@ -399,7 +399,7 @@ func (w *walk) file(at place, plain bool) string {
 	low := w.ask.lower(at)
 	for _, r := range w.rules {
 		if r.keeps(low) {
-			return quoted(at.lexical) + " is protected by a rule: " + r.String()
+			return quotedPath(at.lexical) + " is protected by a rule: " + r.String()
 		}
 	}
 	return ""
