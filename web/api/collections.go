@@ -128,7 +128,7 @@ var catalogue = completed(records.Catalogue{
 	kept("sops", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("description")), required(text("content")),
 		required(text("signature")), date("approved_at"), relation("proposal", "proposals"), date("sealed_at"), text("sealed_by"), text("version")),
 	kept("ssh_keys", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"), required(text("public_key")), text("device_name"), required(text("fingerprint")),
-		text("algorithm"), number("key_size"), text("comment"), date("expires_at"), fixed(date("last_used")), flag("is_active")),
+		text("algorithm"), number("key_size"), text("comment"), date("expires_at"), date("last_used"), flag("is_active")),
 	aliased("cron_jobs", kept("schedules", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), required(text("name")), text("description"), required(text("cron_expression")), required(text("prompt")),
 		required(choice("session_mode", "existing", "new")), relation("chat", "chats"), relation("agent", "ai_agents"), required(relation("user", "users")), flag("enabled"),
 		fixed(date("last_executed")), fixed(text("last_status")), fixed(text("last_error")))),
