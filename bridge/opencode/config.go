@@ -119,7 +119,8 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\n\n%s", file, agent, hidden, names, pluginSource), nil
+	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\n\n%s",
+		file, agent, hidden, names, s.followsLinks(), pluginSource), nil
 }
 
 // asks is the permission configuration: every tool call asks, we are the one authority.
@@ -132,13 +133,28 @@ func (s *Supervisor) config() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	instructions := []string{s.instructionsFile()}
+	// Without the workspace's configuration OpenCode would not read this either. It is text for the model, no authority.
+	if path := filepath.Join(s.Workspace, "AGENTS.md"); !isLink(path) {
+		instructions = append(instructions, path)
+	}
 	maps.Copy(config, map[string]any{
 		"shell": s.shell(), "permission": asks, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
-		// Without the workspace's configuration OpenCode would not read this either. It is text for the model, no authority.
-		"instructions": []string{s.instructionsFile(), filepath.Join(s.Workspace, "AGENTS.md")},
+		"instructions": instructions,
 	})
 	b, err := json.Marshal(config)
 	return string(b), err
+}
+
+// followsLinks reports whether OpenCode can follow symbolic links of the workspace.
+func (s *Supervisor) followsLinks() bool {
+	return s.Isolation.Level == isolation.None || s.walls == nil || s.walls.FollowsLinks() != nil
+}
+
+// isLink reports whether path is a symbolic link, whose target OpenCode would read.
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
 // passedOn are the variables of our environment that OpenCode gets.

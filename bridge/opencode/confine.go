@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,7 +55,8 @@ func (s *Supervisor) isolate() (*isolation.Walls, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	p := isolation.Place{Workspace: workspace, Home: s.path("home"), Aliases: append(s.aliases, s.Workspace), Expose: s.Expose, Lasting: true}
+	p := isolation.Place{Workspace: workspace, Home: s.path("home"), Aliases: append(s.aliases, s.Workspace), Expose: s.Expose, Lasting: true,
+		NoLinks: append(slices.Clone(s.Expose), workspace)}
 	for _, dir := range writtenDirs {
 		p.Writable = append(p.Writable, s.path(dir))
 	}
@@ -69,7 +71,11 @@ func (s *Supervisor) isolate() (*isolation.Walls, error) {
 			p.Expose = append(p.Expose, dir)
 		}
 	}
-	return isolation.Open(s.Isolation, p)
+	walls, err := isolation.Open(s.Isolation, p)
+	if err == nil && walls.FollowsLinks() != nil {
+		s.Logger.Warn("OpenCode can follow symbolic links of the workspace, but reads none that is there when a tool is called", "cause", walls.FollowsLinks())
+	}
+	return walls, err
 }
 
 // Visible returns the function for handlers.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode keeps long

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == inside.Name {
 		os.Exit(inside.Run(os.Args[2:], os.Stderr))
 	}
+	if len(os.Args) > 1 && os.Args[1] == isolation.LinksName {
+		os.Exit(isolation.RunLinks(os.Args[2:], os.Stderr))
+	}
 	if len(os.Args) == 4 && os.Args[1] == mcpServer {
 		serveMCP(os.Args[2], os.Args[3])
 		return
@@ -96,6 +99,9 @@ func levels(t *testing.T) (found []isolation.Found) {
 }
 
 const mcpServer = "test-mcp"
+
+// instructionNames are the files that OpenCode reads for the model in each folder above a file that it reads.
+var instructionNames = []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"}
 
 // serveMCP is an MCP server over stdio. Its tool says what the server can do on this machine.
 func serveMCP(path, address string) {
@@ -197,6 +203,41 @@ func testConfined(t *testing.T, found isolation.Found) {
 	call("read", map[string]any{"filePath": at("workspace", "link", "secret.txt")})
 	call("grep", map[string]any{"pattern": "secret-of", "path": at("workspace", "link"), "include": "*"})
 	is.True(!strings.Contains(seen(), secret)) // neither by a tool nor by AGENTS.md
+	is.True(strings.Contains(seen(), "OpenCode follows no symbolic links"))
+
+	// Links of the repository that lead to what OpenCode itself can read: its environment and its files.
+	const password = "OPENCODE_SERVER_PASSWORD"
+	for _, name := range instructionNames {
+		opencode.WriteFile(t, at("workspace", "with-"+name, "note.txt"), "a note\n")
+		is.NoErr(os.Symlink("/proc/self/environ", at("workspace", "with-"+name, name)))
+	}
+	is.NoErr(os.Remove(at("workspace", "AGENTS.md")))
+	is.NoErr(os.Symlink("/proc/self/environ", at("workspace", "AGENTS.md")))
+	for _, name := range instructionNames {
+		call("read", map[string]any{"filePath": at("workspace", "with-"+name, "note.txt")})
+	}
+	is.True(!strings.Contains(seen(), password))
+
+	// A file that is a link again and again while OpenCode reads it.
+	swapping, swapped := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		file, link := at("workspace", "new-file"), at("workspace", "new-link")
+		for swapping.Err() == nil {
+			os.WriteFile(file, []byte("a file\n"), 0o600)
+			os.Rename(file, at("workspace", "swapped.txt"))
+			os.Symlink("/proc/self/environ", link)
+			os.Rename(link, at("workspace", "swapped.txt"))
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	for range 8 {
+		call("read", map[string]any{"filePath": at("workspace", "swapped.txt")})
+	}
+	swapped()
+	<-done
+	is.True(!strings.Contains(seen(), password))
 
 	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0) // no person is asked in vain
 	is.True(strings.Contains(seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it"))

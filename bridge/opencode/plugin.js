@@ -1,5 +1,5 @@
-import { statSync } from "node:fs"
-import { resolve } from "node:path"
+import { lstatSync, readlinkSync, statSync } from "node:fs"
+import { dirname, join, resolve } from "node:path"
 
 // OpenCode imports the plugins that a workspace names, or holds in .opencode, even when told to leave its configuration alone
 // (measured). It imports this file before them: from here on it can import nothing but this and what is compiled into it.
@@ -36,9 +36,35 @@ const refuseReadOnly = (path, directory) => {
     throw new Error(`${name} is read-only for OpenCode, because programs outside the sandbox obey it. Ask the person to change it.`)
 }
 
+// OpenCode follows no symbolic link of the workspace, because a link could lead to its own files or, once it was approved,
+// elsewhere. The isolation makes sure of it where it can. This check says so in a sentence, before a person is asked.
+const linkTo = (path) => lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() && readlinkSync(path)
+
+const refuseLinks = (path) => {
+  const up = []
+  for (let at = path; at.startsWith(readOnly.workspace + "/"); at = dirname(at)) up.unshift(at)
+  for (const at of up) {
+    const to = linkTo(at)
+    if (to) throw new Error(`“${at}” is a symbolic link to “${to}”. OpenCode follows no symbolic links. Use the path that the link leads to.`)
+  }
+}
+
+// OpenCode reads these files of each folder above a file that it reads, for the model.
+const instructions = ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"]
+
+const refuseLinkedInstructions = (path) => {
+  for (let at = dirname(path); at.startsWith(readOnly.workspace + "/"); at = dirname(at))
+    for (const name of instructions)
+      if (linkTo(join(at, name)))
+        throw new Error(`“${join(at, name)}” is a symbolic link. OpenCode would read instructions where it leads. Ask the person to remove it.`)
+}
+
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
 export const PocketCoder = async ({ directory }) => ({
   "tool.execute.before": async ({ tool }, { args }) => {
+    for (const name of [args?.filePath, args?.path, ...opened(tool, args ?? {})])
+      if (typeof name === "string") refuseLinks(resolve(directory, name))
+    if (followsLinks && tool === "read" && typeof args?.filePath === "string") refuseLinkedInstructions(resolve(directory, args.filePath))
     for (const name of opened(tool, args ?? {})) {
       if (typeof name !== "string") continue
       refuseReadOnly(name, directory)

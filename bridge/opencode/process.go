@@ -57,6 +57,9 @@ func (a *announcement) Write(p []byte) (int, error) {
 // ends, not the process, and Go may end idle threads. A thread that has entered an isolation is not used again.
 func (c *child) start() error {
 	c.cmd.SysProcAttr = childAttributes()
+	if c.begun.Attributes != nil {
+		c.begun.Attributes(c.cmd.SysProcAttr)
+	}
 	c.cmd.WaitDelay = pipeTime
 	started := make(chan error, 1)
 	run := func() error {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"pocketcoder/sandbox/inside"
+	"pocketcoder/sandbox/isolation"
 )
 
 const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
@@ -67,7 +68,7 @@ var launcher []string
 
 // maskFiles makes each file of this process one for its owner alone. A worker writes nothing but the person's files.
 func maskFiles(args []string) {
-	if len(args) > 0 && (args[0] == "sandbox" || args[0] == inside.Name) {
+	if len(args) > 0 && (args[0] == "sandbox" || args[0] == inside.Name || args[0] == isolation.LinksName) {
 		return
 	}
 	launcher = []string{"/bin/sh", "-c", `umask "$0" && exec "$@"`, fmt.Sprintf("%04o", syscall.Umask(0o077))}
@@ -103,8 +104,11 @@ func app(ctx context.Context, env environment, args []string) error {
 		fmt.Fprint(env.stderr, usage)
 		return errUsage
 	}
-	if args[0] == inside.Name { // the worker's own, between bubblewrap and a command
+	switch args[0] { // programs of the sandbox, which no person calls
+	case inside.Name:
 		return exitCode(inside.Run(args[1:], env.stderr))
+	case isolation.LinksName:
+		return exitCode(isolation.RunLinks(args[1:], env.stderr))
 	}
 	run, ok := map[string]func(context.Context, environment, []string) error{
 		"up":           runUp,

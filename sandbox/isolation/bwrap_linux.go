@@ -26,6 +26,14 @@ func (w *Walls) bwrapCommand(c Command, shields []shield) (*Start, error) {
 		s.Argv = append(s.Argv, "--new-session")
 	}
 	s.Argv = append(s.Argv, w.bwrapFiles()...)
+	noLinks := len(w.place.NoLinks) > 0 && w.follows == nil
+	if noLinks {
+		before, err := w.linksArgv(shields)
+		if err != nil {
+			return nil, err
+		}
+		s.Argv, s.Attributes, shields = append(before, s.Argv...), linksAttributes, nil
+	}
 	for _, shield := range shields {
 		switch {
 		case shield.empty: // measured, bubblewrap takes a sixth of a bind's time for it

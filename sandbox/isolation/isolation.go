@@ -47,6 +47,9 @@ const (
 // ContainerMark is the environment variable that the image of the sandbox sets.
 const ContainerMark = "POCKETCODER_CONTAINER"
 
+// LinksName is the first argument with which this program runs RunLinks.
+const LinksName = "sandbox-links"
+
 // Auto asks Choose for the strongest level that works.
 const Auto = "auto"
 

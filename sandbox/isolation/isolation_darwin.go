@@ -1,6 +1,10 @@
 package isolation
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io"
+)
 
 type (
 	filters struct{}
@@ -16,6 +20,15 @@ func try(Level) (Found, error) {
 }
 
 func (w *Walls) open() error { return errors.New("only none works on macOS") }
+
+// RunLinks fails: macOS has no such mounts.
+func RunLinks(_ []string, stderr io.Writer) int {
+	fmt.Fprintln(stderr, "sandbox: macOS has no mounts without symbolic links")
+	return 126
+}
+
+// FollowsLinks returns nil: there are no directories in which it matters.
+func (w *Walls) FollowsLinks() error { return nil }
 
 func (w *Walls) start(Command) (*Start, error) { return nil, errors.New("only none works on macOS") }
 

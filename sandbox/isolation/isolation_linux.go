@@ -30,6 +30,7 @@ func (w *Walls) open() (err error) {
 		}
 	}
 	w.sweep()
+	w.tryLinks()
 	return nil
 }
 

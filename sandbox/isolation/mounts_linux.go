@@ -79,7 +79,7 @@ type tree struct {
 	path string
 }
 
-func take(path string, readOnly bool) (tree, error) {
+func take(path string, readOnly, noLinks bool) (tree, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
 		return tree{}, fmt.Errorf("take %s: %w", path, err)
@@ -87,6 +87,9 @@ func take(path string, readOnly bool) (tree, error) {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID}
 	if readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if noLinks { // nodev, so that bubblewrap changes no flag
+		attr.Attr_set |= unix.MOUNT_ATTR_NOSYMFOLLOW | unix.MOUNT_ATTR_NODEV
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		unix.Close(fd)
@@ -114,17 +117,18 @@ func (t tree) put() error {
 // that the workspace, which comes last, is the directory that was opened.
 func (w *Walls) takeWritable() (trees []tree, err error) {
 	for _, path := range w.place.Expose {
-		if !within("/tmp", path) && !within("/dev/shm", path) {
+		noLinks := slices.Contains(w.place.NoLinks, path)
+		if !noLinks && !within("/tmp", path) && !within("/dev/shm", path) {
 			continue
 		}
-		t, err := take(path, true)
+		t, err := take(path, true, noLinks)
 		if err != nil {
 			return trees, err
 		}
 		trees = append(trees, t)
 	}
 	for _, path := range slices.Concat([]string{w.place.Home}, w.place.Writable, []string{w.place.Workspace}) {
-		t, err := take(path, false)
+		t, err := take(path, false, slices.Contains(w.place.NoLinks, path))
 		if err != nil {
 			return trees, err
 		}
@@ -164,7 +168,7 @@ func (w *Walls) mask() error {
 
 // cover mounts a shield.
 func (s shield) cover() error {
-	t, err := take(s.path, !s.writable)
+	t, err := take(s.path, !s.writable, false) // a mount below NoLinks has its flags
 	if err != nil {
 		return err
 	}

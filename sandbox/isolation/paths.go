@@ -19,6 +19,7 @@ type Place struct {
 	Home      string   // absolute; writable
 	Expose    []string // directories that may be read
 	Writable  []string // absolute; further directories that may be written
+	NoLinks   []string // those of Workspace and Expose in which the kernel follows no symbolic link, as far as the level can do that
 	Aliases   []string // absolute paths that lead to one of these through symlinks
 
 	// Lasting is for a program that runs for as long as the system does. It gets no stubs, because a person could not make
@@ -53,6 +54,12 @@ func (p Place) check() (Place, error) {
 	var err error
 	if p.Home, err = filepath.EvalSymlinks(p.Home); err != nil {
 		return p, fmt.Errorf("open home: %w", err)
+	}
+	p.NoLinks = slices.Clone(p.NoLinks)
+	for i, dir := range p.NoLinks {
+		if p.NoLinks[i], err = filepath.EvalSymlinks(dir); err != nil {
+			return p, fmt.Errorf("open directory: %w", err)
+		}
 	}
 	p.Writable = slices.Clone(p.Writable)
 	for i, dir := range p.Writable {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // Walls stand around the commands of one worker. Its methods may be called from many goroutines.
@@ -16,6 +17,7 @@ type Walls struct {
 	workspace *os.File // opened once: what has its name later may be another
 	filters   filters
 	stubs     stubs
+	follows   error // see FollowsLinks
 
 	mu      sync.Mutex
 	secrets secrets // to hide
@@ -44,6 +46,9 @@ type Start struct {
 	// Enter, when it is not nil, has to be called by a locked thread other than the process's first. That thread then starts
 	// the command and is never used again.
 	Enter func() error
+
+	// Attributes, when it is not nil, adds what the process of Argv must be started with.
+	Attributes func(*syscall.SysProcAttr)
 
 	// Entered says that the thread is in Command.Dir after Enter, and must not be sent there by any other way. Bubblewrap
 	// goes there by itself.
