@@ -39,12 +39,26 @@ func ListFolder(folder string, most int) (entries []policy.Entry, ok bool) {
 		}
 		e.Plain = e.Kind == policy.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
 		if e.Kind != policy.Folder && slices.Contains(ignoreFiles, e.Name) {
-			body, ok := readRegular(filepath.Join(folder, e.Name), 64<<10)
-			e.Shows = !ok || policy.ShowsHidden(string(body))
+			e.Shows = shownNames(filepath.Join(folder, e.Name))
+		}
+		if e.Kind == policy.Folder && e.Name == ".git" {
+			e.Shows = shownNames(filepath.Join(folder, ".git/info/exclude"))
 		}
 		entries = append(entries, e)
 	}
 	return entries, true
+}
+
+// shownNames returns what policy.ShownNames finds in a file: any name when the file cannot be read.
+func shownNames(file string) []string {
+	body, ok := readRegular(file, 64<<10)
+	if _, err := os.Lstat(file); !ok && errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if !ok {
+		return []string{"*"}
+	}
+	return policy.ShownNames(string(body))
 }
 
 // gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential.

@@ -127,10 +127,8 @@ func (a Ask) enter(from []place, words []string) (to []place, cause string) {
 	}
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
-	} else if len(words) > 0 && strings.HasPrefix(words[0], "-") {
-		words = nil
 	}
-	if len(words) != 1 || words[0] == "" {
+	if len(words) != 1 || words[0] == "" || words[0][0] == '-' { // also behind -- bash takes "-" for the previous directory
 		return nil, "the target of “cd” cannot be read from the command"
 	}
 	for _, folder := range from {

@@ -15,8 +15,8 @@ type check struct {
 	named map[string]bool // words the rule's pattern says
 	piped bool            // its input comes from another command
 
-	places []place    // the files that its arguments may name
-	reads  *treeReads // the folders that it reads with all that lies below; nil for none
+	places []place     // the files that its arguments may name
+	reads  []treeReads // the folders that it reads with all that lies below
 }
 
 // plainName is what a program may be called; a path to one is not its name.

@@ -58,7 +58,7 @@ const (
 		cherry-pick cherry left-only right-only walk-reflogs g date= relative-date parents children c cc m t r no-walk=? notes=? no-notes L: log-size
 		no-expand-tabs expand-tabs=? clear-decorations mailmap no-mailmap use-mailmap no-use-mailmap abbrev=? diff-merges= no-diff-merges dd
 		no-color color=? z`
-	gitBlames = `b root show-stats L= l t p porcelain line-porcelain incremental s e show-email w M=? C=? score-debug f show-name n show-number date= since= abbrev=
+	gitBlames = `b root show-stats L= l t p porcelain line-porcelain incremental s e show-email w M=? C=? score-debug f show-name n show-number date= since= abbrev=?
 		reverse first-parent ignore-rev= color-lines color-by-age minimal c progress no-progress`
 	gitRefs = `count= sort= format= color=? points-at= merged=? no-merged=? contains=? no-contains=? ignore-case`
 )
@@ -147,14 +147,34 @@ func (k *check) git() string {
 			args[i].text, args[i].value = false, a.value[strings.LastIndexByte(a.value, ':')+1:]
 		}
 	}
+	if cause := gitMagic(sub, words[2:], args); cause != "" {
+		return cause
+	}
 	if cause := k.gitSub(sub, args); cause != "" {
 		return cause
 	}
-	k.gitReads(sub, words[2:], args)
+	if cause := k.gitReads(sub, words[2:], args); cause != "" {
+		return cause
+	}
 	if sub != "mv" {
 		args = slices.DeleteFunc(args, func(a argument) bool { return a.word == "HEAD" }) // a commit, not the file
 	}
 	return k.files(p.files(args), gitLooks[sub] || gitKeeps[sub])
+}
+
+// gitMagic returns why an argument that begins with ":" is asked: git may take it for a pathspec with magic, which is read from the
+// top of the repository and matches more than its words. Only show and cat-file take a plain file of the index.
+func gitMagic(sub string, words []string, args []argument) string {
+	if gitRemotes[sub] {
+		return "" // it is a refspec
+	}
+	for _, n := range positionals(args) {
+		inIndex := (sub == "show" || sub == "cat-file") && revisionPath.MatchString(n) && !slices.Contains(words, "--")
+		if strings.HasPrefix(n, ":") && !inIndex {
+			return quoted(n) + " may make git look at more files than it names"
+		}
+	}
+	return ""
 }
 
 // gitFormats are the options with a format in which git shows what it found.

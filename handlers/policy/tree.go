@@ -28,8 +28,8 @@ const (
 type Entry struct {
 	Name  string
 	Kind  Kind
-	Plain bool // its name is a secret one, but its content was read and holds none
-	Shows bool // it is an ignore file that makes ripgrep read hidden names; see ShowsHidden
+	Plain bool     // its name is a secret one, but its content was read and holds none
+	Shows []string // of an ignore file: the hidden names that it makes ripgrep read; see ShownNames
 }
 
 // trees says when a program reads a folder with all that lies below it.
@@ -64,7 +64,7 @@ func (k *check) readsTrees(p program, args []argument) {
 	if !t.always && !has(args, t.options...) || k.words[0] == "rg" && has(args, "files", "type-list") {
 		return
 	}
-	r := &treeReads{rulesOnly: t.rulesOnly, hidden: t.visible == nil || has(args, t.visible...), follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
+	r := treeReads{rulesOnly: t.rulesOnly, hidden: t.visible == nil || has(args, t.visible...), follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
 	for _, a := range p.files(args) {
 		r.folders = append(r.folders, a.value)
 	}
@@ -87,7 +87,7 @@ func (k *check) readsTrees(p program, args []argument) {
 	if onlyAll {
 		r.only = nil
 	}
-	k.reads = r
+	k.reads = append(k.reads, r)
 }
 
 // visibleTypes are the types of ripgrep that name no file with secrets. With any other type it may read hidden ones.
@@ -119,19 +119,27 @@ func (r *treeReads) ripgrep(args []argument) {
 	}
 }
 
-// ShowsHidden reports whether the text of an ignore file may make ripgrep read a hidden name that holds secrets: a line with !
-// overrides that it skips hidden names.
-func ShowsHidden(text string) bool {
+// plainIgnored is a line of an ignore file that all versions of ripgrep read alike.
+var plainIgnored = regexp.MustCompile(`^[A-Za-z0-9_./*-]*$`)
+
+// ShownNames returns the hidden names, in lower case, that an ignore file with this text makes ripgrep read: a line with ! overrides
+// that it skips hidden names. It returns "*" for a line that may show any hidden name.
+func ShownNames(text string) (names []string) {
 	for _, line := range strings.Split(text, "\n") {
 		pattern, negated := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), "!")
-		pattern = strings.TrimSuffix(pattern, "/")
+		if !negated {
+			continue
+		}
+		pattern = strings.TrimRight(pattern, "/")
 		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
-		special := strings.ContainsAny(name, `*?[\\`) && strings.ContainsRune(`.*?[\`, rune(name[0]))
-		if negated && name != "" && (special || name[0] == '.' && secret(name)) {
-			return true
+		switch {
+		case !plainIgnored.MatchString(pattern), strings.HasPrefix(name, "*"), strings.HasPrefix(name, ".") && strings.Contains(name, "*"):
+			return []string{"*"}
+		case strings.HasPrefix(name, "."):
+			names = append(names, strings.ToLower(name))
 		}
 	}
-	return false
+	return names
 }
 
 // Options of git with which a sub-command shows the content of files, and those with which one that does so shows less.
@@ -148,7 +156,8 @@ var revisionPath = regexp.MustCompile(`^[^:(]*:(\d:)?[A-Za-z0-9_.][A-Za-z0-9_./ 
 var gitObject = regexp.MustCompile(`(?i)(^|-g)[0-9a-f]{4,64}(\^\{.*)?$`)
 
 // gitReads notes the files in revisions that a sub-command names, and whether it shows the content of files it does not name.
-func (k *check) gitReads(sub string, words []string, args []argument) {
+// It returns why content of revisions is asked: they may hold files that git no longer tracks.
+func (k *check) gitReads(sub string, words []string, args []argument) (cause string) {
 	named := positionals(args)
 	for _, n := range named {
 		for i := range n {
@@ -157,29 +166,108 @@ func (k *check) gitReads(sub string, words []string, args []argument) {
 			}
 		}
 	}
-	shows := has(args, gitPatches...)
+	if !gitShows(sub, named, args) {
+		return ""
+	}
+	onlyPaths := len(named) > 0 && !slices.ContainsFunc(named, func(n string) bool { return !revisionPath.MatchString(n) })
+	if onlyPaths && (sub == "show" || sub == "cat-file") {
+		return ""
+	}
+	var limits []string
+	if i := slices.Index(words, "--"); i >= 0 {
+		limits = words[i+1:]
+		named = named[:len(named)-len(limits)]
+	}
+	if sub == "grep" && !has(args, "e", "and", "or", "not") { // the first word is the pattern, also behind --
+		if len(named) == 0 {
+			limits = nil
+		} else {
+			named = named[1:]
+		}
+	}
+	all := slices.Concat(named, limits)
+	if slices.ContainsFunc(limits, patterned) {
+		limits = nil
+	}
+	switch plain := sub != "stash" && sub != "range-diff" && !has(args, "follow") && k.tracked(limits); {
+	case k.ask.List == nil:
+	case k.gitRevisions(sub, named, args) && !plain:
+		return fmt.Sprintf("“git %s” shows files of revisions, which may hold secret ones that git no longer tracks; name tracked files behind “--”", sub)
+	}
+	k.reads = append(k.reads, treeReads{tracked: true, hidden: true, folders: limits})
+	switch outside := func(n string) bool { return strings.HasPrefix(n, "/") || strings.HasPrefix(n, "..") }; {
+	case has(args, "no-index", "untracked"):
+		if all = append(all, "."); slices.ContainsFunc(all, patterned) {
+			all = []string{k.ask.Root}
+		}
+		k.reads = append(k.reads, treeReads{hidden: true, folders: all})
+	case sub == "diff" && slices.ContainsFunc(all, outside): // outside its repository git compares the files themselves
+		k.reads = append(k.reads, treeReads{hidden: true, folders: all})
+	}
+	return ""
+}
+
+// patterned reports whether git may take a word for a pattern of paths.
+func patterned(word string) bool { return strings.ContainsAny(word, ":*?[\\") }
+
+// gitShows reports whether a sub-command shows the content of files.
+func gitShows(sub string, named []string, args []argument) bool {
 	switch sub {
 	case "show", "diff", "range-diff":
-		shows = shows || !has(args, gitNames...) || sub == "show" && slices.ContainsFunc(named, gitObject.MatchString)
+		return has(args, gitPatches...) || !has(args, gitNames...) || sub == "show" && slices.ContainsFunc(named, gitObject.MatchString)
 	case "grep", "cat-file":
-		shows = true
+		return true
 	case "status":
-		shows = has(args, "v", "verbose")
+		return has(args, "v", "verbose")
 	case "log", "whatchanged", "stash", "diff-tree", "diff-index", "diff-files", "reflog":
-	default:
-		shows = false
+		return has(args, gitPatches...)
 	}
-	if shows && !(len(named) > 0 && (sub == "show" || sub == "cat-file") && !slices.ContainsFunc(named, func(n string) bool { return !revisionPath.MatchString(n) })) {
-		k.reads = &treeReads{tracked: true, hidden: true}
-		if i := slices.Index(words, "--"); i >= 0 && !slices.ContainsFunc(words[i+1:], func(w string) bool { return strings.ContainsAny(w, ":*?[") }) {
-			k.reads.folders = words[i+1:]
+	return false
+}
+
+// gitRevisions reports whether a sub-command that shows content reads it from revisions, not only from the index and the workspace.
+func (k *check) gitRevisions(sub string, named []string, args []argument) bool {
+	switch sub {
+	case "diff-files":
+		return false
+	case "grep", "diff":
+		return sub == "diff" && has(args, "cached", "staged", "merge-base") || slices.ContainsFunc(named, func(n string) bool { return !k.exists(n) })
+	}
+	return true
+}
+
+// exists reports whether a path exists in every folder that the command may run in.
+func (k *check) exists(p string) bool {
+	for _, folder := range k.in {
+		at, cause := k.ask.locate(folder, p)
+		if cause != "" {
+			return false
 		}
-		if has(args, "no-index", "untracked") {
-			k.reads.tracked = false
-			k.reads.folders = append(k.reads.folders, ".")
-			k.reads.folders = append(k.reads.folders, named...)
+		if at.lexical == k.ask.Root {
+			continue
+		}
+		entries, ok := k.ask.List(path.Dir(at.lexical), maxTree)
+		if !ok || !slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == path.Base(at.lexical) }) {
+			return false
 		}
 	}
+	return true
+}
+
+// tracked reports whether there are names, and git tracks a file by each of them.
+func (k *check) tracked(names []string) bool {
+	if k.ask.Tracked == nil {
+		return false
+	}
+	for _, folder := range k.in {
+		paths, ok := k.ask.Tracked(folder)
+		for _, name := range names {
+			if at, cause := k.ask.locate(folder, name); !ok || cause != "" || !slices.Contains(paths, at.lexical) {
+				return false
+			}
+		}
+	}
+	return len(names) > 0
 }
 
 // inRepository notes a path from the top of the repository, which is the folder of the command or one above it.
@@ -199,17 +287,15 @@ func (k *check) inRepository(p string) {
 // below says why a command that reads folders with all that lies below them is asked: a rule keeps a file there, it may
 // hold secrets, or there is more than can be looked at.
 func (e *evaluation) below(k *check) string {
-	r, a := k.reads, e.ask
-	if r == nil || a.List == nil {
-		return ""
-	}
-	w := walk{ask: a, treeReads: *r, rules: e.keeping(k), most: maxTree, left: maxTree, seen: map[string]bool{}}
-	if r.rulesOnly && len(w.rules) == 0 {
-		return ""
-	}
-	for _, folder := range k.in {
-		if cause := w.from(folder); cause != "" {
-			return fmt.Sprintf("“%s” reads a whole folder: %s", k.words[0], cause)
+	for _, r := range k.reads {
+		w := walk{ask: e.ask, treeReads: r, rules: e.keeping(k), most: maxTree, left: maxTree, seen: map[string]bool{}}
+		if e.ask.List == nil || r.rulesOnly && len(w.rules) == 0 {
+			continue
+		}
+		for _, folder := range k.in {
+			if cause := w.from(folder); cause != "" {
+				return fmt.Sprintf("“%s” reads a whole folder: %s", k.words[0], cause)
+			}
 		}
 	}
 	return ""
@@ -223,6 +309,7 @@ type walk struct {
 	most  int
 	left  int
 	seen  map[string]bool
+	shows []string // hidden names that it reads all the same
 
 	ignores bool // it skips what ignore files name
 	named   bool // it reads a file that only matches although an ignore file names it
@@ -240,7 +327,7 @@ func (w *walk) from(folder string) string {
 		for dir := at.real; cause == "" && w.shown && !w.hidden && dir != w.ask.Root; {
 			dir = path.Dir(dir)
 			entries, _ := w.ask.List(dir, w.left+1)
-			w.hidden = slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Shows })
+			w.show(entries)
 		}
 		if cause == "" {
 			cause = w.folder(at.real)
@@ -287,12 +374,12 @@ func (w *walk) folder(folder string) string {
 	if !ok {
 		return quoted(folder) + " cannot be listed"
 	}
-	w.hidden = w.hidden || w.shown && slices.ContainsFunc(entries, func(entry Entry) bool { return entry.Shows })
+	w.show(entries)
 	for _, entry := range entries {
 		if w.left--; w.left < 0 {
 			return fmt.Sprintf("there are more than %d files, too many to check for protected ones", w.most)
 		}
-		if !w.hidden && strings.HasPrefix(entry.Name, ".") || entry.Kind == Folder && slices.Contains(w.skips, entry.Name) {
+		if w.skipsHidden(entry.Name) || entry.Kind == Folder && slices.Contains(w.skips, entry.Name) {
 			continue
 		}
 		if entry.Kind == Folder && w.ignored(folder, entry) {
@@ -303,6 +390,25 @@ func (w *walk) folder(folder string) string {
 		}
 	}
 	return ""
+}
+
+// show notes the hidden names that the ignore files among entries make ripgrep read.
+func (w *walk) show(entries []Entry) {
+	for _, entry := range entries {
+		for _, name := range entry.Shows {
+			switch {
+			case !w.shown:
+			case name == "*":
+				w.hidden = true
+			case !slices.Contains(w.shows, name):
+				w.shows = append(w.shows, name)
+			}
+		}
+	}
+}
+
+func (w *walk) skipsHidden(name string) bool {
+	return !w.hidden && strings.HasPrefix(name, ".") && !slices.Contains(w.shows, strings.ToLower(name))
 }
 
 // ignored reports whether an ignore file keeps a name from being read.

@@ -118,6 +118,8 @@ func TestGitAsksForWhatItTracks(t *testing.T) {
 	}{
 		"git diff":               {[]string{plain}, policy.Allow},
 		"git diff HEAD":          {[]string{plain, secret}, policy.AskPerson},
+		"git grep -- x":          {[]string{plain, secret}, policy.AskPerson}, // x is the pattern
+		"git grep -e a -- x":     {[]string{plain, secret}, policy.Allow},
 		"git log -p":             {nil, policy.AskPerson}, // all files count: .env is one
 		"git grep --untracked x": {[]string{plain}, policy.AskPerson},
 		"git diff --no-index a":  {[]string{plain}, policy.AskPerson},
@@ -146,13 +148,101 @@ func TestATreeThatIsTooLargeToLookThroughIsAsked(t *testing.T) {
 // A line with ! in an ignore file makes ripgrep read a hidden name.
 func TestIgnoreFilesShowHiddenNames(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{
-		"!.env": true, "a\n !/x/.env \n": true, "!*": true, "!**/.e*": true, "!.[e]nv": true, "!.ssh/": true, `!\.env`: true, "\ufeff!.env": true, "!?env": true,
-		".env": false, "!a.go": false, "!.env.example": false, "!.gitkeep": false, "!": false, "": false, "!/": false, "!docs/": false,
+	for text, want := range map[string]string{
+		"!.env": ".env", "a\n !/x/.env \n": ".env", "!*": "*", "!**/.e*": "*", "!.[e]nv": "*", "!.ssh/": ".ssh", `!\.env`: "*", "\ufeff!.env": ".env", "!?env": "*",
+		".env": "", "!a.go": "", "!.env.example": ".env.example", "!.gitkeep\r": ".gitkeep", "!": "", "": "", "!/": "", "!docs/": "", "!docs*": "", "!/a/b-*": "",
+		"!{.env,x}": "*", "!{a/,.env}": "*", "!.secrets": ".secrets", "!.A\n!/.b/": ".a .b", "!*/": "*", "!docs/**": "*", "!a b": "*", "!.private/x": "",
 	} {
-		if policy.ShowsHidden(text) != want {
-			t.Errorf("%q: %v", text, !want)
+		if got := strings.Join(policy.ShownNames(text), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// ripgrep reads a hidden folder that an ignore file shows, and everything in it that is not hidden.
+func TestRipgrepReadsHiddenFoldersThatAnIgnoreFileShows(t *testing.T) {
+	t.Parallel()
+	rules := append([]policy.Rule{{Permission: "read", Pattern: ".private/**", Action: policy.Deny}}, policy.Defaults...)
+	for text, want := range map[string]policy.Action{
+		"!.secrets": policy.AskPerson, "!.SECRETS/": policy.AskPerson, "!.private": policy.AskPerson, "!*": policy.AskPerson, "!.gitkeep": policy.Allow, "!.env.example": policy.Allow, ".secrets": policy.Allow,
+	} {
+		a := withFiles(bash("rg x"), ".secrets/prod.key", ".private/a", ".env", "a.go", ".ignore")
+		list := a.List
+		a.List = func(folder string, most int) ([]policy.Entry, bool) {
+			entries, ok := list(folder, most)
+			for i := range entries {
+				if entries[i].Name == ".ignore" {
+					entries[i].Shows = policy.ShownNames(text)
+				}
+			}
+			return entries, ok
+		}
+		if v := policy.Evaluate(rules, a); v.Action != want {
+			t.Errorf("%q: %s: %s", text, v.Action, v.Reason)
+		}
+	}
+}
+
+// A word that begins with ":" may be a pathspec with magic, which git reads from the top of the repository.
+func TestGitAsksForPathspecMagic(t *testing.T) {
+	t.Parallel()
+	tracked := []string{"/workspace/src/a.go", "/workspace/sub/b"}
+	for command, want := range map[string]policy.Action{
+		"cd sub && git grep --untracked --no-exclude-standard -e x -- ':(top)'": policy.AskPerson, "git grep x -- ':/'": policy.AskPerson, "git grep x :/": policy.AskPerson,
+		"git diff -- ':!a'": policy.AskPerson, "git log ':(icase).ENV'": policy.AskPerson, "git ls-files -- ':^x'": policy.AskPerson, "git status ':(glob)**'": policy.AskPerson,
+		"git show :/fix": policy.AskPerson, "git show -- :src/a.go": policy.AskPerson, "git diff ::x": policy.AskPerson, "git show :src/a.go": policy.Allow, "git show :2:src/a.go": policy.Allow,
+		"git blame -- ':(top)src/a.go'": policy.AskPerson, "git log -- src/a.go": policy.Allow,
+		"cd sub && git grep --untracked x -- '../*'": policy.AskPerson, "cd sub && git grep --no-index x '../.[e]nv'": policy.AskPerson, "cd sub && git grep --untracked 'x.*' b": policy.Allow,
+		"git diff ../other": policy.AskPerson, "cd sub && git diff ../conf ../src": policy.AskPerson, "cd sub && git diff /workspace/conf": policy.AskPerson, "cd sub && git diff ../src": policy.Allow,
+	} {
+		a := withFiles(bash(command), ".env", "src/a.go", "sub/b", "conf/.env")
+		a.Tracked = func(string) ([]string, bool) { return tracked, true }
+		if v := policy.Evaluate(policy.Defaults, a); v.Action != want {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+}
+
+// Revisions hold files that git no longer tracks. What shows them is asked, unless it names tracked files behind --.
+func TestGitAsksForTheContentOfRevisions(t *testing.T) {
+	t.Parallel()
+	tracked := []string{"/workspace/src/a.go", "/workspace/b"}
+	for command, want := range map[string]policy.Action{
+		"git log -p": policy.AskPerson, "git show": policy.AskPerson, "git show HEAD": policy.AskPerson, "git log -p -- '.e*'": policy.AskPerson, "git log -p -- old": policy.AskPerson,
+		"git log -p -- src": policy.AskPerson, "git show stash@{0}^3": policy.AskPerson, "git diff HEAD": policy.AskPerson, "git diff HEAD~1 HEAD": policy.AskPerson, "git diff --cached": policy.AskPerson,
+		"git diff --staged -- src": policy.AskPerson, "git diff main...HEAD -- src": policy.AskPerson, "git stash list -p": policy.AskPerson, "git stash list -p -- src/a.go": policy.AskPerson,
+		"git status -v": policy.AskPerson, "git grep x HEAD~1": policy.AskPerson, "git grep --cached x": policy.Allow, "git log -p --follow -- src/a.go": policy.AskPerson, "git log -p -- src/a.go old": policy.AskPerson,
+		"git log -L1,3:src/a.go": policy.AskPerson, "git diff --merge-base main": policy.AskPerson,
+		"git log -p -- src/a.go": policy.Allow, "git show HEAD -- src/a.go b": policy.Allow, "git diff HEAD -- b": policy.Allow, "git diff": policy.Allow, "git diff src": policy.Allow, "git diff -- src": policy.Allow,
+		"git diff src/a.go b": policy.Allow, "git diff --stat HEAD~3": policy.Allow, "git grep x src": policy.Allow, "git grep -e x src/a.go b": policy.Allow, "git grep x -- src": policy.Allow, "git status": policy.Allow,
+		"cd src && git log -p -- a.go": policy.Allow, "git log --stat": policy.Allow, "git show HEAD:src/a.go": policy.Allow,
+	} {
+		a := withFiles(bash(command), "src/a.go", "b")
+		a.Tracked = func(string) ([]string, bool) { return tracked, true }
+		if v := policy.Evaluate(policy.Defaults, a); v.Action != want {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+}
+
+func TestCdGoesNoWhereThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]policy.Action{
+		"cd sub && cd -- - && cat notes": policy.AskPerson, "cd sub && cd -P -- - && cat b": policy.AskPerson, "cd - && ls": policy.AskPerson, "cd -- -x && ls": policy.AskPerson, "cd '' && ls": policy.AskPerson,
+		"cd -- '' && ls": policy.AskPerson, "cd && ls": policy.AskPerson, "cd -- && ls": policy.AskPerson, "cd -e sub && ls": policy.AskPerson, "cd -Pe sub && ls": policy.AskPerson, "cd -@ sub": policy.AskPerson,
+		"cd sub docs && ls": policy.AskPerson, "cd '~-' && ls": policy.AskPerson, "cd ~1 && ls": policy.AskPerson, "cd ~+ && ls": policy.AskPerson, "cd +1 && ls": policy.Allow, "cd -0": policy.AskPerson, "cd -L - && ls": policy.AskPerson,
+		"cd -- sub && ls": policy.Allow, "cd -P sub && ls": policy.Allow, "cd -L -- sub && ls": policy.Allow, "pushd sub && ls": policy.AskPerson,
+	} {
+		if v := policy.Evaluate(policy.Defaults, withFiles(bash(command), "sub/b", "docs/a", "notes -> /workspace/.env")); v.Action != want {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+}
+
+func TestGitBlameReadsTheFileBehindAbbrev(t *testing.T) {
+	t.Parallel()
+	if v := policy.Evaluate(policy.Defaults, bash("git blame --abbrev .env")); v.Action != policy.AskPerson {
+		t.Errorf("%s: %s", v.Action, v.Reason)
 	}
 }
 
