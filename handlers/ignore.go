@@ -1,10 +1,12 @@
 package handlers
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // ignoreFiles are the names of the files that tell ripgrep what to skip.
@@ -91,14 +93,14 @@ func readIgnoreFile(file string) (lines []ignoreLine) {
 		return nil
 	}
 	body, ok := readRegular(file, 64<<10)
-	if !ok || info.IsDir() {
-		return []ignoreLine{{negated: true}} // what it says is not known
+	if !ok || info.IsDir() || !utf8.Valid(body) || bytes.ContainsAny(body, "\x00\ufeff") {
+		return []ignoreLine{{negated: true}} // what it says is not known: versions of ripgrep differ
 	}
 	for _, text := range strings.Split(string(body), "\n") {
-		if text = strings.TrimSpace(text); text == "" || text[0] == '#' {
+		if text = strings.TrimSuffix(text, "\r"); text == "" || text[0] == '#' {
 			continue
 		}
-		var l ignoreLine
+		var l ignoreLine // blanks are part of a pattern, and are not understood
 		text, l.negated = strings.CutPrefix(text, "!")
 		text, l.folders = strings.CutSuffix(text, "/")
 		if name, ok := strings.CutPrefix(text, "**/"); ok && !strings.Contains(name, "/") {

@@ -107,7 +107,14 @@ func TestATreeIsLookedThroughAsItIs(t *testing.T) {
 	is.Equal(ask("rg x src"), policy.AskPerson) // shown by an ignore file above
 	is.Equal(ask("rg x"), policy.AskPerson)
 	is.NoErr(os.Remove(filepath.Join(dir, ".ignore")))
+	is.NoErr(os.MkdirAll(filepath.Join(dir, "lib/.secrets"), 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(dir, "lib/.secrets/prod.key"), nil, 0o600))
+	is.Equal(ask("rg x lib"), policy.Allow)
+	is.NoErr(os.WriteFile(filepath.Join(dir, "lib/.ignore"), []byte("!.secrets\n"), 0o600))
+	is.Equal(ask("rg x lib"), policy.AskPerson)
+	is.NoErr(os.RemoveAll(filepath.Join(dir, "lib")))
 	git(t, dir, "add", "-f", "src/.env")
+	is.Equal(ask("git grep -- x"), policy.AskPerson) // x is the pattern
 	is.Equal(ask("git diff"), policy.AskPerson)
 	is.Equal(ask("git show HEAD:src/a.go"), policy.Allow)
 
