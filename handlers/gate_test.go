@@ -267,12 +267,14 @@ func TestRealPathFollowsLinksAsFarAsThereIsSomething(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(os.Mkdir(filepath.Join(dir, "there"), 0o700))
 	is.NoErr(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	for link, to := range map[string]string{"link": "there", "dead": "nowhere", "loop": "loop", "up": "../nowhere"} {
+	for link, to := range map[string]string{"link": "there", "dead": "nowhere", "loop": "loop", "up": "../nowhere",
+		"process": "/proc/self/environ", "directory": "/proc/self/cwd", "descriptor": "/dev/fd/1"} {
 		is.NoErr(os.Symlink(to, filepath.Join(dir, link)))
 	}
 	for path, want := range map[string]string{
 		"there": "there", "link": "there", "link/new/er": "there/new/er", "new": "new", "link/../new": "new", ".": ".",
-		"dead": "nowhere", "dead/x": "nowhere/x", "loop": "", "up": "", "file/x": "", "there/\x00": "",
+		"dead": "nowhere", "dead/x": "nowhere/x", "loop": "", "up": "../nowhere", "up/../x": "x", "file/x": "", "there/\x00": "",
+		"process": "", "directory/x": "", "descriptor": "",
 	} {
 		real, ok := RealPath(dir + "/" + path)
 		is.Equal(ok, want != "")

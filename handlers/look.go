@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"pocketcoder/events"
@@ -190,26 +191,36 @@ func RealPath(path string) (real string, ok bool) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return "", false
 	}
-	const most = 40 // links to nowhere, one leading to the other: as many as Linux follows
-	path = filepath.Clean(path)
-	for rest, links := "", 0; links < most; {
-		real, err := filepath.EvalSymlinks(path)
-		if err == nil {
-			return filepath.Join(real, rest), true
+	const most = 40 // as many links as Linux follows
+	at, rest := "/", strings.Split(filepath.Clean(path), "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
 		}
-		target, unread := os.Readlink(path)
+		next := filepath.Join(at, name)
+		target, err := os.Readlink(next)
 		switch {
-		case !errors.Is(err, fs.ErrNotExist), unread == nil && strings.Contains(target, ".."):
-			return "", false
-		case unread == nil && filepath.IsAbs(target):
-			path, links = target, links+1
-		case unread == nil:
-			path, links = filepath.Join(filepath.Dir(path), target), links+1
-		case errors.Is(unread, fs.ErrNotExist):
-			rest, path = filepath.Join(filepath.Base(path), rest), filepath.Dir(path)
+		case err == nil && (links == most || next == "/proc" || strings.HasPrefix(next, "/proc/")):
+			return "", false // links in /proc lead elsewhere in another process
+		case err == nil:
+			links++
+			rest = append(strings.Split(target, "/"), rest...)
+			if filepath.IsAbs(target) {
+				at = "/"
+			}
+		case errors.Is(err, syscall.EINVAL): // it is no link
+			at = next
+		case errors.Is(err, fs.ErrNotExist) && !slices.Contains(rest, ".."):
+			return filepath.Join(append([]string{next}, rest...)...), true
 		default:
 			return "", false
 		}
 	}
-	return "", false
+	return at, true
 }

@@ -59,9 +59,25 @@ const refuseLinkedInstructions = (path) => {
         throw new Error(`“${join(at, name)}” is a symbolic link. OpenCode would read instructions where it leads. Ask the person to remove it.`)
 }
 
+// OpenCode parses a command before it requests a permission for it, and answers no other chat meanwhile. Linux takes no longer
+// argument. Nesting is counted without a look at quotes.
+const maxCommand = 128 * 1024
+const maxNesting = 200
+
+const refuseUnreadable = (command) => {
+  if (Buffer.byteLength(command) >= maxCommand) throw new Error("The command has 128 KiB or more. Write a script instead.")
+  let depth = 0
+  for (const c of command) {
+    if ("({[".includes(c)) depth++
+    if (")}]".includes(c)) depth = Math.max(0, depth - 1)
+    if (depth > maxNesting) throw new Error(`The command nests more than ${maxNesting} brackets.`)
+  }
+}
+
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
 export const PocketCoder = async ({ directory }) => ({
   "tool.execute.before": async ({ tool }, { args }) => {
+    if (tool === "bash" && typeof args?.command === "string") refuseUnreadable(args.command)
     for (const name of [args?.filePath, args?.path, ...opened(tool, args ?? {})])
       if (typeof name === "string") refuseLinks(resolve(directory, name))
     if (followsLinks && tool === "read" && typeof args?.filePath === "string") refuseLinkedInstructions(resolve(directory, args.filePath))

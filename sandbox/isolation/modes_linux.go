@@ -17,9 +17,9 @@ import (
 
 // Landlock does not limit who changes the mode of a file. Without mounts of its own, a command could take the data directory
 // from the control plane, or open it to other users, because both run as the same user. There the seccomp filter hands
-// each chmod of a path to this process. This process finds the file, checks where it lies, and changes the mode itself, so
-// the command cannot exchange the file between check and change. A chmod of an open file needs no check: Landlock decided
-// which files can be opened.
+// each chmod to this process. This process finds the file, checks where it lies, and changes the mode itself, so the command
+// cannot exchange the file between check and change. A chmod of an open file is checked too: Landlock lets a command open
+// protected and exposed files to read them.
 
 // supervised reports whether this process decides who changes the mode of a file.
 func (f Found) supervised() bool { return f.Level == Landlock && !f.mounts }
@@ -110,8 +110,8 @@ func (w *Walls) changeMode(listener int, n notice) error {
 
 // modeChange are the arguments of a chmod.
 type modeChange struct {
-	dir   int // AT_FDCWD, or a descriptor of the caller
-	path  uintptr
+	dir   int     // AT_FDCWD, or a descriptor of the caller
+	path  uintptr // 0 for the file that is open as dir
 	mode  uint32
 	flags int
 }
@@ -119,6 +119,9 @@ type modeChange struct {
 func modeChangeOf(n notice) modeChange {
 	if uint32(n.call) == chmodCall {
 		return modeChange{unix.AT_FDCWD, uintptr(n.args[0]), uint32(n.args[1]), 0}
+	}
+	if n.call == unix.SYS_FCHMOD {
+		return modeChange{int(int32(n.args[0])), 0, uint32(n.args[1]), unix.AT_EMPTY_PATH}
 	}
 	c := modeChange{int(int32(n.args[0])), uintptr(n.args[1]), uint32(n.args[2]), 0}
 	if n.call == unix.SYS_FCHMODAT2 {
@@ -129,9 +132,12 @@ func modeChangeOf(n notice) modeChange {
 
 // open finds the file as the caller would. It returns a descriptor that only names the file.
 func (c modeChange) open(listener int, n notice) (int, error) {
-	path, err := readText(int(n.pid), c.path)
-	if err != nil {
-		return -1, err
+	path := ""
+	if c.path != 0 {
+		var err error
+		if path, err = readText(int(n.pid), c.path); err != nil {
+			return -1, err
+		}
 	}
 	process := "/proc/" + strconv.Itoa(int(n.pid))
 	for _, self := range []string{"/proc/self/", "/proc/thread-self/"} { // glibc names an open file this way

@@ -14,8 +14,13 @@ var protected = projectNames()
 func projectNames() (names []name) {
 	for _, path := range list.Project {
 		n := name{path: path, stub: folder}
-		if path == ".git" {
+		switch {
+		case path == ".git":
 			n.inner = inGit // a repository is made by the person: git init here is refused
+		case path == "opencode.json" || path == "opencode.jsonc":
+			// OpenCode reads them whatever they are, and a folder would end every chat. A file would show in the person's git. So a
+			// command can create them, and OpenCode obeys them only where it does not run for PocketCoder.
+			n.stub = none
 		}
 		names = append(names, n)
 	}

@@ -69,11 +69,11 @@ const setID = unix.S_ISUID | unix.S_ISGID
 const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
 // modeRules deny each call that sets a file's mode to one with a bit of setID. openat2 has its mode in memory, where a filter
-// cannot look. With handOver they hand over each chmod of a path, and deny the attributes that hold access control lists.
+// cannot look. With handOver they hand over each chmod, and deny the attributes that hold access control lists.
 func modeRules(handOver bool) (program []bpf.Instruction) {
 	for _, c := range modeCalls {
 		otherwise := allow
-		if handOver && c.path {
+		if handOver && (c.path || c.call == unix.SYS_FCHMOD) {
 			otherwise = bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF}
 		}
 		program = append(program, when(c.call, argument(c.mode), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1}, deny, otherwise)...)
