@@ -196,12 +196,15 @@ func TestWallsKeepProtectedFilesAsTheyAre(t *testing.T) {
 				escape{"rename " + at + " %w/sub/away", refusals, false}, escape{"swap %w/sub/file " + at, refusals, false},
 				escape{"link " + at + " %w/sub/alias", refusals, false}, escape{"rename %w/sub/file " + at, refusals, false},
 			)
-			escapes = append(escapes, escape{"chmod " + at, refusals, false})
+			escapes = append(escapes, escape{"chmod " + at, refusals, false}, escape{"mode fchmod " + at + " 0777", refusals, false})
 		}
 		for _, folder := range []string{".git", ".git/hooks", ".claude", ".vscode"} { // with all that is in it, another in its place
 			at := "%w/" + folder
 			escapes = append(escapes, escape{"rename " + at + " %w/sub/away", refusals, false}, escape{"rename " + at + " %w/away", refusals, false},
 				escape{"swap %w/sub " + at, refusals, false}, escape{"remove " + at, refusals, false})
+		}
+		for _, folder := range []string{".git/hooks", ".claude", ".vscode"} {
+			escapes = append(escapes, escape{"mode fchmod %w/" + folder + " 0777", refusals, false})
 		}
 		escapes = append(escapes, escape{"rename %w %w-away", refusals + " ENOENT", false}, escape{"rename %w/file %w/.git/config", refusals, false})
 		j.run(t, escapes)
