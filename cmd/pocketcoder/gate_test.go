@@ -179,14 +179,11 @@ func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	p := startAsDelivered(t, "--isolation", "none")
 	pipe := filepath.Join(p.workspace, "pipe")
 	is.NoErr(syscall.Mkfifo(pipe, 0o600))
-	is.NoErr(os.Symlink(pipe, filepath.Join(p.workspace, "link")))
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "notes.txt"), []byte("needle\n"), 0o600))
 	var scripts []string
 	for range 2 { // two block OpenCode on two processors
-		for _, path := range []string{"pipe", "link"} {
-			scripts = append(scripts, call("read", map[string]any{"filePath": path}), call("write", map[string]any{"filePath": p.workspace + "/" + path, "content": "x"}),
-				call("edit", map[string]any{"filePath": p.workspace + "/" + path, "oldString": "a", "newString": "b"}), call("grep", map[string]any{"pattern": "x", "path": path}))
-		}
+		scripts = append(scripts, call("read", map[string]any{"filePath": "pipe"}), call("write", map[string]any{"filePath": pipe, "content": "x"}),
+			call("edit", map[string]any{"filePath": pipe, "oldString": "a", "newString": "b"}), call("grep", map[string]any{"pattern": "x", "path": "pipe"}))
 	}
 	chat := p.chat(t, strings.Join(scripts, "\n@@next\n")+"\n@@next\n@@say done")
 	p.turnEnds(t, chat)
