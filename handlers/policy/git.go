@@ -52,20 +52,20 @@ const (
 		inter-hunk-context= W function-context exit-code quiet no-ext-diff no-textconv src-prefix= dst-prefix= no-prefix default-prefix line-prefix=
 		ita-invisible-in-index ignore-submodules=? X=? no-index cached staged merge-base`
 	gitLogs = `# n= max-count= skip= since= after= until= before= author= committer= grep= i regexp-ignore-case E extended-regexp F fixed-strings P perl-regexp
-		basic-regexp all-match invert-grep all branches=? tags=? remotes=? glob= exclude= not merges no-merges min-parents= max-parents= first-parent reverse
-		date-order author-date-order topo-order graph no-graph oneline abbrev-commit no-abbrev-commit pretty=? format=? decorate=? no-decorate decorate-refs=
-		decorate-refs-exclude= source follow full-history dense sparse simplify-merges simplify-by-decoration ancestry-path boundary left-right cherry-mark
+		basic-regexp all-match invert-grep all branches=? tags=? remotes=? glob= exclude= not merges no-merges min-parents=? max-parents=? first-parent reverse
+		date-order author-date-order topo-order graph no-graph oneline abbrev-commit no-abbrev-commit pretty=? format=? decorate=? no-decorate source follow full-history dense sparse simplify-merges simplify-by-decoration ancestry-path boundary left-right cherry-mark
 		cherry-pick cherry left-only right-only walk-reflogs g date= relative-date parents children c cc m t r no-walk=? notes=? no-notes L: log-size
 		no-expand-tabs expand-tabs=? clear-decorations mailmap no-mailmap use-mailmap no-use-mailmap abbrev=? diff-merges= no-diff-merges dd
 		no-color color=? z`
-	gitBlames = `b root show-stats L= l t p porcelain line-porcelain incremental s e show-email w M=? C=? score-debug f show-name n show-number date= since= abbrev=?
+	gitDecorates = `decorate-refs= decorate-refs-exclude=`
+	gitBlames    = `b root show-stats L= l t p porcelain line-porcelain incremental s e show-email w M=? C=? score-debug f show-name n show-number date= since= abbrev=?
 		reverse first-parent ignore-rev= color-lines color-by-age minimal c progress no-progress`
 	gitRefs = `count= sort= format= color=? points-at= merged=? no-merged=? contains=? no-contains=? ignore-case`
 )
 
 // gitHarmless are the harmless options of each of these sub-commands. Every other option asks.
 var gitHarmless = map[string]options{
-	"log": harmless(gitDiffs, gitLogs), "whatchanged": harmless(gitDiffs, gitLogs), "show": harmless(gitDiffs, gitLogs), "stash list": harmless(gitDiffs, gitLogs),
+	"log": harmless(gitDiffs, gitLogs, gitDecorates), "whatchanged": harmless(gitDiffs, gitLogs, gitDecorates), "show": harmless(gitDiffs, gitLogs, gitDecorates), "stash list": harmless(gitDiffs, gitLogs, gitDecorates),
 	"diff": harmless(gitDiffs, "1 2 3 0 base ours theirs no-color-moved-ws"), "range-diff": harmless(gitDiffs, gitLogs, "creation-factor= no-dual-color"),
 	"diff-tree": harmless(gitDiffs, "r t root m c cc v pretty=? format=? no-commit-id always"), "diff-index": harmless(gitDiffs, "m"), "diff-files": harmless(gitDiffs, "1 2 3 0 c cc q"),
 	"rev-list": harmless(gitLogs, "count objects header timestamp disk-usage=?"), "shortlog": harmless(gitLogs, "s n e c summary numbered email committer group= w=?"),

@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// optionsBefore and optionsBehind are the words that a program needs around an option so that it opens the file behind the option.
+var (
+	optionsBefore = map[string]string{
+		"grep": "-e x", "rg": "-e x", "sed": "-e p", "jq": ".", "tar": "-cf /dev/null", "realpath": "-e", "readlink": "-e -v", "cut": "-b1",
+		"git grep": "-e x", "git ls-files": "--error-unmatch", "git merge-base": "HEAD", "git cat-file": "-p",
+	}
+	optionsBehind = map[string]string{"diff": "a.txt", "cmp": "a.txt", "comm": "a.txt", "join": "a.txt"}
+)
+
+// missingFile matches the complaint of a program about the file or revision 7, which does not exist.
+const missingFile = `(?i)(\b7['’"]?: (no such|cannot (open|stat))|cannot (open|access|read|statx?)( file)?:? ['‘"]?7\b|7 +\[error opening|(path|open) ['‘]?7\b|` +
+	`(ambiguous argument|revision|get) '7'|'7' did not match|object name:? '?7|7\. skipping|7: not a valid|7 \(No such|unable to (open|read) '?7|sha1 for 7|commit 7)`
+
+// TestOptionsTakeTheValuesThatTheTablesSay runs each program with each option of its table, and a name behind it that no file has.
+// When the program complains about that file, the name was not the value of the option.
+func TestOptionsTakeTheValuesThatTheTablesSay(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it runs about 1,500 programs")
+	}
+	dir := t.TempDir()
+	fillWorkspace(t, dir)
+	tested := 0
+	for name, p := range programs {
+		if _, err := exec.LookPath(name); err == nil && p.options != nil {
+			tested += testOptions(t, dir, name, p)
+		}
+	}
+	for sub := range gitHarmless {
+		if sub != "branch" && sub != "tag" { // those create what the word names
+			tested += testOptions(t, dir, "git "+sub, gitProgram(strings.Fields(sub)))
+		}
+	}
+	is.New(t).True(tested > 500)
+}
+
+// testOptions tests the options of one program, and returns how many. It tests none of a program that does not complain about a missing file.
+func testOptions(t *testing.T, dir, name string, p program) (tested int) {
+	run := func(words ...string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		all := slices.Concat(strings.Fields(name), strings.Fields(optionsBefore[name]), words)
+		cmd := exec.CommandContext(ctx, all[0], all[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "LC_ALL=C", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_PAGER=cat")
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	misses := func(file, out string) bool {
+		return regexp.MustCompile(strings.ReplaceAll(missingFile, "7", file)).MatchString(out)
+	}
+	behind := strings.Fields(optionsBehind[name])
+	if !misses("7", run(slices.Concat([]string{"7"}, behind)...)) {
+		return 0
+	}
+	lastFirst := misses("8", run("7", "8")) && !misses("7", run("7", "8"))
+	for option, takes := range p.options {
+		word := "--" + option
+		if p.oneDash || len(option) == 1 {
+			word = "-" + option
+		}
+		if option == "#" {
+			word = "-5"
+		}
+		switch {
+		case takes == text:
+			if out := run(slices.Concat([]string{word, "7"}, behind)...); misses("7", out) {
+				t.Errorf("%s %s 7: the file behind it is read, but the table takes it as the value: %s", name, word, out)
+			}
+		case takes != file && !lastFirst:
+			if out := run(word, "7", "8"); misses("8", out) && !misses("7", out) {
+				t.Errorf("%s %s 7 8: 7 is its value, but the table takes it as a file: %s", name, word, out)
+			}
+		}
+		tested++
+	}
+	return tested
+}
