@@ -1,4 +1,4 @@
-package policy
+package policy_test
 
 import (
 	"bufio"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
@@ -30,7 +33,8 @@ var (
 )
 
 // TestWhatDefaultsAllowIsHarmless runs commands that the default rules allow in the sandbox. They come from a grammar of the
-// programs, their options and hostile fragments. None may create or change a file or run a program beside those it names.
+// programs, their options and hostile fragments. None may create or change a file, run a program beside those it names, or print what
+// a secret file holds.
 func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 	r := openTestbed(t)
 	seeds := []uint64{*harmlessSeed}
@@ -46,7 +50,7 @@ func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 			for len(batch) < min(200, *harmlessCases/len(seeds)-done) {
 				command := g.command()
 				tried++
-				if Evaluate(Defaults, r.ask(command)).Action == Allow {
+				if policy.Evaluate(harmlessRules, r.ask(command)).Action == policy.Allow {
 					batch = append(batch, command)
 				}
 			}
@@ -64,7 +68,7 @@ func TestHarmfulCommandsAreNoticed(t *testing.T) {
 	for _, command := range []string{
 		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt", "sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
 		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt", "echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
-		"echo x > ~/new", "chmod 600 canary", "mkdir d && rmdir d", "git branch new", "find . -name a.txt -exec ./canary ';'",
+		"cat .env", "cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0", "cat private/plan", "echo x > ~/new", "chmod 600 canary", "mkdir d && rmdir d", "git branch new", "find . -name a.txt -exec ./canary ';'",
 	} {
 		if before, after := r.before, r.run(t, []string{command}); before == after {
 			t.Errorf("%s: not noticed", command)
@@ -83,14 +87,11 @@ type testbed struct {
 
 func (r *testbed) workspace() string { return filepath.Join(r.dir, "workspace") }
 
-func (r *testbed) ask(command string) Ask {
-	return Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(), Resolve: func(p string) (string, bool) {
-		real, err := filepath.EvalSymlinks(p)
-		if err != nil {
-			real = p // of a name that does not exist: no folder of the workspace is a link
-		}
-		return real, true
-	}}
+// harmlessRules are the default rules, and one that keeps a folder from being read.
+var harmlessRules = append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}}, policy.Defaults...)
+
+func (r *testbed) ask(command string) policy.Ask {
+	return policy.Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(), Resolve: handlers.RealPath, List: handlers.ListFolder, Tracked: handlers.TrackedFiles}
 }
 
 // helpers are programs that others run: in the testbed each is a canary.
@@ -137,21 +138,31 @@ func fillWorkspace(t *testing.T, dir string) {
 	for name, text := range map[string]string{
 		"a.txt": "b\na\nc a\n]a[\n", "b.txt": "a,b\n1,2\n", "src/a.go": "package a\n\nfunc main() {}\n", "src/sub/b.go": "package b\n", "data.json": `{"a": [1, {"b": null}], "name": "x"}`,
 		"script.sed": "w PWNED\ne ./canary\n", "opts": "--output=PWNED\n-exec ./canary ;\n", "list0": "a.txt\x00b.txt\x00", "filter.jq": "env\n", "sums": "00000000000000000000000000000000  a.txt\n",
-		"-o": "x", "--output=PWNED": "x",
+		"-o": "x", "--output=PWNED": "x", ".env": "SECRET-LEAK-1\n", "src/.env": "SECRET-LEAK-2\n", "src/notes": "n\n", "other/.env": "SECRET-LEAK-3\n", "other/b.txt": "x\n",
+		"private/plan": "SECRET-LEAK-4\n", "src/hid/.secrets/prod.key": "SECRET-LEAK-5\n", "old.pem": "SECRET-LEAK-6\n", "gone/a.key": "SECRET-LEAK-7\n", "stashed.key": "SECRET-LEAK-8\n",
 	} {
 		path := filepath.Join(dir, name)
 		is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
 		is.NoErr(os.WriteFile(path, []byte(text), 0o644))
 	}
+	for i, lines := range ignoreLines {
+		for name, text := range map[string]string{".ignore": lines, ".env": "SECRET-LEAK-0\n", ".secrets/prod.key": "SECRET-LEAK-0\n", "sub/a.pem": "SECRET-LEAK-0\n", "b.go": "b\n"} {
+			path := filepath.Join(dir, fmt.Sprint("ig", i), name)
+			is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
+			is.NoErr(os.WriteFile(path, []byte(text), 0o644))
+		}
+	}
+	is.NoErr(os.Symlink(".env", filepath.Join(dir, "notes")))
 	for _, name := range []string{"canary", "0/ls", "0/cat", "0/git", "1/ls", "1/cat", "2/ls", "3/ls", "5/ls"} {
 		path := filepath.Join(dir, name)
 		is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
 		is.NoErr(os.WriteFile(path, []byte(canary), 0o755))
 	}
 	is.NoErr(exec.Command("gzip", "-k", filepath.Join(dir, "b.txt")).Run())
-	script := `set -e; git init -q -b main; git add a.txt b.txt src data.json; git commit -qm one; git tag v1; git branch side
+	script := `set -e; git init -q -b main; git add a.txt b.txt src/a.go src/sub src/notes data.json; git add -f old.pem gone; git commit -qm one; git rm -q old.pem gone/a.key; git commit -qm removed; git tag v1; git branch side
 		echo more >> b.txt; git commit -qam two; git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----' > signed
-		git update-ref refs/heads/main "$(git hash-object -t commit -w --stdin < signed)"; rm signed; echo x >> a.txt; git stash -q; echo y >> a.txt; git status -s`
+		git update-ref refs/heads/main "$(git hash-object -t commit -w --stdin < signed)"; rm signed; echo x >> a.txt; git stash push -qu -- a.txt stashed.key
+		echo y >> a.txt; git status -s`
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
 	out, err := cmd.CombinedOutput()
@@ -183,9 +194,9 @@ func (r *testbed) reset(t *testing.T) {
 // driver runs each command as the worker runs one, with nothing to read and for a short time. Only tail can wait.
 const driver = `while IFS= read -r -d "" command <&3; do
 	case $command in *tail*) limit="timeout -k 1 2";; *) limit=;; esac
-	(ulimit -t 1; exec $limit bash -c "$command" < /dev/null > /dev/null 2>&1); done 3< `
+	(ulimit -t 1; exec $limit bash -c "$command" < /dev/null 2>&1); done 3< %s | LC_ALL=C grep -a -o "SECRET-LEAK-[0-9]" | sort -u`
 
-// run runs commands one after the other and returns the snapshot after them.
+// run runs commands one after the other. It returns the secrets that they printed and the snapshot after them.
 func (r *testbed) run(t *testing.T, commands []string) string {
 	t.Helper()
 	is := is.New(t)
@@ -193,11 +204,11 @@ func (r *testbed) run(t *testing.T, commands []string) string {
 	is.NoErr(os.WriteFile(cases, []byte(strings.Join(commands, "\x00")+"\x00"), 0o644))
 	r.execs++
 	var out bytes.Buffer
-	result := r.Exec(t.Context(), wire.Request{Exec: fmt.Sprint("exec", r.execs), Command: driver + cases, Cwd: r.workspace()}, &out, &out)
+	result := r.Exec(t.Context(), wire.Request{Exec: fmt.Sprint("exec", r.execs), Command: fmt.Sprintf(driver, cases), Cwd: r.workspace()}, &out, &out)
 	if result.Reason != wire.Exited {
 		t.Fatalf("%+v\n%s", result, out.String())
 	}
-	return r.snapshot(t)
+	return out.String() + r.snapshot(t)
 }
 
 // check runs commands, and finds the ones to blame when something changed.
@@ -209,7 +220,7 @@ func (r *testbed) check(t *testing.T, commands []string) {
 	}
 	defer r.reset(t)
 	if len(commands) == 1 {
-		t.Errorf("%q is allowed, and changes:\n%s", commands[0], changes(r.before, after))
+		t.Errorf("%q is allowed, and prints or changes:\n%s", commands[0], changes(r.before, after))
 		return
 	}
 	half := len(commands) / 2
@@ -297,9 +308,14 @@ func (g *generator) pick(list []string) string { return list[g.rand.IntN(len(lis
 
 func (g *generator) chance(percent int) bool { return g.rand.IntN(100) < percent }
 
+// ignoreLines are ignore files of which some make ripgrep read hidden names.
+var ignoreLines = []string{"!.secrets\n", " .env\n!.env\n", "!{.env,x}\n", "!*/\n", "!.[e]nv\n", "!x/../.secrets\n!.SECRETS\n", ".env\n.secrets\n", "!.gitkeep\n", "\ufeff!.env\n", "!\\.env\n", "!**/.secrets/\n", "!.env \n"}
+
 var (
-	fuzzFiles = strings.Fields("a.txt b.txt src src/a.go src/sub data.json . script.sed opts list0 sums canary 0 b.txt.gz -o ./-o nothing - -- HEAD v1 main HEAD~1:a.txt HEAD:src :a.txt")
-	hostile   = []string{
+	fuzzFiles = strings.Fields("a.txt b.txt src src/a.go src/sub data.json . script.sed opts list0 sums canary 0 b.txt.gz -o ./-o nothing - -- HEAD v1 main HEAD~1:a.txt HEAD:src :a.txt " +
+		".env src/.env notes src/notes src/hid ../.env ../* ../other other :(top) :/ :(top).env :!x :(glob)** :(icase).ENV :^x .e* *.pem old.pem gone HEAD~3:old.pem HEAD~3 v1~2:gone stash@{0} stash@{0}^3 " +
+		"stash@{0}^3:stashed.key private private/plan LEAK SECRET ig0 ig1 ig2 ig3 ig4 ig5 ig6 ig7 ig8 ig9 ig10 ig11")
+	hostile = []string{
 		"PWNED", "./canary", "canary", "--output=PWNED", "-o", "-oPWNED", "$(./canary)", "a[$(./canary)]", "`./canary`", ";./canary", "e ./canary", "w PWNED", "@opts", "--", "-", "-e", "-f", "-x", "-exec", "-i", "-w",
 		"--pre=./canary", "--exec=./canary", "|./canary", "%n", "%G?", "%(signature)", "env", "PATH", "\\", "]", "[", "{}", ";", "+", "!", "0", "1", "5", "a b", "", "=", "a=b", ":", "HEAD:a.txt", "x/../a.txt", "\n", "é",
 		"--compress-program=./canary", "-T.", "--files0-from=list0", "--ext-diff", "--textconv", "-O./canary", "--open-files-in-pager=./canary", "-delete", "-fprint", "-C", "-c", "-l", "-s", "-D", "-z", "-p",
@@ -342,23 +358,29 @@ func (g *generator) mutate(command string) string {
 	return strings.Join(words, " ")
 }
 
+// fuzzFolders are the words behind cd.
+var fuzzFolders = strings.Split("src|..|-|-- -|-P src|-L -|-P -- ..|-- src|'~-'|''|src/sub|other|ig0|private|src/hid/..|../src|-e src|src other|.", "|")
+
 // simple is one of the commands that Defaults are about, with arguments.
 func (g *generator) simple() string {
-	rule := Defaults[g.rand.IntN(len(Defaults))]
+	if g.chance(10) {
+		return "cd " + g.pick(fuzzFolders)
+	}
+	rule := policy.Defaults[g.rand.IntN(len(policy.Defaults))]
 	for rule.Permission != "bash" {
-		rule = Defaults[g.rand.IntN(len(Defaults))]
+		rule = policy.Defaults[g.rand.IntN(len(policy.Defaults))]
 	}
 	words := strings.Fields(strings.TrimSuffix(rule.Pattern, "*"))
 	if g.chance(25) { // the small languages
 		words = []string{g.pick([]string{"sed", "sed", "find", "jq", "printf", "test"})}
 	}
-	p := programs[words[0]]
-	if words[0] == "git" {
-		p = gitProgram(words[1:])
+	if g.chance(20) { // what shows the content of many files
+		words = strings.Fields(g.pick([]string{"git grep", "git grep --untracked", "git diff", "git log", "git log -p", "git show", "git blame", "rg", "rg LEAK", "grep -r LEAK", "cat", "diff"}))
 	}
-	known := slices.Sorted(keys(p.options))
+	options, oneDash := policy.Options(words)
+	known := slices.Sorted(maps.Keys(options))
 	for range g.rand.IntN(5) {
-		words = append(words, g.argument(words[0], p, known)...)
+		words = append(words, g.argument(words[0], options, oneDash, known)...)
 	}
 	for i, w := range words[1:] {
 		words[i+1] = g.quote(w)
@@ -366,18 +388,8 @@ func (g *generator) simple() string {
 	return strings.Join(words, " ")
 }
 
-func keys(o options) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range o {
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
-
 // argument is an option with its value, a file, a program text or a hostile fragment.
-func (g *generator) argument(name string, p program, known []string) []string {
+func (g *generator) argument(name string, options map[string]policy.ValueKind, oneDash bool, known []string) []string {
 	texts := map[string][]string{"sed": fuzzSed, "jq": fuzzJq, "printf": fuzzPrintf, "test": fuzzTest}[name]
 	switch n := g.rand.IntN(100); {
 	case texts != nil && n < 50:
@@ -393,7 +405,7 @@ func (g *generator) argument(name string, p program, known []string) []string {
 		}
 		return []string{text.String()}
 	case n < 65 && len(known) > 0:
-		return g.option(p, g.pick(known))
+		return g.option(options, oneDash, g.pick(known))
 	case n < 72: // letters
 		word := "-"
 		for range 1 + g.rand.IntN(4) {
@@ -407,13 +419,13 @@ func (g *generator) argument(name string, p program, known []string) []string {
 }
 
 // option is a known option, sometimes cut short, joined with more or with another value than it takes.
-func (g *generator) option(p program, name string) []string {
+func (g *generator) option(options map[string]policy.ValueKind, oneDash bool, name string) []string {
 	value := g.pick(hostile)
 	if g.chance(50) {
-		value = g.pick([]string{"1", "2", "a", "a.txt", "src", "x:y", "never", "auto", "always", "name", "*.go", "5k", "%s", "%F", "HEAD"})
+		value = g.pick([]string{".env", "LEAK", "notes", "old.pem", "1", "2", "a", "a.txt", "src", "x:y", "never", "auto", "always", "name", "*.go", "5k", "%s", "%F", "HEAD"})
 	}
 	dash := "--"
-	if p.oneDash || len(name) == 1 {
+	if oneDash || len(name) == 1 {
 		dash = "-"
 	}
 	if name == "#" {
@@ -422,14 +434,14 @@ func (g *generator) option(p program, name string) []string {
 	if dash == "--" && g.chance(8) {
 		name = name[:1+g.rand.IntN(len(name))]
 	}
-	takes := p.options[name]
+	takes := options[name]
 	if g.chance(10) {
-		takes = []valueKind{nothing, attached, text}[g.rand.IntN(3)]
+		takes = []policy.ValueKind{policy.Nothing, policy.Attached, policy.Text}[g.rand.IntN(3)]
 	}
 	switch {
-	case takes == nothing:
+	case takes == policy.Nothing:
 		return []string{dash + name}
-	case takes == attached, dash == "--" && g.chance(50):
+	case takes == policy.Attached, dash == "--" && g.chance(50):
 		if dash == "--" {
 			return []string{dash + name + "=" + value}
 		}
