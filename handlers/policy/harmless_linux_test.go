@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -208,7 +209,11 @@ func (r *testbed) run(t *testing.T, commands []string) string {
 	if result.Reason != wire.Exited {
 		t.Fatalf("%+v\n%s", result, out.String())
 	}
-	return out.String() + r.snapshot(t)
+	after := r.snapshot(t)
+	for end := time.Now().Add(time.Second); after != r.before && time.Now().Before(end); after = r.snapshot(t) { // the worker still removes its placeholders
+		time.Sleep(50 * time.Millisecond)
+	}
+	return out.String() + after
 }
 
 // check runs commands, and finds the ones to blame when something changed.
@@ -235,10 +240,16 @@ func (r *testbed) snapshot(t *testing.T) string {
 	var s strings.Builder
 	for _, root := range []string{r.workspace(), filepath.Join(r.dir, "home")} {
 		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
 			info, err := d.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
