@@ -103,7 +103,7 @@ func TrackedFiles(folder string) (paths []string, ok bool) {
 			}
 		case err != nil && top != "/":
 			continue
-		case err != nil || !info.IsDir():
+		case err != nil || !info.IsDir() || !isRepository(git):
 			return nil, false
 		}
 		body, ok := readRegular(filepath.Join(git, "index"), 64<<20)
@@ -116,6 +116,28 @@ func TrackedFiles(folder string) (paths []string, ok bool) {
 		}
 		return paths, ok
 	}
+}
+
+// gitHead is what git accepts as HEAD of a repository, and gitElsewhere finds settings by which a repository's files lie elsewhere.
+var (
+	gitHead      = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40})\n$`)
+	gitElsewhere = regexp.MustCompile(`(?i)worktree|include`)
+)
+
+// isRepository reports whether git takes a folder .git for the repository of the folder around it. Git ignores one without HEAD, objects and
+// refs, and reads the repository above.
+func isRepository(dir string) bool {
+	for _, name := range []string{"objects", "refs"} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || !info.IsDir() || info.Mode()&0o500 != 0o500 {
+			return false
+		}
+	}
+	head, ok := readRegular(filepath.Join(dir, "HEAD"), 4<<10)
+	config, known := readRegular(filepath.Join(dir, "config"), 64<<10)
+	if _, err := os.Lstat(filepath.Join(dir, "config")); errors.Is(err, os.ErrNotExist) {
+		known = true
+	}
+	return ok && known && gitHead.Match(head) && !gitElsewhere.Match(config)
 }
 
 // indexNames returns the names in a git index of version 2 or 3. ok is false for every other form, for one that is split or

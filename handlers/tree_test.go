@@ -77,6 +77,27 @@ func TestTrackedFilesAreThoseOfTheIndex(t *testing.T) {
 
 	_, ok = TrackedFiles("/")
 	is.True(!ok) // no repository
+
+	dir = repository(t, ".env", "sub/a")
+	nested := filepath.Join(dir, "sub/.git")
+	is.NoErr(os.Mkdir(nested, 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(nested, "index"), slices.Concat([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00"), make([]byte, 20)), 0o600))
+	_, ok = TrackedFiles(filepath.Join(dir, "sub"))
+	is.True(!ok) // git takes no such folder for a repository, and reads the one above
+	is.NoErr(os.MkdirAll(filepath.Join(nested, "objects"), 0o700))
+	is.NoErr(os.MkdirAll(filepath.Join(nested, "refs"), 0o700))
+	for head, want := range map[string]bool{"": false, "x\n": false, "ref: x\n": false, "ref: refs/heads/main\n": true, strings.Repeat("a", 40) + "\n": true, strings.Repeat("a", 39) + "\n": false} {
+		is.NoErr(os.WriteFile(filepath.Join(nested, "HEAD"), []byte(head), 0o600))
+		names, ok := TrackedFiles(filepath.Join(dir, "sub"))
+		is.Equal(ok, want) // whether git accepts HEAD
+		is.Equal(len(names), 0)
+	}
+	is.NoErr(os.WriteFile(filepath.Join(nested, "HEAD"), []byte("ref: refs/heads/main\n"), 0o600))
+	for config, want := range map[string]bool{"[core]\n\tbare = false\n": true, "[core]\n\tworkTree = ..\n": false, "[include]\n\tpath = x\n": false} {
+		is.NoErr(os.WriteFile(filepath.Join(nested, "config"), []byte(config), 0o600))
+		_, ok := TrackedFiles(filepath.Join(dir, "sub"))
+		is.Equal(ok, want) // whether its files are those of the folder around it
+	}
 	for n := range 200 {
 		if _, ok := indexNames(slices.Concat([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01"), make([]byte, n))); ok {
 			t.Errorf("%d bytes are no index", n)

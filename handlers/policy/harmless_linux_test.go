@@ -128,7 +128,7 @@ func openTestbed(t *testing.T) *testbed {
 	is.NoErr(err)
 	t.Cleanup(r.Close)
 	r.run(t, []string{"true"}) // what the worker itself makes is there now
-	r.before = r.snapshot(t)
+	r.before = r.settled(t)
 	is.Equal(r.run(t, []string{"true"}), r.before)
 	return r
 }
@@ -188,7 +188,7 @@ func (r *testbed) reset(t *testing.T) {
 	}
 	if r.Worker != nil {
 		r.run(t, []string{"true"})
-		r.before = r.snapshot(t)
+		r.before = r.settled(t)
 	}
 }
 
@@ -232,6 +232,22 @@ func (r *testbed) check(t *testing.T, commands []string) {
 	r.reset(t)
 	r.check(t, commands[:half])
 	r.check(t, commands[half:])
+}
+
+// settled returns a snapshot that stays the same: a worker removes its placeholders after a command.
+func (r *testbed) settled(t *testing.T) string {
+	t.Helper()
+	last := r.snapshot(t)
+	for range 50 {
+		time.Sleep(100 * time.Millisecond)
+		now := r.snapshot(t)
+		if now == last {
+			return now
+		}
+		last = now
+	}
+	t.Fatal("the workspace changes without a command")
+	return ""
 }
 
 // snapshot is everything in workspace and home: names, modes, times and content. Git refreshes its index and makes locks.

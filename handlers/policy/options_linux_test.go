@@ -34,13 +34,7 @@ func TestOptionsTakeTheValuesThatTheTablesSay(t *testing.T) {
 		t.Skip("it runs about 1,500 programs")
 	}
 	dir := t.TempDir()
-	for _, command := range []string{"echo x > a.txt", "git init -q", "git add .", "git -c user.name=a -c user.email=a@b commit -qm one"} {
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
-	}
+	runHere(t, dir, "set -e; echo x > a.txt; git init -q; git add .; git -c user.name=a -c user.email=a@b commit -qm one")
 	tested := 0
 	for name, p := range programs {
 		if _, err := exec.LookPath(name); err == nil && p.options != nil {
@@ -95,4 +89,66 @@ func testOptions(t *testing.T, dir, name string, p program) (tested int) {
 		tested++
 	}
 	return tested
+}
+
+func runHere(t *testing.T, dir, command string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_PAGER=cat")
+	out, err := cmd.CombinedOutput()
+	if err != nil && strings.HasPrefix(command, "set -e") {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return string(out)
+}
+
+// TestGitShowsContentOnlyWithKnownOptions runs sub-commands of git that print no content with each of their options. Those that make git
+// print content must be known to do so.
+func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it runs about 2,000 programs")
+	}
+	dir := t.TempDir()
+	runHere(t, dir, `set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; git init -q -b main
+		printf 'MARK\nsame\nlines\n' > a.txt; git add .; git commit -qm one; git checkout -qb side; echo 'MARK side' >> a.txt; git commit -qam two; git checkout -q main
+		echo 'MARK main' >> a.txt; git commit -qam three; git merge -q side || true; printf 'MARK both\nsame\n' > a.txt; git commit -qam four; echo 'MARK stash' >> a.txt; git stash -q; git mv a.txt b.txt
+		echo 'MARK now ' >> b.txt`)
+	values := []string{"", "1", "b.txt", "on", "first-parent", "always", "%B", "1,1:b.txt", "log"}
+	for _, sub := range []string{"log", "whatchanged", "stash list", "show -s", "show --stat", "diff --stat HEAD~1", "diff --cached --raw", "diff-tree -r HEAD", "diff-index HEAD", "diff-files", "status", "rev-list --all", "shortlog HEAD", "ls-files", "ls-tree HEAD", "describe --all", "rev-parse HEAD", "for-each-ref", "name-rev HEAD", "cherry HEAD"} {
+		words := strings.Fields(sub)
+		p := gitProgram(words)
+		for option, takes := range p.options {
+			forms := []string{"--" + option}
+			if len(option) == 1 {
+				forms = []string{"-" + option}
+			}
+			if takes != nothing {
+				plain := forms[0]
+				forms = nil
+				for _, value := range values {
+					switch {
+					case len(option) == 1 && takes == attached:
+						forms = append(forms, plain+value)
+					case len(option) == 1:
+						forms = append(forms, plain+" "+value)
+					case value == "" && takes == attached:
+						forms = append(forms, plain)
+					default:
+						forms = append(forms, plain+"="+value)
+					}
+				}
+			}
+			for _, form := range forms {
+				all := slices.Concat(words, strings.Fields(form))
+				args := gitProgram(all).read(all[1:])
+				if gitShows(all[0], positionals(args), args) {
+					continue
+				}
+				if out := runHere(t, dir, "git "+strings.ReplaceAll(sub, " HEAD", " "+form+" HEAD")+map[bool]string{true: "", false: " " + form}[strings.Contains(sub, " HEAD")]); strings.Contains(out, "MARK") {
+					t.Errorf("git %s %s prints content: %s", sub, form, out[:min(len(out), 300)])
+				}
+			}
+		}
+	}
 }
