@@ -69,7 +69,7 @@ func TestHarmfulCommandsAreNoticed(t *testing.T) {
 	for _, command := range []string{
 		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt", "sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
 		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt", "echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
-		"cat .env", "cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0", "cat private/plan", "echo x > ~/new", "chmod 600 canary", "mkdir d && rmdir d", "git branch new", "find . -name a.txt -exec ./canary ';'",
+		"cat .env", "cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0", "cat private/plan", "echo x > ~/new", "chmod 600 canary", "mkdir src/d && rmdir src/d", "git branch new", "find . -name a.txt -exec ./canary ';'",
 	} {
 		if before, after := r.before, r.run(t, []string{command}); before == after {
 			t.Errorf("%s: not noticed", command)
@@ -269,12 +269,15 @@ func (r *testbed) snapshot(t *testing.T) string {
 			if err != nil {
 				return err
 			}
+			if info.Mode()&fs.ModeSticky != 0 { // a placeholder of the worker, which it makes and removes at its own time
+				return nil
+			}
 			at, git := info.ModTime().UnixNano(), strings.Contains(p+"/", "/.git/")
 			var content []byte
 			switch {
 			case git && info.Name() == "index":
 				return nil
-			case git && d.IsDir():
+			case (git || p == root) && d.IsDir():
 				at = 0
 			case d.Type()&fs.ModeSymlink != 0:
 				to, _ := os.Readlink(p)
