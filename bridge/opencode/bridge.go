@@ -34,7 +34,7 @@ type Bridge struct {
 	tracker tracker
 	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
 	current atomic.Pointer[Client]
-	known   atomic.Pointer[knownModels]
+	known   atomic.Pointer[Models]
 	live    gate
 	last    atomic.Uint64 // sequence of the newest event we appended
 	stored  atomic.Uint64

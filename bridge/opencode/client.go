@@ -28,6 +28,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -43,6 +44,7 @@ type Client struct {
 	base     string
 	password string
 	http     *http.Client
+	models   sync.Map // directory -> Models
 }
 
 // NewClient returns a client of the server at base, such as http://127.0.0.1:4096, which asks for password with Basic

@@ -107,6 +107,7 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours", Isolation: unconfined}
 	const plugin = `"file:///data/config/opencode/plugin/pocketcoder.js"`
 	const good = `{"shell":"/bin/ours","permission":{"*":"ask"},"plugin":[` + plugin + `]}`
+	const providers = `{"providers":[{"id":"groq","models":{"m":{"api":{"url":"http://models.example:8080/v1"}}}}]}`
 	const asking = `{"permission":"*","pattern":"*","action":"allow"},{"permission":"*","pattern":"*","action":"ask"}`
 	for name, c := range map[string]struct{ config, agents, want string }{
 		"as it should be": {good, `[{"name":"build","permission":[` + asking + `,{"permission":"edit","pattern":"*","action":"deny"},
@@ -127,12 +128,18 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 				if r.URL.Query().Get("directory") != "/workspace" {
 					t.Errorf("asks about %q", r.URL)
 				}
-				w.Write([]byte(map[string]string{"/config": c.config, "/agent": c.agents}[r.URL.Path]))
+				w.Write([]byte(map[string]string{"/config": c.config, "/agent": c.agents, "/config/providers": providers}[r.URL.Path]))
 			}))
 			t.Cleanup(server.Close)
-			err := s.verify(t.Context(), NewClient(server.URL, ""))
+			client := NewClient(server.URL, "")
+			models, err := s.verify(t.Context(), client)
 			if c.want == "" {
 				is.NoErr(err)
+				is.Equal(models.Addresses, []string{"api.groq.com:443", "models.example:8080"})
+				server.Close()
+				again, err := client.Models(t.Context(), "/workspace")
+				is.NoErr(err) // OpenCode is not asked again
+				is.Equal(again, models)
 				return
 			}
 			is.True(err != nil)

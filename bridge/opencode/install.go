@@ -22,7 +22,7 @@ const (
 // it is not on their PATH.
 type Tools struct {
 	OpenCode string // absolute path
-	Version  string // of OpenCode
+	Version  string // of OpenCode; empty until a program that the user named has answered Supervisor
 	Ripgrep  string // absolute path
 }
 
@@ -59,7 +59,7 @@ func Install(ctx context.Context, in Installation) (Tools, error) {
 }
 
 // findOpenCode returns the OpenCode to use if it is there already: the one the user named, whatever its version, or one of
-// the right version on PATH.
+// the right version on PATH. It does not ask the named one for its version, which takes OpenCode more than a processor second.
 func (in Installation) findOpenCode(ctx context.Context) (path, version string, err error) {
 	if in.OpenCode == "" {
 		if path, version, err = in.findOnPath(ctx, "opencode"); path == "" || err != nil {
@@ -74,13 +74,10 @@ func (in Installation) findOpenCode(ctx context.Context) (path, version string, 
 	if path, err = filepath.Abs(in.OpenCode); err != nil {
 		return "", "", err
 	}
-	if version, err = versionOf(ctx, path); err != nil {
+	if _, err = exec.LookPath(path); err != nil {
 		return "", "", fmt.Errorf("use opencode: %w", err)
 	}
-	if version != Version {
-		in.Progress(fmt.Sprintf("%s is version %s; only %s is known to work", path, version, Version))
-	}
-	return path, version, nil
+	return path, "", nil
 }
 
 // findOnPath returns the absolute path and the version of a program on PATH that answers --version; the path is empty when

@@ -16,18 +16,20 @@ const zen = "opencode"
 
 // Models are the models that an OpenCode can use.
 type Models struct {
-	Usable  []string // "provider/model", sorted
-	Default string   // the model that OpenCode recommends for the first provider; empty if there is no provider
+	Usable    []string // "provider/model", sorted
+	Default   string   // the model that OpenCode recommends for the first provider; empty if there is no provider
+	Addresses []string // host:port of every server of their providers, sorted
 }
 
-// Models lists the models of the providers that OpenCode can use in a directory.
+// Models lists the models of the providers that OpenCode can use in a directory. It asks OpenCode once for each directory:
+// the answer cannot change while OpenCode runs, because OpenCode reads keys at its start.
 func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
+	if known, ok := c.models.Load(directory); ok {
+		return known.(Models), nil
+	}
 	var out struct {
-		Providers []struct {
-			ID     string
-			Models map[string]struct{}
-		}
-		Default map[string]string
+		Providers []usableProvider
+		Default   map[string]string
 	}
 	_, err := c.do(ctx, call{op: "list models", path: "/config/providers", query: inDirectory(directory), out: &out})
 	var m Models
@@ -40,24 +42,18 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 		}
 	}
 	slices.Sort(m.Usable)
+	m.Addresses = providerAddresses(out.Providers)
+	if err == nil {
+		c.models.Store(directory, m)
+	}
 	return m, err
-}
-
-// knownModels are the models of one run of OpenCode. They cannot change while it runs, because it reads keys at its start.
-type knownModels struct {
-	Models
-	client *Client
 }
 
 // models returns the models that the running OpenCode can use.
 func (b *Bridge) models(ctx context.Context) (Models, error) {
-	c := b.client()
-	if known := b.known.Load(); known != nil && known.client == c {
-		return known.Models, nil
-	}
-	m, err := c.Models(ctx, b.Directory)
+	m, err := b.client().Models(ctx, b.Directory)
 	if err == nil {
-		b.known.Store(&knownModels{m, c})
+		b.known.Store(&m)
 	}
 	return m, err
 }

@@ -19,13 +19,20 @@ type ModelProvider struct {
 	Connected bool     `json:"connected"` // OpenCode has what it needs to use it
 }
 
+// AwaitModels waits until OpenCode has said which models it can use. After that, Configured returns the model that OpenCode
+// recommends.
+func (b *Bridge) AwaitModels(ctx context.Context) error {
+	if err := b.live.wait(ctx); err != nil {
+		return fmt.Errorf("list models: %w", err)
+	}
+	_, err := b.models(ctx)
+	return err
+}
+
 // Providers lists the model providers by id, once OpenCode is there to say.
 func (b *Bridge) Providers(ctx context.Context) ([]ModelProvider, error) {
 	if err := b.live.wait(ctx); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
-	}
-	if _, err := b.models(ctx); err != nil { // so that Configured returns the model that OpenCode recommends
-		return nil, err
 	}
 	return b.client().Providers(ctx, b.Directory)
 }
@@ -67,21 +74,17 @@ var defaultHosts = map[string][]string{
 	"xai":            {"api.x.ai"},
 }
 
-// ProviderAddresses returns host:port of every server of the providers that OpenCode can use.
-func (c *Client) ProviderAddresses(ctx context.Context, directory string) ([]string, error) {
-	var out struct {
-		Providers []struct {
-			ID      string
-			Options struct{ BaseURL string }
-			Models  map[string]struct{ API struct{ URL string } }
-		}
-	}
-	_, err := c.do(ctx, call{op: "list provider addresses", path: "/config/providers", query: inDirectory(directory), out: &out})
-	if err != nil {
-		return nil, err
-	}
+// usableProvider is a provider that OpenCode can use.
+type usableProvider struct {
+	ID      string
+	Options struct{ BaseURL string }
+	Models  map[string]struct{ API struct{ URL string } }
+}
+
+// providerAddresses returns host:port of every server of the providers, sorted.
+func providerAddresses(providers []usableProvider) []string {
 	addresses := map[string]bool{}
-	for _, p := range out.Providers {
+	for _, p := range providers {
 		for _, host := range defaultHosts[p.ID] {
 			addresses[net.JoinHostPort(host, "443")] = true
 		}
@@ -95,7 +98,7 @@ func (c *Client) ProviderAddresses(ctx context.Context, directory string) ([]str
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(addresses)), nil
+	return slices.Sorted(maps.Keys(addresses))
 }
 
 // addressOf returns host:port of an HTTP URL.

@@ -139,15 +139,12 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	if err := s.await(ready, c, client); err != nil {
 		return false, fmt.Errorf("start opencode: %w; its last lines:\n%s", err, log.last())
 	}
-	if err := s.verify(ready, client); err != nil {
+	models, err := s.verify(ready, client)
+	if err != nil {
 		return false, fmt.Errorf("start opencode: %w", err)
 	}
 	if s.Allow != nil {
-		addresses, err := client.ProviderAddresses(ready, s.Workspace)
-		if err != nil {
-			return false, fmt.Errorf("start opencode: %w", err)
-		}
-		s.Allow(addresses)
+		s.Allow(models.Addresses)
 	}
 	s.Logger.Info("opencode is ready", "url", client.URL(), "pid", c.cmd.Process.Pid)
 	s.Started(Generation{n, client, c.cmd.Process.Pid, c.exited})
@@ -224,10 +221,7 @@ func (s *Supervisor) await(ctx context.Context, c *child, client *Client) error 
 		version, err := client.Health(try)
 		cancel()
 		if err == nil {
-			if version != s.Tools.Version {
-				return fmt.Errorf("it is version %s, not %s", version, s.Tools.Version)
-			}
-			return nil
+			return s.checkVersion(version)
 		}
 		if !Retryable(err) && ctx.Err() == nil {
 			return err
@@ -240,6 +234,20 @@ func (s *Supervisor) await(ctx context.Context, c *child, client *Client) error 
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
+}
+
+// checkVersion refuses another version than Tools says. If Tools says none, version becomes that of Tools.
+func (s *Supervisor) checkVersion(version string) error {
+	if s.Tools.Version == "" {
+		s.Tools.Version = version
+		if version != Version {
+			s.Logger.Warn(fmt.Sprintf("%s is version %s; only %s is known to work", s.Tools.OpenCode, version, Version))
+		}
+	}
+	if version != s.Tools.Version {
+		return fmt.Errorf("it is version %s, not %s", version, s.Tools.Version)
+	}
+	return nil
 }
 
 // freePort returns a loopback port nobody listens on. OpenCode's --port 0 means its default port.

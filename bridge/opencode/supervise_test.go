@@ -230,6 +230,27 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 	}
 }
 
+func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.T) {
+	t.Parallel()
+	for version, reported := range map[string]string{Version: "", "0.9.1": "/bin/sh is version 0.9.1; only " + Version + " is known to work"} {
+		t.Run(version, func(t *testing.T) {
+			is := is.New(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			s := supervising(t, t.TempDir(), "")
+			s.Tools.Version = ""
+			var lines strings.Builder
+			s.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+			is.NoErr(s.await(ctx, sleeping(t), answering(t, 200, `{"healthy":true,"version":"`+version+`"}`)))
+			is.Equal(s.Tools.Version, version)
+			is.True(strings.Contains(lines.String(), reported))
+			is.Equal(lines.String() == "", reported == "")
+			err := s.await(ctx, sleeping(t), answering(t, 200, `{"healthy":true,"version":"1.0.0"}`))
+			is.True(err != nil && strings.Contains(err.Error(), "it is version 1.0.0, not "+version)) // a later start has the same one
+		})
+	}
+}
+
 func TestWhatAnEarlierProcessLeftRunningIsKilled(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

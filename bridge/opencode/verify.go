@@ -11,8 +11,21 @@ import (
 )
 
 // verify asks OpenCode for the configuration it has in effect, whatever it was made from (an administrator's
-// /etc/opencode is merged too), and refuses one that leaves a tool unasked, another shell, or other plugins than ours.
-func (s *Supervisor) verify(ctx context.Context, c *Client) error {
+// /etc/opencode is merged too), and refuses one that leaves a tool unasked, another shell, or other plugins than ours. It
+// returns the models that OpenCode can use.
+func (s *Supervisor) verify(ctx context.Context, c *Client) (Models, error) {
+	if err := s.verifyConfig(ctx, c); err != nil {
+		return Models{}, err
+	}
+	models, err := c.Models(ctx, s.Workspace)
+	if err != nil {
+		return Models{}, err
+	}
+	return models, s.verifyModel(ctx, c, models)
+}
+
+// verifyConfig refuses a configuration under which a tool runs unasked.
+func (s *Supervisor) verifyConfig(ctx context.Context, c *Client) error {
 	var config struct {
 		Shell      string
 		Permission map[string]any
@@ -39,18 +52,14 @@ func (s *Supervisor) verify(ctx context.Context, c *Client) error {
 			return fmt.Errorf("opencode's agent %q may use %q without asking", a.Name, permission)
 		}
 	}
-	return s.verifyModel(ctx, c)
+	return nil
 }
 
 // verifyModel refuses a model that OpenCode cannot use. The error lists those that it can.
-func (s *Supervisor) verifyModel(ctx context.Context, c *Client) error {
+func (s *Supervisor) verifyModel(ctx context.Context, c *Client, models Models) error {
 	p := s.Provider
 	if p.Model == "" {
 		return nil
-	}
-	models, err := c.Models(ctx, s.Workspace)
-	if err != nil {
-		return err
 	}
 	provider, model, _ := strings.Cut(p.Model, "/")
 	if !slices.Contains(models.Usable, p.Model) {

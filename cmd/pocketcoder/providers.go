@@ -13,16 +13,21 @@ import (
 	"pocketcoder/projections"
 )
 
-// providersPause is the pause before OpenCode is asked again for what it did not tell.
-const providersPause = 5 * time.Second
+const (
+	providersPause = 5 * time.Second // before OpenCode is asked again after a failure
 
-// watchProviders records which model providers OpenCode knows, and whether it can use them: at each of its starts, because it
-// learns of a key by being started with it.
+	// providersDelay is the time from a start of OpenCode until it is asked for its providers. The answer (6 MB) takes OpenCode
+	// about 2 s, in which it answers nothing else; the first prompt must not wait for it.
+	providersDelay = 10 * time.Second
+)
+
+// watchProviders records which model providers OpenCode knows, and whether it can use them: after each of its starts, because
+// it learns of a key by being started with it.
 func (s *parts) watchProviders(ctx context.Context) error {
 	for failures := 0; ; {
 		begun := s.lives.awaited()
 		var again <-chan time.Time
-		if err := s.recordProviders(ctx); err == nil || ctx.Err() != nil {
+		if err := s.recordProviders(ctx, begun); err == nil || ctx.Err() != nil {
 			failures = 0
 		} else {
 			level := slog.LevelInfo // the first failure may be OpenCode's end, which is reported by itself
@@ -41,8 +46,19 @@ func (s *parts) watchProviders(ctx context.Context) error {
 	}
 }
 
-// recordProviders saves what has changed since the last time, and takes away what OpenCode does not know any more.
-func (s *parts) recordProviders(ctx context.Context) error {
+// recordProviders saves what has changed since the last time, and takes away what OpenCode does not know any more. It does
+// nothing if begun is closed meanwhile, which means that OpenCode was started again.
+func (s *parts) recordProviders(ctx context.Context, begun <-chan struct{}) error {
+	if err := s.bridge.AwaitModels(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(providersDelay):
+	case <-begun:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	all, err := s.bridge.Providers(ctx)
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ var restarts = []struct {
 	do   func(*testing.T, *process)
 }{
 	{"ours killed", func(_ *testing.T, p *process) { p.kill(); p.restart() }},
-	{"ours stopped", func(_ *testing.T, p *process) { p.stop(); p.restart() }},
 	{"OpenCode killed", killOpenCode},
+	{"ours stopped", func(_ *testing.T, p *process) { p.stop(); p.restart() }},
 	{"both killed", func(t *testing.T, p *process) { killOpenCode(t, p); p.kill(); p.restart() }},
 }
 
@@ -43,58 +43,84 @@ func (p *process) forgotten(t *testing.T, chat string) {
 	}
 }
 
+// Each chat goes through two restarts: one while its question waits, and the next chat's, after the answer.
 func TestQuestionSurvivesRestartsAndItsAnswerResumesTheTurn(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	var seen []events.Event
+	goesOn := func() {}
 	for _, r := range restarts {
 		if !t.Run(r.name, func(t *testing.T) {
 			p.t = t
-			seen = append(seen, p.questionSurvives(t, r.do)...)
+			q := p.halfAnswered(t)
+			r.do(t, p)
+			goesOn()
+			q.resumed(t, p)
+			goesOn = func() {
+				q.staysResumed(t, p)
+				seen = append(seen, p.history(t, q.chat)...)
+			}
 		}) {
 			return // what follows would only repeat it
 		}
 	}
 	p.t = t
+	killOpenCode(t, p)
+	goesOn()
 	p.check(t, seen)
 }
 
-// questionSurvives has one question answered before a restart and one after it. It gives the chat's events.
-func (p *process) questionSurvives(t *testing.T, restart func(*testing.T, *process)) []events.Event {
-	is := is.New(t)
+// halfAnswered is a chat in which one of two questions is answered.
+type halfAnswered struct {
+	chat  string
+	asked events.QuestionAsk
+}
+
+func (p *process) halfAnswered(t *testing.T) halfAnswered {
+	t.Helper()
 	chat := p.chat(t, twoQuestions)
 	asked := p.asked(t, chat)
-	is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
-	restart(t, p)
-	p.forgotten(t, chat)
-	is.Equal(len(p.resumes(t, chat)), 0) // one is open
-	shown := p.admin(t).list(t, "questions", `chat = "`+chat+`" && status = "asked"`)
+	is.New(t).NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	return halfAnswered{chat, asked}
+}
+
+// resumed checks that after a restart the other question waits, and that its answer resumes the turn.
+func (q halfAnswered) resumed(t *testing.T, p *process) {
+	t.Helper()
+	is := is.New(t)
+	p.forgotten(t, q.chat)
+	is.Equal(len(p.resumes(t, q.chat)), 0) // one is open
+	shown := p.admin(t).list(t, "questions", `chat = "`+q.chat+`" && status = "asked"`)
 	is.Equal(len(shown), 1)
 	is.Equal([]any{shown[0]["question"], shown[0]["interrupted"]}, []any{"Which colour?", true})
 
-	stdout, _, code := p.cli(t, "2\n", "chat", chat)
+	stdout, _, code := p.cli(t, "2\n", "chat", q.chat)
 	is.Equal(code, exitCompleted)
 	is.True(strings.Contains(stdout, "interrupted: OpenCode forgot it"))
 	is.True(strings.Contains(stdout, "its question was answered"))
 	is.True(strings.HasSuffix(strings.TrimSpace(stdout), "thanks"))
-	is.Equal(p.text(t, chat), "thanks") // the script went on
-	for i, q := range rows[projections.Question](t, p, "questions", chat) {
+	is.Equal(p.text(t, q.chat), "thanks") // the script went on
+	for i, q := range rows[projections.Question](t, p, "questions", q.chat) {
 		is.Equal(q.Status, projections.QuestionReplied)
 		is.Equal(string(q.Reply), []string{`["Blue"]`, `["A","my own"]`}[i])
 	}
-	restart(t, p) // which resumes nothing again
-	p.submit(t, chat, "@@say still here")
-	eventually(t, "the next message is answered", func() bool { return p.text(t, chat) == "thanks|still here" })
-	p.turnEnds(t, chat)
-	is.Equal(p.resumes(t, chat), map[string]int{asked.ID: 1})
-	for _, e := range p.history(t, chat) {
+}
+
+// staysResumed checks that a further restart resumes nothing again.
+func (q halfAnswered) staysResumed(t *testing.T, p *process) {
+	t.Helper()
+	is := is.New(t)
+	p.submit(t, q.chat, "@@say still here")
+	eventually(t, "the next message is answered", func() bool { return p.text(t, q.chat) == "thanks|still here" })
+	p.turnEnds(t, q.chat)
+	is.Equal(p.resumes(t, q.chat), map[string]int{q.asked.ID: 1})
+	for _, e := range p.history(t, q.chat) {
 		if d, _ := events.Decode(e); e.Subject.Kind == "message.submitted" && d.(events.MessageSubmitted).Resumes != "" {
 			text := d.(events.MessageSubmitted).Parts[0].Text
 			is.True(strings.Contains(text, "Question: Which colour?\nAnswer: Blue\n"))
 			is.True(strings.Contains(text, "Question: Which letters?\nAnswer: A, my own\n"))
 		}
 	}
-	return p.history(t, chat)
 }
 
 func TestInterruptedQuestionIsRejectedOrExpiresVisibly(t *testing.T) {

@@ -46,7 +46,7 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 		"broken host":          {with("--allow", "network: *"), "want a host such as api.example.org", 2},
 		"broken rule":          {with("--allow", "bash: git 'status"), `parse rule "bash: git 'status": column 11`, 2},
 		"rule for everything":  {with("--allow", "*: *"), `only a rule that denies or asks is for every permission`, 2},
-		"no such OpenCode":     {with("--opencode", "DIR/nowhere"), "use opencode: DIR/nowhere --version", 1},
+		"no such OpenCode":     {with("--opencode", "DIR/nowhere"), `use opencode: exec: "DIR/nowhere": stat DIR/nowhere: no such file`, 1},
 		"another program":      {with("--opencode", "/bin/true"), "/bin/true", 1},
 		"no npm":               {noNPM, "npm is not on PATH: install Node.js", 1},
 		"data is a file":       {dataIsFile, "open data directory DIR/file", 1},
