@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,11 +68,13 @@ func (c *comparison) reconciled(session, typ string, properties any) error {
 	if !ok {
 		return nil // its session.created comes through the stream, and what belongs to it after that
 	}
-	body, err := json.Marshal(properties)
-	if err != nil {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // an approval is for the bytes of a request, and the stream has <, > and & as they are
+	if err := encoder.Encode(properties); err != nil {
 		return err
 	}
-	e, err := events.NewOpenCode(s.chat, c.Engine, events.NewID(), -1, events.OpenCode{Type: typ, Properties: body})
+	e, err := events.NewOpenCode(s.chat, c.Engine, events.NewID(), -1, events.OpenCode{Type: typ, Properties: bytes.TrimSuffix(body.Bytes(), []byte("\n"))})
 	if err != nil {
 		return err
 	}
