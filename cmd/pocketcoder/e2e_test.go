@@ -20,12 +20,13 @@ import (
 )
 
 // The end-to-end tests run the real program with the real OpenCode and the demo model. binaries holds both programs,
-// built once; shared is one running system for the tests that do not need one of their own.
+// built once; ordinary is one running system for the tests that do not need one of their own.
 var (
 	binaries string
-	shared   struct {
-		sync.Once
-		s *process
+	ordinary shared
+	started  struct { // shared systems
+		sync.Mutex
+		all []*process
 	}
 )
 
@@ -47,8 +48,8 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer func() {
-			if shared.s != nil {
-				shared.s.stop()
+			for _, p := range started.all {
+				p.stop()
 			}
 		}()
 		return m.Run()
@@ -69,19 +70,42 @@ type process struct {
 	env       []string // on top of the test's own
 }
 
-// sharedSystem gives the system that several tests share, each with chats of its own.
-func sharedSystem(t *testing.T) *process {
+// shared is a running system that several tests share, each with chats of its own. The first of them starts it.
+type shared struct {
+	args        []string
+	asDelivered bool // with the rules alone that everybody has
+	once        sync.Once
+	p           *process
+}
+
+func (s *shared) system(t *testing.T) *process {
 	t.Helper()
 	opencodetest.Tools(t) // may end the test, and must not do so within the once
-	shared.Do(func() {
-		p := prepare(t, filepath.Join(binaries, "shared"))
+	s.once.Do(func() {
+		dir, err := os.MkdirTemp(binaries, "shared-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := prepare(t, dir, s.args...)
+		if s.asDelivered {
+			p.asks = nil
+		}
 		p.restart()
-		shared.s = p
+		s.p = p
+		started.Lock()
+		defer started.Unlock()
+		started.all = append(started.all, p)
 	})
-	if shared.s == nil {
+	if s.p == nil {
 		t.Fatal("the shared system did not start")
 	}
-	return shared.s
+	return s.p
+}
+
+// sharedSystem returns the system that was started without flags.
+func sharedSystem(t *testing.T) *process {
+	t.Helper()
+	return ordinary.system(t)
 }
 
 // start starts a system of the test's own, in a directory of its own, and stops it with the test.

@@ -48,15 +48,15 @@ func TestQuestionSurvivesRestartsAndItsAnswerResumesTheTurn(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	var seen []events.Event
-	goesOn := func() {}
+	goesOn := func(*testing.T) {}
 	for _, r := range restarts {
 		if !t.Run(r.name, func(t *testing.T) {
 			p.t = t
 			q := p.halfAnswered(t)
 			r.do(t, p)
-			goesOn()
+			goesOn(t)
 			q.resumed(t, p)
-			goesOn = func() {
+			goesOn = func(t *testing.T) {
 				q.staysResumed(t, p)
 				seen = append(seen, p.history(t, q.chat)...)
 			}
@@ -66,7 +66,7 @@ func TestQuestionSurvivesRestartsAndItsAnswerResumesTheTurn(t *testing.T) {
 	}
 	p.t = t
 	killOpenCode(t, p)
-	goesOn()
+	goesOn(t)
 	p.check(t, seen)
 }
 
