@@ -12,15 +12,15 @@ import (
 	"pocketcoder/web/api"
 )
 
-// openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. What people keep
-// among the secrets for a model's provider is taken out of every event from now on.
+// openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. The values
+// of llm_keys that administrators stored are redacted in all events from now on.
 func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *events.Log, say *progress) (*events.Secrets, *account.Accounts, error) {
 	secrets, err := events.OpenSecrets(ctx, nc, streamOptions(o))
 	if err != nil {
 		return nil, nil, err
 	}
 	log.Conceal("admin", o.admin[1]) // before those of people: there is room for so many
-	if err := api.ConcealKeys(ctx, log, secrets); err != nil {
+	if err := api.ConcealKeys(ctx, log, secrets, o.workspace, string(o.data)); err != nil {
 		return nil, nil, err
 	}
 	accounts, err := account.Open(ctx, log, secrets)

@@ -219,7 +219,7 @@ func (s *parts) wire() {
 	}
 	s.api = &api.Server{
 		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
-		Engine: askedOpenCode(s.bridge), Sandbox: api.Sandbox{Signal: s.exec.Signal, Dial: s.exec.Dial}, Workspace: s.o.workspace, Health: s.health, Proxied: s.o.proxied, PortsURL: s.ports, Logger: s.o.logger,
+		Engine: askedOpenCode(s.bridge), Sandbox: api.Sandbox{Signal: s.exec.Signal, Dial: s.exec.Dial}, Workspace: s.o.workspace, Data: string(s.o.data), Health: s.health, Proxied: s.o.proxied, PortsURL: s.ports, Logger: s.o.logger,
 	}
 	s.wireNetwork()
 	s.wirePush()

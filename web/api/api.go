@@ -40,6 +40,7 @@ type Server struct {
 	Sandbox   Sandbox
 	Push      Push
 	Workspace string // the directory whose files are served, absolute
+	Data      string // the data directory, absolute; empty when there is none
 	Health    func() Health
 	Proxied   bool   // a proxy in front names the client in X-Forwarded-For
 	PortsURL  string // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL

@@ -112,30 +112,45 @@ func TestKeyIsBounded(t *testing.T) {
 	is.Equal(status, 200) // it is one of them
 }
 
-func TestWordsOfAKeyStayInWhatOthersSay(t *testing.T) {
+// Redaction concerns every chat, so an account must not be able to hide text of other chats with a value that it calls a key.
+func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
+	s.api.Data = "/srv/pocketcoder-data-of-2026"
 	_, ann := s.user(t, "ann", account.User)
 	_, eve := s.user(t, "eve", account.User)
+	_, root := s.user(t, "root", account.Admin)
 	chat := s.chat(t, ann, "x")
-	const secret = "sk-canary-0123456789"
-	body := variables("A", "authorized", "B", "sessionID", "C", "a sentence of 2 or 3 words", "D", "withoutanydigitatall", "E", "1234567890123456", "F", secret)
+	const (
+		secret = "sk-canary-0123456789"
+		words  = "withoutanydigitatall 1234567890123456789012 of/a/path/0123456789 pocketcoder-data-of-2026 short-0123456789"
+	)
+	shown := func() any {
+		_, c := s.call(t, ann, "PATCH", recordsOf("chats")+"/"+chat, map[string]any{"title": events.NewID() + " " + words + " " + secret + " " + s.workspace})
+		_, rest, _ := strings.Cut(c["title"].(string), " ")
+		return rest
+	}
+	body := variables("A", "authorized", "B", "sessionID", "C", "a sentence of 2 or 3 words", "F", secret, "W", s.workspace)
 	body["provider_id"] = "p"
-	status, key := s.call(t, eve, "POST", recordsOf("llm_keys"), body)
+	for i, word := range strings.Fields(words) {
+		body["env_vars"].(map[string]any)[fmt.Sprint("N", i)] = word
+	}
+	status, _ := s.call(t, eve, "POST", recordsOf("llm_keys"), body)
+	is.Equal(status, 200)
+	is.Equal(shown(), words+" "+secret+" "+s.workspace) // eve is no administrator
+	check(t, api.ConcealKeys(t.Context(), s.log, s.api.Secrets, s.api.Data))
+	is.Equal(shown(), words+" "+secret+" "+s.workspace) // nor after a restart
+
+	status, key := s.call(t, root, "POST", recordsOf("llm_keys"), body)
 	is.Equal(status, 200)
 	status, answer := s.call(t, ann, "PATCH", recordsOf("permissions")+"/"+s.asked(t, chat, "per_1"), map[string]any{"status": "authorized"})
 	is.Equal(status, 200)
 	is.Equal(answer["status"], "authorized")
-	title := func() any {
-		_, c := s.call(t, ann, "PATCH", recordsOf("chats")+"/"+chat, map[string]any{"title": events.NewID() + " withoutanydigitatall 1234567890123456 " + secret})
-		_, rest, _ := strings.Cut(c["title"].(string), " ")
-		return rest
-	}
-	is.Equal(title(), "withoutanydigitatall 1234567890123456 [redacted]")
-	status, _ = s.call(t, eve, "PATCH", recordsOf("llm_keys")+"/"+key["id"].(string), variables("F", "sk-another-0123456789"))
+	is.Equal(shown(), words+" [redacted] "+s.workspace)
+	status, _ = s.call(t, root, "PATCH", recordsOf("llm_keys")+"/"+key["id"].(string), variables("F", "sk-another-0123456789"))
 	is.Equal(status, 200)
-	is.Equal(title(), "withoutanydigitatall 1234567890123456 "+secret) // it is one no longer
+	is.Equal(shown(), words+" "+secret+" "+s.workspace) // it is a key no longer
 }
 
 // The process ended between a deletion and what follows from it.
@@ -144,8 +159,8 @@ func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	_, root := s.user(t, "root", account.Admin)
-	annID, ann := s.user(t, "ann", account.User)
-	eveID, eve := s.user(t, "eve", account.User)
+	annID, ann := s.user(t, "ann", account.Admin)
+	eveID, eve := s.user(t, "eve", account.Admin)
 	save := func(token, provider, value string) string {
 		body := variables("A", value)
 		body["provider_id"] = provider
@@ -153,7 +168,7 @@ func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
 		is.Equal(status, 200)
 		return key["id"].(string)
 	}
-	const kept, lost, left = "sk-kept-0123456789", "sk-lost-0123456789", "sk-left-0123456789"
+	const kept, lost, left = "sk-kept-0123456789-x", "sk-lost-0123456789-x", "sk-left-0123456789-x"
 	stays, goes, eves := save(ann, "p", kept), save(ann, "q", lost), save(eve, "p", left)
 	_, err := s.handlers.DeleteRecord(t.Context(), handlers.DeleteRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_keys", Record: goes})
 	is.NoErr(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/account"
 )
 
 // Limits of what an account keeps for models' providers; lengths are in bytes.
@@ -21,7 +22,7 @@ const (
 	maxProviderID  = 100
 	maxVariables   = 20
 	maxVariable    = 4 << 10
-	minConcealed   = 16 // what is shorter may be an ordinary word, and stands in what others say
+	minConcealed   = 20 // a shorter value may be an ordinary word that other people write
 	maxConcealed   = 1 << 10
 	llmKeys        = "llm_keys"
 	llmKeysSecrets = "llm" // the prefix of all their keys among the secrets
@@ -55,7 +56,7 @@ func saveLLMKey(s *Server, ctx context.Context, w change) (string, uint64, error
 		return id, seq, err
 	}
 	if given {
-		if err := s.keepValues(context.WithoutCancel(ctx), llmKeySecret(user, id), values); err != nil {
+		if err := s.keepValues(context.WithoutCancel(ctx), llmKeySecret(user, id), values, w.who.is(account.Admin)); err != nil {
 			return "", 0, err
 		}
 	}
@@ -69,7 +70,7 @@ func removeLLMKey(s *Server, ctx context.Context, w change) (string, uint64, err
 	if err != nil {
 		return id, seq, err
 	}
-	return id, seq, s.keepValues(context.WithoutCancel(ctx), llmKeySecret(w.oldText("user"), w.id), nil)
+	return id, seq, s.keepValues(context.WithoutCancel(ctx), llmKeySecret(w.oldText("user"), w.id), nil, true)
 }
 
 // checkLLMKey gives the values of the variables, and leaves their names alone in the record. An empty value stands for the
@@ -125,9 +126,9 @@ func (s *Server) checkRoomForKey(ctx context.Context, user, provider string) err
 	return nil
 }
 
-// keepValues keeps these values in place of those that are kept, and takes them out of every event from now on. Of a
-// variable with an empty value the one that is kept stays.
-func (s *Server) keepValues(ctx context.Context, key string, values map[string]string) error {
+// keepValues stores these values in place of the stored ones. A variable with an empty value keeps its stored value. Values of
+// an administrator are redacted from then on.
+func (s *Server) keepValues(ctx context.Context, key string, values map[string]string, byAdmin bool) error {
 	raw, found, err := s.Secrets.Get(ctx, key)
 	if err != nil {
 		return err
@@ -143,7 +144,11 @@ func (s *Server) keepValues(ctx context.Context, key string, values map[string]s
 			now[name] = value
 		}
 	}
-	if left := conceal(s.Log, key, now); left > 0 {
+	var left int
+	if byAdmin {
+		left = conceal(s.Log, key, now, s.Workspace, s.Data)
+	}
+	if left > 0 {
 		s.Logger.Warn("there are too many secrets to take them all out of events", "key", key, "left", left)
 	}
 	switch {
@@ -157,26 +162,28 @@ func (s *Server) keepValues(ctx context.Context, key string, values map[string]s
 	return nil
 }
 
-// conceal takes the values under a key out of events, in place of those before. It takes what can only be a secret: anybody
-// may say that a word is one.
-func conceal(log *events.Log, key string, values map[string]string) (left int) {
+// conceal redacts the values under a key in all events from now on, in place of the values before. Redaction concerns every chat,
+// so it skips a value that is not clearly a secret or that is part of one of the paths.
+func conceal(log *events.Log, key string, values map[string]string, paths ...string) (left int) {
 	var secrets []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if isSecret(values[name]) {
+		if isSecret(values[name], paths) {
 			secrets = append(secrets, values[name])
 		}
 	}
 	return log.Conceal(key, secrets...)
 }
 
-func isSecret(s string) bool {
-	return len(s) >= minConcealed && len(s) <= maxConcealed && !strings.ContainsFunc(s, unicode.IsSpace) &&
-		strings.ContainsFunc(s, unicode.IsLetter) && strings.ContainsFunc(s, unicode.IsDigit)
+func isSecret(s string, paths []string) bool {
+	return len(s) >= minConcealed && len(s) <= maxConcealed && !strings.Contains(s, "/") && !strings.ContainsFunc(s, unicode.IsSpace) &&
+		strings.ContainsFunc(s, unicode.IsLetter) && strings.ContainsFunc(s, unicode.IsDigit) &&
+		!slices.ContainsFunc(paths, func(path string) bool { return strings.Contains(path, s) })
 }
 
-// ConcealKeys takes the values of all providers' variables, as many as Log.Conceal admits, out of every event from now on.
-// Values without a record are removed: the process ended before it could, or their account was deleted.
-func ConcealKeys(ctx context.Context, log *events.Log, secrets *events.Secrets) error {
+// ConcealKeys redacts the values that administrators stored, as many as Log.Conceal admits, in all events from now on. OpenCode is
+// not started with these values, so those of other accounts need no redaction, and an account could hide any text of other chats
+// with one. ConcealKeys deletes values without a record: the process ended before it could, or their account was deleted.
+func ConcealKeys(ctx context.Context, log *events.Log, secrets *events.Secrets, paths ...string) error {
 	named, err := namedSecrets(ctx, log)
 	if err != nil {
 		return err
@@ -187,10 +194,14 @@ func ConcealKeys(ctx context.Context, log *events.Log, secrets *events.Secrets) 
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		if !named[key] {
+		byAdmin, found := named[key]
+		if !found {
 			if err := secrets.Delete(ctx, key); err != nil {
 				return err
 			}
+			continue
+		}
+		if !byAdmin {
 			continue
 		}
 		raw, _, err := secrets.Get(ctx, key)
@@ -199,36 +210,54 @@ func ConcealKeys(ctx context.Context, log *events.Log, secrets *events.Secrets) 
 		}
 		var values map[string]string
 		_ = json.Unmarshal(raw, &values) // written by keepValues
-		conceal(log, key, values)
+		conceal(log, key, values, paths...)
 	}
 	return nil
 }
 
-// namedSecrets are the keys of the values that living records of living accounts name.
+// namedSecrets are the keys of the values that living records of living accounts name, and whether the account is an administrator.
 func namedSecrets(ctx context.Context, log *events.Log) (map[string]bool, error) {
-	gone := map[string]bool{}
-	_, err := log.Fold(ctx, events.UserSubject("*", events.Deleted{}.Kind()), 0, func(e events.Event) error {
+	gone, roles := map[string]bool{}, map[string]string{}
+	_, err := log.Fold(ctx, events.UserSubject("*", "account.*"), 0, func(e events.Event) error {
+		d, err := events.Decode(e)
+		if err != nil {
+			return nil
+		}
+		switch d := d.(type) {
+		case events.AccountCreated:
+			roles[e.Subject.ID] = d.Role
+		case events.AccountUpdated:
+			if d.Role != nil {
+				roles[e.Subject.ID] = *d.Role
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = log.Fold(ctx, events.UserSubject("*", events.Deleted{}.Kind()), 0, func(e events.Event) error {
 		gone[e.Subject.ID] = true
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	by := map[string]string{} // the key by record
+	users := map[string]string{} // by record
 	_, err = log.Fold(ctx, events.ConfigSubject(llmKeys, "*", "*"), 0, func(e events.Event) error {
-		delete(by, e.Subject.ID)
+		delete(users, e.Subject.ID)
 		var fields struct {
 			User string `json:"user"`
 		}
 		d, err := events.Decode(e)
 		if saved, ok := d.(events.Saved); err == nil && ok && json.Unmarshal(saved.Fields, &fields) == nil && !gone[fields.User] {
-			by[e.Subject.ID] = llmKeySecret(fields.User, e.Subject.ID)
+			users[e.Subject.ID] = fields.User
 		}
 		return nil
 	})
 	named := map[string]bool{}
-	for key := range maps.Values(by) {
-		named[key] = true
+	for record, user := range users {
+		named[llmKeySecret(user, record)] = roles[user] == account.Admin
 	}
 	return named, err
 }
