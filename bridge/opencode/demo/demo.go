@@ -10,6 +10,7 @@
 //	@@say words                    one delta with these words
 //	@@reason n=4 delay=20          like @@text, as reasoning: "r0 " "r1 " …
 //	@@call TOOL {json}             a tool call, the arguments byte for byte; several lines are parallel calls
+//	@@callid ID                    the id of the calls that follow in this step (without: an id of its own for each)
 //	@@argchunks 20                 stream this step's tool arguments in pieces of that many characters
 //	@@wait 5000                    wait, in ms
 //	@@status 500 [message]         answer this step with an HTTP error instead
@@ -26,7 +27,7 @@
 // The message that counts is the last one a user wrote. One of [Model.Continue] is not a new message: the one before it
 // goes on counting. A message that is no script gets the guided tour, which works with whatever the person types.
 //
-// Every tool call has an id that no other call ever had, across requests and restarts: callers key decisions on it.
+// Without @@callid, every tool call has an id that no other call ever had, across requests and restarts.
 // The package knows OpenCode's prompts as far as it must (titles, summaries, the working directory) and nothing of
 // the rest of the product.
 package demo

@@ -54,7 +54,7 @@ func (a act) play(ctx context.Context, r *reply, argChunk int) error {
 		<-ctx.Done()
 		return ctx.Err()
 	case a.tool != "":
-		return r.call(a.tool, a.args, argChunk)
+		return r.call(a, argChunk)
 	case a.wait > 0:
 		return sleep(ctx, a.wait)
 	}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"maps"
@@ -74,9 +75,10 @@ func (r *reply) text(s string, reasoning bool) error {
 }
 
 // call sends a tool call with its arguments in pieces of chunk characters, or whole if chunk is 0.
-func (r *reply) call(tool, args string, chunk int) error {
+func (r *reply) call(a act, chunk int) error {
+	args := a.args
 	r.out += len(args)
-	c := toolCall{Index: len(r.calls), ID: "call_" + rand.Text(), Type: "function", Function: function{tool, args}}
+	c := toolCall{Index: len(r.calls), ID: cmp.Or(a.id, "call_"+rand.Text()), Type: "function", Function: function{a.tool, args}}
 	r.calls = append(r.calls, c)
 	if !r.stream {
 		return nil

@@ -23,8 +23,9 @@ type step struct {
 	key       string // tells this step's requests from all others, for failFirst
 
 	header   http.Header
-	argChunk int // characters of tool arguments per delta, or 0 for all at once
-	in, out  int // tokens to report; estimated if both are 0
+	callID   string // of this step's calls; empty gives each its own
+	argChunk int    // characters of tool arguments per delta, or 0 for all at once
+	in, out  int    // tokens to report; estimated if both are 0
 }
 
 // act is one thing a step does; exactly one of its kinds is set.
@@ -34,6 +35,7 @@ type act struct {
 	delay     time.Duration // between deltas
 
 	tool, args string
+	id         string // of the call; empty for a random one
 	wait       time.Duration
 	hang, cut  bool
 }
@@ -90,6 +92,12 @@ var directives = map[string]func(s *step, rest string) error{
 		s.status, s.message, err = readStatus(rest)
 		return err
 	},
+	"@@callid": func(s *step, rest string) error {
+		if s.callID = rest; rest == "" {
+			return errors.New("want an id")
+		}
+		return nil
+	},
 	"@@argchunks": func(s *step, rest string) (err error) {
 		s.argChunk, err = number(rest, 1, maxNumber)
 		return err
@@ -142,7 +150,7 @@ func (s *step) readCall(rest string) error {
 	if err := json.Unmarshal([]byte(args), &object); err != nil || object == nil {
 		return errors.Join(errors.New("the arguments are not a JSON object"), err)
 	}
-	s.acts = append(s.acts, act{tool: tool, args: args})
+	s.acts = append(s.acts, act{tool: tool, args: args, id: s.callID})
 	return nil
 }
 

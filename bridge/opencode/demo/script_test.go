@@ -175,6 +175,7 @@ func TestBrokenLineIsNamedInTheAnswer(t *testing.T) {
 		"@@call bash [1]":            "not a JSON object",
 		`@@call bash {"a":`:          "not a JSON object",
 		"@@call bash null":           "not a JSON object",
+		"@@callid":                   "want an id",
 		"@@argchunks 0":              "not a number",
 		"@@wait":                     "not a number",
 		"@@wait 99999999":            "not a number",
