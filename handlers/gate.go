@@ -21,10 +21,12 @@ type Session struct {
 
 // Call is what is known of a tool call.
 type Call struct {
-	Tool  string // name of the tool; empty when it is not known
-	Cwd   string // bash: where the command is to run, absolute; empty when that is not known
-	Path  string // the file that the call names as filePath, as OpenCode opens it: absolute, not cleaned; empty when it names none
-	Agent string // name of the agent that makes it; empty when that is not known
+	Tool    string // name of the tool; empty when it is not known
+	Command string // bash: the command
+	Cwd     string // bash: where the command is to run, absolute; empty when that is not known
+	Path    string // the file that the call names as filePath, as OpenCode opens it: absolute, not cleaned; empty when it names none
+	Agent   string // name of the agent that makes it; empty when that is not known
+	Several bool   // several calls of one message have this id, so all but Agent may be of another call
 }
 
 // Gate is the reaction to permission asks: what a rule allows or denies is decided at once, in the name of the policy;

@@ -170,3 +170,71 @@ func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
 	found, _ := g.decisions("per_inside")
 	is.Equal(len(found), 1) // by the rule
 }
+
+// A model chooses the ids of its calls. A request whose call is not certain must not be decided by the arguments of another call.
+func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	is.NoErr(os.WriteFile(filepath.Join(g.directory, "a.txt"), nil, 0o600))
+	is.NoErr(os.WriteFile(filepath.Join(g.directory, "b.txt"), nil, 0o600))
+	read := func(id, call, pattern string) fact {
+		return asks(id, "ses_1", call, "read", []string{pattern}, map[string]string{})
+	}
+	g.mu.Lock()
+	g.several["call_shared"], g.several["call_shell"] = true, true
+	g.mu.Unlock()
+
+	// The first request stands for the call; the second one is about another file.
+	happened(t, g.Log, "c1", read("per_1", "call_twice", "a.txt"))
+	g.looked()
+	happened(t, g.Log, "c1", read("per_2", "call_twice", "b.txt"), read("per_3", "call_twice", "a.txt"), read("per_4", "call_shared", "a.txt"))
+	happened(t, g.Log, "c1",
+		asks("per_5", "ses_1", "call_shell", "bash", []string{"git status"}, map[string]string{"command": "git status"}),
+		asks("per_6", "ses_1", "call_two", "bash", []string{"git status"}, map[string]string{"command": "git status"}),
+		asks("per_7", "ses_1", "call_two", "bash", []string{"git status -s"}, map[string]string{"command": "git status -s"}))
+	g.looked()
+	found, _ := g.decisions("per_1")
+	is.Equal(found[0].Decision, events.Authorized)
+	for _, id := range []string{"per_2", "per_3", "per_4"} {
+		found, by := g.decisions(id)
+		is.Equal(len(found), 1)
+		is.Equal(found[0].Decision, events.Denied)
+		is.Equal(by, []string{events.ActorPolicy})
+		is.Equal(found[0].Reason, severalCalls) // the model reads it, and can call again
+	}
+	for _, id := range []string{"per_5", "per_6", "per_7"} {
+		left := g.referrals(id)
+		is.Equal(len(left), 1)
+		is.Equal(left[0].Cwd, "") // where it would run is not known
+	}
+}
+
+func TestPatternMeansOneFile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	is.NoErr(err)
+	link := filepath.Join(t.TempDir(), "link")
+	is.NoErr(os.Symlink(dir, link))
+	for _, c := range []struct {
+		directory, pattern, path string
+		means                    bool
+	}{
+		{dir, "a.txt", dir + "/a.txt", true},
+		{dir, "a.txt", dir + "/sub/../a.txt", true},     // OpenCode cleans the pattern
+		{dir, dir[1:] + "/a.txt", dir + "/a.txt", true}, // its worktree is /
+		{dir, filepath.Base(dir) + "/a.txt", dir + "/a.txt", true},
+		{dir, "../x", filepath.Dir(dir) + "/x", true},
+		{dir, "", dir, true},
+		{dir, dir + "/a.txt", dir + "/a.txt", true},
+		{link, "a.txt", link + "/a.txt", true},
+		{link, "a.txt", dir + "/a.txt", true},
+		{dir, "a.txt", dir + "/b.txt", false},
+		{dir, ".env", dir + "/sub/.env", false},
+		{dir, "proc/self/environ", dir + "/proc/self/environ", true},
+		{"", "a.txt", "/a.txt", false},
+	} {
+		is.Equal(means(c.directory, c.pattern, c.path), c.means)
+	}
+}

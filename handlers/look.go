@@ -20,7 +20,8 @@ import (
 // input is what the policy looks at, and the name of the agent that asks. What is on disk is looked up here, because the
 // policy does no I/O; what cannot be found out is left empty, and the policy asks.
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, intended bool, wait time.Duration) (in policy.Ask, agent string) {
-	in = g.askOn(a, g.directory(chat, a.SessionID, intended))
+	directory := g.directory(chat, a.SessionID, intended)
+	in = g.askOn(a, directory)
 	switch {
 	case intended && a.Permission == NetworkAsk: // its call is that of the command
 		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)
@@ -32,12 +33,26 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, in
 		wait = 0
 	}
 	call, ok := g.Call(ctx, a.SessionID, a.Tool, wait)
+	ok = ok && directory != ""
+	several := call.Several || ok && !call.requests(a, directory)
+	if !several && slices.Contains(requestedOnce, a.Permission) {
+		several = g.Handlers.requestedTwice(ctx, chat, a)
+	}
+	if several {
+		call, ok = Call{Agent: call.Agent}, false
+	}
 	switch a.Permission {
 	case "edit":
 		if call.Tool == "write" {
 			in.Also = "write" // OpenCode asks for both tools as edit
 		}
 	case "read", "lsp": // the patterns of read are cleaned, but the file is opened as the call names it; lsp may name none
+		switch {
+		case several:
+			in.Refused = severalCalls
+		case !ok && a.Permission == "read":
+			in.Unsure = "the file that the tool call names is not known"
+		}
 		in.Path = cmp.Or(call.Path, in.Path)
 	case "external_directory":
 		if slices.Contains(ownRequests, call.Tool) {
@@ -50,6 +65,79 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, in
 		}
 	}
 	return in, call.Agent
+}
+
+// severalCalls says to the model why a request is denied whose tool call is not known. A person could not see either which file
+// OpenCode would open.
+const severalCalls = "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time."
+
+// requestedOnce are the types of which a tool call makes one request at most.
+var requestedOnce = []string{"bash", "edit", "read", "lsp"}
+
+// requestedTwice reports whether the chat has another request of the same type for the same call of the same message. It reports
+// true when the log cannot be read.
+func (h *Handlers) requestedTwice(ctx context.Context, chat string, a events.PermissionAsk) bool {
+	if a.Tool.CallID == "" {
+		return false // Gate.Call knows no such call
+	}
+	f := h.chatPermissions(ctx, chat)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.advance(ctx, h.Log); err != nil {
+		return true
+	}
+	for id, other := range f.state.(*permissions).asks {
+		if id != a.ID && other.typ == a.Permission && other.session == a.SessionID && other.message == a.Tool.MessageID && other.call == a.Tool.CallID {
+			return true
+		}
+	}
+	return false
+}
+
+// requests reports whether a request can be one of this call, by what both say. A model chooses the ids of its calls, so that
+// a request may be about another call than the one that is found by its id.
+func (c Call) requests(a events.PermissionAsk, directory string) bool {
+	about := subjectOf(a)
+	switch a.Permission {
+	case "bash":
+		return c.Command == about.Command
+	case "read":
+		return len(a.Patterns) != 1 || c.Path != "" && means(directory, a.Patterns[0], c.Path) // the policy asks about several files
+	case "lsp":
+		return c.Path == "" || about.Lsp == "" || filepath.Clean(c.Path) == filepath.Clean(about.Lsp)
+	case "edit":
+		return len(about.Files) > 0 || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
+	case "external_directory":
+		var command struct{ Command *string } // of bash only
+		_ = json.Unmarshal(a.Metadata, &command)
+		if command.Command != nil || c.Tool == "bash" {
+			return command.Command != nil && c.Tool == "bash" && *command.Command == c.Command
+		}
+		return c.Path == "" || about.Filepath == "" || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
+	}
+	return true
+}
+
+// means reports whether a pattern of OpenCode stands for a path. OpenCode writes it relative to its worktree, which is the
+// directory or one above it, and without dots.
+func means(directory, pattern, path string) bool {
+	path = filepath.Clean(path)
+	if filepath.IsAbs(pattern) {
+		return filepath.Clean(pattern) == path
+	}
+	real, _ := RealPath(directory)
+	for _, root := range []string{directory, real} {
+		for root != "" {
+			if filepath.Join(root, pattern) == path {
+				return true
+			}
+			if root == filepath.Dir(root) {
+				break
+			}
+			root = filepath.Dir(root)
+		}
+	}
+	return false
 }
 
 // askedByCall are the types of the requests that are read together with the arguments of their tool call.

@@ -65,9 +65,9 @@ type permissions struct {
 
 // ask is what a decision repeats of what was asked, and the event that asked.
 type ask struct {
-	id, session, call, typ, command, request string
-	event                                    string // its id
-	seq                                      uint64
+	id, session, message, call, typ, command, request string
+	event                                             string // its id
+	seq                                               uint64
 }
 
 // referred says what the policy knew of an ask that it left to a person.
@@ -135,7 +135,7 @@ func (s *permissions) applyOpenCode(e events.Event, d events.OpenCode) {
 			return
 		}
 		if _, known := s.asks[a.ID]; !known {
-			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.CallID, a.Permission, a.Command(), a.Request(), e.ID, e.Seq}
+			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.MessageID, a.Tool.CallID, a.Permission, a.Command(), a.Request(), e.ID, e.Seq}
 		}
 	case events.PermissionReplied:
 		var reply struct{ RequestID, Reply string }

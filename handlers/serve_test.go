@@ -163,7 +163,7 @@ func TestGateCommandsOverNATS(t *testing.T) {
 	g := gateOn(h)
 	g.Session = func(string) (Session, bool) { return Session{Chat: "c1", Directory: "/"}, true }
 	g.Call = func(context.Context, string, events.Call, time.Duration) (Call, bool) {
-		return Call{Cwd: "/", Agent: "build"}, true
+		return Call{Command: "make build", Cwd: "/", Agent: "build"}, true
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"pocketcoder/events"
@@ -120,6 +121,10 @@ func applyPart(tx *Tx, e events.Event, b ocPart) {
 	}
 	p.OCSeq = max(p.OCSeq, e.OpenCodeSeq)
 	p.Message, p.Chat, p.Data = tx.messageID(info.MessageID), e.Subject.ID, b.Part.data
+	if called := info.called(); called != "" {
+		p.Reused = p.Reused || p.Called != "" && p.Called != called
+		p.Called = cmp.Or(p.Called, called)
+	}
 	tx.parts.put(p)
 	tx.messages.touch(p.Message) // clients see the parts in it
 	if info.Type != "text" || info.Synthetic {

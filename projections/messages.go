@@ -45,6 +45,8 @@ type part struct {
 	Chat    string `db:"chat"`
 	OCSeq   int64  `db:"oc_seq"`
 	Data    JSON   `db:"data"`
+	Called  string `db:"called"`
+	Reused  bool   `db:"reused"`
 }
 
 // engineID says under which id OpenCode knows a message of ours.

@@ -47,6 +47,8 @@ CREATE TABLE parts(
   chat      TEXT NOT NULL,
   oc_seq    INTEGER NOT NULL,
   data      TEXT NOT NULL,    -- JSON
+  called    TEXT NOT NULL,    -- of a tool call: hash of its tool and of the arguments that the gate reads, as they were at first
+  reused    INTEGER NOT NULL, -- they changed later: the model gave two calls one id
   created   TEXT NOT NULL,
   updated   TEXT NOT NULL,
   first_seq INTEGER NOT NULL,

@@ -72,6 +72,7 @@ type ToolCall struct {
 	Input     JSON   `db:"input"`     // object; empty until OpenCode has said with what the tool is called
 	Directory string `db:"directory"` // where its session works
 	Agent     string `db:"agent"`     // that makes it
+	Several   bool   `db:"several"`   // the message has several calls with this id: which of them is meant is not known
 }
 
 // ToolCall gives a call of a message of a session, by OpenCode's ids, and whether there is the message.
@@ -80,7 +81,9 @@ func (m *Model) ToolCall(ctx context.Context, session, engineMessage, call strin
 			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
 			AND json_extract(data,'$.callID')={:call}), '') AS tool, coalesce((
 			SELECT json_extract(data,'$.state.input') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
-			AND json_extract(data,'$.callID')={:call} AND json_extract(data,'$.state.status')<>'pending'), '') AS input
+			AND json_extract(data,'$.callID')={:call} AND json_extract(data,'$.state.status')<>'pending'), '') AS input, (
+			SELECT count(*)>1 OR coalesce(max(reused),0) FROM parts WHERE message=m.id AND json_extract(data,'$.type')='tool'
+			AND json_extract(data,'$.callID')={:call}) AS several
 		FROM messages m JOIN sessions s ON s.id=m.session WHERE m.id={:message} AND m.session={:session}`,
 		dbx.Params{"message": RecordID(engineMessage), "session": session, "call": call})
 }

@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -86,6 +88,10 @@ type (
 		Type      string `json:"type"`
 		Text      string `json:"text"`
 		Synthetic bool   `json:"synthetic"`
+
+		Tool   string          `json:"tool"`
+		CallID string          `json:"callID"`
+		State  json.RawMessage `json:"state"` // of a tool: an object
 	}
 	// message.removed, and with a PartID message.part.removed.
 	ocRemoved struct {
@@ -114,6 +120,25 @@ type (
 		SessionID string `json:"sessionID"`
 	}
 )
+
+// called returns a hash of the call's id, tool and the arguments that the gate reads, empty for a part that is no call or whose arguments are
+// not known yet. Two calls of one message with the same id share a part, so a part whose call changes stands for several calls.
+func (p partInfo) called() string {
+	var state struct {
+		Status string `json:"status"`
+		Input  struct {
+			Command  json.RawMessage `json:"command"`
+			Workdir  json.RawMessage `json:"workdir"`
+			FilePath json.RawMessage `json:"filePath"`
+		} `json:"input"`
+	}
+	if p.Type != "tool" || json.Unmarshal(p.State, &state) != nil || state.Status == "pending" {
+		return ""
+	}
+	in := state.Input
+	sum := sha256.Sum256([]byte(encoded([]any{p.CallID, p.Tool, in.Command, in.Workdir, in.FilePath})))
+	return hex.EncodeToString(sum[:16])
+}
 
 func (p *openPart) UnmarshalJSON(b []byte) error {
 	p.data = JSON(b)

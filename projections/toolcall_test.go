@@ -48,3 +48,34 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	is.NoErr(err)
 	is.True(!ok)
 }
+
+// OpenCode stores two calls with one id in one part.
+func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, m := &story{t: t}, still(t)
+	feed(t, m, s.begun()...)
+	feed(t, m, s.assistant(ses, "msg_a", msg1, ""))
+	for _, c := range []struct {
+		status, input string
+		several       bool
+	}{
+		{"pending", `{}`, false},
+		{"running", `{"command":"ls","workdir":"a","description":"d"}`, false},
+		{"running", `{"workdir":"a","command":"ls","timeout":5}`, false}, // what the gate reads is the same
+		{"completed", `{"command":"ls","workdir":"a"}`, false},
+		{"pending", `{}`, false},
+		{"running", `{"command":"ls","workdir":"b"}`, true},
+		{"running", `{"command":"ls","workdir":"a"}`, true}, // it stays so
+	} {
+		feed(t, m, s.called("msg_a", "call_1", c.status, c.input))
+		found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
+		is.NoErr(err)
+		is.Equal(found.Several, c.several)
+	}
+	feed(t, m, s.called("msg_a", "call_2", "running", `{}`), s.opencode(true, "message.part.updated",
+		`{"sessionID":"`+ses+`","part":{"id":"prt_other","messageID":"msg_a","type":"tool","tool":"bash","callID":"call_2","state":{"status":"running","input":{}}}}`))
+	found, _, err := m.ToolCall(t.Context(), ses, "msg_a", "call_2")
+	is.NoErr(err)
+	is.True(found.Several) // two parts
+}

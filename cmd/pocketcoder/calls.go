@@ -22,11 +22,12 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 			found, err = model.AwaitToolCall(ctx, session, tool.MessageID, tool.CallID)
 		}
 		var input struct {
+			Command  string `json:"command"`  // of the bash tool
 			Workdir  string `json:"workdir"`  // of the bash tool: absolute, or relative to the session's directory
 			FilePath string `json:"filePath"` // of read, edit, write, lsp: likewise
 		}
 		if err != nil || found.Input == "" || json.Unmarshal([]byte(found.Input), &input) != nil {
-			return handlers.Call{Tool: found.Tool, Agent: found.Agent}, false
+			return handlers.Call{Tool: found.Tool, Agent: found.Agent, Several: found.Several}, false
 		}
 		cwd := cmp.Or(input.Workdir, found.Directory)
 		if !filepath.IsAbs(cwd) {
@@ -36,6 +37,6 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 		if file != "" && !filepath.IsAbs(file) {
 			file = filepath.Join(found.Directory, file)
 		}
-		return handlers.Call{Tool: found.Tool, Cwd: cwd, Path: file, Agent: found.Agent}, true
+		return handlers.Call{Tool: found.Tool, Command: input.Command, Cwd: cwd, Path: file, Agent: found.Agent, Several: found.Several}, true
 	}
 }

@@ -41,6 +41,9 @@ type evaluation struct {
 
 // decide chooses by permission type how an ask is read.
 func (e *evaluation) decide() Verdict {
+	if e.ask.Refused != "" {
+		return Verdict{Action: Deny, Reason: e.ask.Refused}
+	}
 	if cause := e.ask.unusable(); cause != "" {
 		return Verdict{Action: Deny, Reason: cause}
 	}
@@ -168,6 +171,8 @@ func (e *evaluation) file() Verdict {
 	a := e.ask
 	at, cause := a.locate(a.Cwd, a.Path)
 	switch {
+	case a.Unsure != "":
+		cause = a.Unsure
 	case cause == "" && len(a.Patterns) > 1:
 		cause = "it is about several files at once"
 	case a.Type == "external_directory" && a.Path == "" && len(a.Patterns) > 0:

@@ -40,6 +40,8 @@ type Ask struct {
 	URL, Tool string
 	Own       string // external_directory: the tool whose own request is decided for the same paths; empty when there is none
 	Address   string // network: host:port
+	Refused   string // a sentence that says why the request is denied, whatever the rules say
+	Unsure    string // read: why the file is not known, for a person
 	Cwd       string // absolute, symlinks resolved; empty when it is not known: what depends on it is asked
 	Root      string // the workspace, absolute, symlinks resolved
 
