@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 )
 
 // PermissionAsk is what we look at in OpenCode's permission.asked, and in its list of pending asks.
@@ -62,6 +63,11 @@ func (a PermissionAsk) Request() string {
 	}
 	sum := sha256.Sum256([]byte(a.Permission + "\n" + string(patterns) + "\n" + metadata.String()))
 	return hex.EncodeToString(sum[:])
+}
+
+// Redacted reports whether the log holds [redacted] in place of a part of the request.
+func (a PermissionAsk) Redacted() bool {
+	return bytes.Contains(a.Metadata, []byte(redacted)) || strings.Contains(strings.Join(a.Patterns, "\n"), redacted)
 }
 
 // QuestionAsk is what we look at in OpenCode's question.asked, and in its list of pending questions.

@@ -116,6 +116,7 @@ func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, int
 		return err
 	}
 	what := foundAbout(a, intended, in.Cwd, judge(rules, in))
+	what.note = noteOf(a, g.directory(chat, a.SessionID, intended), intended)
 	if a.Permission == "bash" && !intended {
 		what.hosts, what.network = g.reached(rules, in.Command)
 	}
@@ -179,6 +180,7 @@ type found struct {
 	verdict  policy.Verdict
 	hosts    []string // host:port that a command names and only a person can allow
 	network  string   // why a command that needs a host will reach none
+	note     string   // what a person must read first; empty for nothing
 }
 
 func foundAbout(a events.PermissionAsk, intended bool, cwd string, v policy.Verdict) found {
@@ -284,7 +286,7 @@ func ruleRef(rules []policy.Rule) (ref events.RuleRef) {
 
 // reason is what a person reads of the verdict and of the hosts of a command.
 func (what found) reason() string {
-	switch reason := what.verdict.Reason; {
+	switch reason := strings.TrimPrefix(what.note+" "+what.verdict.Reason, " "); {
 	case what.network != "":
 		return reason + ". " + what.network
 	case len(what.hosts) > 0:

@@ -3,6 +3,7 @@ package handlers
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -161,7 +162,7 @@ func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
 	for id, want := range map[string]string{
 		"per_edit":  "it leads to “" + outside + "”, outside the workspace; no rule allows it",
 		"per_patch": "it leads to “" + outside + "”, outside the workspace; no rule allows it",
-		"per_moved": "“note.md” leads to “" + outside + "”, outside the workspace; it is about several files at once",
+		"per_moved": "Move other.md to note.md, which exists and is overwritten. “note.md” leads to “" + outside + "”, outside the workspace; it is about several files at once",
 	} {
 		referred := g.referrals(id)
 		is.Equal(len(referred), 1)
@@ -236,5 +237,53 @@ func TestPatternMeansOneFile(t *testing.T) {
 		{"", "a.txt", "/a.txt", false},
 	} {
 		is.Equal(means(c.directory, c.pattern, c.path), c.means)
+	}
+}
+
+func TestPersonIsToldWhatAPatchDoesToEachFile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	for _, name := range []string{"notes.md", "package.json", "big.txt"} {
+		is.NoErr(os.WriteFile(filepath.Join(g.directory, name), []byte("x"), 0o600))
+	}
+	keeps(t, g.Handlers, toolPermissions, "r1", `{"tool":"edit","pattern":"locked/**","action":"deny","active":true}`)
+	type file map[string]string
+	patch := func(id string, files ...file) fact {
+		for _, f := range files {
+			for _, key := range []string{"filePath", "movePath"} {
+				if f[key] != "" {
+					f[key] = filepath.Join(g.directory, f[key])
+				}
+			}
+		}
+		return asks(id, "ses_1", "call_"+id, "edit", []string{"notes.md"}, map[string]any{"filepath": "notes.md", "diff": "-a\n+b", "files": files})
+	}
+	happened(t, g.Log, "c1",
+		patch("per_1", file{"filePath": "notes.md", "movePath": "package.json", "type": "move"}),
+		patch("per_2", file{"filePath": "notes.md", "movePath": "new.md", "type": "move"}),
+		patch("per_3", file{"filePath": "big.txt", "type": "add"}, file{"filePath": "a\nb", "type": "add"}, file{"filePath": "notes.md", "type": "delete"}),
+		patch("per_4", file{"filePath": "notes.md", "type": "update"}),
+		asks("per_5", "ses_1", "call_5", "edit", []string{"index.js"}, map[string]string{"filepath": g.directory + "/index.js", "diff": "+[redacted]"}),
+		patch("per_6", file{"filePath": "notes.md", "type": "update"}, file{"filePath": "locked/a.txt", "type": "update"}),
+		patch("per_7", file{"filePath": "notes.md", "movePath": "locked/b.txt", "type": "move"}))
+	g.looked()
+	for id, starts := range map[string]string{
+		"per_1": "Move notes.md to package.json, which exists and is overwritten. ",
+		"per_2": "Move notes.md to new.md. ",
+		"per_3": `Add big.txt, which exists and is overwritten; Add "a\nb"; Delete notes.md. `,
+		"per_4": "no rule allows it",
+		"per_5": "A part of this request is hidden, because it holds a registered secret. ",
+	} {
+		left := g.referrals(id)
+		is.Equal(len(left), 1)
+		if !strings.HasPrefix(left[0].Reason, starts) {
+			t.Errorf("%s: %q does not begin with %q", id, left[0].Reason, starts)
+		}
+	}
+	for _, id := range []string{"per_6", "per_7"} { // a rule denies one of the files
+		found, _ := g.decisions(id)
+		is.Equal(len(found), 1)
+		is.Equal(found[0].RuleRef.Rule, "deny edit: locked/**")
 	}
 }

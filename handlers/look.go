@@ -190,6 +190,7 @@ type subject struct {
 	Files []struct {
 		FilePath string `json:"filePath"`
 		MovePath string `json:"movePath"`
+		Type     string `json:"type"` // add, update, delete, move
 	} `json:"files"`
 }
 

@@ -177,7 +177,7 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 		{"ls\nin /safe\nChat: x", "ls\n  in /safe\n  Chat: x", true}, // no line of it can be taken for one of ours
 		{strings.Repeat("ä", 450), strings.Repeat("ä", 450), true},
 		{strings.Repeat("ä", 450) + "; rm -r /", strings.Repeat("ä", 450) + "…", false},
-		{"curl -H " + secret + " x", "curl -H [redacted] x", true}, // the log holds no more of it, so that nothing more is decided
+		{"curl -H " + secret + " x", "curl -H [redacted] x", false}, // a part is hidden
 	} {
 		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)
@@ -202,19 +202,32 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 	for i, c := range []struct {
 		name, diff, title, message string
 		whole                      bool
+		files                      string // of a patch
 	}{
-		{"demo.md", "@@ -0,0 +1,3 @@\n+# Demo\n+\n+text\n", "Write demo.md (+3 −0)", "/w/demo.md\n+# Demo\n+\n+text\nChat: Docs", true},
-		{"a.go", "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "Edit a.go (+1 −1)", "/w/a.go\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\nChat: Docs", true},
-		{"b.go", "@@ -0,0 +1,1 @@\n" + strings.Repeat("+x", 600) + "\n", "Write b.go (+1 −0)", "/w/b.go\n" + strings.Repeat("+x", 446) + "…\nChat: Docs", false},
+		{"demo.md", "@@ -0,0 +1,3 @@\n+# Demo\n+\n+text\n", "Write demo.md (+3 −0)", "/w/demo.md\n+# Demo\n+\n+text\nChat: Docs", true, ""},
+		{"a.go", "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "Edit a.go (+1 −1)", "/w/a.go\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\nChat: Docs", true, ""},
+		{"b.go", "@@ -0,0 +1,1 @@\n" + strings.Repeat("+x", 600) + "\n", "Write b.go (+1 −0)", "/w/b.go\n" + strings.Repeat("+x", 446) + "…\nChat: Docs", false, ""},
+		{"c.md", "@@ -1,1 +1,1 @@\n-a\n+[redacted]\n", "Edit c.md (+1 −1)", "/w/c.md\n@@ -1,1 +1,1 @@\n-a\n+[redacted]\nChat: Docs", false, ""},
+		{"d.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Edit d.md (+1 −1)", "/w/d.md\n@@ -1,1 +1,1 @@\n-a\n+b\nChat: Docs", true, `[{"filePath":"/w/d.md","type":"update"}]`},
+		{"e.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Move /w/e.md to /w/package.json", "", false, `[{"filePath":"/w/e.md","movePath":"/w/package.json","type":"move"}]`},
+		{"f.md", "@@ -1,1 +0,0 @@\n-a\n", "Delete /w/f.md", "", false, `[{"filePath":"/w/f.md","type":"delete"}]`},
+		{"g.md", "@@ -1,1 +1,1 @@\n-a\n+b\n", "Apply a patch to 2 files", "", false, `[{"filePath":"/w/g.md"},{"filePath":"/w/h.md"}]`},
 	} {
-		metadata, err := json.Marshal(map[string]string{"filepath": "/w/" + c.name, "diff": header("/w/"+c.name) + c.diff})
+		about := map[string]any{"filepath": "/w/" + c.name, "diff": header("/w/"+c.name) + c.diff}
+		if c.files != "" {
+			about["files"] = json.RawMessage(c.files)
+		}
+		metadata, err := json.Marshal(about)
 		is.NoErr(err)
 		id := "per_" + string(rune('a'+i))
 		s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"edit","patterns":["`+c.name+`"],"metadata":`+string(metadata)+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
 		got := s.next(r, i)
 		b := read(t, got.body)
-		is.Equal([]string{b.Title, b.Message}, []string{c.title, c.message})
+		is.Equal(b.Title, c.title)
+		if c.message != "" {
+			is.Equal(b.Message, c.message)
+		}
 		is.Equal(buttons(t, got)["Approve"] != "", c.whole)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
 
@@ -20,9 +21,13 @@ func (p *Push) describeAsk(ctx context.Context, n *events.Notice, chat, why stri
 		return err
 	}
 	about := requestOf(ask)
+	about.partial = about.partial || strings.Contains(string(ask.Metadata)+string(ask.Patterns), "[redacted]")
 	n.Type = typePermission
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
+	if about.partial {
+		n.Whole = false
+	}
 	if ask.Permission == "bash" && ask.Source != projections.SourceAPI { // where it runs is part of what is allowed
 		where, whole := p.shown(ask.Cwd, maxLine)
 		n.Whole = n.Whole && whole && where != ""
@@ -37,30 +42,38 @@ func (p *Push) describeAsk(ctx context.Context, n *events.Notice, chat, why stri
 	return nil
 }
 
-// request is what a permission request asks for. The text is all that an approval would allow.
-type request struct{ title, text string }
+// request is what a permission request asks for. The text is all that an approval would allow, unless it is partial.
+type request struct {
+	title, text string
+	partial     bool
+}
 
 func requestOf(ask projections.Permission) request {
 	var m struct{ Command, Filepath, Diff, URL string }
 	var patterns []string
+	patch := handlers.PatchLines(events.PermissionAsk{Metadata: json.RawMessage(ask.Metadata)}, "", func(string) bool { return false })
 	_ = json.Unmarshal([]byte(ask.Metadata), &m) // on an error the patterns describe the request
 	_ = json.Unmarshal([]byte(ask.Patterns), &patterns)
 	switch {
 	case ask.Permission == "budget":
-		return request{"Allow more spending", ask.Message}
+		return request{title: "Allow more spending", text: ask.Message}
 	case ask.Permission == "network":
-		return request{"Reach " + strings.Join(patterns, ", "), ask.Message}
+		return request{title: "Reach " + strings.Join(patterns, ", "), text: ask.Message}
 	case m.Command != "":
-		return request{"Run " + oneLine(m.Command), m.Command}
+		return request{title: "Run " + oneLine(m.Command), text: m.Command}
+	case len(patch) > 1:
+		return request{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + m.Diff, true}
+	case len(patch) == 1 && !strings.HasPrefix(patch[0], "Change "):
+		return request{patch[0], patch[0] + "\n" + m.Diff, true}
 	case m.Diff != "":
 		return change(m.Filepath, m.Diff)
 	case m.Filepath != "":
-		return request{verbOf(ask.Permission) + " " + path.Base(m.Filepath), m.Filepath}
+		return request{title: verbOf(ask.Permission) + " " + path.Base(m.Filepath), text: m.Filepath}
 	case m.URL != "":
-		return request{verbOf(ask.Permission) + " " + m.URL, m.URL}
+		return request{title: verbOf(ask.Permission) + " " + m.URL, text: m.URL}
 	}
 	text := cmp.Or(strings.Join(patterns, "\n"), ask.Message, ask.Permission)
-	return request{verbOf(ask.Permission) + " " + oneLine(text), text}
+	return request{title: verbOf(ask.Permission) + " " + oneLine(text), text: text}
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -83,7 +96,7 @@ func change(file, diff string) request {
 	diff = strings.TrimRight(diff, "\n")
 	header, hunks, found := strings.Cut(diff, "\n@@")
 	if !found || strings.Count(header, "\n") > 3 { // not the diff of one file
-		return request{"Edit " + path.Base(file), file + "\n" + diff}
+		return request{title: "Edit " + path.Base(file), text: file + "\n" + diff}
 	}
 	hunks = "@@" + hunks
 	added, removed := 0, 0
@@ -102,5 +115,5 @@ func change(file, diff string) request {
 			hunks = rest // the line numbers of a new file are of no use
 		}
 	}
-	return request{fmt.Sprintf("%s %s (+%d −%d)", verb, path.Base(file), added, removed), file + "\n" + hunks}
+	return request{title: fmt.Sprintf("%s %s (+%d −%d)", verb, path.Base(file), added, removed), text: file + "\n" + hunks}
 }

@@ -180,7 +180,9 @@ func (e *evaluation) file() Verdict {
 	}
 	found := cause == ""
 	matches := func(r *compiled) bool { return found && r.path.matches(at.real, a.Root) }
-	either := func(r *compiled) bool { return r.everything() || found && r.keeps(a.lower(at)) || a.leaves(r) }
+	either := func(r *compiled) bool {
+		return r.everything() || found && r.keeps(a.lower(at)) || a.leaves(r) || a.writesSeveral(r)
+	}
 	types := []string{a.Type}
 	if writes(a.Type) {
 		types = []string{"edit", "write"}
@@ -196,6 +198,14 @@ func (e *evaluation) file() Verdict {
 		cause = a.mayWrite(at)
 	}
 	return e.permit([]string{a.Type, a.Also}, cause, matches)
+}
+
+// writesSeveral reports whether a rule that denies or asks is about one of several files that a patch writes.
+func (a Ask) writesSeveral(r *compiled) bool {
+	return writes(a.Type) && len(a.Patterns) > 1 && slices.ContainsFunc(a.Patterns, func(p string) bool {
+		at, cause := a.locate(a.Cwd, p)
+		return cause == "" && r.keeps(a.lower(at))
+	})
 }
 
 // leaves reports whether a rule that denies or asks is about one of the folders that a command leaves the workspace for. OpenCode

@@ -45,6 +45,9 @@ function describe(r) {
     const first = lines.findIndex((line) => line.startsWith("@@"));
     const hunks = lines.slice(Math.max(first, 0));
     const count = (sign) => hunks.filter((line) => line.startsWith(sign)).length;
+    if (about.files?.length > 0) { // the reason says what a patch does to each file
+      return { title: `Apply a patch (${about.files.length} files)`.replace("(1 files)", "(1 file)"), text: about.diff };
+    }
     const verb = hunks[0].startsWith("@@ -0,0 ") ? "Write" : "Edit";
     return { title: `${verb} ${file.split("/").pop()} (+${count("+")} −${count("-")})`, text: first > 4 ? about.diff : file + "\n" + hunks.join("\n") };
   }
