@@ -8,10 +8,11 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-// RunningTurns counts the chats of an engine that have a turn running, or one that was handed over and has not shown yet.
+// RunningTurns counts the chats of an engine that have a turn running, or one that was handed over and has not shown yet. It leaves
+// out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other chats.
 func (m *Model) RunningTurns(ctx context.Context, engine string) (int, error) {
 	rows, err := list[struct{ N int }](ctx, m, "running turns", `SELECT count(*) AS n FROM (
-		SELECT id FROM sessions WHERE parent='' AND engine={:engine} AND status<>'idle'
+		SELECT id FROM sessions WHERE parent='' AND engine={:engine} AND status<>'idle' AND chat NOT IN (`+waiting+`)
 		UNION SELECT id FROM sessions s WHERE parent='' AND engine={:engine} AND awaiting<>''
 			AND NOT EXISTS (SELECT 1 FROM messages WHERE ai_engine_message_id=s.awaiting AND user_message_status='sending'))`,
 		dbx.Params{"engine": engine})
@@ -20,6 +21,10 @@ func (m *Model) RunningTurns(ctx context.Context, engine string) (int, error) {
 	}
 	return rows[0].N, nil
 }
+
+// waiting selects the chats with an open request that the policy left to a person, or an open question, in OpenCode.
+const waiting = `SELECT chat FROM permissions WHERE status='draft' AND referred AND NOT interrupted AND NOT removed AND source='opencode'
+	UNION SELECT chat FROM questions WHERE status='asked' AND NOT interrupted AND NOT removed`
 
 // Answers is the reply as a list.
 func (q Question) Answers() (answers []string, err error) {

@@ -21,6 +21,12 @@ func visible(text string) string {
 	return b.String()
 }
 
+// visibleLine makes a text safe and keeps it on one line: for paths and other names, which may hold line breaks that look like
+// the rest of what a person decides on.
+func visibleLine(text string) string {
+	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(visible(text))
+}
+
 // visibleRune shows one rune, whose bytes are raw.
 func visibleRune(r rune, raw string) string {
 	switch {
@@ -34,6 +40,8 @@ func visibleRune(r rune, raw string) string {
 		return fmt.Sprintf(`\x%02x`, raw[0])
 	case r == 0x200c || r == 0x200d:
 		return raw // the joiners of Persian and of emoji: they neither hide nor reorder
+	case r == 0x034f || r == 0x115f || r == 0x1160 || r == 0x2800 || r == 0x3164 || r == 0xffa0: // blanks that Unicode counts as letters, marks or symbols
+		return fmt.Sprintf(`\u%04x`, r)
 	case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co):
 		return fmt.Sprintf(`\u%04x`, r)
 	}

@@ -56,6 +56,9 @@ func (d dataDir) open() (release func(), err error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return fail(err)
 	}
+	if err := d.checkOurs(); err != nil { // before anything in it is changed
+		return fail(err)
+	}
 	if err := d.tighten(); err != nil {
 		return fail(err)
 	}
@@ -75,6 +78,27 @@ func (d dataDir) open() (release func(), err error) {
 		return fail(err)
 	}
 	return func() { os.Remove(d.path("running.json")); lock.Close() }, nil
+}
+
+// checkOurs returns an error if the directory holds files and was not made by pocketcoder.
+func (d dataDir) checkOurs() error {
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return err
+	}
+	foreign := ""
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "version":
+			return nil
+		case name != "lock" && !slices.Contains(othersParts, name): // a start that was interrupted leaves the lock
+			foreign = name
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("it holds %q and is not a data directory of pocketcoder; choose an empty directory, or a new one, with --data", foreign)
+	}
+	return nil
 }
 
 // othersParts are what other programs keep in the data directory: OpenCode, npm, and the commands, whose HOME it is. Only

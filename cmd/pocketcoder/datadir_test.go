@@ -18,6 +18,7 @@ func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {
 	p := prepare(t, t.TempDir(), "--allow", "bash: touch made")
 	is.NoErr(os.MkdirAll(p.data.path("nats"), 0o755))
 	is.NoErr(os.Chmod(string(p.data), 0o755))
+	is.NoErr(os.WriteFile(p.data.path("version"), []byte(layoutVersion+"\n"), 0o644))
 	is.NoErr(os.WriteFile(p.data.path("nats-address"), nil, 0o644)) // as an older version left it
 	p.runForTest()
 	chat := p.chat(t, bash("touch made"))
@@ -70,4 +71,26 @@ func TestADataDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	_, err := d.open()
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "it belongs to user 12345, and this process runs as user 0; choose another with --data"))
+}
+
+func TestADirectoryOfOtherFilesIsNoDataDirectory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	site := filepath.Join(t.TempDir(), "site")
+	is.NoErr(os.Mkdir(site, 0o755))
+	page := filepath.Join(site, "index.html")
+	is.NoErr(os.WriteFile(page, nil, 0o644))
+	is.NoErr(os.Chmod(page, 0o644))
+	_, err := dataDir(site).open()
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), `it holds "index.html" and is not a data directory of pocketcoder`))
+	info, err := os.Stat(page)
+	is.NoErr(err)
+	is.Equal(info.Mode().Perm(), os.FileMode(0o644)) // nothing was changed
+	entries, err := os.ReadDir(site)
+	is.NoErr(err)
+	is.Equal(len(entries), 1)
+	o := upOptions{data: dataDir(site), workspace: filepath.Join(site, "project")}
+	is.NoErr(os.Mkdir(o.workspace, 0o755))
+	is.True(strings.Contains(o.checkPlaces().Error(), "lies in --data"))
 }

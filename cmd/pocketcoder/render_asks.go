@@ -87,7 +87,7 @@ func (r *renderer) showAsk(a *shownAsk) {
 			why = append(why, text)
 		}
 	}
-	r.line(in+"  ", dim, wrapped(visible(strings.Join(why, " · ")), r.width(len(in)+2)))
+	r.line(in+"  ", dim, wrapped(visibleLine(strings.Join(why, " · ")), r.width(len(in)+2)))
 	if a.interrupted {
 		r.note(session, yellow, "  OpenCode restarted and forgot this request. Approving it resumes the turn.")
 	}
@@ -101,7 +101,7 @@ func (a *shownAsk) what(about map[string]json.RawMessage) string {
 	if a.byPolicy() && a.message != "" {
 		return a.message
 	}
-	what := strings.Join(a.ask.Patterns, " · ")
+	what := visibleLine(strings.Join(a.ask.Patterns, " · "))
 	if diff := plainText(about["diff"]); about["diff"] != nil {
 		added, removed := changedLines(diff)
 		what += fmt.Sprintf(" (+%d −%d)", added, removed)
@@ -145,7 +145,7 @@ func (r *renderer) askDetails(a *shownAsk, about map[string]json.RawMessage) {
 		case name == "diff":
 			r.diff(a.ask.SessionID, text)
 		default:
-			r.note(a.ask.SessionID, plain, "  %s: %s", name, text)
+			r.note(a.ask.SessionID, plain, "  %s: %s", name, visibleLine(text))
 		}
 	}
 }

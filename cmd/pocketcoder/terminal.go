@@ -42,6 +42,7 @@ type terminal struct {
 
 	mu      sync.Mutex
 	queue   []keys // arrived, and not edited yet
+	paste   pasteFilter
 	width   int
 	pending bytes.Buffer // output that is not printed yet
 	armed   bool         // a timer prints it
@@ -220,23 +221,65 @@ func (r keyReader) Read(p []byte) (int, error) {
 // take moves keys to p. The first of a line decides what the line is about.
 func (t *terminal) take(p []byte) int {
 	k := &t.queue[0]
-	n := min(len(p), len(k.bytes))
-	end := bytes.IndexAny(k.bytes[:n], "\r\n")
-	if end >= 0 {
-		n = end + 1
-	}
-	copy(p, k.bytes[:n])
+	n, size, end := t.paste.take(p, k.bytes)
 	if n > 0 && !t.begun && !bytes.Equal(k.bytes[:n], []byte(clearLine)) {
 		t.begun, t.about = true, k.shown
 		if t.visible {
 			t.print(true) // without the status
 		}
 	}
-	t.between = t.between || end >= 0
+	t.between = t.between || end
 	if k.bytes = k.bytes[n:]; len(k.bytes) == 0 {
 		t.queue = t.queue[1:]
 	}
-	return n
+	return size
+}
+
+// pasteFilter replaces the line ends of a paste that follows typed text by symbols: golang.org/x/term takes them for Enter. The
+// line ends of a paste into an empty line stay, because golang.org/x/term reports those as pasted.
+type pasteFilter struct {
+	last   []byte // the end of what was taken, as long as a mark
+	line   int    // bytes of the line so far
+	inside bool   // a paste that follows typed text
+	cr     bool   // a carriage return was replaced just now
+}
+
+// The marks around pasted text.
+const (
+	pasteStart = "\x1b[200~"
+	pasteEnd   = "\x1b[201~"
+)
+
+// take moves keys to p, up to the end of a line at most. It returns how many bytes it took and wrote, and whether a line ends.
+func (f *pasteFilter) take(p, keys []byte) (taken, written int, end bool) {
+	symbol := toSymbols.Replace("\n")
+	for taken < len(keys) && written+len(symbol) <= len(p) {
+		b := keys[taken]
+		taken++
+		isEnd := b == '\r' || b == '\n'
+		if cr := f.cr; f.inside && isEnd {
+			if f.cr = b == '\r'; b == '\r' || !cr {
+				written += copy(p[written:], symbol)
+			}
+			continue
+		}
+		p[written], f.cr = b, false
+		written++
+		if isEnd {
+			f.line, f.last = 0, nil
+			return taken, written, true
+		}
+		f.line++
+		f.last = append(f.last, b)
+		f.last = f.last[max(0, len(f.last)-len(pasteStart)):]
+		switch string(f.last) {
+		case pasteStart:
+			f.inside = f.line > len(pasteStart)
+		case pasteEnd:
+			f.inside = false
+		}
+	}
+	return taken, written, false
 }
 
 // Write prints text above the edited line, soon.

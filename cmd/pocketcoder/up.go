@@ -184,6 +184,9 @@ func (o upOptions) checkPlaces() error {
 	if rel, err := filepath.Rel(workspace, data); err == nil && filepath.IsLocal(rel) {
 		return fmt.Errorf("--data %s lies in --workspace %s, where the assistant could read and write it; choose another of the two", o.data, o.workspace)
 	}
+	if rel, err := filepath.Rel(data, workspace); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("--workspace %s lies in --data %s, which is for pocketcoder alone; choose another of the two", o.workspace, o.data)
+	}
 	if isolation.Visible(data, expose) {
 		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.data)
 	}

@@ -12,6 +12,9 @@ function visible(text) {
   return text.replace(hidden, (c) => "<U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + ">");
 }
 
+// visibleLine keeps a text on one line as well: a folder's name may hold line breaks.
+const visibleLine = (text) => visible(text).replaceAll("\n", "␊").replaceAll("\t", "␉");
+
 async function call(method, path, body) {
   const headers = { "Content-Type": "application/json" };
   const token = localStorage.getItem(tokenName);
@@ -76,8 +79,8 @@ function show() {
   const { title, text } = describe(request);
   byID("title").textContent = document.title = visible(title);
   showText(text);
-  byID("where").textContent = visible(request.cwd || "not known");
-  byID("why").textContent = visible(request.referred_reason || "-");
+  byID("where").textContent = visibleLine(request.cwd || "not known");
+  byID("why").textContent = visibleLine(request.referred_reason || "-");
   byID("chat").textContent = visible(request.expand?.chat?.title ?? request.chat);
   byID("state").textContent = states[request.status] ?? request.status;
   byID("decide").hidden = request.status !== "draft";
