@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 
 // system is the API over a real log, real read models and real HTTP, without OpenCode: tests append what it would say.
 type system struct {
+	commands sync.Map // of tool calls, by their ids
 	*httptest.Server
 	api       *api.Server
 	conn      *nats.Conn
@@ -66,8 +68,10 @@ func newSystem(t testing.TB) *system {
 			chat, found := strings.CutPrefix(id, "ses_")
 			return handlers.Session{Chat: chat, Directory: s.workspace}, found
 		},
-		Call: func(context.Context, string, events.Call, time.Duration) (handlers.Call, bool) {
-			return handlers.Call{Cwd: s.workspace}, true
+		Call: func(_ context.Context, _ string, tool events.Call, _ time.Duration) (handlers.Call, bool) {
+			command, found := s.commands.Load(tool.CallID)
+			text, _ := command.(string)
+			return handlers.Call{Tool: "bash", Command: text, Cwd: s.workspace}, found
 		},
 	}
 	s.api = &api.Server{
@@ -210,7 +214,8 @@ func (s *system) append(t testing.TB, chat string, d events.Data) {
 // asked makes OpenCode ask for a permission, and gives the id of its record.
 func (s *system) asked(t testing.TB, chat, ask string) string {
 	t.Helper()
-	s.said(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_1"}}`)
+	s.said(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
+	s.commands.Store("call_"+ask, "ls")
 	return projections.RecordID(ask)
 }
 

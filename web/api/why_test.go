@@ -60,9 +60,10 @@ func (s *system) askedFor(t testing.TB, chat, ask, command string) string {
 	t.Helper()
 	properties, err := json.Marshal(object{
 		"id": ask, "sessionID": "ses_" + chat, "permission": "bash", "patterns": []string{command}, "always": []string{command}, "metadata": object{"command": command},
-		"tool": object{"messageID": "msg_1", "callID": "call_1"},
+		"tool": object{"messageID": "msg_1", "callID": "call_" + ask},
 	})
 	check(t, err)
+	s.commands.Store("call_"+ask, command)
 	s.said(t, chat, "permission.asked", string(properties))
 	return projections.RecordID(ask)
 }
