@@ -52,7 +52,7 @@ func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
 // Every kind of case comes out through OpenCode's real tools as it does in the policy alone.
 func TestCorpusThroughTheRealTools(t *testing.T) {
 	t.Parallel()
-	p := startAsDelivered(t, "--isolation", "none") // a confined OpenCode is refused some of them before the gate is asked
+	p := unconfinedSystem.system(t) // a confined OpenCode is refused some of them before the gate is asked
 	admin := p.admin(t)
 	here := strings.NewReplacer("/workspace", p.workspace)
 	cases := firstCases(t, "bash", "write", "read", "webfetch", "task")

@@ -16,10 +16,35 @@ import (
 	"pocketcoder/projections"
 )
 
-func TestKillDuringStartIsMadeGoodByTheNext(t *testing.T) {
+// damage is something that happens to a system, and what must hold after it.
+type damage struct {
+	name string
+	test func(*testing.T, *process)
+}
+
+// inTurn damages one system in several ways, one after the other.
+func inTurn(t *testing.T, all ...damage) {
 	t.Parallel()
-	is := is.New(t)
 	p := start(t)
+	for _, d := range all {
+		if !t.Run(d.name, func(t *testing.T) { p.t = t; d.test(t, p) }) {
+			break // the system may not be fit for the others
+		}
+	}
+	p.t = t
+}
+
+func TestAPartThatDiesIsReplacedAndNothingIsLost(t *testing.T) {
+	inTurn(t, damage{"OpenCode dies", openCodeDies}, damage{"the worker dies", workerDies}, damage{"health checks follow", healthchecksFollow},
+		damage{"a detached server lives on", detachedServerLivesOn}, damage{"an interrupted question ends", interruptedQuestionEnds})
+}
+
+func TestTheNextStartMakesACrashGood(t *testing.T) {
+	inTurn(t, damage{"clients go on", clientsGoOn}, damage{"messages between crashes", messagesBetweenCrashes}, damage{"crashes during the start", killDuringStart})
+}
+
+func killDuringStart(t *testing.T, p *process) {
+	is := is.New(t)
 	chat := p.create(t, "started")
 	p.submit(t, chat, again(fmt.Sprintf(shortCommand, "started")))
 	p.ask(t, chat, 0)
@@ -83,10 +108,8 @@ func (p *process) interrupted(t *testing.T, chat string) bool {
 	return err == nil && found
 }
 
-func TestMessagesBetweenCrashesAreDeliveredOnceAndInOrder(t *testing.T) {
-	t.Parallel()
+func messagesBetweenCrashes(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	chat := p.create(t, "crashes")
 	submit := func(i int) uint64 {
 		t.Helper()
@@ -112,10 +135,8 @@ func TestMessagesBetweenCrashesAreDeliveredOnceAndInOrder(t *testing.T) {
 	p.check(t, nil)
 }
 
-func TestWorkerThatDiesLosesItsCommandAndIsReplaced(t *testing.T) {
-	t.Parallel()
+func workerDies(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	pids := filepath.Join(p.workspace, "pids")
 	chat := p.chat(t, call("bash", map[string]any{"command": "echo $$ >>pids; sleep 300 & echo $! >>pids; wait", "description": "test"})+
 		"\n@@next\n"+bash("echo back"))

@@ -37,26 +37,34 @@ var delegation = func() string {
 	return ask + "\n@@next\n" + ask + "\n@@next\n@@say done"
 }()
 
-// lanes are systems, each killed at one moment after the other, so that what earlier crashes left is there at later ones.
-var lanes = [][]crash{{
-	{name: "submitted", script: bash(shortCommand), at: on("message.submitted"), then: finishedOrLost},
-	{name: "asked", script: again(shortCommand), at: on("opencode.permission.asked"), then: resumedByApproval},
-	{name: "replied", script: bash(shortCommand), at: on("opencode.permission.replied"), then: finishedOrLost},
-	{name: "running", script: bash(longCommand), at: commandRuns, then: commandIsLost},
-	{name: "answered", script: "@@text n=3 delay=10", at: partEnded("step-finish"), then: saidWhole},
+// lanes are systems, each killed several times, so that what earlier crashes left is there at later ones. One crash meets
+// several chats: all but the last have reached a moment that lasts, and the crash comes at once when the last reaches its moment.
+var lanes = [][][]crash{{
+	{
+		{name: "running", script: bash(longCommand), at: commandRuns, then: commandIsLost},
+		{name: "submitted", script: bash(shortCommand), at: on("message.submitted"), then: finishedOrLost},
+	},
+	{{name: "asked", script: again(shortCommand), at: on("opencode.permission.asked"), then: resumedByApproval}},
+	{
+		{name: "streaming", script: "@@text n=4000 delay=20", at: textStreams, then: turnIsLost},
+		{name: "replied", script: bash(shortCommand), at: on("opencode.permission.replied"), then: finishedOrLost},
+	},
+	{{name: "answered", script: "@@text n=3 delay=10", at: partEnded("step-finish"), then: saidWhole}},
+	{{name: "requested", script: bash(shortCommand), at: on("exec.requested"), then: finishedOrLost}},
+	{{name: "bound", script: bash(shortCommand), at: on("session.bound"), then: finishedOrLost}},
 }, {
-	{name: "sending", script: bash(shortCommand), at: on("message.sending"), then: finishedOrLost},
-	{name: "pending", script: again(shortCommand), at: askWaits, then: resumedByApproval},
-	{name: "requested", script: bash(shortCommand), at: on("exec.requested"), then: finishedOrLost},
-	{name: "finished", script: bash(shortCommand), at: on("exec.finished"), then: finishedOrLost},
-	{name: "questioned", script: twoQuestions, at: on("opencode.question.asked"), then: questionsSurvive},
-}, {
-	{name: "delivered", script: bash(shortCommand), at: on("message.delivered"), then: finishedOrLost},
-	{name: "streaming", script: "@@text n=400 delay=20", at: textStreams, then: turnIsLost},
-	{name: "decided", script: again(shortCommand), at: on("permission.decided"), then: resumedOrDone},
-	{name: "bound", script: bash(shortCommand), at: on("session.bound"), then: finishedOrLost},
-	{name: "delegated", script: delegation, at: subagentAsks, then: delegatedAgain},
-	{name: "busy", script: bash(shortCommand), at: on("opencode.session.status"), then: finishedOrLost},
+	{
+		{name: "pending", script: again(shortCommand), at: askWaits, then: resumedByApproval},
+		{name: "sending", script: bash(shortCommand), at: on("message.sending"), then: finishedOrLost},
+	},
+	{{name: "finished", script: bash(shortCommand), at: on("exec.finished"), then: finishedOrLost}},
+	{
+		{name: "delegated", script: delegation, at: subagentAsks, then: delegatedAgain},
+		{name: "questioned", script: twoQuestions, at: on("opencode.question.asked"), then: questionsSurvive},
+		{name: "delivered", script: bash(shortCommand), at: on("message.delivered"), then: finishedOrLost},
+	},
+	{{name: "decided", script: again(shortCommand), at: on("permission.decided"), then: resumedOrDone}},
+	{{name: "busy", script: bash(shortCommand), at: on("opencode.session.status"), then: finishedOrLost}},
 }}
 
 func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
@@ -65,8 +73,12 @@ func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			t.Parallel()
 			p := start(t)
-			for _, c := range lane {
-				if !t.Run(c.name, func(t *testing.T) { p.t = t; c.play(t, p) }) {
+			for _, together := range lane {
+				var names []string
+				for _, c := range together {
+					names = append(names, c.name)
+				}
+				if !t.Run(strings.Join(names, " and "), func(t *testing.T) { p.t = t; playAll(t, p, together) }) {
 					return // what follows would only repeat it
 				}
 			}
@@ -75,26 +87,38 @@ func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// play brings a chat to the moment, kills everything, starts it again, and lets the chat come to its end.
-func (c crash) play(t *testing.T, p *process) {
-	script := c.script
-	if strings.Contains(script, "%[1]s") {
-		script = fmt.Sprintf(script, c.name)
-	}
-	chat := p.create(t, c.name)
+// playAll brings a chat to each moment, kills everything, starts it again, and lets the chats come to their ends.
+func playAll(t *testing.T, p *process, together []crash) {
+	var chats []string
+	var seen []events.Event
 	defer func() {
 		if t.Failed() {
-			t.Log(p.story(chat))
+			for _, chat := range chats {
+				t.Log(p.story(chat))
+			}
 		}
 	}()
-	seen := p.killWhen(t, chat, script, c.at)
+	for i, c := range together {
+		script := c.script
+		if strings.Contains(script, "%[1]s") {
+			script = fmt.Sprintf(script, c.name)
+		}
+		chats = append(chats, p.create(t, c.name))
+		then := func() {}
+		if i == len(together)-1 {
+			then = p.kill
+		}
+		seen = p.when(t, chats[i], script, c.at, then)
+	}
 	left := p.leftover(t)
 	p.restart()
 	left.areGone(t)
 
-	p.settle(t, chat)
-	c.then(t, p, chat)
-	p.answers(t, chat)
+	for i, c := range together {
+		p.settle(t, chats[i])
+		c.then(t, p, chats[i])
+		p.answers(t, chats[i])
+	}
 	p.check(t, seen)
 }
 
@@ -108,9 +132,15 @@ func (p *process) create(t *testing.T, title string) (chat string) {
 	return a.ID
 }
 
-// killWhen submits a script and follows the log, approving what the policy leaves to a person, until the moment has come; then it kills
-// everything. It returns all events it was given, since the first of the log.
+// killWhen submits a script and kills everything at a moment.
 func (p *process) killWhen(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool) (seen []events.Event) {
+	t.Helper()
+	return p.when(t, chat, script, at, p.kill)
+}
+
+// when submits a script and follows the log, approving what the policy leaves to a person, until the moment has come; then it calls
+// then. It returns all events it was given, since the first of the log.
+func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool, then func()) (seen []events.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
@@ -122,7 +152,7 @@ func (p *process) killWhen(t *testing.T, chat, script string, at func(*testing.T
 				continue
 			}
 			if at(t, p, e) {
-				p.kill()
+				then()
 				return events.ErrStop
 			}
 			d, _ := events.Decode(e)

@@ -13,10 +13,8 @@ import (
 	"pocketcoder/projections"
 )
 
-func TestOpenCodeThatDiesIsStartedAgainAndNothingIsMissing(t *testing.T) {
-	t.Parallel()
+func openCodeDies(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	streaming, waiting := p.chat(t, "@@text n=2000 delay=20"), p.chat(t, again("echo approved late"))
 	ask := p.ask(t, waiting, 0)
 	eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3 })

@@ -173,10 +173,13 @@ func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
 	is.Equal(p.denied(t, call("read", map[string]any{"filePath": data})).ReferredReason, "no rule allows it")
 }
 
+// unconfinedSystem starts a system with the rules that everybody has, whose OpenCode sees the whole machine.
+var unconfinedSystem = shared{args: []string{"--isolation", "none"}, asDelivered: true}
+
 func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := startAsDelivered(t, "--isolation", "none")
+	p := unconfinedSystem.system(t)
 	pipe := filepath.Join(p.workspace, "pipe")
 	is.NoErr(syscall.Mkfifo(pipe, 0o600))
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "notes.txt"), []byte("needle\n"), 0o600))

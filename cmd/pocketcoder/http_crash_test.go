@@ -16,10 +16,8 @@ import (
 )
 
 // What clients hold on to outlives a crash: their login, an ask that waits, and their place in a stream.
-func TestClientsGoOnAfterACrash(t *testing.T) {
-	t.Parallel()
+func clientsGoOn(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	admin := p.admin(t)
 	asking := admin.create(t, "chats", record{"title": "survived"})
 	admin.say(t, asking, again(fmt.Sprintf(shortCommand, "survived")))
@@ -75,10 +73,8 @@ func TestClientsGoOnAfterACrash(t *testing.T) {
 }
 
 // The records of healthchecks are what the parts say of themselves, as it changes.
-func TestHealthchecksFollowTheParts(t *testing.T) {
-	t.Parallel()
+func healthchecksFollow(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	admin := p.admin(t)
 	states := func() map[string]string {
 		found := map[string]string{}

@@ -32,11 +32,14 @@ func needsBubblewrap(t *testing.T) {
 	}
 }
 
+// networkSystem starts the system that asks a person for each host.
+var networkSystem = shared{args: []string{"--network", "ask"}}
+
 func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	t.Parallel()
 	needsBubblewrap(t)
 	is := is.New(t)
-	p := start(t, "--network", "ask")
+	p := networkSystem.system(t)
 	chat := p.chat(t, bash(knock))
 	p.approve(t, chat, 0)
 	var asked events.PermissionRequested
@@ -63,7 +66,7 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	t.Parallel()
 	needsBubblewrap(t)
 	is := is.New(t)
-	p := start(t, "--network", "ask")
+	p := networkSystem.system(t)
 	chat := p.chat(t, bash("curl -sS https://api.example.com/a; curl -sS https://api.example.com/b; echo done"))
 	ask := p.ask(t, chat, 0)
 	var referred events.PermissionReferred
@@ -88,7 +91,7 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 	t.Parallel()
 	needsBubblewrap(t)
 	is := is.New(t)
-	p := start(t)
+	p := sharedSystem(t)
 	chat := p.chat(t, bash("curl -sS https://api.example.com/a; echo done"))
 	const says = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows api.example.com."
 	ask := p.ask(t, chat, 0)

@@ -63,10 +63,8 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 }
 
 // Shells end before the search for what they changed does: it is found out on the way down, or said that there was no time for that.
-func TestWhatAShellHasChangedWhenWeStopIsKnown(t *testing.T) {
-	t.Parallel()
+func shellChangesAreKnown(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	chat := p.chat(t, "@@say hello")
 	p.turnEnds(t, chat)
 	person := p.ownShell(t, chat)

@@ -123,10 +123,8 @@ func (q halfAnswered) staysResumed(t *testing.T, p *process) {
 	}
 }
 
-func TestInterruptedQuestionIsRejectedOrExpiresVisibly(t *testing.T) {
-	t.Parallel()
+func interruptedQuestionEnds(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	admin := p.admin(t)
 	chats, asked := map[string]string{}, map[string]events.QuestionAsk{}
 	for _, name := range []string{"rejected", "aborted", "deleted", "asked again"} {

@@ -62,11 +62,9 @@ func (p *process) logs(t *testing.T, exec string, args ...string) (stdout, stder
 	return stdout, stderr
 }
 
-func TestDetachedServerOutlivesItsTurnAndIsReached(t *testing.T) {
-	t.Parallel()
+func detachedServerLivesOn(t *testing.T, p *process) {
 	needsBubblewrap(t)
 	is := is.New(t)
-	p := start(t)
 	server := filepath.Join(p.dir(t), "server")
 	copyFile(t, os.Args[0], server)
 	chat, run := p.background(t, "POCKETCODER_TEST_GREET='hello from inside' "+server)

@@ -21,10 +21,13 @@ import (
 // stopTimeLimit is how long a stop may take, whatever runs.
 const stopTimeLimit = 10 * time.Second
 
-func TestCtrlCLeavesNothingBehindAndTheNextStartGoesOn(t *testing.T) {
-	t.Parallel()
+func TestTheNextStartGoesOnAfterAStop(t *testing.T) {
+	inTurn(t, damage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, damage{"what a shell has changed is known", shellChangesAreKnown},
+		damage{"a damaged read model is set aside", damagedReadModel})
+}
+
+func stopLeavesNothing(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	path := filepath.Join(p.workspace, "stop.pids")
 	working, waiting := p.chat(t, bash("trap '' TERM INT; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+"; wait; sleep 300")), p.chat(t, bash("echo af''ter"))
 	p.approve(t, working, 0)
@@ -64,10 +67,8 @@ func TestCtrlCLeavesNothingBehindAndTheNextStartGoesOn(t *testing.T) {
 	p.check(t, seen)
 }
 
-func TestDamagedReadModelIsSetAsideAndComputedAgain(t *testing.T) {
-	t.Parallel()
+func damagedReadModel(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	chat := p.chat(t, bash("echo kept"))
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
