@@ -79,3 +79,24 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 	is.NoErr(err)
 	is.True(found.Several) // two parts
 }
+
+// A turn that waits for a person may wait for days, and must not hold up other chats.
+func TestTurnsThatWaitForAPersonDoNotCountAsRunning(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, m := &story{t: t}, still(t)
+	running := func() int {
+		n, err := m.RunningTurns(t.Context(), engine)
+		is.NoErr(err)
+		return n
+	}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ""), s.asks("per_1", ses, "make"))
+	is.Equal(running(), 1) // the policy may still decide
+	feed(t, m, s.own(events.PermissionReferred{Permission: "per_1"}))
+	is.Equal(running(), 0)
+	feed(t, m, s.decides(user, "per_1", events.Authorized))
+	is.Equal(running(), 1)
+	feed(t, m, s.asksQuestions("que_1", "call_1"))
+	is.Equal(running(), 0)
+}
