@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,9 +17,10 @@ const zen = "opencode"
 
 // Models are the models that an OpenCode can use.
 type Models struct {
-	Usable    []string // "provider/model", sorted
-	Default   string   // the model that OpenCode recommends for the first provider; empty if there is no provider
-	Addresses []string // host:port of every server of their providers, sorted
+	Usable    []string        // "provider/model", sorted
+	Default   string          // the model that OpenCode recommends for the first provider; empty if there is no provider
+	Providers []ModelProvider // theirs, by id
+	Addresses []string        // host:port of every server of their providers, sorted
 }
 
 // Models lists the models of the providers that OpenCode can use in a directory. It asks OpenCode once for each directory:
@@ -34,6 +36,7 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 	_, err := c.do(ctx, call{op: "list models", path: "/config/providers", query: inDirectory(directory), out: &out})
 	var m Models
 	for _, p := range out.Providers {
+		m.Providers = append(m.Providers, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), true})
 		for model := range p.Models {
 			m.Usable = append(m.Usable, p.ID+"/"+model)
 		}
@@ -42,6 +45,7 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 		}
 	}
 	slices.Sort(m.Usable)
+	slices.SortFunc(m.Providers, func(a, b ModelProvider) int { return cmp.Compare(a.ID, b.ID) })
 	m.Addresses = providerAddresses(out.Providers)
 	if err == nil {
 		c.models.Store(directory, m)

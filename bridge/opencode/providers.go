@@ -19,14 +19,14 @@ type ModelProvider struct {
 	Connected bool     `json:"connected"` // OpenCode has what it needs to use it
 }
 
-// AwaitModels waits until OpenCode has said which models it can use. After that, Configured returns the model that OpenCode
-// recommends.
-func (b *Bridge) AwaitModels(ctx context.Context) error {
+// UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that, Configured
+// returns the model that OpenCode recommends.
+func (b *Bridge) UsableProviders(ctx context.Context) ([]ModelProvider, error) {
 	if err := b.live.wait(ctx); err != nil {
-		return fmt.Errorf("list models: %w", err)
+		return nil, fmt.Errorf("list usable providers: %w", err)
 	}
-	_, err := b.models(ctx)
-	return err
+	models, err := b.models(ctx)
+	return models.Providers, err
 }
 
 // Providers lists the model providers by id, once OpenCode is there to say.
@@ -76,9 +76,10 @@ var defaultHosts = map[string][]string{
 
 // usableProvider is a provider that OpenCode can use.
 type usableProvider struct {
-	ID      string
-	Options struct{ BaseURL string }
-	Models  map[string]struct{ API struct{ URL string } }
+	ID, Name string
+	Env      []string
+	Options  struct{ BaseURL string }
+	Models   map[string]struct{ API struct{ URL string } }
 }
 
 // providerAddresses returns host:port of every server of the providers, sorted.

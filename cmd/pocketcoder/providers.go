@@ -16,8 +16,8 @@ import (
 const (
 	providersPause = 5 * time.Second // before OpenCode is asked again after a failure
 
-	// providersDelay is the time from a start of OpenCode until it is asked for its providers. The answer (6 MB) takes OpenCode
-	// about 2 s, in which it answers nothing else; the first prompt must not wait for it.
+	// providersDelay is the time from a start of OpenCode until it is asked for the providers that it cannot use yet. The answer
+	// (6 MB) takes OpenCode about 2 s, in which it answers nothing else; the first prompt must not wait for it.
 	providersDelay = 10 * time.Second
 )
 
@@ -46,10 +46,17 @@ func (s *parts) watchProviders(ctx context.Context) error {
 	}
 }
 
-// recordProviders saves what has changed since the last time, and takes away what OpenCode does not know any more. It does
-// nothing if begun is closed meanwhile, which means that OpenCode was started again.
+// recordProviders records the providers that OpenCode can use at once, and all others after providersDelay, unless begun is
+// closed meanwhile, which means that OpenCode was started again.
 func (s *parts) recordProviders(ctx context.Context, begun <-chan struct{}) error {
-	if err := s.bridge.AwaitModels(ctx); err != nil {
+	usable, err := s.bridge.UsableProviders(ctx)
+	if err != nil {
+		return err
+	}
+	disconnect := func(id string) error {
+		return s.saveProvider(ctx, id, false, map[string]json.RawMessage{"is_connected": json.RawMessage("false")})
+	}
+	if err := s.saveProviders(ctx, usable, disconnect); err != nil {
 		return err
 	}
 	select {
@@ -63,35 +70,48 @@ func (s *parts) recordProviders(ctx context.Context, begun <-chan struct{}) erro
 	if err != nil {
 		return err
 	}
+	return s.saveProviders(ctx, all, func(id string) error {
+		by := handlers.Command{Actor: events.ActorSystem}
+		_, err := s.handlers.DeleteRecord(ctx, handlers.DeleteRecord{Command: by, Collection: "llm_providers", Record: id})
+		return err
+	})
+}
+
+// saveProviders saves what has changed since the last time, and calls missing for each record of a provider that is not listed.
+func (s *parts) saveProviders(ctx context.Context, list []opencode.ModelProvider, missing func(id string) error) error {
 	kept, err := s.model.Kept(ctx, "llm_providers")
 	if err != nil {
 		return err
 	}
-	gone := map[string]bool{}
+	unlisted := map[string]bool{}
 	for _, r := range kept {
-		gone[r.RecordID] = true
+		unlisted[r.RecordID] = true
 	}
-	by := handlers.Command{Actor: events.ActorSystem}
-	for _, p := range all {
+	for _, p := range list {
 		id := projections.RecordID("provider/" + p.ID)
-		save := handlers.SaveRecord{Command: by, Collection: "llm_providers", Record: id, New: !gone[id], Set: providerFields(p)}
-		if _, _, err := s.handlers.SaveRecord(ctx, save); err != nil {
+		if err := s.saveProvider(ctx, id, !unlisted[id], providerFields(p)); err != nil {
 			return fmt.Errorf("record provider %s: %w", p.ID, err)
 		}
-		delete(gone, id)
+		delete(unlisted, id)
 	}
-	for id := range gone {
-		if _, err := s.handlers.DeleteRecord(ctx, handlers.DeleteRecord{Command: by, Collection: "llm_providers", Record: id}); err != nil {
+	for id := range unlisted {
+		if err := missing(id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (s *parts) saveProvider(ctx context.Context, id string, isNew bool, set map[string]json.RawMessage) error {
+	save := handlers.SaveRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_providers", Record: id, New: isNew, Set: set}
+	_, _, err := s.handlers.SaveRecord(ctx, save)
+	return err
+}
+
 func providerFields(p opencode.ModelProvider) map[string]json.RawMessage {
 	set := map[string]json.RawMessage{}
 	for field, value := range map[string]any{
-		"provider_id": p.ID, "name": p.Name, "env_vars": p.Env, "models": p.Models, "is_connected": p.Connected,
+		"provider_id": p.ID, "name": p.Name, "env_vars": append([]string{}, p.Env...), "models": p.Models, "is_connected": p.Connected,
 	} {
 		set[field], _ = json.Marshal(value) // texts, lists of texts and a bool
 	}
