@@ -206,21 +206,21 @@ func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, commands("touch left", "touch right", "touch left && rm -rf /nowhere"))
+	chat := p.chat(t, commands("mkdir left", "mkdir right", "mkdir left && rm -rf /nowhere"))
 	for i := range 3 {
 		p.decide(t, chat, p.ask(t, chat, i), events.Denied, "go on")
 	}
 	p.turnEnds(t, chat)
-	stdout, stderr, code := p.cli(t, "", "policy", "replay", "bash: touch*", "--chat", chat, "--json")
+	stdout, stderr, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat, "--json")
 	t.Log(stdout, stderr)
 	is.Equal(code, 0)
 	var run handlers.DryRun
 	is.NoErr(json.Unmarshal([]byte(stdout), &run))
 	is.Equal([]int{run.Asks, run.Allowed, len(run.Commands)}, []int{3, 2, 2})
-	text, _, code := p.cli(t, "", "policy", "replay", "bash: touch*", "--chat", chat)
+	text, _, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat)
 	is.Equal(code, 0)
-	is.True(strings.Contains(text, "bash: touch* would have allowed 2 of 3 asks") && strings.Contains(text, "touch right"))
-	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"}, {"policy", "replay", "bash: touch*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why", "a b"}, {"why", "a", "b"}} {
+	is.True(strings.Contains(text, "bash: mkdir* would have allowed 2 of 3 asks") && strings.Contains(text, "mkdir right"))
+	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"}, {"policy", "replay", "bash: mkdir*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why", "a b"}, {"why", "a", "b"}} {
 		_, stderr, code := p.cli(t, "", wrong...)
 		is.Equal(code, 2) // wrong
 		is.True(stderr != "")
