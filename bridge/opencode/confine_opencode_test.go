@@ -138,7 +138,10 @@ func serveMCP(path, address string) {
 // TestConfinedOpenCodeReachesOnlyWhatIsItsOwn is one test for each level because each start of OpenCode takes seconds.
 func TestConfinedOpenCodeReachesOnlyWhatIsItsOwn(t *testing.T) {
 	for _, found := range levels(t) {
-		t.Run(string(found.Level), func(t *testing.T) { testConfined(t, found) })
+		t.Run(string(found.Level), func(t *testing.T) {
+			t.Parallel()
+			testConfined(t, found)
+		})
 	}
 }
 
@@ -171,7 +174,7 @@ func testConfined(t *testing.T, found isolation.Found) {
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: at("data", "opencode"), Workspace: workspace, Shell: "/bin/sh", Expose: []string{at("bin")},
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x"},
-		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Restart: 15 * time.Second},
+		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Report: 5 * time.Second, Restart: 10 * time.Second},
 	}
 	confineAt(t, s, found)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -232,7 +235,7 @@ func testConfined(t *testing.T, found isolation.Found) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	for range 8 {
+	for range 4 {
 		call("read", map[string]any{"filePath": at("workspace", "swapped.txt")})
 	}
 	swapped()
@@ -274,7 +277,7 @@ func testConfined(t *testing.T, found isolation.Found) {
 	for _, pid := range opencode.Descendants(first.PID) {
 		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
 	}
-	opencode.Eventually(t, "it is said that OpenCode does not answer", func() bool { return s.Trouble() == "OpenCode has not answered for 10 s" })
+	opencode.Eventually(t, "it is said that OpenCode does not answer", func() bool { return s.Trouble() == "OpenCode has not answered for 5 s" })
 	second := next()
 	<-first.Exited
 	is.Equal(second.N, 2)

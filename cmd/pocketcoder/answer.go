@@ -311,6 +311,9 @@ func (c *conversation) give(ctx context.Context, a ask, name string, command any
 	case r.Code == handlers.Invalid: // it waits for a better one
 	case a.permission != nil:
 		a.permission.settled = true
+		if d, ok := command.(handlers.DecidePermission); ok && err == nil && r.Code == "" && d.Decision == events.Denied {
+			c.turn.deny(a.permission.ask.Permission) // other events of the turn's end may come before that of the decision
+		}
 		c.remove(a.permission.ask.ID, -1)
 	case answer.Rejected:
 		c.remove(a.question.id, -1)

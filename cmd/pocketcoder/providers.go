@@ -18,7 +18,7 @@ const (
 
 	// providersDelay is the time from a start of OpenCode until it is asked for the providers that it cannot use yet. The answer
 	// (6 MB) takes OpenCode about 2 s, in which it answers nothing else; the first prompt must not wait for it.
-	providersDelay = 10 * time.Second
+	providersDelay = 30 * time.Second
 )
 
 // watchProviders records which model providers OpenCode knows, and whether it can use them: after each of its starts, because

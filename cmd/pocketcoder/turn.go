@@ -120,8 +120,9 @@ func (t *turn) apply(e events.Event) (mayEnd bool) {
 	case events.PermissionReferred:
 		return t.settle(d.Permission)
 	case events.PermissionDecided:
-		t.denied = t.denied || d.Decision == events.Denied
-		t.refused = t.refused || d.Decision == events.Denied && d.Type == handlers.BudgetAsk
+		if d.Decision == events.Denied {
+			t.deny(d.Type)
+		}
 		if d.Decision == events.Authorized {
 			t.granted(d.Permission)
 		} else {
@@ -151,6 +152,12 @@ func (t *turn) settle(ask string) (mayEnd bool) {
 	mayEnd = t.fresh[ask]
 	delete(t.fresh, ask)
 	return mayEnd
+}
+
+// deny takes into account that a request of a type was denied.
+func (t *turn) deny(typ string) {
+	t.denied = true
+	t.refused = t.refused || typ == handlers.BudgetAsk
 }
 
 // resumeOf stands in the outbox for the prompt that resumes a turn, until that has its own id.
