@@ -15,13 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Blob refers to an object in BLOBS.
-type Blob struct {
-	Name   string `json:"name"`
-	Size   int64  `json:"size"` // bytes
-	SHA256 string `json:"sha256"`
-}
-
 // PutBlob stores what r gives under name, in constant memory, and returns the reference to keep in an event. What is
 // stored is stored as it is: secrets are taken out before, with Writer.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (Blob, error) {

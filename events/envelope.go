@@ -3,12 +3,16 @@ package events
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 )
+
+// ErrStop is returned by the function that reads events or secrets, to stop reading without an error.
+var ErrStop = errors.New("stop reading")
 
 // Headers of a stored event: CloudEvents 1.0 in NATS binary mode, its NATS protocol binding, plus two of our own.
 const (

@@ -19,11 +19,12 @@ func ParseFilter(filter string) (string, error) {
 		return fail("it has too many words")
 	}
 	for i, w := range words {
+		_, err := ParseID(w)
 		switch {
 		case w == "*", w == ">" && i == len(words)-1:
 		case w == ">":
 			return fail("> stands for the rest, so nothing can follow it")
-		case !idPattern.MatchString(w):
+		case err != nil:
 			return fail("each word is *, > or 1 to 64 letters, digits, _ or -")
 		}
 	}

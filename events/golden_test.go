@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -167,21 +166,6 @@ func TestStoredFormOfOpenCodeEvents(t *testing.T) {
 	e, err = NewOpenCode("", "local", "evt_2", -1, OpenCode{Type: "server.connected", Properties: body})
 	is.NoErr(err)
 	golden(t, "opencode/engine.txt", stored(e))
-}
-
-func TestStreamConfigurations(t *testing.T) {
-	cluster := DefaultStreamOptions
-	cluster.Replicas = 3
-	for name, o := range map[string]StreamOptions{"one": DefaultStreamOptions, "three": cluster} {
-		for stream, config := range map[string]any{"EVENTS": EventsConfig(o), "DELTAS": DeltasConfig(o), "BLOBS": BlobsConfig(o), "SECRETS": SecretsConfig(o)} {
-			var b bytes.Buffer
-			encoder := json.NewEncoder(&b)
-			encoder.SetEscapeHTML(false)
-			encoder.SetIndent("", "  ")
-			is.New(t).NoErr(encoder.Encode(config))
-			golden(t, "streams/"+name+"/"+stream+".json", b.String())
-		}
-	}
 }
 
 func TestSubjects(t *testing.T) {

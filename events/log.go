@@ -17,8 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,16 +36,7 @@ type Log struct {
 	prefix string // of the JetStream API
 	blobs  jetstream.ObjectStore
 
-	redact     atomic.Pointer[Redactor] // nil when what is concealed has changed
-	concealing sync.Mutex               // guards what follows
-	own        Redactor                 // of the secrets that Open was given
-	concealed  map[string]concealed     // by group
-}
-
-// concealed are the secrets of a group.
-type concealed struct {
-	secrets int
-	forms   [][]byte // as they may stand in a text
+	*KnownSecrets // replaced in everything that is stored
 }
 
 // Open creates or updates the streams and gives the log. Deploying is migrating: there is no other step.
@@ -56,7 +45,7 @@ func Open(ctx context.Context, nc *nats.Conn, o StreamOptions, r Redactor) (*Log
 	if err != nil {
 		return nil, err
 	}
-	l.own = r
+	l.KnownSecrets = NewKnownSecrets(r)
 	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
 		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
 			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
@@ -75,45 +64,7 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return &Log{nc: nc, js: js, prefix: apiPrefix, concealed: map[string]concealed{}}, nil
-}
-
-// Redactor knows the secrets of this installation that are known now.
-func (l *Log) Redactor() Redactor {
-	if r := l.redact.Load(); r != nil {
-		return *r
-	}
-	l.concealing.Lock()
-	defer l.concealing.Unlock()
-	var forms [][]byte
-	for _, group := range l.concealed {
-		forms = append(forms, group.forms...)
-	}
-	r := l.own.with(forms)
-	l.redact.Store(&r)
-	return r
-}
-
-// MaxConcealed is how many secrets Conceal takes in all.
-const MaxConcealed = 2000
-
-// Conceal makes these the secrets of a group that are replaced in whatever is stored from now on, in place of those it had:
-// with none, the group is forgotten. The keys of JSON objects stay as they are, because people choose some of these secrets.
-// It gives how many are left out, the last ones, because there are MaxConcealed already: those pass.
-func (l *Log) Conceal(group string, secrets ...string) (left int) {
-	l.concealing.Lock()
-	defer l.concealing.Unlock()
-	delete(l.concealed, group)
-	room := MaxConcealed
-	for _, other := range l.concealed {
-		room -= other.secrets
-	}
-	taken := secrets[:min(len(secrets), room)]
-	if len(taken) > 0 {
-		l.concealed[group] = concealed{len(taken), formsOf(taken)}
-	}
-	l.redact.Store(nil)
-	return len(secrets) - len(taken)
+	return &Log{nc: nc, js: js, prefix: apiPrefix, KnownSecrets: NewKnownSecrets(Redactor{})}, nil
 }
 
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.

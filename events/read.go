@@ -18,9 +18,6 @@ type Batch struct {
 	Behind uint64
 }
 
-// ErrStop is what a reader's function returns to end Read without an error.
-var ErrStop = errors.New("stop reading")
-
 // Read calls fn with every event after the given sequence that matches one of filters (all events when there are none),
 // and goes on with new ones as they come until ctx ends or fn returns an error. It waits for nothing: a batch is what
 // has arrived.

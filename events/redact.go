@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net/url"
 )
 
@@ -137,39 +136,6 @@ func stringLen(b []byte) int {
 func isKey(after []byte) bool {
 	after = bytes.TrimLeft(after, " \t\r\n")
 	return len(after) > 0 && after[0] == ':'
-}
-
-// Writer redacts a stream, of the secrets that are known when each piece of it is written: it holds back an end that may be
-// the beginning of a secret, so one that is split over two writes is still found, and nothing else. Close writes the rest; it
-// does not close w.
-func (l *Log) Writer(w io.Writer) io.WriteCloser { return &redactWriter{log: l, w: w} }
-
-type redactWriter struct {
-	log  *Log
-	w    io.Writer
-	rest []byte
-}
-
-func (w *redactWriter) Write(p []byte) (int, error) {
-	r := w.log.Redactor()
-	clean := r.Bytes(append(w.rest, p...))
-	ready := len(clean) - r.values.begun(clean)
-	w.rest = bytes.Clone(clean[ready:])
-	return len(p), w.pass(clean[:ready])
-}
-
-func (w *redactWriter) pass(p []byte) error {
-	if len(p) == 0 {
-		return nil
-	}
-	_, err := w.w.Write(p)
-	return err
-}
-
-func (w *redactWriter) Close() error {
-	rest := w.log.Redactor().Bytes(w.rest) // a secret it was not when it was held back
-	w.rest = nil
-	return w.pass(rest)
 }
 
 // base64Forms are the parts of base64 text that s leaves whatever stands before and after it: one for each of the three

@@ -18,6 +18,12 @@ import (
 // ErrExists says that there is a secret under that key already.
 var ErrExists = errors.New("it exists already")
 
+// secretsTimeout bounds one request to the server.
+const secretsTimeout = 15 * time.Second
+
+// secretsBucket is the name of the bucket. Its stream is KV_SECRETS.
+const secretsBucket = "SECRETS"
+
 // deletedFor is how long it is remembered that a secret was deleted: a watcher that was cut off for longer would not hear
 // of it. No session lasts as long.
 const deletedFor = 30 * 24 * time.Hour
@@ -45,17 +51,30 @@ type Secrets struct {
 	kv jetstream.KeyValue
 }
 
-// OpenSecrets creates or updates the bucket.
-func OpenSecrets(ctx context.Context, nc *nats.Conn, o StreamOptions) (*Secrets, error) {
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(requestTimeout))
+// OpenSecrets creates or updates the bucket, with so many replicas.
+func OpenSecrets(ctx context.Context, nc *nats.Conn, replicas int) (*Secrets, error) {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(secretsTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	kv, err := js.CreateOrUpdateKeyValue(ctx, SecretsConfig(o))
+	kv, err := js.CreateOrUpdateKeyValue(ctx, SecretsConfig(replicas))
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", secretsBucket, err)
 	}
 	return &Secrets{kv}, nil
+}
+
+// SecretsConfig is the bucket of what must never be in an event. It remembers no earlier value.
+func SecretsConfig(replicas int) jetstream.KeyValueConfig {
+	return jetstream.KeyValueConfig{
+		Bucket:         secretsBucket,
+		Description:    "password hashes, sessions, keys of providers",
+		History:        1,
+		Storage:        jetstream.FileStorage,
+		Replicas:       replicas,
+		LimitMarkerTTL: deletedFor, // permits the marks of deleted values to end
+		Metadata:       map[string]string{"config": "1"},
+	}
 }
 
 // Get gives the value of a key, and whether there is one.

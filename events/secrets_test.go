@@ -19,7 +19,7 @@ import (
 
 func openSecrets(t testing.TB, dir string) *events.Secrets {
 	t.Helper()
-	s, err := events.OpenSecrets(t.Context(), eventstest.Conn(t, eventstest.Server(t, dir)), events.DefaultStreamOptions)
+	s, err := events.OpenSecrets(t.Context(), eventstest.Conn(t, eventstest.Server(t, dir)), 1)
 	is.New(t).NoErr(err)
 	return s
 }
@@ -151,7 +151,7 @@ func TestSecretsOutliveTheServer(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()
 	server := eventstest.Server(t, dir)
-	s, err := events.OpenSecrets(t.Context(), eventstest.Conn(t, server), events.DefaultStreamOptions)
+	s, err := events.OpenSecrets(t.Context(), eventstest.Conn(t, server), 1)
 	is.NoErr(err)
 	is.NoErr(s.Put(t.Context(), "a", []byte("one")))
 	is.NoErr(s.Put(t.Context(), "b", []byte("gone")))
@@ -172,7 +172,7 @@ func TestDeletedSecretCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
-	s, err := events.OpenSecrets(t.Context(), nc, events.DefaultStreamOptions)
+	s, err := events.OpenSecrets(t.Context(), nc, 1)
 	is.NoErr(err)
 	for _, value := range []string{"canary-1", "canary-2"} {
 		is.NoErr(s.Put(t.Context(), "a", []byte(value)))

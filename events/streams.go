@@ -12,13 +12,11 @@ const (
 	deltasStream = "DELTAS"
 	blobsBucket  = "BLOBS"
 	blobsStream  = "OBJ_" + blobsBucket // the stream behind the bucket
-
-	secretsBucket = "SECRETS" // its stream is KV_SECRETS
 )
 
 // StreamOptions are the few things an installation may choose.
 type StreamOptions struct {
-	Replicas      int           // of EVENTS, BLOBS and SECRETS: 1 embedded, 3 in a cluster
+	Replicas      int           // of EVENTS and BLOBS: 1 embedded, 3 in a cluster
 	DeltaMaxAge   time.Duration // how long streaming fragments are kept
 	DeltaMaxBytes int64         // and at most how much of them; the server sets that much disk aside
 }
@@ -74,18 +72,5 @@ func BlobsConfig(o StreamOptions) jetstream.ObjectStoreConfig {
 		Storage:     jetstream.FileStorage,
 		Replicas:    o.Replicas,
 		Metadata:    map[string]string{"config": "1"},
-	}
-}
-
-// SecretsConfig is the bucket of what must never be in an event. It remembers no earlier value.
-func SecretsConfig(o StreamOptions) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{
-		Bucket:         secretsBucket,
-		Description:    "password hashes, sessions, keys of providers",
-		History:        1,
-		Storage:        jetstream.FileStorage,
-		Replicas:       o.Replicas,
-		LimitMarkerTTL: deletedFor, // permits the marks of deleted values to end
-		Metadata:       map[string]string{"config": "1"},
 	}
 }

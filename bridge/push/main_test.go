@@ -52,7 +52,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s := &system{t: t, conn: nc, log: eventstest.Open(t, nc, secret)}
 	s.present.Store("")
 	var err error
-	s.secrets, err = events.OpenSecrets(t.Context(), nc, events.DefaultStreamOptions)
+	s.secrets, err = events.OpenSecrets(t.Context(), nc, 1)
 	check(t, err)
 	s.model, err = projections.Open(t.Context(), t.TempDir(), s.log)
 	check(t, err)

@@ -15,7 +15,7 @@ import (
 // openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. The values
 // of llm_keys that administrators stored are redacted in all events from now on.
 func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *events.Log, say *progress) (*events.Secrets, *account.Accounts, error) {
-	secrets, err := events.OpenSecrets(ctx, nc, streamOptions(o))
+	secrets, err := events.OpenSecrets(ctx, nc, streamOptions(o).Replicas)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -35,7 +35,7 @@ func serveAccounts(t *testing.T) (dataDir, *account.Accounts) {
 	t.Cleanup(closeNATS)
 	log, err := events.Open(t.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
 	is.NoErr(err)
-	secrets, err := events.OpenSecrets(t.Context(), nc, events.DefaultStreamOptions)
+	secrets, err := events.OpenSecrets(t.Context(), nc, 1)
 	is.NoErr(err)
 	accounts, err := account.Open(t.Context(), log, secrets)
 	is.NoErr(err)

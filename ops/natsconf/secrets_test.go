@@ -58,7 +58,7 @@ func TestNobodyButCoreReadsOrWritesSecrets(t *testing.T) {
 	n := start(t)
 	core, _ := n.connect(natsconf.Core)
 	openLog(t, core)
-	secrets, err := events.OpenSecrets(t.Context(), core, events.DefaultStreamOptions)
+	secrets, err := events.OpenSecrets(t.Context(), core, 1)
 	is.NoErr(err)
 	const canary = "$argon2id$canary"
 	is.NoErr(secrets.Put(t.Context(), "password.alice", []byte(canary)))

@@ -54,7 +54,7 @@ func newSystem(t testing.TB) *system {
 	check(t, os.Mkdir(s.workspace, 0o755))
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
 	s.conn, s.log = nc, eventstest.Open(t, nc)
-	secrets, err := events.OpenSecrets(t.Context(), nc, events.DefaultStreamOptions)
+	secrets, err := events.OpenSecrets(t.Context(), nc, 1)
 	check(t, err)
 	s.model, err = projections.Open(t.Context(), t.TempDir(), s.log)
 	check(t, err)

@@ -81,7 +81,7 @@ func openPocketCoder(ctx context.Context, dir string) (*api.Server, func(), erro
 	if err != nil {
 		return nil, nil, err
 	}
-	secrets, err := events.OpenSecrets(ctx, nc, events.DefaultStreamOptions)
+	secrets, err := events.OpenSecrets(ctx, nc, 1)
 	if err != nil {
 		return nil, nil, err
 	}
