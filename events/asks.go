@@ -67,7 +67,7 @@ func (a PermissionAsk) Request() string {
 
 // Redacted reports whether the log holds [redacted] in place of a part of the request.
 func (a PermissionAsk) Redacted() bool {
-	return bytes.Contains(a.Metadata, []byte(redacted)) || strings.Contains(strings.Join(a.Patterns, "\n"), redacted)
+	return bytes.Contains(a.Metadata, []byte(Redacted)) || strings.Contains(strings.Join(a.Patterns, "\n"), Redacted)
 }
 
 // QuestionAsk is what we look at in OpenCode's question.asked, and in its list of pending questions.

@@ -11,6 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// Redacted stands in a stored event where a secret stood.
+const Redacted = "[redacted]"
+
 // ErrStop is returned by the function that reads events or secrets, to stop reading without an error.
 var ErrStop = errors.New("stop reading")
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -192,4 +193,27 @@ func TestSecretsNeverReachTheLog(t *testing.T) {
 	var got map[string]string
 	is.NoErr(json.Unmarshal(read(t, l, 0)[0].Data, &got))
 	is.Equal(got, map[string]string{"plain": "a [redacted] z", "ok": "short"})
+}
+
+func TestConcealedSecretIsReplacedFromThenOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t, "first-secret")
+	say := func(text string) string {
+		e, err := events.New("chat1", events.ActorPolicy, events.ChatCreated{Title: text})
+		is.NoErr(err)
+		seq, err := l.Append(t.Context(), e)
+		is.NoErr(err)
+		return string(read(t, l, seq-1)[0].Data)
+	}
+	is.True(strings.Contains(say("first-secret second-secret"), "[redacted] second-secret"))
+	var all sync.WaitGroup
+	for i := range 20 { // while others write, and each other
+		all.Go(func() { l.Conceal(fmt.Sprint(i), fmt.Sprintf("secret-of-%d", i), "second-secret"); say("anything") })
+	}
+	all.Wait()
+	is.True(strings.Contains(say("first-secret second-secret"), "[redacted] [redacted]"))
+	for i := range 20 {
+		is.True(!strings.Contains(say(fmt.Sprintf("secret-of-%d", i)), "secret-of"))
+	}
 }

@@ -95,7 +95,7 @@ func (p *patterns) replace(b []byte) []byte {
 		if end == at {
 			continue
 		}
-		clean = append(append(clean, b[done:at]...), redacted...)
+		clean = append(append(clean, b[done:at]...), Redacted...)
 		for at++; at < end && at+minSecret <= len(b); at++ {
 			end = max(end, at+p.match(b[at:]))
 		}

@@ -117,23 +117,3 @@ func TestRedactedJSONStaysJSON(t *testing.T) {
 		}
 	})
 }
-
-// One event at a time, with as many secrets to look for as there may be, and with none.
-func BenchmarkAppendKnowing(b *testing.B) {
-	for _, n := range []int{0, events.MaxConcealed} {
-		b.Run(fmt.Sprint(n, " secrets"), func(b *testing.B) {
-			l := eventstest.Log(b)
-			all := make([]string, n)
-			for i := range all {
-				all[i] = fmt.Sprintf("sk-proj-%d-0123456789abcdef", i)
-			}
-			l.Conceal("all", all...)
-			for i := 0; b.Loop(); i++ {
-				if _, err := l.Append(b.Context(), bodies(b, i, 1)[0]); err != nil {
-					b.Fatal(err)
-				}
-			}
-			perSecond(b, 1)
-		})
-	}
-}

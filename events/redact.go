@@ -7,9 +7,6 @@ import (
 	"net/url"
 )
 
-// redacted stands where a secret stood.
-const redacted = "[redacted]"
-
 // minSecret is the shortest secret that is looked for: shorter ones would blank out ordinary words.
 const minSecret = 8
 

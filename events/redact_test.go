@@ -15,18 +15,18 @@ import (
 
 func TestSecretIsFoundInEveryBase64Alignment(t *testing.T) {
 	is := is.New(t)
-	secret := "sk-canary-0123456789"
-	r := events.NewRedactor(secret)
+	canary := "sk-canary-0123456789"
+	r := events.NewRedactor(canary)
 	for pad := range 6 {
-		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", pad) + secret + "tail"))
+		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", pad) + canary + "tail"))
 		is.True(strings.Contains(string(r.Bytes([]byte(text))), "[redacted]")) // at this alignment
 	}
 }
 
 func TestSecretSplitOverWritesIsFound(t *testing.T) {
-	secret := "sk-canary-0123456789"
-	l := eventstest.Log(t, secret)
-	text := strings.Repeat("before ", 20) + secret + strings.Repeat(" after", 20)
+	canary := "sk-canary-0123456789"
+	l := eventstest.Log(t, canary)
+	text := strings.Repeat("before ", 20) + canary + strings.Repeat(" after", 20)
 	for size := 1; size < len(text); size++ {
 		is := is.New(t)
 		var out bytes.Buffer
@@ -38,12 +38,12 @@ func TestSecretSplitOverWritesIsFound(t *testing.T) {
 			rest = rest[n:]
 		}
 		is.NoErr(w.Close())
-		is.Equal(out.String(), strings.ReplaceAll(text, secret, "[redacted]")) // whatever the chunk size
+		is.Equal(out.String(), strings.ReplaceAll(text, canary, "[redacted]")) // whatever the chunk size
 	}
 }
 
 func TestSecretIsFoundInJSONOfEveryWriter(t *testing.T) {
-	for name, secret := range map[string]string{
+	for name, canary := range map[string]string{
 		"quote":         `pass"word&<more>`,
 		"quote at end":  `password"`,
 		"quote at both": `"password"`,
@@ -58,8 +58,8 @@ func TestSecretIsFoundInJSONOfEveryWriter(t *testing.T) {
 				var body bytes.Buffer
 				encoder := json.NewEncoder(&body)
 				encoder.SetEscapeHTML(escapeHTML)
-				is.NoErr(encoder.Encode(map[string]any{"text": "a " + secret + " z", secret: true, "number": 1712345678901, "plain": "password"}))
-				clean := events.NewRedactor(secret).JSON(body.Bytes())
+				is.NoErr(encoder.Encode(map[string]any{"text": "a " + canary + " z", canary: true, "number": 1712345678901, "plain": "password"}))
+				clean := events.NewRedactor(canary).JSON(body.Bytes())
 				var got map[string]any
 				is.NoErr(json.Unmarshal(clean, &got)) // still JSON
 				is.Equal(got["text"], "a [redacted] z")

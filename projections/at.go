@@ -40,9 +40,9 @@ func At(ctx context.Context, log *events.Log, chat string, seq uint64, fn func(d
 }
 
 // fold applies the events of a chat up to seq.
-func (f *file) fold(ctx context.Context, log *events.Log, chat string, seq uint64) error {
+func (f *file) fold(ctx context.Context, l *events.Log, chat string, seq uint64) error {
 	var batch []events.Event
-	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error {
+	_, err := l.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error {
 		if e.Seq > seq {
 			return events.ErrStop
 		}

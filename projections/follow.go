@@ -19,7 +19,7 @@ const maxCommit = 4 * events.MaxBatch
 
 // follow reads the log after the given sequence and calls commit with what has arrived, decoded, until ctx ends or commit
 // returns an error; events.ErrStop ends it without one. It decodes while commit is busy. caughtUp says there was no more.
-func follow(ctx context.Context, log *events.Log, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
+func follow(ctx context.Context, l *events.Log, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
 	type arrival struct {
 		batch    []decoded
 		caughtUp bool
@@ -28,7 +28,7 @@ func follow(ctx context.Context, log *events.Log, after uint64, commit func(batc
 	defer cancel(nil)
 	arrived := make(chan arrival, 1)
 	go func() {
-		cancel(log.Read(ctx, after, nil, func(b events.Batch) error {
+		cancel(l.Read(ctx, after, nil, func(b events.Batch) error {
 			select {
 			case arrived <- arrival{decodeAll(b.Events), b.Behind == 0}:
 				return nil

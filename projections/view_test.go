@@ -197,17 +197,17 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, m := eventstest.Log(t), still(t)
+	l, m := eventstest.Log(t), still(t)
 	all := copies(t, conversation(t, "9i-perm-task")[1:], 8) // several batches
 	all = append([]events.Event{own(t, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})}, all...)
-	_, err := log.AppendAll(t.Context(), all)
+	_, err := l.AppendAll(t.Context(), all)
 	is.NoErr(err)
 	const query = "SELECT json_group_array(json_array(id, engine_message_status, cost, last_seq, first_seq, removed)) FROM messages"
 	for _, n := range []int{1, 40, events.MaxBatch, len(all)} {
 		feed(t, m, all[m.Seq():n]...)
 		var then, now string
 		is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error { return db.NewQuery(query).Row(&now) }))
-		is.NoErr(At(t.Context(), log, chatID, uint64(n), func(db dbx.Builder) error { return db.NewQuery(query).Row(&then) }))
+		is.NoErr(At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder) error { return db.NewQuery(query).Row(&then) }))
 		is.Equal(then, now)
 	}
 }

@@ -67,8 +67,8 @@ func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet, requests 
 	t.Helper()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
-	log := eventstest.Open(t, nc)
-	h := &handlers.Handlers{Log: log}
+	eventLog := eventstest.Open(t, nc)
+	h := &handlers.Handlers{Log: eventLog}
 	_, _, err := h.CreateChat(t.Context(), handlers.CreateChat{Chat: "c1"})
 	is.NoErr(err)
 	gate := handlers.Gate{
@@ -80,8 +80,8 @@ func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet, requests 
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
-	w := &way{t: t, nc: nc, log: log, handlers: h, address: l.Addr().String(), logged: &notes{}}
-	network := &handlers.Network{Gate: gate, Mode: mode, Proxy: w.address, Tail: events.NewTail(log)}
+	w := &way{t: t, nc: nc, log: eventLog, handlers: h, address: l.Addr().String(), logged: &notes{}}
+	network := &handlers.Network{Gate: gate, Mode: mode, Proxy: w.address, Tail: events.NewTail(eventLog)}
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
 	w.QuietFor(quiet)

@@ -177,7 +177,7 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 		{"ls\nin /safe\nChat: x", "ls\n  in /safe\n  Chat: x", true}, // no line of it can be taken for one of ours
 		{strings.Repeat("ä", 450), strings.Repeat("ä", 450), true},
 		{strings.Repeat("ä", 450) + "; rm -r /", strings.Repeat("ä", 450) + "…", false},
-		{"curl -H " + secret + " x", "curl -H [redacted] x", false}, // a part is hidden
+		{"curl -H " + modelKey + " x", "curl -H [redacted] x", false}, // a part is hidden
 	} {
 		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)

@@ -42,14 +42,14 @@ type system struct {
 }
 
 const (
-	baseURL = "https://code.example.org"
-	secret  = "sk-live-0123456789"
+	baseURL  = "https://code.example.org"
+	modelKey = "sk-live-0123456789"
 )
 
 func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	t.Helper()
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
-	s := &system{t: t, conn: nc, log: eventstest.Open(t, nc, secret)}
+	s := &system{t: t, conn: nc, log: eventstest.Open(t, nc, modelKey)}
 	s.present.Store("")
 	var err error
 	s.secrets, err = events.OpenSecrets(t.Context(), nc, 1)

@@ -104,7 +104,7 @@ func fill(b *testing.B, d dataDir, n int) {
 		b.Fatal(err)
 	}
 	defer closeNATS()
-	log, err := events.Open(b.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
+	l, err := events.Open(b.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func fill(b *testing.B, d dataDir, n int) {
 			b.Fatal(err)
 		}
 		if batch = append(batch, e); len(batch) == events.MaxBatch || i == n-1 {
-			if _, err := log.AppendAll(b.Context(), batch); err != nil {
+			if _, err := l.AppendAll(b.Context(), batch); err != nil {
 				b.Fatal(err)
 			}
 			batch = batch[:0]

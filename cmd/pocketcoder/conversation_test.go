@@ -18,8 +18,8 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
-	log := eventstest.Open(t, nc)
-	model, err := projections.Open(t.Context(), t.TempDir(), log)
+	eventLog := eventstest.Open(t, nc)
+	model, err := projections.Open(t.Context(), t.TempDir(), eventLog)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
@@ -32,11 +32,11 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	all = append([]events.Event{
 		own(t, 1, "user:u", events.ChatCreated{Engine: "local"}), own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
 	}, all...)
-	_, err = log.AppendAll(t.Context(), all)
+	_, err = eventLog.AppendAll(t.Context(), all)
 	is.NoErr(err)
 
 	var out bytes.Buffer
-	c := newConversation(environment{stdout: &out}, &system{nc: nc, log: log}, chatOptions{chat: "chat1", once: true}, nil)
+	c := newConversation(environment{stdout: &out}, &system{nc: nc, log: eventLog}, chatOptions{chat: "chat1", once: true}, nil)
 	eventually(t, "the read model holds the turn", func() bool {
 		return c.query(t.Context(), "chat", map[string]any{"chat": "chat1", "after": len(all)}, &projections.Chat{}) == nil
 	})

@@ -26,15 +26,15 @@ func fragmentAt(offset int64, text string) events.Delta {
 func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
+	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
 	for _, d := range []events.Delta{fragmentAt(100, "a\n\xe2"), fragmentAt(150, "b\n")} { // what came first has aged out
-		is.NoErr(log.PublishDelta(d))
+		is.NoErr(l.PublishDelta(d))
 	}
 	var out, notes strings.Builder
 	eventually(t, "both are stored", func() bool {
 		out.Reset()
 		notes.Reset()
-		is.NoErr(newPrinted(log, environment{stdout: &out, stderr: &notes}, runningOne()).show(t.Context(), false))
+		is.NoErr(newPrinted(l, environment{stdout: &out, stderr: &notes}, runningOne()).show(t.Context(), false))
 		return strings.Contains(out.String(), "b")
 	})
 	is.Equal(out.String(), "a\n\\xe2b\n")

@@ -269,7 +269,7 @@ func TestSessionWithoutItsEventIsTakenBack(t *testing.T) {
 	is := is.New(t)
 	s := start(t)
 	s.add("alice", User)
-	log := s.log
+	good := s.log
 	nc := connect(t, s.server)
 	broken, err := events.Attach(nc, "$JS.API")
 	is.NoErr(err)
@@ -280,7 +280,7 @@ func TestSessionWithoutItsEventIsTakenBack(t *testing.T) {
 	_, err = s.openSession(t.Context(), owner, Users, "password", phone)
 	is.True(err != nil)
 	is.True(!errors.As(err, new(handlers.Refused)))
-	s.log = log
+	s.log = good
 	list, err := s.Sessions(t.Context(), "alice")
 	is.NoErr(err)
 	is.Equal(len(list), 0)
