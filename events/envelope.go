@@ -21,14 +21,14 @@ var ErrStop = errors.New("stop reading")
 const (
 	headerSpecVersion = "ce-specversion"
 	headerID          = "ce-id"
-	headerType        = "ce-type"
+	HeaderType        = "ce-type"
 	headerSource      = "ce-source"
 	headerTime        = "ce-time"
 	headerActor       = "ce-actor"
 	headerCause       = "ce-causationid"
 	headerCorrelation = "ce-correlationid"
 	headerOpenCodeSeq = "opencode-seq"
-	headerBlob        = "pocketcoder-blob" // "1": the body is a Blob, the event's JSON is in BLOBS
+	HeaderBlob        = "pocketcoder-blob" // "1": the body is a Blob, the event's JSON is in BLOBS
 
 	specVersion = "1.0"
 )
@@ -147,12 +147,12 @@ func (e Event) CausedBy(id string) Event { e.Cause = id; return e }
 // Reconciled marks e as fetched from OpenCode after the fact.
 func (e Event) Reconciled() Event { e.Source = SourceReconcile; return e }
 
-func encode(e Event, body []byte) *nats.Msg {
+func Message(e Event, body []byte) *nats.Msg {
 	h := nats.Header{}
 	h.Set(headerSpecVersion, specVersion)
 	h.Set(headerID, e.ID)
 	h.Set(nats.MsgIdHdr, e.ID)
-	h.Set(headerType, e.Subject.Kind)
+	h.Set(HeaderType, e.Subject.Kind)
 	h.Set(headerSource, e.Source)
 	h.Set(headerTime, e.Time.Format(time.RFC3339Nano))
 	h.Set(headerActor, e.Actor)
@@ -167,8 +167,8 @@ func encode(e Event, body []byte) *nats.Msg {
 	return &nats.Msg{Subject: e.RawSubject, Header: h, Data: body}
 }
 
-// decode reads a stored message. stored is when the server stored it, the fallback for a message without ce-time.
-func decode(subject string, h nats.Header, data []byte, seq uint64, stored time.Time) Event {
+// FromMessage reads a stored message. stored is when the server stored it, the fallback for a message without ce-time.
+func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored time.Time) Event {
 	e := Event{
 		Seq: seq, RawSubject: subject, Data: data, OpenCodeSeq: -1, Time: stored.UTC(),
 		ID: h.Get(headerID), Source: h.Get(headerSource), Actor: h.Get(headerActor),
@@ -182,8 +182,8 @@ func decode(subject string, h nats.Header, data []byte, seq uint64, stored time.
 	if e.Subject, err = ParseSubject(subject); err != nil {
 		return fail(err)
 	}
-	if e.ID == "" || h.Get(headerType) != e.Subject.Kind {
-		return fail(fmt.Errorf("ce-id %q and ce-type %q do not belong to the subject", e.ID, h.Get(headerType)))
+	if e.ID == "" || h.Get(HeaderType) != e.Subject.Kind {
+		return fail(fmt.Errorf("ce-id %q and ce-type %q do not belong to the subject", e.ID, h.Get(HeaderType)))
 	}
 	if e.Time, err = time.Parse(time.RFC3339Nano, h.Get(headerTime)); err != nil {
 		return fail(err)

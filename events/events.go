@@ -1,3 +1,7 @@
+// Package events has the types of all events: their bodies, their envelope and their subjects. The stored form of each is a
+// promise for ever.
+//
+// It is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them before.
 package events
 
 // The catalogue: everything of our own that can happen. Rows are added, never changed or removed, because the stored

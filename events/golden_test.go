@@ -103,7 +103,7 @@ func ptr[T any](v T) *T { return &v }
 // stored is an event as it lies in the stream: sorted headers, an empty line, the body.
 func stored(e Event) string {
 	e.ID, e.Time = "id1", time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
-	m := encode(e, e.Data)
+	m := Message(e, e.Data)
 	var b strings.Builder
 	fmt.Fprintln(&b, m.Subject)
 	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
@@ -199,13 +199,13 @@ func TestSubjects(t *testing.T) {
 func TestBadStoredMessagesAreMalformed(t *testing.T) {
 	e, err := New("chat1", ActorPolicy, TurnLost{Session: "ses_1"})
 	is.New(t).NoErr(err)
-	good := encode(e, e.Data)
+	good := Message(e, e.Data)
 	for want, change := range map[string]func(subject *string, h map[string][]string, body *[]byte){
 		"it has no kind":       func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.c1" },
 		"unknown scope":        func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.planet.c1.turn.lost" },
 		"parse id":             func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.*.turn.lost" },
 		`ce-id ""`:             func(_ *string, h map[string][]string, _ *[]byte) { delete(h, headerID) },
-		`ce-type "created"`:    func(_ *string, h map[string][]string, _ *[]byte) { h[headerType] = []string{"created"} },
+		`ce-type "created"`:    func(_ *string, h map[string][]string, _ *[]byte) { h[HeaderType] = []string{"created"} },
 		"parsing time":         func(_ *string, h map[string][]string, _ *[]byte) { h[headerTime] = []string{"yesterday"} },
 		"ParseInt":             func(_ *string, h map[string][]string, _ *[]byte) { h[headerOpenCodeSeq] = []string{"x"} },
 		"body is not JSON":     func(_ *string, _ map[string][]string, b *[]byte) { *b = []byte(`{"session":`) },
@@ -216,7 +216,7 @@ func TestBadStoredMessagesAreMalformed(t *testing.T) {
 			is := is.New(t)
 			subject, h, body := good.Subject, maps.Clone(good.Header), slices.Clone(good.Data)
 			change(&subject, h, &body)
-			got := decode(subject, h, body, 812, time.Now())
+			got := FromMessage(subject, h, body, 812, time.Now())
 			is.True(got.Malformed != nil)
 			is.True(strings.Contains(got.Malformed.Error(), strings.TrimSpace(want)))
 			_, err := Decode(got)

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -40,7 +41,7 @@ func reaches(t testing.TB, h *Handlers, chat string, spent Spent) {
 	is.NoErr(h.PauseOverBudget(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon, spent))
 }
 
-func askedFor(t testing.TB, l *events.Log, chat string) []events.PermissionRequested {
+func askedFor(t testing.TB, l *log.Log, chat string) []events.PermissionRequested {
 	t.Helper()
 	_, data := history(t, l, chat)
 	return of[events.PermissionRequested](data)

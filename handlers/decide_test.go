@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
@@ -158,7 +159,7 @@ func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 }
 
 func TestBadDecisionsAreRefused(t *testing.T) {
-	secret := events.NewRedactor(canary)
+	secret := secret.NewRedactor(canary)
 	for name, c := range map[string]struct {
 		when DecidePermission
 		says string // "" is taken

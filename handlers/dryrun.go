@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -101,7 +102,7 @@ func (t *trial) run(ctx context.Context, chat string) error {
 
 // read calls apply with every event that is there by now.
 func (t *trial) read(ctx context.Context, filter string, apply func(events.Event)) error {
-	return t.gate.Handlers.Log.Read(ctx, 0, []string{filter}, func(b events.Batch) error {
+	return t.gate.Handlers.Log.Read(ctx, 0, []string{filter}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			apply(e)
 		}

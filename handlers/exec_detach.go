@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -83,7 +84,7 @@ func (l *listener) hears(w io.Writer) io.Writer {
 
 // endWithTheirChats ends what runs in chats that are deleted after an event, until ctx ends.
 func (x *Exec) endWithTheirChats(ctx context.Context, after uint64) error {
-	err := x.Handlers.Log.Read(ctx, after, []string{events.ChatSubject("*", events.Deleted{}.Kind())}, func(b events.Batch) error {
+	err := x.Handlers.Log.Read(ctx, after, []string{events.ChatSubject("*", events.Deleted{}.Kind())}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			x.running.endOf(e.Subject.ID)
 		}

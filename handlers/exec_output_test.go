@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -71,7 +72,7 @@ func TestSecretsAreTakenOutOfWhatIsRecorded(t *testing.T) {
 		"last":              split,
 		"on stderr":         "(" + split + ") >&2",
 		"not UTF-8":         "printf '\\377'; " + split,
-		"at the spill":      fill(events.MaxInline-half) + split + fill(10),
+		"at the spill":      fill(log.MaxInline-half) + split + fill(10),
 		"deep in a blob":    fill(2<<20) + split + fill(2<<20),
 		"across the chunks": fill(wire.ChunkSize-half) + "echo " + canary,
 		"base64":            "printf %s " + canary + " | base64",
@@ -103,7 +104,7 @@ func TestASecretLearnedWhileACommandRunsIsTakenOut(t *testing.T) {
 	s := &system{Handlers: &Handlers{Log: eventstest.Log(t)}, t: t}
 	r := newRecorder(s.Log, "c1", events.ExecRequested{Exec: "x1", Detached: true})
 	stdout, stderr := r.tee("stdout", io.Discard), r.tee("stderr", io.Discard)
-	fill := strings.Repeat(".", events.MaxInline+1)
+	fill := strings.Repeat(".", log.MaxInline+1)
 	_, err := io.WriteString(stdout, fill) // it goes to a blob
 	is.NoErr(err)
 	s.Log.Conceal("late", canary)
@@ -121,10 +122,10 @@ func TestOutputIsSeenWhileItComes(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	seen := make(chan events.Delta, 1000)
+	seen := make(chan log.Delta, 1000)
 	watching := make(chan error, 1)
 	go func() {
-		watching <- s.Log.FollowDeltas(ctx, events.ChatDeltaFilters("c1"), func(d events.Delta) { seen <- d })
+		watching <- s.Log.FollowDeltas(ctx, events.ChatDeltaFilters("c1"), func(d log.Delta) { seen <- d })
 	}()
 	// Say something every now and then until the watcher has heard it, then go on: the file is made by the test.
 	r := s.authorized("until test -e seen; do echo tick; sleep 0.02; done; echo last >&2")
@@ -136,7 +137,7 @@ func TestOutputIsSeenWhileItComes(t *testing.T) {
 	first := <-seen
 	exec := s.execOf(r.Call)
 	is.Equal(first.Subject, events.ExecDeltaSubject("c1", exec))
-	is.Equal(first.Type, events.ExecOutput)
+	is.Equal(first.Type, log.ExecOutput)
 	is.Equal(first.Stream, "stdout")
 	is.Equal(first.Offset%5, int64(0)) // bytes of stdout before it, in whole ticks
 	_, err := s.touch("seen")
@@ -147,7 +148,7 @@ func TestOutputIsSeenWhileItComes(t *testing.T) {
 	for last.Stream != "stderr" {
 		last = <-seen
 	}
-	is.Equal(last, events.Delta{Subject: first.Subject, Type: events.ExecOutput, Stream: "stderr", Data: []byte("last\n")})
+	is.Equal(last, log.Delta{Subject: first.Subject, Type: log.ExecOutput, Stream: "stderr", Data: []byte("last\n")})
 	cancel()
 	<-watching
 }

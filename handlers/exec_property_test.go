@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
@@ -17,7 +18,7 @@ import (
 type gated struct {
 	t       *rapid.T
 	test    testing.TB
-	log     *events.Log
+	log     *log.Log
 	chat    string
 	dirs    []string // the session's directory, and another
 	asks    []events.PermissionAsk

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -162,7 +163,7 @@ func TestOfAPrivateShellOnlyThatItWasIsRecorded(t *testing.T) {
 	requested := of[events.ExecRequested](data)
 	is.Equal(requested, []events.ExecRequested{{Exec: d.Exec, Cwd: s.workspace, Pool: "local", Terminal: true, Private: true}})
 	n := 0
-	_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject("c1", d.Exec), 0, func(events.Delta) error { n++; return nil })
+	_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject("c1", d.Exec), 0, func(log.Delta) error { n++; return nil })
 	is.NoErr(err)
 	is.Equal(n, 0)
 	s.shell(t.Context(), s.authorized("echo x > other")) // what this one changed is found out after what that one would have

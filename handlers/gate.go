@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -161,7 +162,7 @@ func (g Gate) InForce(ctx context.Context, s RuleScope) ([]policy.Rule, error) {
 
 // waits says whether nothing has become of an ask yet, and which event asked. An id is that of the first ask of the chat that
 // had it: about the other kind's there is nothing to do.
-func (f *folded) waits(ctx context.Context, log *events.Log, id string, intended bool) (cause string, open bool, err error) {
+func (f *folded) waits(ctx context.Context, log *log.Log, id string, intended bool) (cause string, open bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.advance(ctx, log); err != nil {

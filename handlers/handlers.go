@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // Code says why a command was refused, for a caller that answers with a status.
@@ -53,7 +54,7 @@ func refuseField(code Code, field, format string, args ...any) error {
 
 // Handlers carries out commands. The zero value but for Log is ready.
 type Handlers struct {
-	Log        *events.Log
+	Log        *log.Log
 	Configured func() string // returns the model of chats without a selection; nil when there is no OpenCode
 
 	messages    folds // of chats that are written to
@@ -102,7 +103,7 @@ func fold(s state, filters []string) *folded {
 }
 
 // advance brings the state up to date with every filter, and with what a transaction has decided so far.
-func (f *folded) advance(ctx context.Context, log *events.Log) error {
+func (f *folded) advance(ctx context.Context, log *log.Log) error {
 	for i, q := range f.queries {
 		last, err := log.Fold(ctx, q.filter, q.last, func(e events.Event) error { f.state.apply(e); return nil })
 		if err != nil {
@@ -117,12 +118,12 @@ func (f *folded) advance(ctx context.Context, log *events.Log) error {
 }
 
 // writes gives each event its cause and, as far as they go, one of the guarded filters.
-func (f *folded) writes(all []events.Event, cause string) []events.Write {
-	writes := make([]events.Write, len(all))
+func (f *folded) writes(all []events.Event, cause string) []log.Write {
+	writes := make([]log.Write, len(all))
 	for i, e := range all {
 		writes[i].Event = e.CausedBy(cause)
 		if i < f.guarded {
-			writes[i].Expect = events.Expect{Filter: f.queries[i].filter, Last: f.queries[i].last}
+			writes[i].Expect = log.Expect{Filter: f.queries[i].filter, Last: f.queries[i].last}
 		}
 	}
 	return writes
@@ -202,7 +203,7 @@ func (h *Handlers) carryOut(ctx context.Context, c Command, f *folded,
 			return seq, nil
 		}
 		seq, err = h.Log.Commit(ctx, writes)
-		if !errors.Is(err, events.ErrConflict) {
+		if !errors.Is(err, log.ErrConflict) {
 			return seq, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
@@ -105,7 +106,7 @@ func given(t testing.TB, s state, facts ...fact) {
 }
 
 // happened appends facts to a chat's events.
-func happened(t testing.TB, l *events.Log, chat string, facts ...fact) {
+func happened(t testing.TB, l *log.Log, chat string, facts ...fact) {
 	t.Helper()
 	for _, f := range facts {
 		_, err := l.Append(t.Context(), f.event(t, chat))
@@ -141,7 +142,7 @@ func replied(id string) fact {
 const alice = "user:alice"
 
 // history is every event of a chat, decoded.
-func history(t testing.TB, l *events.Log, chat string) (all []events.Event, data []events.Data) {
+func history(t testing.TB, l *log.Log, chat string) (all []events.Event, data []events.Data) {
 	t.Helper()
 	is := is.New(t)
 	_, err := l.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error {
@@ -164,11 +165,11 @@ func of[D events.Data](data []events.Data) (found []D) {
 }
 
 // await follows the log from its beginning until want is true of an event.
-func await[D events.Data](t testing.TB, l *events.Log, want func(D) bool) (found events.Event, as D) {
+func await[D events.Data](t testing.TB, l *log.Log, want func(D) bool) (found events.Event, as D) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	err := l.Read(ctx, 0, nil, func(b events.Batch) error {
+	err := l.Read(ctx, 0, nil, func(b log.Batch) error {
 		for _, e := range b.Events {
 			d, err := events.Decode(e)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -29,7 +30,7 @@ type Network struct {
 	Gate  Gate
 	Mode  NetworkMode
 	Proxy string // host:port of the egress proxy, as commands reach it
-	Tail  *events.Tail
+	Tail  *log.Tail
 
 	mu      sync.Mutex
 	running map[string]*Execution

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -83,7 +84,7 @@ func TestARestartKeepsTheAskAndItsApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openOutlet(t, NetworkAsks)
-	o.network.Tail = events.NewTail(o.Log) // it never hears of the decision: its process is killed
+	o.network.Tail = log.NewTail(o.Log) // it never hears of the decision: its process is killed
 	o.reaches(o.begin("x1"), "example.com:443")
 	ask := o.asked(1)
 	o.start(NetworkAsks)

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -34,7 +35,7 @@ func (o *outlet) start(mode NetworkMode, rules ...string) {
 	is := is.New(o.t)
 	ctx, cancel := context.WithCancel(o.t.Context())
 	o.t.Cleanup(cancel)
-	tail := events.NewTail(o.Log)
+	tail := log.NewTail(o.Log)
 	go tail.Run(ctx)
 	gate := o.Gate
 	gate.Handlers = &Handlers{Log: o.Log}

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/policy"
 )
 
@@ -192,7 +193,7 @@ func TestWhatRunsIsConcealedFirst(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openOutlet(t, NetworkOpen)
-	others := make([]string, events.MaxConcealed-3) // there is room for three
+	others := make([]string, secret.MaxConcealed-3) // there is room for three
 	for i := range others {
 		others[i] = fmt.Sprintf("secret-number-%d-", i)
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
@@ -208,7 +209,7 @@ func (h *Handlers) chatPermissions(ctx context.Context, chat string) *folded {
 	return h.permissions.get(ctx, chat, func() *folded { return fold(newPermissions(), permissionFilters(chat)) })
 }
 
-func (c *DecidePermission) check(secrets events.Redactor) error {
+func (c *DecidePermission) check(secrets secret.Redactor) error {
 	if c.Decision != events.Authorized && c.Decision != events.Denied {
 		return refuseField(Invalid, "status", "decision: want %q or %q, got %q", events.Authorized, events.Denied, c.Decision)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 )
 
 // saved is a record as the log holds it.
@@ -94,7 +95,7 @@ func TestSaveRecord(t *testing.T) {
 }
 
 // records is what was said of a collection's records, in order.
-func records(t *testing.T, l *events.Log, collection string) (said []string) {
+func records(t *testing.T, l *log.Log, collection string) (said []string) {
 	t.Helper()
 	_, err := l.Fold(t.Context(), events.ConfigSubject(collection, "*", "*"), 0, func(e events.Event) error {
 		said = append(said, e.Subject.ID+" "+e.Subject.Kind+" "+string(e.Data))

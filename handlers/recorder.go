@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -33,7 +34,7 @@ var errMaxOutput = errors.New("the command printed more than is recorded")
 // beginning of it live in DELTAS. Secrets are taken out. What is beyond its most it refuses, which ends the command. Of a private
 // one it keeps nothing.
 type recorder struct {
-	log        *events.Log
+	log        *log.Log
 	chat, exec string
 	live       int64 // bytes that are published
 	most       int64 // bytes that are taken, of both streams
@@ -42,7 +43,7 @@ type recorder struct {
 	streams    map[string]*recorded
 }
 
-func newRecorder(log *events.Log, chat string, d events.ExecRequested) *recorder {
+func newRecorder(log *log.Log, chat string, d events.ExecRequested) *recorder {
 	r := &recorder{log: log, chat: chat, exec: d.Exec, live: maxLive, most: maxOutput, private: d.Private, streams: map[string]*recorded{}}
 	if d.Detached || d.Terminal {
 		r.live = maxLiveLong
@@ -128,12 +129,12 @@ type stored struct {
 func (s *recorded) keep(p []byte) (int, error) {
 	if s.bytes < s.live {
 		// A fragment that is not published is no loss: the closing event has everything.
-		_ = s.log.PublishDelta(events.Delta{
-			Subject: events.ExecDeltaSubject(s.chat, s.exec), Type: events.ExecOutput, Stream: s.stream, Offset: s.bytes, Data: p,
+		_ = s.log.PublishDelta(log.Delta{
+			Subject: events.ExecDeltaSubject(s.chat, s.exec), Type: log.ExecOutput, Stream: s.stream, Offset: s.bytes, Data: p,
 		})
 	}
 	s.bytes += int64(len(p))
-	if s.blob == nil && s.inline.Len()+len(p) > events.MaxInline {
+	if s.blob == nil && s.inline.Len()+len(p) > log.MaxInline {
 		s.spill()
 	}
 	if s.blob == nil {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // MaxTransaction is the most commands a transaction takes; PocketBase takes as many requests in a batch.
@@ -14,7 +14,7 @@ const MaxTransaction = 50
 // transaction is what commands have decided together and not yet appended.
 type transaction struct {
 	commands int
-	writes   []events.Write
+	writes   []log.Write
 	expected map[string]bool // filters
 	seen     uint64          // the newest sequence a command that changed nothing answered with; used when none did
 }
@@ -43,7 +43,7 @@ func (h *Handlers) Transaction(ctx context.Context, fn func(ctx context.Context)
 			return t.seen, nil
 		}
 		seq, err = h.Log.Commit(ctx, t.writes)
-		if !errors.Is(err, events.ErrConflict) {
+		if !errors.Is(err, log.ErrConflict) {
 			return seq, err
 		}
 	}
@@ -54,14 +54,14 @@ func (h *Handlers) Transaction(ctx context.Context, fn func(ctx context.Context)
 const unstored = 1 << 63
 
 // add takes what a command came to. A filter is expected once, as the first command that decided on it saw it.
-func (t *transaction) add(writes []events.Write, seq uint64) error {
+func (t *transaction) add(writes []log.Write, seq uint64) error {
 	if t.commands++; t.commands > MaxTransaction {
 		return refuse(Invalid, "a transaction takes at most %d commands", MaxTransaction)
 	}
 	t.seen = max(t.seen, seq)
 	for _, w := range writes {
 		if t.expected[w.Expect.Filter] {
-			w.Expect = events.Expect{}
+			w.Expect = log.Expect{}
 		}
 		t.expected[w.Expect.Filter] = true
 		w.Event.Seq = unstored + uint64(len(t.writes))

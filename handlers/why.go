@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -144,7 +145,7 @@ type why struct {
 }
 
 // gather folds the events that may be about the ask, in the log's order.
-func (w *why) gather(ctx context.Context, log *events.Log) error {
+func (w *why) gather(ctx context.Context, log *log.Log) error {
 	var all []events.Event
 	for _, kind := range []string{"permission.*", "opencode.permission.*", "exec.*"} {
 		_, err := log.Fold(ctx, events.ChatSubject(w.Chat, kind), w.ask.seq-1, func(e events.Event) error { all = append(all, e); return nil })
@@ -221,7 +222,7 @@ func (w *why) applyOpenCode(e events.Event, d events.OpenCode) bool {
 }
 
 // name finds out what the person who decided is called.
-func (w *why) name(ctx context.Context, log *events.Log) error {
+func (w *why) name(ctx context.Context, log *log.Log) error {
 	if w.Decision == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // ErrNoChat says that a chat had no event yet.
@@ -17,7 +18,7 @@ var ErrNoChat = errors.New("there was no such chat")
 // At calls fn with read models that hold one chat, and nothing else, as it stood after the event at seq: computed from the
 // log, in memory, and forgotten afterwards. It fails with ErrNoChat when the chat had no event by then. An error of fn is
 // given back as it is.
-func At(ctx context.Context, log *events.Log, chat string, seq uint64, fn func(db dbx.Builder) error) error {
+func At(ctx context.Context, log *log.Log, chat string, seq uint64, fn func(db dbx.Builder) error) error {
 	memory, err := sql.Open("sqlite", "file::memory:")
 	if err != nil {
 		return fmt.Errorf("open read models in memory: %w", err)
@@ -40,13 +41,13 @@ func At(ctx context.Context, log *events.Log, chat string, seq uint64, fn func(d
 }
 
 // fold applies the events of a chat up to seq.
-func (f *file) fold(ctx context.Context, l *events.Log, chat string, seq uint64) error {
+func (f *file) fold(ctx context.Context, l *log.Log, chat string, seq uint64) error {
 	var batch []events.Event
 	_, err := l.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error {
 		if e.Seq > seq {
 			return events.ErrStop
 		}
-		if batch = append(batch, e); len(batch) < events.MaxBatch {
+		if batch = append(batch, e); len(batch) < log.MaxBatch {
 			return nil
 		}
 		defer func() { batch = nil }()

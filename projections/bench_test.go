@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 )
 
 // recordings lists the names of all recordings.
@@ -28,7 +29,7 @@ func recordings(t testing.TB) []string {
 }
 
 // longLog is read models over a log of real OpenCode events: all recordings, over and over with ids of their own.
-func longLog(b *testing.B) (*events.Log, *Model) {
+func longLog(b *testing.B) (*log.Log, *Model) {
 	b.Helper()
 	is := is.New(b)
 	log := eventstest.Log(b)

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 func TestExecutionEndsAsItsResultSays(t *testing.T) {
@@ -106,7 +107,7 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.created(), s.asks("per_1", ses, "make"))
 	const runs = 20
-	out := events.Output{Bytes: events.MaxInline, Text: strings.Repeat("x", events.MaxInline)}
+	out := events.Output{Bytes: log.MaxInline, Text: strings.Repeat("x", log.MaxInline)}
 	for i := range runs {
 		id := fmt.Sprint("x", i)
 		feed(t, m, s.own(events.ExecRequested{Exec: id, Permission: "per_1", Session: ses, Call: "call_1", Command: "make", Cwd: "/w", Pool: "p", Detached: true}),
@@ -117,11 +118,11 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 	all, err := m.LatestExecutions(t.Context(), runs)
 	runtime.ReadMemStats(&after)
 	is.NoErr(err)
-	is.True(after.TotalAlloc-before.TotalAlloc < runs*events.MaxInline/2) // they are not even read
+	is.True(after.TotalAlloc-before.TotalAlloc < runs*log.MaxInline/2) // they are not even read
 	is.Equal(len(all), runs)
 	want, _, err := m.Execution(t.Context(), all[0].ID)
 	is.NoErr(err)
-	is.True(len(want.Outputs) > events.MaxInline)
+	is.True(len(want.Outputs) > log.MaxInline)
 	want.Outputs = ""
 	is.Equal(all[0], want) // and all else is there
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // decoded is an event with its body, or with the reason why it has none.
@@ -15,11 +16,11 @@ type decoded struct {
 }
 
 // maxCommit is how many events are committed together at most: more only makes those who wait for the first wait longer.
-const maxCommit = 4 * events.MaxBatch
+const maxCommit = 4 * log.MaxBatch
 
 // follow reads the log after the given sequence and calls commit with what has arrived, decoded, until ctx ends or commit
 // returns an error; events.ErrStop ends it without one. It decodes while commit is busy. caughtUp says there was no more.
-func follow(ctx context.Context, l *events.Log, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
+func follow(ctx context.Context, l *log.Log, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
 	type arrival struct {
 		batch    []decoded
 		caughtUp bool
@@ -28,7 +29,7 @@ func follow(ctx context.Context, l *events.Log, after uint64, commit func(batch 
 	defer cancel(nil)
 	arrived := make(chan arrival, 1)
 	go func() {
-		cancel(l.Read(ctx, after, nil, func(b events.Batch) error {
+		cancel(l.Read(ctx, after, nil, func(b log.Batch) error {
 			select {
 			case arrived <- arrival{decodeAll(b.Events), b.Behind == 0}:
 				return nil

@@ -19,6 +19,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 )
 
 const (
@@ -153,7 +154,7 @@ func feed(t testing.TB, m *Model, all ...events.Event) {
 }
 
 // running opens read models and runs their worker until the test ends.
-func running(t testing.TB, dir string, log *events.Log) *Model {
+func running(t testing.TB, dir string, log *log.Log) *Model {
 	t.Helper()
 	m, err := Open(t.Context(), dir, log)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // Model is the read models: the worker that keeps them (Run) and the queries. It is safe for concurrent use.
 type Model struct {
-	log *events.Log
+	log *log.Log
 	dir string
 
 	write      sync.Mutex   // held while a batch is committed, or the file is exchanged
@@ -33,7 +33,7 @@ type Model struct {
 
 // Open opens the read-model file in dir, or makes an empty one. A file that is damaged, of other tables or ahead of the
 // log is moved aside, and SetAside says so: nothing is lost, Run replays the log.
-func Open(ctx context.Context, dir string, log *events.Log) (*Model, error) {
+func Open(ctx context.Context, dir string, log *log.Log) (*Model, error) {
 	m := &Model{log: log, dir: dir, moved: make(chan struct{}), feeds: map[*Feed]bool{}}
 	last, err := log.Last(ctx)
 	if err != nil {

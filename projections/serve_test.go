@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 )
 
 func TestWhateverACommandPrintedFitsIntoTheAnswer(t *testing.T) {
@@ -24,9 +25,9 @@ func TestWhateverACommandPrintedFitsIntoTheAnswer(t *testing.T) {
 		isText bool
 	}{
 		"plain":     {events.Output{Text: strings.Repeat("many\nlines\n", 20_000)}, true},
-		"controls":  {events.Output{Text: strings.Repeat("\x00", events.MaxInline)}, false},
-		"markup":    {events.Output{Text: strings.Repeat("<", events.MaxInline)}, false},
-		"not UTF-8": {events.Output{Base64: []byte(strings.Repeat("\xff", events.MaxInline))}, false},
+		"controls":  {events.Output{Text: strings.Repeat("\x00", log.MaxInline)}, false},
+		"markup":    {events.Output{Text: strings.Repeat("<", log.MaxInline)}, false},
+		"not UTF-8": {events.Output{Base64: []byte(strings.Repeat("\xff", log.MaxInline))}, false},
 		"nothing":   {events.Output{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 )
 
 // count gives how many rows a condition on a table has.
@@ -156,7 +157,7 @@ func TestUsageCanBeReadAsOtherRows(t *testing.T) {
 }
 
 // asOf gives the text of every message of a chat as it stood after seq.
-func asOf(t testing.TB, log *events.Log, seq uint64) (texts []string, err error) {
+func asOf(t testing.TB, log *log.Log, seq uint64) (texts []string, err error) {
 	t.Helper()
 	err = At(t.Context(), log, chatID, seq, func(db dbx.Builder) error {
 		return db.NewQuery("SELECT submitted || ' ' || user_message_status FROM messages ORDER BY position").Column(&texts)
@@ -203,7 +204,7 @@ func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
 	_, err := l.AppendAll(t.Context(), all)
 	is.NoErr(err)
 	const query = "SELECT json_group_array(json_array(id, engine_message_status, cost, last_seq, first_seq, removed)) FROM messages"
-	for _, n := range []int{1, 40, events.MaxBatch, len(all)} {
+	for _, n := range []int{1, 40, log.MaxBatch, len(all)} {
 		feed(t, m, all[m.Seq():n]...)
 		var then, now string
 		is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error { return db.NewQuery(query).Row(&now) }))

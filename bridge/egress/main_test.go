@@ -23,6 +23,7 @@ import (
 	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 )
@@ -32,7 +33,7 @@ type way struct {
 	*egress.Server
 	t        testing.TB
 	nc       *nats.Conn
-	log      *events.Log
+	log      *log.Log
 	handlers *handlers.Handlers
 	address  string
 	logged   *notes
@@ -81,7 +82,7 @@ func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet, requests 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	w := &way{t: t, nc: nc, log: eventLog, handlers: h, address: l.Addr().String(), logged: &notes{}}
-	network := &handlers.Network{Gate: gate, Mode: mode, Proxy: w.address, Tail: events.NewTail(eventLog)}
+	network := &handlers.Network{Gate: gate, Mode: mode, Proxy: w.address, Tail: log.NewTail(eventLog)}
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
 	w.QuietFor(quiet)
@@ -185,7 +186,7 @@ func (w *way) asked(n int) (permission string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	err := w.log.Read(ctx, 0, []string{events.ChatSubject("c1", events.PermissionReferred{}.Kind())}, func(b events.Batch) error {
+	err := w.log.Read(ctx, 0, []string{events.ChatSubject("c1", events.PermissionReferred{}.Kind())}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			d, err := events.Decode(e)
 			if err != nil {

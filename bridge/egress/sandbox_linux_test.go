@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/inside"
@@ -110,7 +111,7 @@ exit 7`, site, strings.Replace(w.address, ":", "/", 1)))
 	token, _, _ = strings.Cut(token, "@")
 	_, token, _ = strings.Cut(token, ":")
 	is.Equal(len(token), 26)
-	is.NoErr(w.log.Read(t.Context(), 0, nil, func(b events.Batch) error {
+	is.NoErr(w.log.Read(t.Context(), 0, nil, func(b log.Batch) error {
 		for _, e := range b.Events {
 			is.True(!strings.Contains(string(e.Data), token)) // although the command printed it
 		}

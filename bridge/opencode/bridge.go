@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -18,7 +18,7 @@ import (
 type Bridge struct {
 	Engine    string
 	Directory string // absolute; where sessions work that we make
-	Log       *events.Log
+	Log       *log.Log
 	Model     *projections.Model
 	Handlers  *handlers.Handlers
 	Logger    *slog.Logger

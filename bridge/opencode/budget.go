@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -39,7 +40,7 @@ func (b *Bridge) Budgets(ctx context.Context) error {
 		},
 		func() error {
 			filter := events.ConfigSubject(handlers.BudgetCollection, "*", "*")
-			return b.Log.Read(ctx, 0, []string{filter}, func(events.Batch) error { return b.releaseBudgets(ctx) })
+			return b.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return b.releaseBudgets(ctx) })
 		},
 		func() error { return b.everyDay(ctx, b.releaseBudgets) },
 	}

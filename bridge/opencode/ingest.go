@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // noise is what OpenCode says that is no fact: liveness and start-up chatter. It is counted, not stored.
@@ -32,7 +33,7 @@ type ingest struct {
 
 // take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS.
 func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) error {
-	p := placed{fragments: map[string]events.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
+	p := placed{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
 		if noise[e.Type] {
 			in.noise.Add(1)
@@ -57,11 +58,11 @@ func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) erro
 // placed is a burst, sorted into what goes where.
 type placed struct {
 	facts     []events.Event
-	fragments map[string]events.Delta // by key
-	order     []string                // keys of fragments as they came
-	leading   int                     // how many came before the first fact
-	reached   map[string]int64        // durable sequence of each session
-	running   map[string]bool         // tool parts
+	fragments map[string]log.Delta // by key
+	order     []string             // keys of fragments as they came
+	leading   int                  // how many came before the first fact
+	reached   map[string]int64     // durable sequence of each session
+	running   map[string]bool      // tool parts
 }
 
 // add sorts one event.
@@ -121,7 +122,7 @@ func (in *ingest) fact(chat string, e Event) (events.Event, error) {
 	return events.NewOpenCode("", in.Engine, events.NewID(), -1, events.OpenCode{Type: unstorable, Properties: body})
 }
 
-func (in *ingest) publish(keys []string, fragments map[string]events.Delta) {
+func (in *ingest) publish(keys []string, fragments map[string]log.Delta) {
 	for _, key := range keys {
 		if err := in.Log.PublishDelta(fragments[key]); err != nil {
 			in.Logger.Warn("delta not published", "err", err) // the closing event of the part has it all
@@ -157,7 +158,7 @@ func (in *ingest) append(ctx context.Context, facts []events.Event) error {
 
 // fragment says whether an event is a streaming fragment: a delta, or a tool part that was running and still is. key is
 // equal for fragments of which the later replaces the earlier. running is kept up to date.
-func fragment(chat string, e Event, running map[string]bool) (d events.Delta, key string, ok bool) {
+func fragment(chat string, e Event, running map[string]bool) (d log.Delta, key string, ok bool) {
 	if chat == "" {
 		return d, "", false
 	}

@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -21,7 +22,7 @@ import (
 type system struct {
 	*outside
 	nc       *nats.Conn
-	log      *events.Log
+	log      *log.Log
 	model    *projections.Model
 	handlers *handlers.Handlers
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // reconcile makes the log hold what OpenCode holds: after a start, a reconnect, a crash on either side. Durable events
@@ -44,7 +44,7 @@ func (b *Bridge) fetchHistory(ctx context.Context, in *ingest) error {
 		return err
 	}
 	for len(history) > 0 {
-		n := min(len(history), events.MaxBatch)
+		n := min(len(history), log.MaxBatch)
 		if err := in.take(ctx, history[:n], true); err != nil {
 			return err
 		}

@@ -18,6 +18,8 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
@@ -27,8 +29,8 @@ import (
 type system struct {
 	t        testing.TB
 	conn     *nats.Conn
-	log      *events.Log
-	secrets  *events.Secrets
+	log      *log.Log
+	secrets  *secret.Store
 	model    *projections.Model
 	accounts *account.Accounts
 	handlers *handlers.Handlers
@@ -52,7 +54,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s := &system{t: t, conn: nc, log: eventstest.Open(t, nc, modelKey)}
 	s.present.Store("")
 	var err error
-	s.secrets, err = events.OpenSecrets(t.Context(), nc, 1)
+	s.secrets, err = secret.Open(t.Context(), nc, 1)
 	check(t, err)
 	s.model, err = projections.Open(t.Context(), t.TempDir(), s.log)
 	check(t, err)

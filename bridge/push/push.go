@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
@@ -33,8 +35,8 @@ import (
 
 // Push is the worker. Its zero value but for the exported fields is ready; those must be set, Relay as far as there is one.
 type Push struct {
-	Log      *events.Log
-	Secrets  *events.Secrets
+	Log      *log.Log
+	Secrets  *secret.Store
 	Model    *projections.Model
 	Accounts *account.Accounts
 	Handlers *handlers.Handlers

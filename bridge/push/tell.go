@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 )
 
@@ -91,7 +92,7 @@ func (p *Push) awaitTest(ctx context.Context, d device, after uint64) (result Te
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
 	result.Host = d.host(p.Relay)
-	err = p.Log.Read(ctx, after, []string{events.UserSubject(d.user, "notification.*")}, func(b events.Batch) error {
+	err = p.Log.Read(ctx, after, []string{events.UserSubject(d.user, "notification.*")}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			switch n, _ := events.Decode(e); n := n.(type) {
 			case events.NotificationSent:

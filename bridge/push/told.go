@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // told is what the log says of who was told what, by what it is about. The zero value is empty.
@@ -39,7 +40,7 @@ const (
 const maxHistories = 256
 
 // of brings the history of something up to date and gives the state of what was queued about it.
-func (t *told) of(ctx context.Context, log *events.Log, about events.Subject) (map[target]state, error) {
+func (t *told) of(ctx context.Context, log *log.Log, about events.Subject) (map[target]state, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.by[about]

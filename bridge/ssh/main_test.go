@@ -18,6 +18,7 @@ import (
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
@@ -43,7 +44,7 @@ func newSystem(t *testing.T) *system {
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
 	s := &system{t: t, dir: privateDir(t)}
 	log := eventstest.Open(t, nc, "sk-live-0123456789")
-	secrets, err := events.OpenSecrets(t.Context(), nc, 1)
+	secrets, err := secret.Open(t.Context(), nc, 1)
 	check(t, err)
 	s.model, err = projections.Open(t.Context(), t.TempDir(), log)
 	check(t, err)

@@ -7,15 +7,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
 )
 
 // openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. The values
 // of llm_keys that administrators stored are redacted in all events from now on.
-func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *events.Log, say *progress) (*events.Secrets, *account.Accounts, error) {
-	secrets, err := events.OpenSecrets(ctx, nc, streamOptions(o).Replicas)
+func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *log.Log, say *progress) (*secret.Store, *account.Accounts, error) {
+	secrets, err := secret.Open(ctx, nc, streamOptions(o).Replicas)
 	if err != nil {
 		return nil, nil, err
 	}

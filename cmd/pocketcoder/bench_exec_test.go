@@ -16,6 +16,8 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
@@ -45,7 +47,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	nc, url, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, keys)
 	x.must(err)
 	b.Cleanup(closeNATS)
-	log, err := events.Open(b.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
+	log, err := log.Open(b.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	x.must(err)
 	x.handlers = &handlers.Handlers{Log: log}
 	ctx, cancel := context.WithCancel(context.Background())

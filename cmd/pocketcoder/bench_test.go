@@ -15,6 +15,8 @@ import (
 
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -104,7 +106,7 @@ func fill(b *testing.B, d dataDir, n int) {
 		b.Fatal(err)
 	}
 	defer closeNATS()
-	l, err := events.Open(b.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
+	l, err := log.Open(b.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -117,7 +119,7 @@ func fill(b *testing.B, d dataDir, n int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if batch = append(batch, e); len(batch) == events.MaxBatch || i == n-1 {
+		if batch = append(batch, e); len(batch) == log.MaxBatch || i == n-1 {
 			if _, err := l.AppendAll(b.Context(), batch); err != nil {
 				b.Fatal(err)
 			}

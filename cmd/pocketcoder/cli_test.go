@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -153,7 +154,7 @@ func TestNATSContextReadsAndCannotWrite(t *testing.T) {
 		is.NoErr(err) // what happens is seen as it happens
 		seen = m.Subject == events.ChatSubject(chat, "message.submitted")
 	}
-	log, err := events.Attach(nc, c.APIPrefix)
+	log, err := log.Attach(nc, c.APIPrefix)
 	is.NoErr(err)
 	stored := 0
 	_, err = log.Fold(t.Context(), events.ChatFilter(chat), 0, func(events.Event) error { stored++; return nil })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -37,8 +38,8 @@ type conversation struct {
 
 	input      lines
 	interrupts <-chan os.Signal
-	arrived    chan events.Batch
-	fragments  chan events.Delta
+	arrived    chan log.Batch
+	fragments  chan log.Delta
 	failed     chan error
 	connected  <-chan bool // whether there is a connection, as it changes
 }
@@ -47,7 +48,7 @@ func newConversation(env environment, s *system, o chatOptions, interrupts <-cha
 	return &conversation{
 		system: s, chatOptions: o, interactive: env.interactive, interrupts: interrupts,
 		show: newRenderer(newScreen(env)), turn: newTurn(""),
-		arrived: make(chan events.Batch), fragments: make(chan events.Delta, 256), failed: make(chan error, 2),
+		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
 	}
 }
 
@@ -57,7 +58,7 @@ func (c *conversation) endLine()        { c.show.endLine() }
 // follow brings the chat's events after a sequence, its fragments, and the state of the connection to run.
 func (c *conversation) follow(ctx context.Context, after uint64) {
 	go func() {
-		c.failed <- c.log.FollowDeltas(ctx, events.ChatDeltaFilters(c.chat), func(d events.Delta) {
+		c.failed <- c.log.FollowDeltas(ctx, events.ChatDeltaFilters(c.chat), func(d log.Delta) {
 			select {
 			case c.fragments <- d:
 			case <-ctx.Done():
@@ -65,7 +66,7 @@ func (c *conversation) follow(ctx context.Context, after uint64) {
 		})
 	}()
 	go func() {
-		c.failed <- c.log.Read(ctx, after, []string{events.ChatFilter(c.chat)}, func(b events.Batch) error {
+		c.failed <- c.log.Read(ctx, after, []string{events.ChatFilter(c.chat)}, func(b log.Batch) error {
 			select {
 			case c.arrived <- b:
 				return nil
@@ -196,7 +197,7 @@ func (c *conversation) over() (exitCode, bool) {
 }
 
 // take shows events, and finds out whether the turn has ended.
-func (c *conversation) take(ctx context.Context, b events.Batch) error {
+func (c *conversation) take(ctx context.Context, b log.Batch) error {
 	var asked uint64 // the newest event with which the turn may have ended
 	for _, e := range b.Events {
 		c.show.live = e.Seq > c.joined

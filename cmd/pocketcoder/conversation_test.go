@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -43,7 +44,7 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	c.working, c.caughtUp = true, true
 	over := false
 	for i, e := range all {
-		is.NoErr(c.take(t.Context(), events.Batch{Events: []events.Event{numbered(e, i+1)}}))
+		is.NoErr(c.take(t.Context(), log.Batch{Events: []events.Event{numbered(e, i+1)}}))
 		var code exitCode
 		if code, over = c.over(); over {
 			is.Equal(code, exitCode(exitCompleted))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -50,7 +51,7 @@ func textStreams(t *testing.T, p *process, e events.Event) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	fragments := 0
-	if err := p.log.FollowDeltas(ctx, events.ChatDeltaFilters(e.Subject.ID), func(events.Delta) {
+	if err := p.log.FollowDeltas(ctx, events.ChatDeltaFilters(e.Subject.ID), func(log.Delta) {
 		if fragments++; fragments == 5 {
 			cancel()
 		}

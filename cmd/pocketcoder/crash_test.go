@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -145,7 +146,7 @@ func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *p
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	submitted := false
-	err := p.log.Read(ctx, 0, nil, func(b events.Batch) error {
+	err := p.log.Read(ctx, 0, nil, func(b log.Batch) error {
 		seen = append(seen, b.Events...)
 		for _, e := range b.Events {
 			if e.Subject.ID != chat {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -20,7 +21,7 @@ func (p *process) event(t testing.TB, chat, kind string, match func(events.Event
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
-	err := p.log.Read(ctx, 0, []string{events.ChatSubject(chat, kind)}, func(b events.Batch) error {
+	err := p.log.Read(ctx, 0, []string{events.ChatSubject(chat, kind)}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			if match == nil || match(e) {
 				found = e

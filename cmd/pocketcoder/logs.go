@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -52,7 +53,7 @@ func runLogs(ctx context.Context, env environment, args []string) error {
 // printed shows what a command printed, every byte once: the fragments that come while it runs, and what is stored when it has
 // ended of what no fragment had.
 type printed struct {
-	log     *events.Log
+	log     *log.Log
 	run     projections.Run
 	follows bool // to the end, with which comes what is stored
 	notes   io.Writer
@@ -69,7 +70,7 @@ type printedStream struct {
 	cleaner cleaner
 }
 
-func newPrinted(log *events.Log, env environment, x projections.Run) *printed {
+func newPrinted(log *log.Log, env environment, x projections.Run) *printed {
 	return &printed{log: log, run: x, notes: env.stderr, streams: map[string]*printedStream{"stdout": {to: env.stdout}, "stderr": {to: env.stderr}}}
 }
 
@@ -101,7 +102,7 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 
 // fragment shows what is new in a fragment. What is missing before it is said. Of a stream's beginning, which is too old, nobody
 // waits for the end; behind a later gap, whoever follows has to: what is stored then fills it.
-func (p *printed) fragment(d events.Delta) error {
+func (p *printed) fragment(d log.Delta) error {
 	s := p.streams[d.Stream]
 	if s == nil || s.waits || s.bytes >= d.Offset+int64(len(d.Data)) {
 		return nil
@@ -132,12 +133,12 @@ func (s *printedStream) write(b []byte) error {
 func (p *printed) follow(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	fragments, ended, failed := make(chan events.Delta), make(chan events.ExecFinished, 1), make(chan error, 2)
+	fragments, ended, failed := make(chan log.Delta), make(chan events.ExecFinished, 1), make(chan error, 2)
 	go func() {
-		failed <- p.log.ReadDeltas(ctx, time.Time{}, []string{subject}, func(d events.Delta) { _ = handOn(ctx, fragments, d) })
+		failed <- p.log.ReadDeltas(ctx, time.Time{}, []string{subject}, func(d log.Delta) { _ = handOn(ctx, fragments, d) })
 	}()
 	go func() {
-		failed <- p.log.Read(ctx, uint64(p.run.Position), []string{events.ChatSubject(p.run.Chat, events.ExecFinished{}.Kind())}, func(b events.Batch) error {
+		failed <- p.log.Read(ctx, uint64(p.run.Position), []string{events.ChatSubject(p.run.Chat, events.ExecFinished{}.Kind())}, func(b log.Batch) error {
 			for _, e := range b.Events {
 				if d, err := events.Decode(e); err == nil && d.(events.ExecFinished).Exec == p.run.ID {
 					ended <- d.(events.ExecFinished)
@@ -174,7 +175,7 @@ func (p *printed) finish(ctx context.Context, d events.ExecFinished) error {
 	return err
 }
 
-func (s *printedStream) rest(ctx context.Context, log *events.Log, out events.Output) error {
+func (s *printedStream) rest(ctx context.Context, log *log.Log, out events.Output) error {
 	stored := io.NopCloser(strings.NewReader(out.Text + string(out.Base64)))
 	if out.Blob != nil {
 		var err error

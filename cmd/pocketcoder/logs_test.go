@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -19,15 +20,15 @@ func runningOne() projections.Run {
 }
 
 // fragmentAt is a piece of stdout.
-func fragmentAt(offset int64, text string) events.Delta {
-	return events.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: events.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)}
+func fragmentAt(offset int64, text string) log.Delta {
+	return log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)}
 }
 
 func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
-	for _, d := range []events.Delta{fragmentAt(100, "a\n\xe2"), fragmentAt(150, "b\n")} { // what came first has aged out
+	for _, d := range []log.Delta{fragmentAt(100, "a\n\xe2"), fragmentAt(150, "b\n")} { // what came first has aged out
 		is.NoErr(l.PublishDelta(d))
 	}
 	var out, notes strings.Builder
@@ -47,7 +48,7 @@ func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
 	var out, notes strings.Builder
 	p := newPrinted(nil, environment{stdout: &out, stderr: &notes}, runningOne())
 	p.follows = true
-	for _, d := range []events.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"), fragmentAt(120, "d\n")} { // one was lost on its way
+	for _, d := range []log.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"), fragmentAt(120, "d\n")} { // one was lost on its way
 		is.NoErr(p.fragment(d))
 	}
 	is.Equal(out.String(), "a\nb\n")

@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // shown is what prose makes of a text that comes in pieces of n bytes at most. Styles are shown as <b>, <c>, <d>.
@@ -86,7 +87,7 @@ func TestLongOutputIsFolded(t *testing.T) {
 		r.event(own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "c"}))
 		for from := 0; live && from < len(text); from += 9 {
 			to := min(from+9, len(text))
-			r.fragment(events.Delta{Subject: "delta.exec.chat1.x1", Type: events.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])})
+			r.fragment(log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])})
 		}
 		r.event(own(t, 2, "sandbox", events.ExecFinished{Exec: "x1", Stdout: events.Output{Bytes: int64(len(text)), Text: text}}))
 		return out.String()

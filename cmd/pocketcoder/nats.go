@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/bridge/opencode"
-	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
 )
@@ -77,8 +77,8 @@ func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
 
 // streamOptions leaves most of a small disk to the facts: the server sets the fragments' share aside, and counts only three
 // quarters of what is free.
-func streamOptions(o upOptions) events.StreamOptions {
-	streams := events.DefaultStreamOptions
+func streamOptions(o upOptions) log.Options {
+	streams := log.DefaultOptions
 	streams.Replicas = o.replicas
 	var disk syscall.Statfs_t
 	if o.nats == "" && syscall.Statfs(string(o.data), &disk) == nil {

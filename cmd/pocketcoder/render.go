@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // renderer shows a chat as it happens: events in log order, and streaming fragments in between. Each thing is shown
@@ -145,9 +146,9 @@ func (r *renderer) userText(session, text string) {
 }
 
 // fragment shows a streaming fragment.
-func (r *renderer) fragment(d events.Delta) {
+func (r *renderer) fragment(d log.Delta) {
 	switch d.Type {
-	case events.ExecOutput:
+	case log.ExecOutput:
 		r.execOutput(d)
 	case "opencode.message.part.delta":
 		r.partDelta(d.Data)

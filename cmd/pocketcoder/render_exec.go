@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/sandbox/wire"
 )
 
 // maxLiveOutput is how much of one stream of a command's output is shown in a conversation, in bytes: as much as an event holds.
-const maxLiveOutput = events.MaxInline
+const maxLiveOutput = log.MaxInline
 
 // shownExec is a command that runs.
 type shownExec struct {
@@ -21,7 +22,7 @@ type shownExec struct {
 	begun    bool // exec.requested was seen
 	detached bool
 	done     bool
-	early    []events.Delta
+	early    []log.Delta
 	streams  map[string]*shownStream
 	since    time.Time // when it was requested
 	signals  []string  // that were sent while no output was shown
@@ -88,7 +89,7 @@ func (r *renderer) execHeader(x *shownExec, more string) {
 }
 
 // execOutput shows a chunk if it follows what was shown. After a gap the closing event shows the rest.
-func (r *renderer) execOutput(d events.Delta) {
+func (r *renderer) execOutput(d log.Delta) {
 	x := r.exec(d.Subject[strings.LastIndexByte(d.Subject, '.')+1:])
 	s := x.streams[d.Stream]
 	switch {

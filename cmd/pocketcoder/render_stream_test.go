@@ -10,10 +10,11 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // streamed shows a trace live: the deltas that keep says are put in at the places at says, in order.
-func streamed(all []events.Event, deltas []events.Delta, at []int) string {
+func streamed(all []events.Event, deltas []log.Delta, at []int) string {
 	var out bytes.Buffer
 	r := newRenderer(&screen{w: &out})
 	r.live = true

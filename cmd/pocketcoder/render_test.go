@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 )
 
@@ -28,7 +29,7 @@ type reported struct {
 }
 
 // trace reads a recording as events of a chat, numbered from 1.
-func trace(t testing.TB, name string) (all []events.Event, deltas []events.Delta) {
+func trace(t testing.TB, name string) (all []events.Event, deltas []log.Delta) {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join("testdata", "traces", name+".jsonl"))
 	if err != nil {
@@ -40,7 +41,7 @@ func trace(t testing.TB, name string) (all []events.Event, deltas []events.Delta
 			t.Fatal(err)
 		}
 		if r.Type == "message.part.delta" {
-			deltas = append(deltas, events.Delta{Subject: "delta.chat.chat1.m.p", Type: "opencode." + r.Type, Data: r.Properties})
+			deltas = append(deltas, log.Delta{Subject: "delta.chat.chat1.m.p", Type: "opencode." + r.Type, Data: r.Properties})
 			continue
 		}
 		e, err := events.NewOpenCode("chat1", "local", r.ID, -1, events.OpenCode{Type: r.Type, Properties: r.Properties})
@@ -199,8 +200,8 @@ func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 
 func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
 	text := "one\ntwo ünd three\nfour"
-	chunk := func(from, to int) events.Delta {
-		return events.Delta{Subject: "delta.exec.chat1.x1", Type: events.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])}
+	chunk := func(from, to int) log.Delta {
+		return log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var out bytes.Buffer

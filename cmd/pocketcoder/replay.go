@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log alone.
@@ -84,7 +85,7 @@ func runReplay(ctx context.Context, env environment, args []string) error {
 }
 
 // replay shows a chat from the log, accounts by what email returns.
-func replay(ctx context.Context, env environment, log *events.Log, o replayOptions, email func(string) string) error {
+func replay(ctx context.Context, env environment, log *log.Log, o replayOptions, email func(string) string) error {
 	if err := inLog(ctx, log, o.chat); err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func replay(ctx context.Context, env environment, log *events.Log, o replayOptio
 }
 
 // replayText shows the events at the pace that was asked for. What came before the first of them is known and not shown.
-func replayText(ctx context.Context, show *renderer, log *events.Log, o replayOptions) error {
+func replayText(ctx context.Context, show *renderer, log *log.Log, o replayOptions) error {
 	first, shown, begun := o.from, show.w, false
 	o.from, show.w = 0, io.Discard
 	var before time.Time
@@ -132,7 +133,7 @@ func replayText(ctx context.Context, show *renderer, log *events.Log, o replayOp
 }
 
 // inLog looks for the chat's first event.
-func inLog(ctx context.Context, log *events.Log, chat string) error {
+func inLog(ctx context.Context, log *log.Log, chat string) error {
 	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(events.Event) error { return events.ErrStop })
 	if errors.Is(err, events.ErrStop) {
 		return nil
@@ -144,7 +145,7 @@ func inLog(ctx context.Context, log *events.Log, chat string) error {
 }
 
 // eachEvent gives the chat's events from o.from to o.to in order.
-func eachEvent(ctx context.Context, log *events.Log, o replayOptions, fn func(events.Event) error) error {
+func eachEvent(ctx context.Context, log *log.Log, o replayOptions, fn func(events.Event) error) error {
 	_, err := log.Fold(ctx, events.ChatFilter(o.chat), max(o.from, 1)-1, func(e events.Event) error {
 		if e.Seq > o.to {
 			return events.ErrStop

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // moment is a chat as it stood after an event.
@@ -24,7 +25,7 @@ type moment struct {
 }
 
 // replayAt shows the chat as it stood after an event.
-func replayAt(ctx context.Context, env environment, log *events.Log, o replayOptions, email func(string) string) error {
+func replayAt(ctx context.Context, env environment, log *log.Log, o replayOptions, email func(string) string) error {
 	f, t := newFold(), newTurn("")
 	o.to = o.at
 	if err := eachEvent(ctx, log, o, func(e events.Event) error { f.apply(e); t.apply(e); return nil }); err != nil {

@@ -14,10 +14,11 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 )
 
 // logged puts a trace, with the facts of ours around it, into a fresh log.
-func logged(t *testing.T, name string) (*events.Log, []events.Event) {
+func logged(t *testing.T, name string) (*log.Log, []events.Event) {
 	t.Helper()
 	log := eventstest.Log(t)
 	all, _ := trace(t, name)
@@ -32,7 +33,7 @@ func logged(t *testing.T, name string) (*events.Log, []events.Event) {
 	return log, all
 }
 
-func replayed(t *testing.T, log *events.Log, o replayOptions) string {
+func replayed(t *testing.T, log *log.Log, o replayOptions) string {
 	t.Helper()
 	env, out := toEnvironment(nil)
 	if o.to == 0 {

@@ -19,7 +19,8 @@ import (
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/ssh"
-	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/natsconf"
@@ -82,7 +83,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 		return err
 	}
 	defer closeModel()
-	log, err := events.Open(ctx, nc, streamOptions(o), events.NewRedactor(provider.Secrets()...))
+	log, err := log.Open(ctx, nc, streamOptions(o), secret.NewRedactor(provider.Secrets()...))
 	if err != nil {
 		return err
 	}
@@ -155,9 +156,9 @@ type parts struct {
 	keys     natsconf.Keys
 	url      string
 	nc       *nats.Conn
-	log      *events.Log
+	log      *log.Log
 	model    *projections.Model
-	secrets  *events.Secrets
+	secrets  *secret.Store
 	accounts *account.Accounts
 	provider opencode.Provider
 	isDemo   bool
@@ -218,7 +219,7 @@ func (s *parts) wire() {
 		s.worker.args = append(s.worker.args, "--expose", dir)
 	}
 	s.api = &api.Server{
-		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
+		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
 		Engine: askedOpenCode(s.bridge), Sandbox: api.Sandbox{Signal: s.exec.Signal, Dial: s.exec.Dial}, Workspace: s.o.workspace, Data: string(s.o.data), Health: s.health, Proxied: s.o.proxied, PortsURL: s.ports, Logger: s.o.logger,
 	}
 	s.wireNetwork()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -17,7 +17,7 @@ import (
 type system struct {
 	running
 	nc  *nats.Conn
-	log *events.Log // read only
+	log *log.Log // read only
 }
 
 // connect finds the system that runs on a data directory.
@@ -38,7 +38,7 @@ func connect(ctx context.Context, d dataDir) (*system, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to pid %d at %s: %w", r.PID, r.NATS, err)
 	}
-	log, err := events.Attach(nc, natsconf.ReaderAPI)
+	log, err := log.Attach(nc, natsconf.ReaderAPI)
 	if err != nil {
 		nc.Close()
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 const transcriptUsage = `pocketcoder transcript CHAT: follow what a chat's commands print, as they run.
@@ -91,8 +92,8 @@ type transcript struct {
 	opened   map[string]bool      // subagents' sessions with a window
 	caughtUp bool
 
-	arrived   chan events.Batch
-	fragments chan events.Delta
+	arrived   chan log.Batch
+	fragments chan log.Delta
 	failed    chan error
 }
 
@@ -101,7 +102,7 @@ func newTranscript(on *screen, s *system, o transcriptOptions) *transcript {
 		transcriptOptions: o, system: s, show: newRenderer(on), out: on.w, patience: fragmentsWait,
 		allowed: map[string]string{}, hidden: map[string]bool{}, running: map[string]time.Time{},
 		agents: map[string]string{}, busy: map[string]bool{}, opened: map[string]bool{},
-		arrived: make(chan events.Batch), fragments: make(chan events.Delta, 256), failed: make(chan error, 2),
+		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
 	}
 	t.show.most, t.show.email = math.MaxInt64, s.emailOf(context.Background())
 	return t
@@ -139,7 +140,7 @@ func (t *transcript) run(ctx context.Context) error {
 	}
 	t.show.note("", dim, "the commands of chat %s, as they run", t.chat)
 	go func() {
-		t.failed <- t.log.Read(ctx, 0, t.filters(), func(b events.Batch) error { return handOn(ctx, t.arrived, b) })
+		t.failed <- t.log.Read(ctx, 0, t.filters(), func(b log.Batch) error { return handOn(ctx, t.arrived, b) })
 	}()
 	connection := t.connection()
 	var lost <-chan time.Time
@@ -187,7 +188,7 @@ func handOn[V any](ctx context.Context, to chan<- V, v V) error {
 }
 
 // take shows events. Once it has caught up with them, it follows what the commands print that run by then.
-func (t *transcript) take(ctx context.Context, b events.Batch) (over bool, err error) {
+func (t *transcript) take(ctx context.Context, b log.Batch) (over bool, err error) {
 	t.drain()
 	for _, e := range b.Events {
 		if t.show.w = t.out; e.Seq < t.from {
@@ -210,7 +211,7 @@ func (t *transcript) take(ctx context.Context, b events.Batch) (over bool, err e
 			}
 		}
 		go func() {
-			t.failed <- t.log.ReadDeltas(ctx, since, []string{events.ExecDeltaSubject(t.chat, "*")}, func(d events.Delta) { _ = handOn(ctx, t.fragments, d) })
+			t.failed <- t.log.ReadDeltas(ctx, since, []string{events.ExecDeltaSubject(t.chat, "*")}, func(d log.Delta) { _ = handOn(ctx, t.fragments, d) })
 		}()
 	}
 	if !t.caughtUp {

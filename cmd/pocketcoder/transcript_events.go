@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // event shows what an event says about commands, and says whether it was the chat's last.
@@ -113,7 +114,7 @@ func (t *transcript) requested(e events.Event, d events.ExecRequested) {
 }
 
 // fragment shows a piece of output. The stream of them may have lost some.
-func (t *transcript) fragment(d events.Delta) {
+func (t *transcript) fragment(d log.Delta) {
 	exec := d.Subject[strings.LastIndexByte(d.Subject, '.')+1:]
 	if t.hidden[exec] {
 		return

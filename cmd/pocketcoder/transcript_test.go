@@ -10,12 +10,13 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 )
 
 // followed is a transcript of chat1 over a log of its own.
 type followed struct {
 	t    *testing.T
-	log  *events.Log
+	log  *log.Log
 	seen lockedBuffer
 }
 
@@ -50,7 +51,7 @@ func (f *followed) append(all ...events.Data) {
 // prints publishes output of a command.
 func (f *followed) prints(exec string, offset int64, text string) {
 	f.t.Helper()
-	err := f.log.PublishDelta(events.Delta{Subject: events.ExecDeltaSubject("chat1", exec), Type: events.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)})
+	err := f.log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject("chat1", exec), Type: log.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
 	request := events.ExecRequested{Exec: "x1", Session: "ses_1", Command: "make", Cwd: "/workspace/sub", Permission: "per_1"}
 	f := followTranscript(t, transcriptOptions{}, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: make*"}}, request)
 	f.shows("$ make\n") // else its end may come with its beginning, and nobody waits for the output of what is long over
-	const lines = 3 * events.MaxInline / 1024
+	const lines = 3 * log.MaxInline / 1024
 	for i := range int64(lines) {
 		f.prints("x1", i*1024, fmt.Sprintf("%08d%s", i, line[8:]))
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/natsconf"
 )
@@ -33,9 +35,9 @@ func serveAccounts(t *testing.T) (dataDir, *account.Accounts) {
 	nc, url, closeNATS, err := openNATS(t.Context(), upOptions{data: d}, keys)
 	is.NoErr(err)
 	t.Cleanup(closeNATS)
-	log, err := events.Open(t.Context(), nc, events.DefaultStreamOptions, events.NewRedactor())
+	log, err := log.Open(t.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
-	secrets, err := events.OpenSecrets(t.Context(), nc, 1)
+	secrets, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
 	accounts, err := account.Open(t.Context(), log, secrets)
 	is.NoErr(err)

@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 )
 
 // Server starts a server without a network listener on the given directory, so that a test can stop it and start
@@ -42,15 +43,15 @@ func Conn(t testing.TB, s *server.Server) *nats.Conn {
 }
 
 // Log opens a fresh log that knows the given secrets.
-func Log(t testing.TB, secrets ...string) *events.Log {
+func Log(t testing.TB, secrets ...string) *log.Log {
 	t.Helper()
 	return Open(t, Conn(t, Server(t, t.TempDir())), secrets...)
 }
 
 // Open opens the log over a connection.
-func Open(t testing.TB, nc *nats.Conn, secrets ...string) *events.Log {
+func Open(t testing.TB, nc *nats.Conn, secrets ...string) *log.Log {
 	t.Helper()
-	l, err := events.Open(t.Context(), nc, events.DefaultStreamOptions, events.NewRedactor(secrets...))
+	l, err := log.Open(t.Context(), nc, log.DefaultOptions, secret.NewRedactor(secrets...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 )
 
 // The roles of an account.
@@ -96,8 +98,8 @@ func (k *account) active() bool { return k != nil && !k.deleted && !k.Disabled }
 
 // Accounts is safe for concurrent use.
 type Accounts struct {
-	log     *events.Log
-	secrets *events.Secrets
+	log     *log.Log
+	secrets *secret.Store
 	now     func() time.Time
 	key     []byte // signs tokens
 	parser  *jwt.Parser
@@ -127,7 +129,7 @@ var deletions = events.UserSubject("*", events.Deleted{}.Kind())
 var passwords = events.UserSubject("*", events.PasswordChanged{}.Kind())
 
 // Open reads the accounts from the log and the sessions from secrets.
-func Open(ctx context.Context, log *events.Log, secrets *events.Secrets) (*Accounts, error) {
+func Open(ctx context.Context, log *log.Log, secrets *secret.Store) (*Accounts, error) {
 	a := &Accounts{
 		log: log, secrets: secrets, now: time.Now, hashing: make(chan struct{}, maxHashing),
 		accounts: map[string]*account{}, folded: map[string]uint64{},
@@ -167,7 +169,7 @@ func (a *Accounts) followAccounts(ctx context.Context) error {
 	a.mu.RLock()
 	after := min(a.folded[changes], a.folded[deletions], a.folded[passwords])
 	a.mu.RUnlock()
-	return a.log.Read(ctx, after, []string{changes, deletions, passwords}, func(b events.Batch) error {
+	return a.log.Read(ctx, after, []string{changes, deletions, passwords}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			a.apply(e)
 		}

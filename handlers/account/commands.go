@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 )
 
@@ -70,7 +71,7 @@ func (a *Accounts) createPassword(ctx context.Context, account, password string)
 		return false, err
 	}
 	err = a.secrets.Create(ctx, passwordKey(account), []byte(hash))
-	if !errors.Is(err, events.ErrExists) {
+	if !errors.Is(err, secret.ErrExists) {
 		return err == nil, err
 	}
 	stored, _, err := a.secrets.Get(ctx, passwordKey(account))

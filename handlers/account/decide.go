@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 )
 
@@ -85,15 +86,15 @@ func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string, f 
 		if err != nil || len(all) == 0 {
 			return seq, err
 		}
-		writes := make([]events.Write, len(all))
+		writes := make([]log.Write, len(all))
 		for i, d := range all {
 			if writes[i].Event, err = a.event(id, c, d); err != nil {
 				return 0, err
 			}
 		}
-		writes[0].Expect = events.Expect{Filter: changes, Last: last}
+		writes[0].Expect = log.Expect{Filter: changes, Last: last}
 		seq, err = a.log.Commit(ctx, writes)
-		if errors.Is(err, events.ErrConflict) {
+		if errors.Is(err, log.ErrConflict) {
 			continue
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 )
 
@@ -34,7 +35,7 @@ func reopen(t testing.TB, on *server.Server) *system {
 	is := is.New(t)
 	nc := eventstest.Conn(t, on)
 	log := eventstest.Open(t, nc)
-	secrets, err := events.OpenSecrets(t.Context(), nc, 1)
+	secrets, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
 	a, err := Open(t.Context(), log, secrets)
 	is.NoErr(err)

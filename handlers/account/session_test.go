@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 )
 
@@ -271,7 +272,7 @@ func TestSessionWithoutItsEventIsTakenBack(t *testing.T) {
 	s.add("alice", User)
 	good := s.log
 	nc := connect(t, s.server)
-	broken, err := events.Attach(nc, "$JS.API")
+	broken, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
 	nc.Close()
 	owner, err := s.find(t.Context(), "alice")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"pocketcoder/events"
+	"pocketcoder/events/secret"
 )
 
 // tokenLife is how long a token holds, and a session that is not refreshed.
@@ -64,7 +64,7 @@ func (a *Accounts) openTokens(ctx context.Context) error {
 	key := make([]byte, 32)
 	rand.Read(key)
 	err := a.secrets.Create(ctx, tokenKey, key)
-	if errors.Is(err, events.ErrExists) {
+	if errors.Is(err, secret.ErrExists) {
 		key, _, err = a.secrets.Get(ctx, tokenKey)
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -58,7 +58,7 @@ func TestNobodyButCoreReadsOrWritesSecrets(t *testing.T) {
 	n := start(t)
 	core, _ := n.connect(natsconf.Core)
 	openLog(t, core)
-	secrets, err := events.OpenSecrets(t.Context(), core, 1)
+	secrets, err := secret.Open(t.Context(), core, 1)
 	is.NoErr(err)
 	const canary = "$argon2id$canary"
 	is.NoErr(secrets.Put(t.Context(), "password.alice", []byte(canary)))

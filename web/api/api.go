@@ -21,7 +21,8 @@ import (
 	"strings"
 	"sync"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
@@ -29,13 +30,13 @@ import (
 
 // Server holds what the routes need. Run must run while it serves.
 type Server struct {
-	Log       *events.Log
-	Tail      *events.Tail
+	Log       *log.Log
+	Tail      *log.Tail
 	Model     *projections.Model
 	Handlers  *handlers.Handlers
 	Gate      handlers.Gate
 	Accounts  *account.Accounts
-	Secrets   *events.Secrets
+	Secrets   *secret.Store
 	Engine    Engine
 	Sandbox   Sandbox
 	Push      Push

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // chatEvents streams a chat's history and what comes, for as long as the caller may see the chat.
@@ -27,7 +28,7 @@ func (s *Server) allEvents(w http.ResponseWriter, r *http.Request, who caller) e
 	filter := events.AllEvents
 	if text := r.URL.Query().Get("subject"); text != "" {
 		var err error
-		if filter, err = events.ParseFilter(text); err != nil {
+		if filter, err = log.ParseFilter(text); err != nil {
 			return badField("subject", "validation_invalid_value", "%v", err)
 		}
 	}
@@ -162,10 +163,10 @@ type fragment struct {
 
 // sendDeltas sends fragments as they are published.
 func (s *Server) sendDeltas(ctx context.Context, out *eventWriter, filters []string) error {
-	kept := make(chan events.Delta, maxFragments)
+	kept := make(chan log.Delta, maxFragments)
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Log.FollowDeltas(ctx, filters, func(d events.Delta) {
+		done <- s.Log.FollowDeltas(ctx, filters, func(d log.Delta) {
 			select {
 			case kept <- d:
 			default:
@@ -178,7 +179,7 @@ func (s *Server) sendDeltas(ctx context.Context, out *eventWriter, filters []str
 			return err
 		case d := <-kept:
 			f := fragment{Subject: d.Subject, Type: d.Type, Stream: d.Stream, Offset: d.Offset, Data: d.Data}
-			if d.Type != events.ExecOutput && json.Valid(d.Data) {
+			if d.Type != log.ExecOutput && json.Valid(d.Data) {
 				f.Data = json.RawMessage(d.Data)
 			}
 			data, err := json.Marshal(f)

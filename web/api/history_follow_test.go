@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/account"
 )
 
@@ -50,10 +51,10 @@ func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
 	go func() { // until it is heard: only what comes from then on is sent
 		defer close(done)
 		for ctx.Err() == nil {
-			for _, d := range []events.Delta{
+			for _, d := range []log.Delta{
 				{Subject: events.MessageDeltaSubject(other, "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta":"not mine"}`)},
 				{Subject: events.MessageDeltaSubject(chat, "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta": "a<b"}`)},
-				{Subject: events.ExecDeltaSubject(chat, "x1"), Type: events.ExecOutput, Stream: "stderr", Offset: 7, Data: []byte("\xff\n")},
+				{Subject: events.ExecDeltaSubject(chat, "x1"), Type: log.ExecOutput, Stream: "stderr", Offset: 7, Data: []byte("\xff\n")},
 			} {
 				_ = s.log.PublishDelta(d)
 			}

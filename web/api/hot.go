@@ -7,6 +7,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 	"pocketcoder/web/api/records"
 )
@@ -63,9 +64,9 @@ func (s *Server) listen(ctx context.Context, h *hub) error {
 	if err != nil {
 		return err
 	}
-	fragments := make(chan events.Delta, 256)
+	fragments := make(chan log.Delta, 256)
 	go func() {
-		cancel(s.Log.ReadDeltas(listening, since, events.ChatDeltaFilters(h.chat)[:1], func(d events.Delta) {
+		cancel(s.Log.ReadDeltas(listening, since, events.ChatDeltaFilters(h.chat)[:1], func(d log.Delta) {
 			select {
 			case fragments <- d:
 			case <-listening.Done():

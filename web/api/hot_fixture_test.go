@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // fact appends a fact of our own about a chat, and waits until it shows.
@@ -46,7 +47,7 @@ func (s *system) fragment(t testing.TB, chat, message, part, text string) {
 
 func (s *system) delta(t testing.TB, chat, message, part, typ, data string) {
 	t.Helper()
-	check(t, s.log.PublishDelta(events.Delta{Subject: events.MessageDeltaSubject(chat, message, part), Type: "opencode." + typ, Data: []byte(data)}))
+	check(t, s.log.PublishDelta(log.Delta{Subject: events.MessageDeltaSubject(chat, message, part), Type: "opencode." + typ, Data: []byte(data)}))
 }
 
 // assistant is an assistant message of the chat's own session; more is further JSON of its info.

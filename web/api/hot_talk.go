@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -63,7 +63,7 @@ func (m *spoken) part(id string) *spokenPart {
 }
 
 // hear takes in a fragment.
-func (t *talk) hear(d events.Delta) {
+func (t *talk) hear(d log.Delta) {
 	var f struct {
 		MessageID, PartID, Field, Delta string
 		Part                            json.RawMessage

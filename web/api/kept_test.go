@@ -11,6 +11,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
@@ -176,7 +178,7 @@ func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
 	is.Equal(status, http.StatusNoContent)
 	check(t, s.api.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
 
-	log, err := events.Open(t.Context(), s.conn, events.DefaultStreamOptions, events.NewRedactor()) // another process
+	log, err := log.Open(t.Context(), s.conn, log.DefaultOptions, secret.NewRedactor()) // another process
 	is.NoErr(err)
 	is.NoErr(api.ConcealKeys(t.Context(), log, s.api.Secrets))
 	keys, err := s.api.Secrets.Keys(t.Context(), "llm")

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // liveOutput writes what a running command writes to one of its streams, every byte once. All bytes come from where they
 // are stored, so a slow client costs no memory: fragments while the command runs, and the stored output for what no
 // fragment had.
 type liveOutput struct {
-	log          *events.Log
+	log          *log.Log
 	chat, exec   string
 	stream       string
 	out          *patientWriter
@@ -27,12 +28,12 @@ const (
 )
 
 // serve ends once the command has. since is a sequence after which its end comes.
-func (l *liveOutput) serve(ctx context.Context, tail *events.Tail, since uint64) error {
+func (l *liveOutput) serve(ctx context.Context, tail *log.Tail, since uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	heard, ended, failed := make(chan struct{}, 1), make(chan events.ExecFinished, 1), make(chan error, 2)
 	go func() {
-		failed <- l.log.FollowDeltas(ctx, []string{events.ExecDeltaSubject(l.chat, l.exec)}, func(events.Delta) {
+		failed <- l.log.FollowDeltas(ctx, []string{events.ExecDeltaSubject(l.chat, l.exec)}, func(log.Delta) {
 			select {
 			case heard <- struct{}{}:
 			default:
@@ -61,7 +62,7 @@ func (l *liveOutput) serve(ctx context.Context, tail *events.Tail, since uint64)
 	}
 }
 
-func (l *liveOutput) followEnd(ctx context.Context, tail *events.Tail, since uint64, ended chan<- events.ExecFinished) error {
+func (l *liveOutput) followEnd(ctx context.Context, tail *log.Tail, since uint64, ended chan<- events.ExecFinished) error {
 	return tail.Follow(ctx, since, events.ChatSubject(l.chat, events.ExecFinished{}.Kind()), func(e events.Event) error {
 		body, _ := events.Decode(e) // what is no such event is not the end of this one
 		if d, ok := body.(events.ExecFinished); ok && d.Exec == l.exec {
@@ -75,7 +76,7 @@ func (l *liveOutput) followEnd(ctx context.Context, tail *events.Tail, since uin
 // writeFragments writes the fragments that continue what was written. One that does not comes after bytes that are only
 // in the stored output.
 func (l *liveOutput) writeFragments(ctx context.Context) (err error) {
-	l.nextFragment, err = l.log.FoldDeltas(ctx, events.ExecDeltaSubject(l.chat, l.exec), l.nextFragment, func(d events.Delta) error {
+	l.nextFragment, err = l.log.FoldDeltas(ctx, events.ExecDeltaSubject(l.chat, l.exec), l.nextFragment, func(d log.Delta) error {
 		have := l.written - d.Offset // bytes of it
 		if d.Stream != l.stream || have < 0 || have >= int64(len(d.Data)) {
 			return nil

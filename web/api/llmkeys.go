@@ -13,6 +13,8 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 )
 
@@ -164,7 +166,7 @@ func (s *Server) keepValues(ctx context.Context, key string, values map[string]s
 
 // conceal redacts the values under a key in all events from now on, in place of the values before. Redaction concerns every chat,
 // so it skips a value that is not clearly a secret or that is part of one of the paths.
-func conceal(log *events.Log, key string, values map[string]string, paths ...string) (left int) {
+func conceal(log *log.Log, key string, values map[string]string, paths ...string) (left int) {
 	var secrets []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if isSecret(values[name], paths) {
@@ -183,7 +185,7 @@ func isSecret(s string, paths []string) bool {
 // ConcealKeys redacts the values that administrators stored, as many as Log.Conceal admits, in all events from now on. OpenCode is
 // not started with these values, so those of other accounts need no redaction, and an account could hide any text of other chats
 // with one. ConcealKeys deletes values without a record: the process ended before it could, or their account was deleted.
-func ConcealKeys(ctx context.Context, log *events.Log, secrets *events.Secrets, paths ...string) error {
+func ConcealKeys(ctx context.Context, log *log.Log, secrets *secret.Store, paths ...string) error {
 	named, err := namedSecrets(ctx, log)
 	if err != nil {
 		return err
@@ -216,7 +218,7 @@ func ConcealKeys(ctx context.Context, log *events.Log, secrets *events.Secrets, 
 }
 
 // namedSecrets are the keys of the values that living records of living accounts name, and whether the account is an administrator.
-func namedSecrets(ctx context.Context, log *events.Log) (map[string]bool, error) {
+func namedSecrets(ctx context.Context, log *log.Log) (map[string]bool, error) {
 	gone, roles := map[string]bool{}, map[string]string{}
 	_, err := log.Fold(ctx, events.UserSubject("*", "account.*"), 0, func(e events.Event) error {
 		d, err := events.Decode(e)

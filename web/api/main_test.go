@@ -24,6 +24,8 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/policy"
@@ -37,7 +39,7 @@ type system struct {
 	*httptest.Server
 	api       *api.Server
 	conn      *nats.Conn
-	log       *events.Log
+	log       *log.Log
 	model     *projections.Model
 	handlers  *handlers.Handlers
 	accounts  *account.Accounts
@@ -54,7 +56,7 @@ func newSystem(t testing.TB) *system {
 	check(t, os.Mkdir(s.workspace, 0o755))
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
 	s.conn, s.log = nc, eventstest.Open(t, nc)
-	secrets, err := events.OpenSecrets(t.Context(), nc, 1)
+	secrets, err := secret.Open(t.Context(), nc, 1)
 	check(t, err)
 	s.model, err = projections.Open(t.Context(), t.TempDir(), s.log)
 	check(t, err)
@@ -75,7 +77,7 @@ func newSystem(t testing.TB) *system {
 		},
 	}
 	s.api = &api.Server{
-		Log: s.log, Tail: events.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: gate, Accounts: s.accounts, Secrets: secrets,
+		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: gate, Accounts: s.accounts, Secrets: secrets,
 		Workspace: s.workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: api.Engine{

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 )
@@ -103,7 +104,7 @@ func (r *run) write(t testing.TB, p []byte, lost func(i int) bool) {
 	t.Helper()
 	for i := 0; len(p) > 0; i++ {
 		n := min(len(p), 1000)
-		d := events.Delta{Subject: events.ExecDeltaSubject(r.chat, r.exec), Type: events.ExecOutput, Stream: "stdout", Offset: int64(len(r.all)), Data: p[:n]}
+		d := log.Delta{Subject: events.ExecDeltaSubject(r.chat, r.exec), Type: log.ExecOutput, Stream: "stdout", Offset: int64(len(r.all)), Data: p[:n]}
 		if !lost(i) {
 			check(t, r.log.PublishDelta(d))
 		}

@@ -6,10 +6,11 @@ import (
 	"io"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // openOutput gives what is stored of a stream of an execution.
-func openOutput(ctx context.Context, log *events.Log, o events.Output) (io.ReadSeekCloser, error) {
+func openOutput(ctx context.Context, log *log.Log, o events.Output) (io.ReadSeekCloser, error) {
 	if o.Blob != nil {
 		return openBlob(ctx, log, o.Blob.Name, o.Blob.Size)
 	}
@@ -19,7 +20,7 @@ func openOutput(ctx context.Context, log *events.Log, o events.Output) (io.ReadS
 	return inlineContent{bytes.NewReader([]byte(o.Text))}, nil
 }
 
-func openBlob(ctx context.Context, log *events.Log, name string, size int64) (io.ReadSeekCloser, error) {
+func openBlob(ctx context.Context, log *log.Log, name string, size int64) (io.ReadSeekCloser, error) {
 	b := &blobContent{open: func() (io.ReadCloser, error) { return log.OpenBlob(ctx, name) }, size: size}
 	return b, b.reopen()
 }

@@ -1,0 +1,194 @@
+package log
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"pocketcoder/events"
+)
+
+// Expect is optimistic concurrency: the append is refused unless Last is the sequence of the newest event that matches
+// Filter, 0 for none. Filter covers what the decision was made on.
+type Expect struct {
+	Filter string
+	Last   uint64
+}
+
+// Write is an event of an atomic batch, and what its decision was made on; an empty Filter expects nothing.
+type Write struct {
+	Event  events.Event
+	Expect Expect
+}
+
+// Codes of the JetStream API. A wrong last sequence is the first on one replica, the second on several.
+const (
+	codeWrongLastSequence         = 10071
+	codeWrongLastSequenceConstant = 10164
+	codeBatchDuplicate            = 10201 // an atomic batch holds a message that is stored already
+)
+
+// MaxBatch is the most events one atomic batch may hold; the server's limit is 1,000.
+const MaxBatch = 500
+
+// maxBatchBytes keeps a batch well under the server's ingest limit of 128 MiB.
+const maxBatchBytes = 8 << 20
+
+// Append stores one event and returns its sequence. An event whose id is already stored (within two minutes) is not
+// stored again; its first sequence is returned.
+func (l *Log) Append(ctx context.Context, e events.Event, expect ...Expect) (uint64, error) {
+	m, err := l.message(ctx, e)
+	if err != nil {
+		return 0, err
+	}
+	var opts []jetstream.PublishOpt
+	for _, x := range expect {
+		opts = append(opts, jetstream.WithExpectLastSequenceForSubject(x.Last, x.Filter))
+	}
+	ack, err := l.js.PublishMsg(ctx, m, opts...)
+	if err != nil {
+		return 0, appendError(e, err)
+	}
+	return ack.Sequence, nil
+}
+
+// AppendAll stores the events in order: as atomic batches when there are several, because then the disk is synced once
+// for all of them. It returns the last sequence. Already stored events are not stored again.
+func (l *Log) AppendAll(ctx context.Context, all []events.Event) (uint64, error) {
+	var last uint64
+	for len(all) > 0 {
+		n, size := 0, 0
+		for n < len(all) && n < MaxBatch && (n == 0 || size+len(all[n].Data) <= maxBatchBytes) {
+			size += len(all[n].Data)
+			n++
+		}
+		seq, err := l.appendBatch(ctx, all[:n])
+		if err != nil {
+			return last, err
+		}
+		last, all = seq, all[n:]
+	}
+	return last, nil
+}
+
+func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, error) {
+	if len(batch) > 1 {
+		writes := make([]Write, len(batch))
+		for i, e := range batch {
+			writes[i].Event = e
+		}
+		seq, err := l.appendAtomic(ctx, writes)
+		if api := (*jetstream.APIError)(nil); !errors.As(err, &api) || api.ErrorCode != codeBatchDuplicate {
+			return seq, err
+		}
+	}
+	var last uint64
+	for _, e := range batch { // alone, or one of them is stored already and the server refuses the batch as a whole
+		seq, err := l.Append(ctx, e)
+		if err != nil {
+			return last, err
+		}
+		last = seq
+	}
+	return last, nil
+}
+
+// Commit stores 1 to MaxBatch events in order if every expectation holds, and none of them otherwise: ErrConflict says that
+// one did not. Each is compared with what was stored before the batch. One on a literal subject must stand on the first
+// event of that subject, or before it: further on the server refuses it.
+func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
+	if len(writes) > 1 {
+		return l.appendAtomic(ctx, writes)
+	}
+	w := writes[0]
+	if w.Expect.Filter == "" {
+		return l.Append(ctx, w.Event)
+	}
+	return l.Append(ctx, w.Event, w.Expect)
+}
+
+// appendAtomic speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its place,
+// the last one commits and is answered with the acknowledgement. nats.go has no client for it.
+func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	batch := make([]*nats.Msg, len(writes)) // all of them first: the server waits 10 s between two messages of a batch
+	id := nuid.Next()
+	for i, w := range writes {
+		m, err := l.message(ctx, w.Event)
+		if err != nil {
+			return 0, err
+		}
+		m.Header.Set("Nats-Batch-Id", id)
+		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		if w.Expect.Filter != "" {
+			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.Expect.Last, 10))
+			m.Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, w.Expect.Filter)
+		}
+		batch[i] = m
+	}
+	last := len(batch) - 1
+	for i, m := range batch[:last] {
+		if err := l.nc.PublishMsg(m); err != nil {
+			return 0, appendError(writes[i].Event, err)
+		}
+	}
+	batch[last].Header.Set("Nats-Batch-Commit", "1")
+	answer, err := l.nc.RequestMsgWithContext(ctx, batch[last])
+	if err != nil {
+		return 0, appendError(writes[last].Event, err)
+	}
+	seq, err := batchAck(answer.Data, len(batch))
+	if err != nil {
+		return 0, appendError(writes[last].Event, err)
+	}
+	return seq, nil
+}
+
+// batchAck reads the answer to the commit of a batch of n messages.
+func batchAck(answer []byte, n int) (uint64, error) {
+	var ack struct {
+		Error *jetstream.APIError `json:"error"`
+		Seq   uint64              `json:"seq"`
+		Count int                 `json:"count"`
+	}
+	if err := json.Unmarshal(answer, &ack); err != nil {
+		return 0, err
+	}
+	if ack.Error != nil {
+		return 0, ack.Error
+	}
+	if ack.Count != n {
+		return 0, fmt.Errorf("the server stored %d of a batch of %d", ack.Count, n)
+	}
+	return ack.Seq, nil
+}
+
+// message encodes e as it is stored: redacted, and with its body in BLOBS when that is large.
+func (l *Log) message(ctx context.Context, e events.Event) (*nats.Msg, error) {
+	body := l.Redactor().JSON(e.Data)
+	if len(body) <= MaxInline {
+		return events.Message(e, body), nil
+	}
+	reference, err := l.putBody(ctx, body)
+	if err != nil {
+		return nil, appendError(e, err)
+	}
+	m := events.Message(e, reference)
+	m.Header.Set(events.HeaderBlob, "1")
+	return m, nil
+}
+
+func appendError(e events.Event, err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceConstant) {
+		err = ErrConflict
+	}
+	return fmt.Errorf("append %s: %w", e.RawSubject, err)
+}

@@ -1,0 +1,89 @@
+package log
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+)
+
+// Fold calls fn with every event now stored after the given sequence that matches filter, in order, and returns the
+// sequence of the last one (after itself when there is none): what a decision needs to know, without a consumer.
+func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(events.Event) error) (uint64, error) {
+	return l.direct(ctx, eventsStream, filter, after, func(m *nats.Msg, seq uint64) error {
+		at, _ := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+		e, err := l.stored(ctx, m.Header.Get(jetstream.SubjectHeader), m.Header, m.Data, seq, at)
+		if err != nil {
+			return err
+		}
+		return fn(e)
+	})
+}
+
+// maxDirectBytes is about how much of the answers waits for a reader who is slow.
+const maxDirectBytes = 1 << 20
+
+// direct reads messages with the server's batched direct get (ADR-31): no consumer, one round trip for up to MaxBatch
+// messages. nats.go has no client for it.
+func (l *Log) direct(ctx context.Context, stream, filter string, after uint64, fn func(*nats.Msg, uint64) error) (uint64, error) {
+	fail := func(err error) (uint64, error) {
+		return after, fmt.Errorf("read %s of %s after %d: %w", filter, stream, after, err)
+	}
+	inbox := l.nc.NewInbox()
+	sub, err := l.nc.SubscribeSync(inbox)
+	if err != nil {
+		return fail(err)
+	}
+	defer sub.Unsubscribe()
+	for more := true; more; {
+		request, err := json.Marshal(map[string]any{
+			"seq": after + 1, "next_by_subj": filter, "batch": MaxBatch, "max_bytes": maxDirectBytes,
+		})
+		if err != nil {
+			return fail(err)
+		}
+		if err := l.nc.PublishRequest(l.prefix+".DIRECT.GET."+stream, inbox, request); err != nil {
+			return fail(err)
+		}
+		if after, more, err = directAnswers(ctx, sub, after, fn); err != nil {
+			return fail(err)
+		}
+	}
+	return after, nil
+}
+
+// directAnswers takes the answers of one request: messages with their place in headers, then an empty one with a status:
+// 204 for the end of the batch, 404 when nothing was there.
+func directAnswers(ctx context.Context, sub *nats.Subscription, after uint64, fn func(*nats.Msg, uint64) error) (uint64, bool, error) {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, requestTimeout)
+		m, err := sub.NextMsgWithContext(waiting)
+		cancel()
+		if err != nil {
+			return after, false, err
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case "404":
+			return after, false, nil
+		case "204":
+			return after, m.Header.Get("Nats-Num-Pending") != "0", nil
+		default:
+			return after, false, fmt.Errorf("direct get: %s %s", status, m.Header.Get("Description"))
+		}
+		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+		if err != nil {
+			return after, false, fmt.Errorf("direct get: %w", err)
+		}
+		if err := fn(m, seq); err != nil {
+			return after, false, err
+		}
+		after = seq
+	}
+}

@@ -1,0 +1,81 @@
+// Package log is the only code that reads and writes the log: the JetStream streams EVENTS and DELTAS and the bucket BLOBS.
+//
+// EVENTS holds facts, for ever. DELTAS holds streaming fragments, for a week. BLOBS holds bodies over 256 KiB. An event's
+// body is its JSON and nothing else; its metadata are CloudEvents headers.
+//
+// Promises: an event that Append acknowledged is on disk (sync-always server) and is never changed or removed. A batch is
+// stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another writer was first. Read calls
+// its function with every stored event from a sequence on, in order, once, and says when it has caught up; it does not stop
+// on a message that it cannot read. Large bodies are moved to BLOBS and back here, and nowhere else. Known secrets are
+// redacted before anything is stored.
+//
+// It must not know what a decision, a read model or an OpenCode server is.
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events/secret"
+)
+
+// MaxInline is the largest body, in bytes, that is stored in the message itself.
+const MaxInline = 256 << 10
+
+// ErrConflict says another writer appended first: read again, decide again.
+var ErrConflict = errors.New("the chat has newer events")
+
+// Log is the API over the streams. It is safe for concurrent use.
+type Log struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	prefix string // of the JetStream API
+	blobs  jetstream.ObjectStore
+
+	*secret.Known // replaced in everything that is stored
+}
+
+// Open creates or updates the streams and gives the log. Deploying is migrating: there is no other step.
+func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Log, error) {
+	l, err := Attach(nc, "$JS.API")
+	if err != nil {
+		return nil, err
+	}
+	l.Known = secret.NewKnown(r)
+	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
+		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
+			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
+		}
+	}
+	if l.blobs, err = l.js.CreateOrUpdateObjectStore(ctx, BlobsConfig(o)); err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", blobsBucket, err)
+	}
+	return l, nil
+}
+
+// Attach gives the log of a system that is already running to a reader: one whose rights end at reading, and whose
+// account sees JetStream's API under another prefix.
+func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
+	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight), jetstream.WithDefaultTimeout(requestTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	return &Log{nc: nc, js: js, prefix: apiPrefix, Known: secret.NewKnown(secret.Redactor{})}, nil
+}
+
+// requestTimeout bounds one request to the server; an append may wait behind slow syncs.
+const requestTimeout = 15 * time.Second
+
+// Last is the sequence of the newest event, 0 for an empty log.
+func (l *Log) Last(ctx context.Context) (uint64, error) {
+	s, err := l.js.Stream(ctx, eventsStream)
+	if err != nil {
+		return 0, fmt.Errorf("look up stream %s: %w", eventsStream, err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}

@@ -1,0 +1,65 @@
+package log
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+)
+
+// At is the sequence of the newest event that was stored before t, 0 when there is none.
+func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
+	m, err := l.get(ctx, map[string]any{"start_time": t, "next_by_subj": events.AllEvents})
+	if err != nil {
+		return 0, fmt.Errorf("find the event before %s: %w", t.Format(time.RFC3339), err)
+	}
+	if m == nil { // nothing since
+		return l.Last(ctx)
+	}
+	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("find the event before %s: %w", t.Format(time.RFC3339), err)
+	}
+	return seq - 1, nil
+}
+
+// Stored says when the event at seq was stored, or the next one when that place is empty; the zero time when there is none.
+func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
+	m, err := l.get(ctx, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
+	if err != nil || m == nil {
+		return time.Time{}, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("find the time of #%d: %w", seq, err)
+	}
+	return at, nil
+}
+
+// get does a direct get (ADR-31) of one event, nil when there is none.
+func (l *Log) get(ctx context.Context, request map[string]any) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	m, err := l.nc.RequestWithContext(ctx, l.prefix+".DIRECT.GET."+eventsStream, body)
+	if err != nil {
+		return nil, err
+	}
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return m, nil
+	case "404":
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("direct get: %s %s", status, m.Header.Get("Description"))
+	}
+}

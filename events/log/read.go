@@ -1,0 +1,127 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+)
+
+// Batch is what had arrived when the reader looked: in order, at most MaxBatch events, at least one except for the
+// first batch of a log that has nothing to give. Behind is how many matching events were still to come; 0 says the
+// reader has caught up.
+type Batch struct {
+	Events []events.Event
+	Behind uint64
+}
+
+// Read calls fn with every event after the given sequence that matches one of filters (all events when there are none),
+// and goes on with new ones as they come until ctx ends or fn returns an error. It waits for nothing: a batch is what
+// has arrived.
+func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
+	err := l.read(ctx, after, filters, fn)
+	if errors.Is(err, events.ErrStop) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
+	if len(filters) == 0 {
+		filters = []string{events.AllEvents}
+	}
+	consumer, err := l.js.OrderedConsumer(ctx, eventsStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+		InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return fmt.Errorf("read log after %d: %w", after, err)
+	}
+	defer l.removeConsumer(eventsStream, consumer)
+	nothing := consumer.CachedInfo().NumPending == 0
+	arrived := make(chan jetstream.Msg, 2*MaxBatch)
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
+		select {
+		case arrived <- m:
+		case <-ctx.Done():
+		}
+	}, jetstream.PullMaxMessages(4*MaxBatch))
+	if err != nil {
+		return fmt.Errorf("read log after %d: %w", after, err)
+	}
+	defer consuming.Stop()
+	closed := consuming.Closed() // each call starts a goroutine
+	if nothing {
+		if err := fn(Batch{}); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-closed:
+			return fmt.Errorf("read log after %d: the consumer was closed", after)
+		case m := <-arrived:
+			b, err := l.gather(ctx, m, arrived)
+			if err != nil {
+				return err
+			}
+			if err := fn(b); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// gather makes a batch of m and what has arrived behind it.
+func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstream.Msg) (Batch, error) {
+	var b Batch
+	size := 0
+	for {
+		meta, err := m.Metadata()
+		if err != nil {
+			return b, fmt.Errorf("read log: %w", err)
+		}
+		e, err := l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
+		if err != nil {
+			return b, err
+		}
+		b.Events, b.Behind = append(b.Events, e), meta.NumPending
+		if size += len(e.Data); len(b.Events) == MaxBatch || size >= maxBatchBytes {
+			return b, nil
+		}
+		select {
+		case m = <-arrived:
+		default:
+			return b, nil
+		}
+	}
+}
+
+// stored gives the event of a stored message, its body fetched from BLOBS when it lies there.
+func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64, at time.Time) (events.Event, error) {
+	if h.Get(events.HeaderBlob) != "" {
+		body, err := l.fetchBody(ctx, data)
+		if err != nil {
+			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
+		}
+		data = body
+	}
+	return events.FromMessage(subject, h, data, seq, at), nil
+}
+
+// removeConsumer deletes a consumer that is done with: Stop leaves it, and a stream takes only so many.
+func (l *Log) removeConsumer(stream string, c jetstream.Consumer) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = l.js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) // the inactive threshold removes it otherwise
+}

@@ -1,0 +1,78 @@
+package log
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+)
+
+// Names of what the log is kept in.
+const (
+	eventsStream = "EVENTS"
+	deltasStream = "DELTAS"
+	blobsBucket  = "BLOBS"
+	blobsStream  = "OBJ_" + blobsBucket // the stream behind the bucket
+)
+
+// Options are the few things an installation may choose.
+type Options struct {
+	Replicas      int           // of EVENTS and BLOBS: 1 embedded, 3 in a cluster
+	DeltaMaxAge   time.Duration // how long streaming fragments are kept
+	DeltaMaxBytes int64         // and at most how much of them; the server sets that much disk aside
+}
+
+// DefaultOptions are those of a single node.
+var DefaultOptions = Options{Replicas: 1, DeltaMaxAge: 7 * 24 * time.Hour, DeltaMaxBytes: 1 << 30}
+
+// EventsConfig is the stream of facts: kept for ever, refused when full, never forgotten, never rewritten. Sync to disk
+// on every append is a setting of the server (sync_interval: always), not of the stream.
+func EventsConfig(o Options) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:               eventsStream,
+		Description:        "every fact, for ever",
+		Subjects:           []string{events.AllEvents},
+		Retention:          jetstream.LimitsPolicy,
+		Discard:            jetstream.DiscardNew,
+		Storage:            jetstream.FileStorage,
+		Replicas:           o.Replicas,
+		Compression:        jetstream.S2Compression,
+		Duplicates:         2 * time.Minute,
+		DenyDelete:         true,
+		DenyPurge:          true,
+		AllowDirect:        true,
+		AllowAtomicPublish: true,
+		Metadata:           map[string]string{"config": "1"},
+	}
+}
+
+// DeltasConfig is the stream of fragments: acknowledged before they are on disk, because the closing event of a part
+// carries the whole text.
+func DeltasConfig(o Options) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        deltasStream,
+		Description: "streaming fragments",
+		Subjects:    []string{events.AllDeltas},
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardOld,
+		Storage:     jetstream.FileStorage,
+		Replicas:    1, // async persistence exists for one replica only
+		MaxAge:      o.DeltaMaxAge,
+		MaxBytes:    o.DeltaMaxBytes,
+		AllowDirect: true,
+		PersistMode: jetstream.AsyncPersistMode,
+		Metadata:    map[string]string{"config": "1"},
+	}
+}
+
+// BlobsConfig is the bucket of bodies too large for a message.
+func BlobsConfig(o Options) jetstream.ObjectStoreConfig {
+	return jetstream.ObjectStoreConfig{
+		Bucket:      blobsBucket,
+		Description: "bodies over 256 KiB",
+		Storage:     jetstream.FileStorage,
+		Replicas:    o.Replicas,
+		Metadata:    map[string]string{"config": "1"},
+	}
+}

@@ -1,0 +1,236 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// Tail is one reader of the log for any number of followers: a stream takes only so many consumers, and most of those who
+// wait for news wait for nothing. A follower that falls behind loses its place among the live ones and reads from the log
+// again; it is never waited for. It is safe for concurrent use.
+type Tail struct {
+	log *Log
+
+	mu        sync.Mutex
+	seq       uint64                            // of the last event that was passed on
+	followers map[string]map[*follower]struct{} // by index
+}
+
+// NewTail gives a tail that passes on what is appended while Run runs.
+func NewTail(l *Log) *Tail {
+	return &Tail{log: l, followers: map[string]map[*follower]struct{}{}}
+}
+
+// Tries to read on after the reader failed, and the pause before each: a server that is restarted is back within that time.
+const (
+	tailTries = 30
+	tailPause = time.Second
+)
+
+// Run reads the log from its present end on, until ctx ends or the log cannot be read for half a minute.
+func (t *Tail) Run(ctx context.Context) error {
+	last, err := t.log.Last(ctx)
+	if err != nil {
+		return fmt.Errorf("run tail: %w", err)
+	}
+	t.begin(last)
+	for try := 1; ; try++ {
+		from := t.at()
+		err := t.log.Read(ctx, from, nil, t.pass)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if t.at() > from {
+			try = 1
+		}
+		if try == tailTries {
+			return fmt.Errorf("run tail: %w", err)
+		}
+		select {
+		case <-time.After(tailPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Follow calls fn with every event after the given sequence that matches filter, in order, each once, until ctx ends or fn
+// returns an error; ErrStop ends it without one. caughtUp is called once, between what was stored and what comes: every
+// event up to seq that matches was handed over. Filter is one that ParseFilter admits.
+func (t *Tail) Follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error, caughtUp func(seq uint64) error) error {
+	err := t.follow(ctx, after, filter, fn, caughtUp)
+	switch {
+	case errors.Is(err, events.ErrStop):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return err
+}
+
+func (t *Tail) follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error, caughtUp func(uint64) error) error {
+	f := &follower{filter: strings.Split(filter, "."), news: make(chan struct{}, 1)}
+	passed := t.add(f) // before the log is read: what is not stored by then comes live
+	defer t.remove(f)
+	for told := false; ; told = true {
+		var err error
+		if after, err = t.log.Fold(ctx, filter, after, fn); err != nil {
+			return err
+		}
+		if !told {
+			if err := caughtUp(max(after, passed)); err != nil {
+				return err
+			}
+		}
+		if after, err = f.live(ctx, after, fn); err != nil {
+			return err
+		}
+	}
+}
+
+// begin says where the reader begins. Who follows already has not seen what was appended before that, so it reads again.
+func (t *Tail) begin(seq uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seq = seq
+	for _, all := range t.followers {
+		for f := range all {
+			f.lose()
+		}
+	}
+}
+
+func (t *Tail) at() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seq
+}
+
+// pass hands a batch to those whose filter it matches.
+func (t *Tail) pass(b Batch) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range b.Events {
+		subject := strings.Split(e.RawSubject, ".")
+		t.offer(anything, subject, e)
+		if i := index(subject); i != anything {
+			t.offer(i, subject, e)
+		}
+		t.seq = e.Seq
+	}
+	return nil
+}
+
+func (t *Tail) offer(index string, subject []string, e events.Event) {
+	for f := range t.followers[index] {
+		if matches(f.filter, subject) {
+			f.take(e)
+		}
+	}
+}
+
+func (t *Tail) add(f *follower) (passed uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := index(f.filter)
+	if t.followers[i] == nil {
+		t.followers[i] = map[*follower]struct{}{}
+	}
+	t.followers[i][f] = struct{}{}
+	return t.seq
+}
+
+func (t *Tail) remove(f *follower) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := index(f.filter)
+	if delete(t.followers[i], f); len(t.followers[i]) == 0 {
+		delete(t.followers, i)
+	}
+}
+
+// What is kept for one follower at most.
+const (
+	maxQueued      = 256
+	maxQueuedBytes = 4 << 20
+)
+
+// follower is somebody who waits for live events.
+type follower struct {
+	filter []string
+	news   chan struct{} // holds one when something was queued, or lost
+
+	mu     sync.Mutex
+	queued []events.Event
+	bytes  int
+	behind bool // what came lately was not kept
+}
+
+func (f *follower) take(e events.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.behind {
+		return
+	}
+	if len(f.queued) == maxQueued || f.bytes+len(e.Data) > maxQueuedBytes {
+		f.drop()
+		return
+	}
+	f.queued, f.bytes = append(f.queued, e), f.bytes+len(e.Data)
+	f.wake()
+}
+
+func (f *follower) lose() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drop()
+}
+
+func (f *follower) drop() {
+	f.queued, f.bytes, f.behind = nil, 0, true
+	f.wake()
+}
+
+func (f *follower) wake() {
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// live hands over what is queued and what comes, except what after says was handed over, until events were lost. From then
+// on it queues again, so the log holds all that is missing.
+func (f *follower) live(ctx context.Context, after uint64, fn func(events.Event) error) (uint64, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return after, ctx.Err()
+		case <-f.news:
+		}
+		f.mu.Lock()
+		queued, behind := f.queued, f.behind
+		f.queued, f.bytes, f.behind = nil, 0, false
+		f.mu.Unlock()
+		if behind {
+			return after, nil
+		}
+		for _, e := range queued {
+			if e.Seq <= after {
+				continue
+			}
+			if err := ctx.Err(); err != nil { // nothing more for somebody who may not see it any longer
+				return after, err
+			}
+			if err := fn(e); err != nil {
+				return after, err
+			}
+			after = e.Seq
+		}
+	}
+}

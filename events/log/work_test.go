@@ -1,0 +1,183 @@
+package log_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+)
+
+// appendLost appends n events of one chat, numbered from first.
+func appendLost(t testing.TB, l *log.Log, chat string, first, n int) {
+	t.Helper()
+	is := is.New(t)
+	for i := range n {
+		e, err := events.New(chat, events.ActorPolicy, events.TurnLost{Session: fmt.Sprintf("ses_%d", first+i)})
+		is.NoErr(err)
+		_, err = l.Append(t.Context(), e)
+		is.NoErr(err)
+	}
+}
+
+// work runs a worker until fn says stop, and returns the sessions it was given and what failed.
+func work(t *testing.T, l *log.Log, filter string, fn func(n int, session string) (err error, stop bool)) (given []string, failures []error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	err := l.Work(ctx, "worker", filter, func(_ context.Context, e events.Event) error {
+		d, err := events.Decode(e)
+		if err != nil {
+			return err
+		}
+		session := d.(events.TurnLost).Session
+		given = append(given, session)
+		err, last := fn(len(given), session)
+		if last {
+			stop()
+		}
+		return err
+	}, func(_ events.Event, err error) { failures = append(failures, err) })
+	is.New(t).True(errors.Is(err, context.Canceled))
+	return given, failures
+}
+
+const lostFilter = "evt.chat.*.turn.lost"
+
+func TestWorkIsDoneInOrderAndGoesOnAfterARestart(t *testing.T) {
+	is := is.New(t)
+	dir := t.TempDir()
+	s := eventstest.Server(t, dir)
+	l := eventstest.Open(t, eventstest.Conn(t, s))
+	appendLost(t, l, "chat1", 0, 5)
+	// The worker dies while it does the third: its work is not done until it said so.
+	given, failures := work(t, l, lostFilter, func(n int, _ string) (error, bool) {
+		if n == 3 {
+			return errors.New("killed"), true
+		}
+		return nil, false
+	})
+	is.Equal(strings.Join(given, " "), "ses_0 ses_1 ses_2")
+	is.Equal(len(failures), 0) // a worker that is stopped has not failed
+
+	l = restart(t, s, dir)
+	appendLost(t, l, "chat2", 5, 2)
+	given, _ = work(t, l, lostFilter, func(_ int, session string) (error, bool) { return nil, session == "ses_6" })
+	is.Equal(strings.Join(given, " "), "ses_2 ses_3 ses_4 ses_5 ses_6")
+}
+
+// restart stops the server, as a stop of the whole system does, and opens the log of another one on the same files.
+func restart(t *testing.T, s *server.Server, dir string) *log.Log {
+	t.Helper()
+	s.Shutdown()
+	s.WaitForShutdown()
+	return eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, dir)))
+}
+
+func TestFailedWorkIsTriedAgainAndTheNextWaits(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Log(t)
+	appendLost(t, l, "chat1", 0, 3)
+	given, failures := work(t, l, lostFilter, func(n int, session string) (error, bool) {
+		if n == 2 || n == 3 {
+			return fmt.Errorf("try %d", n), false
+		}
+		return nil, session == "ses_2"
+	})
+	is.Equal(strings.Join(given, " "), "ses_0 ses_1 ses_1 ses_1 ses_2")
+	is.Equal(fmt.Sprint(failures), "[try 2 try 3]")
+}
+
+func TestWorkPassesOverWhatIsNoEventOrNotItsOwn(t *testing.T) {
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	l := eventstest.Open(t, nc)
+	appendLost(t, l, "chat1", 0, 1)
+	is.NoErr(nc.Publish("evt.chat.chat1.turn.lost", []byte("not an event")))
+	is.NoErr(nc.Flush())
+	_, err := l.Append(t.Context(), openCode(t, "chat1", "evt_1", 0, 10))
+	is.NoErr(err)
+	appendLost(t, l, "chat2", 1, 1)
+	given, failures := work(t, l, lostFilter, func(_ int, session string) (error, bool) { return nil, session == "ses_1" })
+	is.Equal(strings.Join(given, " "), "ses_0 ses_1")
+	is.Equal(len(failures), 0)
+}
+
+// Two processes share the work of one name; what one of them is at, the other one is not given.
+func TestLongWorkIsNotHandedOutTwice(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	appendLost(t, l, "chat1", 0, 2)
+	ctx, stop := context.WithCancel(t.Context())
+	given, ended := make(chan string, 10), make(chan error, 2)
+	for range 2 {
+		go func() {
+			ended <- l.Work(ctx, "worker", lostFilter, func(_ context.Context, e events.Event) error {
+				given <- string(e.Data)
+				if e.Seq == 1 {
+					<-time.After(5 * time.Second) // longer than the server waits without a word
+				}
+				return nil
+			}, func(events.Event, error) {})
+		}()
+	}
+	is.Equal(<-given, `{"session":"ses_0"}`)
+	is.Equal(<-given, `{"session":"ses_1"}`)
+	stop()
+	for range 2 {
+		is.True(errors.Is(<-ended, context.Canceled))
+	}
+	is.Equal(len(given), 0)
+}
+
+func TestWorkedTellsHowFarAWorkerIs(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Log(t)
+	worked := func() uint64 {
+		t.Helper()
+		seq, err := l.Worked(t.Context(), "worker")
+		is.NoErr(err)
+		return seq
+	}
+	is.Equal(worked(), uint64(0)) // there is none yet
+	appendLost(t, l, "chat1", 0, 3)
+	work(t, l, lostFilter, func(n int, _ string) (error, bool) {
+		is.True(worked() < uint64(n)) // what it is about to do is not done
+		return nil, n == 3
+	})
+	is.True(worked() >= 2)
+}
+
+func TestWorkOnSeveralFiltersIsInOrderAndTakesOverFromOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	appendLost(t, l, "chat1", 0, 2)
+	given, _ := work(t, l, lostFilter, func(n int, _ string) (error, bool) { return nil, n == 1 })
+	is.Equal(given, []string{"ses_0"})
+	e, err := events.New("chat2", events.ActorPolicy, events.PermissionInterrupted{Permission: "per_1"})
+	is.NoErr(err)
+	_, err = l.Append(t.Context(), e)
+	is.NoErr(err)
+	appendLost(t, l, "chat1", 2, 1)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var kinds []string
+	err = l.WorkAll(ctx, "worker", []string{"evt.chat.*.permission.*", lostFilter}, func(_ context.Context, e events.Event) error {
+		if kinds = append(kinds, e.Subject.Kind); len(kinds) == 3 {
+			stop()
+		}
+		return nil
+	}, func(_ events.Event, err error) { t.Error(err) })
+	is.True(errors.Is(err, context.Canceled))
+	is.Equal(kinds, []string{"turn.lost", "permission.interrupted", "turn.lost"})
+}
