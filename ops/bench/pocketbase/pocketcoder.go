@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	eventlog "pocketcoder/events/log"
+	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/natsconf"
@@ -77,11 +79,11 @@ func openPocketCoder(ctx context.Context, dir string) (*api.Server, func(), erro
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := events.Open(ctx, nc, events.DefaultStreamOptions, events.NewRedactor())
+	log, err := eventlog.Open(ctx, nc, eventlog.DefaultOptions, secret.NewRedactor())
 	if err != nil {
 		return nil, nil, err
 	}
-	secrets, err := events.OpenSecrets(ctx, nc, 1)
+	secrets, err := secret.Open(ctx, nc, 1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +97,7 @@ func openPocketCoder(ctx context.Context, dir string) (*api.Server, func(), erro
 	}
 	commands := &handlers.Handlers{Log: log}
 	return &api.Server{
-		Log: log, Tail: events.NewTail(log), Model: model, Handlers: commands, Gate: handlers.Gate{Handlers: commands}, Accounts: accounts, Secrets: secrets,
+		Log: log, Tail: eventlog.NewTail(log), Model: model, Handlers: commands, Gate: handlers.Gate{Handlers: commands}, Accounts: accounts, Secrets: secrets,
 		Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
 	}, func() { nc.Close(); server.Close() }, nil
 }
@@ -121,7 +123,7 @@ func fillPocketCoder(ctx context.Context, s *api.Server) (t target, streaming st
 	return target{Email: "ada@example.org", Chat: chat}, streaming, err
 }
 
-func say(ctx context.Context, log *events.Log, chat string, seq int64, typ, properties string) error {
+func say(ctx context.Context, log *eventlog.Log, chat string, seq int64, typ, properties string) error {
 	e, err := events.NewOpenCode(chat, "local", events.NewID(), seq, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
 	if err != nil {
 		return err
