@@ -19,6 +19,7 @@
 //     removed or renamed directly in the workspace's top folder and in .git.
 //   - There is no network, unless a command is given a proxy, and none at all at landlock. Sockets of the host are out of reach; one that
 //     somebody puts into the workspace is not, at bwrap.
+//   - In the directories of Place.NoLinks the kernel follows no symbolic link, where this process may mount or make a user namespace.
 //   - No privilege can be gained: no set-user-id, no capabilities, no namespaces, no mounts, no tracing of others.
 //   - No file gets a set-user-id or set-group-id bit, by which another user of the machine could gain this user's rights.
 //
