@@ -91,7 +91,7 @@ func (d dataDir) checkOurs() error {
 		switch name := e.Name(); {
 		case name == "version":
 			return nil
-		case name != "lock" && !slices.Contains(othersParts, name): // a start that was interrupted leaves the lock
+		case name != "lock" && name != "lost+found" && !slices.Contains(othersParts, name): // an interrupted start leaves the lock, a file system lost+found
 			foreign = name
 		}
 	}
