@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// PermissionAsk is what we look at in OpenCode's permission.asked, and in its list of pending asks.
+// PermissionAsk is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests. It has only the
+// fields that PocketCoder reads.
 type PermissionAsk struct {
 	ID         string          `json:"id"` // per_…
 	SessionID  string          `json:"sessionID"`
@@ -19,13 +20,13 @@ type PermissionAsk struct {
 	Tool       Call            `json:"tool"`
 }
 
-// Call is the tool call an ask or a question belongs to.
+// Call names the tool call of a permission request or a question.
 type Call struct {
 	MessageID string `json:"messageID"`
 	CallID    string `json:"callID"`
 }
 
-// Types of the OpenCode events that ask a person, and of those that settle it.
+// Types of the OpenCode events that open a permission request or a question, and of those that close it.
 const (
 	PermissionAsked   = "permission.asked"
 	PermissionReplied = "permission.replied"
@@ -34,7 +35,7 @@ const (
 	QuestionRejected  = "question.rejected"
 )
 
-// Ask gives what was asked over the API in the form in which OpenCode asks.
+// Ask returns a request that was made over the API in the form of OpenCode's requests.
 func (d PermissionRequested) Ask() PermissionAsk {
 	return PermissionAsk{
 		ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: d.Patterns, Metadata: d.Metadata,
@@ -42,7 +43,7 @@ func (d PermissionRequested) Ask() PermissionAsk {
 	}
 }
 
-// Command is the command a bash ask is about, "" for others.
+// Command returns the command of a bash request, "" for others.
 func (a PermissionAsk) Command() string {
 	var m struct {
 		Command string `json:"command"`
@@ -53,8 +54,7 @@ func (a PermissionAsk) Command() string {
 	return m.Command
 }
 
-// Request is the SHA-256, in hex, of what is asked for: type, patterns and metadata. The same request asked again, byte
-// for byte, has the same.
+// Request returns the SHA-256, in hex, of type, patterns and metadata. A request that is repeated byte for byte has the same.
 func (a PermissionAsk) Request() string {
 	patterns, _ := json.Marshal(a.Patterns)
 	var metadata bytes.Buffer
@@ -70,7 +70,8 @@ func (a PermissionAsk) Redacted() bool {
 	return bytes.Contains(a.Metadata, []byte(Redacted)) || strings.Contains(strings.Join(a.Patterns, "\n"), Redacted)
 }
 
-// QuestionAsk is what we look at in OpenCode's question.asked, and in its list of pending questions.
+// QuestionAsk is OpenCode's question.asked, or an entry of its list of pending questions. It has only the fields that PocketCoder
+// reads.
 type QuestionAsk struct {
 	ID        string     `json:"id"` // que_…
 	SessionID string     `json:"sessionID"`
@@ -78,12 +79,12 @@ type QuestionAsk struct {
 	Tool      Call       `json:"tool"`
 }
 
-// Question is one of those asked together.
+// Question is one of the questions that the model asked together.
 type Question struct {
 	Question string   `json:"question"`
 	Header   string   `json:"header"`
 	Options  []Option `json:"options"`
-	Multiple bool     `json:"multiple"` // several may be taken
+	Multiple bool     `json:"multiple"` // several options may be chosen
 	Custom   *bool    `json:"custom"`   // free text is an answer too; nil is true
 }
 
@@ -93,12 +94,12 @@ type Option struct {
 	Description string `json:"description"`
 }
 
-// Free says whether free text is an answer too. Without options nothing else could be.
+// Free reports whether free text is an answer too. Without options it always is.
 func (q Question) Free() bool { return q.Custom == nil || *q.Custom || len(q.Options) == 0 }
 
-// Request is the SHA-256, in hex, of the questions: the same ones asked again have the same.
+// Request returns the SHA-256, in hex, of the questions. The same questions have the same.
 func (a QuestionAsk) Request() string {
-	body, _ := json.Marshal(a.Questions) // texts and truths always encode
+	body, _ := json.Marshal(a.Questions) // strings and booleans always encode
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
 }

@@ -39,11 +39,11 @@ const (
 	SourceReconcile = "reconcile" // fetched from OpenCode after the fact, because the live stream was not there
 )
 
-// Actors: who did it. Users, engines and schedules add their id.
+// Actors. Users, engines and schedules add their id.
 const (
 	ActorPolicy  = "policy"
 	ActorSandbox = "sandbox"
-	ActorSystem  = "system" // PocketCoder itself, with nobody's wish behind it
+	ActorSystem  = "system" // PocketCoder itself, without a user's command
 	ActorNobody  = "anonymous"
 )
 
@@ -53,22 +53,22 @@ func UserActor(id string) string { return "user:" + id }
 // EngineActor is engine:<id>; it is also the ce-source of what that OpenCode reported live.
 func EngineActor(id string) string { return "engine:" + id }
 
-// Event is a fact with its envelope. Before it is appended Seq is 0.
+// Event is a fact with its envelope. Seq is 0 before the event is appended.
 type Event struct {
-	Seq         uint64 // place in the stream
+	Seq         uint64 // in the stream
 	Subject     Subject
 	RawSubject  string
 	ID          string
-	Time        time.Time // UTC; when the writer saw it, never used for order
+	Time        time.Time // UTC, of the writer; never used for order
 	Source      string
 	Actor       string
 	Cause       string // id of the event or command that led here
 	Correlation string
-	OpenCodeSeq int64 // place in OpenCode's session history, -1 for an event that is not durable there
+	OpenCodeSeq int64 // sequence in OpenCode's session history, -1 for an event that is not durable there
 	Data        json.RawMessage
 
-	// Malformed says why a stored message is no event: only somebody writing past this package can cause it. Readers
-	// set such a message aside; it never stops them.
+	// Malformed says why a stored message is no event, which only a writer that bypasses this package can cause. Readers skip
+	// such a message.
 	Malformed error
 }
 
@@ -81,22 +81,22 @@ type OpenCode struct {
 // Kind is opencode.<type>.
 func (o OpenCode) Kind() string { return openCode + o.Type }
 
-// New makes a fact of our own about a chat.
+// New returns an event about a chat.
 func New(chat, actor string, d Data) (Event, error) {
 	return own(ChatSubject(chat, d.Kind()), actor, d)
 }
 
-// NewConfig makes a fact about a record of a collection.
+// NewConfig returns an event about a record of a collection.
 func NewConfig(collection, id, actor string, d Data) (Event, error) {
 	return own(ConfigSubject(collection, id, d.Kind()), actor, d)
 }
 
-// NewUser makes a fact about an account.
+// NewUser returns an event about an account.
 func NewUser(user, actor string, d Data) (Event, error) {
 	return own(UserSubject(user, d.Kind()), actor, d)
 }
 
-// NewAudit makes a fact that is about nothing the log knows.
+// NewAudit returns an event about no chat, record or account.
 func NewAudit(actor string, d Data) (Event, error) {
 	return own(AuditSubject(d.Kind()), actor, d)
 }
@@ -112,7 +112,7 @@ func own(subject, actor string, d Data) (Event, error) {
 	return build(subject, d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
 }
 
-// NewOpenCode makes the event for what an OpenCode reported: about a chat, or about the engine when chat is empty. id
+// NewOpenCode returns the event of an OpenCode event: about a chat, or about the engine if chat is empty. id
 // is OpenCode's event id and seq its durable sequence, -1 when it has none.
 func NewOpenCode(chat, engine, id string, seq int64, o OpenCode) (Event, error) {
 	subject := ChatOpenCodeSubject(chat, o.Type)
@@ -167,7 +167,8 @@ func Message(e Event, body []byte) *nats.Msg {
 	return &nats.Msg{Subject: e.RawSubject, Header: h, Data: body}
 }
 
-// FromMessage reads a stored message. stored is when the server stored it, the fallback for a message without ce-time.
+// FromMessage returns the event of a stored message. stored is the time at which the server stored it; a message without ce-time
+// gets that time.
 func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored time.Time) Event {
 	e := Event{
 		Seq: seq, RawSubject: subject, Data: data, OpenCodeSeq: -1, Time: stored.UTC(),
@@ -199,7 +200,7 @@ func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored 
 	return e
 }
 
-// MarshalJSON gives the CloudEvents JSON form (structured mode): the attributes, the log sequence as "sequence", and
+// MarshalJSON returns the CloudEvents JSON form (structured mode): the attributes, the log sequence as "sequence", and
 // the body unchanged under "data".
 func (e Event) MarshalJSON() ([]byte, error) {
 	v := struct {

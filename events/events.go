@@ -32,7 +32,7 @@ type ChatCreated struct {
 	Tags        string `json:"tags,omitempty"`
 }
 
-// ChatUpdated changes what a person says about a chat; a nil field stays as it was.
+// ChatUpdated changes fields of a chat. A nil field does not change.
 type ChatUpdated struct {
 	Title       *string `json:"title,omitempty"`
 	Description *string `json:"description,omitempty"`
@@ -42,7 +42,7 @@ type ChatUpdated struct {
 	User        *string `json:"user,omitempty"` // a new owner
 }
 
-// Deleted takes a chat, a config record or an account away from those who read. The log keeps what was.
+// Deleted hides a chat, a configuration record or an account. The log keeps its history.
 type Deleted struct{}
 
 // SessionBound ties an OpenCode root session to the chat. The last one bound is the chat's own session.
@@ -60,16 +60,16 @@ type Part struct {
 	Filename string `json:"filename,omitempty"`
 }
 
-// MessageSubmitted is a person's message, accepted by us. With Resumes it is the prompt that resumes a stopped turn
-// and follows from a person's decision or answers (role system for those who read the chat).
+// MessageSubmitted is a person's message that PocketCoder has accepted. With Resumes it is the prompt that resumes a stopped turn
+// after a person's decision or answers (role system in the chat).
 type MessageSubmitted struct {
 	Message string `json:"message"`
 	Parts   []Part `json:"parts"`
 	Resumes string `json:"resumes,omitempty"` // the ask that was decided, or the interrupted questions that were answered (que_…)
 }
 
-// MessageSending fixes the ids under which OpenCode gets the message, before it is sent: a resend after a crash uses
-// the same, and OpenCode runs it once.
+// MessageSending fixes OpenCode's ids of the message before it is sent. A resend after a crash uses the same ids, so OpenCode
+// runs the message once.
 type MessageSending struct {
 	Message       string   `json:"message"`
 	Session       string   `json:"session"`
@@ -90,15 +90,15 @@ type MessageFailed struct {
 	Error   string `json:"error"`
 }
 
-// MessageHeld says why a message waits although nothing runs in its chat: what may be spent is spent. It goes on its way when
-// more is allowed, or there is a new limit or a new day.
+// MessageHeld means that a message waits because a budget is spent. It is sent when a person allows more, the limit changes or a
+// new day begins.
 type MessageHeld struct {
 	Message    string `json:"message"`
-	Permission string `json:"permission"` // the ask, of type budget, that decides about more; it may be another chat's
+	Permission string `json:"permission"` // the request of type budget that decides about more; it may belong to another chat
 	Reason     string `json:"reason"`     // a sentence for the person
 }
 
-// ModelReplaced says that another model than the selected one answers the message, because OpenCode cannot use that one.
+// ModelReplaced means that another model answers the message, because OpenCode cannot use the selected one.
 type ModelReplaced struct {
 	Message  string `json:"message"`
 	Selected string `json:"selected"` // "provider/model"
@@ -126,24 +126,23 @@ type QuestionExpired struct {
 	Reason   string `json:"reason"`
 }
 
-// TurnLost says a turn ended without an end: OpenCode went away in the middle of it. It can be resumed.
+// TurnLost means that OpenCode ended in the middle of a turn. The turn can be resumed.
 type TurnLost struct {
 	Session string `json:"session"`
 }
 
-// AbortRequested is a person's wish that the running turn stop; what OpenCode made of it are its own events. Session
-// narrows it to one subagent.
+// AbortRequested is a command to stop the running turn, or one subagent if Session is set. OpenCode's events have the result.
 type AbortRequested struct {
 	Session string `json:"session,omitempty"`
 }
 
-// RevertRequested is a person's wish that a message, what came after it and its changes to files be taken back, or, without
-// a message, that the last such wish be undone. What OpenCode made of it are its own events.
+// RevertRequested is a command to revert a message, all later ones and their changes to files. Without a message it undoes the last
+// revert. OpenCode's events have the result.
 type RevertRequested struct {
 	Message string `json:"message,omitempty"` // OpenCode's id
 }
 
-// ForkRequested is a person's wish for a new chat that begins as this one was before a message, or as it is.
+// ForkRequested is a command to create a chat with the history of this one, up to a message or whole.
 type ForkRequested struct {
 	Message string `json:"message,omitempty"` // OpenCode's id
 	Chat    string `json:"chat"`              // the new one
@@ -194,7 +193,7 @@ func kinds(data ...Data) map[string]reflect.Type {
 	return m
 }
 
-// Decode gives the body of an event of our own as the catalogue's type, by value. An OpenCode event decodes to OpenCode.
+// Decode returns the body of an event as its type in the catalogue, by value. An OpenCode event decodes to OpenCode.
 func Decode(e Event) (Data, error) {
 	if e.Malformed != nil {
 		return nil, e.Malformed

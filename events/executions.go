@@ -1,7 +1,7 @@
 package events
 
-// ExecRequested says a command is handed to the sandbox: one of the model's, which passed the gate, or a person's own shell,
-// which has neither permission, session nor call.
+// ExecRequested means that a command is sent to the sandbox: an authorized command of the model, or a person's shell, which has no
+// permission, session or call.
 type ExecRequested struct {
 	Exec       string `json:"exec"`
 	Permission string `json:"permission"`
@@ -16,28 +16,28 @@ type ExecRequested struct {
 	Private    bool   `json:"private,omitempty"`  // its output is not recorded
 }
 
-// ExecStarted says which worker has taken a command. Of one that somebody waits for it is said when it still runs after a moment, and
-// by ExecFinished alone when it does not: a command of a moment is not worth a fact of its own.
+// ExecStarted names the worker that runs a command. A foreground command that ends within a second has no ExecStarted; ExecFinished
+// names its worker.
 type ExecStarted struct {
 	Exec      string `json:"exec"`
 	Worker    string `json:"worker"`
 	Isolation string `json:"isolation"` // bwrap, landlock, container or none
 }
 
-// ExecSignalled says somebody sent a signal to a running command.
+// ExecSignalled means that a signal was sent to a running command.
 type ExecSignalled struct {
 	Exec   string `json:"exec"`
 	Signal string `json:"signal"` // SIGTERM, …
 }
 
-// ExecConnected says a command was let to a host, or kept from it: once each for every host and port of an execution, and of what
-// it was kept from no more when there are some hundreds.
+// ExecConnected records that a command was allowed to reach a host or refused: once per host, port and answer of an execution. After
+// some hundred refusals no more are recorded.
 type ExecConnected struct {
 	Exec       string `json:"exec"`
 	Host       string `json:"host"`
 	Port       int    `json:"port"`
 	Allowed    bool   `json:"allowed"`
-	Permission string `json:"permission,omitempty"` // that was asked for it
+	Permission string `json:"permission,omitempty"` // the request that decided, if there was one
 	Reason     string `json:"reason"`               // the rule, the flag or the person that decided
 }
 
@@ -56,7 +56,7 @@ type Artifact struct {
 	Blob   *Blob  `json:"blob,omitempty"` // its content, when it was kept
 }
 
-// ExecRefused says a command was asked for that nothing had authorized. It was not run.
+// ExecRefused means that a command was not authorized. It did not run.
 type ExecRefused struct {
 	Exec    string `json:"exec"`
 	Session string `json:"session"`
@@ -66,7 +66,7 @@ type ExecRefused struct {
 	Reason  string `json:"reason"`
 }
 
-// ExecFinished is the result of a command, recorded even when nobody waits for it any more.
+// ExecFinished is the result of a command. It is recorded even if no caller waits for it.
 type ExecFinished struct {
 	Exec       string `json:"exec"`
 	ExitCode   int    `json:"exit_code"`
@@ -80,8 +80,8 @@ type ExecFinished struct {
 	Stderr     Output `json:"stderr"`
 }
 
-// Output is what a command wrote to one stream: inline when the execution's output is at most MaxInline bytes, as text
-// or, when it is not UTF-8, as base64; else whole in the BLOBS bucket.
+// Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline bytes, as text, or
+// as base64 if it is not UTF-8. Otherwise it is in BLOBS.
 type Output struct {
 	Bytes  int64  `json:"bytes"`
 	Text   string `json:"text,omitempty"`

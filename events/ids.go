@@ -11,8 +11,8 @@ const MaxID = 64
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// ParseID admits an id from outside: one subject token of 1 to 64 letters, digits, _ or -. It is the guard that keeps
-// `*`, `>` and dots out of subjects and filters, which the server would store without complaint.
+// ParseID accepts an id from outside: one subject token of 1 to 64 letters, digits, _ or -. It keeps `*`, `>` and dots out of
+// subjects and filters, because the server would store them.
 func ParseID(s string) (string, error) {
 	if !idPattern.MatchString(s) {
 		shown := s
@@ -30,7 +30,7 @@ const (
 	idLength   = 15
 )
 
-// NewID makes a random id: 15 characters of [a-z0-9], 77 bits.
+// NewID returns a random id: 15 characters of [a-z0-9], 77 bits.
 func NewID() string {
 	id := make([]byte, 0, idLength)
 	var b [32]byte

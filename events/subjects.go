@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Every subject of the log is spelled here and nowhere else. An id given to these functions has passed ParseID or was
-// made by NewID; New parses the subject it is given once more, so a bad one can never be stored.
+// Every subject of the log is spelled in this file only. An id for these functions comes from ParseID or NewID. New parses the
+// subject again, so an invalid one is never stored.
 
 // AllEvents is every fact: the subject of the EVENTS stream.
 const AllEvents = "evt.>"
@@ -54,7 +54,7 @@ func AuditSubject(kind string) string { return "evt.audit." + kind }
 
 const openCode = "opencode."
 
-// Scope says what a fact is about.
+// Scope is the kind of thing that an event is about.
 type Scope string
 
 // The scopes in use. A new one is a new word after evt.
@@ -75,10 +75,10 @@ type Subject struct {
 	Kind       string // "message.submitted", "opencode.session.idle": also the event's ce-type
 }
 
-// OpenCodeType is the OpenCode event type, and whether the subject is that of an OpenCode event at all.
+// OpenCodeType returns the OpenCode event type, and whether the subject is that of an OpenCode event.
 func (s Subject) OpenCodeType() (string, bool) { return strings.CutPrefix(s.Kind, openCode) }
 
-// ParseSubject reads a subject of the EVENTS stream.
+// ParseSubject parses a subject of the EVENTS stream.
 func ParseSubject(subject string) (Subject, error) {
 	tokens := strings.Split(subject, ".")
 	if len(tokens) < 3 || tokens[0] != "evt" {

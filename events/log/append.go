@@ -15,19 +15,19 @@ import (
 )
 
 // Expect is optimistic concurrency: the append is refused unless Last is the sequence of the newest event that matches
-// Filter, 0 for none. Filter covers what the decision was made on.
+// Filter, 0 for none. Filter covers the events that the decision depends on.
 type Expect struct {
 	Filter string
 	Last   uint64
 }
 
-// Write is an event of an atomic batch, and what its decision was made on; an empty Filter expects nothing.
+// Write is an event of an atomic batch with its expectation. An empty Filter expects nothing.
 type Write struct {
 	Event  events.Event
 	Expect Expect
 }
 
-// Codes of the JetStream API. A wrong last sequence is the first on one replica, the second on several.
+// Codes of the JetStream API. A wrong last sequence has the first code with one replica, the second with several.
 const (
 	codeWrongLastSequence         = 10071
 	codeWrongLastSequenceConstant = 10164
@@ -99,9 +99,9 @@ func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, er
 	return last, nil
 }
 
-// Commit stores 1 to MaxBatch events in order if every expectation holds, and none of them otherwise: ErrConflict says that
-// one did not. Each is compared with what was stored before the batch. One on a literal subject must stand on the first
-// event of that subject, or before it: further on the server refuses it.
+// Commit stores 1 to MaxBatch events in order if every expectation holds. Otherwise it stores none and returns ErrConflict. Each
+// expectation is compared with the log before the batch. The server refuses an expectation on a literal subject that comes
+// after the first event of that subject.
 func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
 	if len(writes) > 1 {
 		return l.appendAtomic(ctx, writes)
@@ -113,8 +113,8 @@ func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
 	return l.Append(ctx, w.Event, w.Expect)
 }
 
-// appendAtomic speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its place,
-// the last one commits and is answered with the acknowledgement. nats.go has no client for it.
+// appendAtomic speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its number, and the
+// last one commits and receives the acknowledgement. nats.go has no client for it.
 func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -170,7 +170,7 @@ func batchAck(answer []byte, n int) (uint64, error) {
 	return ack.Seq, nil
 }
 
-// message encodes e as it is stored: redacted, and with its body in BLOBS when that is large.
+// message returns e as it is stored: redacted, and with a large body in BLOBS.
 func (l *Log) message(ctx context.Context, e events.Event) (*nats.Msg, error) {
 	body := l.Redactor().JSON(e.Data)
 	if len(body) <= MaxInline {

@@ -17,8 +17,8 @@ import (
 	"pocketcoder/events"
 )
 
-// PutBlob stores what r gives under name, in constant memory, and returns the reference to keep in an event. What is
-// stored is stored as it is: secrets are taken out before, with Writer.
+// PutBlob stores the content of r under name, in constant memory, and returns the reference for an event. It redacts nothing:
+// write the content through Writer before.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blob, error) {
 	bucket, err := l.bucket()
 	if err != nil {
@@ -32,7 +32,7 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 	return events.Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// bucket is where blobs are written; a log that is attached for reading has none.
+// bucket returns the bucket for writing. A log that is attached for reading has none.
 func (l *Log) bucket() (jetstream.ObjectStore, error) {
 	if l.blobs == nil {
 		return nil, errors.New("the log is attached for reading")
@@ -64,11 +64,10 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	return r, nil
 }
 
-// ErrNoBlob says that there is no blob of that name.
+// ErrNoBlob is the error of a name without a blob.
 var ErrNoBlob = errors.New("no such blob")
 
-// KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it stores what it is
-// given.
+// KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it redacts nothing.
 func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
@@ -87,7 +86,7 @@ func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
 	return b, nil
 }
 
-// putBody stores an event's large body and gives what stands for it.
+// putBody stores an event's large body and returns the reference that replaces it.
 func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 	b, err := l.KeepBlob(ctx, body)
 	if err != nil {
@@ -96,7 +95,7 @@ func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 	return json.Marshal(b)
 }
 
-// fetchBody gives the body that a stored reference stands for, and checks that it is the one that was stored.
+// fetchBody returns the body of a stored reference, and checks its hash.
 func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	var b events.Blob
 	if err := json.Unmarshal(reference, &b); err != nil {

@@ -31,8 +31,8 @@ type Delta struct {
 // ExecOutput is the type of an execution's output chunk.
 const ExecOutput = "exec.output"
 
-// PublishDelta hands a fragment to DELTAS and does not wait for its acknowledgement: a fragment lost in a crash is
-// made good by the closing event. It blocks while too many are in flight.
+// PublishDelta publishes a fragment to DELTAS without waiting for its acknowledgement, because the closing event replaces a
+// fragment that is lost in a crash. It blocks while too many fragments are in flight.
 func (l *Log) PublishDelta(d Delta) error {
 	h := nats.Header{}
 	h.Set(events.HeaderType, d.Type)
@@ -49,8 +49,8 @@ func (l *Log) PublishDelta(d Delta) error {
 	return nil
 }
 
-// FollowDeltas calls fn with fragments as they are published, from now on, until ctx ends. It is for people watching:
-// a follower that cannot keep up misses fragments, and nobody waits for it.
+// FollowDeltas calls fn with fragments as they are published, from now on, until ctx ends. It is for displays: a follower that
+// cannot keep up misses fragments.
 func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)) error {
 	arrived := make(chan *nats.Msg, deltasInFlight)
 	for _, f := range filters {
@@ -70,9 +70,9 @@ func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)
 	}
 }
 
-// FoldDeltas calls fn with every fragment stored after the given place whose subject matches filter, in order, and returns
-// the place of the last one (after itself when there is none). A fragment is stored a moment after followers see it, and
-// what was lost or has aged is missing.
+// FoldDeltas calls fn with every fragment stored after the given sequence whose subject matches filter, in order. It returns the
+// sequence of the last one, or after if there is none. A fragment is stored a moment after followers receive it. Fragments
+// that were lost or are older than DELTAS keeps are missing.
 func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn func(Delta) error) (uint64, error) {
 	return l.direct(ctx, deltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
 		return fn(delta(m.Header.Get(jetstream.SubjectHeader), m))
@@ -85,7 +85,7 @@ func delta(subject string, m *nats.Msg) Delta {
 }
 
 // ReadDeltas calls fn with the fragments that were stored since a time and match one of filters, in order, each once, and
-// goes on with new ones as they come until ctx ends. Those older than DELTAS keeps are not among them.
+// continues with new ones until ctx ends. Fragments older than DELTAS keeps are missing.
 func (l *Log) ReadDeltas(ctx context.Context, since time.Time, filters []string, fn func(Delta)) error {
 	consumer, err := l.js.OrderedConsumer(ctx, deltasStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,

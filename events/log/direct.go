@@ -13,8 +13,8 @@ import (
 	"pocketcoder/events"
 )
 
-// Fold calls fn with every event now stored after the given sequence that matches filter, in order, and returns the
-// sequence of the last one (after itself when there is none): what a decision needs to know, without a consumer.
+// Fold calls fn with every event that is stored now after the given sequence and matches filter, in order. It returns the
+// sequence of the last one, or after if there is none. It needs no consumer, so each decision can use it.
 func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(events.Event) error) (uint64, error) {
 	return l.direct(ctx, eventsStream, filter, after, func(m *nats.Msg, seq uint64) error {
 		at, _ := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
@@ -26,7 +26,7 @@ func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(eve
 	})
 }
 
-// maxDirectBytes is about how much of the answers waits for a reader who is slow.
+// maxDirectBytes is the approximate size of answers that wait for a slow reader.
 const maxDirectBytes = 1 << 20
 
 // direct reads messages with the server's batched direct get (ADR-31): no consumer, one round trip for up to MaxBatch
@@ -58,8 +58,8 @@ func (l *Log) direct(ctx context.Context, stream, filter string, after uint64, f
 	return after, nil
 }
 
-// directAnswers takes the answers of one request: messages with their place in headers, then an empty one with a status:
-// 204 for the end of the batch, 404 when nothing was there.
+// directAnswers receives the answers of one request: messages with their sequence in a header, then an empty message with a
+// status: 204 at the end of the batch, 404 if there are no messages.
 func directAnswers(ctx context.Context, sub *nats.Subscription, after uint64, fn func(*nats.Msg, uint64) error) (uint64, bool, error) {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, requestTimeout)

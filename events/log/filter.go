@@ -7,8 +7,8 @@ import (
 	"pocketcoder/events"
 )
 
-// ParseFilter admits a filter from outside: evt.… of ids and NATS wildcards, * for one word and > for the rest, in at most 32
-// words.
+// ParseFilter accepts a filter from outside: evt. followed by ids and NATS wildcards, * for one word and > for the rest, in at
+// most 32 words.
 func ParseFilter(filter string) (string, error) {
 	fail := func(why string) (string, error) {
 		return "", fmt.Errorf("parse filter %.200q: %s", filter, why)
@@ -36,14 +36,14 @@ func ParseFilter(filter string) (string, error) {
 // maxWords is the most words a filter can have; the subjects in use have up to eight.
 const maxWords = 32
 
-// indexed is how many words of a subject followers are found by: evt.chat.<chat>, so that an event of a chat costs nothing
-// to those who follow another.
+// indexed is the number of words of a subject by which followers are found: evt.chat.<chat>. So an event of a chat costs the
+// followers of another chat nothing.
 const indexed = 3
 
 // anything is the index of filters that have a wildcard among those words.
 const anything = ""
 
-// index is the first words of a subject or filter; anything for a filter that leaves one of them open.
+// index returns the first words of a subject or filter, or anything for a filter with a wildcard among them.
 func index(words []string) string {
 	if len(words) < indexed {
 		return anything
@@ -56,7 +56,7 @@ func index(words []string) string {
 	return strings.Join(words[:indexed], ".")
 }
 
-// matches says whether a subject is one that a filter means: * stands for one word, > for one or more at the end.
+// matches reports whether a filter matches a subject: * stands for one word, > for one or more at the end.
 func matches(filter, subject []string) bool {
 	for i, w := range filter {
 		switch {

@@ -27,10 +27,10 @@ import (
 // MaxInline is the largest body, in bytes, that is stored in the message itself.
 const MaxInline = 256 << 10
 
-// ErrConflict says another writer appended first: read again, decide again.
+// ErrConflict means that another writer appended first: read again, decide again.
 var ErrConflict = errors.New("the chat has newer events")
 
-// Log is the API over the streams. It is safe for concurrent use.
+// Log is the API over the streams and BLOBS. It is safe for concurrent use.
 type Log struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -40,7 +40,7 @@ type Log struct {
 	*secret.Known // replaced in everything that is stored
 }
 
-// Open creates or updates the streams and gives the log. Deploying is migrating: there is no other step.
+// Open creates or updates the streams and returns the log. There is no other migration step.
 func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Log, error) {
 	l, err := Attach(nc, "$JS.API")
 	if err != nil {
@@ -58,8 +58,8 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 	return l, nil
 }
 
-// Attach gives the log of a system that is already running to a reader: one whose rights end at reading, and whose
-// account sees JetStream's API under another prefix.
+// Attach returns the log of a running system for a reader, whose account has only the right to read and sees JetStream's API
+// under apiPrefix.
 func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight), jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
@@ -71,7 +71,7 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.
 const requestTimeout = 15 * time.Second
 
-// Last is the sequence of the newest event, 0 for an empty log.
+// Last returns the sequence of the newest event, 0 for an empty log.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	s, err := l.js.Stream(ctx, eventsStream)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events"
 )
 
-// At is the sequence of the newest event that was stored before t, 0 when there is none.
+// At returns the sequence of the newest event that was stored before t, 0 if there is none.
 func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
 	m, err := l.get(ctx, map[string]any{"start_time": t, "next_by_subj": events.AllEvents})
 	if err != nil {
@@ -29,7 +29,8 @@ func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
 	return seq - 1, nil
 }
 
-// Stored says when the event at seq was stored, or the next one when that place is empty; the zero time when there is none.
+// Stored returns the time at which the event at seq was stored, or the next event if there is none at seq. It returns the zero
+// time if there is neither.
 func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
 	m, err := l.get(ctx, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
 	if err != nil || m == nil {
@@ -42,7 +43,7 @@ func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
 	return at, nil
 }
 
-// get does a direct get (ADR-31) of one event, nil when there is none.
+// get does a direct get (ADR-31) of one event. It returns nil if there is none.
 func (l *Log) get(ctx context.Context, request map[string]any) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -12,17 +12,16 @@ import (
 	"pocketcoder/events"
 )
 
-// Batch is what had arrived when the reader looked: in order, at most MaxBatch events, at least one except for the
-// first batch of a log that has nothing to give. Behind is how many matching events were still to come; 0 says the
-// reader has caught up.
+// Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch of a log without matching
+// events is empty. Behind is the number of matching events still to come; 0 means that the reader has caught up.
 type Batch struct {
 	Events []events.Event
 	Behind uint64
 }
 
 // Read calls fn with every event after the given sequence that matches one of filters (all events when there are none),
-// and goes on with new ones as they come until ctx ends or fn returns an error. It waits for nothing: a batch is what
-// has arrived.
+// and continues with new ones until ctx ends or fn returns an error. ErrStop ends it without an error. It does not wait to
+// fill a batch.
 func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
 	err := l.read(ctx, after, filters, fn)
 	if errors.Is(err, events.ErrStop) {
@@ -82,7 +81,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 	}
 }
 
-// gather makes a batch of m and what has arrived behind it.
+// gather returns a batch of m and the messages that have arrived after it.
 func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstream.Msg) (Batch, error) {
 	var b Batch
 	size := 0
@@ -107,7 +106,7 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 	}
 }
 
-// stored gives the event of a stored message, its body fetched from BLOBS when it lies there.
+// stored returns the event of a stored message, with its body fetched from BLOBS if it is there.
 func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64, at time.Time) (events.Event, error) {
 	if h.Get(events.HeaderBlob) != "" {
 		body, err := l.fetchBody(ctx, data)
@@ -119,7 +118,7 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 	return events.FromMessage(subject, h, data, seq, at), nil
 }
 
-// removeConsumer deletes a consumer that is done with: Stop leaves it, and a stream takes only so many.
+// removeConsumer deletes a consumer. Stop does not, and a stream takes a limited number of consumers.
 func (l *Log) removeConsumer(stream string, c jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

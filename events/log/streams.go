@@ -8,7 +8,7 @@ import (
 	"pocketcoder/events"
 )
 
-// Names of what the log is kept in.
+// Names of the streams and buckets.
 const (
 	eventsStream = "EVENTS"
 	deltasStream = "DELTAS"
@@ -16,7 +16,7 @@ const (
 	blobsStream  = "OBJ_" + blobsBucket // the stream behind the bucket
 )
 
-// Options are the few things an installation may choose.
+// Options are the settings that an installation may choose.
 type Options struct {
 	Replicas      int           // of EVENTS and BLOBS: 1 embedded, 3 in a cluster
 	DeltaMaxAge   time.Duration // how long streaming fragments are kept
@@ -26,8 +26,8 @@ type Options struct {
 // DefaultOptions are those of a single node.
 var DefaultOptions = Options{Replicas: 1, DeltaMaxAge: 7 * 24 * time.Hour, DeltaMaxBytes: 1 << 30}
 
-// EventsConfig is the stream of facts: kept for ever, refused when full, never forgotten, never rewritten. Sync to disk
-// on every append is a setting of the server (sync_interval: always), not of the stream.
+// EventsConfig returns the configuration of the stream of facts. Events are stored for ever and never rewritten; a full stream
+// refuses new ones. Sync to disk on every append is a setting of the server (sync_interval: always), not of the stream.
 func EventsConfig(o Options) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:               eventsStream,
@@ -47,8 +47,8 @@ func EventsConfig(o Options) jetstream.StreamConfig {
 	}
 }
 
-// DeltasConfig is the stream of fragments: acknowledged before they are on disk, because the closing event of a part
-// carries the whole text.
+// DeltasConfig returns the configuration of the stream of fragments. The server acknowledges them before they are on disk,
+// because the closing event of a part has the whole text.
 func DeltasConfig(o Options) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        deltasStream,
@@ -66,7 +66,7 @@ func DeltasConfig(o Options) jetstream.StreamConfig {
 	}
 }
 
-// BlobsConfig is the bucket of bodies too large for a message.
+// BlobsConfig returns the configuration of the bucket for bodies that are too large for a message.
 func BlobsConfig(o Options) jetstream.ObjectStoreConfig {
 	return jetstream.ObjectStoreConfig{
 		Bucket:      blobsBucket,

@@ -11,9 +11,9 @@ import (
 	"pocketcoder/events"
 )
 
-// Tail is one reader of the log for any number of followers: a stream takes only so many consumers, and most of those who
-// wait for news wait for nothing. A follower that falls behind loses its place among the live ones and reads from the log
-// again; it is never waited for. It is safe for concurrent use.
+// Tail is one reader of the log for any number of followers, because a stream takes a limited number of consumers. A follower
+// that falls behind stops receiving live events and reads from the log again; no other follower waits for it. Tail is safe
+// for concurrent use.
 type Tail struct {
 	log *Log
 
@@ -22,18 +22,18 @@ type Tail struct {
 	followers map[string]map[*follower]struct{} // by index
 }
 
-// NewTail gives a tail that passes on what is appended while Run runs.
+// NewTail returns a tail that passes on the events that are appended while Run runs.
 func NewTail(l *Log) *Tail {
 	return &Tail{log: l, followers: map[string]map[*follower]struct{}{}}
 }
 
-// Tries to read on after the reader failed, and the pause before each: a server that is restarted is back within that time.
+// Number of retries after the reader failed, and the pause before each. A server that restarts is back within that time.
 const (
 	tailTries = 30
 	tailPause = time.Second
 )
 
-// Run reads the log from its present end on, until ctx ends or the log cannot be read for half a minute.
+// Run reads the log from its present end until ctx ends, or until the log cannot be read for half a minute.
 func (t *Tail) Run(ctx context.Context) error {
 	last, err := t.log.Last(ctx)
 	if err != nil {
@@ -61,8 +61,8 @@ func (t *Tail) Run(ctx context.Context) error {
 }
 
 // Follow calls fn with every event after the given sequence that matches filter, in order, each once, until ctx ends or fn
-// returns an error; ErrStop ends it without one. caughtUp is called once, between what was stored and what comes: every
-// event up to seq that matches was handed over. Filter is one that ParseFilter admits.
+// returns an error; ErrStop ends it without an error. caughtUp is called once, after the stored events and before the live ones:
+// fn has received every matching event up to seq. ParseFilter must accept filter.
 func (t *Tail) Follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error, caughtUp func(seq uint64) error) error {
 	err := t.follow(ctx, after, filter, fn, caughtUp)
 	switch {
@@ -94,7 +94,7 @@ func (t *Tail) follow(ctx context.Context, after uint64, filter string, fn func(
 	}
 }
 
-// begin says where the reader begins. Who follows already has not seen what was appended before that, so it reads again.
+// begin sets the sequence at which the reader starts. Present followers have not received earlier events, so they read again.
 func (t *Tail) begin(seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +112,7 @@ func (t *Tail) at() uint64 {
 	return t.seq
 }
 
-// pass hands a batch to those whose filter it matches.
+// pass sends a batch to the followers whose filter it matches.
 func (t *Tail) pass(b Batch) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,13 +155,13 @@ func (t *Tail) remove(f *follower) {
 	}
 }
 
-// What is kept for one follower at most.
+// Limits of the queue of one follower.
 const (
 	maxQueued      = 256
 	maxQueuedBytes = 4 << 20
 )
 
-// follower is somebody who waits for live events.
+// follower receives live events.
 type follower struct {
 	filter []string
 	news   chan struct{} // holds one when something was queued, or lost
@@ -204,8 +204,8 @@ func (f *follower) wake() {
 	}
 }
 
-// live hands over what is queued and what comes, except what after says was handed over, until events were lost. From then
-// on it queues again, so the log holds all that is missing.
+// live passes on queued and new events with sequences above after, until events were lost. It then queues again, so that the
+// log holds all missing events.
 func (f *follower) live(ctx context.Context, after uint64, fn func(events.Event) error) (uint64, error) {
 	for {
 		select {

@@ -17,15 +17,14 @@ const (
 	workLease = 3 * time.Second // after a crash the event is handed out again so much later; extended while the work goes on
 )
 
-// Work calls fn with every event that matches filter, one at a time and in order, remembering in the log's server under
-// name how far it has come: after a restart it goes on where it was. An event is done when fn returns nil; until then it
-// is tried again, after a crash or an error, so fn must find out for itself what an earlier try has done. failed hears of
-// each error.
+// Work calls fn with every event that matches filter, one at a time and in order. The server stores its progress under name,
+// so it continues after a restart. An event is done when fn returns nil. After a crash or an error it is tried again, so fn
+// must find out what an earlier try did. failed receives each error.
 func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
 	return l.WorkAll(ctx, name, []string{filter}, fn, failed)
 }
 
-// WorkAll is Work on events that match any of several filters, no two of which match the same event.
+// WorkAll is Work for events that match any of several filters. No two filters may match the same event.
 func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
 	consumer, err := l.js.CreateOrUpdateConsumer(ctx, eventsStream, jetstream.ConsumerConfig{
 		Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
@@ -34,8 +33,8 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 	if err != nil {
 		return fmt.Errorf("open worker %s: %w", name, err)
 	}
-	// On a busy machine it happens that the server hands the next event out with the next request only (measured, 2.15.2), so
-	// they are short; a heartbeat that is late is no reason to stop.
+	// On a busy machine the server sometimes delivers the next event only with the next request (measured, 2.15.2), so requests
+	// are short. A late heartbeat is no reason to stop.
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(workAsk), jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return fmt.Errorf("run worker %s: %w", name, err)
@@ -71,7 +70,7 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 	}
 }
 
-// Worked gives the sequence up to which everything a worker is for has been done, 0 when it has done nothing yet.
+// Worked returns the sequence up to which a worker has handled all its events, 0 if it has handled none.
 func (l *Log) Worked(ctx context.Context, name string) (uint64, error) {
 	consumer, err := l.js.Consumer(ctx, eventsStream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -83,7 +82,7 @@ func (l *Log) Worked(ctx context.Context, name string) (uint64, error) {
 	return consumer.CachedInfo().AckFloor.Stream, nil
 }
 
-// attempt calls fn, and meanwhile keeps the server from handing the event out again.
+// attempt calls fn, and meanwhile tells the server not to deliver the event again.
 func attempt(ctx context.Context, m jetstream.Msg, e events.Event, fn func(context.Context, events.Event) error) error {
 	done := make(chan struct{})
 	defer close(done)

@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// Known are the secrets of this installation that are known now, by group. It is safe for concurrent use.
+// Known holds the secrets of this installation, by group. It is safe for concurrent use.
 type Known struct {
 	redactor atomic.Pointer[Redactor] // nil when the groups have changed
 	mu       sync.Mutex               // guards what follows
-	own      Redactor                 // of the secrets that NewKnownSecrets received
+	own      Redactor                 // of the secrets that NewKnown received
 	groups   map[string]concealed
 }
 
 // concealed are the secrets of a group.
 type concealed struct {
 	secrets int
-	forms   [][]byte // as they may stand in a text
+	forms   [][]byte // their encodings
 }
 
 // NewKnown returns a set with the secrets of own, which Conceal never changes.
@@ -26,7 +26,7 @@ func NewKnown(own Redactor) *Known {
 	return &Known{own: own, groups: map[string]concealed{}}
 }
 
-// Redactor knows the secrets of this installation that are known now.
+// Redactor returns a redactor for the present secrets.
 func (k *Known) Redactor() Redactor {
 	if r := k.redactor.Load(); r != nil {
 		return *r
@@ -42,12 +42,12 @@ func (k *Known) Redactor() Redactor {
 	return r
 }
 
-// MaxConcealed is how many secrets Conceal takes in all.
+// MaxConcealed is the number of secrets that Conceal accepts in all groups together.
 const MaxConcealed = 2000
 
-// Conceal makes these the secrets of a group that are replaced in whatever is stored from now on, in place of those it had:
-// with none, the group is forgotten. The keys of JSON objects stay as they are, because people choose some of these secrets.
-// It gives how many are left out, the last ones, because there are MaxConcealed already: those pass.
+// Conceal replaces the secrets of a group. They are redacted from now on; without secrets, the group is deleted. Keys of JSON
+// objects are not redacted, because people choose some of these secrets. Conceal returns the number of secrets, the last ones, that
+// it does not accept because of MaxConcealed; they are not redacted.
 func (k *Known) Conceal(group string, secrets ...string) (left int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,9 +64,8 @@ func (k *Known) Conceal(group string, secrets ...string) (left int) {
 	return len(secrets) - len(taken)
 }
 
-// Writer redacts a stream, of the secrets that are known when each piece of it is written: it holds back an end that may be
-// the beginning of a secret, so one that is split over two writes is still found, and nothing else. Close writes the rest; it
-// does not close w.
+// Writer returns a writer that redacts a stream with the secrets that are known at each write. It holds back an end that may be
+// the start of a secret, so that it finds a secret that is split over two writes. Close writes the rest; it does not close w.
 func (k *Known) Writer(w io.Writer) io.WriteCloser { return &redactWriter{known: k, w: w} }
 
 type redactWriter struct {
@@ -92,7 +91,7 @@ func (w *redactWriter) pass(p []byte) error {
 }
 
 func (w *redactWriter) Close() error {
-	rest := w.known.Redactor().Bytes(w.rest) // a secret it was not when it was held back
+	rest := w.known.Redactor().Bytes(w.rest) // it may have become a secret meanwhile
 	w.rest = nil
 	return w.pass(rest)
 }

@@ -9,11 +9,11 @@ import (
 	"pocketcoder/events"
 )
 
-// patterns finds many byte strings, of minSecret bytes at least, in one pass: a filter of a bit for each hash of their first
-// 8 bytes passes over nearly every place of a text at once, so that the number of them hardly shows. nil has none.
+// patterns finds many byte strings of at least minSecret bytes in one pass. A bit set of the hashes of their first 8 bytes excludes
+// nearly every position of a text, so the number of patterns hardly matters. nil has no patterns.
 type patterns struct {
 	sorted  [][]byte
-	within  []int // by pattern: the longest other one that it begins with, -1 for none
+	within  []int // by pattern: the longest other pattern that it starts with, -1 for none
 	begins  []uint64
 	shift   int // of a hash to its bit in begins
 	longest int
@@ -51,7 +51,7 @@ func (p *patterns) mayBegin(s []byte) bool {
 	return p.begins[bit/64]&(1<<(bit%64)) != 0
 }
 
-// match is the length of the longest pattern that s, of 8 bytes at least, begins with, 0 for none.
+// match returns the length of the longest pattern that s starts with, 0 for none. s has at least 8 bytes.
 func (p *patterns) match(s []byte) int {
 	if !p.mayBegin(s) {
 		return 0
@@ -61,7 +61,7 @@ func (p *patterns) match(s []byte) int {
 	if found {
 		return len(s)
 	}
-	// All that s begins with sort before it, and are within the last of those that do.
+	// All patterns that s starts with sort before s, and are prefixes of the last one that does.
 	if i--; i < 0 {
 		return 0
 	}
@@ -85,7 +85,7 @@ func samePrefix(a, b []byte) int {
 	return n
 }
 
-// replace gives b with every stretch that patterns cover, also where they overlap, replaced; b itself when there is none.
+// replace returns b with every range that patterns cover replaced, also where patterns overlap. It returns b itself if there is none.
 func (p *patterns) replace(b []byte) []byte {
 	if p == nil || len(b) < minSecret {
 		return b
@@ -109,7 +109,7 @@ func (p *patterns) replace(b []byte) []byte {
 	return append(clean, b[done:]...)
 }
 
-// begun is how many bytes at the end of b are the beginning of a pattern.
+// begun returns the number of bytes at the end of b that are the start of a pattern.
 func (p *patterns) begun(b []byte) int {
 	if p == nil {
 		return 0

@@ -7,23 +7,23 @@ import (
 	"net/url"
 )
 
-// minSecret is the shortest secret that is looked for: shorter ones would blank out ordinary words.
+// minSecret is the length of the shortest secret, in bytes. A shorter one would redact ordinary words.
 const minSecret = 8
 
-// Redactor takes known secrets, and their common encodings, out of what is about to be stored: a stored fact stays for
-// ever. It finds exact values only; a secret it was not told of passes.
+// Redactor replaces known secrets and their common encodings before a text is stored, because an event is stored for ever. It
+// finds exact values only.
 type Redactor struct {
 	values *patterns
-	keys   *patterns // what is looked for in the keys of JSON objects too
+	keys   *patterns // those that are redacted in the keys of JSON objects too
 }
 
-// NewRedactor knows the given secrets. Those shorter than 8 bytes are not looked for.
+// NewRedactor returns a redactor for the secrets. It ignores those shorter than 8 bytes.
 func NewRedactor(secrets ...string) Redactor {
 	p := newPatterns(formsOf(secrets))
 	return Redactor{p, p}
 }
 
-// with knows these forms of secrets too, but leaves the keys of objects alone.
+// with returns a redactor for these forms too, except in the keys of objects.
 func (r Redactor) with(forms [][]byte) Redactor {
 	if len(forms) == 0 {
 		return r
@@ -34,7 +34,7 @@ func (r Redactor) with(forms [][]byte) Redactor {
 	return Redactor{newPatterns(forms), r.keys}
 }
 
-// formsOf gives the secrets as they may stand in a text. None is shorter than a secret.
+// formsOf returns the encodings in which the secrets may occur in a text. None is shorter than minSecret.
 func formsOf(secrets []string) (forms [][]byte) {
 	for _, s := range secrets {
 		if len(s) >= minSecret {
@@ -46,7 +46,7 @@ func formsOf(secrets []string) (forms [][]byte) {
 	return forms
 }
 
-// inJSON is s as it stands inside a JSON string. Writers differ in whether they escape <, > and &.
+// inJSON returns s as the content of a JSON string. Writers differ in whether they escape <, > and &.
 func inJSON(s string, escapeHTML bool) string {
 	text := string(quoted(s, escapeHTML))
 	return text[1 : len(text)-1]
@@ -60,11 +60,11 @@ func quoted(s string, escapeHTML bool) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// Bytes returns b with every secret replaced; b itself when there is none.
+// Bytes returns b with every secret replaced. It returns b itself if there is none.
 func (r Redactor) Bytes(b []byte) []byte { return r.values.replace(b) }
 
-// JSON is Bytes for the strings of a JSON text, which keeps its structure: numbers stay, and of what Conceal was told the
-// keys of objects stay too. What is no JSON is taken as bytes.
+// JSON is Bytes for the strings of a JSON text. The structure and the numbers stay. Keys of objects keep the secrets of
+// Known.Conceal. A text that is not JSON is handled as bytes.
 func (r Redactor) JSON(b []byte) []byte {
 	if r.values == nil {
 		return b
@@ -73,7 +73,7 @@ func (r Redactor) JSON(b []byte) []byte {
 		return r.Bytes(b)
 	}
 	var clean []byte
-	done := 0 // how much of b is in clean
+	done := 0 // bytes of b that are in clean
 	for at := 0; ; {
 		next := bytes.IndexByte(b[at:], '"')
 		if next < 0 {
@@ -101,7 +101,7 @@ func (r Redactor) text(quotedText []byte, key bool) ([]byte, bool) {
 	}
 	inside := quotedText[1 : len(quotedText)-1]
 	escaped := bytes.IndexByte(inside, '\\') >= 0
-	if escaped { // as its reader will see it, however it is written
+	if escaped { // decode it, because a character can be escaped in several ways
 		var s string
 		_ = json.Unmarshal(quotedText, &s) // it is valid
 		inside = []byte(s)
@@ -116,7 +116,7 @@ func (r Redactor) text(quotedText []byte, key bool) ([]byte, bool) {
 	return append(append([]byte{'"'}, clean...), '"'), true
 }
 
-// stringLen is the length of the JSON string that b begins with.
+// stringLen returns the length of the JSON string at the start of b.
 func stringLen(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -129,14 +129,14 @@ func stringLen(b []byte) int {
 	return len(b)
 }
 
-// isKey says whether a string was a key, by what follows it.
+// isKey reports whether a string is a key, by the text after it.
 func isKey(after []byte) bool {
 	after = bytes.TrimLeft(after, " \t\r\n")
 	return len(after) > 0 && after[0] == ':'
 }
 
-// base64Forms are the parts of base64 text that s leaves whatever stands before and after it: one for each of the three
-// alignments, without the characters that neighbours change.
+// base64Forms returns the parts of base64 text that s determines whatever is before and after it: one for each of the three
+// alignments, without the characters that depend on neighbours.
 func base64Forms(s string) []string {
 	var forms []string
 	for pad := range 3 {

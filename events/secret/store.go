@@ -21,7 +21,7 @@ import (
 	"pocketcoder/events"
 )
 
-// ErrExists says that there is a secret under that key already.
+// ErrExists is the error of a key that has a value already.
 var ErrExists = errors.New("it exists already")
 
 // secretsTimeout bounds one request to the server.
@@ -30,11 +30,11 @@ const secretsTimeout = 15 * time.Second
 // secretsBucket is the name of the bucket. Its stream is KV_SECRETS.
 const secretsBucket = "SECRETS"
 
-// deletedFor is how long it is remembered that a secret was deleted: a watcher that was cut off for longer would not hear
-// of it. No session lasts as long.
+// deletedFor is the time for which the server stores that a secret was deleted. A watcher that was disconnected for longer
+// would not learn of it. No session lasts as long.
 const deletedFor = 30 * 24 * time.Hour
 
-// maxSecretKey bounds a key, in bytes: it becomes part of a subject, and the server closes the connection of who sends a
+// maxSecretKey is the longest key, in bytes. A key becomes part of a subject, and the server closes a connection that sends a
 // line of more than 4 KiB.
 const maxSecretKey = 256
 
@@ -57,7 +57,7 @@ type Store struct {
 	kv jetstream.KeyValue
 }
 
-// Open creates or updates the bucket, with so many replicas.
+// Open creates or updates the bucket, which has so many replicas, and returns it.
 func Open(ctx context.Context, nc *nats.Conn, replicas int) (*Store, error) {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(secretsTimeout))
 	if err != nil {
@@ -70,7 +70,7 @@ func Open(ctx context.Context, nc *nats.Conn, replicas int) (*Store, error) {
 	return &Store{kv}, nil
 }
 
-// Config is the bucket of what must never be in an event. It remembers no earlier value.
+// Config returns the configuration of the bucket. It stores no earlier values.
 func Config(replicas int) jetstream.KeyValueConfig {
 	return jetstream.KeyValueConfig{
 		Bucket:         secretsBucket,
@@ -83,7 +83,7 @@ func Config(replicas int) jetstream.KeyValueConfig {
 	}
 }
 
-// Get gives the value of a key, and whether there is one.
+// Get returns the value of a key and whether there is one.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	e, err := s.get(ctx, key)
 	if e == nil {
@@ -92,7 +92,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	return e.Value(), true, nil
 }
 
-// get gives nil for a key without a value.
+// get returns nil for a key without a value.
 func (s *Store) get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
 	if err := checkSecretKey(key); err != nil {
 		return nil, secretError("get", key, err)
@@ -104,7 +104,7 @@ func (s *Store) get(ctx context.Context, key string) (jetstream.KeyValueEntry, e
 	return e, secretError("get", key, err)
 }
 
-// Put stores a value, whatever was there.
+// Put stores a value. It replaces an earlier one.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	err := checkSecretKey(key)
 	if err == nil {
@@ -113,7 +113,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return secretError("put", key, err)
 }
 
-// Create stores a value where there is none. Of several who try one succeeds, the others get ErrExists.
+// Create stores a value if there is none. Of several callers one succeeds; the others get ErrExists.
 func (s *Store) Create(ctx context.Context, key string, value []byte) error {
 	err := checkSecretKey(key)
 	if err == nil {
@@ -125,7 +125,7 @@ func (s *Store) Create(ctx context.Context, key string, value []byte) error {
 	return secretError("create", key, err)
 }
 
-// Swap stores a value in place of old, and says whether it did: not when another value, or none, was there.
+// Swap replaces the value old and reports whether it did. It does not if the key has another value or none.
 func (s *Store) Swap(ctx context.Context, key string, old, value []byte) (bool, error) {
 	e, err := s.get(ctx, key)
 	if e == nil || !bytes.Equal(e.Value(), old) {
@@ -138,7 +138,7 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte) (bool, 
 	return err == nil, secretError("swap", key, err)
 }
 
-// Delete removes a value; nothing happens where there is none.
+// Delete deletes a value. It does nothing if there is none.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	err := checkSecretKey(key)
 	if err == nil {
@@ -147,7 +147,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return secretError("delete", key, err)
 }
 
-// Keys are the keys under a prefix that have a value, in no order.
+// Keys returns the keys under a prefix that have a value, in no order.
 func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 	found := map[string]bool{}
 	err := s.Watch(ctx, prefix, func(key string, value []byte) error {
@@ -161,9 +161,9 @@ func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Collect(maps.Keys(found)), err
 }
 
-// Watch calls fn with every key under a prefix that has a value, then once with an empty key, then with each change as it
-// comes, until ctx ends or fn returns an error; ErrStop ends it without one. A nil value says that the key was deleted, it
-// may be long ago. It hears of changes once they are made, so a caller that changes a secret hears of it later.
+// Watch calls fn with every key under a prefix that has a value, then once with an empty key, then with each change, until ctx
+// ends or fn returns an error. events.ErrStop ends it without an error. A nil value means that the key was deleted, perhaps long
+// ago. A caller that changes a secret receives its own change later.
 func (s *Store) Watch(ctx context.Context, prefix string, fn func(key string, value []byte) error) error {
 	if prefix != "" {
 		if err := checkSecretKey(prefix); err != nil {
@@ -197,7 +197,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, fn func(key string, va
 	}
 }
 
-// hand gives one update to fn; nil is the library's sign that it gave all there was.
+// hand calls fn with one update. The library sends nil after the stored values.
 func hand(e jetstream.KeyValueEntry, fn func(string, []byte) error) error {
 	switch {
 	case e == nil:
@@ -208,7 +208,7 @@ func hand(e jetstream.KeyValueEntry, fn func(string, []byte) error) error {
 	return fn(e.Key(), append([]byte{}, e.Value()...))
 }
 
-// stopWatch also takes what the library still wants to hand over: its callback would wait for ever.
+// stopWatch also receives the remaining updates, because the library's callback would block for ever.
 func stopWatch(w jetstream.KeyWatcher) {
 	_ = w.Stop() // it fails when the connection is closed, and then it is stopped
 	go func() {
