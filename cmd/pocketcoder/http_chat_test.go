@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -207,7 +209,13 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	say(fork, "@@say of the fork")
 	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
 
-	river := func() string { return read(t, filepath.Join(p.workspace, "river.txt")) }
+	river := func() string { // while OpenCode reverts, git removes the file and writes it again
+		content, err := os.ReadFile(filepath.Join(p.workspace, "river.txt"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			is.NoErr(err)
+		}
+		return string(content)
+	}
 	whole := admin.says(t, chat)
 	is.True(strings.HasSuffix(whole, "|noted"))
 	is.Equal(river(), "Danube\n")
