@@ -35,8 +35,8 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, in
 	call, ok := g.Call(ctx, a.SessionID, a.Tool, wait)
 	ok = ok && directory != ""
 	several := call.Several || ok && !call.requests(a, directory)
-	if !several && slices.Contains(requestedOnce, a.Permission) {
-		several = g.Handlers.requestedTwice(ctx, chat, a)
+	if !several && slices.Contains(singleRequestTypes, a.Permission) {
+		several = g.Handlers.hasOtherRequest(ctx, chat, a)
 	}
 	if several {
 		call, ok = Call{Agent: call.Agent}, false
@@ -71,12 +71,12 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, in
 // OpenCode would open.
 const severalCalls = "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time."
 
-// requestedOnce are the types of which a tool call makes one request at most.
-var requestedOnce = []string{"bash", "edit", "read", "lsp"}
+// singleRequestTypes are the types of which a tool call makes at most one request.
+var singleRequestTypes = []string{"bash", "edit", "read", "lsp"}
 
-// requestedTwice reports whether the chat has another request of the same type for the same call of the same message. It reports
+// hasOtherRequest reports whether the chat has another request of the same type for the same call of the same message. It reports
 // true when the log cannot be read.
-func (h *Handlers) requestedTwice(ctx context.Context, chat string, a events.PermissionAsk) bool {
+func (h *Handlers) hasOtherRequest(ctx context.Context, chat string, a events.PermissionAsk) bool {
 	if a.Tool.CallID == "" {
 		return false // Gate.Call knows no such call
 	}

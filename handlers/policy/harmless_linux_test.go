@@ -146,7 +146,7 @@ func fillWorkspace(t *testing.T, dir string) {
 		is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
 		is.NoErr(os.WriteFile(path, []byte(text), 0o644))
 	}
-	for i, lines := range ignoreLines {
+	for i, lines := range ignoreFiles {
 		for name, text := range map[string]string{".ignore": lines, ".env": "SECRET-LEAK-0\n", ".secrets/prod.key": "SECRET-LEAK-0\n", "sub/a.pem": "SECRET-LEAK-0\n", "b.go": "b\n"} {
 			path := filepath.Join(dir, fmt.Sprint("ig", i), name)
 			is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
@@ -338,8 +338,8 @@ func (g *generator) pick(list []string) string { return list[g.rand.IntN(len(lis
 
 func (g *generator) chance(percent int) bool { return g.rand.IntN(100) < percent }
 
-// ignoreLines are ignore files of which some make ripgrep read hidden names.
-var ignoreLines = []string{"!.secrets\n", " .env\n!.env\n", "!{.env,x}\n", "!*/\n", "!.[e]nv\n", "!x/../.secrets\n!.SECRETS\n", ".env\n.secrets\n", "!.gitkeep\n", "\ufeff!.env\n", "!\\.env\n", "!**/.secrets/\n", "!.env \n"}
+// ignoreFiles are contents of ignore files. Some of them make ripgrep read hidden names.
+var ignoreFiles = []string{"!.secrets\n", " .env\n!.env\n", "!{.env,x}\n", "!*/\n", "!.[e]nv\n", "!x/../.secrets\n!.SECRETS\n", ".env\n.secrets\n", "!.gitkeep\n", "\ufeff!.env\n", "!\\.env\n", "!**/.secrets/\n", "!.env \n"}
 
 var (
 	fuzzFiles = strings.Fields("a.txt b.txt src src/a.go src/sub data.json . script.sed opts list0 sums canary 0 b.txt.gz -o ./-o nothing - -- HEAD v1 main HEAD~1:a.txt HEAD:src :a.txt " +
