@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // batch is several writes that happen together or not at all.
@@ -39,7 +39,7 @@ var notInBatch = []string{"users", "llm_keys"}
 
 // written is what became of one request.
 type written struct {
-	c      records.Collection
+	c      query.Collection
 	id     string
 	delete bool
 	r      *http.Request // with the query of the request's own URL
@@ -79,7 +79,7 @@ func (s *Server) runBatch(w http.ResponseWriter, r *http.Request, who caller) er
 			continue
 		}
 		record, err := s.view(one.r, who, one.c, one.id)
-		if errors.Is(err, records.ErrNotFound) { // a later request of the batch took it away
+		if errors.Is(err, query.ErrNotFound) { // a later request of the batch took it away
 			answers = append(answers, batchAnswer{Status: http.StatusOK})
 			continue
 		}
@@ -141,7 +141,7 @@ func (s *Server) runMethod(ctx context.Context, done *written, who caller, one b
 		done.id, _, err = s.update(ctx, done.r, who, done.c, done.id, one.Body, fresh)
 	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
 		id := textOf(one.Body["id"])
-		if done.id, _, err = s.update(ctx, done.r, who, done.c, id, one.Body, fresh); errors.Is(err, records.ErrNotFound) || problemOf(err).Status == http.StatusNotFound {
+		if done.id, _, err = s.update(ctx, done.r, who, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) || problemOf(err).Status == http.StatusNotFound {
 			done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
 		}
 	case one.Method == http.MethodDelete && done.id != "":

@@ -7,7 +7,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // caller is who asks: an account, or nobody in particular.
@@ -87,10 +87,10 @@ func (c caller) is(role string) bool { return c.Identity != nil && c.Role == rol
 func (c caller) superuser() bool { return c.is(account.Admin) && c.Collection == account.Superusers }
 
 // request is what the rules may ask about a request. body is nil for one that has none.
-func (c caller) request(r *http.Request, body map[string]any) records.Request {
-	q := records.Request{Superuser: c.superuser(), Method: r.Method, Context: "default", Query: map[string]string{}, Headers: map[string]string{}, Body: body}
+func (c caller) request(r *http.Request, body map[string]any) query.Request {
+	q := query.Request{Superuser: c.superuser(), Method: r.Method, Context: "default", Query: map[string]string{}, Headers: map[string]string{}, Body: body}
 	if c.Identity != nil {
-		q.Auth = &records.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
+		q.Auth = &query.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
 	}
 	for name, values := range r.URL.Query() {
 		q.Query[name] = values[0]

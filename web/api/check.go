@@ -16,7 +16,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // bookkeeping is what clients send along with a record they have cached: it says nothing about what they want.
@@ -29,7 +29,7 @@ var bookkeeping = []string{
 var secretFields = []string{"password", "passwordConfirm", "oldPassword", "emailVisibility"}
 
 // wishes are fields that say how a change is meant; no record holds them.
-var wishes = map[string][]records.Field{
+var wishes = map[string][]query.Field{
 	"permissions": {
 		number("expires_in"),  // seconds for which an approval holds
 		text("shown_command"), // what the client showed: see handlers.Shown
@@ -45,11 +45,11 @@ const (
 
 // checkFields gives the fields of a body that the collection has and clients may write, each of its kind. What a record
 // holds besides and cannot be written is left out: clients send back what they were shown.
-func checkFields(c records.Collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+func checkFields(c query.Collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	set, faults := map[string]json.RawMessage{}, map[string]any{}
 	for name, value := range body {
 		f, known := c.Field(name)
-		if i := slices.IndexFunc(wishes[c.ID], func(w records.Field) bool { return w.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(wishes[c.ID], func(w query.Field) bool { return w.Name == name }); i >= 0 {
 			f, known = wishes[c.ID][i], true
 		}
 		switch {
@@ -77,21 +77,21 @@ func faulty(faults map[string]any) error {
 }
 
 // checkField gives the value as it is stored; null is the kind's empty value.
-func checkField(f records.Field, value json.RawMessage) (json.RawMessage, fault) {
+func checkField(f query.Field, value json.RawMessage) (json.RawMessage, fault) {
 	null := string(value) == "null"
 	switch f.Kind {
-	case records.JSON:
+	case query.JSON:
 		if len(value) > maxRaw {
 			return nil, fault{"validation_json_size_limit", "The value is too large."}
 		}
 		return value, fault{}
-	case records.Bool:
+	case query.Bool:
 		var v bool
 		if !null && json.Unmarshal(value, &v) != nil {
 			return nil, fault{"validation_invalid_type", "Must be true or false."}
 		}
 		return mustJSON(v), fault{}
-	case records.Number:
+	case query.Number:
 		var v float64
 		if !null && json.Unmarshal(value, &v) != nil {
 			return nil, fault{"validation_not_a_number", "Must be a number."}
@@ -105,7 +105,7 @@ func checkField(f records.Field, value json.RawMessage) (json.RawMessage, fault)
 	return checkText(f, v)
 }
 
-func checkText(f records.Field, v string) (json.RawMessage, fault) {
+func checkText(f query.Field, v string) (json.RawMessage, fault) {
 	if len(v) > maxText || !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
 		return nil, fault{"validation_max_text_constraint", "Must be at most 1 MiB of UTF-8 without NUL."}
 	}
@@ -113,19 +113,19 @@ func checkText(f records.Field, v string) (json.RawMessage, fault) {
 		return mustJSON(v), fault{}
 	}
 	switch f.Kind {
-	case records.Select:
+	case query.Select:
 		if !slices.Contains(f.Values, v) {
 			return nil, fault{"validation_invalid_value", "Must be one of " + strings.Join(f.Values, ", ") + "."}
 		}
-	case records.Relation:
+	case query.Relation:
 		if _, err := events.ParseID(v); err != nil {
 			return nil, fault{"validation_missing_rel_records", "Failed to find all relation records with the provided ids."}
 		}
-	case records.Email:
+	case query.Email:
 		if a, err := mail.ParseAddress(v); err != nil || a.Address != v {
 			return nil, fault{"validation_is_email", "Must be a valid email address."}
 		}
-	case records.Date:
+	case query.Date:
 		at, ok := parseTime(v)
 		if !ok {
 			return nil, fault{"validation_invalid_date", "Must be a valid date."}
@@ -148,7 +148,7 @@ func parseTime(v string) (time.Time, bool) {
 }
 
 // checkRequired refuses a required field that is empty, and one that is missing from something new.
-func checkRequired(c records.Collection, set map[string]json.RawMessage, isNew bool) error {
+func checkRequired(c query.Collection, set map[string]json.RawMessage, isNew bool) error {
 	faults := map[string]any{}
 	for _, f := range c.Fields {
 		value, given := set[f.Name]
@@ -160,18 +160,18 @@ func checkRequired(c records.Collection, set map[string]json.RawMessage, isNew b
 }
 
 // checkRelations refuses a relation to a record that the caller may not view, as if it were not there.
-func checkRelations(ctx context.Context, db dbx.Builder, c records.Collection, set map[string]json.RawMessage, req records.Request, fresh created) error {
+func checkRelations(ctx context.Context, db dbx.Builder, c query.Collection, set map[string]json.RawMessage, req query.Request, fresh created) error {
 	for _, f := range c.Fields {
 		to := textOf(set[f.Name])
-		if f.Kind != records.Relation || to == "" || fresh.has(f.Relation, to) {
+		if f.Kind != query.Relation || to == "" || fresh.has(f.Relation, to) {
 			continue
 		}
 		related, ok := catalogue.Get(f.Relation)
 		if !ok {
 			return badField(f.Name, "validation_missing_rel_records", "there is no collection %s", f.Relation)
 		}
-		_, err := records.View(ctx, db, catalogue, related, to, req, records.Query{Fields: "id"})
-		if errors.Is(err, records.ErrNotFound) {
+		_, err := query.View(ctx, db, catalogue, related, to, req, query.Query{Fields: "id"})
+		if errors.Is(err, query.ErrNotFound) {
 			return badField(f.Name, "validation_missing_rel_records", "Failed to find all relation records with the provided ids.")
 		}
 		if err != nil {

@@ -1,6 +1,6 @@
 package api
 
-import "pocketcoder/web/api/records"
+import "pocketcoder/web/query"
 
 // Every collection, its fields as clients know them, and who may do what with its records. A rule is an expression that
 // must hold for the record; never lets nobody, and only a login at _superusers is not asked. What a write does is in write.go:
@@ -9,21 +9,21 @@ import "pocketcoder/web/api/records"
 // The rules, from which the table below is put together.
 var (
 	never   *string
-	authed  = records.Rule(`@request.auth.id != ""`)
-	admin   = records.Rule(isAdmin)
-	workers = records.Rule(isStaff) // administrators and agents
+	authed  = query.Rule(`@request.auth.id != ""`)
+	admin   = query.Rule(isAdmin)
+	workers = query.Rule(isStaff) // administrators and agents
 
-	self          = records.Rule(`id = @request.auth.id || ` + isAdmin)
-	own           = records.Rule(`user = @request.auth.id`)
-	ownOrAdmin    = records.Rule(`user = @request.auth.id || ` + isAdmin)
-	ownOrStaff    = records.Rule(`user = @request.auth.id || ` + isStaff)
-	chatMember    = records.Rule(`chat.user = @request.auth.id || ` + isStaff)
-	chatOwner     = records.Rule(`chat.user = @request.auth.id || ` + isAdmin)
-	personOfIt    = records.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
-	selectsOwn    = records.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin + `)`)
-	unlessChats   = records.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`) // what is of a chat, its members see
-	budgetsOfMine = records.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
-	ranInMyChat   = records.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
+	self          = query.Rule(`id = @request.auth.id || ` + isAdmin)
+	own           = query.Rule(`user = @request.auth.id`)
+	ownOrAdmin    = query.Rule(`user = @request.auth.id || ` + isAdmin)
+	ownOrStaff    = query.Rule(`user = @request.auth.id || ` + isStaff)
+	chatMember    = query.Rule(`chat.user = @request.auth.id || ` + isStaff)
+	chatOwner     = query.Rule(`chat.user = @request.auth.id || ` + isAdmin)
+	personOfIt    = query.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
+	selectsOwn    = query.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin + `)`)
+	unlessChats   = query.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`) // what is of a chat, its members see
+	budgetsOfMine = query.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
+	ranInMyChat   = query.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
 )
 
 const (
@@ -32,14 +32,14 @@ const (
 )
 
 // rules in the order list, view, create, update, delete.
-func rules(list, view, create, update, remove *string) records.Rules {
-	return records.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
+func rules(list, view, create, update, remove *string) query.Rules {
+	return query.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
 }
 
 // ofLivingChat hides what hangs on a chat that was deleted.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
-var catalogue = completed(records.Catalogue{
+var catalogue = completed(query.Catalogue{
 	{
 		Name: "users", Type: "auth", Table: "users", Rules: rules(self, self, admin, self, admin),
 		Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),
@@ -144,7 +144,7 @@ var catalogue = completed(records.Catalogue{
 })
 
 // completed fills in what most collections have in common. A collection's id is its name; clients only compare it.
-func completed(list records.Catalogue) records.Catalogue {
+func completed(list query.Catalogue) query.Catalogue {
 	for i, c := range list {
 		list[i].ID = c.Name
 		if c.Type == "" {
@@ -158,35 +158,35 @@ func completed(list records.Catalogue) records.Catalogue {
 }
 
 // kept is a collection of records that people and agents keep: whole JSON objects of the table config.
-func kept(name string, r records.Rules, list ...records.Field) records.Collection {
+func kept(name string, r query.Rules, list ...query.Field) query.Collection {
 	for i, f := range list {
 		list[i].SQL = "json_extract(t.fields, '$." + f.Name + "')"
-		if f.Kind == records.JSON {
+		if f.Kind == query.JSON {
 			list[i].SQL = "t.fields -> '$." + f.Name + "'"
 		}
 	}
-	return records.Collection{Name: name, Table: "config", Key: "t.record", Where: "t.collection = '" + name + "'", Rules: r, Fields: fields(list...)}
+	return query.Collection{Name: name, Table: "config", Key: "t.record", Where: "t.collection = '" + name + "'", Rules: r, Fields: fields(list...)}
 }
 
-func aliased(alias string, c records.Collection) records.Collection { c.Alias = alias; return c }
+func aliased(alias string, c query.Collection) query.Collection { c.Alias = alias; return c }
 
 // The kinds of fields.
-func fields(list ...records.Field) []records.Field { return list }
+func fields(list ...query.Field) []query.Field { return list }
 
-func text(name string) records.Field   { return records.Field{Name: name, Kind: records.Text} }
-func email(name string) records.Field  { return records.Field{Name: name, Kind: records.Email} }
-func number(name string) records.Field { return records.Field{Name: name, Kind: records.Number} }
-func flag(name string) records.Field   { return records.Field{Name: name, Kind: records.Bool} }
-func date(name string) records.Field   { return records.Field{Name: name, Kind: records.Date} }
-func raw(name string) records.Field    { return records.Field{Name: name, Kind: records.JSON} }
-func relation(name, to string) records.Field {
-	return records.Field{Name: name, Kind: records.Relation, Relation: to}
+func text(name string) query.Field   { return query.Field{Name: name, Kind: query.Text} }
+func email(name string) query.Field  { return query.Field{Name: name, Kind: query.Email} }
+func number(name string) query.Field { return query.Field{Name: name, Kind: query.Number} }
+func flag(name string) query.Field   { return query.Field{Name: name, Kind: query.Bool} }
+func date(name string) query.Field   { return query.Field{Name: name, Kind: query.Date} }
+func raw(name string) query.Field    { return query.Field{Name: name, Kind: query.JSON} }
+func relation(name, to string) query.Field {
+	return query.Field{Name: name, Kind: query.Relation, Relation: to}
 }
-func choice(name string, values ...string) records.Field {
-	return records.Field{Name: name, Kind: records.Select, Values: values}
+func choice(name string, values ...string) query.Field {
+	return query.Field{Name: name, Kind: query.Select, Values: values}
 }
 
-func required(f records.Field) records.Field       { f.Required = true; return f }
-func fixed(f records.Field) records.Field          { f.ReadOnly = true; return f }
-func nullable(f records.Field) records.Field       { f.Nullable = true; return f }
-func as(f records.Field, sql string) records.Field { f.SQL = sql; return f }
+func required(f query.Field) query.Field       { f.Required = true; return f }
+func fixed(f query.Field) query.Field          { f.ReadOnly = true; return f }
+func nullable(f query.Field) query.Field       { f.Nullable = true; return f }
+func as(f query.Field, sql string) query.Field { f.SQL = sql; return f }

@@ -3,11 +3,11 @@ package api
 import (
 	"context"
 
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // Catalogue is all collections, for tests that go through them.
-func Catalogue() records.Catalogue { return catalogue }
+func Catalogue() query.Catalogue { return catalogue }
 
 // Occupy takes an account's share of the views.
 func (s *Server) Occupy(ctx context.Context, collection, account string) error {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // Form is the form of a value: a JSON Schema as OpenAPI 3.1 has it. The zero value is any value at all.
@@ -130,7 +130,7 @@ func (f *forms) addCollections() {
 }
 
 // recordForm is a record as it is answered when the parameter fields is absent.
-func recordForm(base Form, c records.Collection) Form {
+func recordForm(base Form, c query.Collection) Form {
 	form := Form{Type: "object", Properties: maps.Clone(base.Properties), Required: slices.Clone(base.Required)}
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
 	for _, field := range c.Fields {
@@ -143,12 +143,12 @@ func recordForm(base Form, c records.Collection) Form {
 }
 
 // writable says whether there is a field that clients may write.
-func writable(c records.Collection) bool {
-	return slices.ContainsFunc(c.Fields, func(f records.Field) bool { return !f.ReadOnly })
+func writable(c query.Collection) bool {
+	return slices.ContainsFunc(c.Fields, func(f query.Field) bool { return !f.ReadOnly })
 }
 
 // inputForm is what a client may say of a record.
-func inputForm(c records.Collection) Form {
+func inputForm(c query.Collection) Form {
 	form := Form{Type: "object", Properties: map[string]Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
 	for _, field := range slices.Concat(c.Fields, wishes[c.ID]) {
 		if !field.ReadOnly {
@@ -183,29 +183,29 @@ func recordInput(create bool) Form {
 	return form
 }
 
-func fieldForm(field records.Field) Form {
+func fieldForm(field query.Field) Form {
 	form := Form{Type: "string", ReadOnly: field.ReadOnly}
 	switch field.Kind {
-	case records.Email:
+	case query.Email:
 		form.Format = "email"
-	case records.Number:
+	case query.Number:
 		form.Type = "number"
-	case records.Bool:
+	case query.Bool:
 		form.Type = "boolean"
-	case records.JSON:
+	case query.JSON:
 		form.Type = ""
-	case records.Date:
+	case query.Date:
 		form.Description = `UTC, as 2006-01-02 15:04:05.000Z; "" for none`
-	case records.Relation:
+	case query.Relation:
 		form.Description = "id of a record of " + field.Relation
-	case records.Select:
+	case query.Select:
 		form.Enum = append([]string{""}, field.Values...)
 	}
 	return form
 }
 
 // collectionNames are the names under which collections are served.
-func collectionNames(of ...records.Collection) (names []string) {
+func collectionNames(of ...query.Collection) (names []string) {
 	for _, c := range of {
 		names = append(names, c.Name)
 		if c.Alias != "" {

@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // What a client sends that means harm or makes no sense: over the description and the catalogue, so that what is new is
@@ -65,7 +65,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 			is.NoErr(err)
 			s.ask(t, admin, request("POST", recordsOf(c.Name), string(value)))
 			for _, field := range c.Fields {
-				if field.Kind != records.Text && field.Kind != records.JSON {
+				if field.Kind != query.Text && field.Kind != query.JSON {
 					delete(everywhere, field.Name) // what no text may be
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // The hot stream of a chat, the topic chats:<id>, is what is being said in its own session before it is a fact. Each event
@@ -108,7 +108,7 @@ func (s *Server) begin(ctx context.Context, h *hub) (since time.Time, err error)
 	since = time.Now()
 	messages, _ := catalogue.Get("messages")
 	err = s.ask(ctx, "", func(db dbx.Builder, _ uint64) error {
-		page, err := records.List(ctx, db, catalogue, messages, records.Request{Superuser: true}, records.Query{
+		page, err := query.List(ctx, db, catalogue, messages, query.Request{Superuser: true}, query.Query{
 			Filter: ofChat(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})
 		for _, r := range page.Items {

@@ -10,7 +10,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // What a hub asks of the read models.
@@ -64,7 +64,7 @@ func (s *Server) changedChats(ctx context.Context, changes []projections.Change)
 
 // messages gives the newest changes of messages after since, at most so many, as far as they are among ids and of the chat.
 func (s *Server) messages(ctx context.Context, chat string, ids []string, since uint64, limit int, fields string) (rows []row, err error) {
-	t := topic{request: records.Request{Superuser: true}, query: map[string]string{"fields": fields}}
+	t := topic{request: query.Request{Superuser: true}, query: map[string]string{"fields": fields}}
 	t.collection, _ = catalogue.Get("messages")
 	if chat != "" {
 		t.query["filter"] = ofChat(chat)
@@ -140,7 +140,7 @@ func (rt *realtime) noted(h *hub) (ids map[string]bool, told uint64, come []*sub
 // lookAtChat gives whose turn it is as of told, empty when the chat changed after that, and stops telling those who may not
 // see the chat any more.
 func (s *Server) lookAtChat(ctx context.Context, h *hub, told uint64, come []*subscription) (turn string, err error) {
-	t := topic{request: records.Request{Superuser: true}, id: h.chat}
+	t := topic{request: query.Request{Superuser: true}, id: h.chat}
 	t.collection, _ = catalogue.Get("chats")
 	page, _, _, err := s.changes(ctx, t, []string{h.chat}, 0)
 	if err != nil || len(page) == 0 {
@@ -158,7 +158,7 @@ func (s *Server) lookAtChat(ctx context.Context, h *hub, told uint64, come []*su
 	for _, sub := range check {
 		allowed := false
 		err := s.ask(ctx, "", func(db dbx.Builder, _ uint64) (err error) {
-			allowed, err = records.Allowed(ctx, db, catalogue, t.collection, h.chat, t.collection.View, sub.topic.request)
+			allowed, err = query.Allowed(ctx, db, catalogue, t.collection, h.chat, t.collection.View, sub.topic.request)
 			return err
 		})
 		if err != nil {

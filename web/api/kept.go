@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // keptTable is the table of the collections that people and agents keep.
@@ -43,7 +43,7 @@ var complete = map[string]func(s *Server, ctx context.Context, w change) error{
 }
 
 // computed says whether a required field is filled in by complete.
-func computed(c records.Collection, f records.Field) bool {
+func computed(c query.Collection, f query.Field) bool {
 	return c.ID == sshKeys && f.Name == "fingerprint" || c.ID == "sops" && f.Name == "signature"
 }
 

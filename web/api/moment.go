@@ -8,7 +8,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // moment is what a chat as it stood is described as; its records are written as those of lists are.
@@ -43,7 +43,7 @@ func (s *Server) replayChat(w http.ResponseWriter, r *http.Request, who caller) 
 	answer := map[string]any{"sequence": at}
 	err = projections.At(r.Context(), s.Log, chat, at, func(db dbx.Builder) error {
 		c, _ := catalogue.Get("chats")
-		if answer["chat"], err = records.View(r.Context(), db, catalogue, c, chat, request, records.Query{}); err != nil {
+		if answer["chat"], err = query.View(r.Context(), db, catalogue, c, chat, request, query.Query{}); err != nil {
 			return err
 		}
 		for name, order := range momentLists {
@@ -77,11 +77,11 @@ func (s *Server) momentOf(r *http.Request) (uint64, error) {
 }
 
 // listAll gives all records of a collection.
-func listAll(ctx context.Context, db dbx.Builder, name, order string, request records.Request) ([]records.Record, error) {
+func listAll(ctx context.Context, db dbx.Builder, name, order string, request query.Request) ([]query.Record, error) {
 	c, _ := catalogue.Get(name)
-	all := []records.Record{}
-	for q := (records.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {
-		page, err := records.List(ctx, db, catalogue, c, request, q)
+	all := []query.Record{}
+	for q := (query.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {
+		page, err := query.List(ctx, db, catalogue, c, request, q)
 		if err != nil {
 			return nil, err
 		}

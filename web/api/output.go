@@ -10,7 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // executionOutput answers with what a command wrote to one of its streams: what is stored, in ranges too, or, while it runs,
@@ -57,7 +57,7 @@ const (
 )
 
 // serveStored answers with the output of an execution that has ended.
-func (s *Server) serveStored(w http.ResponseWriter, r *http.Request, x records.Record, stream string) error {
+func (s *Server) serveStored(w http.ResponseWriter, r *http.Request, x query.Record, stream string) error {
 	var outputs map[string]events.Output
 	if err := json.Unmarshal(x.Get("outputs").(json.RawMessage), &outputs); err != nil {
 		return fmt.Errorf("read outputs of execution %s: %w", x.ID(), err)

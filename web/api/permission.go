@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // permissionRequest is an agent's ask.
@@ -64,8 +64,8 @@ func (s *Server) listSSHKeys(w http.ResponseWriter, r *http.Request, who caller)
 	c, _ := collectionNamed("ssh_keys")
 	var text []byte
 	err := s.Model.View(r.Context(), func(db dbx.Builder, _ uint64) error {
-		q := records.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created", PerPage: 1000, SkipTotal: true}
-		found, err := records.List(r.Context(), db, catalogue, c, who.request(r, nil), q)
+		q := query.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created", PerPage: 1000, SkipTotal: true}
+		found, err := query.List(r.Context(), db, catalogue, c, who.request(r, nil), q)
 		for _, key := range found.Items {
 			line, _ := key.Get("public_key").(string)
 			text = append(append(text, line...), '\n')

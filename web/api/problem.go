@@ -12,7 +12,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // problem is PocketBase's error answer. It is an error of the routes: what else they return is a 500 that says nothing.
@@ -67,7 +67,7 @@ func problemOf(err error) problem {
 	var (
 		p       problem
 		refused handlers.Refused
-		invalid records.Invalid
+		invalid query.Invalid
 		backoff account.ErrBackoff
 		tooLong *http.MaxBytesError
 	)
@@ -78,9 +78,9 @@ func problemOf(err error) problem {
 		return problemOfRefusal(refused)
 	case errors.As(err, &invalid):
 		return badField(invalid.Field, invalid.Code, "%s", invalid.Message)
-	case errors.Is(err, records.ErrSuperusers):
+	case errors.Is(err, query.ErrSuperusers):
 		return forbidden("Only superusers can perform this action.")
-	case errors.Is(err, records.ErrNotFound):
+	case errors.Is(err, query.ErrNotFound):
 		return notFound()
 	case errors.As(err, &backoff):
 		return problem{Status: http.StatusTooManyRequests, Message: "Too many failed logins; try again later.", retry: backoff.RetryAfter}

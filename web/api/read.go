@@ -8,7 +8,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // What lists and single records are described as; records writes them itself.
@@ -31,11 +31,11 @@ type (
 )
 
 // collectionOf finds the collection that a path names. The superusers are accounts like others.
-func collectionOf(r *http.Request) (records.Collection, error) {
+func collectionOf(r *http.Request) (query.Collection, error) {
 	return collectionNamed(r.PathValue("collection"))
 }
 
-func collectionNamed(name string) (records.Collection, error) {
+func collectionNamed(name string) (query.Collection, error) {
 	c, ok := catalogue.Get(name)
 	if !ok {
 		return c, problem{Status: http.StatusNotFound, Message: "Missing or invalid collection context."}
@@ -44,9 +44,9 @@ func collectionNamed(name string) (records.Collection, error) {
 }
 
 // queryOf reads the parameters of a list or a view.
-func queryOf(r *http.Request) (q records.Query, err error) {
+func queryOf(r *http.Request) (q query.Query, err error) {
 	v := r.URL.Query()
-	q = records.Query{Filter: v.Get("filter"), Sort: v.Get("sort"), Expand: v.Get("expand"), Fields: v.Get("fields")}
+	q = query.Query{Filter: v.Get("filter"), Sort: v.Get("sort"), Expand: v.Get("expand"), Fields: v.Get("fields")}
 	for name, into := range map[string]*int{"page": &q.Page, "perPage": &q.PerPage} {
 		if text := v.Get(name); text != "" {
 			if *into, err = strconv.Atoi(text); err != nil || *into < 0 {
@@ -71,9 +71,9 @@ func (s *Server) listRecords(w http.ResponseWriter, r *http.Request, who caller)
 	if err != nil {
 		return err
 	}
-	var found records.Page
+	var found query.Page
 	err = s.question(r.Context(), who, q, func(db dbx.Builder, _ uint64) error {
-		found, err = records.List(r.Context(), db, catalogue, c, who.request(r, nil), q)
+		found, err = query.List(r.Context(), db, catalogue, c, who.request(r, nil), q)
 		return err
 	})
 	if err != nil {
@@ -95,20 +95,20 @@ func (s *Server) viewRecord(w http.ResponseWriter, r *http.Request, who caller) 
 }
 
 // view gives one record as the caller may see it, with what the query asks for.
-func (s *Server) view(r *http.Request, who caller, c records.Collection, id string) (found records.Record, err error) {
+func (s *Server) view(r *http.Request, who caller, c query.Collection, id string) (found query.Record, err error) {
 	q, err := queryOf(r)
 	if err != nil {
 		return found, err
 	}
 	err = s.question(r.Context(), who, q, func(db dbx.Builder, _ uint64) error {
-		found, err = records.View(r.Context(), db, catalogue, c, id, who.request(r, nil), q)
+		found, err = query.View(r.Context(), db, catalogue, c, id, who.request(r, nil), q)
 		return err
 	})
 	return found, err
 }
 
 // question views the read models for a query. One in the client's own words can take long: it is of the account's share.
-func (s *Server) question(ctx context.Context, who caller, q records.Query, fn func(db dbx.Builder, seq uint64) error) error {
+func (s *Server) question(ctx context.Context, who caller, q query.Query, fn func(db dbx.Builder, seq uint64) error) error {
 	if q.Filter == "" && q.Sort == "" && q.Expand == "" {
 		return s.Model.View(ctx, fn)
 	}
@@ -122,13 +122,13 @@ func (s *Server) see(ctx context.Context, who caller, r *http.Request, collectio
 }
 
 // seen gives a record the caller may view, with every field.
-func (s *Server) seen(ctx context.Context, who caller, r *http.Request, collection, id string) (found records.Record, err error) {
+func (s *Server) seen(ctx context.Context, who caller, r *http.Request, collection, id string) (found query.Record, err error) {
 	c, _ := catalogue.Get(collection)
 	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		found, err = records.View(ctx, db, catalogue, c, id, who.request(r, nil), records.Query{})
+		found, err = query.View(ctx, db, catalogue, c, id, who.request(r, nil), query.Query{})
 		return err
 	})
-	if errors.Is(err, records.ErrNotFound) {
+	if errors.Is(err, query.ErrNotFound) {
 		err = notFound()
 	}
 	return found, err

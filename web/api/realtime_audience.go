@@ -6,7 +6,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // audience is all who follow the same topic as the same account: what they get is asked for once.
@@ -64,7 +64,7 @@ func (s *Server) dismiss(ctx context.Context, from *source, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if !errors.As(err, new(records.Invalid)) { // a filter that takes too long is not our fault
+	if !errors.As(err, new(query.Invalid)) { // a filter that takes too long is not our fault
 		s.Logger.Error("follow changes", "err", err)
 	}
 	s.realtime.mu.Lock()
@@ -80,10 +80,10 @@ const pageOfChanges = 100
 // changes asks what changed of a topic after since, of ids alone unless they are nil: the first of it in the order of
 // change, up to where that is all there was, and whether there is more.
 func (s *Server) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
-	var found []records.Change
+	var found []query.Change
 	err = s.ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {
 		for limit := pageOfChanges; ; limit *= 2 {
-			found, err = records.Changed(ctx, db, catalogue, t.collection, t.request, t.rule(), t.wants(), ids, int64(since), limit)
+			found, err = query.Changed(ctx, db, catalogue, t.collection, t.request, t.rule(), t.wants(), ids, int64(since), limit)
 			if err != nil {
 				return err
 			}

@@ -13,18 +13,18 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // topic is what a client wants to follow, as it said it and as far as it is understood.
 type topic struct {
 	text       string
-	collection records.Collection // without a table when it is about no records
+	collection query.Collection // without a table when it is about no records
 	id         string             // of one record; empty for all
 	query      map[string]string  // of the options
 	headers    map[string]string
 	holder     string          // the account whose share of the views it takes; empty for the server's own
-	request    records.Request // on whose behalf it is followed
+	request    query.Request // on whose behalf it is followed
 	chat       string          // whose hot stream it is
 	admitted   bool            // something of it may be seen
 }
@@ -116,14 +116,14 @@ func (s *Server) admit(r *http.Request, who caller, t *topic) error {
 	err := s.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
 		if t.chat != "" {
 			chats, _ := catalogue.Get("chats")
-			t.admitted, err = records.Allowed(r.Context(), db, catalogue, chats, t.chat, chats.View, t.request)
+			t.admitted, err = query.Allowed(r.Context(), db, catalogue, chats, t.chat, chats.View, t.request)
 			return err
 		}
-		_, err = records.Changed(r.Context(), db, catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(), math.MaxInt64, 1)
+		_, err = query.Changed(r.Context(), db, catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(), math.MaxInt64, 1)
 		t.admitted = err == nil
 		return err
 	})
-	if errors.Is(err, records.ErrSuperusers) {
+	if errors.Is(err, query.ErrSuperusers) {
 		return nil
 	}
 	return err
@@ -144,12 +144,12 @@ func (t topic) ids() []string {
 	return []string{t.id}
 }
 
-func (t topic) wants() records.Query {
-	return records.Query{Filter: t.query["filter"], Expand: t.query["expand"], Fields: t.query["fields"]}
+func (t topic) wants() query.Query {
+	return query.Query{Filter: t.query["filter"], Expand: t.query["expand"], Fields: t.query["fields"]}
 }
 
 // group names the rows that a collection's records are, as groupOf does those that changed.
-func group(c records.Collection) string {
+func group(c query.Collection) string {
 	if c.Table == keptTable {
 		return c.Table + "/" + c.ID
 	}

@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // collectionSchema is a collection as PocketBase describes one.
@@ -59,20 +59,20 @@ func (s *Server) viewCollection(w http.ResponseWriter, r *http.Request, _ caller
 	return writeJSON(w, http.StatusOK, schemaOf(c))
 }
 
-func schemaOf(c records.Collection) collectionSchema {
+func schemaOf(c query.Collection) collectionSchema {
 	schema := collectionSchema{
 		ID: c.ID, Name: c.Name, Type: c.Type, ListRule: c.List, ViewRule: c.View, CreateRule: c.Create, UpdateRule: c.Update, DeleteRule: c.Delete,
-		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(records.Text), Required: true, System: true, PrimaryKey: true}},
+		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(query.Text), Required: true, System: true, PrimaryKey: true}},
 	}
 	for _, f := range c.Fields {
 		shown := fieldSchema{ID: c.ID + "." + f.Name, Name: f.Name, Type: string(f.Kind), Required: f.Required, Hidden: f.Hidden, Values: f.Values, CollectionID: f.Relation}
-		if f.Kind == records.Select || f.Kind == records.Relation {
+		if f.Kind == query.Select || f.Kind == query.Relation {
 			shown.MaxSelect = 1
 		}
 		schema.Fields = append(schema.Fields, shown)
 	}
 	for _, name := range []string{"created", "updated"} {
-		schema.Fields = append(schema.Fields, fieldSchema{ID: c.ID + "." + name, Name: name, Type: string(records.Autodate)})
+		schema.Fields = append(schema.Fields, fieldSchema{ID: c.ID + "." + name, Name: name, Type: string(query.Autodate)})
 	}
 	return schema
 }

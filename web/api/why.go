@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"pocketcoder/handlers"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // whyPermission is for everybody who sees the permission.
@@ -21,7 +21,7 @@ func (s *Server) whyPermission(w http.ResponseWriter, r *http.Request, who calle
 	return writeJSON(w, http.StatusOK, why)
 }
 
-func textField(r records.Record, name string) string {
+func textField(r query.Record, name string) string {
 	text, _ := r.Get(name).(string)
 	return text
 }

@@ -11,18 +11,18 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/web/api/records"
+	"pocketcoder/web/query"
 )
 
 // change is a create, an update or a delete that the rules let pass, with its fields checked.
 type change struct {
 	handlers.Command
 	who   caller
-	c     records.Collection
+	c     query.Collection
 	id    string
 	set   map[string]json.RawMessage // the fields that are given and may be written, normalized
 	isNew bool
-	old   records.Record // what is there
+	old   query.Record // what is there
 	made  map[string]any // instead of old, of a record that the same batch has made
 }
 
@@ -42,7 +42,7 @@ var writers = map[string]writer{
 	"subagents":   {nil, nil, stopSubagent},
 }
 
-func writerOf(c records.Collection) writer {
+func writerOf(c query.Collection) writer {
 	if c.Table == keptTable {
 		return writer{createKept, updateKept, removeKept}
 	}
@@ -104,15 +104,15 @@ func (s *Server) deleteRecord(w http.ResponseWriter, r *http.Request, who caller
 }
 
 // checkQuery refuses what the answer to a write could not be made by, before anything is written.
-func (s *Server) checkQuery(r *http.Request, who caller, c records.Collection) error {
-	if _, err := s.view(r, who, c, ""); !errors.Is(err, records.ErrNotFound) {
+func (s *Server) checkQuery(r *http.Request, who caller, c query.Collection) error {
+	if _, err := s.view(r, who, c, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
 // answerWritten answers with the record once the read models hold its event.
-func (s *Server) answerWritten(w http.ResponseWriter, r *http.Request, who caller, c records.Collection, id string, seq uint64) error {
+func (s *Server) answerWritten(w http.ResponseWriter, r *http.Request, who caller, c query.Collection, id string, seq uint64) error {
 	if err := s.Model.Wait(r.Context(), seq); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *Server) answerWritten(w http.ResponseWriter, r *http.Request, who calle
 }
 
 // create carries out a create. fresh are records that the same batch has created before it.
-func (s *Server) create(ctx context.Context, r *http.Request, who caller, c records.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Server) create(ctx context.Context, r *http.Request, who caller, c query.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if c.Create == nil && !who.superuser() || writerOf(c).create == nil {
 		return "", 0, forbidden("Only superusers can perform this action.")
 	}
@@ -146,7 +146,7 @@ func (s *Server) create(ctx context.Context, r *http.Request, who caller, c reco
 		if err := checkRelations(ctx, db, c, w.set, who.request(r, nil), fresh); err != nil {
 			return err
 		}
-		allowed, err = records.AllowedNew(ctx, db, catalogue, c, values, c.Create, who.request(r, values))
+		allowed, err = query.AllowedNew(ctx, db, catalogue, c, values, c.Create, who.request(r, values))
 		return err
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Server) create(ctx context.Context, r *http.Request, who caller, c reco
 }
 
 // update carries out an update. fresh are records that the same batch has created before it.
-func (s *Server) update(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Server) update(ctx context.Context, r *http.Request, who caller, c query.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if writerOf(c).update == nil {
 		return "", 0, forbidden("Only superusers can perform this action.")
 	}
@@ -187,7 +187,7 @@ func (s *Server) update(ctx context.Context, r *http.Request, who caller, c reco
 	return writerOf(c).update(s, ctx, w)
 }
 
-func (s *Server) remove(ctx context.Context, r *http.Request, who caller, c records.Collection, id string, fresh created) (uint64, error) {
+func (s *Server) remove(ctx context.Context, r *http.Request, who caller, c query.Collection, id string, fresh created) (uint64, error) {
 	if writerOf(c).remove == nil {
 		return 0, forbidden("Only superusers can perform this action.")
 	}
@@ -208,9 +208,9 @@ func (s *Server) existing(ctx context.Context, r *http.Request, w *change, rule 
 	return s.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
 		allowed, request := false, w.who.request(r, plain(body))
 		if w.made != nil {
-			allowed, err = records.AllowedNew(ctx, db, catalogue, w.c, w.made, rule, request)
-		} else if w.old, err = records.View(ctx, db, catalogue, w.c, w.id, request, records.Query{}); err == nil {
-			allowed, err = records.Allowed(ctx, db, catalogue, w.c, w.id, rule, request)
+			allowed, err = query.AllowedNew(ctx, db, catalogue, w.c, w.made, rule, request)
+		} else if w.old, err = query.View(ctx, db, catalogue, w.c, w.id, request, query.Query{}); err == nil {
+			allowed, err = query.Allowed(ctx, db, catalogue, w.c, w.id, rule, request)
 		}
 		if err == nil && !allowed {
 			err = notFound()

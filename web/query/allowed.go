@@ -1,0 +1,67 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+)
+
+// Allowed says whether the living record of that id is there and the rule holds for it. A nil rule holds for superusers alone.
+func Allowed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string, rule *string, req Request) (bool, error) {
+	if rule == nil && !req.Superuser {
+		return false, nil
+	}
+	q := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
+	q.where = append(q.where, c.key("t")+" = "+q.bind(id))
+	return q.holds(rule)
+}
+
+// AllowedNew says whether the rule holds for a record that does not exist yet, with these values of fields.
+func AllowedNew(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, values map[string]any, rule *string, req Request) (bool, error) {
+	if rule == nil || req.Superuser {
+		return req.Superuser, nil
+	}
+	q := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
+	q.c.Key, q.c.Where, q.c.Live, q.c.Fields = `t."id"`, "", "", nil
+	var columns []string
+	for _, f := range c.all() {
+		columns = append(columns, q.bind(stored(f, values[f.Name], q.statement))+` AS "`+f.Name+`"`)
+		f.SQL = ""
+		q.c.Fields = append(q.c.Fields, f)
+	}
+	q.c.Table = "(SELECT " + strings.Join(columns, ", ") + ")"
+	return q.holds(rule)
+}
+
+func (q *question) holds(rule *string) (bool, error) {
+	err := q.conditions(rule, "")
+	if err != nil {
+		return false, err
+	}
+	var found bool
+	if err := q.query("SELECT EXISTS (SELECT 1" + q.rows() + ")").Row(&found); err != nil {
+		return false, described("ask a rule of", q.c, err)
+	}
+	return found, nil
+}
+
+// stored is a value as a column would hold it.
+func stored(f Field, v any, s *statement) any {
+	switch {
+	case v == nil && f.Kind == Autodate:
+		return s.now.Format(timeFormat)
+	case f.Kind == JSON || f.multiple():
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil
+		}
+		return string(text)
+	case v == nil && (f.Kind == Number || f.Kind == Bool):
+		return 0
+	case v == nil:
+		return ""
+	}
+	return number(f, single(v))
+}

@@ -1,0 +1,52 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/pocketbase/dbx"
+)
+
+// Change is a record as it is now, whose last change has the sequence Last in the log and whose first one First.
+type Change struct {
+	Record
+	ID          string
+	First, Last int64
+	Removed     bool
+}
+
+// Changed gives the records that have changed after a sequence, in the order of their changes, removed ones included, as far as the rule
+// and the query's filter show them: of ids alone, or of all if that is nil. Errors are Invalid, ErrSuperusers, or of the database.
+func Changed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req Request, rule *string, q Query, ids []string, since int64, limit int) ([]Change, error) {
+	if rule == nil && !req.Superuser {
+		return nil, ErrSuperusers
+	}
+	var found []Record
+	err := within(ctx, patience, func(ctx context.Context) (err error) {
+		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
+		asked.tombstones = true
+		if ids == nil {
+			asked.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + asked.bind(since) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON t.id = k_.id"
+		} else {
+			list, err := json.Marshal(ids)
+			if err != nil {
+				return err
+			}
+			asked.driver = "json_each(" + asked.bind(string(list)) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON " + c.key("t") + " = k_.value"
+			asked.where = append(asked.where, "t.last_seq > "+asked.bind(since))
+		}
+		if err := asked.conditions(rule, q.Filter); err != nil {
+			return err
+		}
+		found, err = asked.read(q, order{by: "t.last_seq, t.first_seq", limit: limit})
+		return err
+	})
+	if err != nil {
+		return nil, described("read changes of", c, err)
+	}
+	changes := make([]Change, len(found))
+	for i, r := range found {
+		changes[i] = Change{Record: r, ID: r.ID(), First: r.first, Last: r.last, Removed: r.removed}
+	}
+	return changes, nil
+}

@@ -1,0 +1,114 @@
+package query
+
+import "slices"
+
+// Kind is the type of a field, in PocketBase's words.
+type Kind string
+
+const (
+	Text     Kind = "text"
+	Email    Kind = "email"
+	URL      Kind = "url"
+	Password Kind = "password"
+	Number   Kind = "number"
+	Bool     Kind = "bool"
+	JSON     Kind = "json"
+	Date     Kind = "date"
+	Autodate Kind = "autodate"
+	Select   Kind = "select"
+	Relation Kind = "relation"
+	File     Kind = "file"
+)
+
+// Field is one field of a collection. The fields id, created and updated are in every collection and need not be listed.
+type Field struct {
+	Name string
+	Kind Kind
+	// SQL is an expression over the row t, which gives text, for a number or bool a number, for json and for several values JSON text
+	// (t.fields -> '$.x', not ->>). Empty means the column of the same name. It is evaluated only for rows of a page, unless a client filters by it.
+	SQL      string
+	Relation string // of a relation: the name of the collection it points to
+	Values   []string
+	Required bool
+	Hidden   bool // for superusers alone
+	System   bool
+	ReadOnly bool
+	Nullable bool // shown as null while it is empty
+	Unique   bool // no two records hold the same value, so a back-relation through it leads to one record
+	Max      int  // of a select, relation or file: how many values; more than one are a JSON list. Of others: the longest value
+}
+
+// multiple says whether the field holds a list.
+func (f Field) multiple() bool {
+	return f.Max > 1 && (f.Kind == Select || f.Kind == Relation || f.Kind == File)
+}
+
+// Rules say who may do what, in PocketBase's filter language. Nil is for superusers alone, "" is for everyone.
+type Rules struct{ List, View, Create, Update, Delete *string }
+
+// Rule is a rule for the literal.
+func Rule(s string) *string { return &s }
+
+// Collection is a named set of records of one shape.
+type Collection struct {
+	ID, Name, Alias string // ID is by default the name; Alias is a second name it is served under
+	Type            string // base, auth or view
+	Table           string // read as t; it has the columns created, updated, first_seq, last_seq and removed
+	Key             string // SQL of the record's id over t, by default t.id
+	Where           string // SQL condition over t that holds for every row of the collection, may be empty
+	Live            string // SQL condition over t that holds for rows that have not been removed, may be empty
+	Fields          []Field
+	Rules
+}
+
+// builtin are the fields every collection has.
+var builtin = []Field{{Name: "id", Kind: Text, System: true}, {Name: "created", Kind: Autodate}, {Name: "updated", Kind: Autodate}}
+
+// Field finds a field by name.
+func (c Collection) Field(name string) (Field, bool) {
+	for _, fields := range [][]Field{c.Fields, builtin} {
+		if i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name }); i >= 0 {
+			return fields[i], true
+		}
+	}
+	return Field{}, false
+}
+
+func (c Collection) id() string {
+	if c.ID == "" {
+		return c.Name
+	}
+	return c.ID
+}
+
+// all are the fields with those every collection has.
+func (c Collection) all() []Field {
+	list := slices.Clone(c.Fields)
+	for _, f := range builtin {
+		if !slices.ContainsFunc(c.Fields, func(own Field) bool { return own.Name == f.Name }) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// Catalogue is all collections there are.
+type Catalogue []Collection
+
+// Get finds a collection by name, alias or id. One asked for by its alias bears that as its name.
+func (c Catalogue) Get(nameOrID string) (Collection, bool) {
+	if nameOrID == "" {
+		return Collection{}, false
+	}
+	for _, found := range c {
+		found.ID = found.id()
+		switch nameOrID {
+		case found.Name, found.ID:
+			return found, true
+		case found.Alias:
+			found.Name = found.Alias
+			return found, true
+		}
+	}
+	return Collection{}, false
+}

@@ -1,0 +1,164 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ganigeorgiev/fexpr"
+)
+
+// operand is one side of a comparison.
+type operand struct {
+	sql     string
+	literal bool // value is known
+	value   any  // string, float64, int, bool or nil
+	nulls   nulls
+	nobody  bool // a property of who asks, and nobody is signed in
+	many    bool // it looks at a relation to many
+	all     bool // of which all have to match
+}
+
+// nulls says how an operand that may be NULL meets the empty text.
+type nulls int
+
+const (
+	alike    nulls = iota // NULL and '' are the same
+	distinct              // they are not: JSON
+)
+
+func (o operand) empty() bool { return o.literal && (o.value == nil || o.value == "") }
+
+// known says that the operand is certainly not empty.
+func (o operand) known() bool { return o.literal && !o.empty() }
+
+// bothTexts says that the comparison can be made now.
+func bothTexts(left, right operand) bool {
+	_, l := left.value.(string)
+	_, r := right.value.(string)
+	return l && r
+}
+
+func (s *statement) literal(v any) operand {
+	if v == nil {
+		return operand{sql: "NULL", literal: true}
+	}
+	return operand{sql: s.bind(v), literal: true, value: v}
+}
+
+// compare compiles a comparison of two single values.
+func (s *scope) compare(left operand, op fexpr.SignOp, right operand) (string, error) {
+	switch op {
+	case fexpr.SignEq, fexpr.SignAnyEq:
+		return equal(left, right), nil
+	case fexpr.SignNeq, fexpr.SignAnyNeq:
+		return notEqual(left, right), nil
+	case fexpr.SignLike, fexpr.SignAnyLike:
+		return s.like(left, "LIKE", right)
+	case fexpr.SignNlike, fexpr.SignAnyNlike:
+		return s.like(left, "NOT LIKE", right)
+	}
+	return left.sql + " " + strings.TrimPrefix(string(op), "?") + " " + right.sql, nil
+}
+
+// equal compares as PocketBase does: NULL equals the empty text, except in JSON. Other than there, nobody owns what has no owner.
+func equal(left, right operand) string {
+	switch {
+	case left.nobody && !right.literal || right.nobody && !left.literal:
+		return "0"
+	case left.nulls == distinct || right.nulls == distinct:
+		return left.sql + " IS " + right.sql
+	case left.empty() && right.empty() || bothTexts(left, right) && left.value == right.value:
+		return "1"
+	case bothTexts(left, right):
+		return "0"
+	case left.known() || right.known():
+		return left.text() + " = " + right.text()
+	case left.empty():
+		return fmt.Sprintf("(%s = '' OR %[1]s IS NULL)", right.sql)
+	case right.empty():
+		return fmt.Sprintf("(%s = '' OR %[1]s IS NULL)", left.sql)
+	}
+	return fmt.Sprintf("coalesce(%s, '') = coalesce(%s, '')", left.sql, right.sql)
+}
+
+func notEqual(left, right operand) string {
+	switch {
+	case left.nulls == distinct || right.nulls == distinct:
+		return left.sql + " IS NOT " + right.sql
+	case left.empty() && right.empty() || bothTexts(left, right) && left.value == right.value:
+		return "0"
+	case bothTexts(left, right):
+		return "1"
+	case left.known() || right.known():
+		return left.text() + " IS NOT " + right.text()
+	case left.empty():
+		return fmt.Sprintf("(%s IS NOT '' AND %[1]s IS NOT NULL)", right.sql)
+	case right.empty():
+		return fmt.Sprintf("(%s IS NOT '' AND %[1]s IS NOT NULL)", left.sql)
+	}
+	return fmt.Sprintf("coalesce(%s, '') IS NOT coalesce(%s, '')", left.sql, right.sql)
+}
+
+// text is the SQL with the empty text for NULL, where that is known.
+func (o operand) text() string {
+	if o.empty() {
+		return "''"
+	}
+	return o.sql
+}
+
+// like searches the text of the right operand in that of the left one, or matches it where it has a % of its own.
+func (s *scope) like(left operand, op string, right operand) (string, error) {
+	pattern := fmt.Sprintf("('%%' || substr(%s, 1, %d) || '%%')", right.sql, maxPattern)
+	if right.literal && right.value != nil {
+		text := plain(right.value)
+		if len(text) > maxPattern {
+			return "", s.invalid("too_long", "the text after ~ is %d bytes long, at most %d", len(text), maxPattern)
+		}
+		if !hasWildcard(text) {
+			text = "%" + escapeLike(text) + "%"
+		}
+		pattern = s.bind(text)
+	}
+	return left.sql + " " + op + " " + pattern + ` ESCAPE '\'`, nil
+}
+
+// plain is a literal as text.
+func plain(v any) string {
+	if f, ok := v.(float64); ok {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+// hasWildcard says whether there is a % that no backslash escapes.
+func hasWildcard(s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '%':
+			return true
+		}
+	}
+	return false
+}
+
+// escapeLike escapes what LIKE would not take literally and is not escaped yet. It reads from the end: a backslash belongs to
+// what follows it.
+func escapeLike(s string) string {
+	b := make([]byte, 0, len(s)+8)
+	for i := len(s) - 1; i >= 0; i-- {
+		b = append(b, s[i])
+		if s[i] == '\\' || s[i] == '%' || s[i] == '_' {
+			b = append(b, '\\')
+			if i > 0 && s[i-1] == '\\' {
+				i--
+			}
+		}
+	}
+	slices.Reverse(b)
+	return string(b)
+}

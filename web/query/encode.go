@@ -1,0 +1,116 @@
+package query
+
+import "strconv"
+
+// MarshalJSON gives the page as PocketBase does. AppendJSON is the same and quicker.
+func (p Page) MarshalJSON() ([]byte, error) { return p.AppendJSON(nil), nil }
+
+// AppendJSON appends the page as JSON on one line.
+func (p Page) AppendJSON(b []byte) []byte {
+	b = append(b, `{"page":`...)
+	b = strconv.AppendInt(b, int64(p.Page), 10)
+	b = append(b, `,"perPage":`...)
+	b = strconv.AppendInt(b, int64(p.PerPage), 10)
+	b = append(b, `,"totalItems":`...)
+	b = strconv.AppendInt(b, int64(p.TotalItems), 10)
+	b = append(b, `,"totalPages":`...)
+	b = strconv.AppendInt(b, int64(p.TotalPages), 10)
+	b = append(b, `,"items":[`...)
+	for i := range p.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = p.Items[i].AppendJSON(b)
+	}
+	return append(b, "]}"...)
+}
+
+// MarshalJSON gives the record as PocketBase does. AppendJSON is the same and quicker.
+func (r Record) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil), nil }
+
+// AppendJSON appends the record as JSON on one line.
+func (r Record) AppendJSON(b []byte) []byte {
+	if r.shape == nil {
+		return append(b, "null"...)
+	}
+	start := len(b)
+	b = r.appendText(b, "collectionId", r.shape.c.id())
+	b = r.appendText(b, "collectionName", r.shape.c.Name)
+	b = r.appendText(b, "id", r.id)
+	for i, f := range r.shape.fields {
+		p, ok := r.shape.pick.take(f.Name)
+		switch {
+		case !ok:
+		case p == nil:
+			b = appendField(append(b, r.shape.leads[i]...), f, r.values[i])
+		default:
+			b = p.append(append(b, r.shape.leads[i]...), f, r.values[i])
+		}
+	}
+	b = r.appendText(b, "created", r.created)
+	b = r.appendText(b, "updated", r.updated)
+	b = r.appendExpanded(b)
+	if len(b) == start {
+		return append(b, "{}"...)
+	}
+	b[start] = '{'
+	return append(b, '}')
+}
+
+// appendText appends one of the fields every record has, after a comma.
+func (r Record) appendText(b []byte, name, value string) []byte {
+	p, ok := r.shape.pick.take(name)
+	if !ok {
+		return b
+	}
+	b = append(append(append(b, `,"`...), name...), `":`...)
+	return appendString(b, p.text(value))
+}
+
+func (r Record) appendExpanded(b []byte) []byte {
+	if len(r.expanded) == 0 {
+		return b
+	}
+	b = append(b, `,"expand":{`...)
+	for i, e := range r.expanded {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, e.name), ':')
+		if !e.several {
+			b = e.records[0].AppendJSON(b)
+			continue
+		}
+		b = append(b, '[')
+		for k, related := range e.records {
+			if k > 0 {
+				b = append(b, ',')
+			}
+			b = related.AppendJSON(b)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// appendField appends a value as its kind of field shows it. JSON that is none is null.
+func appendField(b []byte, f Field, v any) []byte {
+	switch {
+	case f.Kind == JSON:
+		return appendJSON(b, textOf(v), "null")
+	case f.multiple():
+		return appendJSON(b, textOf(v), "[]")
+	case f.Kind == Bool:
+		return strconv.AppendBool(b, truth(v))
+	case f.Kind == Number:
+		if n, ok := numeric(v).(float64); ok {
+			return strconv.AppendFloat(b, n, 'g', -1, 64)
+		}
+		return strconv.AppendInt(b, numeric(v).(int64), 10)
+	}
+	text := textOf(v)
+	if f.Nullable && text == "" {
+		return append(b, "null"...)
+	}
+	return appendString(b, text)
+}

@@ -1,0 +1,204 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+)
+
+// branches are the relations to expand, and below each one those of the records it leads to.
+type branches map[string]branches
+
+// parseExpand reads a list like "chat.user,prompt".
+func parseExpand(text string) (branches, error) {
+	if len(text) > maxText {
+		return nil, tooLong("expand", text)
+	}
+	root, n := branches{}, 0
+	for path := range strings.SplitSeq(text, ",") {
+		path = strings.Trim(strings.ReplaceAll(path, " ", ""), ".")
+		if path == "" {
+			continue
+		}
+		if n++; n > maxExpand {
+			return nil, invalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
+		}
+		if strings.Count(path, ".") >= maxPath {
+			return nil, invalid("expand", "too_deep", "a path follows more than %d relations", maxPath)
+		}
+		at := root
+		for name := range strings.SplitSeq(path, ".") {
+			if at[name] == nil {
+				at[name] = branches{}
+			}
+			at = at[name]
+		}
+	}
+	return root, nil
+}
+
+// expander adds to records what they are related to, as far as the view rules show that. It asks once for each relation of a level.
+type expander struct {
+	ctx  context.Context
+	db   dbx.Builder
+	cat  Catalogue
+	req  Request
+	left int // records it may still read
+	most int // bytes that each reading may give, 0 for any
+}
+
+func pointers(list []Record) []*Record {
+	all := make([]*Record, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	return all
+}
+
+// expand follows the branches from records of a collection. Relations that are not there are no mistake, as in PocketBase.
+func (e *expander) expand(c Collection, parents []*Record, tree branches, shown *pick) error {
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		p, ok := shown.take(name)
+		if !ok || len(parents) == 0 {
+			continue
+		}
+		var to Collection
+		var links map[string][]*Record
+		var err error
+		f, forward := c.Field(name)
+		if forward {
+			if to, ok = e.cat.Get(f.Relation); !ok || f.Hidden && !e.req.Superuser {
+				continue
+			}
+			links, err = e.forward(to, f, parents, tree[name], p)
+		} else {
+			if to, f, ok = e.cat.backRelation(c, name); !ok || f.Hidden && !e.req.Superuser {
+				continue
+			}
+			links, err = e.back(to, f, parents, tree[name], p)
+		}
+		if err != nil {
+			return err
+		}
+		several := forward && f.multiple() || !forward && !f.Unique
+		if err := e.attach(to, name, several, parents, links, tree[name], p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach gives each parent, by its id, its related records, having expanded those.
+func (e *expander) attach(to Collection, name string, several bool, parents []*Record, links map[string][]*Record, tree branches, shown *pick) error {
+	below, ok := shown.take("expand")
+	if len(tree) > 0 && ok {
+		var all []*Record
+		for _, related := range links {
+			all = append(all, related...)
+		}
+		if err := e.expand(to, unique(all), tree, below); err != nil {
+			return err
+		}
+	}
+	for _, parent := range parents {
+		if related := links[parent.id]; len(related) > 0 {
+			parent.expanded = append(parent.expanded, expansion{name, several, related})
+		}
+	}
+	return nil
+}
+
+func unique(list []*Record) []*Record {
+	seen := map[*Record]bool{}
+	return slices.DeleteFunc(list, func(r *Record) bool {
+		was := seen[r]
+		seen[r] = true
+		return was
+	})
+}
+
+// forward reads the records that a relation of the parents points to.
+func (e *expander) forward(to Collection, f Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
+	wanted := map[string]bool{}
+	for _, parent := range parents {
+		for _, id := range parent.related(f) {
+			wanted[id] = true
+		}
+	}
+	found, err := e.read(to, tree, shown, slices.Sorted(maps.Keys(wanted)), func(q *question, list string) string {
+		return to.key("t") + " IN (" + list + ")"
+	})
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]*Record{}
+	for _, r := range found {
+		byID[r.id] = r
+	}
+	links := map[string][]*Record{}
+	for _, parent := range parents {
+		for _, id := range parent.related(f) {
+			if r := byID[id]; r != nil {
+				links[parent.id] = append(links[parent.id], r)
+			}
+		}
+	}
+	return links, nil
+}
+
+// back reads the records whose relation points to the parents, the oldest of each parent first.
+func (e *expander) back(from Collection, f Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
+	ids := make([]string, len(parents))
+	for i, parent := range parents {
+		ids[i] = parent.id
+	}
+	more := branches{f.Name: branches{}} // to be read, to know whose it is
+	maps.Copy(more, tree)
+	found, err := e.read(from, more, shown, ids, func(q *question, list string) string {
+		q.group = from.column(f, "t")
+		if f.multiple() {
+			q.from, q.group = " JOIN json_each("+listOf(q.group)+") AS each_", "each_.value"
+		}
+		return q.group + " IN (" + list + ")"
+	})
+	if err != nil {
+		return nil, err
+	}
+	links := map[string][]*Record{}
+	for _, r := range found {
+		for _, id := range r.related(f) {
+			if len(links[id]) < maxBack {
+				links[id] = append(links[id], r)
+			}
+		}
+	}
+	return links, nil
+}
+
+// read reads the records of a collection that meet a condition on a list of ids and that its view rule shows.
+func (e *expander) read(c Collection, tree branches, shown *pick, ids []string, on func(q *question, list string) string) ([]*Record, error) {
+	if c.View == nil && !e.req.Superuser || len(ids) == 0 {
+		return nil, nil
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	q := question{ctx: e.ctx, db: e.db, statement: newStatement(e.cat, e.req), c: c, most: e.most}
+	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.bind(string(list))+")"))
+	if err := q.conditions(c.View, ""); err != nil {
+		return nil, err
+	}
+	found, err := q.scan(newShape(c, e.req.Superuser, shown, tree), order{by: "t.first_seq, k", limit: e.left + 1})
+	if err != nil {
+		return nil, err
+	}
+	if e.left -= len(found); e.left < 0 {
+		return nil, invalid("expand", "too_many_records", "it leads to more than %d records: ask for smaller pages", maxExpanded)
+	}
+	return pointers(found), nil
+}

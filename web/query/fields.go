@@ -1,0 +1,143 @@
+package query
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// pick is which parts of a record are shown. Nil is all of it.
+type pick struct {
+	whole   bool
+	excerpt *excerpt // of a whole text
+	parts   map[string]*pick
+}
+
+// parseFields reads a list like "id,expand.chat.title,body:excerpt(200,true)". Fields that are not there are no mistake.
+func parseFields(text string) (*pick, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	if len(text) > maxText {
+		return nil, tooLong("fields", text)
+	}
+	root, n := &pick{parts: map[string]*pick{}}, 0
+	for field := range splitFields(text) {
+		if n++; n > maxFields {
+			return nil, invalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
+		}
+		path, modifier, modified := strings.Cut(strings.TrimSpace(field), ":")
+		at := root
+		for part := range strings.SplitSeq(path, ".") {
+			if at.parts == nil {
+				at.parts = map[string]*pick{}
+			}
+			if at.parts[part] == nil {
+				at.parts[part] = &pick{}
+			}
+			at = at.parts[part]
+		}
+		at.whole = true
+		if modified {
+			e, err := parseExcerpt(modifier)
+			if err != nil {
+				return nil, err
+			}
+			at.excerpt = e
+		}
+	}
+	return root, nil
+}
+
+// splitFields splits at the commas that are in no parentheses.
+func splitFields(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		from, depth := 0, 0
+		for i := range len(text) {
+			switch c := text[i]; {
+			case c == '(':
+				depth++
+			case c == ')':
+				depth--
+			case c == ',' && depth <= 0:
+				if !yield(text[from:i]) {
+					return
+				}
+				from = i + 1
+			}
+		}
+		yield(text[from:])
+	}
+}
+
+// take says whether a part is shown, and which parts of that; nil means all.
+func (p *pick) take(name string) (*pick, bool) {
+	if p == nil {
+		return nil, true
+	}
+	part := p.parts[name]
+	if part == nil {
+		if part = p.parts["*"]; part == nil || !part.whole {
+			return nil, false
+		}
+	}
+	if part.whole && part.excerpt == nil {
+		return nil, true
+	}
+	return part, true
+}
+
+func (p *pick) text(s string) string {
+	if p == nil || p.excerpt == nil {
+		return s
+	}
+	return p.excerpt.of(s)
+}
+
+// append appends the picked parts of a field's value: parts there are only in JSON, excerpts only of text.
+func (p *pick) append(b []byte, f Field, v any) []byte {
+	if f.Kind != JSON && !f.multiple() {
+		if p.excerpt != nil && f.Kind != Bool && f.Kind != Number {
+			v = p.excerpt.of(textOf(v))
+		}
+		return appendField(b, f, v)
+	}
+	var decoded any
+	if err := json.Unmarshal([]byte(textOf(v)), &decoded); err != nil {
+		return appendField(b, f, v)
+	}
+	out, err := json.Marshal(p.of(decoded))
+	if err != nil {
+		return append(b, "null"...)
+	}
+	return append(b, out...)
+}
+
+// of is the picked part of decoded JSON: of the objects in a list, each one's.
+func (p *pick) of(v any) any {
+	if p == nil {
+		return v
+	}
+	if p.whole {
+		if s, ok := v.(string); ok {
+			return p.text(s)
+		}
+		return v
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			if part, ok := p.take(key); ok {
+				v[key] = part.of(v[key])
+			} else {
+				delete(v, key)
+			}
+		}
+	case []any:
+		for i := range v {
+			if _, ok := v[i].(map[string]any); ok {
+				v[i] = p.of(v[i])
+			}
+		}
+	}
+	return v
+}

@@ -1,0 +1,103 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pocketbase/dbx"
+)
+
+// Page is a page of a list. The totals are -1 where they were not asked for.
+type Page struct {
+	Page, PerPage, TotalItems, TotalPages int
+	Items                                 []Record
+}
+
+// List gives a page of the records that the list rule and the query's filter let through. Errors are Invalid, ErrSuperusers, or of the database.
+func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req Request, q Query) (Page, error) {
+	if c.List == nil && !req.Superuser {
+		return Page{}, ErrSuperusers
+	}
+	page := Page{Page: max(q.Page, 1), PerPage: q.PerPage, TotalItems: -1, TotalPages: -1}
+	if page.PerPage <= 0 {
+		page.PerPage = defaultPerPage
+	}
+	page.PerPage = min(page.PerPage, maxPerPage)
+	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
+
+	err := within(ctx, patience, func(ctx context.Context) (err error) {
+		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, most: maxAnswer}
+		if q.Large {
+			asked.most = 0
+		}
+		if err := asked.conditions(c.List, q.Filter); err != nil {
+			return err
+		}
+		o, err := asked.order(c, q.Sort)
+		if err != nil {
+			return err
+		}
+		o.limit, o.offset = page.PerPage, offset
+		page.Items, err = asked.read(q, o)
+		if err != nil || q.SkipTotal {
+			return err
+		}
+		page.TotalItems = offset + len(page.Items)
+		if len(page.Items) == page.PerPage || len(page.Items) == 0 && offset > 0 { // else this was the last page
+			if page.TotalItems, err = asked.count(); err != nil {
+				return err
+			}
+		}
+		page.TotalPages = (page.TotalItems + page.PerPage - 1) / page.PerPage
+		return nil
+	})
+	if err != nil {
+		return Page{}, described("list", c, err)
+	}
+	return page, nil
+}
+
+// View gives one record. Errors are Invalid, ErrSuperusers, ErrNotFound when there is no such record or the view rule hides it, or of the database.
+func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string, req Request, q Query) (Record, error) {
+	if c.View == nil && !req.Superuser {
+		return Record{}, ErrSuperusers
+	}
+	var found []Record
+	err := within(ctx, patience, func(ctx context.Context) (err error) {
+		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, most: maxAnswer}
+		asked.where = append(asked.where, c.key("t")+" = "+asked.bind(id))
+		if err := asked.conditions(c.View, ""); err != nil {
+			return err
+		}
+		found, err = asked.read(q, order{by: "1", limit: 1})
+		return err
+	})
+	if err != nil {
+		return Record{}, described("view", c, err)
+	}
+	if len(found) == 0 {
+		return Record{}, ErrNotFound
+	}
+	return found[0], nil
+}
+
+// within bounds how long run takes.
+func within(parent context.Context, limit time.Duration, run func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(parent, limit)
+	defer cancel()
+	err := run(ctx)
+	if err != nil && ctx.Err() != nil && parent.Err() == nil {
+		return invalid("filter", "too_slow", "it takes longer than %v: make it narrower", limit)
+	}
+	return err
+}
+
+func described(verb string, c Collection, err error) error {
+	var i Invalid
+	if errors.As(err, &i) {
+		return i
+	}
+	return fmt.Errorf("%s %s: %w", verb, c.Name, err)
+}

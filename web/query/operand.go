@@ -1,0 +1,96 @@
+package query
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/ganigeorgiev/fexpr"
+)
+
+// operand compiles one side of a comparison. The records it looks at are added to j.
+func (s *scope) operand(t fexpr.Token, j *joins) (operand, error) {
+	switch t.Type {
+	case fexpr.TokenText:
+		return s.literal(t.Literal), nil
+	case fexpr.TokenNumber:
+		f, err := strconv.ParseFloat(t.Literal, 64)
+		if err != nil {
+			return operand{}, s.invalid("invalid_number", "%q is no number", t.Literal)
+		}
+		return s.literal(f), nil
+	case fexpr.TokenFunction:
+		return s.function(t, j)
+	case fexpr.TokenIdentifier:
+		return s.identifier(t.Literal, j)
+	}
+	return operand{}, s.invalid("invalid_syntax", "unexpected %q", t.Literal)
+}
+
+func (s *scope) identifier(name string, j *joins) (operand, error) {
+	if macro, ok := macros[name]; ok {
+		return s.literal(macro(s.now)), nil
+	}
+	o, err := s.path(name, j)
+	if err == nil {
+		return o, nil
+	}
+	switch strings.ToLower(name) { // a field of that name comes first
+	case "null":
+		return s.literal(nil), nil
+	case "true":
+		return s.literal(1), nil
+	case "false":
+		return s.literal(0), nil
+	}
+	return operand{}, err
+}
+
+// path compiles a field, wherever it starts.
+func (s *scope) path(name string, j *joins) (operand, error) {
+	segments := strings.Split(name, ".")
+	root := segments[0]
+	for i, segment := range segments {
+		if !allWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
+			return operand{}, s.invalid("unknown_field", "%q is no field", name)
+		}
+	}
+	switch {
+	case root == "@request" && len(segments) > 1:
+		return s.asked(segments[1:], j)
+	case root == "@collection" && len(segments) > 2:
+		return s.other(segments[1], segments[2:], j)
+	case root[0] == '@':
+		return operand{}, s.invalid("unknown_field", "unknown field %q", name)
+	}
+	w := walk{scope: s, joins: j, name: name}
+	return w.from(place{collection: s.base, alias: s.alias}, "", segments)
+}
+
+// other compiles a field of any record of a collection, related or not. An alias makes it a second one of the same.
+func (s *scope) other(named string, segments []string, j *joins) (operand, error) {
+	name, _, _ := strings.Cut(named, ":")
+	c, ok := s.cat.Get(name)
+	if !ok {
+		return operand{}, s.invalid("unknown_field", "unknown collection %q", name)
+	}
+	start := "@collection." + named
+	p, err := s.join(j, start, place{}, c, true, true, nil)
+	if err != nil {
+		return operand{}, err
+	}
+	w := walk{scope: s, joins: j, name: start}
+	return w.from(p, start, segments)
+}
+
+// splitModifier splits name:modifier.
+func (s *scope) splitModifier(segment string) (name, modifier string, err error) {
+	name, modifier, found := strings.Cut(segment, ":")
+	switch modifier {
+	case "isset", "length", "each", "lower", "changed":
+		return name, modifier, nil
+	}
+	if found {
+		return "", "", s.invalid("unknown_modifier", "unknown modifier in %q", segment)
+	}
+	return name, "", nil
+}

@@ -1,0 +1,167 @@
+package query
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// walk follows a path of relations to a field.
+type walk struct {
+	*scope
+	joins *joins
+	name  string // the whole path, for errors
+	asked bool   // it starts at the request: what is not there reads as NULL
+}
+
+// from follows the segments from a place that path names.
+func (w *walk) from(p place, path string, segments []string) (operand, error) {
+	for i, segment := range segments {
+		if i == len(segments)-1 {
+			return w.field(p, path, segment)
+		}
+		f, found := p.collection.Field(segment)
+		if found && f.Hidden && !w.sees() {
+			return operand{}, w.invalid("unknown_field", "field %q cannot be used", segment)
+		}
+		if found && f.Kind == JSON {
+			return w.json(p, f, segments[i+1:])
+		}
+		if i >= maxPath {
+			return operand{}, w.invalid("too_deep", "%q follows more than %d relations", w.name, maxPath)
+		}
+		if found && f.Kind == Relation && !f.multiple() && i == len(segments)-2 && segments[i+1] == "id" {
+			return w.field(p, path, segment) // the id is in the record itself
+		}
+		path += "." + segment
+		next, ok, err := w.step(p, f, found, path, segment)
+		if err != nil {
+			return operand{}, err
+		}
+		if !ok {
+			return w.missing(segment)
+		}
+		p = next
+	}
+	return w.missing(w.name)
+}
+
+func (w *walk) missing(segment string) (operand, error) {
+	if w.asked {
+		return w.literal(nil), nil
+	}
+	return operand{}, w.invalid("unknown_field", "unknown field %q", segment)
+}
+
+// step follows one relation or back-relation.
+func (w *walk) step(p place, f Field, found bool, path, segment string) (next place, ok bool, err error) {
+	if !found {
+		return w.back(p, path, segment)
+	}
+	to, ok := w.cat.Get(f.Relation)
+	if f.Kind != Relation || !ok {
+		return place{}, false, nil
+	}
+	value := p.collection.column(f, p.alias)
+	if f.multiple() {
+		each, err := w.joinEach(w.joins, path+":each", p, true, listOf(value))
+		if err != nil {
+			return place{}, false, err
+		}
+		p, value = each, each.alias+".value"
+	}
+	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string { return to.key(alias) + " = " + value })
+	return next, true, err
+}
+
+var via = regexp.MustCompile(`^(\w+)_via_(\w+)$`)
+
+// backRelation finds the collection and field that collection_via_field names, if the field points to c.
+func (c Catalogue) backRelation(to Collection, segment string) (Collection, Field, bool) {
+	parts := via.FindStringSubmatch(segment)
+	if parts == nil {
+		return Collection{}, Field{}, false
+	}
+	from, ok := c.Get(parts[1])
+	f, found := from.Field(parts[2])
+	target, known := c.Get(f.Relation)
+	return from, f, ok && found && known && f.Kind == Relation && target.ID == to.id()
+}
+
+func (w *walk) back(p place, path, segment string) (next place, ok bool, err error) {
+	from, f, ok := w.cat.backRelation(p.collection, segment)
+	if !ok || f.Hidden && !w.sees() {
+		return place{}, false, nil
+	}
+	id := p.collection.key(p.alias)
+	next, err = w.join(w.joins, path, p, from, true, !f.Unique, func(alias string) string {
+		if f.multiple() {
+			return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", id, listOf(from.column(f, alias)))
+		}
+		return from.column(f, alias) + " = " + id
+	})
+	return next, true, err
+}
+
+// field is the end of a path.
+func (w *walk) field(p place, path, segment string) (operand, error) {
+	name, modifier, err := w.splitModifier(segment)
+	if err != nil {
+		return operand{}, err
+	}
+	f, ok := p.collection.Field(name)
+	if !ok {
+		return w.missing(name)
+	}
+	if f.Hidden && !w.sees() {
+		return operand{}, w.invalid("unknown_field", "field %q cannot be used", name)
+	}
+	o := operand{sql: p.collection.column(f, p.alias), many: p.many, all: p.all}
+	list := f.Kind == Select || f.Kind == Relation || f.Kind == File || f.Kind == JSON
+	switch {
+	case modifier == "length" && list:
+		o.sql = lengthOf(o.sql)
+		return o, nil
+	case modifier == "each" && list:
+		each, err := w.joinEach(w.joins, path+"."+segment, p, f.multiple() || f.Kind == JSON, listOf(o.sql))
+		return operand{sql: each.alias + ".value", many: true, all: each.all}, err
+	case f.Kind == JSON:
+		o.sql, o.nulls = extract(o.sql, ""), distinct
+	}
+	if modifier == "lower" {
+		o.sql = "lower(" + o.sql + ")"
+	}
+	return o, nil
+}
+
+// json looks into a JSON field: numbers are places in a list, the others are keys.
+func (w *walk) json(p place, f Field, keys []string) (operand, error) {
+	var b strings.Builder
+	b.WriteString("$")
+	for _, key := range keys {
+		if _, err := strconv.ParseUint(key, 10, 31); err == nil {
+			b.WriteString("[" + key + "]")
+		} else {
+			b.WriteString(`."` + key + `"`)
+		}
+	}
+	return operand{sql: extract(p.collection.column(f, p.alias), w.bind(b.String())), nulls: distinct, many: p.many, all: p.all}, nil
+}
+
+// extract is the value in JSON at a path. Text that is no JSON is its own value, and has nothing inside.
+func extract(sql, path string) string {
+	if path == "" {
+		return fmt.Sprintf("(CASE WHEN json_valid(%s) THEN json_extract(%[1]s, '$') ELSE %[1]s END)", sql)
+	}
+	return fmt.Sprintf("(CASE WHEN json_valid(%s) THEN json_extract(%[1]s, %[2]s) END)", sql, path)
+}
+
+// listOf is a value as a JSON list, that of a single value has it alone.
+func listOf(sql string) string {
+	return fmt.Sprintf("CASE WHEN iif(json_valid(%s), json_type(%[1]s) = 'array', 0) THEN %[1]s ELSE json_array(%[1]s) END", sql)
+}
+
+func lengthOf(sql string) string {
+	return fmt.Sprintf("(CASE WHEN coalesce(%s, '') = '' THEN 0 ELSE json_array_length(%s) END)", sql, listOf(sql))
+}

@@ -1,0 +1,135 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+)
+
+// question is one statement that reads rows of a collection as t.
+type question struct {
+	*statement
+	ctx    context.Context
+	db     dbx.Builder
+	c      Collection
+	driver string // what the rows are found by, with t joined to it, when SQLite must not choose: it would begin with a person's chats
+	from   string // what is joined to t
+	where  []string
+	most   int    // bytes that the records may have, 0 for any
+	group  string // SQL of what no more than maxBack records may share, if any
+}
+
+// order says which of the rows are read, and in what order.
+type order struct {
+	from, by      string // what is joined for it, and the terms; by is not for rows in groups
+	limit, offset int
+}
+
+// conditions adds those of the collection, of a rule and of a filter.
+func (q *question) conditions(rule *string, filter string) error {
+	q.where = append(q.where, q.c.conditions("t", q.tombstones)...)
+	if rule != nil && !q.req.Superuser {
+		sc, err := q.rule(q.c, "t", *rule)
+		if err != nil {
+			return err
+		}
+		q.narrow(sc)
+	}
+	if filter == "" {
+		return nil
+	}
+	sc := q.scope(q.c, "t", "filter")
+	if err := sc.add(filter); err != nil {
+		return err
+	}
+	q.narrow(sc)
+	return nil
+}
+
+func (q *question) narrow(sc *scope) {
+	from, conditions := sc.where()
+	q.from += from
+	q.where = append(q.where, conditions...)
+}
+
+// rows is the FROM and WHERE of the statement.
+func (q *question) rows() string {
+	return q.joined("")
+}
+
+func (q *question) joined(from string) string {
+	sql := " FROM " + cmp.Or(q.driver, q.c.Table+" AS t") + q.from + from
+	if len(q.where) > 0 {
+		sql += " WHERE " + strings.Join(q.where, " AND ")
+	}
+	return sql
+}
+
+func (q *question) count() (n int, err error) {
+	err = q.query("SELECT count(*)" + q.rows()).Row(&n)
+	return n, err
+}
+
+func (q *question) query(sql string) *dbx.Query {
+	return q.db.NewQuery(sql).WithContext(q.ctx).Bind(q.params)
+}
+
+// read gives the records in that order. It finds the keys first: fields are read, and
+// subqueries in them run, only for the rows of the page. The outer loop is the page, so its order stays.
+func (q *question) read(wanted Query, o order) ([]Record, error) {
+	fields, err := parseFields(wanted.Fields)
+	if err != nil {
+		return nil, err
+	}
+	expand, err := parseExpand(wanted.Expand)
+	if err != nil {
+		return nil, err
+	}
+	under, shown := fields.take("expand")
+	if !shown {
+		expand = nil
+	}
+	found, err := q.scan(newShape(q.c, q.req.Superuser, fields, expand), o)
+	if err != nil || len(expand) == 0 {
+		return found, err
+	}
+	e := expander{ctx: q.ctx, db: q.db, cat: q.cat, req: q.req, left: maxExpanded, most: q.most}
+	e.req.Context, e.req.Now = "expand", q.now
+	if err := e.expand(q.c, pointers(found), expand, under); err != nil || q.most == 0 {
+		return found, err
+	}
+	left := q.most // what several records lead to is shown with each of them
+	for i := range found {
+		if left -= found[i].size(left); left < 0 {
+			return nil, tooLarge()
+		}
+	}
+	return found, nil
+}
+
+func (q *question) scan(shape *shape, o order) ([]Record, error) {
+	sql := "SELECT " + shape.columns("t") + " FROM (" + q.keys(o) + ") AS page_ CROSS JOIN " + q.c.Table + " AS t ON " + q.c.key("t") + " = page_.k"
+	if q.c.Where != "" {
+		sql += " AND (" + q.c.Where + ")"
+	}
+	rows, err := q.query(sql).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	return shape.scan(rows.Rows, q.most)
+}
+
+func (q *question) keys(o order) string {
+	key, by := q.c.key("t"), o.by
+	sql := "SELECT " + key + " AS k" + q.joined(o.from)
+	if q.group != "" {
+		place := "row_number() OVER (PARTITION BY " + q.group + " ORDER BY t.first_seq, " + key + ")"
+		sql = "SELECT k FROM (SELECT " + key + " AS k, t.first_seq AS seq, " + place + " AS place" + q.rows() + ") WHERE place <= " + strconv.Itoa(maxBack) + " GROUP BY k"
+		by = "min(seq), k"
+	}
+	return sql + " ORDER BY " + by + " LIMIT " + strconv.Itoa(o.limit) + " OFFSET " + strconv.Itoa(o.offset)
+}

@@ -1,0 +1,202 @@
+package query
+
+import (
+	"database/sql"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Record is one record as read, of which only what the client may see and asked for is known.
+type Record struct {
+	shape            *shape
+	id               string
+	created, updated string
+	first, last      int64
+	removed          bool
+	values           []any // of shape.fields
+	expanded         []expansion
+}
+
+// expansion is what a relation of a record leads to.
+type expansion struct {
+	name    string
+	several bool
+	records []*Record
+}
+
+// shape is what the records of one answer have in common.
+type shape struct {
+	c      Collection
+	fields []Field
+	leads  []string // of each field, the JSON before its value
+	pick   *pick
+}
+
+// newShape chooses the fields to read: those to be shown, and those to expand.
+func newShape(c Collection, superuser bool, p *pick, expand branches) *shape {
+	s := &shape{c: c, pick: p}
+	for _, f := range c.Fields {
+		builtIn := slices.ContainsFunc(builtin, func(b Field) bool { return b.Name == f.Name })
+		if builtIn || f.Hidden && !superuser || f.Kind == Password {
+			continue
+		}
+		if _, shown := p.take(f.Name); shown || expand[f.Name] != nil {
+			s.fields = append(s.fields, f)
+			s.leads = append(s.leads, lead(f.Name))
+		}
+	}
+	return s
+}
+
+func lead(name string) string { return string(appendString([]byte{','}, name)) + ":" }
+
+// columns are what scan reads.
+func (s *shape) columns(alias string) string {
+	created, _ := s.c.Field("created")
+	updated, _ := s.c.Field("updated")
+	list := []string{s.c.key(alias), s.c.column(created, alias), s.c.column(updated, alias), alias + ".first_seq", alias + ".last_seq", alias + ".removed"}
+	for _, f := range s.fields {
+		list = append(list, s.c.column(f, alias))
+	}
+	return strings.Join(list, ", ")
+}
+
+// scan reads rows of at most so many bytes, 0 for any.
+func (s *shape) scan(rows *sql.Rows, most int) (list []Record, err error) {
+	list = []Record{}
+	left := most
+	to := make([]any, 6+len(s.fields))
+	for rows.Next() {
+		r := Record{shape: s, values: make([]any, len(s.fields))}
+		to[0], to[1], to[2], to[3], to[4], to[5] = &r.id, &r.created, &r.updated, &r.first, &r.last, &r.removed
+		for i := range r.values {
+			to[6+i] = &r.values[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return nil, err
+		}
+		if left -= r.size(left); left < 0 && most > 0 {
+			return nil, tooLarge()
+		}
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// size is about how many bytes the record has as JSON, with what it expands to; it stops counting beyond most.
+func (r *Record) size(most int) int {
+	n := 128 + 32*len(r.values) // names, id and dates
+	for _, v := range r.values {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
+	}
+	for _, e := range r.expanded {
+		for _, related := range e.records {
+			if n > most {
+				return n
+			}
+			n += related.size(most - n)
+		}
+	}
+	return n
+}
+
+// ID is the record's id.
+func (r Record) ID() string { return r.id }
+
+// Get gives the value of a field: a string, int64, float64, bool or json.RawMessage, and nil for one that was not read.
+func (r Record) Get(name string) any {
+	switch name {
+	case "id":
+		return r.id
+	case "created":
+		return r.created
+	case "updated":
+		return r.updated
+	}
+	if r.shape == nil {
+		return nil
+	}
+	i := slices.IndexFunc(r.shape.fields, func(f Field) bool { return f.Name == name })
+	if i < 0 {
+		return nil
+	}
+	switch f := r.shape.fields[i]; {
+	case f.Kind == JSON || f.multiple():
+		return json.RawMessage(appendField(nil, f, r.values[i]))
+	case f.Kind == Bool:
+		return truth(r.values[i])
+	case f.Kind == Number:
+		return numeric(r.values[i])
+	}
+	return textOf(r.values[i])
+}
+
+// related are the ids in a relation.
+func (r *Record) related(f Field) (ids []string) {
+	i := slices.IndexFunc(r.shape.fields, func(own Field) bool { return own.Name == f.Name })
+	if i < 0 {
+		return nil
+	}
+	text := textOf(r.values[i])
+	if f.multiple() && strings.HasPrefix(text, "[") {
+		if json.Unmarshal([]byte(text), &ids) != nil {
+			return nil // as in what is shown, a list that is none has nothing
+		}
+		return ids
+	}
+	if text != "" {
+		ids = []string{text}
+	}
+	return ids
+}
+
+func truth(v any) bool {
+	switch v := v.(type) {
+	case int64:
+		return v != 0
+	case float64:
+		return v != 0
+	case string:
+		return v == "true" || v == "1"
+	}
+	return false
+}
+
+// numeric is a number as int64 or float64; what is none is 0.
+func numeric(v any) any {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case float64:
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return v
+		}
+	case string:
+		if f, err := strconv.ParseFloat(v, 64); err == nil {
+			return numeric(f)
+		}
+	}
+	return int64(0)
+}
+
+func textOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return ""
+}

@@ -1,0 +1,168 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ganigeorgiev/fexpr"
+)
+
+// scope compiles expressions over one row. A filter that names the same relation twice means the same related record,
+// so a scope follows each path once: the ones that lead to at most one record are joined to the row, the others are looked through in an EXISTS.
+type scope struct {
+	*statement
+	base  Collection
+	alias string
+	// trusted is for rules. In others each relation leads only to what the client may list.
+	trusted     bool
+	parameter   string // that a mistake is blamed on
+	joins       *joins
+	expressions int
+	plain       []string // conditions without a relation to many
+	inner       []string // conditions with one
+}
+
+// joins are the related records that conditions look at.
+type joins struct {
+	one, many []string // LEFT JOIN …
+	places    map[string]place
+}
+
+// place is a row that a path has reached.
+type place struct {
+	collection Collection
+	alias      string
+	many       bool // there may be several
+	all        bool // all of which have to match
+}
+
+func newJoins() *joins { return &joins{places: map[string]place{}} }
+
+func (j *joins) sql() string { return strings.Join(j.one, "") + strings.Join(j.many, "") }
+
+func (s *statement) scope(c Collection, alias, parameter string) *scope {
+	return &scope{statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule", joins: newJoins()}
+}
+
+func (s *scope) invalid(code, format string, args ...any) Invalid {
+	return invalid(s.parameter, code, format, args...)
+}
+
+// sees says whether hidden fields and everyone's records may be looked at.
+func (s *scope) sees() bool { return s.trusted || s.req.Superuser }
+
+// add compiles an expression, which has to hold too.
+func (s *scope) add(text string) error {
+	groups, err := s.parse(text)
+	if err != nil {
+		return err
+	}
+	apart := true // each condition of a top-level && may stand by itself
+	for i, g := range groups {
+		apart = apart && (i == 0 || g.Join == fexpr.JoinAnd)
+	}
+	if !apart {
+		groups = []fexpr.ExprGroup{{Item: groups, Join: fexpr.JoinAnd}}
+	}
+	for _, g := range groups {
+		sql, many, err := s.group(g, 0)
+		if err != nil {
+			return err
+		}
+		switch {
+		case sql == "1":
+		case many:
+			s.inner = append(s.inner, sql)
+		default:
+			s.plain = append(s.plain, sql)
+		}
+	}
+	return nil
+}
+
+// where gives what to join and the conditions to place in a statement over the row.
+func (s *scope) where() (from string, conditions []string) {
+	conditions = s.plain
+	if len(s.plain)+len(s.inner) == 0 {
+		return "", nil
+	}
+	if len(s.inner) > 0 {
+		conditions = append(conditions, "EXISTS (SELECT 1 FROM (SELECT 1)"+strings.Join(s.joins.many, "")+" WHERE "+strings.Join(s.inner, " AND ")+")")
+	}
+	return strings.Join(s.joins.one, ""), conditions
+}
+
+// whole is the conditions as one that joins nothing to the statement around it, empty if there are none.
+func (s *scope) whole() string {
+	from, conditions := s.where()
+	sql := strings.Join(conditions, " AND ")
+	if from != "" {
+		return "EXISTS (SELECT 1 FROM (SELECT 1)" + from + " WHERE " + sql + ")"
+	}
+	return sql
+}
+
+// rule is a scope of the rule over the row; a nil rule and superusers are the caller's matter.
+func (s *statement) rule(c Collection, alias, rule string) (*scope, error) {
+	sc := s.scope(c, alias, "rule")
+	if rule == "" {
+		return sc, nil
+	}
+	if err := sc.add(rule); err != nil {
+		return nil, fmt.Errorf("rule of %s %q: %v", c.Name, rule, err) // the mistake is not the client's
+	}
+	return sc, nil
+}
+
+// join reaches the rows of a collection for which on holds, under the name of the path that leads there.
+func (s *scope) join(j *joins, path string, from place, to Collection, many, all bool, on func(alias string) string) (place, error) {
+	if p, ok := j.places[path]; ok {
+		return p, nil
+	}
+	p := place{collection: to, alias: s.statement.alias(), many: from.many || many, all: from.all || all}
+	conditions := to.conditions(p.alias, s.tombstones)
+	if on != nil {
+		conditions = append([]string{on(p.alias)}, conditions...)
+	}
+	if !s.sees() {
+		if to.List == nil {
+			return place{}, s.invalid("not_allowed", "only superusers can look at %s", to.Name)
+		}
+		guard, err := s.statement.rule(to, p.alias, *to.List)
+		if err != nil {
+			return place{}, err
+		}
+		if condition := guard.whole(); condition != "" {
+			conditions = append(conditions, condition)
+		}
+	}
+	if len(conditions) == 0 {
+		conditions = []string{"1"}
+	}
+	return p, s.keep(j, path, p, " LEFT JOIN "+to.Table+" AS "+p.alias+" ON "+strings.Join(conditions, " AND "))
+}
+
+// joinEach reaches the values of a JSON list.
+func (s *scope) joinEach(j *joins, path string, from place, all bool, list string) (place, error) {
+	if p, ok := j.places[path]; ok {
+		return p, nil
+	}
+	p := place{alias: s.statement.alias(), many: true, all: from.all || all}
+	return p, s.keep(j, path, p, " LEFT JOIN json_each("+list+") AS "+p.alias)
+}
+
+func (s *scope) keep(j *joins, path string, p place, sql string) error {
+	if p.many {
+		j.many = append(j.many, sql)
+	} else {
+		j.one = append(j.one, sql)
+	}
+	j.places[path] = p
+	if len(j.one)+len(j.many) > maxJoins {
+		return s.invalid("too_many_relations", "it follows more than %d relations", maxJoins)
+	}
+	if len(j.many) > maxMany && !s.trusted {
+		return s.invalid("too_many_relations", "it follows more than %d relations to many records", maxMany)
+	}
+	return nil
+}
