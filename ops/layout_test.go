@@ -44,7 +44,7 @@ var mayImport = map[string]string{
 	"bridge/egress":                "handlers handlers/policy",
 	"bridge/push":                  "bridge/egress events events/log events/secret handlers handlers/account projections",
 	"bridge/ssh":                   "handlers handlers/account projections",
-	"web":                          "web/api",
+	"web":                          "events/log events/secret handlers handlers/account projections web/api",
 	"web/api":                      "events events/log events/secret handlers handlers/account projections web/query",
 	"web/query":              "",
 	"ops":                          "",

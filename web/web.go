@@ -9,21 +9,87 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
 
-// Server holds what the pages need.
-type Server struct {
-	API   *api.Server
-	Hosts []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
+// Options are the parts of the system that the server uses, and its settings.
+type Options struct {
+	Log      *log.Log
+	Tail     *log.Tail
+	Model    *projections.Model
+	Handlers *handlers.Handlers
+	Gate     handlers.Gate
+	Accounts *account.Accounts
+	Secrets  *secret.Store
+	Engine   api.Engine
+	Push     api.Push
+	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)    // sends a signal to a running command
+	Dial     func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
+	Health   func() api.Health
+	Logger   *slog.Logger
+
+	Workspace string   // the directory whose files are served, absolute
+	Data      string   // the data directory, absolute; empty when there is none
+	PortsURL  string   // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckURL
+	Hosts     []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
+	Proxied   bool     // a proxy in front names the client in X-Forwarded-For
 }
+
+// Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
+type Server struct {
+	API      *api.Server
+	Chats    *api.Chats
+	Records  *api.Records
+	Realtime *api.Realtime
+	Streams  *api.Streams
+	Ports    *api.Ports
+	hosts    []string
+}
+
+// New returns a server with all routes.
+func New(o Options) *Server {
+	core := &api.Server{
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: api.Catalogue, Health: o.Health, Proxied: o.Proxied, Logger: o.Logger,
+	}
+	s := &Server{
+		API:   core,
+		Chats: &api.Chats{API: core, Handlers: o.Handlers, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
+		Records: &api.Records{
+			API: core, Log: o.Log, Handlers: o.Handlers, Gate: o.Gate, Secrets: o.Secrets, Push: o.Push, Workspace: o.Workspace, Data: o.Data,
+		},
+		Realtime: &api.Realtime{API: core, Log: o.Log},
+		Streams:  &api.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
+		Ports:    &api.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
+		hosts:    o.Hosts,
+	}
+	core.Ticket = s.Ports.Ticket
+	return s
+}
+
+// routes are all routes besides those of api itself.
+func (s *Server) routes() []api.Route {
+	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Ports.Routes())
+}
+
+// Routes serves the API alone, without the pages and the checks of origin and host.
+func (s *Server) Routes() http.Handler { return s.API.Handler(s.routes()...) }
+
+// Document describes all routes.
+func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) }
 
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
@@ -31,10 +97,10 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle("GET /{$}", page(home()))
 	mux.Handle("GET /setup", page(setup()))
 	mux.Handle("GET /requests/{id}", page(request()))
-	mux.Handle("GET /docs", page(docs(s.API.Document())))
+	mux.Handle("GET /docs", page(docs(s.Document())))
 	mux.Handle("GET /static/{file}", staticFiles())
-	routes := confined(s.API.Handler())
-	return s.API.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	routes := confined(s.Routes())
+	return s.Ports.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") { // the mux would answer a path that is not clean with a redirect, as a page
 			routes.ServeHTTP(w, r)
 			return
@@ -65,7 +131,7 @@ func (s *Server) known(hostPort string) bool {
 		return false
 	}
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.Hosts, host)
+	return host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.hosts, host)
 }
 
 // sameOrigin refuses what a page of another origin asks for, reading included: browsers send Origin along, or say otherwise

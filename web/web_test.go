@@ -18,7 +18,7 @@ import (
 // server serves the pages, and of the API what needs no other part.
 func server() *web.Server {
 	health := func() api.Health { return api.Health{"log": {State: api.Ready}} }
-	return &web.Server{API: &api.Server{Health: health}, Hosts: []string{"code.example.org"}}
+	return web.New(web.Options{Health: health, Hosts: []string{"code.example.org"}})
 }
 
 // ask does a request on localhost with the given headers, Host among them.
@@ -39,7 +39,7 @@ func ask(method, path string, headers map[string]string) *httptest.ResponseRecor
 // operations are all of the API, as method and path, and the pages.
 func operations() (list [][2]string) {
 	list = [][2]string{{"GET", "/"}, {"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
-	paths := server().API.Document().Paths
+	paths := server().Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
 			list = append(list, [2]string{strings.ToUpper(method), strings.NewReplacer("{", "", "}", "").Replace(path)})
@@ -86,7 +86,7 @@ func TestTheHostOfAPortServesThatPortAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := server()
-	s.API.PortsURL = "https://{port}.code.example.org"
+	s.Ports.URL = "https://{port}.code.example.org"
 	for host, want := range map[string]int{
 		"3000-0123456789abcdef.code.example.org": 401, "3000-0123456789ABCDEF.code.example.org:443": 401, // nobody is let in yet, to the API neither
 		"code.example.org": 200, "evil.code.example.org": 421, "3000-0123456789abcdef.code.example.org.evil.example": 421,
@@ -176,7 +176,7 @@ func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	page := ask("GET", "/docs", nil).Body.String()
-	d := server().API.Document()
+	d := server().Document()
 	for path, methods := range d.Paths {
 		for method, o := range methods {
 			is.True(strings.Contains(page, `id="`+o.ID+`"`))                      // the operation

@@ -79,7 +79,7 @@ func openEgress(o upOptions) (net.Listener, error) {
 func (s *parts) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.egress) // it was checked
 	_, port, _ := net.SplitHostPort(s.leaving.Addr().String())
-	s.exec.Network = &handlers.Network{Gate: s.gate, Mode: s.o.network, Proxy: net.JoinHostPort(host, port), Tail: s.api.Tail}
+	s.exec.Network = &handlers.Network{Gate: s.gate, Mode: s.o.network, Proxy: net.JoinHostPort(host, port), Tail: s.web.API.Tail}
 	s.outside = &handlers.EngineNetwork{Network: s.exec.Network}
 	if address := s.provider.ModelAddress(); address != "" {
 		s.outside.Models = []string{address}

@@ -38,8 +38,8 @@ func (o upOptions) reached(address string) string {
 func (s *parts) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.o.logger,
-		Present: s.api.Present, URL: s.reached, VAPID: s.vapid, Relay: s.o.relay, AllowPrivate: s.o.pushPrivate, RetryAfter: push.DefaultRetryAfter,
+		Present: s.web.Realtime.Present, URL: s.reached, VAPID: s.vapid, Relay: s.o.relay, AllowPrivate: s.o.pushPrivate, RetryAfter: push.DefaultRetryAfter,
 		AwayAfter: push.DefaultAwayAfter,
 	}
-	s.api.Push = api.Push{Key: s.vapid.Public, Tell: s.push.Tell, Test: s.push.Test, Act: s.push.Act}
+	s.web.Records.Push = api.Push{Key: s.vapid.Public, Tell: s.push.Tell, Test: s.push.Test, Act: s.push.Act}
 }

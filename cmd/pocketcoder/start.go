@@ -27,7 +27,6 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
-	"pocketcoder/web/api"
 )
 
 // up opens the foundations in order, each closed in reverse when every actor is done, and runs the actors until one of
@@ -178,7 +177,7 @@ type parts struct {
 	confined isolation.Found         // how OpenCode is isolated
 	lives    lives
 	worker   *workerProcess
-	api      *api.Server
+	web      *web.Server
 	push     *push.Push
 	ssh      *ssh.Server   // nil without --ssh
 	loaded   chan struct{} // closed once the read model has caught up and the bridge knows its sessions
@@ -218,10 +217,11 @@ func (s *parts) wire() {
 	for _, dir := range s.o.expose {
 		s.worker.args = append(s.worker.args, "--expose", dir)
 	}
-	s.api = &api.Server{
+	s.web = web.New(web.Options{
 		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
-		Engine: askedOpenCode(s.bridge), Sandbox: api.Sandbox{Signal: s.exec.Signal, Dial: s.exec.Dial}, Workspace: s.o.workspace, Data: string(s.o.data), Health: s.health, Proxied: s.o.proxied, PortsURL: s.ports, Logger: s.o.logger,
-	}
+		Engine: askedOpenCode(s.bridge), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Logger: s.o.logger,
+		Workspace: s.o.workspace, Data: string(s.o.data), PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.proxied,
+	})
 	s.wireNetwork()
 	s.wirePush()
 }
@@ -258,12 +258,10 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.logger) }))
-	g.Add(actor(rest, func(ctx context.Context) error {
-		return serveHTTP(ctx, listener, &web.Server{API: s.api, Hosts: s.o.hosts()})
-	}))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.api.Serve(ctx, s.nc, operator) }))
-	g.Add(actor(rest, s.api.Run))
-	g.Add(actor(rest, s.api.Tail.Run))
+	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, listener, s.web) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
+	g.Add(actor(rest, s.web.Realtime.Run))
+	g.Add(actor(rest, s.web.API.Tail.Run))
 	g.Add(actor(rest, s.accounts.Run))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))

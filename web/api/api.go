@@ -11,76 +11,48 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"pocketcoder/events/log"
-	"pocketcoder/events/secret"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
+	"pocketcoder/web/query"
 )
 
-// Server holds what the routes need. Run must run while it serves.
+// Server has what every route needs: who the caller is, what they may see, and how answers look.
 type Server struct {
-	Log       *log.Log
-	Tail      *log.Tail
 	Model     *projections.Model
-	Handlers  *handlers.Handlers
-	Gate      handlers.Gate
+	Tail      *log.Tail
 	Accounts  *account.Accounts
-	Secrets   *secret.Store
-	Engine    Engine
-	Sandbox   Sandbox
-	Push      Push
-	Workspace string // the directory whose files are served, absolute
-	Data      string // the data directory, absolute; empty when there is none
+	Catalogue query.Catalogue
 	Health    func() Health
-	Proxied   bool   // a proxy in front names the client in X-Forwarded-For
-	PortsURL  string // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
+	Ticket    func(r *http.Request) (token string, found bool) // the login that a ticket in the path stands for; nil for none
+	Proxied   bool                                             // a proxy in front names the client in X-Forwarded-For
 	Logger    *slog.Logger
 
-	limits   limits
-	shares   shares
-	realtime realtime
-	tickets  tickets
-	origins  origins
-
-	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
-	// leave the names of one with the values of the other.
-	llmKeys sync.Mutex
+	limits limits
+	shares shares
 }
 
 // ErrUnavailable says that OpenCode does not answer just now.
 var ErrUnavailable = errors.New("OpenCode is not available")
 
-// Engine is what only OpenCode can say about a chat: JSON, as it says it. Its errors are ErrUnavailable, or somebody's fault.
-type Engine struct {
-	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
-	Todo func(ctx context.Context, chat string) (json.RawMessage, error)
-}
-
-// Sandbox is what can be had of the commands that run now.
-type Sandbox struct {
-	Signal func(context.Context, handlers.SignalExecution) (uint64, error)
-	Dial   func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
-}
-
-// Handler is every route of routes.go, and a 404 for the rest of /api/.
-func (s *Server) Handler() http.Handler {
+// Handler serves the routes of this package and the others, and answers 404 for the rest of /api/.
+func (s *Server) Handler(others ...Route) http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range s.routes() {
-		mux.HandleFunc(strings.TrimPrefix(r.method+" ", anyMethod+" ")+r.path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
+	missing := func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, notFound()) }
+	mux.HandleFunc("/api/", missing)
+	for _, r := range s.routes(others) {
+		mux.HandleFunc(strings.TrimPrefix(r.Method+" ", AnyMethod+" ")+r.Path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
+		if above, ok := strings.CutSuffix(r.Path, "/{path...}"); ok && r.Method == AnyMethod {
+			mux.HandleFunc(above, missing) // else the mux redirects to what is below
+		}
 	}
-	mux.HandleFunc(portOfChat, func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, notFound()) }) // else the mux redirects to what is below
-	mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, notFound()) })
 	routed := cleanPaths(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routed.ServeHTTP(newPatientWriter(w), r) })
 }
@@ -102,19 +74,19 @@ func cleanPaths(next http.Handler) http.Handler {
 }
 
 // answer finds out who asks, keeps out who may not, and serves the route.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, route route) {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	who := s.caller(r)
-	err := route.admits(who)
+	err := route.Admits(who)
 	if err == nil {
 		boundBody(w, r, who)
-		err = route.serve(w, r, who)
+		err = route.Serve(w, r, who)
 	}
 	if err == nil || r.Context().Err() != nil {
 		return
 	}
 	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway { // that is a fault of what a command serves
-		s.Logger.Error("serve", "route", route.method+" "+route.path, "err", err)
+		s.Logger.Error("serve", "route", route.Method+" "+route.Path, "err", err)
 	}
 	writeProblem(w, p)
 }

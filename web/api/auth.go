@@ -76,7 +76,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request, who caller) error
 	if err != nil {
 		return err
 	}
-	if err := s.limits.take(who.client.Address); err != nil {
+	if err := s.limit(who.client.Address); err != nil {
 		return err
 	}
 	var body passwordLogin
@@ -106,7 +106,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, who caller) err
 	if collection != who.Collection {
 		return forbidden("The authorized record is not of this collection.")
 	}
-	if err := s.limits.take(who.client.Address); err != nil {
+	if err := s.limit(who.client.Address); err != nil {
 		return err
 	}
 	token, err := s.Accounts.Refresh(r.Context(), *who.Identity, who.client)
@@ -117,7 +117,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, who caller) err
 }
 
 func (s *Server) setUp(w http.ResponseWriter, r *http.Request, who caller) error {
-	if err := s.limits.take(who.client.Address); err != nil {
+	if err := s.limit(who.client.Address); err != nil {
 		return err
 	}
 	var body setupRequest
@@ -138,7 +138,7 @@ func (s *Server) answerToken(w http.ResponseWriter, r *http.Request, token accou
 	if err := s.Model.Wait(r.Context(), token.Seq); err != nil {
 		return err
 	}
-	c, _ := catalogue.Get(account.Users)
+	c, _ := s.Catalogue.Get(account.Users)
 	c.Name = token.Identity.Collection // administrators who log in at _superusers are told they are records of it
 	record, err := s.view(r, caller{Identity: &token.Identity}, c, token.Identity.Account)
 	if err != nil {

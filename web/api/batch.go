@@ -45,7 +45,7 @@ type written struct {
 	r      *http.Request // with the query of the request's own URL
 }
 
-func (s *Server) runBatch(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who caller) error {
 	var body batch
 	if err := decodeBody(r, &body); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Server) runBatch(w http.ResponseWriter, r *http.Request, who caller) er
 		return nil
 	})
 	if err == nil {
-		err = s.Model.Wait(r.Context(), seq)
+		err = s.API.Model.Wait(r.Context(), seq)
 	}
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *Server) runBatch(w http.ResponseWriter, r *http.Request, who caller) er
 			answers = append(answers, batchAnswer{Status: http.StatusNoContent})
 			continue
 		}
-		record, err := s.view(one.r, who, one.c, one.id)
+		record, err := s.API.view(one.r, who, one.c, one.id)
 		if errors.Is(err, query.ErrNotFound) { // a later request of the batch took it away
 			answers = append(answers, batchAnswer{Status: http.StatusOK})
 			continue
@@ -107,7 +107,7 @@ func batchProblem(i int, err error) error {
 }
 
 // runOne carries out one request inside the batch's transaction.
-func (s *Server) runOne(ctx context.Context, r *http.Request, who caller, one batchRequest, fresh created) (done written, err error) {
+func (s *Records) runOne(ctx context.Context, r *http.Request, who caller, one batchRequest, fresh created) (done written, err error) {
 	at, err := url.Parse(one.URL)
 	if err != nil || at.Host != "" {
 		return done, badField("url", "validation_invalid_value", "want a path")
@@ -116,7 +116,7 @@ func (s *Server) runOne(ctx context.Context, r *http.Request, who caller, one ba
 	if len(path) < 4 || len(path) > 5 || path[0] != "api" || path[1] != "collections" || path[3] != "records" {
 		return done, badField("url", "validation_invalid_value", "want /api/collections/{collection}/records or a record below it")
 	}
-	if done.c, err = collectionNamed(path[2]); err != nil {
+	if done.c, err = s.API.collectionNamed(path[2]); err != nil {
 		return done, err
 	}
 	if slices.Contains(notInBatch, done.c.ID) {
@@ -133,7 +133,7 @@ func (s *Server) runOne(ctx context.Context, r *http.Request, who caller, one ba
 	return done, s.runMethod(ctx, &done, who, one, fresh)
 }
 
-func (s *Server) runMethod(ctx context.Context, done *written, who caller, one batchRequest, fresh created) (err error) {
+func (s *Records) runMethod(ctx context.Context, done *written, who caller, one batchRequest, fresh created) (err error) {
 	switch {
 	case one.Method == http.MethodPost && done.id == "":
 		done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)

@@ -28,9 +28,9 @@ func TestNothingIsKeptForAGuest(t *testing.T) {
 		topics[i] = fmt.Sprintf("chats/%d?options=", i) + strings.Repeat("x", 2400)
 	}
 	f := s.connect(t).follow(t, "", topics...)
-	is.Equal(s.api.Followed(f.id), 0)
+	is.Equal(s.web.Realtime.Followed(f.id), 0)
 	f.follow(t, ann, topics...)
-	is.Equal(s.api.Followed(f.id), len(topics))
+	is.Equal(s.web.Realtime.Followed(f.id), len(topics))
 	status, _ := f.try(t, ann, append(topics, make([]string, 10)...)...) // empty ones are none
 	is.Equal(status, http.StatusNoContent)
 	for i := range topics {
@@ -47,7 +47,7 @@ func TestClientsOfAnAddressAndOfAnAccountAreBounded(t *testing.T) {
 	s := newSystem(t)
 	_, ann := s.user(t, "ann", account.User)
 	_, bob := s.user(t, "bob", account.User)
-	s.api.HoldFewer(5, 10)
+	s.web.Realtime.HoldFewer(5, 10)
 	connect := func() int {
 		status, _ := s.ask(t, "", request("GET", "/api/realtime", "")) // from an address of its own each time
 		return status
@@ -108,7 +108,7 @@ func TestOnesSlowQuestionsKeepNobodyElseWaiting(t *testing.T) {
 	_, ann := s.user(t, "ann", account.User)
 	chat := s.chat(t, eve, "eve's")
 	heard := s.connect(t).follow(t, ann, "chats/*")
-	is.NoErr(s.api.Occupy(t.Context(), account.Users, eveID))
+	is.NoErr(s.web.API.Occupy(t.Context(), account.Users, eveID))
 	for _, query := range []string{"?filter=" + escape(`title ~ "x"`), "?sort=title", "?expand=user", "/" + chat + "?expand=user"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		r, err := http.NewRequestWithContext(ctx, "GET", s.URL+recordsOf("chats")+query, nil)
@@ -135,7 +135,7 @@ func TestAClientThatDoesNotReadItsAnswerIsDropped(t *testing.T) {
 	s := newSystem(t)
 	_, root := s.user(t, "root", account.Admin)
 	closed := make(chan struct{})
-	server := httptest.NewUnstartedServer(s.api.Handler())
+	server := httptest.NewUnstartedServer(s.web.Routes())
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		is.NoErr(c.(*net.TCPConn).SetWriteBuffer(1 << 10))
 		return ctx

@@ -8,7 +8,7 @@ import (
 )
 
 // completeBudget refuses a budget that limits nothing.
-func completeBudget(_ *Server, _ context.Context, w change) error {
+func completeBudget(_ *Records, _ context.Context, w change) error {
 	number := func(name string) (v float64) {
 		if raw, given := w.set[name]; given {
 			_ = json.Unmarshal(raw, &v) // it was checked to be one

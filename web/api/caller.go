@@ -35,8 +35,10 @@ func (s *Server) caller(r *http.Request) caller {
 // tokenOf gives the token that is sent, or the one that a ticket in the path stands for: what else comes along with a ticket is
 // the word of a page that we do not vouch for.
 func (s *Server) tokenOf(r *http.Request) (token string, sent bool) {
-	if HasTicket(r.URL.Path) {
-		return s.tickets.token(r), true
+	if s.Ticket != nil {
+		if token, found := s.Ticket(r); found {
+			return token, true
+		}
 	}
 	header, sent := r.Header["Authorization"]
 	if !sent {

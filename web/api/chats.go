@@ -3,249 +3,50 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 
-	"pocketcoder/events"
 	"pocketcoder/handlers"
 )
 
-func createChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	title, _ := w.text("title")
-	agent, _ := w.text("agent")
-	user, _ := w.text("user")
-	description, _ := w.text("description")
-	tags, _ := w.text("tags")
-	return s.Handlers.CreateChat(ctx, handlers.CreateChat{
-		Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent, Description: description, Archived: string(w.set["archived"]) == "true", Tags: tags,
-	})
+// Chats serves what is done with a chat besides changing its records.
+type Chats struct {
+	API      *Server
+	Handlers *handlers.Handlers
+	Gate     handlers.Gate
+	Engine   Engine
+	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)
 }
 
-func updateChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.is("admin") {
-		return "", 0, badField("user", "validation_invalid_value", "Only administrators give a chat to somebody else.")
-	}
-	c := handlers.UpdateChat{Command: w.Command, Chat: w.id}
-	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent, "user": &c.User}
-	for name, into := range texts {
-		if v, given := w.text(name); given {
-			*into = &v
-		}
-	}
-	if raw, given := w.set["archived"]; given {
-		archived := string(raw) == "true"
-		c.Archived = &archived
-	}
-	seq, err := s.Handlers.UpdateChat(ctx, c)
-	return w.id, seq, err
+// Engine is what only OpenCode can say about a chat: JSON, as it says it. Its errors are ErrUnavailable, or somebody's fault.
+type Engine struct {
+	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
+	Todo func(ctx context.Context, chat string) (json.RawMessage, error)
 }
 
-func removeChat(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Handlers.DeleteChat(ctx, handlers.DeleteChat{Command: w.Command, Chat: w.id})
-	return w.id, seq, err
-}
+var (
+	alwaysQuery = []Param{
+		{Name: "scope", About: "for whom: chat (when absent), agent or all"}, {Name: "for", About: "how long, such as 1h; for ever when absent"},
+		{Name: "pattern", About: "of the rule; the smallest sensible one when absent"},
+	}
+	fileMessage = []Param{{Name: "message", About: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
+)
 
-func createMessage(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	if role, _ := w.text("role"); role != "user" {
-		return "", 0, badField("role", "validation_invalid_value", "Must be user: the assistant writes its own messages.")
+// Routes are the routes of chats.
+func (s *Chats) Routes() []Route {
+	const (
+		chat       = "/api/pocketcoder/chats/{id}"
+		permission = "/api/pocketcoder/permissions/{id}"
+	)
+	return []Route{
+		{Method: "POST", Path: "/api/executions/{id}/signal", About: "Send a signal to a command that runs.", Admits: accounts, Body: signalRequest{}, Serve: s.signalExecution},
+		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Admits: staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
+		{Method: "GET", Path: permission + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Admits: accounts, Answer: handlers.Why{}, Serve: s.whyPermission},
+		{Method: "GET", Path: permission + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Admits: accounts, Query: alwaysQuery, Answer: proposal{}, Serve: s.proposeAlways},
+		{Method: "POST", Path: permission + "/always", About: "Store that rule, and allow the ask when it still waits.", Admits: accounts, Body: alwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
+		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: accounts, Body: replayRequest{}, Answer: handlers.DryRun{}, Serve: s.replayPolicy},
+		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Admits: accounts, Serve: s.abortChat},
+		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: accounts, Body: forkRequest{}, Answer: anyRecord{}, Serve: s.forkChat},
+		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files; without a message, undo that.", Admits: accounts, Body: revertRequest{}, Serve: s.revertChat},
+		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Admits: accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
+		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Admits: accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},
 	}
-	chat, _ := w.text("chat")
-	parts, err := partsOf(w.set["parts"])
-	if err == nil {
-		err = s.checkID(ctx, w, chat)
-	}
-	if err != nil {
-		return "", 0, err
-	}
-	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: chat, Message: w.id, Parts: parts})
-}
-
-// checkID refuses an id that a record of another chat has: the record with it is the first one.
-func (s *Server) checkID(ctx context.Context, w change, chat string) error {
-	if w.id == "" {
-		return nil
-	}
-	other, taken, err := s.Model.ChatOf(ctx, w.c.Table, w.id)
-	if err == nil && taken && other != chat {
-		return badField("id", "validation_not_unique", "The id is taken.")
-	}
-	return err
-}
-
-// updateMessage lets a client that is not sure whether its message arrived say it again; a message that is sent does not change.
-func updateMessage(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	raw, given := w.set["parts"]
-	for name := range w.changed() {
-		if name != "parts" {
-			return "", 0, badField(name, "validation_conflict", "A message that was sent does not change.")
-		}
-	}
-	if !given || w.oldText("role") != "user" || sameJSON(raw, mustJSON(w.now("parts"))) {
-		if _, changes := w.changed()["parts"]; changes {
-			return "", 0, badField("parts", "validation_conflict", "A message that was sent does not change.")
-		}
-		return w.id, 0, nil
-	}
-	parts, err := partsOf(raw)
-	if err != nil {
-		return "", 0, err
-	}
-	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id, Parts: parts})
-}
-
-// partsOf reads the parts of a person's message. Those that OpenCode has given ids and times say the same without them.
-func partsOf(raw json.RawMessage) ([]events.Part, error) {
-	var parts []events.Part
-	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 {
-		return nil, badField("parts", "validation_required", `want a list of parts, such as [{"type":"text","text":"hello"}]`)
-	}
-	return parts, nil
-}
-
-// createPermission is an agent's ask; what it says about a decision is not one.
-func createPermission(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	c := handlers.RequestPermission{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
-	for name, into := range map[string]*string{
-		"chat": &c.Chat, "permission": &c.Type, "message": &c.Message, "session_id": &c.Session, "message_id": &c.MessageID, "call_id": &c.Call,
-	} {
-		*into, _ = w.text(name)
-	}
-	if raw, given := w.set["patterns"]; given && json.Unmarshal(raw, &c.Patterns) != nil {
-		return "", 0, badField("patterns", "validation_invalid_type", "want a list of texts")
-	}
-	if err := s.checkID(ctx, w, c.Chat); err != nil {
-		return "", 0, err
-	}
-	id, _, seq, err := s.Gate.Request(ctx, c)
-	return id, seq, err
-}
-
-// answerQuestion answers one of the questions asked together, or rejects all of them. The first answer wins.
-func answerQuestion(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	status, _ := w.text("status")
-	reply, replied := w.text("reply")
-	now := w.oldText("status")
-	if status == "" && replied && reply != "" {
-		status = "replied"
-	}
-	switch {
-	case status == "", status == now && (!replied || reply == w.oldText("reply") || status == "rejected"):
-		return w.id, 0, nil
-	case now != "asked":
-		return "", 0, badField("status", "validation_conflict", "The question is %s already.", now)
-	case status != "replied" && status != "rejected":
-		return "", 0, badField("status", "validation_invalid_value", "Must be replied or rejected.")
-	}
-	c := handlers.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id")}
-	if index, ok := w.now("index").(int64); ok {
-		c.Index = int(index)
-	}
-	if c.Rejected = status == "rejected"; !c.Rejected {
-		c.Answers = []string{reply}
-		var several []string // a question that takes several answers may get them as a JSON list
-		if json.Unmarshal([]byte(reply), &several) == nil && several != nil {
-			c.Answers = several
-		}
-	}
-	seq, err := s.Handlers.AnswerQuestion(ctx, c)
-	return w.id, seq, err
-}
-
-// stopSubagent stops the subagent; its record stays, and says how it ended.
-func stopSubagent(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	if w.oldText("status") != "running" {
-		return w.id, 0, nil
-	}
-	seq, err := s.Handlers.AbortTurn(ctx, handlers.AbortTurn{Command: w.Command, Chat: w.oldText("chat"), Session: w.oldText("subagent_id")})
-	return w.id, seq, err
-}
-
-// forkRequest names OpenCode's id of the message before which the new chat ends; without one it has all of them.
-type forkRequest struct {
-	Message string `json:"message,omitempty"`
-	Chat    string `json:"chat,omitempty"` // id for the new chat
-	Title   string `json:"title,omitempty"`
-}
-
-// revertRequest names OpenCode's id of the message that is taken back; without one the last revert is undone.
-type revertRequest struct {
-	Message string `json:"message,omitempty"`
-}
-
-// mayWrite says whether the caller may do with a chat what its owner may.
-func (s *Server) mayWrite(r *http.Request, who caller, chat string) error {
-	c, _ := collectionNamed("chats")
-	return s.existing(r.Context(), r, &change{who: who, c: c, id: chat}, ownOrAdmin, nil)
-}
-
-func (s *Server) abortChat(w http.ResponseWriter, r *http.Request, who caller) error {
-	chat := r.PathValue("id")
-	if err := s.mayWrite(r, who, chat); err != nil {
-		return err
-	}
-	if _, err := s.Handlers.AbortTurn(r.Context(), handlers.AbortTurn{Command: handlers.Command{Actor: who.actor()}, Chat: chat}); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-func (s *Server) forkChat(w http.ResponseWriter, r *http.Request, who caller) error {
-	chat := r.PathValue("id")
-	if err := s.mayWrite(r, who, chat); err != nil {
-		return err
-	}
-	var body forkRequest
-	if err := decodeBody(r, &body); err != nil {
-		return err
-	}
-	id, seq, err := s.Handlers.ForkChat(r.Context(), handlers.ForkChat{
-		Command: handlers.Command{Actor: who.actor()}, Chat: chat, Message: body.Message, Into: body.Chat, Title: body.Title,
-	})
-	if err != nil {
-		return err
-	}
-	c, _ := collectionNamed("chats")
-	return s.answerWritten(w, r, who, c, id, seq)
-}
-
-func (s *Server) revertChat(w http.ResponseWriter, r *http.Request, who caller) error {
-	chat := r.PathValue("id")
-	if err := s.mayWrite(r, who, chat); err != nil {
-		return err
-	}
-	var body revertRequest
-	if err := decodeBody(r, &body); err != nil {
-		return err
-	}
-	if _, err := s.Handlers.RevertChat(r.Context(), handlers.RevertChat{Command: handlers.Command{Actor: who.actor()}, Chat: chat, Message: body.Message}); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-func (s *Server) diffChat(w http.ResponseWriter, r *http.Request, who caller) error {
-	if err := s.see(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
-		return err
-	}
-	message := r.URL.Query().Get("message")
-	if _, err := events.ParseID(message); message != "" && err != nil {
-		return badField("message", "validation_match_invalid", "want OpenCode's id of a message")
-	}
-	diff, err := s.Engine.Diff(r.Context(), r.PathValue("id"), message)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, diff)
-}
-
-func (s *Server) todoOfChat(w http.ResponseWriter, r *http.Request, who caller) error {
-	if err := s.see(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
-		return err
-	}
-	todo, err := s.Engine.Todo(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, todo)
 }

@@ -166,11 +166,11 @@ func checkRelations(ctx context.Context, db dbx.Builder, c query.Collection, set
 		if f.Kind != query.Relation || to == "" || fresh.has(f.Relation, to) {
 			continue
 		}
-		related, ok := catalogue.Get(f.Relation)
+		related, ok := Catalogue.Get(f.Relation)
 		if !ok {
 			return badField(f.Name, "validation_missing_rel_records", "there is no collection %s", f.Relation)
 		}
-		_, err := query.View(ctx, db, catalogue, related, to, req, query.Query{Fields: "id"})
+		_, err := query.View(ctx, db, Catalogue, related, to, req, query.Query{Fields: "id"})
 		if errors.Is(err, query.ErrNotFound) {
 			return badField(f.Name, "validation_missing_rel_records", "Failed to find all relation records with the provided ids.")
 		}

@@ -39,7 +39,8 @@ func rules(list, view, create, update, remove *string) query.Rules {
 // ofLivingChat hides what hangs on a chat that was deleted.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
-var catalogue = completed(query.Catalogue{
+// Catalogue is all collections.
+var Catalogue = completed(query.Catalogue{
 	{
 		Name: "users", Type: "auth", Table: "users", Rules: rules(self, self, admin, self, admin),
 		Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),

@@ -45,7 +45,7 @@ func operations(d api.Document) (list []operation) {
 func TestEveryOperationDoesWhatItsDescriptionSays(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	d := s.api.Document()
+	d := s.web.Document()
 	admin, token := s.user(t, "admin", account.Admin)
 	for _, o := range operations(d) {
 		for _, complete := range []bool{false, true} {

@@ -11,7 +11,7 @@ import (
 
 // decidePermission decides an ask: only from draft, and the first decision wins. What else the record holds is not looked
 // at: a client that was offline sends the whole of it as it was. To say again what was decided is no other decision.
-func decidePermission(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func decidePermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	status, given := w.text("status")
 	now, edited := w.oldText("status"), w.edited()
 	_, said := w.set["edited"]

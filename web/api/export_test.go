@@ -2,12 +2,7 @@ package api
 
 import (
 	"context"
-
-	"pocketcoder/web/query"
 )
-
-// Catalogue is all collections, for tests that go through them.
-func Catalogue() query.Catalogue { return catalogue }
 
 // Occupy takes an account's share of the views.
 func (s *Server) Occupy(ctx context.Context, collection, account string) error {
@@ -20,14 +15,14 @@ func (s *Server) Occupy(ctx context.Context, collection, account string) error {
 }
 
 // HoldFewer bounds how many clients an address and an account may have, before there is any.
-func (s *Server) HoldFewer(address, account int) {
-	s.realtime.addressClients, s.realtime.accountClients = address, account
+func (s *Realtime) HoldFewer(address, account int) {
+	s.registry.addressClients, s.registry.accountClients = address, account
 }
 
 // Followed is how many topics of a client are kept.
-func (s *Server) Followed(clientID string) int {
-	c := s.realtime.client(clientID)
-	s.realtime.mu.Lock()
-	defer s.realtime.mu.Unlock()
+func (s *Realtime) Followed(clientID string) int {
+	c := s.registry.client(clientID)
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
 	return len(c.follows)
 }

@@ -41,7 +41,7 @@ const maxEntries = 10_000
 const dateLayout = "2006-01-02 15:04:05.000Z"
 
 // listFiles answers with the entries of a directory of the workspace.
-func (s *Server) listFiles(w http.ResponseWriter, r *http.Request, _ caller) error {
+func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, _ caller) error {
 	name := strings.TrimSuffix(r.PathValue("path"), "/")
 	root, err := s.openWorkspace()
 	if err != nil {
@@ -109,7 +109,7 @@ var shown = map[string]string{
 }
 
 // artifact answers with a file of the workspace, or ranges of it.
-func (s *Server) artifact(w http.ResponseWriter, r *http.Request, _ caller) error {
+func (s *Streams) artifact(w http.ResponseWriter, r *http.Request, _ caller) error {
 	f, info, err := s.openFile(r.PathValue("path"))
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *Server) artifact(w http.ResponseWriter, r *http.Request, _ caller) erro
 }
 
 // openFile opens a file of the workspace.
-func (s *Server) openFile(name string) (*os.File, fs.FileInfo, error) {
+func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
 	root, err := s.openWorkspace()
 	if err != nil {
 		return nil, nil, err
@@ -160,7 +160,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, modified tim
 	http.ServeContent(newPatientWriter(w), r, "", modified, content)
 }
 
-func (s *Server) openWorkspace() (*os.Root, error) {
+func (s *Streams) openWorkspace() (*os.Root, error) {
 	root, err := os.OpenRoot(s.Workspace)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)

@@ -30,12 +30,13 @@ type Form struct {
 // Resolve follows a reference to a named form.
 func (c Components) Resolve(f Form) Form {
 	if f.Ref != "" {
-		return c.Schemas[strings.TrimPrefix(f.Ref, formRef)]
+		return c.Schemas[strings.TrimPrefix(f.Ref, FormRef)]
 	}
 	return f
 }
 
-const formRef = "#/components/schemas/"
+// FormRef is what a reference to a named form begins with.
+const FormRef = "#/components/schemas/"
 
 // forms collects the named ones: Go's types under their names, collections under theirs.
 type forms struct {
@@ -90,7 +91,7 @@ func (f *forms) struct_(t reflect.Type) Form {
 	case known != t:
 		panic(fmt.Sprintf("the description needs two names for %s and %s", known, t))
 	}
-	return Form{Ref: formRef + name}
+	return Form{Ref: FormRef + name}
 }
 
 func (f *forms) fields(t reflect.Type) Form {
@@ -111,19 +112,13 @@ func (f *forms) fields(t reflect.Type) Form {
 	return form
 }
 
-// inputSuffix is what follows a collection's name in the name of what a client may say of its records.
-const inputSuffix = "Input"
-
 // addCollections names the form of every collection's records after it. anyRecord stands for any of them.
-func (f *forms) addCollections() {
+func (f *forms) addCollections(catalogue query.Catalogue) {
 	base := f.fields(reflect.TypeFor[anyRecord]())
 	record := Form{Type: "object", Description: "a record of one of the collections"}
 	for _, c := range catalogue {
 		f.named[c.Name] = recordForm(base, c)
-		record.AnyOf = append(record.AnyOf, Form{Ref: formRef + c.Name})
-		if writable(c) {
-			f.named[c.Name+inputSuffix] = inputForm(c)
-		}
+		record.AnyOf = append(record.AnyOf, Form{Ref: FormRef + c.Name})
 	}
 	f.of(reflect.TypeFor[anyRecord]())
 	f.named["AnyRecord"] = record
@@ -142,47 +137,7 @@ func recordForm(base Form, c query.Collection) Form {
 	return form
 }
 
-// writable says whether there is a field that clients may write.
-func writable(c query.Collection) bool {
-	return slices.ContainsFunc(c.Fields, func(f query.Field) bool { return !f.ReadOnly })
-}
-
-// inputForm is what a client may say of a record.
-func inputForm(c query.Collection) Form {
-	form := Form{Type: "object", Properties: map[string]Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
-	for _, field := range slices.Concat(c.Fields, wishes[c.ID]) {
-		if !field.ReadOnly {
-			form.Properties[field.Name] = fieldForm(field)
-		}
-	}
-	if c.Type == "auth" {
-		for _, name := range secretFields {
-			form.Properties[name] = Form{}
-		}
-	}
-	return form
-}
-
-// recordInput is what creating or updating a record takes: the input of one of the collections where that can be done, and
-// with create all that a new record needs.
-func recordInput(create bool) Form {
-	form := Form{Type: "object"}
-	for _, c := range catalogue {
-		w := writerOf(c)
-		if !writable(c) || create && w.create == nil || !create && w.update == nil {
-			continue
-		}
-		one := Form{Ref: formRef + c.Name + inputSuffix}
-		for _, field := range c.Fields {
-			if create && field.Required && !field.ReadOnly && !computed(c, field) && field.Name != "user" { // absent, it is the caller
-				one.Required = append(one.Required, field.Name)
-			}
-		}
-		form.AnyOf = append(form.AnyOf, one)
-	}
-	return form
-}
-
+// fieldForm is the form of a field's value.
 func fieldForm(field query.Field) Form {
 	form := Form{Type: "string", ReadOnly: field.ReadOnly}
 	switch field.Kind {

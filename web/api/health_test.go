@@ -34,7 +34,7 @@ func TestOnlyAdministratorsReadTheDetailsOfHealth(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.api.Health = func() api.Health { return api.Health{"b": {State: api.Ready, Detail: "where it runs"}} }
+	s.web.API.Health = func() api.Health { return api.Health{"b": {State: api.Ready, Detail: "where it runs"}} }
 	_, user := s.user(t, "ada", "user")
 	_, admin := s.user(t, "root", "admin")
 	for token, sees := range map[string]bool{"": false, user: false, admin: true} {

@@ -12,19 +12,19 @@ import (
 )
 
 // chatEvents streams a chat's history and what comes, for as long as the caller may see the chat.
-func (s *Server) chatEvents(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, who caller) error {
 	chat := r.PathValue("id")
-	sees := func() error { return s.see(r.Context(), who, r, "chats", chat) }
+	sees := func() error { return s.API.see(r.Context(), who, r, "chats", chat) }
 	if err := sees(); err != nil {
 		return err
 	}
 	return s.serveHistory(w, r, who, events.ChatFilter(chat), func(ctx context.Context, e events.Event) error {
-		return s.stillAllowed(ctx, e, sees)
+		return s.API.stillAllowed(ctx, e, sees)
 	})
 }
 
 // allEvents streams the log, or what a filter of subjects leaves of it.
-func (s *Server) allEvents(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who caller) error {
 	filter := events.AllEvents
 	if text := r.URL.Query().Get("subject"); text != "" {
 		var err error
@@ -37,7 +37,7 @@ func (s *Server) allEvents(w http.ResponseWriter, r *http.Request, who caller) e
 
 // serveHistory sends every event of a filter after the last one the client has, says that it has caught up, and sends what
 // comes. sent is called after each event; its error ends the stream.
-func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, who caller, filter string, sent func(context.Context, events.Event) error) error {
+func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who caller, filter string, sent func(context.Context, events.Event) error) error {
 	after, err := s.resumeAfter(r)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, who caller
 	}
 	caughtUp := make(chan struct{})
 	follow := func(ctx context.Context, out *eventWriter) error {
-		return s.Tail.Follow(ctx, after, filter, func(e events.Event) error {
+		return s.API.Tail.Follow(ctx, after, filter, func(e events.Event) error {
 			if err := sendEvent(out, e); err != nil {
 				return err
 			}
@@ -67,13 +67,13 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request, who caller
 		}
 	}
 	if deltas {
-		return s.serveEvents(w, r, s.Accounts.Ended(who.Session), follow, fragments)
+		return s.serveEvents(w, r, s.API.Accounts.Ended(who.Session), follow, fragments)
 	}
-	return s.serveEvents(w, r, s.Accounts.Ended(who.Session), follow)
+	return s.serveEvents(w, r, s.API.Accounts.Ended(who.Session), follow)
 }
 
 // resumeAfter is the sequence of the last event the client has: what it says when it reconnects, else what the query says.
-func (s *Server) resumeAfter(r *http.Request) (uint64, error) {
+func (s *Streams) resumeAfter(r *http.Request) (uint64, error) {
 	query, err := sequenceOf("after", r.URL.Query().Get("after"))
 	if err != nil {
 		return 0, err
@@ -162,7 +162,7 @@ type fragment struct {
 }
 
 // sendDeltas sends fragments as they are published.
-func (s *Server) sendDeltas(ctx context.Context, out *eventWriter, filters []string) error {
+func (s *Streams) sendDeltas(ctx context.Context, out *eventWriter, filters []string) error {
 	kept := make(chan log.Delta, maxFragments)
 	done := make(chan error, 1)
 	go func() {

@@ -106,7 +106,7 @@ func TestSlowReaderIsDroppedAndSlowsNobody(t *testing.T) {
 	_, token := s.user(t, "ada", account.User)
 	chat := s.chat(t, token, "mine")
 	listener, served := pipes{s.Listener, make(chan net.Conn, 1)}, make(chan bool)
-	handler := s.api.Handler()
+	handler := s.web.Routes()
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r)
 		close(served)

@@ -36,7 +36,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 	_, admin := s.user(t, "admin", account.Admin)
 	_, stranger := s.user(t, "stranger", account.User)
 	s.chat(t, owner, "of the owner alone")
-	for _, o := range operations(s.api.Document()) {
+	for _, o := range operations(s.web.Document()) {
 		for _, collection := range s.collections(o) {
 			for _, injected := range some(injections) {
 				for _, target := range targets(o, collection, injected) {
@@ -48,7 +48,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range api.Catalogue() {
+	for _, c := range api.Catalogue {
 		for i, injected := range some(injections) {
 			everywhere := map[string]any{}
 			for j, field := range c.Fields {

@@ -105,7 +105,7 @@ func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
 		part[0] + "." + encoded(`{"id":"`+who.Account+`","type":"auth","collectionId":"_superusers","exp":9999999999}`) + "." + part[2],
 		revoked, "Bearer " + revoked,
 	}
-	for _, o := range operations(s.api.Document()) {
+	for _, o := range operations(s.web.Document()) {
 		none, _ := s.ask(t, "", request(o.method, o.at("chats"), "")) // without any
 		is.Equal(none == http.StatusUnauthorized, o.Access != "public")
 		want := none
@@ -131,7 +131,7 @@ func TestWhatAClientSaysOfItselfChangesNothing(t *testing.T) {
 	s := newSystem(t)
 	id, user := s.user(t, "ada", account.User)
 	claims := []string{"role", "scope", "scopes", "admin", "superuser", "collectionName", "type"}
-	for _, o := range operations(s.api.Document()) {
+	for _, o := range operations(s.web.Document()) {
 		if o.Access != "staff" && o.Access != "admin" {
 			continue
 		}
@@ -175,7 +175,7 @@ func TestBodiesThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	_, admin := s.user(t, "ada", account.Admin)
-	for _, o := range operations(s.api.Document()) {
+	for _, o := range operations(s.web.Document()) {
 		if o.Body == nil {
 			continue
 		}
@@ -212,7 +212,7 @@ func TestValuesOfAnotherTypeAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	admin, token := s.user(t, "ada", account.Admin)
-	d := s.api.Document()
+	d := s.web.Document()
 	values := map[string]string{"string": `"text"`, "number": `1.5`, "boolean": `true`, "object": `{"a":1}`, "array": `[1]`}
 	for _, o := range operations(d) {
 		if o.Body == nil {
@@ -266,7 +266,7 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 	s := newSystem(t)
 	_, admin := s.user(t, "ada", account.Admin)
 	paths := map[string][]string{}
-	for _, o := range operations(s.api.Document()) {
+	for _, o := range operations(s.web.Document()) {
 		paths[o.path] = append(paths[o.path], o.method)
 		if !strings.Contains(o.path, "{collection}") {
 			continue

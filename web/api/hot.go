@@ -32,32 +32,32 @@ import (
 type hub struct {
 	source
 	chat  string
-	rows  map[string]bool // records of messages that changed; guarded by realtime.mu
-	told  uint64          // changes up to here are in rows; guarded by realtime.mu
+	rows  map[string]bool // records of messages that changed; guarded by registry.mu
+	told  uint64          // changes up to here are in rows; guarded by registry.mu
 	owner string          // of the chat, as its goroutine has seen it
 	talk  talk            // of its goroutine
 }
 
-// newHub begins one. realtime.mu is held.
-func (s *Server) newHub(ctx context.Context, chat string, now uint64) *hub {
+// newHub begins one. registry.mu is held.
+func (s *Realtime) newHub(ctx context.Context, chat string, now uint64) *hub {
 	ctx, end := context.WithCancel(ctx)
 	h := &hub{
 		source: source{key: chat, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end},
 		chat:   chat, rows: map[string]bool{}, told: now, talk: newTalk(now),
 	}
-	s.realtime.hubs[chat] = h
+	s.registry.hubs[chat] = h
 	go func() {
 		err := s.listen(ctx, h)
-		s.realtime.mu.Lock()
-		s.realtime.forgetSource(&h.source) // who comes from now on gets another
-		s.realtime.mu.Unlock()
+		s.registry.mu.Lock()
+		s.registry.forgetSource(&h.source) // who comes from now on gets another
+		s.registry.mu.Unlock()
 		s.dismiss(ctx, &h.source, err)
 	}()
 	return h
 }
 
 // listen is the hub's goroutine: it ends with ctx, when nobody follows the chat any more.
-func (s *Server) listen(ctx context.Context, h *hub) error {
+func (s *Realtime) listen(ctx context.Context, h *hub) error {
 	listening, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	since, err := s.begin(ctx, h)
@@ -95,7 +95,7 @@ func (s *Server) listen(ctx context.Context, h *hub) error {
 			return err
 		}
 		said, next := h.talk.say(time.Now())
-		s.realtime.say(h, said)
+		s.registry.say(h, said)
 		due.Reset(next)
 	}
 }
@@ -104,11 +104,11 @@ func (s *Server) listen(ctx context.Context, h *hub) error {
 const earlier = 10 * time.Second
 
 // begin notes the messages that are being written, and gives the time since when fragments matter.
-func (s *Server) begin(ctx context.Context, h *hub) (since time.Time, err error) {
+func (s *Realtime) begin(ctx context.Context, h *hub) (since time.Time, err error) {
 	since = time.Now()
-	messages, _ := catalogue.Get("messages")
-	err = s.ask(ctx, "", func(db dbx.Builder, _ uint64) error {
-		page, err := query.List(ctx, db, catalogue, messages, query.Request{Superuser: true}, query.Query{
+	messages, _ := s.API.Catalogue.Get("messages")
+	err = s.API.ask(ctx, "", func(db dbx.Builder, _ uint64) error {
+		page, err := query.List(ctx, db, s.API.Catalogue, messages, query.Request{Superuser: true}, query.Query{
 			Filter: ofChat(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})
 		for _, r := range page.Items {
@@ -127,7 +127,7 @@ func (s *Server) begin(ctx context.Context, h *hub) (since time.Time, err error)
 func ofChat(id string) string { return `chat = "` + id + `"` }
 
 // say tells those who have heard the story so far.
-func (rt *realtime) say(h *hub, said []*message) {
+func (rt *registry) say(h *hub, said []*message) {
 	if len(said) == 0 {
 		return
 	}

@@ -16,9 +16,9 @@ import (
 // What a hub asks of the read models.
 
 // wakeHubs tells the hubs which messages of their chats changed.
-func (s *Server) wakeHubs(ctx context.Context, changes []projections.Change, seq uint64) {
+func (s *Realtime) wakeHubs(ctx context.Context, changes []projections.Change, seq uint64) {
 	chats, err := s.changedChats(ctx, changes)
-	rt := &s.realtime
+	rt := &s.registry
 	rt.mu.Lock()
 	hubs := maps.Clone(rt.hubs)
 	for chat, rows := range chats {
@@ -39,7 +39,7 @@ func (s *Server) wakeHubs(ctx context.Context, changes []projections.Change, seq
 }
 
 // changedChats gives the chats that changed, each with those of its messages that did. Nobody asks while there is no hub.
-func (s *Server) changedChats(ctx context.Context, changes []projections.Change) (map[string][]string, error) {
+func (s *Realtime) changedChats(ctx context.Context, changes []projections.Change) (map[string][]string, error) {
 	chats, ids := map[string][]string{}, []string{}
 	for _, c := range changes {
 		switch c.Table {
@@ -49,9 +49,9 @@ func (s *Server) changedChats(ctx context.Context, changes []projections.Change)
 			ids = append(ids, c.ID)
 		}
 	}
-	s.realtime.mu.Lock()
-	idle := len(s.realtime.hubs) == 0
-	s.realtime.mu.Unlock()
+	s.registry.mu.Lock()
+	idle := len(s.registry.hubs) == 0
+	s.registry.mu.Unlock()
 	if idle || len(ids) == 0 {
 		return chats, nil
 	}
@@ -63,9 +63,9 @@ func (s *Server) changedChats(ctx context.Context, changes []projections.Change)
 }
 
 // messages gives the newest changes of messages after since, at most so many, as far as they are among ids and of the chat.
-func (s *Server) messages(ctx context.Context, chat string, ids []string, since uint64, limit int, fields string) (rows []row, err error) {
+func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int, fields string) (rows []row, err error) {
 	t := topic{request: query.Request{Superuser: true}, query: map[string]string{"fields": fields}}
-	t.collection, _ = catalogue.Get("messages")
+	t.collection, _ = s.API.Catalogue.Get("messages")
 	if chat != "" {
 		t.query["filter"] = ofChat(chat)
 	}
@@ -90,8 +90,8 @@ func (s *Server) messages(ctx context.Context, chat string, ids []string, since 
 const maxStory = 100
 
 // look finds out what changed, and tells the story so far to those who have come.
-func (s *Server) look(ctx context.Context, h *hub) error {
-	ids, told, come, since := s.realtime.noted(h)
+func (s *Realtime) look(ctx context.Context, h *hub) error {
+	ids, told, come, since := s.registry.noted(h)
 	for id := range h.talk.wanted {
 		ids[id] = true
 	}
@@ -118,13 +118,13 @@ func (s *Server) look(ctx context.Context, h *hub) error {
 	if !later {
 		h.talk.settle(turn, told)
 	}
-	s.realtime.say(h, h.talk.rest())
-	s.realtime.tellStory(h, told, come, missed)
+	s.registry.say(h, h.talk.rest())
+	s.registry.tellStory(h, told, come, missed)
 	return nil
 }
 
 // noted gives the records that changed, up to where, who has come since, and from where they want to know.
-func (rt *realtime) noted(h *hub) (ids map[string]bool, told uint64, come []*subscription, since uint64) {
+func (rt *registry) noted(h *hub) (ids map[string]bool, told uint64, come []*subscription, since uint64) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	ids, told, since = h.rows, h.told, math.MaxUint64
@@ -139,9 +139,9 @@ func (rt *realtime) noted(h *hub) (ids map[string]bool, told uint64, come []*sub
 
 // lookAtChat gives whose turn it is as of told, empty when the chat changed after that, and stops telling those who may not
 // see the chat any more.
-func (s *Server) lookAtChat(ctx context.Context, h *hub, told uint64, come []*subscription) (turn string, err error) {
+func (s *Realtime) lookAtChat(ctx context.Context, h *hub, told uint64, come []*subscription) (turn string, err error) {
 	t := topic{request: query.Request{Superuser: true}, id: h.chat}
-	t.collection, _ = catalogue.Get("chats")
+	t.collection, _ = s.API.Catalogue.Get("chats")
 	page, _, _, err := s.changes(ctx, t, []string{h.chat}, 0)
 	if err != nil || len(page) == 0 {
 		return "", err
@@ -153,19 +153,19 @@ func (s *Server) lookAtChat(ctx context.Context, h *hub, told uint64, come []*su
 	check := come
 	if chat.User != h.owner || page[0].removed {
 		h.owner = chat.User
-		check = s.realtime.followers(h)
+		check = s.registry.followers(h)
 	}
 	for _, sub := range check {
 		allowed := false
-		err := s.ask(ctx, "", func(db dbx.Builder, _ uint64) (err error) {
-			allowed, err = query.Allowed(ctx, db, catalogue, t.collection, h.chat, t.collection.View, sub.topic.request)
+		err := s.API.ask(ctx, "", func(db dbx.Builder, _ uint64) (err error) {
+			allowed, err = query.Allowed(ctx, db, s.API.Catalogue, t.collection, h.chat, t.collection.View, sub.topic.request)
 			return err
 		})
 		if err != nil {
 			return "", err
 		}
 		if !allowed {
-			s.realtime.exclude(sub)
+			s.registry.exclude(sub)
 		}
 	}
 	if page[0].last > told {
@@ -174,14 +174,14 @@ func (s *Server) lookAtChat(ctx context.Context, h *hub, told uint64, come []*su
 	return chat.Turn, nil
 }
 
-func (rt *realtime) followers(h *hub) []*subscription {
+func (rt *registry) followers(h *hub) []*subscription {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return slices.Collect(maps.Keys(h.subs))
 }
 
 // exclude makes a subscription silent.
-func (rt *realtime) exclude(sub *subscription) {
+func (rt *registry) exclude(sub *subscription) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.leave(sub)
@@ -189,7 +189,7 @@ func (rt *realtime) exclude(sub *subscription) {
 }
 
 // tellStory tells those who have come what they missed and what is being said. From then on they hear what the others do.
-func (rt *realtime) tellStory(h *hub, told uint64, come []*subscription, missed []row) {
+func (rt *registry) tellStory(h *hub, told uint64, come []*subscription, missed []row) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, sub := range come {

@@ -32,7 +32,7 @@ var unique = map[string]struct {
 }
 
 // complete fills in what follows from a record's other fields, and refuses what does not fit together.
-var complete = map[string]func(s *Server, ctx context.Context, w change) error{
+var complete = map[string]func(s *Records, ctx context.Context, w change) error{
 	"sops":              completeSOP,
 	"mcp_servers":       completeMCPServer,
 	"proposals":         completeProposal,
@@ -47,18 +47,18 @@ func computed(c query.Collection, f query.Field) bool {
 	return c.ID == sshKeys && f.Name == "fingerprint" || c.ID == "sops" && f.Name == "signature"
 }
 
-func createKept(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func createKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	return saveKept(s, ctx, w)
 }
 
-func updateKept(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func updateKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if user, given := w.text("user"); given && user != w.oldText("user") {
 		return "", 0, badField("user", "validation_invalid_value", "The record stays its owner's.")
 	}
 	return saveKept(s, ctx, w)
 }
 
-func saveKept(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func saveKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	switch w.c.ID {
 	case llmKeys:
 		return saveLLMKey(s, ctx, w)
@@ -75,27 +75,27 @@ func saveKept(s *Server, ctx context.Context, w change) (string, uint64, error) 
 	return saveRecord(s, ctx, w)
 }
 
-func saveRecord(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	rule := unique[w.c.ID]
 	return s.Handlers.SaveRecord(ctx, handlers.SaveRecord{
 		Command: w.Command, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew, Unique: rule.fields, Upsert: rule.upsert,
 	})
 }
 
-func removeKept(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func removeKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if w.c.ID == llmKeys {
 		return removeLLMKey(s, ctx, w)
 	}
 	return removeRecord(s, ctx, w)
 }
 
-func removeRecord(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func removeRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	seq, err := s.Handlers.DeleteRecord(ctx, handlers.DeleteRecord{Command: w.Command, Collection: w.c.ID, Record: w.id})
 	return w.id, seq, err
 }
 
 // completeSOP signs the content with its hash, so that a reader sees whether it is what was approved.
-func completeSOP(_ *Server, _ context.Context, w change) error {
+func completeSOP(_ *Records, _ context.Context, w change) error {
 	delete(w.set, "signature")
 	if content, given := w.set["content"]; given {
 		sum := sha256.Sum256([]byte(textOf(content)))
@@ -105,7 +105,7 @@ func completeSOP(_ *Server, _ context.Context, w change) error {
 }
 
 // completeMCPServer notes who let a server in and when; an agent can only ask for one.
-func completeMCPServer(_ *Server, _ context.Context, w change) error {
+func completeMCPServer(_ *Records, _ context.Context, w change) error {
 	delete(w.set, "approved_by")
 	delete(w.set, "approved_at")
 	status, given := w.text("status")
@@ -130,7 +130,7 @@ func (w change) oldStatus() string {
 }
 
 // completeProposal lets administrators alone approve, and notes when they did. What an agent proposes is poco's.
-func completeProposal(_ *Server, _ context.Context, w change) error {
+func completeProposal(_ *Records, _ context.Context, w change) error {
 	if w.who.is(account.Agent) {
 		w.set["authored_by"] = mustJSON("poco")
 	}

@@ -21,7 +21,7 @@ import (
 // values are what is kept of a key, by the names of its variables; nil when nothing is.
 func (s *system) values(t *testing.T, user string, key any) (values map[string]string) {
 	t.Helper()
-	raw, found, err := s.api.Secrets.Get(t.Context(), "llm."+user+"."+key.(string))
+	raw, found, err := s.web.Records.Secrets.Get(t.Context(), "llm."+user+"."+key.(string))
 	check(t, err)
 	if found {
 		check(t, json.Unmarshal(raw, &values))
@@ -119,7 +119,7 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.api.Data = "/srv/pocketcoder-data-of-2026"
+	s.web.Records.Data = "/srv/pocketcoder-data-of-2026"
 	_, ann := s.user(t, "ann", account.User)
 	_, eve := s.user(t, "eve", account.User)
 	_, root := s.user(t, "root", account.Admin)
@@ -141,7 +141,7 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	status, _ := s.call(t, eve, "POST", recordsOf("llm_keys"), body)
 	is.Equal(status, 200)
 	is.Equal(shown(), words+" "+secret+" "+s.workspace) // eve is no administrator
-	check(t, api.ConcealKeys(t.Context(), s.log, s.api.Secrets, s.api.Data))
+	check(t, api.ConcealKeys(t.Context(), s.log, s.web.Records.Secrets, s.web.Records.Data))
 	is.Equal(shown(), words+" "+secret+" "+s.workspace) // nor after a restart
 
 	status, key := s.call(t, root, "POST", recordsOf("llm_keys"), body)
@@ -176,12 +176,12 @@ func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
 	is.NoErr(err)
 	status, _ := s.call(t, root, "DELETE", recordsOf("users")+"/"+eveID, nil)
 	is.Equal(status, http.StatusNoContent)
-	check(t, s.api.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
+	check(t, s.web.Records.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
 
 	log, err := log.Open(t.Context(), s.conn, log.DefaultOptions, secret.NewRedactor()) // another process
 	is.NoErr(err)
-	is.NoErr(api.ConcealKeys(t.Context(), log, s.api.Secrets))
-	keys, err := s.api.Secrets.Keys(t.Context(), "llm")
+	is.NoErr(api.ConcealKeys(t.Context(), log, s.web.Records.Secrets))
+	keys, err := s.web.Records.Secrets.Keys(t.Context(), "llm")
 	is.NoErr(err)
 	is.Equal(keys, []string{"llm." + annID + "." + stays})
 	is.Equal(s.values(t, eveID, eves), nil)

@@ -23,6 +23,9 @@ type limits struct {
 	by map[string]*rate.Limiter
 }
 
+// limit refuses an address that used the routes which check a password or a token too often.
+func (s *Server) limit(address string) error { return s.limits.take(address) }
+
 func (l *limits) take(address string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

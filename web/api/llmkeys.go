@@ -39,7 +39,7 @@ func llmKeySecret(user, record string) string { return llmKeysSecrets + "." + us
 // is refused leaves the values as they are. A crash in between leaves names whose values are those before, or none: the
 // client got no answer, and the same request again makes it whole. The other way around there would be values that nothing
 // names, and that nobody knows of.
-func saveLLMKey(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func saveLLMKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	values, given, err := checkLLMKey(w)
 	if err != nil {
 		return "", 0, err
@@ -62,10 +62,10 @@ func saveLLMKey(s *Server, ctx context.Context, w change) (string, uint64, error
 			return "", 0, err
 		}
 	}
-	return id, seq, s.Model.Wait(ctx, seq) // so that the next one is counted with this one
+	return id, seq, s.API.Model.Wait(ctx, seq) // so that the next one is counted with this one
 }
 
-func removeLLMKey(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func removeLLMKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	s.llmKeys.Lock()
 	defer s.llmKeys.Unlock()
 	id, seq, err := removeRecord(s, ctx, w)
@@ -112,9 +112,9 @@ func checkLLMKey(w change) (values map[string]string, given bool, err error) {
 }
 
 // checkRoomForKey refuses one key more than an account may have. One for the same provider changes the one there is.
-func (s *Server) checkRoomForKey(ctx context.Context, user, provider string) error {
+func (s *Records) checkRoomForKey(ctx context.Context, user, provider string) error {
 	var n int
-	err := s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+	err := s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
 		return db.NewQuery(`SELECT count(*) FROM config WHERE collection = {:collection} AND NOT removed
 			AND json_extract(fields, '$.user') = {:user} AND json_extract(fields, '$.provider_id') <> {:provider}`).
 			Bind(dbx.Params{"collection": llmKeys, "user": user, "provider": provider}).WithContext(ctx).Row(&n)
@@ -130,7 +130,7 @@ func (s *Server) checkRoomForKey(ctx context.Context, user, provider string) err
 
 // keepValues stores these values in place of the stored ones. A variable with an empty value keeps its stored value. Values of
 // an administrator are redacted from then on.
-func (s *Server) keepValues(ctx context.Context, key string, values map[string]string, byAdmin bool) error {
+func (s *Records) keepValues(ctx context.Context, key string, values map[string]string, byAdmin bool) error {
 	raw, found, err := s.Secrets.Get(ctx, key)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (s *Server) keepValues(ctx context.Context, key string, values map[string]s
 		left = conceal(s.Log, key, now, s.Workspace, s.Data)
 	}
 	if left > 0 {
-		s.Logger.Warn("there are too many secrets to take them all out of events", "key", key, "left", left)
+		s.API.Logger.Warn("there are too many secrets to take them all out of events", "key", key, "left", left)
 	}
 	switch {
 	case maps.Equal(kept, now):

@@ -30,6 +30,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/projections"
+	"pocketcoder/web"
 	"pocketcoder/web/api"
 )
 
@@ -37,7 +38,7 @@ import (
 type system struct {
 	commands sync.Map // of tool calls, by their ids
 	*httptest.Server
-	api       *api.Server
+	web       *web.Server
 	conn      *nats.Conn
 	log       *log.Log
 	model     *projections.Model
@@ -76,7 +77,10 @@ func newSystem(t testing.TB) *system {
 			return handlers.Call{Tool: "bash", Command: text, Cwd: s.workspace}, found
 		},
 	}
-	s.api = &api.Server{
+	s.Server = httptest.NewUnstartedServer(nil)
+	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
+	check(t, err)
+	s.web = web.New(web.Options{
 		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: gate, Accounts: s.accounts, Secrets: secrets,
 		Workspace: s.workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
@@ -84,18 +88,15 @@ func newSystem(t testing.TB) *system {
 			Diff: func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 			Todo: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
 		},
-		Sandbox: api.Sandbox{Signal: s.sandbox.signal, Dial: s.sandbox.dial},
-	}
-	s.Server = httptest.NewUnstartedServer(s.api.PortOrigins(s.api.Handler()))
-	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
-	check(t, err)
-	s.api.PortsURL = "http://{port}.localhost:" + port
+		Signal: s.sandbox.signal, Dial: s.sandbox.dial, PortsURL: "http://{port}.localhost:" + port,
+	})
+	s.Server.Config.Handler = s.web.Ports.PortOrigins(s.web.Routes())
 	pushes := &push.Push{
-		Log: s.log, Secrets: secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.api.Logger,
-		Present: s.api.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true, AwayAfter: 50 * time.Millisecond,
+		Log: s.log, Secrets: secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.web.API.Logger,
+		Present: s.web.Realtime.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true, AwayAfter: 50 * time.Millisecond,
 	}
-	s.api.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
-	s.run(t, s.model.Run, s.accounts.Run, s.api.Run, s.api.Tail.Run, pushes.Run)
+	s.web.Records.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
+	s.run(t, s.model.Run, s.accounts.Run, s.web.Realtime.Run, s.web.API.Tail.Run, pushes.Run)
 	s.Server.Start()
 	t.Cleanup(s.Server.Close)
 	t.Cleanup(s.Server.CloseClientConnections)

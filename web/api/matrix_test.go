@@ -193,7 +193,7 @@ func (c *cast) ran(t *testing.T, chat, unique string) map[string]string {
 
 func TestTheMatrixNamesEveryCollection(t *testing.T) {
 	var names []string
-	for _, c := range api.Catalogue() {
+	for _, c := range api.Catalogue {
 		names = append(names, c.Name)
 	}
 	slices.Sort(names)

@@ -28,9 +28,9 @@ var momentLists = map[string]string{
 }
 
 // replayChat answers with a chat as it stood after an event, computed from the log.
-func (s *Server) replayChat(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who caller) error {
 	chat := r.PathValue("id")
-	if err := s.see(r.Context(), who, r, "chats", chat); err != nil {
+	if err := s.API.see(r.Context(), who, r, "chats", chat); err != nil {
 		return err
 	}
 	at, err := s.momentOf(r)
@@ -42,12 +42,12 @@ func (s *Server) replayChat(w http.ResponseWriter, r *http.Request, who caller) 
 	request.Superuser = true
 	answer := map[string]any{"sequence": at}
 	err = projections.At(r.Context(), s.Log, chat, at, func(db dbx.Builder) error {
-		c, _ := catalogue.Get("chats")
-		if answer["chat"], err = query.View(r.Context(), db, catalogue, c, chat, request, query.Query{}); err != nil {
+		c, _ := s.API.Catalogue.Get("chats")
+		if answer["chat"], err = query.View(r.Context(), db, s.API.Catalogue, c, chat, request, query.Query{}); err != nil {
 			return err
 		}
 		for name, order := range momentLists {
-			if answer[name], err = listAll(r.Context(), db, name, order, request); err != nil {
+			if answer[name], err = s.listAll(r.Context(), db, name, order, request); err != nil {
 				return err
 			}
 		}
@@ -63,7 +63,7 @@ func (s *Server) replayChat(w http.ResponseWriter, r *http.Request, who caller) 
 }
 
 // momentOf reads the sequence that is asked for: the newest when none is.
-func (s *Server) momentOf(r *http.Request) (uint64, error) {
+func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 	last, err := s.Log.Last(r.Context())
 	if err != nil || !r.URL.Query().Has("at") {
 		return last, err
@@ -77,11 +77,11 @@ func (s *Server) momentOf(r *http.Request) (uint64, error) {
 }
 
 // listAll gives all records of a collection.
-func listAll(ctx context.Context, db dbx.Builder, name, order string, request query.Request) ([]query.Record, error) {
-	c, _ := catalogue.Get(name)
+func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string, request query.Request) ([]query.Record, error) {
+	c, _ := s.API.Catalogue.Get(name)
 	all := []query.Record{}
 	for q := (query.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {
-		page, err := query.List(ctx, db, catalogue, c, request, q)
+		page, err := query.List(ctx, db, s.API.Catalogue, c, request, q)
 		if err != nil {
 			return nil, err
 		}

@@ -1,13 +1,13 @@
 package api
 
 import (
-	"net/http"
+	"maps"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	"pocketcoder/handlers/account"
+	"pocketcoder/web/query"
 )
 
 // Document describes every route in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html), with as much of its language as
@@ -88,30 +88,27 @@ type SecurityScheme struct {
 	BearerFormat string `json:"bearerFormat,omitempty"`
 }
 
-func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request, _ caller) error {
-	return writeJSON(w, http.StatusOK, s.Document())
-}
-
-// Document makes the description from the route table and the catalogue: the same bytes every time.
-func (s *Server) Document() Document {
+// Document makes the description from the routes of this package, the others and the catalogue: the same bytes every time.
+func (s *Server) Document(others ...Route) Document {
 	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
-	f.addCollections()
+	f.addCollections(s.Catalogue)
 	d := Document{
 		OpenAPI: "3.1.1",
 		Info: Info{Title: "PocketCoder", Version: "1",
 			Description: "The records API and realtime as PocketBase's clients speak them, event streams that resume, and the system's own routes."},
 		Paths: map[string]map[string]Operation{},
 	}
-	for _, r := range s.routes() {
-		o := f.operation(r)
-		path := openPath(r.path)
+	for _, r := range s.routes(others) {
+		maps.Copy(f.named, r.Forms)
+		o := f.operation(r, s.Catalogue)
+		path := openPath(r.Path)
 		if d.Paths[path] == nil {
 			d.Paths[path] = map[string]Operation{}
 		}
 		d.Paths[path][strings.ToLower(r.described())] = o
-		if tag := (Tag{o.Tags[0]}); !slices.Contains(d.Tags, tag) {
-			d.Tags = append(d.Tags, tag)
-		}
+	}
+	for _, name := range headings {
+		d.Tags = append(d.Tags, Tag{name})
 	}
 	d.Components = Components{
 		Schemas:   f.named,
@@ -124,28 +121,28 @@ func (s *Server) Document() Document {
 	return d
 }
 
-func (f *forms) operation(r route) Operation {
-	o := Operation{ID: operationID(r), Tags: []string{heading(r.path)}, Summary: r.about, Access: r.access(), Security: []map[string][]string{}}
+func (f *forms) operation(r Route, catalogue query.Catalogue) Operation {
+	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.access(), Security: []map[string][]string{}}
 	if o.Access != accessPublic {
 		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
 	}
-	for _, wildcard := range wildcards.FindAllStringSubmatch(r.path, -1) {
-		o.Parameters = append(o.Parameters, pathParameter(r.path, wildcard[1], wildcard[2] != ""))
+	for _, wildcard := range wildcards.FindAllStringSubmatch(r.Path, -1) {
+		o.Parameters = append(o.Parameters, pathParameter(r.Path, wildcard[1], wildcard[2] != "", catalogue))
 	}
 	o.Responses = map[string]Response{"default": {Ref: "#/components/responses/Problem"}}
-	for _, p := range r.query {
+	for _, p := range r.Query {
 		o.Parameters = append(o.Parameters, p.described())
-		if p.name == "Range" {
+		if p.Name == "Range" {
 			o.Responses["206"] = Response{Description: "The part that was asked for.", Content: f.answer(r)}
 		}
 	}
-	if r.body != nil {
+	if r.Body != nil {
 		content := f.body(r)
 		form := Components{Schemas: f.named}.Resolve(content[jsonMedia].Schema)
 		o.Body = &Body{Required: len(form.Required)+len(form.AnyOf) > 0, Content: content}
 	}
 	status, text := "200", "It worked."
-	if r.answer == nil && r.media == "" {
+	if r.Answer == nil && r.Media == "" {
 		status, text = "204", "It worked, and there is nothing to say."
 	}
 	o.Responses[status] = Response{Description: text, Content: f.answer(r)}
@@ -158,22 +155,22 @@ func (f *forms) json(value any) map[string]Media {
 	return map[string]Media{jsonMedia: {f.of(reflect.TypeOf(value))}}
 }
 
-// body is the form of a route's request; an object without a form of its own is what the records of a collection take.
-func (f *forms) body(r route) map[string]Media {
-	if _, record := r.body.(map[string]any); record {
-		return map[string]Media{jsonMedia: {recordInput(r.method == http.MethodPost)}}
+// body is the form of a route's request.
+func (f *forms) body(r Route) map[string]Media {
+	if form, ok := r.Body.(Form); ok {
+		return map[string]Media{jsonMedia: {form}}
 	}
-	return f.json(r.body)
+	return f.json(r.Body)
 }
 
-func (f *forms) answer(r route) map[string]Media {
+func (f *forms) answer(r Route) map[string]Media {
 	switch {
-	case r.media != "":
-		return map[string]Media{r.media: {Form{Type: "string"}}}
-	case r.answer == nil:
+	case r.Media != "":
+		return map[string]Media{r.Media: {Form{Type: "string"}}}
+	case r.Answer == nil:
 		return nil
 	}
-	return f.json(r.answer)
+	return f.json(r.Answer)
 }
 
 // wildcards are the parts of a pattern that stand for something, as net/http writes them.
@@ -182,7 +179,7 @@ var wildcards = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 // openPath is a pattern's path as OpenAPI writes it, which knows no wildcard for several segments.
 func openPath(pattern string) string { return wildcards.ReplaceAllString(pattern, "{$1}") }
 
-func pathParameter(path, name string, several bool) Parameter {
+func pathParameter(path, name string, several bool, catalogue query.Catalogue) Parameter {
 	p := Parameter{Name: name, In: "path", Required: true, Schema: Form{Type: "string"}}
 	switch {
 	case several:
@@ -195,24 +192,29 @@ func pathParameter(path, name string, several bool) Parameter {
 	return p
 }
 
-func (p parameter) described() Parameter {
-	d := Parameter{Name: p.name, In: "query", Description: p.about, Schema: Form{Type: "string"}}
-	if p.integer {
+func (p Param) described() Parameter {
+	d := Parameter{Name: p.Name, In: "query", Description: p.About, Schema: Form{Type: "string"}}
+	if p.Integer {
 		d.Schema.Type = "integer"
 	}
-	if p.header {
+	if p.Header {
 		d.In = "header"
 	}
 	return d
 }
 
 // operationID is the method and the words of the path: getChatsIdEvents.
-func operationID(r route) string {
+func operationID(r Route) string {
 	id := strings.ToLower(r.described())
-	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.path, "/api/"), func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
+	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
 		id += strings.ToUpper(word[:1]) + word[1:]
 	}
 	return id
+}
+
+// headings are the groups of routes, in the order in which they are shown.
+var headings = []string{
+	"System", "Accounts", "Records", "Streams", "Executions", "Permissions", "Workspace", "Notifications", "Chats",
 }
 
 // heading is the group a route is shown in: the first of the table that its path has a word of.
@@ -241,12 +243,12 @@ const (
 )
 
 // access is found out by asking the route itself.
-func (r route) access() string {
+func (r Route) access() string {
 	admits := func(role string) bool {
-		return r.admits(caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
+		return r.Admits(caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
 	}
 	switch {
-	case r.admits(caller{}) == nil:
+	case r.Admits(caller{}) == nil:
 		return accessPublic
 	case admits("user"):
 		return accessAccount

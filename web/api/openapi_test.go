@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"encoding/json"
@@ -8,34 +8,19 @@ import (
 	"strings"
 	"testing"
 
+	"pocketcoder/web"
+	"pocketcoder/web/api"
+
 	"github.com/matryer/is"
 )
-
-func TestDescriptionAndRoutesAreTheSame(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := &Server{}
-	described := map[string]bool{}
-	for path, methods := range s.Document().Paths {
-		for method := range methods {
-			described[strings.ToUpper(method)+" "+path] = true
-		}
-	}
-	for _, r := range s.routes() {
-		operation := r.described() + " " + openPath(r.path)
-		is.True(described[operation]) // the route
-		delete(described, operation)
-	}
-	is.Equal(len(described), 0) // and nothing else
-}
 
 func TestDescriptionIsTheSameBytesEveryTime(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	first, err := json.Marshal((&Server{}).Document())
+	first, err := json.Marshal(web.New(web.Options{}).Document())
 	is.NoErr(err)
 	for range 5 {
-		again, err := json.Marshal((&Server{}).Document())
+		again, err := json.Marshal(web.New(web.Options{}).Document())
 		is.NoErr(err)
 		is.Equal(string(again), string(first))
 	}
@@ -45,7 +30,7 @@ func TestDescriptionIsTheSameBytesEveryTime(t *testing.T) {
 func TestDescriptionIsOpenAPI(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	d := (&Server{}).Document()
+	d := web.New(web.Options{}).Document()
 	is.True(strings.HasPrefix(d.OpenAPI, "3.1."))
 	is.True(d.Info.Title != "" && d.Info.Version != "")
 	tags, ids := map[string]bool{}, map[string]bool{}
@@ -78,7 +63,7 @@ func TestDescriptionIsOpenAPI(t *testing.T) {
 	}
 }
 
-func checkParameters(t *testing.T, path string, o Operation) {
+func checkParameters(t *testing.T, path string, o api.Operation) {
 	t.Helper()
 	is := is.New(t)
 	seen, inPath := map[string]bool{}, []string{}
@@ -101,7 +86,7 @@ func checkParameters(t *testing.T, path string, o Operation) {
 	is.Equal(strings.Join(wildcards, " "), strings.Join(inPath, " ")) // the wildcards of the path, each of them
 }
 
-func checkBodies(t *testing.T, d Document, o Operation) {
+func checkBodies(t *testing.T, d api.Document, o api.Operation) {
 	t.Helper()
 	is := is.New(t)
 	if o.Body != nil {
@@ -120,7 +105,7 @@ func checkBodies(t *testing.T, d Document, o Operation) {
 	}
 }
 
-func checkContent(t *testing.T, d Document, content map[string]Media) {
+func checkContent(t *testing.T, d api.Document, content map[string]api.Media) {
 	t.Helper()
 	for media, m := range content {
 		is.New(t).True(strings.Count(media, "/") == 1)
@@ -128,13 +113,13 @@ func checkContent(t *testing.T, d Document, content map[string]Media) {
 	}
 }
 
-func checkForm(t *testing.T, d Document, f Form) {
+func checkForm(t *testing.T, d api.Document, f api.Form) {
 	t.Helper()
 	is := is.New(t)
 	is.True(slices.Contains([]string{"", "string", "number", "integer", "boolean", "object", "array"}, f.Type))
 	is.Equal(f.Type == "array", f.Items != nil)
 	if f.Ref != "" {
-		name, _ := strings.CutPrefix(f.Ref, formRef)
+		name, _ := strings.CutPrefix(f.Ref, api.FormRef)
 		_, found := d.Components.Schemas[name]
 		is.True(found) // the form that is referred to
 	}
@@ -148,7 +133,7 @@ func checkForm(t *testing.T, d Document, f Form) {
 	}
 	is.Equal(len(slices.Compact(slices.Sorted(slices.Values(f.Required)))), len(f.Required)) // each once
 	parts := slices.Concat(f.AnyOf, slices.Collect(maps.Values(f.Properties)))
-	for _, part := range []*Form{f.Items, f.Additional} {
+	for _, part := range []*api.Form{f.Items, f.Additional} {
 		if part != nil {
 			parts = append(parts, *part)
 		}
@@ -161,20 +146,20 @@ func checkForm(t *testing.T, d Document, f Form) {
 func TestDescriptionSaysWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	paths := (&Server{}).Document().Paths
-	is.Equal(paths["/api/health"]["get"].Access, accessPublic)
+	paths := web.New(web.Options{}).Document().Paths
+	is.Equal(paths["/api/health"]["get"].Access, "public")
 	is.Equal(len(paths["/api/health"]["get"].Security), 0)
-	is.Equal(paths["/api/collections/{collection}/records"]["get"].Access, accessAccount)
+	is.Equal(paths["/api/collections/{collection}/records"]["get"].Access, "account")
 	is.Equal(len(paths["/api/collections/{collection}/records"]["get"].Security), 2)
-	is.Equal(paths["/api/pocketcoder/permission"]["post"].Access, accessStaff)
-	is.Equal(paths["/api/events"]["get"].Access, accessAdmin)
+	is.Equal(paths["/api/pocketcoder/permission"]["post"].Access, "staff")
+	is.Equal(paths["/api/events"]["get"].Access, "admin")
 }
 
 func TestDescriptionHasEveryCollection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	d := (&Server{}).Document()
-	for _, c := range catalogue {
+	d := web.New(web.Options{}).Document()
+	for _, c := range api.Catalogue {
 		form := d.Components.Schemas[c.Name]
 		for _, field := range c.Fields {
 			_, found := form.Properties[field.Name]
@@ -182,8 +167,8 @@ func TestDescriptionHasEveryCollection(t *testing.T) {
 		}
 	}
 	title := d.Components.Schemas["chatsInput"].Properties["title"]
-	is.Equal(title, Form{Type: "string"})
-	is.Equal(d.Components.Schemas["chats"].Properties["preview"], Form{Type: "string", ReadOnly: true})
+	is.Equal(title, api.Form{Type: "string"})
+	is.Equal(d.Components.Schemas["chats"].Properties["preview"], api.Form{Type: "string", ReadOnly: true})
 	_, written := d.Components.Schemas["chatsInput"].Properties["preview"]
 	is.True(!written) // by clients
 }

@@ -15,7 +15,7 @@ import (
 
 // executionOutput answers with what a command wrote to one of its streams: what is stored, in ranges too, or, while it runs,
 // what it wrote so far and what it writes until it ends.
-func (s *Server) executionOutput(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who caller) error {
 	stream := r.URL.Query().Get("stream")
 	if stream == "" {
 		stream = stdout
@@ -23,8 +23,8 @@ func (s *Server) executionOutput(w http.ResponseWriter, r *http.Request, who cal
 	if stream != stdout && stream != stderr {
 		return badField("stream", "validation_invalid_value", "want stdout or stderr, got %q", shortened(stream, 40))
 	}
-	since := s.Model.Seq() // before the record is read: the end is in the record or comes later
-	x, err := s.seen(r.Context(), who, r, "executions", r.PathValue("id"))
+	since := s.API.Model.Seq() // before the record is read: the end is in the record or comes later
+	x, err := s.API.seen(r.Context(), who, r, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -34,15 +34,15 @@ func (s *Server) executionOutput(w http.ResponseWriter, r *http.Request, who cal
 		return s.serveStored(w, r, x, stream)
 	}
 	chat := x.Get("chat").(string)
-	ctx, cancel := s.whileAllowed(r, who, chat, since, func() error { return s.see(r.Context(), who, r, "executions", x.ID()) })
+	ctx, cancel := s.API.whileAllowed(r, who, chat, since, func() error { return s.API.see(r.Context(), who, r, "executions", x.ID()) })
 	defer cancel()
 	w.Header().Set("Content-Type", plainText)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
 	w.WriteHeader(http.StatusOK)
 	live := &liveOutput{log: s.Log, chat: chat, exec: x.ID(), stream: stream, out: newPatientWriter(w)}
-	if err := live.serve(ctx, s.Tail, since); err != nil {
+	if err := live.serve(ctx, s.API.Tail, since); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errGone) {
-			s.Logger.Error("stream output", "exec", live.exec, "err", err)
+			s.API.Logger.Error("stream output", "exec", live.exec, "err", err)
 		}
 		panic(http.ErrAbortHandler) // the one way to tell the client that what it has is not all
 	}
@@ -57,7 +57,7 @@ const (
 )
 
 // serveStored answers with the output of an execution that has ended.
-func (s *Server) serveStored(w http.ResponseWriter, r *http.Request, x query.Record, stream string) error {
+func (s *Streams) serveStored(w http.ResponseWriter, r *http.Request, x query.Record, stream string) error {
 	var outputs map[string]events.Output
 	if err := json.Unmarshal(x.Get("outputs").(json.RawMessage), &outputs); err != nil {
 		return fmt.Errorf("read outputs of execution %s: %w", x.ID(), err)

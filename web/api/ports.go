@@ -19,6 +19,33 @@ import (
 
 const portOfChat = "/api/chats/{id}/ports/{port}"
 
+// Ports serves the ports of the commands that run in the background.
+type Ports struct {
+	API  *Server
+	URL  string                                                             // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
+	Dial func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
+
+	tickets tickets
+	origins origins
+}
+
+// Routes are the routes of ports.
+func (s *Ports) Routes() []Route {
+	return []Route{
+		{Method: "POST", Path: portOfChat, About: "A path, good for an hour, under which a browser reaches what the chat's commands serve at a port.", Admits: accounts, Answer: portAnswer{}, Serve: s.openPort},
+		{Method: AnyMethod, Path: portOfChat + "/{path...}", About: "What a command that runs in the background serves at a port of its own, whatever the method; WebSockets too.", Admits: accounts, Media: "*/*", Serve: s.servePort},
+	}
+}
+
+// Ticket returns the login that the ticket in a request's path stands for. What else comes along with a ticket is the word of a
+// page that we do not vouch for.
+func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
+	if !HasTicket(r.URL.Path) {
+		return "", false
+	}
+	return s.tickets.token(r), true
+}
+
 // portAnswer says where a port is to be found.
 type portAnswer struct {
 	Path    string `json:"path"`
@@ -27,13 +54,13 @@ type portAnswer struct {
 }
 
 // openPort gives a ticket for a port of a chat.
-func (s *Server) openPort(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who caller) error {
 	chat, port := r.PathValue("id"), r.PathValue("port")
 	number, err := s.portOf(r, who)
 	if err != nil {
 		return err
 	}
-	login, _ := s.tokenOf(r)
+	login, _ := s.API.tokenOf(r)
 	expires := time.Now().Add(ticketLasts)
 	if who.Expires.Before(expires) {
 		expires = who.Expires
@@ -42,15 +69,15 @@ func (s *Server) openPort(w http.ResponseWriter, r *http.Request, who caller) er
 	if err != nil {
 		return err
 	}
-	address := s.origins.open(s.PortsURL, visitor{chat: chat, port: number, account: who.Account, login: login})
+	address := s.origins.open(s.URL, visitor{chat: chat, port: number, account: who.Account, login: login})
 	return writeJSON(w, http.StatusOK, portAnswer{
 		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(dateLayout),
 	})
 }
 
 // portOf reads which port is meant, for who may reach those of the chat: its owner and administrators, no agent.
-func (s *Server) portOf(r *http.Request, who caller) (int, error) {
-	if err := s.personOf(r, who, r.PathValue("id")); err != nil {
+func (s *Ports) portOf(r *http.Request, who caller) (int, error) {
+	if err := s.API.personOf(r, who, r.PathValue("id")); err != nil {
 		return 0, err
 	}
 	text := r.PathValue("port")
@@ -62,8 +89,8 @@ func (s *Server) portOf(r *http.Request, who caller) (int, error) {
 }
 
 // servePort hands a request on to what a command of the chat serves at a port, and the answer back.
-func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) error {
-	since := s.Model.Seq() // before it is found out who may
+func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, who caller) error {
+	since := s.API.Model.Seq() // before it is found out who may
 	port, err := s.portOf(r, who)
 	if err != nil {
 		return err
@@ -79,19 +106,19 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, who caller) e
 		return notFound()
 	}
 	visit := visit{path: p, port: port, inside: inside}
-	ctx, cancel := s.whileAllowed(r, who, p.chat, since, func() error { return s.personOf(r, who, p.chat) })
+	ctx, cancel := s.API.whileAllowed(r, who, p.chat, since, func() error { return s.API.personOf(r, who, p.chat) })
 	defer cancel()
 	return s.proxyPort(w, r.WithContext(ctx), p.chat, port, visit.rewrite, visit.confine)
 }
 
 // proxyPort hands a request on to what serves a port of a chat.
-func (s *Server) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int, rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
+func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int, rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
 	var failed error
 	proxy := &httputil.ReverseProxy{
 		Rewrite: rewrite, ModifyResponse: confine, FlushInterval: -1,
-		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.API.Logger.Handler(), slog.LevelDebug),
 		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Sandbox.Dial(ctx, chat, port) },
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, chat, port) },
 			// A connection is one command's: the next request may be for another.
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 		},

@@ -138,11 +138,11 @@ func ownPortCookie(name string) bool { return name == portCookie || name == port
 var portLabel = regexp.MustCompile(`^[0-9]{1,5}-[0-9a-f]{16}$`)
 
 // labelOf returns the label of the port whose origin a host is.
-func (s *Server) labelOf(host string) (label string, ok bool) {
+func (s *Ports) labelOf(host string) (label string, ok bool) {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	_, domain, ok := strings.Cut(s.PortsURL, portPlaceholder+".")
+	_, domain, ok := strings.Cut(s.URL, portPlaceholder+".")
 	if !ok {
 		return "", false
 	}
@@ -153,7 +153,7 @@ func (s *Server) labelOf(host string) (label string, ok bool) {
 }
 
 // PortOrigins serves the origins of ports, and leaves requests under other hosts to next.
-func (s *Server) PortOrigins(next http.Handler) http.Handler {
+func (s *Ports) PortOrigins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		label, ok := s.labelOf(r.Host)
 		if !ok {
@@ -167,7 +167,7 @@ func (s *Server) PortOrigins(next http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) servePortOrigin(w http.ResponseWriter, r *http.Request, label string) error {
+func (s *Ports) servePortOrigin(w http.ResponseWriter, r *http.Request, label string) error {
 	if foreign(r) {
 		return forbidden("Requests from another origin are not allowed.")
 	}
@@ -178,14 +178,14 @@ func (s *Server) servePortOrigin(w http.ResponseWriter, r *http.Request, label s
 	if !known {
 		return problem{Status: http.StatusUnauthorized, Message: "This browser has no access to this port, or its access has expired. Get a new address with: pocketcoder ports CHAT PORT"}
 	}
-	since := s.Model.Seq() // before it is found out who may
+	since := s.API.Model.Seq() // before it is found out who may
 	who, err := s.callerOf(r, v)
 	if err != nil {
 		return err
 	}
 	boundBody(w, r, who)
 	if v.account != "" {
-		ctx, cancel := s.whileAllowed(r, who, v.chat, since, func() error { return s.personOf(r, who, v.chat) })
+		ctx, cancel := s.API.whileAllowed(r, who, v.chat, since, func() error { return s.API.personOf(r, who, v.chat) })
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
@@ -193,7 +193,7 @@ func (s *Server) servePortOrigin(w http.ResponseWriter, r *http.Request, label s
 }
 
 // enterPort exchanges a ticket for a cookie.
-func (s *Server) enterPort(w http.ResponseWriter, r *http.Request, label, ticket string, known bool) error {
+func (s *Ports) enterPort(w http.ResponseWriter, r *http.Request, label, ticket string, known bool) error {
 	if r.Method != http.MethodGet {
 		return notFound()
 	}
@@ -204,7 +204,7 @@ func (s *Server) enterPort(w http.ResponseWriter, r *http.Request, label, ticket
 	h := w.Header()
 	if ok {
 		c := http.Cookie{Name: portCookie, Value: cookie, Path: "/", MaxAge: int(portCookieLasts / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
-		if strings.HasPrefix(s.PortsURL, "https:") {
+		if strings.HasPrefix(s.URL, "https:") {
 			c.Name, c.Secure = portCookieTLS, true
 		}
 		http.SetCookie(w, &c)
@@ -217,20 +217,20 @@ func (s *Server) enterPort(w http.ResponseWriter, r *http.Request, label, ticket
 }
 
 // callerOf returns the account of a visitor, if it may still reach the ports of the chat. The operator may reach all.
-func (s *Server) callerOf(r *http.Request, v visitor) (caller, error) {
+func (s *Ports) callerOf(r *http.Request, v visitor) (caller, error) {
 	if v.account == "" {
-		chat, found, err := s.Model.Chat(r.Context(), v.chat)
+		chat, found, err := s.API.Model.Chat(r.Context(), v.chat)
 		if err == nil && (!found || chat.Removed) {
 			err = notFound()
 		}
 		return caller{Identity: &account.Identity{Role: account.Admin, Collection: account.Superusers}}, err
 	}
-	identity, err := s.Accounts.Check(v.login)
+	identity, err := s.API.Accounts.Check(v.login)
 	if err != nil {
 		return caller{}, unauthorized()
 	}
 	who := caller{Identity: &identity}
-	return who, s.personOf(r, who, v.chat)
+	return who, s.API.personOf(r, who, v.chat)
 }
 
 // foreign reports whether a page of another origin makes a request. It may only lead the browser here.
@@ -320,17 +320,17 @@ type OpenPort struct {
 }
 
 // Serve takes the commands about ports over NATS until ctx ends, in the name of actor.
-func (s *Server) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
+func (s *Ports) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
 	return handlers.Commands{
 		"port.open": handlers.CommandOf(func(c *OpenPort, actor string) { c.Actor = actor }, s.openPortFor),
-	}.Serve(ctx, nc, actor, s.Logger)
+	}.Serve(ctx, nc, actor, s.API.Logger)
 }
 
-func (s *Server) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted, error) {
+func (s *Ports) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted, error) {
 	refuse := func(code handlers.Code, format string, args ...any) (handlers.Accepted, error) {
 		return handlers.Accepted{}, handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
 	}
-	if s.PortsURL == "" {
+	if s.URL == "" {
 		return refuse(handlers.Conflict, "Ports have no host names here. Start PocketCoder with --ports-url, such as https://{port}.example.org.")
 	}
 	if c.Port < 1 || c.Port > 65535 {
@@ -340,13 +340,13 @@ func (s *Server) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted
 	if err != nil {
 		return refuse(handlers.Invalid, "chat: %v", err)
 	}
-	chat, found, err := s.Model.Chat(ctx, id)
+	chat, found, err := s.API.Model.Chat(ctx, id)
 	if err != nil {
 		return handlers.Accepted{}, err
 	}
 	if !found || chat.Removed {
 		return refuse(handlers.NotFound, "There is no chat %s.", id)
 	}
-	body, err := json.Marshal(s.origins.open(s.PortsURL, visitor{chat: id, port: c.Port}))
+	body, err := json.Marshal(s.origins.open(s.URL, visitor{chat: id, port: c.Port}))
 	return handlers.Accepted{Result: body}, err
 }

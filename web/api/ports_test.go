@@ -165,7 +165,7 @@ func TestWhatOurServerSaysOfEveryAnswerIsSaidOnce(t *testing.T) {
 		outer.Header().Set("Referrer-Policy", "no-referrer")
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("/api/chats/%s/ports/%d/", chat, at), nil)
 		r.Header.Set("Authorization", owner)
-		s.api.Handler().ServeHTTP(outer, r)
+		s.web.Routes().ServeHTTP(outer, r)
 		is.Equal(outer.Code == http.StatusOK, at == port)
 		h := outer.Result().Header
 		is.Equal(h.Values("X-Content-Type-Options"), []string{"nosniff"})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
@@ -22,7 +21,7 @@ type pushKey struct {
 	Key string `json:"key"` // applicationServerKey of a subscription, base64url
 }
 
-func (s *Server) pushKey(w http.ResponseWriter, _ *http.Request, _ caller) error {
+func (s *Records) pushKey(w http.ResponseWriter, _ *http.Request, _ caller) error {
 	return writeJSON(w, http.StatusOK, pushKey{s.Push.Key})
 }
 
@@ -39,7 +38,7 @@ type pushAnswer struct {
 	OK bool `json:"ok"`
 }
 
-func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Records) pushTo(w http.ResponseWriter, r *http.Request, who caller) error {
 	var body pushRequest
 	if err := decodeBody(r, &body); err != nil {
 		return err
@@ -50,14 +49,14 @@ func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, who caller) erro
 	if _, err := events.ParseID(body.Type); err != nil {
 		return badField("type", "validation_match_invalid", "want 1 to %d letters, digits, _ or -", events.MaxID)
 	}
-	all, err := s.Accounts.List(r.Context())
+	all, err := s.API.Accounts.List(r.Context())
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(all, func(a account.Account) bool { return a.ID == body.User }) {
 		return badField("user_id", "validation_missing_rel_records", "There is no such account.")
 	}
-	if body.Chat != "" && s.see(r.Context(), who, r, "chats", body.Chat) != nil {
+	if body.Chat != "" && s.API.see(r.Context(), who, r, "chats", body.Chat) != nil {
 		return badField("chat", "validation_missing_rel_records", "There is no such chat.")
 	}
 	if err := s.Push.Tell(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message, Chat: body.Chat}); err != nil {
@@ -71,7 +70,7 @@ type pushTestRequest struct {
 	Device string `json:"device"`
 }
 
-func (s *Server) testPush(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Records) testPush(w http.ResponseWriter, r *http.Request, who caller) error {
 	var body pushTestRequest
 	if err := decodeBody(r, &body); err != nil {
 		return err
@@ -90,8 +89,8 @@ type actAnswer struct {
 
 // act does what a notification's button says. The token in its address is all the right it needs, so that guesses are limited as
 // logins are.
-func (s *Server) act(w http.ResponseWriter, r *http.Request, who caller) error {
-	if err := s.limits.take(who.client.Address); err != nil {
+func (s *Records) act(w http.ResponseWriter, r *http.Request, who caller) error {
+	if err := s.API.limit(who.client.Address); err != nil {
 		return err
 	}
 	decision, err := s.Push.Act(r.Context(), r.PathValue("token"), who.client.Address)
@@ -99,28 +98,4 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, who caller) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, actAnswer{true, string(decision)})
-}
-
-// Present says whether an account looks at a chat just now: a realtime client of its follows what the chat is just saying, the
-// chat's record, or records that it narrows to the chat.
-func (s *Server) Present(user, chat string) bool {
-	rt := &s.realtime
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	for _, c := range rt.clients {
-		if c.who == nil || c.who.Account != user {
-			continue
-		}
-		for _, sub := range c.follows {
-			if sub.topic.admitted && sub.topic.about(chat) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// about says whether a topic is about one chat alone.
-func (t topic) about(chat string) bool {
-	return t.chat == chat || t.collection.Name == "chats" && t.id == chat || strings.Contains(t.query["filter"], chat)
 }

@@ -134,17 +134,17 @@ func TestWhoLooksAtAChatIsNotNotified(t *testing.T) {
 	filtered := "messages/*?options=" + url.QueryEscape(`{"query":{"filter":"chat = '`+chat+`'"}}`)
 	f := s.connect(t)
 	for _, topic := range []string{"chats:" + chat, "chats/" + chat, filtered} {
-		is.True(!s.api.Present(ann, chat))
+		is.True(!s.web.Realtime.Present(ann, chat))
 		f.follow(t, annToken, topic)
-		is.True(s.api.Present(ann, chat))
-		is.True(!s.api.Present(ann, other))
+		is.True(s.web.Realtime.Present(ann, chat))
+		is.True(!s.web.Realtime.Present(ann, other))
 		f.follow(t, annToken, "chats/*", "permissions/*") // the app is open, at its list of chats
 	}
 	s.connect(t).follow(t, bobToken, "chats:"+chat) // bob may not see it
 	bob, err := s.accounts.Check(bobToken)
 	is.NoErr(err)
-	is.True(!s.api.Present(bob.Account, chat))
-	is.True(!s.api.Present(ann, chat))
+	is.True(!s.web.Realtime.Present(bob.Account, chat))
+	is.True(!s.web.Realtime.Present(ann, chat))
 }
 
 func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
@@ -156,7 +156,7 @@ func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
 	chat := s.chat(t, ann, "chat")
 	browser := s.connect(t)
 	browser.follow(t, ann, "chats:"+chat)
-	is.True(s.api.Present(id, chat))
+	is.True(s.web.Realtime.Present(id, chat))
 	ask := s.needed(t, chat, "per_1")
 	seq := s.model.Seq()
 	eventually(t, "push has seen the request", func() bool {

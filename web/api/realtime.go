@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"pocketcoder/events/log"
 	"pocketcoder/projections"
 )
 
@@ -24,8 +25,24 @@ import (
 // page at a time: realtime_endings.go remembers how far each got. A record that changed several times meanwhile comes once,
 // as it is then; one that may have been lost on the way comes again, whole.
 
-// realtime is who is connected and what they follow. The zero value is ready.
-type realtime struct {
+// Realtime serves realtime. Run must run while it serves.
+type Realtime struct {
+	API *Server
+	Log *log.Log
+
+	registry registry
+}
+
+// Routes are the routes of realtime.
+func (s *Realtime) Routes() []Route {
+	return []Route{
+		{Method: "GET", Path: "/api/realtime", About: "Changes of records, and what chats are just saying. The first event gives the client id.", Admits: guests, Media: eventStream, Serve: s.connectRealtime},
+		{Method: "POST", Path: "/api/realtime", About: "Say what a connected client follows.", Admits: guests, Body: subscribe{}, Serve: s.subscribeRealtime},
+	}
+}
+
+// registry is who is connected and what they follow. The zero value is ready.
+type registry struct {
 	mu        sync.Mutex
 	clients   map[string]*client
 	audiences map[string]*audience // by who follows and their topic
@@ -40,7 +57,7 @@ type realtime struct {
 }
 
 // open makes what the zero value lacks. mu is held.
-func (rt *realtime) open() {
+func (rt *registry) open() {
 	if rt.clients == nil {
 		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
 		rt.ended, rt.held = map[[32]byte]ending{}, map[string]int{}
@@ -48,26 +65,26 @@ func (rt *realtime) open() {
 }
 
 // Run follows the read models for all clients until ctx ends.
-func (s *Server) Run(ctx context.Context) error {
-	feed := s.Model.Feed()
+func (s *Realtime) Run(ctx context.Context) error {
+	feed := s.API.Model.Feed()
 	defer feed.Close()
 	if err := s.remember(ctx); err != nil {
 		return fmt.Errorf("run realtime: %w", err)
 	}
-	s.realtime.wakeAll() // of what changed before the feed began nobody else tells
+	s.registry.wakeAll() // of what changed before the feed began nobody else tells
 	for {
 		changes, seq, err := feed.Next(ctx)
 		if err != nil {
 			return fmt.Errorf("run realtime: %w", err)
 		}
-		s.realtime.wake(changes)
+		s.registry.wake(changes)
 		s.wakeHubs(ctx, changes, seq)
 	}
 }
 
 // remember finds out where the sessions of an earlier process go on: some time before the last event it can have sent.
-func (s *Server) remember(ctx context.Context) error {
-	last, err := s.Log.Stored(ctx, s.Model.Seq())
+func (s *Realtime) remember(ctx context.Context) error {
+	last, err := s.Log.Stored(ctx, s.API.Model.Seq())
 	if err != nil {
 		return err
 	}
@@ -75,7 +92,7 @@ func (s *Server) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rt := &s.realtime
+	rt := &s.registry
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.open()
@@ -84,7 +101,7 @@ func (s *Server) remember(ctx context.Context) error {
 }
 
 // wake tells the audiences whose rows changed.
-func (rt *realtime) wake(changes []projections.Change) {
+func (rt *registry) wake(changes []projections.Change) {
 	rows := map[string]map[string]bool{}
 	for _, c := range changes {
 		group, id := groupOf(c)
@@ -102,7 +119,7 @@ func (rt *realtime) wake(changes []projections.Change) {
 	}
 }
 
-func (rt *realtime) wakeAll() {
+func (rt *registry) wakeAll() {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, a := range rt.audiences {
@@ -111,9 +128,9 @@ func (rt *realtime) wakeAll() {
 }
 
 // connectRealtime serves a connection until it ends.
-func (s *Server) connectRealtime(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who caller) error {
 	c := &client{id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
-	if err := s.realtime.connect(c, who.client.Address); err != nil {
+	if err := s.registry.connect(c, who.client.Address); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", eventStream)
@@ -124,6 +141,6 @@ func (s *Server) connectRealtime(w http.ResponseWriter, r *http.Request, who cal
 	if err == nil {
 		err = s.stream(r.Context(), out, c, usual)
 	}
-	s.disconnect(context.WithoutCancel(r.Context()), c, err == errClosed && !s.Proxied)
+	s.disconnect(context.WithoutCancel(r.Context()), c, err == errClosed && !s.API.Proxied)
 	return nil
 }

@@ -16,17 +16,17 @@ type audience struct {
 	group string // of rows whose changes concern it
 }
 
-// newAudience begins one that hears of what changes after now. realtime.mu is held.
-func (s *Server) newAudience(ctx context.Context, key string, t topic, now uint64) *audience {
+// newAudience begins one that hears of what changes after now. registry.mu is held.
+func (s *Realtime) newAudience(ctx context.Context, key string, t topic, now uint64) *audience {
 	ctx, end := context.WithCancel(ctx)
 	a := &audience{source: source{key: key, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end}, topic: t, group: group(t.collection)}
-	s.realtime.audiences[key] = a
+	s.registry.audiences[key] = a
 	go s.inform(ctx, a)
 	return a
 }
 
 // inform hands the changes of an audience to its subscriptions until it has none.
-func (s *Server) inform(ctx context.Context, a *audience) {
+func (s *Realtime) inform(ctx context.Context, a *audience) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -42,13 +42,13 @@ func (s *Server) inform(ctx context.Context, a *audience) {
 			for _, m := range page {
 				m.known = a.done
 			}
-			s.realtime.tell(a, page, upTo)
+			s.registry.tell(a, page, upTo)
 			more = further
 		}
 	}
 }
 
-func (rt *realtime) tell(a *audience, page []*message, upTo uint64) {
+func (rt *registry) tell(a *audience, page []*message, upTo uint64) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for sub := range a.subs {
@@ -60,15 +60,15 @@ func (rt *realtime) tell(a *audience, page []*message, upTo uint64) {
 }
 
 // dismiss ends the connections of those who cannot be told what happens: they come again, and lose nothing.
-func (s *Server) dismiss(ctx context.Context, from *source, err error) {
+func (s *Realtime) dismiss(ctx context.Context, from *source, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	if !errors.As(err, new(query.Invalid)) { // a filter that takes too long is not our fault
-		s.Logger.Error("follow changes", "err", err)
+		s.API.Logger.Error("follow changes", "err", err)
 	}
-	s.realtime.mu.Lock()
-	defer s.realtime.mu.Unlock()
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
 	for sub := range from.subs {
 		sub.client.fail(err)
 	}
@@ -79,11 +79,11 @@ const pageOfChanges = 100
 
 // changes asks what changed of a topic after since, of ids alone unless they are nil: the first of it in the order of
 // change, up to where that is all there was, and whether there is more.
-func (s *Server) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
+func (s *Realtime) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
 	var found []query.Change
-	err = s.ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {
+	err = s.API.ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {
 		for limit := pageOfChanges; ; limit *= 2 {
-			found, err = query.Changed(ctx, db, catalogue, t.collection, t.request, t.rule(), t.wants(), ids, int64(since), limit)
+			found, err = query.Changed(ctx, db, s.API.Catalogue, t.collection, t.request, t.rule(), t.wants(), ids, int64(since), limit)
 			if err != nil {
 				return err
 			}

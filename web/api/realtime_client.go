@@ -15,9 +15,9 @@ type client struct {
 	news        chan struct{} // holds one when there is something to do
 	subscribing sync.Mutex    // makes requests about it take turns
 
-	holder  string                   // who it counts for; guarded by realtime.mu
-	who     *account.Identity        // nil until somebody subscribes; guarded by realtime.mu
-	follows map[string]*subscription // by topic; guarded by realtime.mu
+	holder  string                   // who it counts for; guarded by registry.mu
+	who     *account.Identity        // nil until somebody subscribes; guarded by registry.mu
+	follows map[string]*subscription // by topic; guarded by registry.mu
 
 	mu      sync.Mutex
 	ended   <-chan struct{} // closed when the session is over
@@ -35,7 +35,7 @@ type subscription struct {
 	client  *client
 	topic   topic
 	lead    []byte // of each of its events: everything before the data
-	joined  bool   // of a hub: it was told what is being said; guarded by realtime.mu
+	joined  bool   // of a hub: it was told what is being said; guarded by registry.mu
 
 	// Guarded by the client's mu.
 	from   uint64 // what changed up to here was sent, or is not wanted
@@ -44,7 +44,7 @@ type subscription struct {
 	over   bool
 }
 
-// source is somebody who knows what happens, and those who want to: an audience or a hub. Guarded by realtime.mu.
+// source is somebody who knows what happens, and those who want to: an audience or a hub. Guarded by registry.mu.
 type source struct {
 	key  string
 	subs map[*subscription]bool
@@ -152,7 +152,7 @@ func (c *client) fail(err error) {
 	wake(c.news)
 }
 
-// reached is up to where everything was sent, as far as we know. realtime.mu is held.
+// reached is up to where everything was sent, as far as we know. registry.mu is held.
 func (c *client) reached(sub *subscription) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

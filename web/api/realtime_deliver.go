@@ -15,7 +15,7 @@ type pace struct {
 var usual = pace{ping: pingEvery, idle: 5 * time.Minute, anon: 2 * time.Minute}
 
 // stream sends a client what is queued for it until one of them ends the connection, and says why it ended.
-func (s *Server) stream(ctx context.Context, out *patientWriter, c *client, p pace) error {
+func (s *Realtime) stream(ctx context.Context, out *patientWriter, c *client, p pace) error {
 	ping, idle, anon := time.NewTicker(p.ping), time.NewTimer(p.idle), time.NewTimer(p.anon)
 	defer ping.Stop()
 	defer idle.Stop()
@@ -76,7 +76,7 @@ func (c *client) session() (ended <-chan struct{}, expires time.Time) {
 }
 
 // deliver sends what there is to send, and says whether there was any.
-func (s *Server) deliver(ctx context.Context, out *patientWriter, c *client) (sent bool, err error) {
+func (s *Realtime) deliver(ctx context.Context, out *patientWriter, c *client) (sent bool, err error) {
 	for _, sub := range c.takeBehind() {
 		any, err := s.catchUp(ctx, out, sub)
 		if sent = sent || any; err != nil {
@@ -153,7 +153,7 @@ func (sub *subscription) stopped() (bool, error) {
 }
 
 // catchUp sends what a subscription has missed, a page at a time.
-func (s *Server) catchUp(ctx context.Context, out *patientWriter, sub *subscription) (sent bool, err error) {
+func (s *Realtime) catchUp(ctx context.Context, out *patientWriter, sub *subscription) (sent bool, err error) {
 	begun := sub.from
 	for more := true; more; {
 		if stop, err := sub.stopped(); stop {

@@ -29,8 +29,8 @@ func endingKey(session, topic string) [32]byte { return sha256.Sum256([]byte(ses
 
 // disconnect forgets a client and remembers how far it got. What was sent is certain to have arrived only when the client
 // itself closed the connection, and then only without a proxy that may have done it in its place.
-func (s *Server) disconnect(ctx context.Context, c *client, certain bool) {
-	rt := &s.realtime
+func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
+	rt := &s.registry
 	doubtful := uint64(math.MaxUint64)
 	if !certain {
 		var err error
@@ -52,7 +52,7 @@ func (s *Server) disconnect(ctx context.Context, c *client, certain bool) {
 }
 
 // forget drops the oldest endings when there are too many. mu is held.
-func (rt *realtime) forget() {
+func (rt *registry) forget() {
 	if len(rt.ended) <= maxEndings {
 		return
 	}
@@ -71,7 +71,7 @@ func (rt *realtime) forget() {
 
 // missed gives up to where earlier connections of the session had got everything of a topic. One that seems open may be dead:
 // it is certain up to doubtful only. mu is held.
-func (rt *realtime) missed(c *client, who account.Identity, topic string, doubtful uint64) (since uint64, known bool) {
+func (rt *registry) missed(c *client, who account.Identity, topic string, doubtful uint64) (since uint64, known bool) {
 	since = math.MaxUint64
 	key := endingKey(who.Session, topic)
 	if e, ok := rt.ended[key]; ok && time.Since(e.at) < endingLife {

@@ -16,7 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/api"
+	"pocketcoder/web"
 )
 
 // left waits until a client that closed its connection is known to have done so.
@@ -141,9 +141,9 @@ func TestSessionsGoOnAfterARestart(t *testing.T) {
 	_, ann := s.user(t, "ann", account.User)
 	s.chat(t, ann, "before")
 	restarted := &system{log: s.log, model: s.model, accounts: s.accounts, handlers: s.handlers}
-	restarted.api = &api.Server{Log: s.log, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.api.Logger}
-	s.run(t, restarted.api.Run)
-	restarted.Server = httptest.NewServer(restarted.api.Handler())
+	restarted.web = web.New(web.Options{Log: s.log, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.web.API.Logger})
+	s.run(t, restarted.web.Realtime.Run)
+	restarted.Server = httptest.NewServer(restarted.web.Routes())
 	t.Cleanup(restarted.Server.Close)
 	t.Cleanup(restarted.Server.CloseClientConnections)
 	eventually(t, "it runs", func() bool {

@@ -33,7 +33,7 @@ func tooMany(what string) problem {
 }
 
 // connect takes a client of a guest's.
-func (rt *realtime) connect(c *client, address string) error {
+func (rt *registry) connect(c *client, address string) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.open()
@@ -51,7 +51,7 @@ func (rt *realtime) connect(c *client, address string) error {
 }
 
 // own makes a guest's client an account's. mu is held.
-func (rt *realtime) own(c *client, who account.Identity) error {
+func (rt *registry) own(c *client, who account.Identity) error {
 	if c.who != nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (rt *realtime) own(c *client, who account.Identity) error {
 }
 
 // release lets go of a client's place. mu is held.
-func (rt *realtime) release(c *client) {
+func (rt *registry) release(c *client) {
 	if c.who == nil {
 		rt.guests--
 	}
@@ -77,7 +77,7 @@ func (rt *realtime) release(c *client) {
 
 // boundFilters refuses topics with which a client's account would follow too many that have a filter: each of them is asked
 // for on its own with every change. mu is held.
-func (rt *realtime) boundFilters(c *client, who account.Identity, topics []topic) error {
+func (rt *registry) boundFilters(c *client, who account.Identity, topics []topic) error {
 	filtered := map[string]bool{}
 	for _, t := range topics {
 		if t.query["filter"] != "" {

@@ -20,7 +20,7 @@ func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &client{news: make(chan struct{}, 1)}
-		ended <- new(Server).stream(r.Context(), newPatientWriter(w), c, pace{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
+		ended <- new(Realtime).stream(r.Context(), newPatientWriter(w), c, pace{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
 	}))
 	defer server.Close()
 	resp, err := http.Get(server.URL)
@@ -36,14 +36,14 @@ func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := &client{news: make(chan struct{}, 1), expires: time.Now()}
-	err := new(Server).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, pace{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
+	err := new(Realtime).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, pace{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
 	is.True(errors.Is(err, errOver))
 }
 
 func TestOldestEndingsAreForgotten(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var rt realtime
+	var rt registry
 	rt.open()
 	begun := time.Now()
 	for i := range maxEndings + 1 {
@@ -75,9 +75,9 @@ func TestAConnectionThatStaysNobodysEnds(t *testing.T) {
 	is := is.New(t)
 	p := pace{ping: time.Minute, idle: time.Minute, anon: time.Millisecond}
 	c := &client{news: make(chan struct{}, 1)}
-	is.True(errors.Is(new(Server).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, p), errIdle))
+	is.True(errors.Is(new(Realtime).stream(t.Context(), newPatientWriter(httptest.NewRecorder()), c, p), errIdle))
 	c.ended = make(chan struct{}) // a session's
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	is.True(!errors.Is(new(Server).stream(ctx, newPatientWriter(httptest.NewRecorder()), c, p), errIdle))
+	is.True(!errors.Is(new(Realtime).stream(ctx, newPatientWriter(httptest.NewRecorder()), c, p), errIdle))
 }

@@ -12,7 +12,7 @@ type subscribe struct {
 	Subscriptions []string `json:"subscriptions"`
 }
 
-func (s *Server) subscribeRealtime(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Realtime) subscribeRealtime(w http.ResponseWriter, r *http.Request, who caller) error {
 	var body subscribe
 	if err := decodeBody(r, &body); err != nil {
 		return err
@@ -20,11 +20,11 @@ func (s *Server) subscribeRealtime(w http.ResponseWriter, r *http.Request, who c
 	if body.ClientID == "" {
 		return badField("clientId", "validation_required", "Cannot be blank.")
 	}
-	c := s.realtime.client(body.ClientID)
+	c := s.registry.client(body.ClientID)
 	if c == nil {
 		return problem{Status: http.StatusNotFound, Message: "Missing or invalid client id."}
 	}
-	topics, err := parseTopics(body.Subscriptions)
+	topics, err := parseTopics(s.API.Catalogue, body.Subscriptions)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Server) subscribeRealtime(w http.ResponseWriter, r *http.Request, who c
 	return nil
 }
 
-func (rt *realtime) client(id string) *client {
+func (rt *registry) client(id string) *client {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return rt.clients[id]
@@ -43,10 +43,10 @@ func (rt *realtime) client(id string) *client {
 
 // subscribe replaces what a client follows. Topics it followed already go on as they were. A guest sees nothing, so that
 // nothing is kept for one.
-func (s *Server) subscribe(r *http.Request, c *client, who caller, topics []topic) error {
+func (s *Realtime) subscribe(r *http.Request, c *client, who caller, topics []topic) error {
 	c.subscribing.Lock()
 	defer c.subscribing.Unlock()
-	rt := &s.realtime
+	rt := &s.registry
 	fresh, err := rt.fresh(c, who, topics)
 	if err != nil || who.Identity == nil {
 		return err
@@ -77,7 +77,7 @@ func (s *Server) subscribe(r *http.Request, c *client, who caller, topics []topi
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.who = who.Identity
-	c.ended, c.expires = s.Accounts.Ended(c.who.Session), c.who.Expires
+	c.ended, c.expires = s.API.Accounts.Ended(c.who.Session), c.who.Expires
 	for _, t := range fresh {
 		s.follow(r.Context(), c, who, t, doubtful)
 	}
@@ -86,7 +86,7 @@ func (s *Server) subscribe(r *http.Request, c *client, who caller, topics []topi
 }
 
 // owns refuses whoever is not the account that a client belongs to. Nobody's client may become somebody's. mu is held.
-func (rt *realtime) owns(c *client, who caller) error {
+func (rt *registry) owns(c *client, who caller) error {
 	if rt.clients[c.id] != c {
 		return problem{Status: http.StatusNotFound, Message: "Missing or invalid client id."}
 	}
@@ -97,7 +97,7 @@ func (rt *realtime) owns(c *client, who caller) error {
 }
 
 // fresh gives the topics that a client does not follow yet.
-func (rt *realtime) fresh(c *client, who caller, topics []topic) (fresh []topic, err error) {
+func (rt *registry) fresh(c *client, who caller, topics []topic) (fresh []topic, err error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if err := rt.owns(c, who); err != nil {
@@ -112,7 +112,7 @@ func (rt *realtime) fresh(c *client, who caller, topics []topic) (fresh []topic,
 }
 
 // keepOnly ends the subscriptions that are not among topics. mu is held.
-func (rt *realtime) keepOnly(c *client, topics []topic) {
+func (rt *registry) keepOnly(c *client, topics []topic) {
 	kept := map[string]bool{}
 	for _, t := range topics {
 		kept[t.text] = true
@@ -125,7 +125,7 @@ func (rt *realtime) keepOnly(c *client, topics []topic) {
 }
 
 // unfollow ends a subscription. mu is held.
-func (rt *realtime) unfollow(c *client, sub *subscription) {
+func (rt *registry) unfollow(c *client, sub *subscription) {
 	c.mu.Lock()
 	sub.over = true
 	c.mu.Unlock()
@@ -136,14 +136,14 @@ func (rt *realtime) unfollow(c *client, sub *subscription) {
 }
 
 // leave takes a subscription from its source; one that nobody listens to any more ends. mu is held.
-func (rt *realtime) leave(sub *subscription) {
+func (rt *registry) leave(sub *subscription) {
 	if delete(sub.source.subs, sub); len(sub.source.subs) == 0 {
 		sub.source.end()
 		rt.forgetSource(sub.source)
 	}
 }
 
-func (rt *realtime) forgetSource(s *source) {
+func (rt *registry) forgetSource(s *source) {
 	if a := rt.audiences[s.key]; a != nil && &a.source == s {
 		delete(rt.audiences, s.key)
 	}
@@ -154,8 +154,8 @@ func (rt *realtime) forgetSource(s *source) {
 
 // follow begins a subscription: with what its session has missed, when there was a connection before. mu and the client's
 // are held.
-func (s *Server) follow(ctx context.Context, c *client, who caller, t topic, doubtful uint64) {
-	rt, now := &s.realtime, s.Model.Seq()
+func (s *Realtime) follow(ctx context.Context, c *client, who caller, t topic, doubtful uint64) {
+	rt, now := &s.registry, s.API.Model.Seq()
 	sub := &subscription{client: c, topic: t, from: now, lead: []byte("id:" + c.id + "\nevent:" + t.text + "\ndata:")}
 	c.follows[t.text] = sub
 	if !t.admitted {

@@ -19,14 +19,14 @@ import (
 // topic is what a client wants to follow, as it said it and as far as it is understood.
 type topic struct {
 	text       string
-	collection query.Collection // without a table when it is about no records
-	id         string             // of one record; empty for all
-	query      map[string]string  // of the options
+	collection query.Collection  // without a table when it is about no records
+	id         string            // of one record; empty for all
+	query      map[string]string // of the options
 	headers    map[string]string
-	holder     string          // the account whose share of the views it takes; empty for the server's own
+	holder     string        // the account whose share of the views it takes; empty for the server's own
 	request    query.Request // on whose behalf it is followed
-	chat       string          // whose hot stream it is
-	admitted   bool            // something of it may be seen
+	chat       string        // whose hot stream it is
+	admitted   bool          // something of it may be seen
 }
 
 const (
@@ -36,7 +36,7 @@ const (
 )
 
 // parseTopics reads the topics of a request, each once. Empty ones are ignored, as PocketBase does.
-func parseTopics(texts []string) (topics []topic, err error) {
+func parseTopics(catalogue query.Catalogue, texts []string) (topics []topic, err error) {
 	if len(texts) > maxTopics {
 		return nil, badField("subscriptions", "validation_length_too_long", "the length must be no more than %d", maxTopics)
 	}
@@ -53,13 +53,13 @@ func parseTopics(texts []string) (topics []topic, err error) {
 		}
 		if !seen[text] {
 			seen[text] = true
-			topics = append(topics, parseTopic(text))
+			topics = append(topics, parseTopic(catalogue, text))
 		}
 	}
 	return topics, nil
 }
 
-func parseTopic(text string) topic {
+func parseTopic(catalogue query.Catalogue, text string) topic {
 	t := topic{text: text}
 	what, options, _ := strings.Cut(text, "?")
 	if chat, ok := strings.CutPrefix(what, "chats:"); ok {
@@ -107,19 +107,19 @@ func optionText(v any) string {
 
 // admit finds out on whose behalf a topic is followed, and whether it can be: a filter that cannot be read is the client's
 // mistake, a chat it may not see is silent.
-func (s *Server) admit(r *http.Request, who caller, t *topic) error {
+func (s *Realtime) admit(r *http.Request, who caller, t *topic) error {
 	t.holder, t.request = who.key(), who.request(r, nil)
 	t.request.Method, t.request.Context, t.request.Query, t.request.Headers = http.MethodGet, "realtime", t.query, t.headers
 	if t.chat == "" && t.collection.Table == "" {
 		return nil
 	}
-	err := s.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
+	err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
 		if t.chat != "" {
-			chats, _ := catalogue.Get("chats")
-			t.admitted, err = query.Allowed(r.Context(), db, catalogue, chats, t.chat, chats.View, t.request)
+			chats, _ := s.API.Catalogue.Get("chats")
+			t.admitted, err = query.Allowed(r.Context(), db, s.API.Catalogue, chats, t.chat, chats.View, t.request)
 			return err
 		}
-		_, err = query.Changed(r.Context(), db, catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(), math.MaxInt64, 1)
+		_, err = query.Changed(r.Context(), db, s.API.Catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(), math.MaxInt64, 1)
 		t.admitted = err == nil
 		return err
 	})

@@ -14,7 +14,7 @@ import (
 // and nobody would notice.
 
 // completeToolPermission notes whose rule it is. A person's rule stays in the chat it was made for.
-func completeToolPermission(_ *Server, _ context.Context, w change) error {
+func completeToolPermission(_ *Records, _ context.Context, w change) error {
 	if w.isNew {
 		w.set["author"] = mustJSON(w.who.Account)
 	}
@@ -32,7 +32,7 @@ func completeToolPermission(_ *Server, _ context.Context, w change) error {
 }
 
 // completeWhitelistAction checks what an action with a value allows; one without allows its permission on the targets.
-func completeWhitelistAction(_ *Server, _ context.Context, w change) error {
+func completeWhitelistAction(_ *Records, _ context.Context, w change) error {
 	value := w.will("value")
 	if i := strings.IndexByte(value, '*'); i >= 0 && w.will("kind") == "strict" {
 		return badField("value", "validation_invalid_value", "column %d: a strict value is meant as it is, without *", columnOf(value, i))
@@ -44,7 +44,7 @@ func completeWhitelistAction(_ *Server, _ context.Context, w change) error {
 }
 
 // completeWhitelistTarget checks a target, which is a path or an address.
-func completeWhitelistTarget(_ *Server, _ context.Context, w change) error {
+func completeWhitelistTarget(_ *Records, _ context.Context, w change) error {
 	r := handlers.Rule{Permission: "write", Pattern: w.will("pattern")}
 	if strings.Contains(r.Pattern, "://") {
 		r.Permission = "webfetch"

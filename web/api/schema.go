@@ -43,16 +43,16 @@ type collectionList struct {
 	Items      []collectionSchema `json:"items"`
 }
 
-func (s *Server) listCollections(w http.ResponseWriter, _ *http.Request, _ caller) error {
-	list := collectionList{Page: 1, PerPage: len(catalogue), TotalItems: len(catalogue), TotalPages: 1}
-	for _, c := range catalogue {
+func (s *Records) listCollections(w http.ResponseWriter, _ *http.Request, _ caller) error {
+	list := collectionList{Page: 1, PerPage: len(Catalogue), TotalItems: len(Catalogue), TotalPages: 1}
+	for _, c := range Catalogue {
 		list.Items = append(list.Items, schemaOf(c))
 	}
 	return writeJSON(w, http.StatusOK, list)
 }
 
-func (s *Server) viewCollection(w http.ResponseWriter, r *http.Request, _ caller) error {
-	c, err := collectionOf(r)
+func (s *Records) viewCollection(w http.ResponseWriter, r *http.Request, _ caller) error {
+	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
 	}

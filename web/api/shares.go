@@ -37,6 +37,11 @@ func (s *Server) ask(ctx context.Context, holder string, question func(db dbx.Bu
 	return s.Model.View(ctx, question)
 }
 
+// share waits until the holder may ask the read models something that takes long; give is called once it has.
+func (s *Server) share(ctx context.Context, holder string) (give func(), err error) {
+	return s.shares.take(ctx, holder)
+}
+
 // take waits until the holder may ask; give is called once it has. The empty holder is the server itself.
 func (s *shares) take(ctx context.Context, holder string) (give func(), err error) {
 	own, all := s.enter(holder)

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"strings"
 
+	"github.com/pocketbase/dbx"
+
 	"pocketcoder/handlers"
+	"pocketcoder/web/query"
 )
 
 const sshKeys = handlers.SSHKeyCollection
 
 // saveSSHKey refuses a key that a record has already, of whatever account: who logs in with it could not be told from the other.
-func saveSSHKey(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if err := completeSSHKey(w); err != nil {
 		return "", 0, err
 	}
@@ -42,4 +46,26 @@ func completeSSHKey(w change) error {
 		w.set["comment"] = comment
 	}
 	return nil
+}
+
+// listSSHKeys gives the keys with which the caller may log in to the sandbox, as an authorized_keys file has them.
+func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, who caller) error {
+	c, _ := s.API.collectionNamed("ssh_keys")
+	var text []byte
+	err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) error {
+		q := query.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created", PerPage: 1000, SkipTotal: true}
+		found, err := query.List(r.Context(), db, Catalogue, c, who.request(r, nil), q)
+		for _, key := range found.Items {
+			line, _ := key.Get("public_key").(string)
+			text = append(append(text, line...), '\n')
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, err = w.Write(text)
+	return err
 }

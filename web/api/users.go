@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-func createUser(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func createUser(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	password, err := newPassword(w)
 	if err != nil {
 		return "", 0, err
@@ -23,12 +23,12 @@ func createUser(s *Server, ctx context.Context, w change) (string, uint64, error
 	if role == "" {
 		role = account.User
 	}
-	return s.Accounts.CreateAccount(ctx, account.CreateAccount{Command: w.Command, Account: w.id, Email: email, Name: name, Role: role, Password: password})
+	return s.API.Accounts.CreateAccount(ctx, account.CreateAccount{Command: w.Command, Account: w.id, Email: email, Name: name, Role: role, Password: password})
 }
 
 // updateUser changes an account. Who is no administrator changes their own name and email, and their password when they
 // know the old one.
-func updateUser(s *Server, ctx context.Context, w change) (string, uint64, error) {
+func updateUser(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c := account.UpdateAccount{Command: w.Command, Account: w.id}
 	for name, into := range map[string]**string{"email": &c.Email, "name": &c.Name, "role": &c.Role} {
 		if v, given := w.text(name); given && v != w.oldText(name) {
@@ -47,7 +47,7 @@ func updateUser(s *Server, ctx context.Context, w change) (string, uint64, error
 		return "", 0, err
 	}
 	if password == "" {
-		seq, err := s.Accounts.UpdateAccount(ctx, c)
+		seq, err := s.API.Accounts.UpdateAccount(ctx, c)
 		return w.id, seq, err
 	}
 	if c.Email != nil || c.Name != nil || c.Role != nil || c.Disabled != nil {
@@ -60,7 +60,7 @@ func updateUser(s *Server, ctx context.Context, w change) (string, uint64, error
 	if old, given := w.text("oldPassword"); given || !w.who.is(account.Admin) {
 		set.Old = &old
 	}
-	seq, err := s.Accounts.SetPassword(ctx, set)
+	seq, err := s.API.Accounts.SetPassword(ctx, set)
 	if r := (handlers.Refused{}); errors.As(err, &r) && strings.HasPrefix(r.Text, "old:") {
 		return "", 0, badField("oldPassword", "validation_invalid_old_password", "Missing or invalid old password.")
 	}
@@ -76,7 +76,7 @@ func newPassword(w change) (string, error) {
 	return password, nil
 }
 
-func removeUser(s *Server, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Accounts.DeleteAccount(ctx, account.DeleteAccount{Command: w.Command, Account: w.id})
+func removeUser(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.API.Accounts.DeleteAccount(ctx, account.DeleteAccount{Command: w.Command, Account: w.id})
 	return w.id, seq, err
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // whyPermission is for everybody who sees the permission.
-func (s *Server) whyPermission(w http.ResponseWriter, r *http.Request, who caller) error {
-	found, err := s.seen(r.Context(), who, r, "permissions", r.PathValue("id"))
+func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, who caller) error {
+	found, err := s.API.seen(r.Context(), who, r, "permissions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -46,13 +46,13 @@ type alwaysAnswer struct {
 	Rules []string `json:"rules"` // as in rule_id: tool_permissions/RECORD
 }
 
-func (s *Server) proposeAlways(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Chats) proposeAlways(w http.ResponseWriter, r *http.Request, who caller) error {
 	q := r.URL.Query()
 	c, err := s.always(r, who, alwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"), For: q.Get("for")})
 	if err != nil {
 		return err
 	}
-	give, err := s.shares.take(r.Context(), who.key()) // it reads the whole history
+	give, err := s.API.share(r.Context(), who.key()) // it reads the whole history
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *Server) proposeAlways(w http.ResponseWriter, r *http.Request, who calle
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-func (s *Server) allowAlways(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who caller) error {
 	var body alwaysRequest
 	if err := decodeBody(r, &body); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *Server) allowAlways(w http.ResponseWriter, r *http.Request, who caller)
 	}
 	rules, seq, err := s.Gate.AllowAlways(r.Context(), c)
 	if err == nil {
-		err = s.Model.Wait(r.Context(), seq)
+		err = s.API.Model.Wait(r.Context(), seq)
 	}
 	if err != nil {
 		return err
@@ -88,10 +88,10 @@ func (s *Server) allowAlways(w http.ResponseWriter, r *http.Request, who caller)
 }
 
 // always is the command about an ask that the caller may decide. A rule beyond the chat is for administrators to make.
-func (s *Server) always(r *http.Request, who caller, asked alwaysRequest) (c handlers.AlwaysPermission, err error) {
-	permissions, _ := collectionNamed("permissions")
-	about := change{who: who, c: permissions, id: r.PathValue("id")}
-	if err := s.existing(r.Context(), r, &about, permissions.Update, nil); err != nil {
+func (s *Chats) always(r *http.Request, who caller, asked alwaysRequest) (c handlers.AlwaysPermission, err error) {
+	permissions, _ := s.API.collectionNamed("permissions")
+	about, err := s.API.changeable(r, who, permissions, r.PathValue("id"), permissions.Update, nil)
+	if err != nil {
 		return c, err
 	}
 	switch asked.Scope {
@@ -103,7 +103,7 @@ func (s *Server) always(r *http.Request, who caller, asked alwaysRequest) (c han
 		}
 	}
 	return handlers.AlwaysPermission{
-		Command: handlers.Command{Actor: who.actor()}, Chat: about.oldText("chat"), Permission: about.oldText("ai_engine_permission_id"),
+		Command: handlers.Command{Actor: who.actor()}, Chat: textField(about, "chat"), Permission: textField(about, "ai_engine_permission_id"),
 		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Shown: asked.Shown, Client: who.client,
 	}, nil
 }
@@ -117,7 +117,7 @@ type replayRequest struct {
 }
 
 // replayPolicy tries a rule over the history of a chat, which its owner may do, or of all chats.
-func (s *Server) replayPolicy(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Chats) replayPolicy(w http.ResponseWriter, r *http.Request, who caller) error {
 	var body replayRequest
 	if err := decodeBody(r, &body); err != nil {
 		return err
@@ -133,9 +133,9 @@ func (s *Server) replayPolicy(w http.ResponseWriter, r *http.Request, who caller
 	return writeJSON(w, http.StatusOK, run)
 }
 
-func (s *Server) mayReplay(r *http.Request, who caller, chat string) error {
+func (s *Chats) mayReplay(r *http.Request, who caller, chat string) error {
 	if chat != "" {
-		return s.mayWrite(r, who, chat)
+		return s.API.mayWrite(r, who, chat)
 	}
 	if !who.is("admin") {
 		return forbidden("Only administrators look at the history of all chats.")
@@ -143,8 +143,8 @@ func (s *Server) mayReplay(r *http.Request, who caller, chat string) error {
 	return nil
 }
 
-func (s *Server) dryRun(ctx context.Context, who caller, rule handlers.Rule, chat string) (handlers.DryRun, error) {
-	give, err := s.shares.take(ctx, who.key())
+func (s *Chats) dryRun(ctx context.Context, who caller, rule handlers.Rule, chat string) (handlers.DryRun, error) {
+	give, err := s.API.share(ctx, who.key())
 	if err != nil {
 		return handlers.DryRun{}, err
 	}

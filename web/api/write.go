@@ -22,14 +22,14 @@ type change struct {
 	id    string
 	set   map[string]json.RawMessage // the fields that are given and may be written, normalized
 	isNew bool
-	old   query.Record // what is there
+	old   query.Record   // what is there
 	made  map[string]any // instead of old, of a record that the same batch has made
 }
 
 // writer carries out changes of one collection as commands; each answers with the record's id and the sequence of the event.
 // What is nil cannot be done.
 type writer struct {
-	create, update, remove func(s *Server, ctx context.Context, w change) (id string, seq uint64, err error)
+	create, update, remove func(s *Records, ctx context.Context, w change) (id string, seq uint64, err error)
 }
 
 // writers by collection; the collections that people and agents keep have those of kept.go.
@@ -49,8 +49,8 @@ func writerOf(c query.Collection) writer {
 	return writers[c.ID]
 }
 
-func (s *Server) createRecord(w http.ResponseWriter, r *http.Request, who caller) error {
-	c, err := collectionOf(r)
+func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, who caller) error {
+	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ func (s *Server) createRecord(w http.ResponseWriter, r *http.Request, who caller
 	if err != nil {
 		return err
 	}
-	return s.answerWritten(w, r, who, c, id, seq)
+	return s.API.answerWritten(w, r, who, c, id, seq)
 }
 
-func (s *Server) updateRecord(w http.ResponseWriter, r *http.Request, who caller) error {
-	c, err := collectionOf(r)
+func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, who caller) error {
+	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
 	}
@@ -84,17 +84,17 @@ func (s *Server) updateRecord(w http.ResponseWriter, r *http.Request, who caller
 	if err != nil {
 		return err
 	}
-	return s.answerWritten(w, r, who, c, id, seq)
+	return s.API.answerWritten(w, r, who, c, id, seq)
 }
 
-func (s *Server) deleteRecord(w http.ResponseWriter, r *http.Request, who caller) error {
-	c, err := collectionOf(r)
+func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who caller) error {
+	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
 	}
 	seq, err := s.remove(r.Context(), r, who, c, r.PathValue("id"), nil)
 	if err == nil {
-		err = s.Model.Wait(r.Context(), seq)
+		err = s.API.Model.Wait(r.Context(), seq)
 	}
 	if err != nil {
 		return err
@@ -104,27 +104,15 @@ func (s *Server) deleteRecord(w http.ResponseWriter, r *http.Request, who caller
 }
 
 // checkQuery refuses what the answer to a write could not be made by, before anything is written.
-func (s *Server) checkQuery(r *http.Request, who caller, c query.Collection) error {
-	if _, err := s.view(r, who, c, ""); !errors.Is(err, query.ErrNotFound) {
+func (s *Records) checkQuery(r *http.Request, who caller, c query.Collection) error {
+	if _, err := s.API.view(r, who, c, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
-// answerWritten answers with the record once the read models hold its event.
-func (s *Server) answerWritten(w http.ResponseWriter, r *http.Request, who caller, c query.Collection, id string, seq uint64) error {
-	if err := s.Model.Wait(r.Context(), seq); err != nil {
-		return err
-	}
-	found, err := s.view(r, who, c, id)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, found)
-}
-
 // create carries out a create. fresh are records that the same batch has created before it.
-func (s *Server) create(ctx context.Context, r *http.Request, who caller, c query.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) create(ctx context.Context, r *http.Request, who caller, c query.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if c.Create == nil && !who.superuser() || writerOf(c).create == nil {
 		return "", 0, forbidden("Only superusers can perform this action.")
 	}
@@ -142,11 +130,11 @@ func (s *Server) create(ctx context.Context, r *http.Request, who caller, c quer
 	}
 	values := plain(w.set)
 	var allowed bool
-	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
 		if err := checkRelations(ctx, db, c, w.set, who.request(r, nil), fresh); err != nil {
 			return err
 		}
-		allowed, err = query.AllowedNew(ctx, db, catalogue, c, values, c.Create, who.request(r, values))
+		allowed, err = query.AllowedNew(ctx, db, Catalogue, c, values, c.Create, who.request(r, values))
 		return err
 	})
 	if err != nil {
@@ -163,7 +151,7 @@ func (s *Server) create(ctx context.Context, r *http.Request, who caller, c quer
 }
 
 // update carries out an update. fresh are records that the same batch has created before it.
-func (s *Server) update(ctx context.Context, r *http.Request, who caller, c query.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) update(ctx context.Context, r *http.Request, who caller, c query.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if writerOf(c).update == nil {
 		return "", 0, forbidden("Only superusers can perform this action.")
 	}
@@ -178,7 +166,7 @@ func (s *Server) update(ctx context.Context, r *http.Request, who caller, c quer
 	if err := checkRequired(c, w.set, false); err != nil {
 		return "", 0, err
 	}
-	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
 		return checkRelations(ctx, db, c, w.changed(), who.request(r, nil), fresh)
 	})
 	if err != nil {
@@ -187,7 +175,7 @@ func (s *Server) update(ctx context.Context, r *http.Request, who caller, c quer
 	return writerOf(c).update(s, ctx, w)
 }
 
-func (s *Server) remove(ctx context.Context, r *http.Request, who caller, c query.Collection, id string, fresh created) (uint64, error) {
+func (s *Records) remove(ctx context.Context, r *http.Request, who caller, c query.Collection, id string, fresh created) (uint64, error) {
 	if writerOf(c).remove == nil {
 		return 0, forbidden("Only superusers can perform this action.")
 	}
@@ -201,17 +189,16 @@ func (s *Server) remove(ctx context.Context, r *http.Request, who caller, c quer
 
 // existing finds the record of a change. The caller may view it and the rule lets them change it: what they may not change
 // is not there for them, as PocketBase has it.
-func (s *Server) existing(ctx context.Context, r *http.Request, w *change, rule *string, body map[string]json.RawMessage) error {
+func (s *Records) existing(ctx context.Context, r *http.Request, w *change, rule *string, body map[string]json.RawMessage) (err error) {
+	if w.made == nil {
+		w.old, err = s.API.changeable(r, w.who, w.c, w.id, rule, plain(body))
+		return err
+	}
 	if rule == nil && !w.who.superuser() {
 		return forbidden("Only superusers can perform this action.")
 	}
-	return s.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
-		allowed, request := false, w.who.request(r, plain(body))
-		if w.made != nil {
-			allowed, err = query.AllowedNew(ctx, db, catalogue, w.c, w.made, rule, request)
-		} else if w.old, err = query.View(ctx, db, catalogue, w.c, w.id, request, query.Query{}); err == nil {
-			allowed, err = query.Allowed(ctx, db, catalogue, w.c, w.id, rule, request)
-		}
+	return s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+		allowed, err := query.AllowedNew(ctx, db, Catalogue, w.c, w.made, rule, w.who.request(r, plain(body)))
 		if err == nil && !allowed {
 			err = notFound()
 		}

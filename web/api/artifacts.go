@@ -1,0 +1,67 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"pocketcoder/projections"
+)
+
+// executionArtifact answers with a file as a command left it: the copy that was kept, or the file itself while it is still that.
+func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, who caller) error {
+	x, err := s.API.seen(r.Context(), who, r, "executions", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	a, found, err := s.API.Model.Artifact(r.Context(), x.ID(), r.PathValue("path"))
+	if err != nil {
+		return err
+	}
+	if !found {
+		return notFound()
+	}
+	content, err := s.openArtifact(r, a)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	oneRange(r)
+	w.Header().Set("ETag", `"`+a.SHA256+`"`)
+	serveFile(w, r, a.Path, time.Time{}, content)
+	return nil
+}
+
+func (s *Streams) openArtifact(r *http.Request, a projections.Artifact) (io.ReadSeekCloser, error) {
+	switch {
+	case a.Blob != "":
+		return openBlob(r.Context(), s.Log, a.Blob, a.Size)
+	case a.Size == 0 && a.SHA256 != "":
+		return inlineContent{bytes.NewReader(nil)}, nil
+	case a.SHA256 == "":
+		return nil, problem{Status: http.StatusGone, Message: "No copy was kept, and nothing by which to tell whether the file is still what the command left: it was too large for that."}
+	}
+	changed := problem{Status: http.StatusGone, Message: "The file is not what the command left any more, and no copy was kept: it was too large, or held a secret."}
+	f, info, err := s.openFile(a.Path)
+	if errors.As(err, new(problem)) {
+		return nil, changed
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	if info.Size() == a.Size {
+		if _, err = io.Copy(sum, f); err == nil {
+			_, err = f.Seek(0, io.SeekStart)
+		}
+	}
+	if err == nil && hex.EncodeToString(sum.Sum(nil)) == a.SHA256 {
+		return f, nil
+	}
+	f.Close()
+	return nil, changed
+}

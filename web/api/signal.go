@@ -1,0 +1,37 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+
+	"pocketcoder/handlers"
+)
+
+// signalRequest names the signal: one that ends the command when it names none.
+type signalRequest struct {
+	Signal string `json:"signal,omitempty"`
+}
+
+// signalExecution sends a signal to a command that runs, for who may write in its chat; agents may not.
+func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, who caller) error {
+	x, err := s.API.seen(r.Context(), who, r, "executions", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if err := s.API.personOf(r, who, x.Get("chat").(string)); err != nil {
+		return err
+	}
+	var body signalRequest
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	_, err = s.Signal(r.Context(), handlers.SignalExecution{Command: handlers.Command{Actor: who.actor()}, Execution: x.ID(), Signal: body.Signal})
+	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict {
+		return problem{Status: http.StatusConflict, Message: refused.Text}
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
