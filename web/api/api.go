@@ -57,6 +57,9 @@ func (s *Server) Handler(others ...Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routed.ServeHTTP(newPatientWriter(w), r) })
 }
 
+// filesRoot is the path of the workspace itself; what follows it is a path in there.
+const filesRoot = "/api/pocketcoder/files/"
+
 // cleanPaths refuses paths that lead nowhere or upwards or have empty parts, which the mux would answer with a redirect to somewhere else.
 func cleanPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -167,3 +167,12 @@ func readForm(form *multipart.Reader) ([]byte, error) {
 		maps.Copy(fields, object)
 	}
 }
+
+// mustJSON encodes a text, a number, a bool or what was decoded from JSON.
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // v came out of JSON, or is a text, a number or a bool
+	}
+	return b
+}

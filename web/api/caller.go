@@ -102,3 +102,14 @@ func (c caller) request(r *http.Request, body map[string]any) query.Request {
 	}
 	return q
 }
+
+// accountKey names an account among those of all collections.
+func accountKey(who account.Identity) string { return who.Collection + "/" + who.Account }
+
+// key is the accountKey of the caller, empty for nobody.
+func (c caller) key() string {
+	if c.Identity == nil {
+		return ""
+	}
+	return accountKey(*c.Identity)
+}

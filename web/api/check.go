@@ -198,14 +198,6 @@ func textOf(raw json.RawMessage) string {
 	return v
 }
 
-func mustJSON(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // v came out of JSON, or is a text, a number or a bool
-	}
-	return b
-}
-
 // sameJSON says whether two values are the same whatever their spaces and order of keys.
 func sameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pocketcoder/projections"
 )
 
 // directory is a listing.
@@ -31,14 +33,8 @@ type entry struct {
 	Modified string `json:"modified"`
 }
 
-// filesRoot is the path of the workspace itself; what follows it is a path in there.
-const filesRoot = "/api/pocketcoder/files/"
-
 // maxEntries is how many entries a listing has at most.
 const maxEntries = 10_000
-
-// dateLayout is how dates look in records.
-const dateLayout = "2006-01-02 15:04:05.000Z"
 
 // listFiles answers with the entries of a directory of the workspace.
 func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, _ caller) error {
@@ -87,7 +83,7 @@ func list(root *os.Root) (directory, error) {
 		if err != nil {
 			continue // it is gone already
 		}
-		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other", Modified: info.ModTime().UTC().Format(dateLayout)}
+		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other", Modified: info.ModTime().UTC().Format(projections.TimeFormat)}
 		switch mode := info.Mode(); {
 		case mode.IsRegular():
 			e.Type, e.Size = "file", info.Size()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"pocketcoder/handlers"
+	"pocketcoder/projections"
 )
 
 const portOfChat = "/api/chats/{id}/ports/{port}"
@@ -71,7 +72,7 @@ func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who caller) err
 	}
 	address := s.origins.open(s.URL, visitor{chat: chat, port: number, account: who.Account, login: login})
 	return writeJSON(w, http.StatusOK, portAnswer{
-		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(dateLayout),
+		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(projections.TimeFormat),
 	})
 }
 

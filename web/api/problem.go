@@ -20,7 +20,7 @@ type problem struct {
 	Status  int            `json:"status"`
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data"` // a fault for each field at fault
-	retry   time.Duration  // when trying again makes sense
+	retry   time.Duration  `json:"-"`    // when trying again makes sense
 }
 
 // fault says what is wrong with one field.

@@ -18,16 +18,6 @@ const (
 	maxAccountFiltered = 50 // topics of an account with a filter
 )
 
-// accountKey names an account among those of all collections.
-func accountKey(who account.Identity) string { return who.Collection + "/" + who.Account }
-
-func (c caller) key() string {
-	if c.Identity == nil {
-		return ""
-	}
-	return accountKey(*c.Identity)
-}
-
 func tooMany(what string) problem {
 	return problem{Status: http.StatusTooManyRequests, Message: what, retry: time.Minute}
 }
