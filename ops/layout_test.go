@@ -44,15 +44,21 @@ var mayImport = map[string]string{
 	"bridge/egress":                "handlers handlers/policy",
 	"bridge/push":                  "bridge/egress events events/log events/secret handlers handlers/account projections",
 	"bridge/ssh":                   "handlers handlers/account projections",
-	"web":                          "events/log events/secret handlers handlers/account projections web/api",
-	"web/api":                      "events events/log events/secret handlers handlers/account projections web/query",
-	"web/query":              "",
+	"web":                          "events/log events/secret handlers handlers/account projections web/api web/chats web/ports web/realtime web/records web/stream",
+	"web/api":                      "events events/log handlers handlers/account projections web/query",
+	"web/chats":                    "events handlers projections web/api web/query",
+	"web/ports":                    "events handlers handlers/account projections web/api",
+	"web/query":                    "",
+	"web/realtime":                 "events events/log handlers/account projections web/api web/query web/records",
+	"web/records":                  "events events/log events/secret handlers handlers/account projections web/api web/query",
+	"web/stream":                   "events events/log projections web/api web/query",
+	"web/webtest":                  "bridge/push events events/eventstest events/log events/secret handlers handlers/account handlers/policy projections web web/api web/chats web/records",
 	"ops":                          "",
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "bridge/opencode/shellsocket",
 	"cmd/pocketcoder": ". bridge/egress bridge/opencode bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/ssh events events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections " +
-		"sandbox sandbox/inside sandbox/isolation sandbox/wire web web/api",
+		"sandbox sandbox/inside sandbox/isolation sandbox/wire web web/api web/chats web/ports web/records",
 }
 
 // meaningless are package names that say nothing about what is inside.

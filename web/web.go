@@ -1,11 +1,11 @@
-// Package web is what PocketCoder says over HTTP: the API of web/api, and beside it a few pages for people.
+// Package web is the HTTP server: it joins the routes of the API's packages, and serves a few pages for people.
 //
-// Promises: a request that names another host than the one that is served is refused, and so is what a page of another
-// origin asks for, so that no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing
-// from elsewhere and are framed by nobody. What a file of the workspace says, or a server in the sandbox, is never run under this
-// origin: a port of the sandbox has a host name, and so an origin, of its own.
+// Promises: a request for a host name that is not ours is refused, and so is a request from a page of another origin, so that
+// no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing from elsewhere and are
+// framed by nobody. A file of the workspace or a server in the sandbox is never run under this origin: a port of the sandbox
+// has a host name, and so an origin, of its own.
 //
-// It must not know how events are stored, how OpenCode is spoken to, or what the API's routes do: it asks for their description.
+// It must not know how events are stored, how OpenCode is reached, or what the API's routes do.
 package web
 
 import (
@@ -24,6 +24,11 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
+	"pocketcoder/web/chats"
+	"pocketcoder/web/ports"
+	"pocketcoder/web/realtime"
+	"pocketcoder/web/records"
+	"pocketcoder/web/stream"
 )
 
 // Options are the parts of the system that the server uses, and its settings.
@@ -35,8 +40,8 @@ type Options struct {
 	Gate     handlers.Gate
 	Accounts *account.Accounts
 	Secrets  *secret.Store
-	Engine   api.Engine
-	Push     api.Push
+	Engine   chats.Engine
+	Push     records.Push
 	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)    // sends a signal to a running command
 	Dial     func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
 	Health   func() api.Health
@@ -52,28 +57,28 @@ type Options struct {
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
 type Server struct {
 	API      *api.Server
-	Chats    *api.Chats
-	Records  *api.Records
-	Realtime *api.Realtime
-	Streams  *api.Streams
-	Ports    *api.Ports
+	Chats    *chats.Chats
+	Records  *records.Records
+	Realtime *realtime.Realtime
+	Streams  *stream.Streams
+	Ports    *ports.Ports
 	hosts    []string
 }
 
 // New returns a server with all routes.
 func New(o Options) *Server {
 	core := &api.Server{
-		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: api.Catalogue, Health: o.Health, Proxied: o.Proxied, Logger: o.Logger,
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Proxied: o.Proxied, Logger: o.Logger,
 	}
 	s := &Server{
 		API:   core,
-		Chats: &api.Chats{API: core, Handlers: o.Handlers, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
-		Records: &api.Records{
+		Chats: &chats.Chats{API: core, Handlers: o.Handlers, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
+		Records: &records.Records{
 			API: core, Log: o.Log, Handlers: o.Handlers, Gate: o.Gate, Secrets: o.Secrets, Push: o.Push, Workspace: o.Workspace, Data: o.Data,
 		},
-		Realtime: &api.Realtime{API: core, Log: o.Log},
-		Streams:  &api.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
-		Ports:    &api.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
+		Realtime: &realtime.Realtime{API: core, Log: o.Log},
+		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
+		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
@@ -145,7 +150,7 @@ func sameOrigin(next http.Handler) http.Handler {
 	protection.SetDenyHandler(foreign)
 	own := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if api.HasTicket(r.URL.Path) {
+		if ports.HasTicket(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}

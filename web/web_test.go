@@ -21,8 +21,8 @@ func server() *web.Server {
 	return web.New(web.Options{Health: health, Hosts: []string{"code.example.org"}})
 }
 
-// ask does a request on localhost with the given headers, Host among them.
-func ask(method, path string, headers map[string]string) *httptest.ResponseRecorder {
+// visit does a request on localhost with the given headers, Host among them.
+func visit(method, path string, headers map[string]string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
 	r.Host = "localhost:8090"
 	for name, value := range headers {
@@ -36,8 +36,8 @@ func ask(method, path string, headers map[string]string) *httptest.ResponseRecor
 	return w
 }
 
-// operations are all of the API, as method and path, and the pages.
-func operations() (list [][2]string) {
+// requests are all of the API, as method and path, and the pages.
+func requests() (list [][2]string) {
 	list = [][2]string{{"GET", "/"}, {"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
 	paths := server().Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -72,11 +72,11 @@ func TestForeignHostIsRefused(t *testing.T) {
 		"code.example.org.": 421, "x.code.example.org": 421,
 		"[::1]:8090": 200, "[::1]": 200, "127.0.0.1": 200, "127.0.0.1:8090": 200, "localhost": 200, "code.example.org": 200,
 	} {
-		w := ask("GET", "/api/health", map[string]string{"Host": host})
+		w := visit("GET", "/api/health", map[string]string{"Host": host})
 		is.Equal(w.Code, want) // host
 	}
-	for _, o := range operations() {
-		w := ask(o[0], o[1], map[string]string{"Host": "evil.example"})
+	for _, o := range requests() {
+		w := visit(o[0], o[1], map[string]string{"Host": "evil.example"})
 		is.Equal(w.Code, http.StatusMisdirectedRequest) // whatever is asked for
 		problem(t, w)
 	}
@@ -102,36 +102,36 @@ func TestTheHostOfAPortServesThatPortAlone(t *testing.T) {
 func TestForeignOriginIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for _, o := range operations() {
+	for _, o := range requests() {
 		for _, origin := range []string{
 			"http://localhost.evil.com", "http://localhost:1@evil.com", "null", "https://x.opencode.ai", "http://0.0.0.0:8090", "http://[::]:8090",
 			"http://localhost.:8090", "http://localhost", "http://localhost:80901", "http://127.0.0.1:8090", "file://", "HTTP://EVIL.COM", "*", "",
 		} {
-			w := ask(o[0], o[1], map[string]string{"Origin": origin})
+			w := visit(o[0], o[1], map[string]string{"Origin": origin})
 			is.Equal(w.Code, http.StatusForbidden) // reading included
 			is.Equal(w.Header().Get("Access-Control-Allow-Origin"), "")
 			problem(t, w)
 		}
 		if o[0] != http.MethodGet {
-			w := ask(o[0], o[1], map[string]string{"Sec-Fetch-Site": "cross-site"})
+			w := visit(o[0], o[1], map[string]string{"Sec-Fetch-Site": "cross-site"})
 			is.Equal(w.Code, http.StatusForbidden) // a change that another site asks for without Origin
 			problem(t, w)
 		}
 	}
-	is.Equal(ask("GET", "/api/health", map[string]string{"Origin": "http://localhost:8090"}).Code, http.StatusOK)
-	is.Equal(ask("GET", "/api/health", map[string]string{"Origin": "https://code.example.org", "Host": "code.example.org"}).Code, http.StatusOK)
+	is.Equal(visit("GET", "/api/health", map[string]string{"Origin": "http://localhost:8090"}).Code, http.StatusOK)
+	is.Equal(visit("GET", "/api/health", map[string]string{"Origin": "https://code.example.org", "Host": "code.example.org"}).Code, http.StatusOK)
 }
 
 func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for _, path := range []string{"/", "/setup", "/requests/per_1", "/docs", "/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
-		h := ask("GET", path, nil).Header()
+		h := visit("GET", path, nil).Header()
 		is.Equal(h.Get("X-Content-Type-Options"), "nosniff") // path
 		is.Equal(h.Get("Referrer-Policy"), "no-referrer")    // path
 	}
 	for _, path := range []string{"/", "/setup", "/requests/per_1", "/docs"} {
-		w := ask("GET", path, nil)
+		w := visit("GET", path, nil)
 		is.Equal(w.Code, http.StatusOK)
 		policy := w.Header().Get("Content-Security-Policy")
 		for _, directive := range []string{
@@ -141,27 +141,27 @@ func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 		}
 		is.True(!strings.Contains(w.Body.String(), "<style") && !strings.Contains(w.Body.String(), "style=")) // which the policy forbids
 	}
-	is.True(strings.Contains(ask("GET", "/api/health", nil).Header().Get("Content-Security-Policy"), "sandbox"))
+	is.True(strings.Contains(visit("GET", "/api/health", nil).Header().Get("Content-Security-Policy"), "sandbox"))
 }
 
 func TestTheSetupPageAsksForAnAccount(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	page := ask("GET", "/setup", nil).Body.String()
+	page := visit("GET", "/setup", nil).Body.String()
 	for _, name := range []string{"email", "name", "password", "passwordConfirm"} {
 		is.True(strings.Contains(page, `name="`+name+`"`))       // a field
 		is.True(strings.Contains(page, `id="`+name+`-problem"`)) // and where its problem is shown
 	}
 	is.True(strings.Contains(page, `src="/static/setup.js"`))
-	is.Equal(ask("GET", "/static/setup.js", nil).Header().Get("Content-Type"), "text/javascript; charset=utf-8")
+	is.Equal(visit("GET", "/static/setup.js", nil).Header().Get("Content-Type"), "text/javascript; charset=utf-8")
 }
 
 func TestThePageOfARequestHasWhatItsScriptFills(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	page := ask("GET", "/requests/per_1", nil).Body.String()
+	page := visit("GET", "/requests/per_1", nil).Body.String()
 	is.True(strings.Contains(page, `src="/static/request.js"`))
-	script := ask("GET", "/static/request.js", nil).Body.String()
+	script := visit("GET", "/static/request.js", nil).Body.String()
 	for _, call := range []string{`byID("`, `onSubmit("`} {
 		uses := strings.Split(script, call)[1:]
 		is.True(len(uses) > 0)
@@ -175,7 +175,7 @@ func TestThePageOfARequestHasWhatItsScriptFills(t *testing.T) {
 func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	page := ask("GET", "/docs", nil).Body.String()
+	page := visit("GET", "/docs", nil).Body.String()
 	d := server().Document()
 	for path, methods := range d.Paths {
 		for method, o := range methods {
@@ -201,12 +201,12 @@ func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
 func TestUnchangedFilesAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := ask("GET", "/static/style.css", nil)
+	w := visit("GET", "/static/style.css", nil)
 	is.Equal(w.Code, http.StatusOK)
 	is.Equal(w.Header().Get("Cache-Control"), "no-cache")
-	is.Equal(ask("GET", "/static/style.css", map[string]string{"If-None-Match": w.Header().Get("ETag")}).Code, http.StatusNotModified)
+	is.Equal(visit("GET", "/static/style.css", map[string]string{"If-None-Match": w.Header().Get("ETag")}).Code, http.StatusNotModified)
 	for _, path := range []string{"/static/", "/static/..%2fweb.go", "/static/none.css"} {
-		is.Equal(ask("GET", path, nil).Code, http.StatusNotFound) // path
+		is.Equal(visit("GET", path, nil).Code, http.StatusNotFound) // path
 	}
 }
 
@@ -214,7 +214,7 @@ func TestPathsOfTheAPIThatAreNotCleanAreNotFound(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for _, path := range []string{"/api/./health", "/api//health", "/api/x/../health"} {
-		w := ask("GET", path, nil)
+		w := visit("GET", path, nil)
 		is.Equal(w.Code, http.StatusNotFound) // path
 		problem(t, w)
 	}

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/api"
+	"pocketcoder/web/records"
 )
 
 // openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. The values
@@ -21,7 +21,7 @@ func openAccounts(ctx context.Context, nc *nats.Conn, o upOptions, log *log.Log,
 		return nil, nil, err
 	}
 	log.Conceal("admin", o.admin[1]) // before those of people: there is room for so many
-	if err := api.ConcealKeys(ctx, log, secrets, o.workspace, string(o.data)); err != nil {
+	if err := records.ConcealKeys(ctx, log, secrets, o.workspace, string(o.data)); err != nil {
 		return nil, nil, err
 	}
 	accounts, err := account.Open(ctx, log, secrets)

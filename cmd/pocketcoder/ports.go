@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"pocketcoder/handlers"
-	"pocketcoder/web/api"
+	"pocketcoder/web/ports"
 )
 
 const portsUsage = `pocketcoder ports CHAT PORT: print the address of a web server that a chat's command runs.
@@ -43,7 +43,7 @@ func runPorts(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	defer s.close()
-	a, err := handlers.Give(ctx, s.nc, "port.open", api.OpenPort{Command: newCommand(), Chat: rest[0], Port: port})
+	a, err := handlers.Give(ctx, s.nc, "port.open", ports.OpenPort{Command: newCommand(), Chat: rest[0], Port: port})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
+	"pocketcoder/web/chats"
 )
 
 // operator is who gives commands with the operator's key.
@@ -221,14 +222,14 @@ func (s *parts) recordHealth(ctx context.Context, health api.Health, recorded ma
 }
 
 // askedOpenCode is what the API asks of OpenCode, with the API's word for one that does not answer.
-func askedOpenCode(b *opencode.Bridge) api.Engine {
+func askedOpenCode(b *opencode.Bridge) chats.Engine {
 	said := func(answer json.RawMessage, err error) (json.RawMessage, error) {
 		if errors.Is(err, opencode.ErrUnavailable) {
 			err = errors.Join(api.ErrUnavailable, err)
 		}
 		return answer, err
 	}
-	return api.Engine{
+	return chats.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
 			return said(b.Diff(ctx, chat, message))
 		},

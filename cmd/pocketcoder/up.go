@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/isolation"
-	"pocketcoder/web/api"
+	"pocketcoder/web/ports"
 )
 
 const upUsage = `pocketcoder up: start everything on this machine.
@@ -138,7 +138,7 @@ func (o upOptions) check() error {
 		return err
 	}
 	if o.portsURL != "" {
-		if err := api.CheckPortsURL(o.portsURL); err != nil {
+		if err := ports.CheckPortsURL(o.portsURL); err != nil {
 			return fmt.Errorf("--ports-url: %w", err)
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"pocketcoder/events"
 )
 
-// whileAllowed is the context of an answer that lasts: it ends with the login, and once may says no. may said yes at since, and is
+// WhileAllowed is the context of an answer that lasts: it ends with the login, and once may says no. may said yes at since, and is
 // asked again whenever the chat may have come to somebody else.
-func (s *Server) whileAllowed(r *http.Request, who caller, chat string, since uint64, may func() error) (context.Context, context.CancelFunc) {
+func (s *Server) WhileAllowed(r *http.Request, who Caller, chat string, since uint64, may func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	go func() {
 		defer cancel()
 		// What keeps it from going on asking ends the answer too.
 		_ = s.Tail.Follow(ctx, since, events.ChatFilter(chat), func(e events.Event) error {
-			return s.stillAllowed(ctx, e, may)
+			return s.StillAllowed(ctx, e, may)
 		}, func(uint64) error { return nil })
 	}()
 	go func() {
@@ -29,8 +29,8 @@ func (s *Server) whileAllowed(r *http.Request, who caller, chat string, since ui
 	return ctx, cancel
 }
 
-// stillAllowed asks may again after an event that can change its answer. ErrStop is a no.
-func (s *Server) stillAllowed(ctx context.Context, e events.Event, may func() error) error {
+// StillAllowed asks may again after an event that can change its answer. ErrStop is a no.
+func (s *Server) StillAllowed(ctx context.Context, e events.Event, may func() error) error {
 	if e.Subject.Kind != (events.ChatUpdated{}).Kind() && e.Subject.Kind != (events.Deleted{}).Kind() {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (s *Server) stillAllowed(ctx context.Context, e events.Event, may func() er
 		return err
 	}
 	err := may()
-	if errors.As(err, new(problem)) {
+	if errors.As(err, new(Problem)) {
 		return events.ErrStop
 	}
 	return err

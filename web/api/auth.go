@@ -57,75 +57,75 @@ type session struct {
 func authCollection(r *http.Request) (string, error) {
 	name := r.PathValue("collection")
 	if name != account.Users && name != account.Superusers {
-		return "", problem{Status: http.StatusNotFound, Message: "Missing or invalid auth collection context."}
+		return "", Problem{Status: http.StatusNotFound, Message: "Missing or invalid auth collection context."}
 	}
 	return name, nil
 }
 
-func (s *Server) authMethods(w http.ResponseWriter, r *http.Request, _ caller) error {
+func (s *Server) authMethods(w http.ResponseWriter, r *http.Request, _ Caller) error {
 	if _, err := authCollection(r); err != nil {
 		return err
 	}
 	m := authMethods{}
 	m.Password.Enabled, m.Password.IdentityFields, m.OAuth2.Providers = true, []string{"email"}, []any{}
-	return writeJSON(w, http.StatusOK, m)
+	return WriteJSON(w, http.StatusOK, m)
 }
 
-func (s *Server) logIn(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request, who Caller) error {
 	collection, err := authCollection(r)
 	if err != nil {
 		return err
 	}
-	if err := s.limit(who.client.Address); err != nil {
+	if err := s.Limit(who.Client.Address); err != nil {
 		return err
 	}
 	var body passwordLogin
-	if err := decodeBody(r, &body); err != nil {
+	if err := DecodeBody(r, &body); err != nil {
 		return err
 	}
 	switch {
 	case body.Identity == "":
-		return badField("identity", "validation_required", "Cannot be blank.")
+		return BadField("identity", "validation_required", "Cannot be blank.")
 	case body.Password == "":
-		return badField("password", "validation_required", "Cannot be blank.")
+		return BadField("password", "validation_required", "Cannot be blank.")
 	case body.IdentityField != "" && body.IdentityField != "email":
-		return badField("identityField", "validation_in_invalid", "Must be email.")
+		return BadField("identityField", "validation_in_invalid", "Must be email.")
 	}
-	token, err := s.Accounts.Login(r.Context(), account.Login{Identity: body.Identity, Password: body.Password, Collection: collection, Client: who.client})
+	token, err := s.Accounts.Login(r.Context(), account.Login{Identity: body.Identity, Password: body.Password, Collection: collection, Client: who.Client})
 	if err != nil {
 		return err
 	}
 	return s.answerToken(w, r, token)
 }
 
-func (s *Server) refresh(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request, who Caller) error {
 	collection, err := authCollection(r)
 	if err != nil {
 		return err
 	}
 	if collection != who.Collection {
-		return forbidden("The authorized record is not of this collection.")
+		return Forbidden("The authorized record is not of this collection.")
 	}
-	if err := s.limit(who.client.Address); err != nil {
+	if err := s.Limit(who.Client.Address); err != nil {
 		return err
 	}
-	token, err := s.Accounts.Refresh(r.Context(), *who.Identity, who.client)
+	token, err := s.Accounts.Refresh(r.Context(), *who.Identity, who.Client)
 	if err != nil {
 		return err
 	}
 	return s.answerToken(w, r, token)
 }
 
-func (s *Server) setUp(w http.ResponseWriter, r *http.Request, who caller) error {
-	if err := s.limit(who.client.Address); err != nil {
+func (s *Server) setUp(w http.ResponseWriter, r *http.Request, who Caller) error {
+	if err := s.Limit(who.Client.Address); err != nil {
 		return err
 	}
 	var body setupRequest
-	if err := decodeBody(r, &body); err != nil {
+	if err := DecodeBody(r, &body); err != nil {
 		return err
 	}
 	token, err := s.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
-		Token: body.Token, Email: body.Email, Name: body.Name, Password: body.Password, Client: who.client,
+		Token: body.Token, Email: body.Email, Name: body.Name, Password: body.Password, Client: who.Client,
 	})
 	if err != nil {
 		return err
@@ -140,14 +140,14 @@ func (s *Server) answerToken(w http.ResponseWriter, r *http.Request, token accou
 	}
 	c, _ := s.Catalogue.Get(account.Users)
 	c.Name = token.Identity.Collection // administrators who log in at _superusers are told they are records of it
-	record, err := s.view(r, caller{Identity: &token.Identity}, c, token.Identity.Account)
+	record, err := s.View(r, Caller{Identity: &token.Identity}, c, token.Identity.Account)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, authAnswer{token.Text, record})
+	return WriteJSON(w, http.StatusOK, authAnswer{token.Text, record})
 }
 
-func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, who caller) error {
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, who Caller) error {
 	all, err := s.Accounts.Sessions(r.Context(), who.Account)
 	if err != nil {
 		return err
@@ -156,11 +156,11 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, who caller
 	for _, one := range all {
 		shown = append(shown, session{one, one.ID == who.Session})
 	}
-	return writeJSON(w, http.StatusOK, shown)
+	return WriteJSON(w, http.StatusOK, shown)
 }
 
-func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who caller) error {
-	command := handlers.Command{Actor: who.actor()}
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who Caller) error {
+	command := handlers.Command{Actor: who.Actor()}
 	if err := s.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account, Session: r.PathValue("id")}); err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ const (
 	guestPatience = 10 * time.Second
 )
 
-// boundBody bounds the size of a body and how long it is waited for. What is served does not count: it may be a stream.
-func boundBody(w http.ResponseWriter, r *http.Request, who caller) {
+// BoundBody bounds the size of a body and how long it is waited for. What is served does not count: it may be a stream.
+func BoundBody(w http.ResponseWriter, r *http.Request, who Caller) {
 	most, patience := int64(maxBody), bodyPatience
 	if who.Identity == nil {
 		most, patience = maxGuestBody, guestPatience
@@ -60,8 +60,8 @@ func (b awaitedBody) Read(p []byte) (int, error) {
 
 func (b awaitedBody) end() { _ = b.control.SetReadDeadline(time.Time{}) }
 
-// decodeBody reads a JSON body into v and names what it does not know.
-func decodeBody(r *http.Request, v any) error {
+// DecodeBody reads a JSON body into v and names what it does not know.
+func DecodeBody(r *http.Request, v any) error {
 	body, err := readBody(r)
 	if err != nil {
 		return err
@@ -71,18 +71,18 @@ func decodeBody(r *http.Request, v any) error {
 	if err := d.Decode(v); err != nil {
 		var typ *json.UnmarshalTypeError
 		if errors.As(err, &typ) && typ.Field != "" {
-			return badField(typ.Field, "validation_invalid_type", "want a %s, got a %s", typ.Type, typ.Value)
+			return BadField(typ.Field, "validation_invalid_type", "want a %s, got a %s", typ.Type, typ.Value)
 		}
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return badField(strings.Trim(name, `"`), "validation_unknown_field", "there is no such field")
+			return BadField(strings.Trim(name, `"`), "validation_unknown_field", "there is no such field")
 		}
-		return badRequest("The body is not readable: %v.", err)
+		return BadRequest("The body is not readable: %v.", err)
 	}
 	return nil
 }
 
-// readObject reads a body that is one JSON object, its values as they were written.
-func readObject(r *http.Request) (map[string]json.RawMessage, error) {
+// ReadObject reads a body that is one JSON object, its values as they were written.
+func ReadObject(r *http.Request) (map[string]json.RawMessage, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func readObject(r *http.Request) (map[string]json.RawMessage, error) {
 func parseObject(body []byte) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, badRequest("The body must be a JSON object.")
+		return nil, BadRequest("The body must be a JSON object.")
 	}
 	return fields, nil
 }
@@ -105,7 +105,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	case err == nil && media == "multipart/form-data":
 		return readForm(multipart.NewReader(r.Body, params["boundary"]))
 	case err == nil && media != "application/json":
-		return nil, problem{Status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("The body must be application/json, not %s.", media)}
+		return nil, Problem{Status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("The body must be application/json, not %s.", media)}
 	}
 	body, err := readAll(r.Body)
 	if err != nil {
@@ -115,7 +115,7 @@ func readBody(r *http.Request) ([]byte, error) {
 		return []byte("{}"), nil
 	}
 	if !json.Valid(body) {
-		return nil, badRequest("The body is not JSON.")
+		return nil, BadRequest("The body is not JSON.")
 	}
 	return body, nil
 }
@@ -128,9 +128,9 @@ func readAll(r io.Reader) ([]byte, error) {
 			return nil, err
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, problem{Status: http.StatusRequestTimeout, Message: "The request body did not come in time."}
+			return nil, Problem{Status: http.StatusRequestTimeout, Message: "The request body did not come in time."}
 		}
-		return nil, badRequest("The body could not be read.")
+		return nil, BadRequest("The body could not be read.")
 	}
 	return body, nil
 }
@@ -144,20 +144,20 @@ func readForm(form *multipart.Reader) ([]byte, error) {
 	for {
 		part, err := form.NextPart()
 		if errors.Is(err, io.EOF) {
-			return mustJSON(fields), nil
+			return MustJSON(fields), nil
 		}
 		if err != nil {
-			return nil, badRequest("The form could not be read.")
+			return nil, BadRequest("The form could not be read.")
 		}
 		if part.FileName() != "" {
-			return nil, badField(part.FormName(), "validation_invalid_type", "files are not taken")
+			return nil, BadField(part.FormName(), "validation_invalid_type", "files are not taken")
 		}
 		text, err := readAll(part)
 		if err != nil {
 			return nil, err
 		}
 		if part.FormName() != jsonPayload {
-			fields[part.FormName()] = mustJSON(string(text))
+			fields[part.FormName()] = MustJSON(string(text))
 			continue
 		}
 		object, err := parseObject(text)
@@ -168,8 +168,8 @@ func readForm(form *multipart.Reader) ([]byte, error) {
 	}
 }
 
-// mustJSON encodes a text, a number, a bool or what was decoded from JSON.
-func mustJSON(v any) json.RawMessage {
+// MustJSON encodes a text, a number, a bool or what was decoded from JSON.
+func MustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // v came out of JSON, or is a text, a number or a bool

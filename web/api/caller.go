@@ -10,18 +10,18 @@ import (
 	"pocketcoder/web/query"
 )
 
-// caller is who asks: an account, or nobody in particular.
-type caller struct {
+// Caller is who asks: an account, or nobody in particular.
+type Caller struct {
 	*account.Identity // nil for nobody
-	client            events.Client
+	Client            events.Client
 	forged            bool // a token was sent that is not good
 }
 
 // caller finds out who asks by the token, with or without "Bearer " before it. Who sends one that is not good is nobody: the
 // SDKs send what they have stored along with a login.
-func (s *Server) caller(r *http.Request) caller {
-	who := caller{client: events.Client{Address: s.address(r), Device: shortened(r.UserAgent(), maxDevice)}}
-	token, sent := s.tokenOf(r)
+func (s *Server) caller(r *http.Request) Caller {
+	who := Caller{Client: events.Client{Address: s.address(r), Device: Shortened(r.UserAgent(), maxDevice)}}
+	token, sent := s.TokenOf(r)
 	if !sent {
 		return who
 	}
@@ -32,9 +32,9 @@ func (s *Server) caller(r *http.Request) caller {
 	return who
 }
 
-// tokenOf gives the token that is sent, or the one that a ticket in the path stands for: what else comes along with a ticket is
+// TokenOf gives the token that is sent, or the one that a ticket in the path stands for: what else comes along with a ticket is
 // the word of a page that we do not vouch for.
-func (s *Server) tokenOf(r *http.Request) (token string, sent bool) {
+func (s *Server) TokenOf(r *http.Request) (token string, sent bool) {
 	if s.Ticket != nil {
 		if token, found := s.Ticket(r); found {
 			return token, true
@@ -54,7 +54,7 @@ func (s *Server) tokenOf(r *http.Request) (token string, sent bool) {
 // maxDevice is how much of a User-Agent is kept, in bytes.
 const maxDevice = 200
 
-func shortened(s string, n int) string {
+func Shortened(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
 	}
@@ -76,21 +76,21 @@ func (s *Server) address(r *http.Request) string {
 	return host
 }
 
-func (c caller) actor() string {
+func (c Caller) Actor() string {
 	if c.Identity == nil {
 		return events.ActorNobody
 	}
 	return events.UserActor(c.Account)
 }
 
-func (c caller) is(role string) bool { return c.Identity != nil && c.Role == role }
+func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == role }
 
-// superuser says whether the rules bind the caller: a login as an administrator of the system itself they do not.
-func (c caller) superuser() bool { return c.is(account.Admin) && c.Collection == account.Superusers }
+// Superuser says whether the rules bind the caller: a login as an administrator of the system itself they do not.
+func (c Caller) Superuser() bool { return c.Is(account.Admin) && c.Collection == account.Superusers }
 
-// request is what the rules may ask about a request. body is nil for one that has none.
-func (c caller) request(r *http.Request, body map[string]any) query.Request {
-	q := query.Request{Superuser: c.superuser(), Method: r.Method, Context: "default", Query: map[string]string{}, Headers: map[string]string{}, Body: body}
+// Request is what the rules may ask about a request. body is nil for one that has none.
+func (c Caller) Request(r *http.Request, body map[string]any) query.Request {
+	q := query.Request{Superuser: c.Superuser(), Method: r.Method, Context: "default", Query: map[string]string{}, Headers: map[string]string{}, Body: body}
 	if c.Identity != nil {
 		q.Auth = &query.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
 	}
@@ -103,13 +103,13 @@ func (c caller) request(r *http.Request, body map[string]any) query.Request {
 	return q
 }
 
-// accountKey names an account among those of all collections.
-func accountKey(who account.Identity) string { return who.Collection + "/" + who.Account }
+// AccountKey names an account among those of all collections.
+func AccountKey(who account.Identity) string { return who.Collection + "/" + who.Account }
 
-// key is the accountKey of the caller, empty for nobody.
-func (c caller) key() string {
+// Key is the accountKey of the caller, empty for nobody.
+func (c Caller) Key() string {
 	if c.Identity == nil {
 		return ""
 	}
-	return accountKey(*c.Identity)
+	return AccountKey(*c.Identity)
 }

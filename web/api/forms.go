@@ -114,13 +114,13 @@ func (f *forms) fields(t reflect.Type) Form {
 
 // addCollections names the form of every collection's records after it. anyRecord stands for any of them.
 func (f *forms) addCollections(catalogue query.Catalogue) {
-	base := f.fields(reflect.TypeFor[anyRecord]())
+	base := f.fields(reflect.TypeFor[AnyRecord]())
 	record := Form{Type: "object", Description: "a record of one of the collections"}
 	for _, c := range catalogue {
 		f.named[c.Name] = recordForm(base, c)
 		record.AnyOf = append(record.AnyOf, Form{Ref: FormRef + c.Name})
 	}
-	f.of(reflect.TypeFor[anyRecord]())
+	f.of(reflect.TypeFor[AnyRecord]())
 	f.named["AnyRecord"] = record
 }
 
@@ -129,7 +129,7 @@ func recordForm(base Form, c query.Collection) Form {
 	form := Form{Type: "object", Properties: maps.Clone(base.Properties), Required: slices.Clone(base.Required)}
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
 	for _, field := range c.Fields {
-		form.Properties[field.Name] = fieldForm(field)
+		form.Properties[field.Name] = FieldForm(field)
 		if !field.Hidden && !field.Nullable {
 			form.Required = append(form.Required, field.Name)
 		}
@@ -137,8 +137,8 @@ func recordForm(base Form, c query.Collection) Form {
 	return form
 }
 
-// fieldForm is the form of a field's value.
-func fieldForm(field query.Field) Form {
+// FieldForm is the form of a field's value.
+func FieldForm(field query.Field) Form {
 	form := Form{Type: "string", ReadOnly: field.ReadOnly}
 	switch field.Kind {
 	case query.Email:

@@ -54,13 +54,13 @@ type healthAnswer struct {
 
 // health answers 200 once every part is ready and 503 before, with the same body. Details are for administrators: they say
 // what runs where.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request, who caller) error {
+func (s *Server) health(w http.ResponseWriter, _ *http.Request, who Caller) error {
 	a := healthAnswer{http.StatusOK, "API is healthy.", s.Health()}
-	if !who.is(account.Admin) {
+	if !who.Is(account.Admin) {
 		a.Data = a.Data.outside()
 	}
 	if !a.Data.Ready() {
 		a.Code, a.Message = http.StatusServiceUnavailable, "Not every part is ready."
 	}
-	return writeJSON(w, a.Code, a)
+	return WriteJSON(w, a.Code, a)
 }

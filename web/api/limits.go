@@ -23,8 +23,8 @@ type limits struct {
 	by map[string]*rate.Limiter
 }
 
-// limit refuses an address that used the routes which check a password or a token too often.
-func (s *Server) limit(address string) error { return s.limits.take(address) }
+// Limit refuses an address that used the routes which check a password or a token too often.
+func (s *Server) Limit(address string) error { return s.limits.take(address) }
 
 func (l *limits) take(address string) error {
 	l.mu.Lock()
@@ -38,7 +38,7 @@ func (l *limits) take(address string) error {
 		l.by[address] = limiter
 	}
 	if !limiter.Allow() {
-		return problem{Status: http.StatusTooManyRequests, Message: "Too Many Requests.", retry: time.Second}
+		return Problem{Status: http.StatusTooManyRequests, Message: "Too Many Requests.", Retry: time.Second}
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (s *Server) Document(others ...Route) Document {
 	}
 	d.Components = Components{
 		Schemas:   f.named,
-		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(problem{})}},
+		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(Problem{})}},
 		Security: map[string]SecurityScheme{
 			"token":  {Type: "apiKey", In: "header", Name: "Authorization", Description: "The token of a login, as it is."},
 			"bearer": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The same after Bearer."},
@@ -245,10 +245,10 @@ const (
 // access is found out by asking the route itself.
 func (r Route) access() string {
 	admits := func(role string) bool {
-		return r.Admits(caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
+		return r.Admits(Caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
 	}
 	switch {
-	case r.Admits(caller{}) == nil:
+	case r.Admits(Caller{}) == nil:
 		return accessPublic
 	case admits("user"):
 		return accessAccount

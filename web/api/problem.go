@@ -15,21 +15,21 @@ import (
 	"pocketcoder/web/query"
 )
 
-// problem is PocketBase's error answer. It is an error of the routes: what else they return is a 500 that says nothing.
-type problem struct {
+// Problem is PocketBase's error answer. It is an error of the routes: what else they return is a 500 that says nothing.
+type Problem struct {
 	Status  int            `json:"status"`
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data"` // a fault for each field at fault
-	retry   time.Duration  `json:"-"`    // when trying again makes sense
+	Retry   time.Duration  `json:"-"`    // when trying again makes sense
 }
 
-// fault says what is wrong with one field.
-type fault struct {
+// Fault says what is wrong with one field.
+type Fault struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-func (p problem) Error() string {
+func (p Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s", p.Status, p.Message)
 	for field, f := range p.Data {
@@ -39,33 +39,33 @@ func (p problem) Error() string {
 }
 
 // The answers of PocketBase, in its words where clients show them.
-func notFound() problem {
-	return problem{Status: http.StatusNotFound, Message: "The requested resource wasn't found."}
+func NotFound() Problem {
+	return Problem{Status: http.StatusNotFound, Message: "The requested resource wasn't found."}
 }
 
-func forbidden(message string) problem {
-	return problem{Status: http.StatusForbidden, Message: message}
+func Forbidden(message string) Problem {
+	return Problem{Status: http.StatusForbidden, Message: message}
 }
 
-func unauthorized() problem {
-	return problem{Status: http.StatusUnauthorized, Message: "The request requires valid record authorization token."}
+func Unauthorized() Problem {
+	return Problem{Status: http.StatusUnauthorized, Message: "The request requires valid record authorization token."}
 }
 
-func badRequest(format string, args ...any) problem {
-	return problem{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+func BadRequest(format string, args ...any) Problem {
+	return Problem{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-// badField refuses one field of a body or of the query.
-func badField(field, code, format string, args ...any) problem {
+// BadField refuses one field of a body or of the query.
+func BadField(field, code, format string, args ...any) Problem {
 	text := fmt.Sprintf(format, args...)
-	return problem{Status: http.StatusBadRequest, Message: "Something went wrong while processing your request: " + field + ": " + text,
-		Data: map[string]any{field: fault{code, text}}}
+	return Problem{Status: http.StatusBadRequest, Message: "Something went wrong while processing your request: " + field + ": " + text,
+		Data: map[string]any{field: Fault{code, text}}}
 }
 
-// problemOf finds the answer to an error.
-func problemOf(err error) problem {
+// ProblemOf finds the answer to an error.
+func ProblemOf(err error) Problem {
 	var (
-		p       problem
+		p       Problem
 		refused handlers.Refused
 		invalid query.Invalid
 		backoff account.ErrBackoff
@@ -77,45 +77,45 @@ func problemOf(err error) problem {
 	case errors.As(err, &refused):
 		return problemOfRefusal(refused)
 	case errors.As(err, &invalid):
-		return badField(invalid.Field, invalid.Code, "%s", invalid.Message)
+		return BadField(invalid.Field, invalid.Code, "%s", invalid.Message)
 	case errors.Is(err, query.ErrSuperusers):
-		return forbidden("Only superusers can perform this action.")
+		return Forbidden("Only superusers can perform this action.")
 	case errors.Is(err, query.ErrNotFound):
-		return notFound()
+		return NotFound()
 	case errors.As(err, &backoff):
-		return problem{Status: http.StatusTooManyRequests, Message: "Too many failed logins; try again later.", retry: backoff.RetryAfter}
+		return Problem{Status: http.StatusTooManyRequests, Message: "Too many failed logins; try again later.", Retry: backoff.RetryAfter}
 	case errors.Is(err, account.ErrToken):
-		return unauthorized()
+		return Unauthorized()
 	case errors.Is(err, account.ErrCredentials):
-		return badRequest("Failed to authenticate.")
+		return BadRequest("Failed to authenticate.")
 	case errors.As(err, &tooLong):
-		return problem{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}
+		return Problem{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}
 	case errors.Is(err, ErrUnavailable):
-		return problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.", retry: time.Second}
+		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.", Retry: time.Second}
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem{Status: http.StatusServiceUnavailable, Message: "It took too long; try again."}
+		return Problem{Status: http.StatusServiceUnavailable, Message: "It took too long; try again."}
 	}
-	return problem{Status: http.StatusInternalServerError, Message: "Something went wrong while processing your request."}
+	return Problem{Status: http.StatusInternalServerError, Message: "Something went wrong while processing your request."}
 }
 
-func problemOfRefusal(r handlers.Refused) problem {
-	p := problem{Status: http.StatusBadRequest, Message: r.Text}
+func problemOfRefusal(r handlers.Refused) Problem {
+	p := Problem{Status: http.StatusBadRequest, Message: r.Text}
 	if r.Code == handlers.NotFound {
 		p.Status = http.StatusNotFound
 	}
 	code := map[handlers.Code]string{handlers.Invalid: "validation_invalid_value", handlers.Conflict: "validation_conflict"}[r.Code]
 	if r.Field != "" && code != "" {
-		p.Data = map[string]any{r.Field: fault{code, r.Text}}
+		p.Data = map[string]any{r.Field: Fault{code, r.Text}}
 	}
 	return p
 }
 
-func writeProblem(w http.ResponseWriter, p problem) {
+func WriteProblem(w http.ResponseWriter, p Problem) {
 	if p.Data == nil {
 		p.Data = map[string]any{}
 	}
-	if p.retry > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((p.retry+time.Second-1)/time.Second)))
+	if p.Retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((p.Retry+time.Second-1)/time.Second)))
 	}
 	b, _ := json.Marshal(p) // of strings and a number
 	w.Header().Set("Content-Type", "application/json")

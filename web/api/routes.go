@@ -9,13 +9,13 @@ import (
 type Route struct {
 	Method, Path string
 	About        string
-	Admits       func(caller) error
+	Admits       func(Caller) error
 	Query        []Param
 	Body         any             // a value of the type of the request's body, or a Form; nil for none
 	Answer       any             // a value of the type of the answer's body; nil for none
 	Media        string          // of the answer, when it is not JSON
 	Forms        map[string]Form // those that Body refers to, by name
-	Serve        func(http.ResponseWriter, *http.Request, caller) error
+	Serve        func(http.ResponseWriter, *http.Request, Caller) error
 }
 
 // Param is a parameter of the query, or a header.
@@ -26,45 +26,45 @@ type Param struct {
 }
 
 // Who may use a route. What of the data they see is for the rules of its collection to say.
-func anyone(caller) error { return nil }
+func Anyone(Caller) error { return nil }
 
-// guests may be nobody, but not somebody whose token is not good: they would wait for what never comes.
-func guests(who caller) error {
+// Guests may be nobody, but not somebody whose token is not good: they would wait for what never comes.
+func Guests(who Caller) error {
 	if who.forged {
-		return unauthorized()
+		return Unauthorized()
 	}
 	return nil
 }
 
-func accounts(who caller) error {
+func Accounts(who Caller) error {
 	if who.Identity == nil {
-		return unauthorized()
+		return Unauthorized()
 	}
 	return nil
 }
 
-func staff(who caller) error {
-	if err := accounts(who); err != nil {
+func Staff(who Caller) error {
+	if err := Accounts(who); err != nil {
 		return err
 	}
-	if !who.is("admin") && !who.is("agent") {
-		return forbidden("Only administrators and agents may do this.")
+	if !who.Is("admin") && !who.Is("agent") {
+		return Forbidden("Only administrators and agents may do this.")
 	}
 	return nil
 }
 
-func admins(who caller) error {
-	if err := accounts(who); err != nil {
+func Admins(who Caller) error {
+	if err := Accounts(who); err != nil {
 		return err
 	}
-	if !who.is("admin") {
-		return forbidden("Only administrators may do this.")
+	if !who.Is("admin") {
+		return Forbidden("Only administrators may do this.")
 	}
 	return nil
 }
 
-// viewQuery are the parameters of every route that answers with a record.
-var viewQuery = []Param{{Name: "expand", About: "relations to include"}, {Name: "fields", About: "fields to answer with"}}
+// ViewQuery are the parameters of every route that answers with a record.
+var ViewQuery = []Param{{Name: "expand", About: "relations to include"}, {Name: "fields", About: "fields to answer with"}}
 
 // AnyMethod is the method of a route that takes all of them; it is described as a GET.
 const AnyMethod = "ANY"
@@ -76,7 +76,7 @@ func (r Route) described() string {
 	return r.Method
 }
 
-const eventStream = "text/event-stream"
+const EventStream = "text/event-stream"
 
 // routes are those of this package, and the others.
 func (s *Server) routes(others []Route) []Route {
@@ -84,17 +84,17 @@ func (s *Server) routes(others []Route) []Route {
 		collection = "/api/collections/{collection}"
 		sessions   = "/api/pocketcoder/sessions"
 	)
-	describe := func(w http.ResponseWriter, _ *http.Request, _ caller) error {
-		return writeJSON(w, http.StatusOK, s.Document(others...))
+	describe := func(w http.ResponseWriter, _ *http.Request, _ Caller) error {
+		return WriteJSON(w, http.StatusOK, s.Document(others...))
 	}
 	return slices.Concat([]Route{
-		{Method: "GET", Path: "/api/health", About: "How the parts of the system are.", Admits: anyone, Answer: healthAnswer{}, Serve: s.health},
-		{Method: "GET", Path: "/api/openapi.json", About: "This description.", Admits: anyone, Answer: map[string]any{}, Serve: describe},
-		{Method: "GET", Path: collection + "/auth-methods", About: "How an account can log in.", Admits: anyone, Answer: authMethods{}, Serve: s.authMethods},
-		{Method: "POST", Path: collection + "/auth-with-password", About: "Log in.", Admits: anyone, Query: viewQuery, Body: passwordLogin{}, Answer: authAnswer{}, Serve: s.logIn},
-		{Method: "POST", Path: collection + "/auth-refresh", About: "Exchange a token for a newer one of the same session.", Admits: accounts, Query: viewQuery, Answer: authAnswer{}, Serve: s.refresh},
-		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Make the first administrator, with the one-time link that a new system shows.", Admits: anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
-		{Method: "GET", Path: sessions, About: "The sessions of the account.", Admits: accounts, Answer: []session{}, Serve: s.listSessions},
-		{Method: "DELETE", Path: sessions + "/{id}", About: "End a session of the account: its token and its open streams.", Admits: accounts, Serve: s.endSession},
+		{Method: "GET", Path: "/api/health", About: "How the parts of the system are.", Admits: Anyone, Answer: healthAnswer{}, Serve: s.health},
+		{Method: "GET", Path: "/api/openapi.json", About: "This description.", Admits: Anyone, Answer: map[string]any{}, Serve: describe},
+		{Method: "GET", Path: collection + "/auth-methods", About: "How an account can log in.", Admits: Anyone, Answer: authMethods{}, Serve: s.authMethods},
+		{Method: "POST", Path: collection + "/auth-with-password", About: "Log in.", Admits: Anyone, Query: ViewQuery, Body: passwordLogin{}, Answer: authAnswer{}, Serve: s.logIn},
+		{Method: "POST", Path: collection + "/auth-refresh", About: "Exchange a token for a newer one of the same session.", Admits: Accounts, Query: ViewQuery, Answer: authAnswer{}, Serve: s.refresh},
+		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Make the first administrator, with the one-time link that a new system shows.", Admits: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
+		{Method: "GET", Path: sessions, About: "The sessions of the account.", Admits: Accounts, Answer: []session{}, Serve: s.listSessions},
+		{Method: "DELETE", Path: sessions + "/{id}", About: "End a session of the account: its token and its open streams.", Admits: Accounts, Serve: s.endSession},
 	}, others)
 }

@@ -27,8 +27,8 @@ type share struct {
 	users  int
 }
 
-// ask views the read models on behalf of a holder, when not too many do.
-func (s *Server) ask(ctx context.Context, holder string, question func(db dbx.Builder, seq uint64) error) error {
+// Ask views the read models on behalf of a holder, when not too many do.
+func (s *Server) Ask(ctx context.Context, holder string, question func(db dbx.Builder, seq uint64) error) error {
 	give, err := s.shares.take(ctx, holder)
 	if err != nil {
 		return err
@@ -37,8 +37,8 @@ func (s *Server) ask(ctx context.Context, holder string, question func(db dbx.Bu
 	return s.Model.View(ctx, question)
 }
 
-// share waits until the holder may ask the read models something that takes long; give is called once it has.
-func (s *Server) share(ctx context.Context, holder string) (give func(), err error) {
+// Share waits until the holder may ask the read models something that takes long; give is called once it has.
+func (s *Server) Share(ctx context.Context, holder string) (give func(), err error) {
 	return s.shares.take(ctx, holder)
 }
 

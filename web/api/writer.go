@@ -10,32 +10,32 @@ import (
 // line is not.
 const (
 	writePatience = 10 * time.Second
-	writePiece    = 64 << 10 // bytes
+	WritePiece    = 64 << 10 // bytes
 
-	pingEvery = 20 * time.Second // less than proxies wait, 60 s mostly
+	PingEvery = 20 * time.Second // less than proxies wait, 60 s mostly
 )
 
-// errGone says that a client went away, or was too slow.
-var errGone = errors.New("the client is gone")
+// ErrGone says that a client went away, or was too slow.
+var ErrGone = errors.New("the client is gone")
 
-// patientWriter writes an answer to a client that may be slow. Every route is given one.
-type patientWriter struct {
+// PatientWriter writes an answer to a client that may be slow. Every route is given one.
+type PatientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
-func newPatientWriter(w http.ResponseWriter) *patientWriter {
-	if p, ok := w.(*patientWriter); ok {
+func NewPatientWriter(w http.ResponseWriter) *PatientWriter {
+	if p, ok := w.(*PatientWriter); ok {
 		return p
 	}
-	return &patientWriter{w, http.NewResponseController(w)}
+	return &PatientWriter{w, http.NewResponseController(w)}
 }
 
 // Unwrap is for http.ResponseController.
-func (p *patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p *PatientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // await gives the client time for what is written next. What has no deadline is no connection, and keeps nobody waiting.
-func (p *patientWriter) await() error {
+func (p *PatientWriter) await() error {
 	err := p.control.SetWriteDeadline(time.Now().Add(writePatience))
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
@@ -43,33 +43,33 @@ func (p *patientWriter) await() error {
 	return err
 }
 
-func (p *patientWriter) WriteHeader(status int) {
+func (p *PatientWriter) WriteHeader(status int) {
 	_ = p.await() // of a connection that is gone, the next write says so
 	p.ResponseWriter.WriteHeader(status)
 }
 
-func (p *patientWriter) Write(b []byte) (n int, err error) {
+func (p *PatientWriter) Write(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
-		piece := b[n:min(n+writePiece, len(b))]
+		piece := b[n:min(n+WritePiece, len(b))]
 		if err = p.await(); err == nil {
 			_, err = p.ResponseWriter.Write(piece)
 			n += len(piece)
 		}
 	}
 	if err != nil {
-		return n, errors.Join(errGone, err)
+		return n, errors.Join(ErrGone, err)
 	}
 	return n, nil
 }
 
-// flush sends what was written.
-func (p *patientWriter) flush() error {
+// Flush sends what was written.
+func (p *PatientWriter) Flush() error {
 	err := p.await()
 	if err == nil {
 		err = p.control.Flush()
 	}
 	if err != nil {
-		return errors.Join(errGone, err)
+		return errors.Join(ErrGone, err)
 	}
 	return nil
 }

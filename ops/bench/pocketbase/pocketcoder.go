@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
+	"pocketcoder/web"
 	"pocketcoder/web/api"
 )
 
@@ -36,7 +37,8 @@ func servePocketCoder() error {
 		return err
 	}
 	defer closeLog()
-	for _, run := range []func(context.Context) error{s.Model.Run, s.Accounts.Run, s.Tail.Run, s.Run} {
+	server := web.New(s)
+	for _, run := range []func(context.Context) error{s.Model.Run, s.Accounts.Run, s.Tail.Run, server.Realtime.Run} {
 		go run(ctx)
 	}
 	t, streaming, err := fillPocketCoder(ctx, s)
@@ -47,7 +49,7 @@ func servePocketCoder() error {
 	if err != nil {
 		return err
 	}
-	go http.Serve(listener, s.Handler())
+	go http.Serve(listener, server.Routes())
 	t.URL = "http://" + listener.Addr().String()
 	if err := json.NewEncoder(os.Stdout).Encode(t); err != nil {
 		return err
@@ -60,49 +62,49 @@ func servePocketCoder() error {
 	})
 }
 
-func openPocketCoder(ctx context.Context, dir string) (*api.Server, func(), error) {
+func openPocketCoder(ctx context.Context, dir string) (o web.Options, stop func(), err error) {
 	keys, err := natsconf.LoadKeys(filepath.Join(dir, "keys"))
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	server, err := natsconf.Start(ctx, natsconf.Config{
 		Name: "bench", StoreDir: filepath.Join(dir, "nats"), Keys: keys.Public, Pools: []string{"default"},
 	})
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	options, err := keys.Options(natsconf.Core, "bench")
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	nc, err := nats.Connect("", append(options, nats.InProcessServer(server.Server))...)
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	log, err := eventlog.Open(ctx, nc, eventlog.DefaultOptions, secret.NewRedactor())
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	secrets, err := secret.Open(ctx, nc, 1)
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	model, err := projections.Open(ctx, dir, log)
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	accounts, err := account.Open(ctx, log, secrets)
 	if err != nil {
-		return nil, nil, err
+		return o, nil, err
 	}
 	commands := &handlers.Handlers{Log: log}
-	return &api.Server{
+	return web.Options{
 		Log: log, Tail: eventlog.NewTail(log), Model: model, Handlers: commands, Gate: handlers.Gate{Handlers: commands}, Accounts: accounts, Secrets: secrets,
 		Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
 	}, func() { nc.Close(); server.Close() }, nil
 }
 
-func fillPocketCoder(ctx context.Context, s *api.Server) (t target, streaming string, err error) {
+func fillPocketCoder(ctx context.Context, s web.Options) (t target, streaming string, err error) {
 	command := handlers.Command{Actor: events.ActorSystem}
 	ada, _, err := s.Accounts.CreateAccount(ctx, account.CreateAccount{Command: command, Email: "ada@example.org", Role: account.User, Password: password})
 	if err != nil {

@@ -1,0 +1,113 @@
+// Package api is the base of PocketCoder's HTTP API: routes, callers, errors, request bodies, slow clients, the OpenAPI
+// description, and the routes of the system itself (health, login, setup).
+//
+// The packages above it give their routes as values. Handler serves them and Document describes them.
+//
+// Promises: a route is public only if its Admits says so. A caller reads a record only if the rules of its collection allow it.
+// Every answer that is not a success is PocketBase's error object, with a fitting status and the field at fault. No request
+// makes a 500. A slow client is dropped; nothing waits for it. An account has a share of the read models for slow queries.
+//
+// It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing: handlers do.
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"pocketcoder/events/log"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+	"pocketcoder/web/query"
+)
+
+// Server has what every route needs: who the caller is, what they may see, and how answers look.
+type Server struct {
+	Model     *projections.Model
+	Tail      *log.Tail
+	Accounts  *account.Accounts
+	Catalogue query.Catalogue
+	Health    func() Health
+	Ticket    func(r *http.Request) (token string, found bool) // the login that a ticket in the path stands for; nil for none
+	Proxied   bool                                             // a proxy in front names the client in X-Forwarded-For
+	Logger    *slog.Logger
+
+	limits limits
+	shares shares
+}
+
+// ErrUnavailable says that OpenCode does not answer just now.
+var ErrUnavailable = errors.New("OpenCode is not available")
+
+// Handler serves the routes of this package and the others, and answers 404 for the rest of /api/.
+func (s *Server) Handler(others ...Route) http.Handler {
+	mux := http.NewServeMux()
+	missing := func(w http.ResponseWriter, _ *http.Request) { WriteProblem(w, NotFound()) }
+	mux.HandleFunc("/api/", missing)
+	for _, r := range s.routes(others) {
+		mux.HandleFunc(strings.TrimPrefix(r.Method+" ", AnyMethod+" ")+r.Path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
+		if above, ok := strings.CutSuffix(r.Path, "/{path...}"); ok && r.Method == AnyMethod {
+			mux.HandleFunc(above, missing) // else the mux redirects to what is below
+		}
+	}
+	routed := cleanPaths(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routed.ServeHTTP(NewPatientWriter(w), r) })
+}
+
+// FilesRoot is the path of the workspace itself; what follows it is a path in there.
+const FilesRoot = "/api/pocketcoder/files/"
+
+// cleanPaths refuses paths that lead nowhere or upwards or have empty parts, which the mux would answer with a redirect to somewhere else.
+func cleanPaths(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == FilesRoot+"." { // a name for the workspace itself
+			r = r.WithContext(r.Context())
+			r.URL = &url.URL{Path: FilesRoot, RawQuery: r.URL.RawQuery}
+		}
+		p := r.URL.EscapedPath()
+		if strings.Contains(p, "//") || strings.Contains(p+"/", "/./") || strings.Contains(p+"/", "/../") {
+			WriteProblem(w, NotFound())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// answer finds out who asks, keeps out who may not, and serves the route.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
+	who := s.caller(r)
+	err := route.Admits(who)
+	if err == nil {
+		BoundBody(w, r, who)
+		err = route.Serve(w, r, who)
+	}
+	if err == nil || r.Context().Err() != nil {
+		return
+	}
+	p := ProblemOf(err)
+	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway { // that is a fault of what a command serves
+		s.Logger.Error("serve", "route", route.Method+" "+route.Path, "err", err)
+	}
+	WriteProblem(w, p)
+}
+
+// WriteJSON answers with a body; nobody keeps a copy of it. Records write themselves, which spares copying them twice.
+func WriteJSON(w http.ResponseWriter, status int, body any) error {
+	var b []byte
+	if record, ok := body.(interface{ AppendJSON([]byte) []byte }); ok {
+		b = record.AppendJSON(nil)
+	} else {
+		var err error
+		if b, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // a client that went away misses it
+	return nil
+}

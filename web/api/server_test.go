@@ -1,0 +1,94 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/webtest"
+)
+
+func TestOnesSlowQuestionsKeepNobodyElseWaiting(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	eveID, eve := s.User(t, "eve", account.User)
+	_, ann := s.User(t, "ann", account.User)
+	chat := s.Chat(t, eve, "eve's")
+	heard := s.Connect(t).Follow(t, ann, "chats/*")
+	is.NoErr(s.Web.API.Occupy(t.Context(), account.Users, eveID))
+	for _, query := range []string{"?filter=" + webtest.Escape(`title ~ "x"`), "?sort=title", "?expand=user", "/" + chat + "?expand=user"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		r, err := http.NewRequestWithContext(ctx, "GET", s.URL+webtest.RecordsOf("chats")+query, nil)
+		is.NoErr(err)
+		r.Header.Set("Authorization", eve)
+		_, err = http.DefaultClient.Do(r)
+		is.True(err != nil) // it waits for its turn
+		cancel()
+	}
+	for _, path := range []string{"", "/" + chat} { // what is quick does not
+		status, _ := s.Call(t, eve, "GET", webtest.RecordsOf("chats")+path, nil)
+		is.Equal(status, http.StatusOK)
+	}
+	s.Rename(t, eve, chat, "renamed")
+	status, _ := s.Call(t, ann, "GET", webtest.RecordsOf("chats")+"?sort=title", nil)
+	is.Equal(status, http.StatusOK)
+	s.Chat(t, ann, "ann's")
+	is.Equal(heard.Next(t).String(), "chats/* create ann's")
+}
+
+func TestAClientThatDoesNotReadItsAnswerIsDropped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", account.Admin)
+	closed := make(chan struct{})
+	server := httptest.NewUnstartedServer(s.Web.Routes())
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		is.NoErr(c.(*net.TCPConn).SetWriteBuffer(1 << 10))
+		return ctx
+	}
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(closed)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1<<10) })
+	}}
+	conn, err := small.Dial("tcp", server.Listener.Addr().String())
+	is.NoErr(err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /api/openapi.json HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\n\r\n", root)
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is still waited for after 20 s")
+	}
+}
+
+func TestPathsThatAreNotCleanAreNotFound(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	for _, path := range []string{"/api/./health", "/api/health/.", "/api//health", "/api/x/../health", "/api/health/..", "/api/pocketcoder/files/./", "/api/pocketcoder/files/./x", "/api/pocketcoder/artifact/."} {
+		resp, body := s.Get(t, ann, path)
+		is.Equal(resp.StatusCode, http.StatusNotFound) // path
+		is.Equal(resp.Header.Get("Content-Type"), "application/json")
+		is.True(strings.Contains(body, `"data":{}`))
+	}
+	resp, _ := s.Get(t, ann, "/api/pocketcoder/files/.")
+	is.Equal(resp.StatusCode, http.StatusOK)
+}

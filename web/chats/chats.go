@@ -1,0 +1,60 @@
+// Package chats serves the routes that act on a chat besides its records: abort, fork and revert a turn, signal a command,
+// request a permission, explain a permission, and make a rule of it.
+//
+// Promises: an action needs the right to change the chat. A rule for more than one chat needs an administrator. Answers that
+// depend on an event come after the read models hold it.
+//
+// It must not know how a decision is made: handlers decide.
+package chats
+
+import (
+	"context"
+	"encoding/json"
+
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+)
+
+// Chats serves what is done with a chat besides changing its records.
+type Chats struct {
+	API      *api.Server
+	Handlers *handlers.Handlers
+	Gate     handlers.Gate
+	Engine   Engine
+	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)
+}
+
+// Engine is what only OpenCode can say about a chat: JSON, as it says it. Its errors are ErrUnavailable, or somebody's fault.
+type Engine struct {
+	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
+	Todo func(ctx context.Context, chat string) (json.RawMessage, error)
+}
+
+var (
+	alwaysQuery = []api.Param{
+		{Name: "scope", About: "for whom: chat (when absent), agent or all"}, {Name: "for", About: "how long, such as 1h; for ever when absent"},
+		{Name: "pattern", About: "of the rule; the smallest sensible one when absent"},
+	}
+	fileMessage = []api.Param{{Name: "message", About: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
+)
+
+// Routes are the routes of chats.
+func (s *Chats) Routes() []api.Route {
+	const (
+		chat       = "/api/pocketcoder/chats/{id}"
+		permission = "/api/pocketcoder/permissions/{id}"
+	)
+	return []api.Route{
+		{Method: "POST", Path: "/api/executions/{id}/signal", About: "Send a signal to a command that runs.", Admits: api.Accounts, Body: signalRequest{}, Serve: s.signalExecution},
+		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Admits: api.Staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
+		{Method: "GET", Path: permission + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Admits: api.Accounts, Answer: handlers.Why{}, Serve: s.whyPermission},
+		{Method: "GET", Path: permission + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Admits: api.Accounts, Query: alwaysQuery, Answer: proposal{}, Serve: s.proposeAlways},
+		{Method: "POST", Path: permission + "/always", About: "Store that rule, and allow the ask when it still waits.", Admits: api.Accounts, Body: alwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
+		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: api.Accounts, Body: replayRequest{}, Answer: handlers.DryRun{}, Serve: s.replayPolicy},
+		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Admits: api.Accounts, Serve: s.abortChat},
+		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: api.Accounts, Body: forkRequest{}, Answer: api.AnyRecord{}, Serve: s.forkChat},
+		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files; without a message, undo that.", Admits: api.Accounts, Body: revertRequest{}, Serve: s.revertChat},
+		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Admits: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
+		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Admits: api.Accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},
+	}
+}

@@ -1,0 +1,38 @@
+package chats
+
+import (
+	"errors"
+	"net/http"
+
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+)
+
+// signalRequest names the signal: one that ends the command when it names none.
+type signalRequest struct {
+	Signal string `json:"signal,omitempty"`
+}
+
+// signalExecution sends a signal to a command that runs, for who may write in its chat; agents may not.
+func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	x, err := s.API.Find(r.Context(), who, r, "executions", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if err := s.API.PersonMayWrite(r, who, x.Get("chat").(string)); err != nil {
+		return err
+	}
+	var body signalRequest
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	_, err = s.Signal(r.Context(), handlers.SignalExecution{Command: handlers.Command{Actor: who.Actor()}, Execution: x.ID(), Signal: body.Signal})
+	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict {
+		return api.Problem{Status: http.StatusConflict, Message: refused.Text}
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,94 @@
+package chats
+
+import (
+	"net/http"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+)
+
+// forkRequest names OpenCode's id of the message before which the new chat ends; without one it has all of them.
+type forkRequest struct {
+	Message string `json:"message,omitempty"`
+	Chat    string `json:"chat,omitempty"` // id for the new chat
+	Title   string `json:"title,omitempty"`
+}
+
+// revertRequest names OpenCode's id of the message that is taken back; without one the last revert is undone.
+type revertRequest struct {
+	Message string `json:"message,omitempty"`
+}
+
+func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	chat := r.PathValue("id")
+	if err := s.API.MayWrite(r, who, chat); err != nil {
+		return err
+	}
+	if _, err := s.Handlers.AbortTurn(r.Context(), handlers.AbortTurn{Command: handlers.Command{Actor: who.Actor()}, Chat: chat}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	chat := r.PathValue("id")
+	if err := s.API.MayWrite(r, who, chat); err != nil {
+		return err
+	}
+	var body forkRequest
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	id, seq, err := s.Handlers.ForkChat(r.Context(), handlers.ForkChat{
+		Command: handlers.Command{Actor: who.Actor()}, Chat: chat, Message: body.Message, Into: body.Chat, Title: body.Title,
+	})
+	if err != nil {
+		return err
+	}
+	c, _ := s.API.Collection("chats")
+	return s.API.AnswerWritten(w, r, who, c, id, seq)
+}
+
+func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	chat := r.PathValue("id")
+	if err := s.API.MayWrite(r, who, chat); err != nil {
+		return err
+	}
+	var body revertRequest
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	if _, err := s.Handlers.RevertChat(r.Context(), handlers.RevertChat{Command: handlers.Command{Actor: who.Actor()}, Chat: chat, Message: body.Message}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	if err := s.API.MayView(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
+		return err
+	}
+	message := r.URL.Query().Get("message")
+	if _, err := events.ParseID(message); message != "" && err != nil {
+		return api.BadField("message", "validation_match_invalid", "want OpenCode's id of a message")
+	}
+	diff, err := s.Engine.Diff(r.Context(), r.PathValue("id"), message)
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, diff)
+}
+
+func (s *Chats) todoOfChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	if err := s.API.MayView(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
+		return err
+	}
+	todo, err := s.Engine.Todo(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, todo)
+}

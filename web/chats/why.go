@@ -1,0 +1,154 @@
+package chats
+
+import (
+	"context"
+	"net/http"
+
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// whyPermission is for everybody who sees the permission.
+func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	found, err := s.API.Find(r.Context(), who, r, "permissions", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	why, err := s.Gate.Why(r.Context(), textField(found, "chat"), textField(found, "ai_engine_permission_id"))
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, why)
+}
+
+func textField(r query.Record, name string) string {
+	text, _ := r.Get(name).(string)
+	return text
+}
+
+// proposal is a rule that could be made of an ask.
+type proposal struct {
+	Rules []handlers.Rule  `json:"rules"`
+	Chat  handlers.DryRun  `json:"chat"`          // over the chat's history
+	All   *handlers.DryRun `json:"all,omitempty"` // over that of all chats, for administrators
+}
+
+// alwaysRequest says what rule to make of an ask.
+type alwaysRequest struct {
+	Pattern string `json:"pattern,omitempty"` // the smallest sensible one when absent
+	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
+	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
+	handlers.Shown
+}
+
+// alwaysAnswer names what was stored.
+type alwaysAnswer struct {
+	Rules []string `json:"rules"` // as in rule_id: tool_permissions/RECORD
+}
+
+func (s *Chats) proposeAlways(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	q := r.URL.Query()
+	c, err := s.always(r, who, alwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"), For: q.Get("for")})
+	if err != nil {
+		return err
+	}
+	give, err := s.API.Share(r.Context(), who.Key()) // it reads the whole history
+	if err != nil {
+		return err
+	}
+	defer give()
+	p, err := s.Gate.ProposeAlways(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	answer := proposal{Rules: p.Rules, Chat: p.Chat}
+	if who.Is("admin") {
+		answer.All = &p.All
+	}
+	return api.WriteJSON(w, http.StatusOK, answer)
+}
+
+func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	var body alwaysRequest
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	c, err := s.always(r, who, body)
+	if err != nil {
+		return err
+	}
+	rules, seq, err := s.Gate.AllowAlways(r.Context(), c)
+	if err == nil {
+		err = s.API.Model.Wait(r.Context(), seq)
+	}
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, alwaysAnswer{rules})
+}
+
+// always is the command about an ask that the caller may decide. A rule beyond the chat is for administrators to make.
+func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c handlers.AlwaysPermission, err error) {
+	permissions, _ := s.API.Collection("permissions")
+	about, err := s.API.Changeable(r, who, permissions, r.PathValue("id"), permissions.Update, nil)
+	if err != nil {
+		return c, err
+	}
+	switch asked.Scope {
+	case "":
+		asked.Scope = handlers.ScopeChat
+	case handlers.ScopeAgent, handlers.ScopeAll:
+		if !who.Is("admin") {
+			return c, api.Forbidden("Only administrators make rules for more than one chat.")
+		}
+	}
+	return handlers.AlwaysPermission{
+		Command: handlers.Command{Actor: who.Actor()}, Chat: textField(about, "chat"), Permission: textField(about, "ai_engine_permission_id"),
+		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Shown: asked.Shown, Client: who.Client,
+	}, nil
+}
+
+// replayRequest is a rule to try.
+type replayRequest struct {
+	Permission string          `json:"permission"`       // bash, edit, …
+	Pattern    string          `json:"pattern"`          // as in a record of tool_permissions
+	Action     handlers.Action `json:"action,omitempty"` // allow (when absent), ask or deny
+	Chat       string          `json:"chat,omitempty"`   // over whose history; all, for administrators, when absent
+}
+
+// replayPolicy tries a rule over the history of a chat, which its owner may do, or of all chats.
+func (s *Chats) replayPolicy(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	var body replayRequest
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	rule := handlers.Rule{Permission: body.Permission, Pattern: body.Pattern, Action: body.Action}
+	if err := s.mayReplay(r, who, body.Chat); err != nil {
+		return err
+	}
+	run, err := s.dryRun(r.Context(), who, rule, body.Chat)
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, run)
+}
+
+func (s *Chats) mayReplay(r *http.Request, who api.Caller, chat string) error {
+	if chat != "" {
+		return s.API.MayWrite(r, who, chat)
+	}
+	if !who.Is("admin") {
+		return api.Forbidden("Only administrators look at the history of all chats.")
+	}
+	return nil
+}
+
+func (s *Chats) dryRun(ctx context.Context, who api.Caller, rule handlers.Rule, chat string) (handlers.DryRun, error) {
+	give, err := s.API.Share(ctx, who.Key())
+	if err != nil {
+		return handlers.DryRun{}, err
+	}
+	defer give()
+	return s.Gate.DryRun(ctx, rule, chat)
+}

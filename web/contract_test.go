@@ -1,0 +1,308 @@
+package web_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+	"pocketcoder/web/webtest"
+)
+
+// operation is one of the description, with where it is.
+type operation struct {
+	api.Operation
+	method, path string
+}
+
+// operations are those of the description, by path.
+func operations(d api.Document) (list []operation) {
+	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
+			list = append(list, operation{d.Paths[path][method], strings.ToUpper(method), path})
+		}
+	}
+	return list
+}
+
+// TestEveryOperationDoesWhatItsDescriptionSays calls each with what is required and with all it takes, and compares the
+// answer with the description.
+func TestEveryOperationDoesWhatItsDescriptionSays(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	d := s.Web.Document()
+	admin, token := s.User(t, "admin", account.Admin)
+	for _, o := range operations(d) {
+		for _, complete := range []bool{false, true} {
+			t.Run(fmt.Sprint(o.ID, " complete ", complete), func(t *testing.T) {
+				s, token := s, token
+				if o.path == "/api/pocketcoder/setup" {
+					s, token = webtest.NewSystem(t), "" // it works where there is no administrator
+				}
+				r := o.request(t, d, s, fixtures(s, t, o, admin, token), complete)
+				if o.Access != "public" {
+					r.Header.Set("Authorization", token)
+				}
+				answer, err := http.DefaultClient.Do(r)
+				webtest.Check(t, err)
+				defer answer.Body.Close()
+				o.check(t, d, answer)
+			})
+		}
+	}
+}
+
+// fixtures are values, by the name of a parameter or a property, with which the operation works. What is not here can be
+// made up.
+func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string) map[string]any {
+	t.Helper()
+	f := map[string]any{
+		"collection": "chats", "expand": "user", "fields": "*", "filter": `id != ""`, "sort": "-created", "skipTotal": "1", "page": 1, "perPage": 5,
+		"after": 0, "deltas": "1", "Last-Event-ID": 0, "subject": "evt.>", "stream": "stdout", "Range": "bytes=0-1", "message": "msg_1",
+		"identity": "admin@example.org", "email": "new@example.org", "password": webtest.Password, "identityField": "email", "passwordConfirm": webtest.Password,
+		"requests": []any{map[string]any{"method": "POST", "url": "/api/collections/chats/records", "body": map[string]any{"title": "of a batch"}}},
+		"patterns": []string{"git status"}, "metadata": map[string]any{"command": "git status"}, "permission": "bash",
+	}
+	if strings.Contains(o.path, "/auth-") {
+		f["collection"] = "users"
+		delete(f, "expand")
+	}
+	webtest.Check(t, os.WriteFile(filepath.Join(s.Workspace, "notes.txt"), []byte("notes"), 0o644))
+	if f["path"] = "notes.txt"; strings.Contains(o.path, "/files/") {
+		f["path"] = "." // the workspace itself
+	}
+	if token == "" {
+		setup, _, err := s.Accounts.Setup(t.Context())
+		webtest.Check(t, err)
+		f["token"] = setup.Token
+		return f
+	}
+	chat := s.Chat(t, token, "a chat")
+	f["id"], f["chat_id"], f["user"], f["agent"] = chat, chat, admin, ""
+	s.Append(t, chat, events.SessionBound{Session: "ses_" + chat, Directory: s.Workspace})
+	last, err := s.Log.Last(t.Context())
+	webtest.Check(t, err)
+	f["at"] = last
+	switch {
+	case strings.Contains(o.path, "/sessions/"):
+		who, err := s.Accounts.Check(s.Login(t, "admin"))
+		webtest.Check(t, err)
+		f["id"] = who.Session
+	case strings.Contains(o.path, "/executions/"):
+		s.Append(t, chat, events.ExecRequested{Exec: "exec_" + chat, Session: "ses_" + chat, Command: "echo hello", Cwd: s.Workspace})
+		s.Append(t, chat, events.ExecFinished{Exec: "exec_" + chat, Stdout: events.Output{Bytes: 5, Text: "hello"}})
+		_, list := s.Call(t, token, "GET", webtest.RecordsOf("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`), nil)
+		f["id"], f["signal"] = list["items"].([]any)[0].(map[string]any)["id"], "TERM"
+		s.Running("exec_" + chat)
+		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat, Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: webtest.Sha256Of("notes")}}})
+	case strings.Contains(o.path, "/ports/"):
+		f["port"] = s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
+	case strings.Contains(o.path, "/permissions/"):
+		f["id"], f["scope"], f["for"], f["pattern"] = s.AskedFor(t, chat, "per_"+chat, "touch notes"), "chat", "1h", "touch*"
+		f["shown_command"], f["shown_request"] = "touch notes", ""
+	case strings.Contains(o.path, "/policy/"):
+		f["chat"], f["pattern"], f["action"] = chat, "git status*", "allow"
+	case strings.Contains(o.path, "/push"):
+		f["user_id"], f["chat"], f["device"] = admin, chat, s.Phone(t, token, webtest.NewPhone(t))
+	case strings.Contains(o.path, "/act/"):
+		phone := webtest.NewPhone(t)
+		s.Phone(t, token, phone)
+		s.Needed(t, chat, "per_"+chat)
+		f["token"] = path.Base(phone.Button(t, "Deny"))
+	case o.path == "/api/realtime" && o.Body != nil:
+		f["clientId"], f["subscriptions"] = connected(s, t), []string{"chats/*"}
+	}
+	return f
+}
+
+// connected opens a realtime stream until the test ends, and gives its client id.
+func connected(s *webtest.System, t *testing.T) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/realtime", nil)
+	webtest.Check(t, err)
+	stream, err := http.DefaultClient.Do(r)
+	webtest.Check(t, err)
+	t.Cleanup(func() { stream.Body.Close() })
+	line, err := bufio.NewReader(stream.Body).ReadString('\n')
+	webtest.Check(t, err)
+	_, id, _ := strings.Cut(strings.TrimSpace(line), ":")
+	return strings.TrimSpace(id)
+}
+
+// request makes one of the operation, with all its parameters or those that are required.
+func (o operation) request(t *testing.T, d api.Document, s *webtest.System, fixtures map[string]any, complete bool) *http.Request {
+	t.Helper()
+	path, query, headers := o.path, url.Values{}, http.Header{}
+	for _, p := range o.Parameters {
+		value := fmt.Sprint(made(d, p.Schema, p.Name, fixtures, complete))
+		if !p.Required && (!complete || p.Name == "expand" && fixtures["expand"] == nil) {
+			continue
+		}
+		switch p.In {
+		case "path":
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", value)
+		case "query":
+			query.Set(p.Name, value)
+		case "header":
+			headers.Set(p.Name, value)
+		}
+	}
+	var body bytes.Buffer
+	if o.Body != nil {
+		webtest.Check(t, json.NewEncoder(&body).Encode(made(d, o.Body.Content["application/json"].Schema, "", fixtures, complete)))
+		headers.Set("Content-Type", "application/json")
+	}
+	r, err := http.NewRequestWithContext(t.Context(), o.method, s.URL+path+"?"+query.Encode(), &body)
+	webtest.Check(t, err)
+	r.Header = headers
+	return r
+}
+
+// made makes up a value of a form.
+func made(d api.Document, f api.Form, name string, fixtures map[string]any, complete bool) any {
+	if value, known := fixtures[name]; known {
+		return value
+	}
+	switch {
+	case len(f.AnyOf) > 0: // by collection
+		i := slices.IndexFunc(f.AnyOf, func(one api.Form) bool {
+			return strings.HasSuffix(one.Ref, fmt.Sprintf("/%sInput", fixtures["collection"]))
+		})
+		return made(d, f.AnyOf[max(i, 0)], name, fixtures, complete)
+	case f.Ref != "":
+		return made(d, d.Components.Resolve(f), name, fixtures, complete)
+	case len(f.Enum) > 0:
+		return f.Enum[len(f.Enum)-1]
+	}
+	switch f.Type {
+	case "object":
+		object := map[string]any{}
+		for property, form := range f.Properties {
+			if complete && property != "id" || slices.Contains(f.Required, property) {
+				object[property] = made(d, form, property, fixtures, complete)
+			}
+		}
+		return object
+	case "array":
+		return []any{made(d, *f.Items, name, fixtures, complete)}
+	case "integer", "number":
+		return 1
+	case "boolean":
+		return false
+	}
+	return "made"
+}
+
+// check compares an answer with the description.
+func (o operation) check(t *testing.T, d api.Document, answer *http.Response) {
+	t.Helper()
+	is := is.New(t)
+	described, found := o.Responses[fmt.Sprint(answer.StatusCode)]
+	if !found {
+		text := new(strings.Builder)
+		answer.Write(text)
+		t.Fatalf("%s %s: %s", answer.Request.Method, answer.Request.URL, text)
+	}
+	if len(described.Content) == 0 {
+		is.Equal(answer.ContentLength, int64(0)) // no body
+		return
+	}
+	media, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	is.NoErr(err)
+	if _, whatever := described.Content["*/*"]; whatever {
+		return
+	}
+	content, exact := described.Content[media]
+	is.True(exact) // the media type
+	if media != "application/json" {
+		return
+	}
+	var value any
+	is.NoErr(json.NewDecoder(answer.Body).Decode(&value))
+	if wrong := differs(d, content.Schema, value); wrong != "" {
+		t.Errorf("the answer is not as described: %s", wrong)
+	}
+}
+
+// differs says where a value is not of a form; nowhere is empty.
+func differs(d api.Document, f api.Form, value any) string {
+	if len(f.AnyOf) > 0 {
+		var reasons []string
+		for _, one := range f.AnyOf {
+			wrong := differs(d, one, value)
+			if wrong == "" {
+				return ""
+			}
+			reasons = append(reasons, one.Ref+wrong)
+		}
+		return " is none of: " + strings.Join(reasons, "; ")
+	}
+	f = d.Components.Resolve(f)
+	if len(f.AnyOf) > 0 {
+		return differs(d, f, value)
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return objectDiffers(d, f, v)
+	case []any:
+		for i, item := range v {
+			if f.Items == nil {
+				break
+			}
+			if wrong := differs(d, *f.Items, item); wrong != "" {
+				return fmt.Sprintf("[%d]%s", i, wrong)
+			}
+		}
+	}
+	kind := map[string]string{"string": "string", "float64": "number", "bool": "boolean", "map[string]interface {}": "object", "[]interface {}": "array"}[fmt.Sprintf("%T", value)]
+	if f.Type != "" && f.Type != kind && !(f.Type == "integer" && kind == "number") {
+		return fmt.Sprintf(" is %v, want %s", value, f.Type)
+	}
+	if text, ok := value.(string); ok && len(f.Enum) > 0 && !slices.Contains(f.Enum, text) {
+		return fmt.Sprintf(" is %q, want one of %q", text, f.Enum)
+	}
+	return ""
+}
+
+func objectDiffers(d api.Document, f api.Form, object map[string]any) string {
+	if f.Type != "" && f.Type != "object" {
+		return fmt.Sprintf(" is an object, want %s", f.Type)
+	}
+	for _, name := range f.Required {
+		if _, found := object[name]; !found {
+			return "." + name + " is missing"
+		}
+	}
+	for name, value := range object {
+		form, known := f.Properties[name]
+		if !known && f.Additional == nil && f.Properties != nil {
+			return "." + name + " is not described"
+		}
+		if !known && f.Additional != nil {
+			form = *f.Additional
+		}
+		if !slices.Contains(f.Required, name) && value == nil {
+			continue // a pointer
+		}
+		if wrong := differs(d, form, value); wrong != "" {
+			return "." + name + wrong
+		}
+	}
+	return ""
+}

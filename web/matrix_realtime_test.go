@@ -1,0 +1,109 @@
+package web_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/webtest"
+)
+
+// TestIsolationMatrixInRealtime follows every collection as everybody, makes a record of ada's in each, and looks who hears of it.
+func TestIsolationMatrixInRealtime(t *testing.T) {
+	t.Parallel()
+	c := newCast(t)
+	byAll := map[string]*webtest.Follower{}
+	var topics []string
+	for _, collection := range slices.Sorted(maps.Keys(matrix)) {
+		topics = append(topics, collection+"/*")
+	}
+	for _, who := range []string{"o", "x", "a", "A"} {
+		byAll[who] = c.Connect(t).Follow(t, c.tokens[who], topics...)
+	}
+	nobody := c.Connect(t)
+	nobody.Follow(t, "", topics...)
+
+	made := map[string]string{}
+	for _, collection := range slices.Sorted(maps.Keys(matrix)) {
+		id := c.record(t, collection)
+		if collection == "users" {
+			id, _ = c.User(t, "someone", account.User)
+		}
+		made[collection] = id
+	}
+	for who, f := range byAll {
+		wanted := map[string]bool{}
+		for collection, id := range made {
+			may := strings.Contains(matrix[collection].list, who)
+			switch collection {
+			case "users":
+				may = who == "A" // someone is nobody else's account
+			case "usage":
+				may = false // a view, which has no realtime, as in PocketBase
+			}
+			wanted[collection+"/"+id] = may
+		}
+		c.hears(t, who, f, wanted)
+	}
+	select {
+	case f := <-nobody.Frames:
+		t.Errorf("who is not logged in heard %s", f.Raw)
+	default:
+	}
+}
+
+// hears reads what a follower is told until all that is wanted was heard, and one thing more that everybody hears. What is
+// not wanted must not be among it.
+func (c *cast) hears(t *testing.T, who string, f *webtest.Follower, wanted map[string]bool) {
+	t.Helper()
+	last, _, err := c.Handlers.SaveRecord(t.Context(), handlers.SaveRecord{
+		Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", New: true,
+	})
+	webtest.Check(t, err)
+	missing := map[string]bool{"healthchecks/" + last: true}
+	for record, may := range wanted {
+		if may {
+			missing[record] = true
+		}
+	}
+	for len(missing) > 0 {
+		got := f.Next(t)
+		collection, _, _ := strings.Cut(got.Event, "/")
+		record := collection + "/" + got.Data.Record["id"].(string)
+		if may, named := wanted[record]; named && !may {
+			t.Errorf("%s heard of %s: %s", who, record, got.Raw)
+		}
+		delete(missing, record)
+	}
+}
+
+func TestOneRecordInRealtimeIsForThoseWhoMayViewIt(t *testing.T) {
+	t.Parallel()
+	c := newCast(t)
+	for _, collection := range []string{"chats", "ssh_keys", "llm_keys", "devices", "mcp_servers"} {
+		id := c.record(t, collection)
+		topic := collection + "/" + id
+		f := map[string]*webtest.Follower{}
+		for _, who := range []string{"o", "x", "a", "A"} {
+			f[who] = c.Connect(t).Follow(t, c.tokens[who], topic, "healthchecks/*")
+		}
+		by := c.tokens["A"]
+		if strings.Contains(matrix[collection].update, "o") {
+			by = c.tokens["o"]
+		}
+		status, answer := c.Call(t, by, "PATCH", webtest.RecordsOf(collection)+"/"+id, updates[collection])
+		if status != 200 {
+			t.Fatalf("update %s: %d %v", topic, status, answer)
+		}
+		if status, answer := c.Call(t, by, "DELETE", webtest.RecordsOf(collection)+"/"+id, nil); status != 204 {
+			t.Fatalf("delete %s: %d %v", topic, status, answer)
+		}
+		for who, f := range f {
+			c.hears(t, who, f, map[string]bool{topic: strings.Contains(matrix[collection].view, who)})
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package ports
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+)
+
+// A port of a chat has an origin of its own for each account: a host name such as 3000-0123456789abcdef.localhost. So absolute
+// links, cookies and storage of what is served there work, and it shares none of them with us or with another port. A browser
+// gets in with a ticket, which it exchanges once for a cookie of that host. Our API takes no cookies, so no origin can use them there.
+
+const (
+	portPlaceholder = "{port}"
+	portTicketPath  = "/.pocketcoder/" // the only path that we serve under these hosts
+	portTicketLasts = 10 * time.Minute
+	portCookieLasts = 12 * time.Hour
+	portCookie      = "pocketcoder-port"
+	portCookieTLS   = "__Host-pocketcoder-port" // no other host can set a cookie of that name, which takes TLS
+)
+
+// CheckPortsURL refuses a template of the addresses of ports that is not a URL whose host begins with "{port}.".
+func CheckPortsURL(template string) error {
+	scheme, rest, _ := strings.Cut(template, "://"+portPlaceholder+".")
+	u, err := url.Parse(scheme + "://" + rest)
+	if err != nil || scheme != "http" && scheme != "https" || u.Hostname() == "" || strings.Contains(rest, "{") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return fmt.Errorf("want a URL such as https://{port}.example.org, got %q", template)
+	}
+	return nil
+}
+
+// visitor is whom a ticket or a cookie lets in, and where.
+type visitor struct {
+	chat    string
+	port    int
+	account string // empty for the operator
+	login   string // token of the account; it must still be valid
+	expires time.Time
+}
+
+// label is the first part of the port's host. It is the same each time, so that the browser keeps what the page stored.
+func (v visitor) label() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{v.chat, strconv.Itoa(v.port), v.account}, "\n")))
+	return strconv.Itoa(v.port) + "-" + hex.EncodeToString(sum[:8])
+}
+
+// origins are the tickets and cookies that were given out, until the end of the process. The zero value is empty.
+type origins struct {
+	mu               sync.Mutex
+	tickets, cookies map[string]visitor
+}
+
+// maxVisitors bounds tickets, and cookies, of one account. The one that expires first makes room.
+const maxVisitors = 100
+
+// open returns the address under which one browser gets in; empty without a template.
+func (o *origins) open(template string, v visitor) string {
+	if template == "" {
+		return ""
+	}
+	v.expires = time.Now().Add(portTicketLasts)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ticket := give(&o.tickets, v)
+	return strings.TrimSuffix(strings.Replace(template, portPlaceholder, v.label(), 1), "/") + portTicketPath + ticket
+}
+
+// give stores a visitor under a new secret.
+func give(all *map[string]visitor, v visitor) (secret string) {
+	if *all == nil {
+		*all = map[string]visitor{}
+	}
+	own, oldest := 0, ""
+	for id, other := range *all {
+		switch {
+		case time.Now().After(other.expires):
+			delete(*all, id)
+		case other.account == v.account:
+			if own++; oldest == "" || other.expires.Before((*all)[oldest].expires) {
+				oldest = id
+			}
+		}
+	}
+	if own >= maxVisitors {
+		delete(*all, oldest)
+	}
+	secret = rand.Text()
+	(*all)[secret] = v
+	return secret
+}
+
+// exchange uses up a ticket for the host with a label and returns a cookie.
+func (o *origins) exchange(ticket, label string) (cookie string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	v, ok := o.tickets[ticket]
+	if !ok || v.label() != label || time.Now().After(v.expires) {
+		return "", false
+	}
+	delete(o.tickets, ticket)
+	v.expires = time.Now().Add(portCookieLasts)
+	return give(&o.cookies, v), true
+}
+
+// visitor returns whom the cookies of a request let in at the host with a label.
+func (o *origins) visitor(r *http.Request, label string) (visitor, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, c := range r.Cookies() {
+		if v, ok := o.cookies[c.Value]; ok && ownPortCookie(c.Name) && v.label() == label && time.Now().Before(v.expires) {
+			return v, true
+		}
+	}
+	return visitor{}, false
+}
+
+func ownPortCookie(name string) bool { return name == portCookie || name == portCookieTLS }
+
+// portLabel is what the hosts of ports begin with.
+var portLabel = regexp.MustCompile(`^[0-9]{1,5}-[0-9a-f]{16}$`)
+
+// labelOf returns the label of the port whose origin a host is.
+func (s *Ports) labelOf(host string) (label string, ok bool) {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, domain, ok := strings.Cut(s.URL, portPlaceholder+".")
+	if !ok {
+		return "", false
+	}
+	domain, _, _ = strings.Cut(domain, "/")
+	domain, _, _ = strings.Cut(domain, ":")
+	label, ok = strings.CutSuffix(strings.ToLower(host), "."+strings.ToLower(domain))
+	return label, ok && portLabel.MatchString(label)
+}
+
+// PortOrigins serves the origins of ports, and leaves requests under other hosts to next.
+func (s *Ports) PortOrigins(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		label, ok := s.labelOf(r.Host)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w = api.NewPatientWriter(w)
+		if err := s.servePortOrigin(w, r, label); err != nil && r.Context().Err() == nil {
+			api.WriteProblem(w, api.ProblemOf(err))
+		}
+	})
+}
+
+func (s *Ports) servePortOrigin(w http.ResponseWriter, r *http.Request, label string) error {
+	if foreign(r) {
+		return api.Forbidden("Requests from another origin are not allowed.")
+	}
+	v, known := s.origins.visitor(r, label)
+	if ticket, is := strings.CutPrefix(r.URL.Path, portTicketPath); is {
+		return s.enterPort(w, r, label, ticket, known)
+	}
+	if !known {
+		return api.Problem{Status: http.StatusUnauthorized, Message: "This browser has no access to this port, or its access has expired. Get a new address with: pocketcoder ports CHAT PORT"}
+	}
+	since := s.API.Model.Seq() // before it is found out who may
+	who, err := s.callerOf(r, v)
+	if err != nil {
+		return err
+	}
+	api.BoundBody(w, r, who)
+	if v.account != "" {
+		ctx, cancel := s.API.WhileAllowed(r, who, v.chat, since, func() error { return s.API.PersonMayWrite(r, who, v.chat) })
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	return s.proxyPort(w, r, v.chat, v.port, v.rewrite, v.confine)
+}
+
+// enterPort exchanges a ticket for a cookie.
+func (s *Ports) enterPort(w http.ResponseWriter, r *http.Request, label, ticket string, known bool) error {
+	if r.Method != http.MethodGet {
+		return api.NotFound()
+	}
+	cookie, ok := s.origins.exchange(ticket, label)
+	if !ok && !known {
+		return api.Problem{Status: http.StatusUnauthorized, Message: "This address has been used or has expired. Get a new one with: pocketcoder ports CHAT PORT"}
+	}
+	h := w.Header()
+	if ok {
+		c := http.Cookie{Name: portCookie, Value: cookie, Path: "/", MaxAge: int(portCookieLasts / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
+		if strings.HasPrefix(s.URL, "https:") {
+			c.Name, c.Secure = portCookieTLS, true
+		}
+		http.SetCookie(w, &c)
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Location", "/")
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// callerOf returns the account of a visitor, if it may still reach the ports of the chat. The operator may reach all.
+func (s *Ports) callerOf(r *http.Request, v visitor) (api.Caller, error) {
+	if v.account == "" {
+		chat, found, err := s.API.Model.Chat(r.Context(), v.chat)
+		if err == nil && (!found || chat.Removed) {
+			err = api.NotFound()
+		}
+		return api.Caller{Identity: &account.Identity{Role: account.Admin, Collection: account.Superusers}}, err
+	}
+	identity, err := s.API.Accounts.Check(v.login)
+	if err != nil {
+		return api.Caller{}, api.Unauthorized()
+	}
+	who := api.Caller{Identity: &identity}
+	return who, s.API.PersonMayWrite(r, who, v.chat)
+}
+
+// foreign reports whether a page of another origin makes a request. It may only lead the browser here.
+func foreign(r *http.Request) bool {
+	for _, origin := range r.Header.Values("Origin") {
+		if origin != "http://"+r.Host && origin != "https://"+r.Host {
+			return true
+		}
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		return false
+	}
+	return r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// rewrite makes the request that goes inside, without our cookie.
+func (v visitor) rewrite(p *httputil.ProxyRequest) {
+	host := net.JoinHostPort("localhost", strconv.Itoa(v.port))
+	out := p.Out
+	out.URL.Scheme, out.URL.Host, out.Host = "http", host, host
+	out.URL.RawQuery = p.In.URL.RawQuery
+	out.Header.Del("Proxy-Authorization")
+	out.Header.Del("Referer") // it names a host that the server does not know
+	if out.Header.Get("Origin") != "" {
+		out.Header.Set("Origin", "http://"+host)
+	}
+	out.Header.Del("Cookie")
+	for _, c := range p.In.Cookies() {
+		if !ownPortCookie(c.Name) {
+			out.AddCookie(c)
+		}
+	}
+}
+
+// beyondOrigin are the headers with which an answer could change more than its own origin, or a proxy in front of us.
+var beyondOrigin = []string{
+	"Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc", "Nel", "Report-To",
+	"Reporting-Endpoints", "Proxy-Authenticate", "X-Sendfile", "X-Lighttpd-Send-File", "Set-Cookie2",
+}
+
+// confine keeps an answer within its origin.
+func (v visitor) confine(answer *http.Response) error {
+	h := answer.Header
+	for _, name := range beyondOrigin {
+		h.Del(name)
+	}
+	for name := range h {
+		if strings.HasPrefix(name, "X-Accel-") {
+			h.Del(name)
+		}
+	}
+	cookies := h.Values("Set-Cookie")
+	h.Del("Set-Cookie")
+	for _, c := range cookies {
+		if own, ok := hostCookie(c); ok {
+			h.Add("Set-Cookie", own)
+		}
+	}
+	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
+	h.Set("Cache-Control", "private, no-cache") // a proxy in front must not show it to somebody else
+	if to := h.Get("Location"); to != "" {
+		h.Set("Location", visit{port: v.port}.location(to))
+	}
+	return nil
+}
+
+// hostCookie returns a Set-Cookie without its Domain, so that the cookie is of this host alone; none for one of our name.
+func hostCookie(line string) (string, bool) {
+	parts := strings.Split(line, ";")
+	name, _, _ := strings.Cut(parts[0], "=")
+	kept := parts[:1]
+	for _, attribute := range parts[1:] {
+		key, _, _ := strings.Cut(attribute, "=")
+		if !strings.EqualFold(strings.TrimSpace(key), "domain") {
+			kept = append(kept, attribute)
+		}
+	}
+	return strings.Join(kept, ";"), !ownPortCookie(strings.TrimSpace(name))
+}
+
+// OpenPort is the operator's command for an address of a port; its result is the URL.
+type OpenPort struct {
+	handlers.Command
+	Chat string `json:"chat"`
+	Port int    `json:"port"`
+}
+
+// Serve takes the commands about ports over NATS until ctx ends, in the name of actor.
+func (s *Ports) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
+	return handlers.Commands{
+		"port.open": handlers.CommandOf(func(c *OpenPort, actor string) { c.Actor = actor }, s.openPortFor),
+	}.Serve(ctx, nc, actor, s.API.Logger)
+}
+
+func (s *Ports) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted, error) {
+	refuse := func(code handlers.Code, format string, args ...any) (handlers.Accepted, error) {
+		return handlers.Accepted{}, handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
+	}
+	if s.URL == "" {
+		return refuse(handlers.Conflict, "Ports have no host names here. Start PocketCoder with --ports-url, such as https://{port}.example.org.")
+	}
+	if c.Port < 1 || c.Port > 65535 {
+		return refuse(handlers.Invalid, "want a port from 1 to 65535, got %d", c.Port)
+	}
+	id, err := events.ParseID(c.Chat)
+	if err != nil {
+		return refuse(handlers.Invalid, "chat: %v", err)
+	}
+	chat, found, err := s.API.Model.Chat(ctx, id)
+	if err != nil {
+		return handlers.Accepted{}, err
+	}
+	if !found || chat.Removed {
+		return refuse(handlers.NotFound, "There is no chat %s.", id)
+	}
+	body, err := json.Marshal(s.origins.open(s.URL, visitor{chat: id, port: c.Port}))
+	return handlers.Accepted{Result: body}, err
+}

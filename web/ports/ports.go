@@ -1,0 +1,250 @@
+// Package ports serves the ports on which commands listen that run in the background, to browsers and other clients.
+//
+// Promises: a port is for the owner of its chat and for administrators, not for agents. Access ends with the login, and with
+// the right to the chat. A served page shares no origin, cookie or storage with the API. Our tokens and cookies never reach
+// the command. Tickets and cookies live in memory, at most a fixed number for each account.
+//
+// It must not know how a command's network is isolated: Dial connects.
+package ports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+)
+
+const portOfChat = "/api/chats/{id}/ports/{port}"
+
+// Ports serves the ports of the commands that run in the background.
+type Ports struct {
+	API  *api.Server
+	URL  string                                                             // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
+	Dial func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
+
+	tickets tickets
+	origins origins
+}
+
+// Routes are the routes of ports.
+func (s *Ports) Routes() []api.Route {
+	return []api.Route{
+		{Method: "POST", Path: portOfChat, About: "A path, good for an hour, under which a browser reaches what the chat's commands serve at a port.", Admits: api.Accounts, Answer: portAnswer{}, Serve: s.openPort},
+		{Method: api.AnyMethod, Path: portOfChat + "/{path...}", About: "What a command that runs in the background serves at a port of its own, whatever the method; WebSockets too.", Admits: api.Accounts, Media: "*/*", Serve: s.servePort},
+	}
+}
+
+// Ticket returns the login that the ticket in a request's path stands for. What else comes along with a ticket is the word of a
+// page that we do not vouch for.
+func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
+	if !HasTicket(r.URL.Path) {
+		return "", false
+	}
+	return s.tickets.token(r), true
+}
+
+// portAnswer says where a port is to be found.
+type portAnswer struct {
+	Path    string `json:"path"`
+	URL     string `json:"url,omitempty"` // of the port's own origin, good for one browser within ten minutes; absent when there is none
+	Expires string `json:"expires"`       // of path: 2006-01-02 15:04:05.000Z
+}
+
+// openPort gives a ticket for a port of a chat.
+func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	chat, port := r.PathValue("id"), r.PathValue("port")
+	number, err := s.portOf(r, who)
+	if err != nil {
+		return err
+	}
+	login, _ := s.API.TokenOf(r)
+	expires := time.Now().Add(ticketLasts)
+	if who.Expires.Before(expires) {
+		expires = who.Expires
+	}
+	id, err := s.tickets.give(ticket{chat: chat, port: port, account: who.Account, login: login, expires: expires})
+	if err != nil {
+		return err
+	}
+	address := s.origins.open(s.URL, visitor{chat: chat, port: number, account: who.Account, login: login})
+	return api.WriteJSON(w, http.StatusOK, portAnswer{
+		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(projections.TimeFormat),
+	})
+}
+
+// portOf reads which port is meant, for who may reach those of the chat: its owner and administrators, no agent.
+func (s *Ports) portOf(r *http.Request, who api.Caller) (int, error) {
+	if err := s.API.PersonMayWrite(r, who, r.PathValue("id")); err != nil {
+		return 0, err
+	}
+	text := r.PathValue("port")
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 || strconv.FormatUint(port, 10) != text {
+		return 0, api.BadField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q", api.Shortened(text, 40))
+	}
+	return int(port), nil
+}
+
+// servePort hands a request on to what a command of the chat serves at a port, and the answer back.
+func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	since := s.API.Model.Seq() // before it is found out who may
+	port, err := s.portOf(r, who)
+	if err != nil {
+		return err
+	}
+	p := partsOfPort(r.URL.EscapedPath())
+	if p.ticket != "" && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		allowAnyOrigin(w.Header(), r)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	inside, err := url.ParseRequestURI(p.rest)
+	if err != nil {
+		return api.NotFound()
+	}
+	visit := visit{path: p, port: port, inside: inside}
+	ctx, cancel := s.API.WhileAllowed(r, who, p.chat, since, func() error { return s.API.PersonMayWrite(r, who, p.chat) })
+	defer cancel()
+	return s.proxyPort(w, r.WithContext(ctx), p.chat, port, visit.rewrite, visit.confine)
+}
+
+// proxyPort hands a request on to what serves a port of a chat.
+func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int, rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
+	var failed error
+	proxy := &httputil.ReverseProxy{
+		Rewrite: rewrite, ModifyResponse: confine, FlushInterval: -1,
+		ErrorLog: slog.NewLogLogger(s.API.Logger.Handler(), slog.LevelDebug),
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, chat, port) },
+			// A connection is one command's: the next request may be for another.
+			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+	}
+	h := w.Header()
+	ours := h.Clone()
+	clear(h) // what confine gives would be added to it
+	proxy.ServeHTTP(finalWriter{w}, r)
+	if failed == nil {
+		return nil
+	}
+	maps.Copy(h, ours)
+	if errors.As(failed, new(*http.MaxBytesError)) {
+		return failed
+	}
+	if errors.Is(failed, handlers.ErrNotServed) {
+		return api.Problem{Status: http.StatusNotFound, Message: fmt.Sprintf("Nothing can be reached at port %d: %v.", port, failed)}
+	}
+	return api.Problem{Status: http.StatusBadGateway, Message: fmt.Sprintf("What serves port %d does not answer as a web server does.", port)}
+}
+
+// visit is one request to a port.
+type visit struct {
+	path   portPath
+	port   int
+	inside *url.URL
+}
+
+// rewrite makes the request that goes inside: nothing of ours goes along.
+func (v visit) rewrite(p *httputil.ProxyRequest) {
+	host := net.JoinHostPort("localhost", strconv.Itoa(v.port))
+	out := p.Out
+	out.URL.Scheme, out.URL.Host, out.Host = "http", host, host
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = v.inside.Path, v.inside.RawPath, p.In.URL.RawQuery
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer"} {
+		out.Header.Del(name)
+	}
+	if out.Header.Get("Origin") != "" {
+		out.Header.Set("Origin", "http://"+host) // development servers take WebSockets of their own pages only
+	}
+	out.Header.Set("X-Forwarded-Prefix", v.path.prefix)
+}
+
+// portPolicy gives what is served an origin that nothing else has: its scripts run, and see nothing of ours. So a page there has
+// neither cookies nor storage, and what it loads it names by relative paths, or below X-Forwarded-Prefix.
+const portPolicy = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads; frame-ancestors 'self'"
+
+// ofOrigin are the headers with which a server says something about its whole origin, which is ours, or to a proxy in front of us.
+var ofOrigin = []string{
+	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc",
+	"Service-Worker-Allowed", "Nel", "Report-To", "Reporting-Endpoints", "Origin-Agent-Cluster", "Accept-CH", "Critical-CH", "WWW-Authenticate",
+	"Proxy-Authenticate", "Refresh", "Referrer-Policy", "X-Content-Type-Options", "X-Frame-Options", "X-Sendfile", "X-Lighttpd-Send-File",
+	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Cache-Control",
+}
+
+// confine changes the answer so that a browser can do no harm with it.
+func (v visit) confine(answer *http.Response) error {
+	h := answer.Header
+	for _, name := range ofOrigin {
+		h.Del(name)
+	}
+	for name := range h {
+		if strings.HasPrefix(name, "X-Accel-") {
+			h.Del(name)
+		}
+	}
+	h["Content-Security-Policy"] = append([]string{portPolicy}, h["Content-Security-Policy"]...)
+	h.Set("Referrer-Policy", "no-referrer") // the ticket is in the path
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if v.path.ticket != "" {
+		allowAnyOrigin(h, answer.Request)
+	}
+	if to := h.Get("Location"); to != "" {
+		h.Set("Location", v.location(to))
+	}
+	return nil
+}
+
+// allowAnyOrigin lets the page read what it loads: its origin is none, and whoever else knows the ticket may see the page anyway.
+func allowAnyOrigin(h http.Header, r *http.Request) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	if r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+	}
+	if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
+		h.Set("Access-Control-Allow-Headers", wanted)
+	}
+}
+
+// location is where a redirect leads from outside. One that leads elsewhere stays as it is.
+func (v visit) location(to string) string {
+	u, err := url.Parse(to)
+	if err != nil {
+		return to
+	}
+	if host := u.Hostname(); host != "" && (u.Port() != strconv.Itoa(v.port) || host != "localhost" && host != "127.0.0.1") {
+		return to
+	}
+	if u.Host == "" && !strings.HasPrefix(u.Path, "/") {
+		return to
+	}
+	u.Scheme, u.Host = "", ""
+	if strings.HasPrefix(u.Path+"/", v.path.prefix+"/") { // it has heard of X-Forwarded-Prefix
+		return u.String()
+	}
+	return v.path.prefix + "/" + strings.TrimPrefix(u.String(), "/")
+}
+
+// finalWriter leaves out the answers before the answer: what a server says in them is not looked at.
+type finalWriter struct{ http.ResponseWriter }
+
+func (f finalWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+
+func (f finalWriter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		f.ResponseWriter.WriteHeader(status)
+	}
+}

@@ -1,0 +1,106 @@
+package ports
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"pocketcoder/web/api"
+)
+
+// A ticket lets a browser, which can send no header with a link, reach one port of one chat in the name of an account: it
+// stands in the path, for as long as it and the login that it was had with are good. What is served there is a page nobody
+// vouches for, so it has an origin of its own and no cookie would come along with what it loads.
+const (
+	ticketMark  = "~"
+	ticketLasts = time.Hour
+	maxTickets  = 1000 // in all
+	maxOwn      = 32   // of one account: the oldest makes room
+)
+
+type ticket struct {
+	chat, port string
+	account    string
+	login      string // token of the account
+	given      time.Time
+	expires    time.Time
+}
+
+// tickets are those that were given out, until the end of the process. The zero value is empty.
+type tickets struct {
+	mu sync.Mutex
+	by map[string]ticket
+}
+
+// give makes one. Counted are those of an account, not of a login: it may have many logins.
+func (t *tickets) give(k ticket) (id string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.given = time.Now()
+	own, oldest := 0, ""
+	for id, old := range t.by {
+		switch {
+		case k.given.After(old.expires):
+			delete(t.by, id)
+		case old.account == k.account:
+			if own++; oldest == "" || old.given.Before(t.by[oldest].given) {
+				oldest = id
+			}
+		}
+	}
+	if own >= maxOwn {
+		delete(t.by, oldest)
+	}
+	if len(t.by) >= maxTickets {
+		return "", api.Problem{Status: http.StatusTooManyRequests, Message: "Too many ports are open; try again later.", Retry: time.Minute}
+	}
+	if t.by == nil {
+		t.by = map[string]ticket{}
+	}
+	id = ticketMark + rand.Text()
+	t.by[id] = k
+	return id, nil
+}
+
+// token is that of the account for which the ticket in the request's path is good; empty for none.
+func (t *tickets) token(r *http.Request) string {
+	p := partsOfPort(r.URL.Path)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok := t.by[p.ticket]
+	if !ok || k.chat != p.chat || k.port != p.port || time.Now().After(k.expires) {
+		return ""
+	}
+	return k.login
+}
+
+// portPath is a path below a port: /api/chats/{chat}/ports/{port}/{ticket}/{rest}, with the ticket or without.
+type portPath struct {
+	chat, port, ticket string
+	prefix             string // all but the rest, without a slash behind
+	rest               string // with the slash before
+}
+
+// partsOfPort reads a path, escaped or not: nothing in front of the rest needs to be escaped.
+func partsOfPort(path string) (p portPath) {
+	part := strings.SplitN(path, "/", 8)
+	if len(part) < 7 || part[1] != "api" || part[2] != "chats" || part[4] != "ports" {
+		return p
+	}
+	p.chat, p.port = part[3], part[5]
+	front := 6
+	for _, mark := range []string{ticketMark, "%7E", "%7e"} { // some programs escape it in the links they pass on
+		if id, is := strings.CutPrefix(part[6], mark); is {
+			p.ticket, front = ticketMark+id, 7
+		}
+	}
+	p.prefix = strings.Join(part[:front], "/")
+	p.rest = "/" + strings.Join(part[front:], "/")
+	return p
+}
+
+// HasTicket says whether a path has a ticket in it: who asks is then found out by that alone, so that it does not matter which
+// page asks.
+func HasTicket(path string) bool { return partsOfPort(path).ticket != "" }

@@ -1,0 +1,95 @@
+package realtime
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+)
+
+// How many may be connected at once, so that nobody, and nobody in particular, takes all the memory. An official client
+// connects as nobody and says who it is within a second.
+const (
+	maxClients         = 20_000
+	maxGuests          = 2_000
+	maxAddressClients  = 1_500 // of an address, while they are nobody's
+	maxAccountClients  = 2_000
+	maxAccountFiltered = 50 // topics of an account with a filter
+)
+
+func tooMany(what string) api.Problem {
+	return api.Problem{Status: http.StatusTooManyRequests, Message: what, Retry: time.Minute}
+}
+
+// connect takes a client of a guest's.
+func (rt *registry) connect(c *client, address string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.open()
+	if len(rt.clients) >= maxClients || rt.guests >= maxGuests {
+		return api.Problem{Status: http.StatusServiceUnavailable, Message: "Too many clients are connected; try again later.", Retry: time.Minute}
+	}
+	c.holder = "address " + address
+	if rt.held[c.holder] >= cmp.Or(rt.addressClients, maxAddressClients) {
+		return tooMany("Too many clients of this address are connected and have not logged in.")
+	}
+	rt.clients[c.id] = c
+	rt.held[c.holder]++
+	rt.guests++
+	return nil
+}
+
+// own makes a guest's client an account's. mu is held.
+func (rt *registry) own(c *client, who account.Identity) error {
+	if c.who != nil {
+		return nil
+	}
+	holder := "account " + api.AccountKey(who)
+	if rt.held[holder] >= cmp.Or(rt.accountClients, maxAccountClients) {
+		return tooMany("Too many clients of this account are connected.")
+	}
+	rt.release(c)
+	c.holder = holder
+	rt.held[holder]++
+	return nil
+}
+
+// release lets go of a client's place. mu is held.
+func (rt *registry) release(c *client) {
+	if c.who == nil {
+		rt.guests--
+	}
+	if rt.held[c.holder]--; rt.held[c.holder] == 0 {
+		delete(rt.held, c.holder)
+	}
+}
+
+// boundFilters refuses topics with which a client's account would follow too many that have a filter: each of them is asked
+// for on its own with every change. mu is held.
+func (rt *registry) boundFilters(c *client, who account.Identity, topics []topic) error {
+	filtered := map[string]bool{}
+	for _, t := range topics {
+		if t.query["filter"] != "" {
+			filtered[t.text] = true
+		}
+	}
+	if len(filtered) == 0 {
+		return nil
+	}
+	for _, other := range rt.clients {
+		if other == c || other.who == nil || api.AccountKey(*other.who) != api.AccountKey(who) {
+			continue
+		}
+		for text, sub := range other.follows {
+			if sub.topic.query["filter"] != "" {
+				filtered[text] = true
+			}
+		}
+	}
+	if len(filtered) > maxAccountFiltered {
+		return api.BadField("subscriptions", "validation_length_too_long", "an account follows at most %d topics that have a filter", maxAccountFiltered)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package realtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/web/api"
+)
+
+func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	ended := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &client{news: make(chan struct{}, 1)}
+		ended <- new(Realtime).stream(r.Context(), api.NewPatientWriter(w), c, pace{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
+	}))
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	is.NoErr(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	is.NoErr(err)
+	is.True(strings.HasPrefix(string(text), ": ping\n\n: ping\n\n"))
+	is.True(errors.Is(<-ended, errIdle))
+}
+
+func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := &client{news: make(chan struct{}, 1), expires: time.Now()}
+	err := new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, pace{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
+	is.True(errors.Is(err, errOver))
+}
+
+func TestOldestEndingsAreForgotten(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var rt registry
+	rt.open()
+	begun := time.Now()
+	for i := range maxEndings + 1 {
+		rt.ended[endingKey("ses", fmt.Sprint(i))] = ending{uint64(i), begun.Add(time.Duration(i))}
+		rt.forget()
+	}
+	is.True(len(rt.ended) <= maxEndings)
+	is.Equal(rt.ended[endingKey("ses", fmt.Sprint(maxEndings))].seq, uint64(maxEndings))
+	_, kept := rt.ended[endingKey("ses", "0")]
+	is.True(!kept)
+}
+
+func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := &client{news: make(chan struct{}, 1)}
+	sub := &subscription{client: c, source: &source{}}
+	for i := range 3 * maxWaiting {
+		c.put(sub, &message{data: []byte(fmt.Sprint(i)), replaces: "msg_1"})
+	}
+	queue, err := c.take()
+	is.NoErr(err)
+	is.Equal(len(queue), 1)
+	is.Equal(string(queue[0].data), fmt.Sprint(3*maxWaiting-1))
+}
+
+func TestAConnectionThatStaysNobodysEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := pace{ping: time.Minute, idle: time.Minute, anon: time.Millisecond}
+	c := &client{news: make(chan struct{}, 1)}
+	is.True(errors.Is(new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, p), errIdle))
+	c.ended = make(chan struct{}) // a session's
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	is.True(!errors.Is(new(Realtime).stream(ctx, api.NewPatientWriter(httptest.NewRecorder()), c, p), errIdle))
+}

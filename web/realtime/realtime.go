@@ -1,0 +1,155 @@
+// Package realtime serves realtime as PocketBase's clients speak it: changes of records, and what a chat's assistant is
+// writing.
+//
+// Promises: a change is sent after its commit, once, in order. A client gets only what its account may see at that moment. A
+// client that reconnects with the same login gets what it missed. A client that falls behind is disconnected; nothing waits
+// for it. The number of clients of an address and of an account is bounded.
+//
+// It must not write: it reads the read models and the deltas.
+package realtime
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+)
+
+// Realtime as PocketBase has it (https://pocketbase.io/docs/api-realtime): a client connects as nobody and is told an id;
+// whoever then posts that id with a token says what the client follows, and it sees what that account may see. A topic is
+// <collection>, <collection>/* or <collection>/<id>, with ?options= for a filter, expand, fields; the event bears it byte
+// for byte. Any other topic is taken and silent, but chats:<id> (hot.go).
+//
+// A change of a row is sent after its commit, once, in the order of changes. For each audience (audience.go), which
+// is all who follow the same topic as the same account, it is asked for and encoded once, at a pace of its own. No client is
+// waited for: one that falls behind by more than its queue holds is disconnected.
+//
+// What PocketBase loses between two connections, ours sends first on the next one of the same session for the same topic, a
+// page at a time: endings.go remembers how far each got. A record that changed several times meanwhile comes once,
+// as it is then; one that may have been lost on the way comes again, whole.
+
+// Realtime serves realtime. Run must run while it serves.
+type Realtime struct {
+	API *api.Server
+	Log *log.Log
+
+	registry registry
+}
+
+// Routes are the routes of realtime.
+func (s *Realtime) Routes() []api.Route {
+	return []api.Route{
+		{Method: "GET", Path: "/api/realtime", About: "Changes of records, and what chats are just saying. The first event gives the client id.", Admits: api.Guests, Media: api.EventStream, Serve: s.connectRealtime},
+		{Method: "POST", Path: "/api/realtime", About: "Say what a connected client follows.", Admits: api.Guests, Body: subscribe{}, Serve: s.subscribeRealtime},
+	}
+}
+
+// registry is who is connected and what they follow. The zero value is ready.
+type registry struct {
+	mu        sync.Mutex
+	clients   map[string]*client
+	audiences map[string]*audience // by who follows and their topic
+	hubs      map[string]*hub      // by chat
+	ended     map[[32]byte]ending  // by session and topic
+	started   time.Time            // when Run did
+	before    uint64               // where sessions of an earlier process go on
+	held      map[string]int       // how many clients there are, by their holder
+	guests    int                  // how many of all are nobody's
+
+	addressClients, accountClients int // in place of the constants, for tests
+}
+
+// open makes what the zero value lacks. mu is held.
+func (rt *registry) open() {
+	if rt.clients == nil {
+		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
+		rt.ended, rt.held = map[[32]byte]ending{}, map[string]int{}
+	}
+}
+
+// Run follows the read models for all clients until ctx ends.
+func (s *Realtime) Run(ctx context.Context) error {
+	feed := s.API.Model.Feed()
+	defer feed.Close()
+	if err := s.remember(ctx); err != nil {
+		return fmt.Errorf("run realtime: %w", err)
+	}
+	s.registry.wakeAll() // of what changed before the feed began nobody else tells
+	for {
+		changes, seq, err := feed.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("run realtime: %w", err)
+		}
+		s.registry.wake(changes)
+		s.wakeHubs(ctx, changes, seq)
+	}
+}
+
+// remember finds out where the sessions of an earlier process go on: some time before the last event it can have sent.
+func (s *Realtime) remember(ctx context.Context) error {
+	last, err := s.Log.Stored(ctx, s.API.Model.Seq())
+	if err != nil {
+		return err
+	}
+	before, err := s.Log.At(ctx, last.Add(-doubt))
+	if err != nil {
+		return err
+	}
+	rt := &s.registry
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.open()
+	rt.started, rt.before = time.Now(), before
+	return nil
+}
+
+// wake tells the audiences whose rows changed.
+func (rt *registry) wake(changes []projections.Change) {
+	rows := map[string]map[string]bool{}
+	for _, c := range changes {
+		group, id := groupOf(c)
+		if rows[group] == nil {
+			rows[group] = map[string]bool{}
+		}
+		rows[group][id] = true
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, a := range rt.audiences {
+		if ids := rows[a.group]; ids != nil && (a.topic.id == "" || ids[a.topic.id]) {
+			wake(a.news)
+		}
+	}
+}
+
+func (rt *registry) wakeAll() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, a := range rt.audiences {
+		wake(a.news)
+	}
+}
+
+// connectRealtime serves a connection until it ends.
+func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	c := &client{id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
+	if err := s.registry.connect(c, who.Client.Address); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", api.EventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
+	out := api.NewPatientWriter(w)
+	err := send(out, []byte("id:"+c.id+"\nevent:PB_CONNECT\ndata:{\"clientId\":\""+c.id+"\"}\n\n"))
+	if err == nil {
+		err = s.stream(r.Context(), out, c, usual)
+	}
+	s.disconnect(context.WithoutCancel(r.Context()), c, err == errClosed && !s.API.Proxied)
+	return nil
+}

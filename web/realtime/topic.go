@@ -1,0 +1,166 @@
+package realtime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+	"pocketcoder/web/records"
+)
+
+// topic is what a client wants to follow, as it said it and as far as it is understood.
+type topic struct {
+	text       string
+	collection query.Collection  // without a table when it is about no records
+	id         string            // of one record; empty for all
+	query      map[string]string // of the options
+	headers    map[string]string
+	holder     string        // the account whose share of the views it takes; empty for the server's own
+	request    query.Request // on whose behalf it is followed
+	chat       string        // whose hot stream it is
+	admitted   bool          // something of it may be seen
+}
+
+const (
+	maxTopics    = 1000      // PocketBase's
+	maxTopic     = 2500      // bytes; PocketBase's
+	maxAllTopics = 256 << 10 // bytes of all topics of a client
+)
+
+// parseTopics reads the topics of a request, each once. Empty ones are ignored, as PocketBase does.
+func parseTopics(catalogue query.Catalogue, texts []string) (topics []topic, err error) {
+	if len(texts) > maxTopics {
+		return nil, api.BadField("subscriptions", "validation_length_too_long", "the length must be no more than %d", maxTopics)
+	}
+	seen, size := map[string]bool{"": true}, 0
+	for i, text := range texts {
+		if len(text) > maxTopic {
+			return nil, api.BadField("subscriptions", "validation_length_too_long", "%d: the length must be no more than %d", i, maxTopic)
+		}
+		if size += len(text); size > maxAllTopics {
+			return nil, api.BadField("subscriptions", "validation_length_too_long", "the length of all must be no more than %d", maxAllTopics)
+		}
+		if strings.ContainsAny(text, "\r\n\x00") { // it would end the line of the event that names it
+			return nil, api.BadField("subscriptions", "validation_match_invalid", "%d: a topic is one line", i)
+		}
+		if !seen[text] {
+			seen[text] = true
+			topics = append(topics, parseTopic(catalogue, text))
+		}
+	}
+	return topics, nil
+}
+
+func parseTopic(catalogue query.Catalogue, text string) topic {
+	t := topic{text: text}
+	what, options, _ := strings.Cut(text, "?")
+	if chat, ok := strings.CutPrefix(what, "chats:"); ok {
+		if _, err := events.ParseID(chat); err == nil {
+			t.chat = chat
+		}
+		return t
+	}
+	name, id, one := strings.Cut(what, "/")
+	if one && id == "" {
+		return t
+	}
+	if c, ok := catalogue.Get(name); ok && c.Type != "view" { // a view has no rows that change
+		t.collection = c
+	}
+	if id != "*" {
+		t.id = id
+	}
+	t.query, t.headers = parseOptions(options)
+	return t
+}
+
+// parseOptions reads ?options={"query":{},"headers":{}}. As in PocketBase, values of other types are taken as text and
+// options that cannot be read are none.
+func parseOptions(text string) (query, headers map[string]string) {
+	query, headers = map[string]string{}, map[string]string{}
+	values, _ := url.ParseQuery(text)
+	var o struct{ Query, Headers map[string]any }
+	_ = json.Unmarshal([]byte(values.Get("options")), &o)
+	for name, v := range o.Query {
+		query[name] = optionText(v)
+	}
+	for name, v := range o.Headers {
+		headers[strings.ReplaceAll(strings.ToLower(name), "-", "_")] = optionText(v)
+	}
+	return query, headers
+}
+
+func optionText(v any) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// admit finds out on whose behalf a topic is followed, and whether it can be: a filter that cannot be read is the client's
+// mistake, a chat it may not see is silent.
+func (s *Realtime) admit(r *http.Request, who api.Caller, t *topic) error {
+	t.holder, t.request = who.Key(), who.Request(r, nil)
+	t.request.Method, t.request.Context, t.request.Query, t.request.Headers = http.MethodGet, "realtime", t.query, t.headers
+	if t.chat == "" && t.collection.Table == "" {
+		return nil
+	}
+	err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
+		if t.chat != "" {
+			chats, _ := s.API.Catalogue.Get("chats")
+			t.admitted, err = query.Allowed(r.Context(), db, s.API.Catalogue, chats, t.chat, chats.View, t.request)
+			return err
+		}
+		_, err = query.Changed(r.Context(), db, s.API.Catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(), math.MaxInt64, 1)
+		t.admitted = err == nil
+		return err
+	})
+	if errors.Is(err, query.ErrSuperusers) {
+		return nil
+	}
+	return err
+}
+
+// rule is the one that says who sees an event: of the record, or of the list.
+func (t topic) rule() *string {
+	if t.id != "" {
+		return t.collection.View
+	}
+	return t.collection.List
+}
+
+func (t topic) ids() []string {
+	if t.id == "" {
+		return nil
+	}
+	return []string{t.id}
+}
+
+func (t topic) wants() query.Query {
+	return query.Query{Filter: t.query["filter"], Expand: t.query["expand"], Fields: t.query["fields"]}
+}
+
+// group names the rows that a collection's records are, as groupOf does those that changed.
+func group(c query.Collection) string {
+	if c.Table == records.ConfigTable {
+		return c.Table + "/" + c.ID
+	}
+	return c.Table
+}
+
+func groupOf(c projections.Change) (group, id string) {
+	if collection, id, ok := strings.Cut(c.ID, "/"); ok && c.Table == records.ConfigTable {
+		return c.Table + "/" + collection, id
+	}
+	return c.Table, c.ID
+}

@@ -1,0 +1,155 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// batch is several writes that happen together or not at all.
+type batch struct {
+	Requests []batchRequest `json:"requests"` // at most 50
+}
+
+type batchRequest struct {
+	Method  string                     `json:"method"` // POST, PATCH, PUT (create or update), DELETE
+	URL     string                     `json:"url"`    // /api/collections/{collection}/records[/{id}]
+	Headers map[string]string          `json:"headers,omitempty"`
+	Body    map[string]json.RawMessage `json:"body,omitempty"`
+}
+
+// batchAnswer is that of one request.
+type batchAnswer struct {
+	Status int `json:"status"`
+	Body   any `json:"body"` // the record; null when it was deleted
+}
+
+// maxBatch is how many requests a batch may hold; PocketBase's default.
+const maxBatch = 50
+
+// notInBatch are collections whose changes also reach what is kept beside the log, and cannot be taken back.
+var notInBatch = []string{"users", "llm_keys"}
+
+// written is what became of one request.
+type written struct {
+	c      query.Collection
+	id     string
+	delete bool
+	r      *http.Request // with the query of the request's own URL
+}
+
+func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	var body batch
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	if len(body.Requests) == 0 || len(body.Requests) > maxBatch {
+		return api.BadField("requests", "validation_length_out_of_range", "want 1 to %d requests, got %d", maxBatch, len(body.Requests))
+	}
+	var done []written
+	seq, err := s.Handlers.Transaction(r.Context(), func(ctx context.Context) error {
+		done = nil // decided again when somebody else was first
+		fresh := created{}
+		for i, one := range body.Requests {
+			result, err := s.runOne(ctx, r, who, one, fresh)
+			if err != nil {
+				return batchProblem(i, err)
+			}
+			done = append(done, result)
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.API.Model.Wait(r.Context(), seq)
+	}
+	if err != nil {
+		return err
+	}
+	answers := []batchAnswer{}
+	for _, one := range done {
+		if one.delete {
+			answers = append(answers, batchAnswer{Status: http.StatusNoContent})
+			continue
+		}
+		record, err := s.API.View(one.r, who, one.c, one.id)
+		if errors.Is(err, query.ErrNotFound) { // a later request of the batch took it away
+			answers = append(answers, batchAnswer{Status: http.StatusOK})
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		answers = append(answers, batchAnswer{http.StatusOK, record})
+	}
+	return api.WriteJSON(w, http.StatusOK, answers)
+}
+
+// batchProblem says which request could not be done, in the shape PocketBase gives it. Nothing of the batch was.
+func batchProblem(i int, err error) error {
+	p := api.ProblemOf(err)
+	if p.Status >= http.StatusInternalServerError {
+		return err
+	}
+	if p.Data == nil {
+		p.Data = map[string]any{}
+	}
+	failed := map[string]any{"code": "batch_request_failed", "message": "Batch request failed.", "response": p}
+	return api.Problem{Status: http.StatusBadRequest, Message: "Batch transaction failed.", Data: map[string]any{
+		"requests": map[string]any{strconv.Itoa(i): failed},
+	}}
+}
+
+// runOne carries out one request inside the batch's transaction.
+func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, one batchRequest, fresh created) (done written, err error) {
+	at, err := url.Parse(one.URL)
+	if err != nil || at.Host != "" {
+		return done, api.BadField("url", "validation_invalid_value", "want a path")
+	}
+	path := strings.Split(strings.TrimPrefix(at.Path, "/"), "/")
+	if len(path) < 4 || len(path) > 5 || path[0] != "api" || path[1] != "collections" || path[3] != "records" {
+		return done, api.BadField("url", "validation_invalid_value", "want /api/collections/{collection}/records or a record below it")
+	}
+	if done.c, err = s.API.Collection(path[2]); err != nil {
+		return done, err
+	}
+	if slices.Contains(notInBatch, done.c.ID) {
+		return done, api.BadField("url", "validation_invalid_value", "records of %s are not changed in a batch", done.c.Name)
+	}
+	if len(path) == 5 {
+		done.id = path[4]
+	}
+	done.r = r.Clone(r.Context())
+	done.r.URL = at
+	if err := s.checkQuery(done.r, who, done.c); err != nil {
+		return done, err
+	}
+	return done, s.runMethod(ctx, &done, who, one, fresh)
+}
+
+func (s *Records) runMethod(ctx context.Context, done *written, who api.Caller, one batchRequest, fresh created) (err error) {
+	switch {
+	case one.Method == http.MethodPost && done.id == "":
+		done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
+	case one.Method == http.MethodPatch && done.id != "":
+		done.id, _, err = s.update(ctx, done.r, who, done.c, done.id, one.Body, fresh)
+	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
+		id := textOf(one.Body["id"])
+		if done.id, _, err = s.update(ctx, done.r, who, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) || api.ProblemOf(err).Status == http.StatusNotFound {
+			done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
+		}
+	case one.Method == http.MethodDelete && done.id != "":
+		done.delete = true
+		_, err = s.remove(ctx, done.r, who, done.c, done.id, fresh)
+	default:
+		return api.BadField("method", "validation_invalid_value", "%s cannot be done there", api.Shortened(one.Method, 10))
+	}
+	return err
+}

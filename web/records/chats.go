@@ -1,0 +1,160 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+)
+
+func createChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	title, _ := w.text("title")
+	agent, _ := w.text("agent")
+	user, _ := w.text("user")
+	description, _ := w.text("description")
+	tags, _ := w.text("tags")
+	return s.Handlers.CreateChat(ctx, handlers.CreateChat{
+		Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent, Description: description, Archived: string(w.set["archived"]) == "true", Tags: tags,
+	})
+}
+
+func updateChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.Is("admin") {
+		return "", 0, api.BadField("user", "validation_invalid_value", "Only administrators give a chat to somebody else.")
+	}
+	c := handlers.UpdateChat{Command: w.Command, Chat: w.id}
+	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent, "user": &c.User}
+	for name, into := range texts {
+		if v, given := w.text(name); given {
+			*into = &v
+		}
+	}
+	if raw, given := w.set["archived"]; given {
+		archived := string(raw) == "true"
+		c.Archived = &archived
+	}
+	seq, err := s.Handlers.UpdateChat(ctx, c)
+	return w.id, seq, err
+}
+
+func removeChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.Handlers.DeleteChat(ctx, handlers.DeleteChat{Command: w.Command, Chat: w.id})
+	return w.id, seq, err
+}
+
+func createMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if role, _ := w.text("role"); role != "user" {
+		return "", 0, api.BadField("role", "validation_invalid_value", "Must be user: the assistant writes its own messages.")
+	}
+	chat, _ := w.text("chat")
+	parts, err := partsOf(w.set["parts"])
+	if err == nil {
+		err = s.checkID(ctx, w, chat)
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: chat, Message: w.id, Parts: parts})
+}
+
+// checkID refuses an id that a record of another chat has: the record with it is the first one.
+func (s *Records) checkID(ctx context.Context, w change, chat string) error {
+	if w.id == "" {
+		return nil
+	}
+	other, taken, err := s.API.Model.ChatOf(ctx, w.c.Table, w.id)
+	if err == nil && taken && other != chat {
+		return api.BadField("id", "validation_not_unique", "The id is taken.")
+	}
+	return err
+}
+
+// updateMessage lets a client that is not sure whether its message arrived say it again; a message that is sent does not change.
+func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	raw, given := w.set["parts"]
+	for name := range w.changed() {
+		if name != "parts" {
+			return "", 0, api.BadField(name, "validation_conflict", "A message that was sent does not change.")
+		}
+	}
+	if !given || w.oldText("role") != "user" || sameJSON(raw, api.MustJSON(w.now("parts"))) {
+		if _, changes := w.changed()["parts"]; changes {
+			return "", 0, api.BadField("parts", "validation_conflict", "A message that was sent does not change.")
+		}
+		return w.id, 0, nil
+	}
+	parts, err := partsOf(raw)
+	if err != nil {
+		return "", 0, err
+	}
+	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id, Parts: parts})
+}
+
+// partsOf reads the parts of a person's message. Those that OpenCode has given ids and times say the same without them.
+func partsOf(raw json.RawMessage) ([]events.Part, error) {
+	var parts []events.Part
+	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 {
+		return nil, api.BadField("parts", "validation_required", `want a list of parts, such as [{"type":"text","text":"hello"}]`)
+	}
+	return parts, nil
+}
+
+// createPermission is an agent's ask; what it says about a decision is not one.
+func createPermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	c := handlers.RequestPermission{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
+	for name, into := range map[string]*string{
+		"chat": &c.Chat, "permission": &c.Type, "message": &c.Message, "session_id": &c.Session, "message_id": &c.MessageID, "call_id": &c.Call,
+	} {
+		*into, _ = w.text(name)
+	}
+	if raw, given := w.set["patterns"]; given && json.Unmarshal(raw, &c.Patterns) != nil {
+		return "", 0, api.BadField("patterns", "validation_invalid_type", "want a list of texts")
+	}
+	if err := s.checkID(ctx, w, c.Chat); err != nil {
+		return "", 0, err
+	}
+	id, _, seq, err := s.Gate.Request(ctx, c)
+	return id, seq, err
+}
+
+// answerQuestion answers one of the questions asked together, or rejects all of them. The first answer wins.
+func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	status, _ := w.text("status")
+	reply, replied := w.text("reply")
+	now := w.oldText("status")
+	if status == "" && replied && reply != "" {
+		status = "replied"
+	}
+	switch {
+	case status == "", status == now && (!replied || reply == w.oldText("reply") || status == "rejected"):
+		return w.id, 0, nil
+	case now != "asked":
+		return "", 0, api.BadField("status", "validation_conflict", "The question is %s already.", now)
+	case status != "replied" && status != "rejected":
+		return "", 0, api.BadField("status", "validation_invalid_value", "Must be replied or rejected.")
+	}
+	c := handlers.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id")}
+	if index, ok := w.now("index").(int64); ok {
+		c.Index = int(index)
+	}
+	if c.Rejected = status == "rejected"; !c.Rejected {
+		c.Answers = []string{reply}
+		var several []string // a question that takes several answers may get them as a JSON list
+		if json.Unmarshal([]byte(reply), &several) == nil && several != nil {
+			c.Answers = several
+		}
+	}
+	seq, err := s.Handlers.AnswerQuestion(ctx, c)
+	return w.id, seq, err
+}
+
+// stopSubagent stops the subagent; its record stays, and says how it ended.
+func stopSubagent(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if w.oldText("status") != "running" {
+		return w.id, 0, nil
+	}
+	seq, err := s.Handlers.AbortTurn(ctx, handlers.AbortTurn{Command: w.Command, Chat: w.oldText("chat"), Session: w.oldText("subagent_id")})
+	return w.id, seq, err
+}

@@ -1,0 +1,149 @@
+package records
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// ConfigTable is the table of the collections that people and agents keep.
+const ConfigTable = "config"
+
+// unique are the fields of a collection that together name one record. With upsert, creating a second one changes the first:
+// clients create without looking.
+var unique = map[string]struct {
+	fields []string
+	upsert bool
+}{
+	"ai_agents":          {fields: []string{"name"}},
+	"tool_permissions":   {fields: []string{"agent", "tool", "pattern", "chat"}},
+	"sops":               {fields: []string{"name"}},
+	"budgets":            {fields: []string{"name"}},
+	"notification_rules": {fields: []string{"user"}, upsert: true},
+	"devices":            {fields: []string{"user", "push_token"}, upsert: true},
+	"llm_keys":           {fields: []string{"provider_id", "user"}, upsert: true},
+	"ssh_keys":           {fields: []string{"fingerprint"}}, // among all accounts: a key says who somebody is
+}
+
+// complete fills in what follows from a record's other fields, and refuses what does not fit together.
+var complete = map[string]func(s *Records, ctx context.Context, w change) error{
+	"sops":              completeSOP,
+	"mcp_servers":       completeMCPServer,
+	"proposals":         completeProposal,
+	"budgets":           completeBudget,
+	"tool_permissions":  completeToolPermission,
+	"whitelist_actions": completeWhitelistAction,
+	"whitelist_targets": completeWhitelistTarget,
+}
+
+// computed says whether a required field is filled in by complete.
+func computed(c query.Collection, f query.Field) bool {
+	return c.ID == sshKeys && f.Name == "fingerprint" || c.ID == "sops" && f.Name == "signature"
+}
+
+func createKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	return saveKept(s, ctx, w)
+}
+
+func updateKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if user, given := w.text("user"); given && user != w.oldText("user") {
+		return "", 0, api.BadField("user", "validation_invalid_value", "The record stays its owner's.")
+	}
+	return saveKept(s, ctx, w)
+}
+
+func saveKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	switch w.c.ID {
+	case llmKeys:
+		return saveLLMKey(s, ctx, w)
+	case sshKeys:
+		return saveSSHKey(s, ctx, w)
+	case modelSelection:
+		return saveModelSelection(s, ctx, w)
+	}
+	if fill := complete[w.c.ID]; fill != nil {
+		if err := fill(s, ctx, w); err != nil {
+			return "", 0, err
+		}
+	}
+	return saveRecord(s, ctx, w)
+}
+
+func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	rule := unique[w.c.ID]
+	return s.Handlers.SaveRecord(ctx, handlers.SaveRecord{
+		Command: w.Command, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew, Unique: rule.fields, Upsert: rule.upsert,
+	})
+}
+
+func removeKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if w.c.ID == llmKeys {
+		return removeLLMKey(s, ctx, w)
+	}
+	return removeRecord(s, ctx, w)
+}
+
+func removeRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.Handlers.DeleteRecord(ctx, handlers.DeleteRecord{Command: w.Command, Collection: w.c.ID, Record: w.id})
+	return w.id, seq, err
+}
+
+// completeSOP signs the content with its hash, so that a reader sees whether it is what was approved.
+func completeSOP(_ *Records, _ context.Context, w change) error {
+	delete(w.set, "signature")
+	if content, given := w.set["content"]; given {
+		sum := sha256.Sum256([]byte(textOf(content)))
+		w.set["signature"] = api.MustJSON(hex.EncodeToString(sum[:]))
+	}
+	return nil
+}
+
+// completeMCPServer notes who let a server in and when; an agent can only ask for one.
+func completeMCPServer(_ *Records, _ context.Context, w change) error {
+	delete(w.set, "approved_by")
+	delete(w.set, "approved_at")
+	status, given := w.text("status")
+	if w.isNew {
+		w.set["requested_by"] = api.MustJSON(w.who.Account)
+		if status != "pending" && !w.who.Is("admin") {
+			return api.BadField("status", "validation_invalid_value", "Must be pending: an administrator decides.")
+		}
+	}
+	if given && status == "approved" && w.oldStatus() != "approved" {
+		w.set["approved_by"] = api.MustJSON(w.who.Account)
+		w.set["approved_at"] = api.MustJSON(time.Now().UTC().Format(projections.TimeFormat))
+	}
+	return nil
+}
+
+func (w change) oldStatus() string {
+	if w.isNew {
+		return ""
+	}
+	return w.oldText("status")
+}
+
+// completeProposal lets administrators alone approve, and notes when they did. What an agent proposes is poco's.
+func completeProposal(_ *Records, _ context.Context, w change) error {
+	if w.who.Is(account.Agent) {
+		w.set["authored_by"] = api.MustJSON("poco")
+	}
+	status, given := w.text("status")
+	if !w.who.Is(account.Admin) {
+		delete(w.set, "approved_at")
+		if given && status != "draft" {
+			return api.BadField("status", "validation_invalid_value", "Must be draft: an administrator approves.")
+		}
+	}
+	if given && status == "approved" && w.oldStatus() != "approved" && textOf(w.set["approved_at"]) == "" {
+		w.set["approved_at"] = api.MustJSON(time.Now().UTC().Format(projections.TimeFormat))
+	}
+	return nil
+}

@@ -1,0 +1,265 @@
+package records_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/records"
+	"pocketcoder/web/webtest"
+)
+
+// values are what is kept of a key, by the names of its variables; nil when nothing is.
+func values(s *webtest.System, t *testing.T, user string, key any) (values map[string]string) {
+	t.Helper()
+	raw, found, err := s.Web.Records.Secrets.Get(t.Context(), "llm."+user+"."+key.(string))
+	webtest.Check(t, err)
+	if found {
+		webtest.Check(t, json.Unmarshal(raw, &values))
+	}
+	return values
+}
+
+func variables(list ...string) map[string]any {
+	values := map[string]any{}
+	for i := 0; i < len(list); i += 2 {
+		values[list[i]] = list[i+1]
+	}
+	return map[string]any{"env_vars": values}
+}
+
+func TestKeyKeepsWhatItsRecordNames(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	user, ann := s.User(t, "ann", account.User)
+	body := variables("A", "value-a-1", "B", "value-b-1")
+	body["id"], body["provider_id"] = "keykeykeykey001", " p "
+	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), body)
+	is.Equal(status, 200)
+	is.Equal(key["provider_id"], " p ")
+	id := key["id"]
+	path := webtest.RecordsOf("llm_keys") + "/" + id.(string)
+	for _, step := range []struct {
+		body map[string]any
+		want map[string]string
+	}{
+		{variables("A", "value-a-2", "B", ""), map[string]string{"A": "value-a-2", "B": "value-b-1"}}, // B as it is shown
+		{map[string]any{}, map[string]string{"A": "value-a-2", "B": "value-b-1"}},
+		{map[string]any{"provider_id": "q"}, map[string]string{"A": "value-a-2", "B": "value-b-1"}},
+		{variables("B", ""), map[string]string{"B": "value-b-1"}},
+		{variables("A", "", "B", ""), map[string]string{"B": "value-b-1"}}, // what was removed does not come back
+		{variables(), nil},
+		{variables("C", "value-c-1"), map[string]string{"C": "value-c-1"}},
+	} {
+		status, answer := s.Call(t, ann, "PATCH", path, step.body)
+		is.Equal(status, 200)
+		is.Equal(values(s, t, user, id), step.want)
+		for name := range step.want {
+			is.Equal(answer["env_vars"].(map[string]any)[name], "") // named, not shown
+		}
+	}
+	body["env_vars"] = map[string]any{"Z": "value-z-1"}
+	body["provider_id"] = "another"
+	status, _ = s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), body) // the id is taken
+	is.Equal(status, 400)
+	is.Equal(values(s, t, user, id), map[string]string{"C": "value-c-1"})
+	status, _ = s.Call(t, ann, "DELETE", path, nil)
+	is.Equal(status, http.StatusNoContent)
+	is.Equal(values(s, t, user, id), nil)
+}
+
+func TestKeyIsBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	many := map[string]any{}
+	for i := range 21 {
+		many[fmt.Sprint("K", i)] = "value"
+	}
+	for _, body := range []map[string]any{
+		{"provider_id": strings.Repeat("p", 3000), "env_vars": map[string]any{"A": "secret123456"}},
+		{"provider_id": strings.Repeat("p", 101)},
+		{"provider_id": "p\r\nq"},
+		{"provider_id": "p", "env_vars": many},
+		{"provider_id": "p", "env_vars": map[string]any{"A": strings.Repeat("x", 4097)}},
+		{"provider_id": "p", "env_vars": map[string]any{"A B": "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{"1A": "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{"": "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{strings.Repeat("A", 101): "x"}},
+		{"provider_id": "p", "env_vars": map[string]any{"A": 1}},
+		{"provider_id": "p", "env_vars": []any{"A"}},
+		{"provider_id": "p", "env_vars": "A"},
+	} {
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), body)
+		is.Equal(status, 400)
+	}
+	for i := range 50 {
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), map[string]any{"provider_id": fmt.Sprint("p", i)})
+		is.Equal(status, 200)
+	}
+	status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), map[string]any{"provider_id": "one more"})
+	is.Equal(status, 400)
+	status, _ = s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), map[string]any{"provider_id": "p7", "env_vars": map[string]any{"A": "x"}})
+	is.Equal(status, 200) // it is one of them
+}
+
+// Redaction concerns every chat, so an account must not be able to hide text of other chats with a value that it calls a key.
+func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	s.Web.Records.Data = "/srv/pocketcoder-data-of-2026"
+	_, ann := s.User(t, "ann", account.User)
+	_, eve := s.User(t, "eve", account.User)
+	_, root := s.User(t, "root", account.Admin)
+	chat := s.Chat(t, ann, "x")
+	const (
+		secret = "sk-canary-0123456789"
+		words  = "withoutanydigitatall 1234567890123456789012 of/a/path/0123456789 pocketcoder-data-of-2026 short-0123456789"
+	)
+	shown := func() any {
+		_, c := s.Call(t, ann, "PATCH", webtest.RecordsOf("chats")+"/"+chat, map[string]any{"title": events.NewID() + " " + words + " " + secret + " " + s.Workspace})
+		_, rest, _ := strings.Cut(c["title"].(string), " ")
+		return rest
+	}
+	body := variables("A", "authorized", "B", "sessionID", "C", "a sentence of 2 or 3 words", "F", secret, "W", s.Workspace)
+	body["provider_id"] = "p"
+	for i, word := range strings.Fields(words) {
+		body["env_vars"].(map[string]any)[fmt.Sprint("N", i)] = word
+	}
+	status, _ := s.Call(t, eve, "POST", webtest.RecordsOf("llm_keys"), body)
+	is.Equal(status, 200)
+	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // eve is no administrator
+	webtest.Check(t, records.ConcealKeys(t.Context(), s.Log, s.Web.Records.Secrets, s.Web.Records.Data))
+	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // nor after a restart
+
+	status, key := s.Call(t, root, "POST", webtest.RecordsOf("llm_keys"), body)
+	is.Equal(status, 200)
+	status, answer := s.Call(t, ann, "PATCH", webtest.RecordsOf("permissions")+"/"+s.Asked(t, chat, "per_1"), map[string]any{"status": "authorized"})
+	is.Equal(status, 200)
+	is.Equal(answer["status"], "authorized")
+	is.Equal(shown(), words+" [redacted] "+s.Workspace)
+	status, _ = s.Call(t, root, "PATCH", webtest.RecordsOf("llm_keys")+"/"+key["id"].(string), variables("F", "sk-another-0123456789"))
+	is.Equal(status, 200)
+	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // it is a key no longer
+}
+
+// The process ended between a deletion and what follows from it.
+func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", account.Admin)
+	annID, ann := s.User(t, "ann", account.Admin)
+	eveID, eve := s.User(t, "eve", account.Admin)
+	save := func(token, provider, value string) string {
+		body := variables("A", value)
+		body["provider_id"] = provider
+		status, key := s.Call(t, token, "POST", webtest.RecordsOf("llm_keys"), body)
+		is.Equal(status, 200)
+		return key["id"].(string)
+	}
+	const kept, lost, left = "sk-kept-0123456789-x", "sk-lost-0123456789-x", "sk-left-0123456789-x"
+	stays, goes, eves := save(ann, "p", kept), save(ann, "q", lost), save(eve, "p", left)
+	_, err := s.Handlers.DeleteRecord(t.Context(), handlers.DeleteRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_keys", Record: goes})
+	is.NoErr(err)
+	status, _ := s.Call(t, root, "DELETE", webtest.RecordsOf("users")+"/"+eveID, nil)
+	is.Equal(status, http.StatusNoContent)
+	webtest.Check(t, s.Web.Records.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
+
+	log, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor()) // another process
+	is.NoErr(err)
+	is.NoErr(records.ConcealKeys(t.Context(), log, s.Web.Records.Secrets))
+	keys, err := s.Web.Records.Secrets.Keys(t.Context(), "llm")
+	is.NoErr(err)
+	is.Equal(keys, []string{"llm." + annID + "." + stays})
+	is.Equal(values(s, t, eveID, eves), nil)
+	is.Equal(string(log.Redactor().Bytes([]byte(kept+" "+lost+" "+left))), "[redacted] "+lost+" "+left)
+}
+
+func TestOnlyAdministratorsApproveProposals(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	_, bot := s.User(t, "bot", account.Agent)
+	_, root := s.User(t, "root", account.Admin)
+	body := func(status string) map[string]any {
+		return map[string]any{"name": "n", "content": "c", "authored_by": "human", "status": status, "approved_at": "2026-01-02 03:04:05.000Z"}
+	}
+	for _, token := range []string{ann, bot} {
+		status, _ := s.Call(t, token, "POST", webtest.RecordsOf("proposals"), body("approved"))
+		is.Equal(status, 400)
+	}
+	_, anns := s.Call(t, ann, "POST", webtest.RecordsOf("proposals"), body("draft"))
+	is.Equal([]any{anns["authored_by"], anns["approved_at"]}, []any{"human", ""})
+	_, bots := s.Call(t, bot, "POST", webtest.RecordsOf("proposals"), body("draft"))
+	is.Equal([]any{bots["authored_by"], bots["approved_at"]}, []any{"poco", ""})
+	_, approved := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string), map[string]any{"status": "approved"})
+	is.True(approved["approved_at"] != "")
+	_, again := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string), map[string]any{"status": "approved", "description": "d"})
+	is.Equal(again["approved_at"], approved["approved_at"])
+	_, given := s.Call(t, root, "POST", webtest.RecordsOf("proposals"), body("approved"))
+	is.Equal(given["approved_at"], "2026-01-02 03:04:05.000Z")
+}
+
+func TestSSHKeyIsOneLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	line := strings.TrimSpace(webtest.PublicKey(t))
+	for _, bad := range []string{
+		"ssh-hidden AAAAhidden someone else\n" + line, line + "\n" + line, "# comment\n" + line, line + "\r" + line, "garbage\n\n" + line,
+		`command="sh" ` + line, "no-pty " + line, "garbage " + line, line + " \x1b[2J", "ssh-ed25519", line + strings.Repeat(" x", 9000),
+	} {
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": bad, "is_active": true})
+		is.Equal(status, 400)
+	}
+	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": "  " + line + "   ann's \t phone \n", "is_active": true})
+	is.Equal(status, 200)
+	is.Equal(key["public_key"], line+" ann's phone")
+	is.Equal(key["comment"], "ann's phone")
+	_, lines := s.Raw(t, ann, "GET", "/api/pocketcoder/ssh_keys", nil)
+	is.True(bytes.Equal(bytes.TrimSpace(lines), []byte(line+" ann's phone")))
+}
+
+func TestSSHKeyBelongsToOneAccount(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	_, bob := s.User(t, "bob", account.Admin)
+	line, free := strings.TrimSpace(webtest.PublicKey(t)), strings.TrimSpace(webtest.PublicKey(t))
+	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": line, "is_active": false})
+	is.Equal(status, 200)
+	taken := func(status int, answer map[string]any) {
+		t.Helper()
+		is.Equal(status, 400)
+		is.Equal(answer["data"].(map[string]any)["public_key"].(map[string]any)["code"], "validation_not_unique")
+	}
+	for _, token := range []string{ann, bob} {
+		status, answer := s.Call(t, token, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": line + " another comment", "is_active": true})
+		taken(status, answer)
+	}
+	status, his := s.Call(t, bob, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": free, "is_active": true})
+	is.Equal(status, 200)
+	status, answer := s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string), map[string]any{"public_key": line})
+	taken(status, answer)
+	status, _ = s.Call(t, ann, "DELETE", webtest.RecordsOf("ssh_keys")+"/"+key["id"].(string), nil)
+	is.Equal(status, 204)
+	status, _ = s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string), map[string]any{"public_key": line})
+	is.Equal(status, 200)
+}

@@ -1,0 +1,28 @@
+package records
+
+import (
+	"context"
+
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+)
+
+const modelSelection = "model_selection"
+
+// saveModelSelection selects a model. A selection stays with its chat: another chat has another record.
+func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if chat, given := w.text("chat"); given && !w.isNew && chat != w.oldText("chat") {
+		return "", 0, api.BadField("chat", "validation_invalid_value", "The chat of a selection cannot change. Create another selection.")
+	}
+	return s.Handlers.SelectModel(ctx, handlers.SelectModel{
+		Command: w.Command, Chat: w.will("chat"), User: w.will("user"), Model: w.will("model"), Record: recordOfNew(w),
+	})
+}
+
+// recordOfNew is the id that the client chose for a new record.
+func recordOfNew(w change) string {
+	if w.isNew {
+		return w.id
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+)
+
+// decidePermission decides an ask: only from draft, and the first decision wins. What else the record holds is not looked
+// at: a client that was offline sends the whole of it as it was. To say again what was decided is no other decision.
+func decidePermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	status, given := w.text("status")
+	now, edited := w.oldText("status"), w.edited()
+	_, said := w.set["edited"]
+	edits := said && edited != w.oldText("edited")
+	switch {
+	case given && status != now && now != "draft":
+		return "", 0, api.BadField("status", "validation_conflict", "The permission is %s already.", now)
+	case now == string(events.Authorized) && (edits || given && edited != w.oldText("edited")):
+		return "", 0, api.BadField("edited", "validation_conflict", "The permission is authorized already, and for another command.")
+	case status != string(events.Authorized) && edits:
+		return "", 0, api.BadField("edited", "validation_invalid_value", "An edited command comes with the status authorized.")
+	case !given || status == now:
+		return w.id, 0, nil
+	}
+	holds, err := holdsFor(w.set["expires_in"], status)
+	if err != nil {
+		return "", 0, err
+	}
+	reason, _ := w.text("reason")
+	seq, err := s.Gate.Decide(ctx, handlers.DecidePermission{
+		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
+		Edited: edited, For: holds, Client: w.who.Client, Shown: handlers.Shown{Command: textOf(w.set["shown_command"]), Request: textOf(w.set["shown_request"])},
+	})
+	return w.id, seq, err
+}
+
+// edited is the command that shall run in place of the one that was asked for; empty when it is that one.
+func (w change) edited() string {
+	var about struct{ Command string }
+	if raw, ok := w.now("metadata").(json.RawMessage); ok {
+		_ = json.Unmarshal(raw, &about) // of another shape, it is not about a command
+	}
+	if edited := textOf(w.set["edited"]); edited != about.Command {
+		return edited
+	}
+	return ""
+}
+
+// maxHolds is the longest that an approval can be limited to, in seconds.
+const maxHolds = 366 * 24 * 60 * 60
+
+// holdsFor reads for how many seconds an approval holds; 0 and absent are for ever.
+func holdsFor(raw json.RawMessage, status string) (string, error) {
+	var seconds float64
+	_ = json.Unmarshal(raw, &seconds) // it was checked to be a number
+	switch {
+	case seconds == 0:
+		return "", nil
+	case status != string(events.Authorized):
+		return "", api.BadField("expires_in", "validation_invalid_value", "Only an approval can expire.")
+	case seconds < 1 || seconds > maxHolds:
+		return "", api.BadField("expires_in", "validation_invalid_value", "Must be 1 to %d seconds.", maxHolds)
+	}
+	return (time.Duration(seconds) * time.Second).String(), nil
+}

@@ -1,0 +1,56 @@
+package records
+
+import (
+	"net/http"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// page is what a list is described as; query writes lists itself.
+type page struct {
+	Page       int             `json:"page"`
+	PerPage    int             `json:"perPage"`
+	TotalItems int             `json:"totalItems"` // -1 when they were not counted
+	TotalPages int             `json:"totalPages"`
+	Items      []api.AnyRecord `json:"items"`
+}
+
+// collectionOf finds the collection that a path names. The superusers are accounts like others.
+func (s *Records) collectionOf(r *http.Request) (query.Collection, error) {
+	return s.API.Collection(r.PathValue("collection"))
+}
+
+func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	c, err := s.collectionOf(r)
+	if err != nil {
+		return err
+	}
+	q, err := api.QueryOf(r)
+	if err != nil {
+		return err
+	}
+	var found query.Page
+	err = s.API.ReadFor(r.Context(), who, q, func(db dbx.Builder, _ uint64) error {
+		found, err = query.List(r.Context(), db, Catalogue, c, who.Request(r, nil), q)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, found)
+}
+
+func (s *Records) viewRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	c, err := s.collectionOf(r)
+	if err != nil {
+		return err
+	}
+	found, err := s.API.View(r, who, c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, found)
+}

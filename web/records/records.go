@@ -1,0 +1,68 @@
+// Package records serves the collections: PocketBase's records API (https://pocketbase.io/docs/api-records) over the read
+// models. It also serves the routes that belong to one collection, such as those for push notifications.
+//
+// Promises: a list and a view come from one snapshot of the read models. A write becomes a command of handlers; its answer is
+// the record once the read models hold the event. A batch is one transaction: all of its writes happen, or none. Clients may
+// send back all that they were shown: fields that they cannot write are ignored, unknown fields are refused.
+//
+// Catalogue describes every collection: its fields, and the rules that say who may do what. The values of provider keys are
+// among the secrets and never in events.
+//
+// It must not know how events are stored or how OpenCode is reached.
+package records
+
+import (
+	"slices"
+	"sync"
+
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+)
+
+// Records serves the collections.
+type Records struct {
+	API       *api.Server
+	Log       *log.Log
+	Handlers  *handlers.Handlers
+	Gate      handlers.Gate
+	Secrets   *secret.Store
+	Push      Push
+	Workspace string // the directory of the files that agents work on, absolute
+	Data      string // the data directory, absolute; empty when there is none
+
+	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
+	// leave the names of one with the values of the other.
+	llmKeys sync.Mutex
+}
+
+var listQuery = slices.Concat([]api.Param{
+	{Name: "page", Integer: true, About: "from 1"}, {Name: "perPage", Integer: true, About: "records of a page, at most 1000; 30 when absent"},
+	{Name: "sort", About: "fields, - before one turns it round; @random"}, {Name: "filter", About: "PocketBase's filter language"},
+}, api.ViewQuery, []api.Param{{Name: "skipTotal", About: "1: do not count"}})
+
+// Routes are the routes of the collections.
+func (s *Records) Routes() []api.Route {
+	const (
+		collection = "/api/collections/{collection}"
+		list       = collection + "/records"
+		record     = list + "/{id}"
+		push       = "/api/pocketcoder/push"
+	)
+	return []api.Route{
+		{Method: "GET", Path: "/api/collections", About: "The collections, as a schema.", Admits: api.Admins, Answer: collectionList{}, Serve: s.listCollections},
+		{Method: "GET", Path: collection, About: "A collection's schema.", Admits: api.Admins, Answer: collectionSchema{}, Serve: s.viewCollection},
+		{Method: "GET", Path: list, About: "List records.", Admits: api.Accounts, Query: listQuery, Answer: page{}, Serve: s.listRecords},
+		{Method: "POST", Path: list, About: "Create a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(true), Forms: inputForms(), Answer: api.AnyRecord{}, Serve: s.createRecord},
+		{Method: "GET", Path: record, About: "View a record.", Admits: api.Accounts, Query: api.ViewQuery, Answer: api.AnyRecord{}, Serve: s.viewRecord},
+		{Method: "PATCH", Path: record, About: "Update a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(false), Forms: inputForms(), Answer: api.AnyRecord{}, Serve: s.updateRecord},
+		{Method: "DELETE", Path: record, About: "Delete a record.", Admits: api.Accounts, Serve: s.deleteRecord},
+		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Admits: api.Accounts, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
+		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account's, a line each.", Admits: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},
+		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Admits: api.Accounts, Answer: pushKey{}, Serve: s.pushKey},
+		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or looks at the chat.", Admits: api.Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.pushTo},
+		{Method: "POST", Path: push + "/test", About: "Notify one device of the account's, to see whether that works.", Admits: api.Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
+		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Do what a notification's button says, once.", Admits: api.Anyone, Answer: actAnswer{}, Serve: s.act},
+	}
+}

@@ -1,0 +1,284 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// change is a create, an update or a delete that the rules let pass, with its fields checked.
+type change struct {
+	handlers.Command
+	who   api.Caller
+	c     query.Collection
+	id    string
+	set   map[string]json.RawMessage // the fields that are given and may be written, normalized
+	isNew bool
+	old   query.Record   // what is there
+	made  map[string]any // instead of old, of a record that the same batch has made
+}
+
+// writer carries out changes of one collection as commands; each answers with the record's id and the sequence of the event.
+// What is nil cannot be done.
+type writer struct {
+	create, update, remove func(s *Records, ctx context.Context, w change) (id string, seq uint64, err error)
+}
+
+// writers by collection; the collections that people and agents keep have those of kept.go.
+var writers = map[string]writer{
+	"users":       {createUser, updateUser, removeUser},
+	"chats":       {createChat, updateChat, removeChat},
+	"messages":    {createMessage, updateMessage, nil},
+	"permissions": {createPermission, decidePermission, nil},
+	"questions":   {nil, answerQuestion, nil},
+	"subagents":   {nil, nil, stopSubagent},
+}
+
+func writerOf(c query.Collection) writer {
+	if c.Table == ConfigTable {
+		return writer{createKept, updateKept, removeKept}
+	}
+	return writers[c.ID]
+}
+
+func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	c, err := s.collectionOf(r)
+	if err != nil {
+		return err
+	}
+	if err := s.checkQuery(r, who, c); err != nil {
+		return err
+	}
+	body, err := api.ReadObject(r)
+	if err != nil {
+		return err
+	}
+	id, seq, err := s.create(r.Context(), r, who, c, body, nil)
+	if err != nil {
+		return err
+	}
+	return s.API.AnswerWritten(w, r, who, c, id, seq)
+}
+
+func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	c, err := s.collectionOf(r)
+	if err != nil {
+		return err
+	}
+	if err := s.checkQuery(r, who, c); err != nil {
+		return err
+	}
+	body, err := api.ReadObject(r)
+	if err != nil {
+		return err
+	}
+	id, seq, err := s.update(r.Context(), r, who, c, r.PathValue("id"), body, nil)
+	if err != nil {
+		return err
+	}
+	return s.API.AnswerWritten(w, r, who, c, id, seq)
+}
+
+func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	c, err := s.collectionOf(r)
+	if err != nil {
+		return err
+	}
+	seq, err := s.remove(r.Context(), r, who, c, r.PathValue("id"), nil)
+	if err == nil {
+		err = s.API.Model.Wait(r.Context(), seq)
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// checkQuery refuses what the answer to a write could not be made by, before anything is written.
+func (s *Records) checkQuery(r *http.Request, who api.Caller, c query.Collection) error {
+	if _, err := s.API.View(r, who, c, ""); !errors.Is(err, query.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// create carries out a create. fresh are records that the same batch has created before it.
+func (s *Records) create(ctx context.Context, r *http.Request, who api.Caller, c query.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+	if c.Create == nil && !who.Superuser() || writerOf(c).create == nil {
+		return "", 0, api.Forbidden("Only superusers can perform this action.")
+	}
+	id, err := clientID(body)
+	if err != nil {
+		return "", 0, err
+	}
+	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, isNew: true}
+	if w.set, err = checkFields(c, body); err != nil {
+		return "", 0, err
+	}
+	w.defaultUser()
+	if err := checkRequired(c, w.set, true); err != nil {
+		return "", 0, err
+	}
+	values := plain(w.set)
+	var allowed bool
+	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+		if err := checkRelations(ctx, db, c, w.set, who.Request(r, nil), fresh); err != nil {
+			return err
+		}
+		allowed, err = query.AllowedNew(ctx, db, Catalogue, c, values, c.Create, who.Request(r, values))
+		return err
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	if mine := c.ID == "messages" && fresh.has("chats", textOf(w.set["chat"])); !allowed && !mine {
+		return "", 0, api.BadRequest("Failed to create record.")
+	}
+	id, seq, err := writerOf(c).create(s, ctx, w)
+	if err == nil {
+		fresh.add(c.ID, id, values)
+	}
+	return id, seq, err
+}
+
+// update carries out an update. fresh are records that the same batch has created before it.
+func (s *Records) update(ctx context.Context, r *http.Request, who api.Caller, c query.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+	if writerOf(c).update == nil {
+		return "", 0, api.Forbidden("Only superusers can perform this action.")
+	}
+	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
+	err := s.existing(ctx, r, &w, c.Update, body)
+	if err != nil {
+		return "", 0, err
+	}
+	if w.set, err = checkFields(c, body); err != nil {
+		return "", 0, err
+	}
+	if err := checkRequired(c, w.set, false); err != nil {
+		return "", 0, err
+	}
+	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+		return checkRelations(ctx, db, c, w.changed(), who.Request(r, nil), fresh)
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	return writerOf(c).update(s, ctx, w)
+}
+
+func (s *Records) remove(ctx context.Context, r *http.Request, who api.Caller, c query.Collection, id string, fresh created) (uint64, error) {
+	if writerOf(c).remove == nil {
+		return 0, api.Forbidden("Only superusers can perform this action.")
+	}
+	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
+	if err := s.existing(ctx, r, &w, c.Delete, nil); err != nil {
+		return 0, err
+	}
+	_, seq, err := writerOf(c).remove(s, ctx, w)
+	return seq, err
+}
+
+// existing finds the record of a change. The caller may view it and the rule lets them change it: what they may not change
+// is not there for them, as PocketBase has it.
+func (s *Records) existing(ctx context.Context, r *http.Request, w *change, rule *string, body map[string]json.RawMessage) (err error) {
+	if w.made == nil {
+		w.old, err = s.API.Changeable(r, w.who, w.c, w.id, rule, plain(body))
+		return err
+	}
+	if rule == nil && !w.who.Superuser() {
+		return api.Forbidden("Only superusers can perform this action.")
+	}
+	return s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+		allowed, err := query.AllowedNew(ctx, db, Catalogue, w.c, w.made, rule, w.who.Request(r, plain(body)))
+		if err == nil && !allowed {
+			err = api.NotFound()
+		}
+		return err
+	})
+}
+
+// clientID is the id that a client made for what it creates; empty when it leaves that to us.
+func clientID(body map[string]json.RawMessage) (string, error) {
+	raw, given := body["id"]
+	if !given {
+		return "", nil
+	}
+	var id string
+	if json.Unmarshal(raw, &id) != nil {
+		return "", api.BadField("id", "validation_invalid_type", "want a text")
+	}
+	if id == "" {
+		return "", nil
+	}
+	if _, err := events.ParseID(id); err != nil {
+		return "", api.BadField("id", "validation_match_invalid", "want 1 to %d letters, digits, _ or -", events.MaxID)
+	}
+	return id, nil
+}
+
+// defaultUser makes what belongs to somebody belong to the caller, when the client does not say. A budget is everybody's then.
+func (w change) defaultUser() {
+	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && w.c.ID != handlers.BudgetCollection && textOf(w.set["user"]) == "" {
+		w.set["user"] = api.MustJSON(w.who.Account)
+	}
+}
+
+// changed are the fields whose value is not what the record has.
+func (w change) changed() map[string]json.RawMessage {
+	changed := map[string]json.RawMessage{}
+	for name, value := range w.set {
+		if !sameJSON(value, api.MustJSON(w.now(name))) {
+			changed[name] = value
+		}
+	}
+	return changed
+}
+
+// text gives a text of the fields given; ok is false when it is not among them.
+func (w change) text(name string) (value string, ok bool) {
+	raw, ok := w.set[name]
+	return strings.TrimSpace(textOf(raw)), ok
+}
+
+// will gives a text of the record as it is after the change.
+func (w change) will(name string) string {
+	if raw, given := w.set[name]; given {
+		return textOf(raw)
+	}
+	return w.oldText(name)
+}
+
+// now gives a field of the record as it is.
+func (w change) now(name string) any {
+	if w.made != nil {
+		return w.made[name]
+	}
+	return w.old.Get(name)
+}
+
+func (w change) oldText(name string) string {
+	text, _ := w.now(name).(string)
+	return text
+}
+
+// created are the fields of the records that a batch has created so far.
+type created map[string]map[string]any
+
+func (c created) add(collection, id string, fields map[string]any) {
+	if c != nil {
+		c[collection+"/"+id] = fields
+	}
+}
+
+func (c created) of(collection, id string) map[string]any { return c[collection+"/"+id] }
+func (c created) has(collection, id string) bool          { return c.of(collection, id) != nil }

@@ -1,0 +1,163 @@
+package records_test
+
+import (
+	"encoding/json"
+	"maps"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+	"pocketcoder/web/webtest"
+)
+
+func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", account.User)
+	_, bob := s.User(t, "bob", account.User)
+	theirs := s.Chat(t, bob, "bob's")
+
+	status, list, _ := s.Batch(t, ada,
+		webtest.Object{"method": "POST", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat00000000001", "title": "one"}},
+		webtest.Object{"method": "POST", "url": "/api/collections/messages/records", "body": webtest.Object{"chat": "chat00000000001", "role": "user", "parts": []webtest.Object{{"type": "text", "text": "x"}}}},
+		webtest.Object{"method": "PATCH", "url": "/api/collections/chats/records/chat00000000001?fields=title", "body": webtest.Object{"title": "two"}},
+		webtest.Object{"method": "POST", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat00000000002", "title": "gone"}},
+		webtest.Object{"method": "DELETE", "url": "/api/collections/chats/records/chat00000000002"},
+		webtest.Object{"method": "PUT", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat00000000003", "title": "put"}},
+	)
+	is.Equal(status, 200)
+	is.Equal(len(list), 6)
+	is.Equal(list[2].(webtest.Object)["body"], webtest.Object{"title": "two"})
+	is.Equal(list[3].(webtest.Object)["body"], nil) // it is gone again
+	is.Equal(list[4].(webtest.Object)["status"], 204.0)
+
+	for name, bad := range map[string]webtest.Object{
+		"somebody else's chat":   {"method": "PATCH", "url": "/api/collections/chats/records/" + theirs, "body": webtest.Object{"title": "mine"}},
+		"a permission":           {"method": "POST", "url": "/api/collections/permissions/records", "body": webtest.Object{"chat": "chat0000000000x", "permission": "bash", "metadata": webtest.Object{"command": "git status"}}},
+		"another's rule":         {"method": "POST", "url": "/api/collections/tool_permissions/records", "body": webtest.Object{"tool": "bash", "pattern": "*", "action": "allow"}},
+		"a url elsewhere":        {"method": "POST", "url": "http://evil.example/api/collections/chats/records"},
+		"an account":             {"method": "POST", "url": "/api/collections/users/records", "body": webtest.Object{"email": "x@example.org"}},
+		"a method of its own":    {"method": "GET", "url": "/api/collections/chats/records"},
+		"fields that make sense": {"method": "POST", "url": "/api/collections/chats/records?fields=title:nonsense", "body": webtest.Object{"title": "x"}},
+	} {
+		status, _, refused := s.Batch(t, ada,
+			webtest.Object{"method": "POST", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat0000000000x", "title": "never"}}, bad)
+		is.Equal(status, 400) // name
+		requests := refused["data"].(webtest.Object)["requests"].(webtest.Object)
+		is.Equal(requests["1"].(webtest.Object)["code"], "batch_request_failed")
+		status, _ = s.Call(t, ada, "GET", "/api/collections/chats/records/chat0000000000x", nil)
+		if status != 404 {
+			t.Errorf("with %s in it, the rest of the batch happened", name)
+		}
+	}
+}
+
+func TestNothingIsWrittenWhenTheAnswerCouldNotBe(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", account.User)
+	status, _ := s.Call(t, ada, "POST", "/api/collections/chats/records?fields=title:nonsense", webtest.Object{"id": "chat00000000001", "title": "x"})
+	is.Equal(status, 400)
+	status, _ = s.Call(t, ada, "GET", "/api/collections/chats/records/chat00000000001", nil)
+	is.Equal(status, 404)
+}
+
+func TestAnOldTokenDoesNotKeepAnybodyFromLoggingIn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", account.User)
+	_, list := s.Raw(t, token, "GET", "/api/pocketcoder/sessions", nil)
+	var sessions []struct{ ID string }
+	is.NoErr(json.Unmarshal(list, &sessions))
+	status, _ := s.Raw(t, token, "DELETE", "/api/pocketcoder/sessions/"+sessions[0].ID, nil)
+	is.Equal(status, 204)
+	status, _ = s.Call(t, token, "GET", "/api/collections/chats/records", nil)
+	is.Equal(status, 401)
+	status, _ = s.Call(t, token, "GET", "/api/health", nil)
+	is.Equal(status, 200)
+	status, _ = s.Call(t, token, "POST", "/api/collections/users/auth-with-password", webtest.Object{"identity": "ada@example.org", "password": webtest.Password})
+	is.Equal(status, 200)
+}
+
+func TestPeopleChangeTheirOwnAccountAndNoMore(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	id, ada := s.User(t, "ada", account.User)
+	at := "/api/collections/users/records/" + id
+	for _, bad := range []webtest.Object{
+		{"role": "admin"}, {"disabled": true}, {"password": "another good password"},
+		{"password": "another good password", "oldPassword": "wrong"}, {"password": "another good password", "passwordConfirm": "x", "oldPassword": webtest.Password},
+		{"password": "another good password", "oldPassword": webtest.Password, "name": "both"}, {"email": "no email"},
+	} {
+		status, answer := s.Call(t, ada, "PATCH", at, bad)
+		is.True(status == 400 || status == 403) // bad
+		is.True(answer["data"] != nil)
+	}
+	_, now := s.Call(t, ada, "GET", at, nil)
+	is.Equal([]any{now["role"], now["name"], now["email"], now["disabled"]}, []any{"user", "ada", "ada@example.org", false})
+	_, other := s.User(t, "ada2", account.User)
+	status, _ := s.Call(t, other, "PATCH", at, webtest.Object{"name": "mine"})
+	is.Equal(status, 404)
+	status, _ = s.Call(t, ada, "PATCH", at, webtest.Object{"password": "another good password", "oldPassword": webtest.Password, "passwordConfirm": "another good password"})
+	is.Equal(status, 200)
+	status, _ = s.Call(t, ada, "GET", at, nil) // the session that changed it stays
+	is.Equal(status, 200)
+}
+
+func TestEachOfTheQuestionsAskedTogetherHasItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", account.User)
+	chat := s.Chat(t, ada, "x")
+	s.Said(t, chat, "question.asked", `{"id":"que_1","sessionID":"ses_1","questions":[{"question":"a?","header":"h","options":[]},
+		{"question":"b?","header":"h","multiple":true,"options":[{"label":"A","description":""},{"label":"B","description":""}]}],"tool":{"messageID":"m","callID":"c"}}`)
+	second := "/api/collections/questions/records/" + projections.RecordID("que_1/1")
+	status, answered := s.Call(t, ada, "PATCH", second, webtest.Object{"status": "replied", "reply": `["A","B"]`})
+	is.Equal(status, 200)
+	is.Equal([]any{answered["question"], answered["reply"], answered["status"]}, []any{"b?", "A, B", "replied"})
+	_, first := s.Call(t, ada, "GET", "/api/collections/questions/records/"+projections.RecordID("que_1/0"), nil)
+	is.Equal(first["status"], "asked")
+}
+
+// Clients make ids: the first record with one keeps it, whoever wants it next.
+func TestAnIDIsThatOfTheFirstRecordThatHadIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", account.User)
+	_, bob := s.User(t, "bob", account.User)
+	_, agent := s.User(t, "poco", account.Agent)
+	mine, theirs := s.Chat(t, ada, "ada's"), s.Chat(t, bob, "bob's")
+	for _, one := range []struct {
+		collection    string
+		first, second string
+		fields        webtest.Object
+	}{
+		{"messages", ada, bob, webtest.Object{"id": "message00000001", "role": "user", "parts": []webtest.Object{{"type": "text", "text": "hello"}}}},
+		{"permissions", agent, agent, webtest.Object{"id": "permission00001", "permission": "bash", "metadata": webtest.Object{"command": "ls"}}},
+	} {
+		fields := maps.Clone(one.fields)
+		fields["chat"] = mine
+		var before webtest.Object
+		for range 2 { // once more is no other
+			status, made := s.Call(t, one.first, "POST", webtest.RecordsOf(one.collection), fields)
+			is.Equal(status, 200)
+			is.Equal(made["id"], fields["id"])
+			is.True(before == nil || before["created"] == made["created"])
+			before = made
+		}
+		fields["chat"] = theirs
+		status, refused := s.Call(t, one.second, "POST", webtest.RecordsOf(one.collection), fields)
+		is.Equal(status, 400)
+		is.Equal(refused["data"].(webtest.Object)["id"].(webtest.Object)["code"], "validation_not_unique")
+		_, after := s.Call(t, ada, "GET", webtest.RecordsOf(one.collection)+"/"+fields["id"].(string), nil)
+		is.Equal(after["chat"], mine)
+	}
+}

@@ -1,0 +1,89 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"pocketcoder/web/api"
+)
+
+// eventWriter writes an event stream (https://html.spec.whatwg.org/multipage/server-sent-events.html) to one client. It is
+// safe for concurrent use; its errors are errGone.
+type eventWriter struct {
+	mu  sync.Mutex
+	out *api.PatientWriter
+}
+
+// send writes one event and waits until it is on its way. An empty id sends none, so what a client resumes from stays as it
+// was. Neither part may hold a line break: data is JSON in one line.
+func (e *eventWriter) send(id, name string, data []byte) error {
+	frame := make([]byte, 0, len(id)+len(name)+len(data)+len("id: \nevent: \ndata: \n\n"))
+	if id != "" {
+		frame = append(append(append(frame, "id: "...), id...), '\n')
+	}
+	frame = append(append(append(frame, "event: "...), name...), '\n')
+	frame = append(append(append(frame, "data: "...), data...), "\n\n"...)
+	return e.write(frame)
+}
+
+func (e *eventWriter) write(b []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.out.Write(b); err != nil {
+		return err
+	}
+	return e.out.Flush()
+}
+
+// serveEvents answers with an event stream that parts write to, each in a goroutine of its own, until one of them ends, the
+// client does, the server does, or ended is closed. What goes wrong then is logged: the answer has begun, and the client
+// comes again.
+func (s *Streams) serveEvents(w http.ResponseWriter, r *http.Request, ended <-chan struct{}, parts ...func(context.Context, *eventWriter) error) error {
+	out := &eventWriter{out: api.NewPatientWriter(w)}
+	w.Header().Set("Content-Type", api.EventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
+	w.WriteHeader(http.StatusOK)
+	if err := out.out.Flush(); err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	done := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { done <- part(ctx, out) }()
+	}
+	err := out.untilDone(ctx, done, ended)
+	if ctx.Err() == nil && err != nil && !errors.Is(err, api.ErrGone) {
+		s.API.Logger.Error("stream", "path", r.URL.Path, "err", err)
+	}
+	cancel()
+	for range parts {
+		<-done // nobody may write once the answer has ended
+	}
+	return nil
+}
+
+// untilDone waits, and keeps the connection from looking idle. What it takes from done it gives back.
+func (e *eventWriter) untilDone(ctx context.Context, done chan error, ended <-chan struct{}) error {
+	ticker := time.NewTicker(api.PingEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ended:
+			return nil
+		case err := <-done:
+			done <- err
+			return err
+		case <-ticker.C:
+			if err := e.write([]byte(": ping\n\n")); err != nil {
+				return err
+			}
+		}
+	}
+}

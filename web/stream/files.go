@@ -1,0 +1,196 @@
+package stream
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+)
+
+// directory is a listing.
+type directory struct {
+	Path      string  `json:"path"` // from the workspace; empty for itself
+	Entries   []entry `json:"entries"`
+	Truncated bool    `json:"truncated"` // there are more
+}
+
+// entry is a file of a directory.
+type entry struct {
+	Name     string `json:"name"`
+	Type     string `json:"type"` // file, directory, symlink, other
+	Size     int64  `json:"size"` // bytes; of files only
+	Modified string `json:"modified"`
+}
+
+// maxEntries is how many entries a listing has at most.
+const maxEntries = 10_000
+
+// listFiles answers with the entries of a directory of the workspace.
+func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+	name := strings.TrimSuffix(r.PathValue("path"), "/")
+	root, err := s.openWorkspace()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if name != "" {
+		info, err := lookUp(root, name)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return api.BadRequest("%q is not a directory.", api.Shortened(name, 200))
+		}
+	}
+	within, err := root.OpenRoot(cmp.Or(name, "."))
+	if err != nil {
+		return fileProblem(err)
+	}
+	defer within.Close()
+	listing, err := list(within)
+	if err != nil {
+		return err
+	}
+	listing.Path = name
+	return api.WriteJSON(w, http.StatusOK, listing)
+}
+
+// list reads a directory. Of one that has too many entries, it gives some.
+func list(root *os.Root) (directory, error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return directory{}, fileProblem(err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(maxEntries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return directory{}, fileProblem(err)
+	}
+	listing := directory{Entries: []entry{}, Truncated: len(names) > maxEntries}
+	for _, name := range names[:min(len(names), maxEntries)] {
+		info, err := root.Lstat(name)
+		if err != nil {
+			continue // it is gone already
+		}
+		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other", Modified: info.ModTime().UTC().Format(projections.TimeFormat)}
+		switch mode := info.Mode(); {
+		case mode.IsRegular():
+			e.Type, e.Size = "file", info.Size()
+		case mode.IsDir():
+			e.Type = "directory"
+		case mode&fs.ModeSymlink != 0:
+			e.Type = "symlink"
+		}
+		listing.Entries = append(listing.Entries, e)
+	}
+	slices.SortFunc(listing.Entries, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
+	return listing, nil
+}
+
+// shown are the types of files a browser may show: none of them can run anything. Others are downloads.
+var shown = map[string]string{
+	".txt": "text/plain; charset=utf-8", ".md": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".pdf": "application/pdf",
+}
+
+// artifact answers with a file of the workspace, or ranges of it.
+func (s *Streams) artifact(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+	f, info, err := s.openFile(r.PathValue("path"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	serveFile(w, r, r.PathValue("path"), info.ModTime(), f)
+	return nil
+}
+
+// openFile opens a file of the workspace.
+func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
+	root, err := s.openWorkspace()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	info, err := lookUp(root, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	notFile := api.BadRequest("%q is not a file.", api.Shortened(name, 200))
+	if !info.Mode().IsRegular() {
+		return nil, nil, notFile
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that took its place would wait for a writer
+	if err != nil {
+		return nil, nil, fileProblem(err)
+	}
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, nil, notFile
+	}
+	return f, info, nil
+}
+
+// serveFile answers with a file that somebody else has written, or ranges of it.
+func serveFile(w http.ResponseWriter, r *http.Request, name string, modified time.Time, content io.ReadSeeker) {
+	h := w.Header()
+	media, ok := shown[strings.ToLower(path.Ext(name))]
+	if !ok {
+		media = "application/octet-stream"
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
+	}
+	h.Set("Content-Type", media)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("Cache-Control", "private, no-cache")
+	http.ServeContent(api.NewPatientWriter(w), r, "", modified, content)
+}
+
+func (s *Streams) openWorkspace() (*os.Root, error) {
+	root, err := os.OpenRoot(s.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	return root, nil
+}
+
+// lookUp finds a file by a path from outside. Every part of it is a plain name of what is no symbolic link: a link may lead
+// anywhere, and who put it there is not who asks.
+func lookUp(root *os.Root, name string) (info fs.FileInfo, err error) {
+	if len(name) > maxPath || !fs.ValidPath(name) || strings.ContainsAny(name, "\x00\\") {
+		return nil, api.Forbidden("A path is names with a slash between them, of a file in the workspace.")
+	}
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		info, err = root.Lstat(strings.Join(parts[:i+1], "/"))
+		if err != nil {
+			return nil, fileProblem(err)
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return nil, api.Forbidden("Symbolic links are not followed.")
+		}
+	}
+	return info, nil
+}
+
+// maxPath is the longest path in bytes; the system's own limit is the same.
+const maxPath = 4096
+
+// fileProblem is the answer when a file cannot be had. What else may be wrong with it is between the workspace and its owner.
+func fileProblem(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) {
+		return api.NotFound()
+	}
+	return api.Forbidden("This file cannot be read.")
+}

@@ -1,0 +1,195 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/web/api"
+)
+
+// chatEvents streams a chat's history and what comes, for as long as the caller may see the chat.
+func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	chat := r.PathValue("id")
+	sees := func() error { return s.API.MayView(r.Context(), who, r, "chats", chat) }
+	if err := sees(); err != nil {
+		return err
+	}
+	return s.serveHistory(w, r, who, events.ChatFilter(chat), func(ctx context.Context, e events.Event) error {
+		return s.API.StillAllowed(ctx, e, sees)
+	})
+}
+
+// allEvents streams the log, or what a filter of subjects leaves of it.
+func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	filter := events.AllEvents
+	if text := r.URL.Query().Get("subject"); text != "" {
+		var err error
+		if filter, err = log.ParseFilter(text); err != nil {
+			return api.BadField("subject", "validation_invalid_value", "%v", err)
+		}
+	}
+	return s.serveHistory(w, r, who, filter, func(context.Context, events.Event) error { return nil })
+}
+
+// serveHistory sends every event of a filter after the last one the client has, says that it has caught up, and sends what
+// comes. sent is called after each event; its error ends the stream.
+func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.Caller, filter string, sent func(context.Context, events.Event) error) error {
+	after, err := s.resumeAfter(r)
+	if err != nil {
+		return err
+	}
+	deltas, err := boolOf(r, "deltas")
+	if err != nil {
+		return err
+	}
+	caughtUp := make(chan struct{})
+	follow := func(ctx context.Context, out *eventWriter) error {
+		return s.API.Tail.Follow(ctx, after, filter, func(e events.Event) error {
+			if err := sendEvent(out, e); err != nil {
+				return err
+			}
+			return sent(ctx, e)
+		}, func(seq uint64) error {
+			close(caughtUp)
+			return out.send("", "caught-up", []byte(`{"seq":`+strconv.FormatUint(seq, 10)+`}`))
+		})
+	}
+	fragments := func(ctx context.Context, out *eventWriter) error {
+		select {
+		case <-caughtUp:
+			return s.sendDeltas(ctx, out, deltasOf(filter))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if deltas {
+		return s.serveEvents(w, r, s.API.Accounts.Ended(who.Session), follow, fragments)
+	}
+	return s.serveEvents(w, r, s.API.Accounts.Ended(who.Session), follow)
+}
+
+// resumeAfter is the sequence of the last event the client has: what it says when it reconnects, else what the query says.
+func (s *Streams) resumeAfter(r *http.Request) (uint64, error) {
+	query, err := sequenceOf("after", r.URL.Query().Get("after"))
+	if err != nil {
+		return 0, err
+	}
+	header, err := sequenceOf("Last-Event-ID", r.Header.Get("Last-Event-ID"))
+	if err != nil {
+		return 0, err
+	}
+	field, after := "after", query
+	if r.Header.Get("Last-Event-ID") != "" {
+		field, after = "Last-Event-ID", header
+	}
+	last, err := s.Log.Last(r.Context())
+	if err != nil {
+		return 0, err
+	}
+	if after > last {
+		p := api.BadField(field, "validation_other_log", "the log ends at #%d, so #%d is an event of another one: begin at 0", last, after)
+		p.Status = http.StatusConflict
+		return 0, p
+	}
+	return after, nil
+}
+
+// sequenceOf reads a sequence; an absent one is 0.
+func sequenceOf(field, text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	seq, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, api.BadField(field, "validation_invalid_type", "want the sequence of an event, got %q", api.Shortened(text, 40))
+	}
+	return seq, nil
+}
+
+func boolOf(r *http.Request, field string) (bool, error) {
+	text := r.URL.Query().Get(field)
+	if text == "" {
+		return false, nil
+	}
+	is, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, api.BadField(field, "validation_invalid_type", "want true or false, got %q", api.Shortened(text, 40))
+	}
+	return is, nil
+}
+
+// malformed is the name under which a stored message that is no event is sent.
+const malformed = "malformed"
+
+func sendEvent(out *eventWriter, e events.Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	name := e.Subject.Kind
+	if e.Malformed != nil {
+		name = malformed
+	}
+	return out.send(strconv.FormatUint(e.Seq, 10), name, data)
+}
+
+// deltasOf gives the filters of the fragments that belong to the chats a filter of events leaves.
+func deltasOf(filter string) []string {
+	words := strings.Split(filter, ".")
+	switch {
+	case len(words) > 2 && words[1] == "chat" && words[2] != ">":
+		return events.ChatDeltaFilters(words[2])
+	case words[1] == "chat" || words[1] == "*" || words[1] == ">":
+		return []string{events.AllDeltas}
+	}
+	return nil
+}
+
+// maxFragments is how many fragments are kept for a client; what comes while it has not taken them, it misses.
+const maxFragments = 64
+
+// fragment is a delta as clients get it.
+type fragment struct {
+	Subject string `json:"subject"`
+	Type    string `json:"type"`
+	Stream  string `json:"stream,omitempty"` // exec.output: stdout or stderr
+	Offset  int64  `json:"offset,omitempty"` // exec.output: bytes of that stream before this one
+	Data    any    `json:"data"`             // OpenCode's JSON; exec.output: base64
+}
+
+// sendDeltas sends fragments as they are published.
+func (s *Streams) sendDeltas(ctx context.Context, out *eventWriter, filters []string) error {
+	kept := make(chan log.Delta, maxFragments)
+	done := make(chan error, 1)
+	go func() {
+		done <- s.Log.FollowDeltas(ctx, filters, func(d log.Delta) {
+			select {
+			case kept <- d:
+			default:
+			}
+		})
+	}()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case d := <-kept:
+			f := fragment{Subject: d.Subject, Type: d.Type, Stream: d.Stream, Offset: d.Offset, Data: d.Data}
+			if d.Type != log.ExecOutput && json.Valid(d.Data) {
+				f.Data = json.RawMessage(d.Data)
+			}
+			data, err := json.Marshal(f)
+			if err != nil {
+				return err
+			}
+			if err := out.send("", "delta", data); err != nil {
+				return err
+			}
+		}
+	}
+}

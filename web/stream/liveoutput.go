@@ -1,0 +1,113 @@
+package stream
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/web/api"
+)
+
+// liveOutput writes what a running command writes to one of its streams, every byte once. All bytes come from where they
+// are stored, so a slow client costs no memory: fragments while the command runs, and the stored output for what no
+// fragment had.
+type liveOutput struct {
+	log          *log.Log
+	chat, exec   string
+	stream       string
+	out          *api.PatientWriter
+	written      int64  // bytes
+	nextFragment uint64 // place after which to read fragments
+}
+
+// How long to wait for word of a fragment before looking anyway: one is stored a moment after it is heard of.
+const (
+	fragmentIsStored = 10 * time.Millisecond
+	fragmentUnheard  = time.Second
+)
+
+// serve ends once the command has. since is a sequence after which its end comes.
+func (l *liveOutput) serve(ctx context.Context, tail *log.Tail, since uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heard, ended, failed := make(chan struct{}, 1), make(chan events.ExecFinished, 1), make(chan error, 2)
+	go func() {
+		failed <- l.log.FollowDeltas(ctx, []string{events.ExecDeltaSubject(l.chat, l.exec)}, func(log.Delta) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	go func() {
+		if err := l.followEnd(ctx, tail, since, ended); err != nil {
+			failed <- err
+		}
+	}()
+	for wait := fragmentUnheard; ; {
+		if err := l.writeFragments(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-heard:
+			wait = fragmentIsStored
+		case <-time.After(wait):
+			wait = fragmentUnheard
+		case d := <-ended:
+			return l.writeRest(ctx, d)
+		case err := <-failed:
+			return err
+		}
+	}
+}
+
+func (l *liveOutput) followEnd(ctx context.Context, tail *log.Tail, since uint64, ended chan<- events.ExecFinished) error {
+	return tail.Follow(ctx, since, events.ChatSubject(l.chat, events.ExecFinished{}.Kind()), func(e events.Event) error {
+		body, _ := events.Decode(e) // what is no such event is not the end of this one
+		if d, ok := body.(events.ExecFinished); ok && d.Exec == l.exec {
+			ended <- d
+			return events.ErrStop
+		}
+		return nil
+	}, func(uint64) error { return nil })
+}
+
+// writeFragments writes the fragments that continue what was written. One that does not comes after bytes that are only
+// in the stored output.
+func (l *liveOutput) writeFragments(ctx context.Context) (err error) {
+	l.nextFragment, err = l.log.FoldDeltas(ctx, events.ExecDeltaSubject(l.chat, l.exec), l.nextFragment, func(d log.Delta) error {
+		have := l.written - d.Offset // bytes of it
+		if d.Stream != l.stream || have < 0 || have >= int64(len(d.Data)) {
+			return nil
+		}
+		n, err := l.out.Write(d.Data[have:])
+		l.written += int64(n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return l.out.Flush()
+}
+
+func (l *liveOutput) writeRest(ctx context.Context, d events.ExecFinished) error {
+	o := d.Stdout
+	if l.stream == stderr {
+		o = d.Stderr
+	}
+	content, err := openOutput(ctx, l.log, o)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if size, err := content.Seek(0, io.SeekEnd); err != nil || size <= l.written { // of a lost command, less may be stored
+		return err
+	}
+	if _, err := content.Seek(l.written, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = io.Copy(l.out, content)
+	return err
+}

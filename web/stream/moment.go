@@ -1,0 +1,93 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// moment is what a chat as it stood is described as; its records are written as those of lists are.
+type moment struct {
+	Sequence    uint64          `json:"sequence"` // of the last event that counts
+	Chat        api.AnyRecord   `json:"chat"`
+	Messages    []api.AnyRecord `json:"messages"`
+	Permissions []api.AnyRecord `json:"permissions"`
+	Questions   []api.AnyRecord `json:"questions"`
+	Executions  []api.AnyRecord `json:"executions"`
+	Subagents   []api.AnyRecord `json:"subagents"`
+}
+
+// momentLists are the collections of a moment, and their order.
+var momentLists = map[string]string{
+	"messages": "position,id", "permissions": "created,id", "questions": "created,index,id", "executions": "created,id", "subagents": "created,id",
+}
+
+// replayChat answers with a chat as it stood after an event, computed from the log.
+func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	chat := r.PathValue("id")
+	if err := s.API.MayView(r.Context(), who, r, "chats", chat); err != nil {
+		return err
+	}
+	at, err := s.momentOf(r)
+	if err != nil {
+		return err
+	}
+	// Who may see the chat now may see all it was, whoever it belonged to then.
+	request := who.Request(r, nil)
+	request.Superuser = true
+	answer := map[string]any{"sequence": at}
+	err = projections.At(r.Context(), s.Log, chat, at, func(db dbx.Builder) error {
+		c, _ := s.API.Catalogue.Get("chats")
+		if answer["chat"], err = query.View(r.Context(), db, s.API.Catalogue, c, chat, request, query.Query{}); err != nil {
+			return err
+		}
+		for name, order := range momentLists {
+			if answer[name], err = s.listAll(r.Context(), db, name, order, request); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, projections.ErrNoChat) {
+		return api.NotFound()
+	}
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, answer)
+}
+
+// momentOf reads the sequence that is asked for: the newest when none is.
+func (s *Streams) momentOf(r *http.Request) (uint64, error) {
+	last, err := s.Log.Last(r.Context())
+	if err != nil || !r.URL.Query().Has("at") {
+		return last, err
+	}
+	text := r.URL.Query().Get("at")
+	at, err := sequenceOf("at", text)
+	if err == nil && (at == 0 || at > last) {
+		err = api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last, api.Shortened(text, 40))
+	}
+	return at, err
+}
+
+// listAll gives all records of a collection.
+func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string, request query.Request) ([]query.Record, error) {
+	c, _ := s.API.Catalogue.Get(name)
+	all := []query.Record{}
+	for q := (query.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {
+		page, err := query.List(ctx, db, s.API.Catalogue, c, request, q)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Items...); len(page.Items) < page.PerPage {
+			return all, nil
+		}
+	}
+}

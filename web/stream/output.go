@@ -1,0 +1,86 @@
+package stream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// executionOutput answers with what a command wrote to one of its streams: what is stored, in ranges too, or, while it runs,
+// what it wrote so far and what it writes until it ends.
+func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	stream := r.URL.Query().Get("stream")
+	if stream == "" {
+		stream = stdout
+	}
+	if stream != stdout && stream != stderr {
+		return api.BadField("stream", "validation_invalid_value", "want stdout or stderr, got %q", api.Shortened(stream, 40))
+	}
+	since := s.API.Model.Seq() // before the record is read: the end is in the record or comes later
+	x, err := s.API.Find(r.Context(), who, r, "executions", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	if x.Get("status") != projections.ExecExecuting {
+		return s.serveStored(w, r, x, stream)
+	}
+	chat := x.Get("chat").(string)
+	ctx, cancel := s.API.WhileAllowed(r, who, chat, since, func() error { return s.API.MayView(r.Context(), who, r, "executions", x.ID()) })
+	defer cancel()
+	w.Header().Set("Content-Type", plainText)
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
+	w.WriteHeader(http.StatusOK)
+	live := &liveOutput{log: s.Log, chat: chat, exec: x.ID(), stream: stream, out: api.NewPatientWriter(w)}
+	if err := live.serve(ctx, s.API.Tail, since); err != nil {
+		if ctx.Err() == nil && !errors.Is(err, api.ErrGone) {
+			s.API.Logger.Error("stream output", "exec", live.exec, "err", err)
+		}
+		panic(http.ErrAbortHandler) // the one way to tell the client that what it has is not all
+	}
+	return nil
+}
+
+const (
+	stdout = "stdout"
+	stderr = "stderr"
+
+	plainText = "text/plain; charset=utf-8"
+)
+
+// serveStored answers with the output of an execution that has ended.
+func (s *Streams) serveStored(w http.ResponseWriter, r *http.Request, x query.Record, stream string) error {
+	var outputs map[string]events.Output
+	if err := json.Unmarshal(x.Get("outputs").(json.RawMessage), &outputs); err != nil {
+		return fmt.Errorf("read outputs of execution %s: %w", x.ID(), err)
+	}
+	o := outputs[stream]
+	content, err := openOutput(r.Context(), s.Log, o)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	w.Header().Set("Content-Type", plainText)
+	if o.Base64 != nil {
+		w.Header().Set("Content-Type", "application/octet-stream")
+	}
+	oneRange(r)
+	http.ServeContent(api.NewPatientWriter(w), r, "", time.Time{}, content)
+	return nil
+}
+
+// oneRange forgets that several ranges are asked for: each of them would be read from the beginning.
+func oneRange(r *http.Request) {
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range")
+	}
+}

@@ -1,0 +1,54 @@
+package webtest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// AskedFor makes OpenCode ask for a command, and gives the id of the ask's record.
+func (s *System) AskedFor(t testing.TB, chat, ask, command string) string {
+	t.Helper()
+	properties, err := json.Marshal(Object{
+		"id": ask, "sessionID": "ses_" + chat, "permission": "bash", "patterns": []string{command}, "always": []string{command}, "metadata": Object{"command": command},
+		"tool": Object{"messageID": "msg_1", "callID": "call_" + ask},
+	})
+	Check(t, err)
+	s.commands.Store("call_"+ask, command)
+	s.Said(t, chat, "permission.asked", string(properties))
+	return projections.RecordID(ask)
+}
+
+// Provider records a connected provider, as the running system does for those that OpenCode knows.
+func (s *System) Provider(t testing.TB, id string, models ...string) {
+	t.Helper()
+	set := map[string]json.RawMessage{}
+	for field, value := range map[string]any{"provider_id": id, "name": id, "models": models, "is_connected": true} {
+		set[field], _ = json.Marshal(value)
+	}
+	_, seq, err := s.Handlers.SaveRecord(t.Context(), handlers.SaveRecord{
+		Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_providers", New: true, Set: set,
+	})
+	Check(t, err)
+	Check(t, s.Model.Wait(t.Context(), seq))
+}
+
+func RecordsOf(collection string) string { return "/api/collections/" + collection + "/records" }
+
+type Object = map[string]any
+
+func (s *System) Batch(t testing.TB, token string, requests ...Object) (int, []any, Object) {
+	t.Helper()
+	status, answer := s.Raw(t, token, "POST", "/api/batch", Object{"requests": requests})
+	var list []any
+	var refused Object
+	if status == 200 {
+		Check(t, json.Unmarshal(answer, &list))
+	} else {
+		Check(t, json.Unmarshal(answer, &refused))
+	}
+	return status, list, refused
+}

@@ -1,0 +1,77 @@
+package webtest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"pocketcoder/events"
+)
+
+// phone is a push service with one device behind it.
+type phone struct {
+	*httptest.Server
+	Got chan pushed
+}
+
+type pushed struct {
+	header http.Header
+	Body   string
+}
+
+func NewPhone(t testing.TB) phone {
+	t.Helper()
+	p := phone{Got: make(chan pushed, 16)}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); r.Method == http.MethodPost {
+			p.Got <- pushed{r.Header, string(body)}
+		}
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Next waits for a notification.
+func (p phone) Next(t testing.TB) pushed {
+	t.Helper()
+	select {
+	case got := <-p.Got:
+		return got
+	case <-time.After(20 * time.Second):
+		t.Fatal("no notification within 20 s")
+		return pushed{}
+	}
+}
+
+// Button gives the address of a button of the next notification.
+func (p phone) Button(t testing.TB, label string) string {
+	t.Helper()
+	actions := p.Next(t).header.Get("Actions")
+	_, rest, found := strings.Cut(actions, "http, "+label+", ")
+	if !found {
+		t.Fatalf("no button %s in %q", label, actions)
+	}
+	address, _, _ := strings.Cut(rest, ",")
+	return address
+}
+
+// Phone makes an account's device, and gives the id of its record.
+func (s *System) Phone(t testing.TB, token string, p phone) string {
+	t.Helper()
+	status, d := s.Call(t, token, "POST", RecordsOf("devices"), map[string]any{"name": "Phone", "push_service": "unifiedpush", "push_token": p.URL + "/topic", "is_active": true})
+	if status != http.StatusOK {
+		t.Fatalf("create device: %d %v", status, d)
+	}
+	return d["id"].(string)
+}
+
+// Needed makes the policy leave an ask to a person.
+func (s *System) Needed(t testing.TB, chat, ask string) (record string) {
+	t.Helper()
+	record = s.Asked(t, chat, ask)
+	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
+	return record
+}

@@ -1,0 +1,262 @@
+// Package webtest runs the whole HTTP API for tests, over a real log, real read models and real HTTP, without OpenCode: tests
+// append what OpenCode would send.
+//
+// Only tests may import it.
+package webtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/crypto/ssh"
+
+	"pocketcoder/bridge/push"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/projections"
+	"pocketcoder/web"
+	"pocketcoder/web/api"
+	"pocketcoder/web/chats"
+	"pocketcoder/web/records"
+)
+
+// System is a running API and the parts below it.
+type System struct {
+	commands sync.Map // of tool calls, by their ids
+	*httptest.Server
+	Web       *web.Server
+	Conn      *nats.Conn
+	Log       *log.Log
+	Model     *projections.Model
+	Handlers  *handlers.Handlers
+	Accounts  *account.Accounts
+	Workspace string
+	Sandbox   sandboxed
+}
+
+// Password is that of every account of the tests.
+const Password = "correct horse battery"
+
+// NewSystem starts a system that stops with the test.
+func NewSystem(t testing.TB) *System {
+	t.Helper()
+	s := &System{Workspace: filepath.Join(t.TempDir(), "workspace")}
+	Check(t, os.Mkdir(s.Workspace, 0o755))
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	s.Conn, s.Log = nc, eventstest.Open(t, nc)
+	secrets, err := secret.Open(t.Context(), nc, 1)
+	Check(t, err)
+	s.Model, err = projections.Open(t.Context(), t.TempDir(), s.Log)
+	Check(t, err)
+	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
+	Check(t, err)
+	s.Handlers = &handlers.Handlers{Log: s.Log}
+	gate := handlers.Gate{
+		Handlers: s.Handlers, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Log: slog.New(slog.DiscardHandler),
+		Workspace: s.Workspace,
+		Session: func(id string) (handlers.Session, bool) { // that of a chat is named after it
+			chat, found := strings.CutPrefix(id, "ses_")
+			return handlers.Session{Chat: chat, Directory: s.Workspace}, found
+		},
+		Call: func(_ context.Context, _ string, tool events.Call, _ time.Duration) (handlers.Call, bool) {
+			command, found := s.commands.Load(tool.CallID)
+			text, _ := command.(string)
+			return handlers.Call{Tool: "bash", Command: text, Cwd: s.Workspace}, found
+		},
+	}
+	s.Server = httptest.NewUnstartedServer(nil)
+	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
+	Check(t, err)
+	s.Web = web.New(web.Options{
+		Log: s.Log, Tail: log.NewTail(s.Log), Model: s.Model, Handlers: s.Handlers, Gate: gate, Accounts: s.Accounts, Secrets: secrets,
+		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
+		Engine: chats.Engine{
+			Diff: func(context.Context, string, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
+			Todo: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage(`[]`), nil },
+		},
+		Signal: s.Sandbox.signal, Dial: s.Sandbox.dial, PortsURL: "http://{port}.localhost:" + port,
+	})
+	s.Server.Config.Handler = s.Web.Ports.PortOrigins(s.Web.Routes())
+	pushes := &push.Push{
+		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Handlers: s.Handlers, Logger: s.Web.API.Logger,
+		Present: s.Web.Realtime.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true, AwayAfter: 50 * time.Millisecond,
+	}
+	s.Web.Records.Push = records.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
+	s.Run(t, s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run)
+	s.Server.Start()
+	t.Cleanup(s.Server.Close)
+	t.Cleanup(s.Server.CloseClientConnections)
+	return s
+}
+
+// Run runs workers until the test ends.
+func (s *System) Run(t testing.TB, workers ...func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{}, len(workers))
+	for _, w := range workers {
+		go func() { w(ctx); done <- struct{}{} }()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range workers {
+			<-done
+		}
+		s.Model.Close()
+	})
+}
+
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// User makes an account and logs it in.
+func (s *System) User(t testing.TB, name, role string) (id, token string) {
+	t.Helper()
+	id, _, err := s.Accounts.CreateAccount(t.Context(), account.CreateAccount{
+		Command: handlers.Command{Actor: events.ActorSystem}, Email: name + "@example.org", Name: name, Role: role, Password: Password,
+	})
+	Check(t, err)
+	return id, s.Login(t, name)
+}
+
+func (s *System) Login(t testing.TB, name string) string {
+	t.Helper()
+	in, err := s.Accounts.Login(t.Context(), account.Login{Identity: name + "@example.org", Password: Password, Collection: account.Users})
+	Check(t, err)
+	Check(t, s.Model.Wait(t.Context(), in.Seq))
+	return in.Text
+}
+
+// Call does a request with a JSON body (nil for none) and gives the status and the parsed answer.
+func (s *System) Call(t testing.TB, token, method, path string, body any) (int, map[string]any) {
+	t.Helper()
+	status, answer := s.Raw(t, token, method, path, body)
+	var object map[string]any
+	if len(answer) > 0 && answer[0] == '{' {
+		Check(t, json.Unmarshal(answer, &object))
+	}
+	return status, object
+}
+
+func (s *System) Raw(t testing.TB, token, method, path string, body any) (int, []byte) {
+	t.Helper()
+	var reader io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		reader = strings.NewReader(b)
+	default:
+		encoded, err := json.Marshal(b)
+		Check(t, err)
+		reader = bytes.NewReader(encoded)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, reader)
+	Check(t, err)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	Check(t, err)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	Check(t, err)
+	return resp.StatusCode, answer
+}
+
+// Chat makes a chat of an account's by way of the API.
+func (s *System) Chat(t testing.TB, token, title string) string {
+	t.Helper()
+	status, c := s.Call(t, token, "POST", "/api/collections/chats/records", map[string]any{"title": title})
+	if status != http.StatusOK {
+		t.Fatalf("create chat: %d %v", status, c)
+	}
+	return c["id"].(string)
+}
+
+// Said appends what an OpenCode would say about a chat, and waits until it shows.
+func (s *System) Said(t testing.TB, chat, typ, properties string) uint64 {
+	t.Helper()
+	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+	Check(t, err)
+	seq, err := s.Log.Append(t.Context(), e)
+	Check(t, err)
+	Check(t, s.Model.Wait(t.Context(), seq))
+	return seq
+}
+
+// Append appends a fact of our own about a chat, and waits until it shows.
+func (s *System) Append(t testing.TB, chat string, d events.Data) {
+	t.Helper()
+	e, err := events.New(chat, events.ActorSystem, d)
+	Check(t, err)
+	seq, err := s.Log.Append(t.Context(), e)
+	Check(t, err)
+	Check(t, s.Model.Wait(t.Context(), seq))
+}
+
+// Asked makes OpenCode ask for a permission, and gives the id of its record.
+func (s *System) Asked(t testing.TB, chat, ask string) string {
+	t.Helper()
+	s.Said(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
+	s.commands.Store("call_"+ask, "ls")
+	return projections.RecordID(ask)
+}
+
+// LeaveOutWhenShort leaves out a test that moves much data: under the race detector it takes a minute.
+func LeaveOutWhenShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it moves much data, which -short leaves out")
+	}
+}
+
+// Eventually polls what cannot be waited for.
+func Eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func Escape(s string) string { return url.QueryEscape(s) }
+
+// PublicKey makes an SSH key nobody has.
+func PublicKey(t testing.TB) string {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(nil)
+	Check(t, err)
+	key, err := ssh.NewPublicKey(public)
+	Check(t, err)
+	return string(ssh.MarshalAuthorizedKey(key))
+}
