@@ -52,7 +52,7 @@ var mayImport = map[string]string{
 	"web/realtime":                 "events events/log handlers/account projections web/api web/query web/records",
 	"web/records":                  "events events/log events/secret handlers handlers/account projections web/api web/query",
 	"web/stream":                   "events events/log projections web/api web/query",
-	"web/webtest":                  "bridge/push events events/eventstest events/log events/secret handlers handlers/account handlers/policy projections web web/api web/chats web/records",
+	"web/webtest":                  "bridge/push events events/eventstest events/log events/secret handlers handlers/account handlers/policy projections web web/api web/chats",
 	"ops":                          "",
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",

@@ -41,7 +41,7 @@ type Options struct {
 	Accounts *account.Accounts
 	Secrets  *secret.Store
 	Engine   chats.Engine
-	Push     records.Push
+	Push     api.Push
 	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)    // sends a signal to a running command
 	Dial     func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
 	Health   func() api.Health
@@ -68,13 +68,13 @@ type Server struct {
 // New returns a server with all routes.
 func New(o Options) *Server {
 	core := &api.Server{
-		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Proxied: o.Proxied, Logger: o.Logger,
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Push: o.Push, Proxied: o.Proxied, Logger: o.Logger,
 	}
 	s := &Server{
 		API:   core,
 		Chats: &chats.Chats{API: core, Handlers: o.Handlers, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
-			API: core, Log: o.Log, Handlers: o.Handlers, Gate: o.Gate, Secrets: o.Secrets, Push: o.Push, Workspace: o.Workspace, Data: o.Data,
+			API: core, Log: o.Log, Handlers: o.Handlers, Gate: o.Gate, Secrets: o.Secrets, Workspace: o.Workspace, Data: o.Data,
 		},
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},

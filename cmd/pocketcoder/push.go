@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/push"
-	"pocketcoder/web/records"
+	"pocketcoder/web/api"
 )
 
 // pushFlags are what a person may choose about notifications. The relay's secret is no flag: others see those.
@@ -41,5 +41,5 @@ func (s *parts) wirePush() {
 		Present: s.web.Realtime.Present, URL: s.reached, VAPID: s.vapid, Relay: s.o.relay, AllowPrivate: s.o.pushPrivate, RetryAfter: push.DefaultRetryAfter,
 		AwayAfter: push.DefaultAwayAfter,
 	}
-	s.web.Records.Push = records.Push{Key: s.vapid.Public, Tell: s.push.Tell, Test: s.push.Test, Act: s.push.Act}
+	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.push.Tell, Test: s.push.Test, Act: s.push.Act}
 }

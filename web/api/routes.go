@@ -83,6 +83,7 @@ func (s *Server) routes(others []Route) []Route {
 	const (
 		collection = "/api/collections/{collection}"
 		sessions   = "/api/pocketcoder/sessions"
+		push       = "/api/pocketcoder/push"
 	)
 	describe := func(w http.ResponseWriter, _ *http.Request, _ Caller) error {
 		return WriteJSON(w, http.StatusOK, s.Document(others...))
@@ -96,5 +97,9 @@ func (s *Server) routes(others []Route) []Route {
 		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Make the first administrator, with the one-time link that a new system shows.", Admits: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
 		{Method: "GET", Path: sessions, About: "The sessions of the account.", Admits: Accounts, Answer: []session{}, Serve: s.listSessions},
 		{Method: "DELETE", Path: sessions + "/{id}", About: "End a session of the account: its token and its open streams.", Admits: Accounts, Serve: s.endSession},
+		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Admits: Accounts, Answer: pushKey{}, Serve: s.pushKey},
+		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or looks at the chat.", Admits: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.pushTo},
+		{Method: "POST", Path: push + "/test", About: "Notify one device of the account's, to see whether that works.", Admits: Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
+		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Do what a notification's button says, once.", Admits: Anyone, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

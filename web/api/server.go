@@ -1,5 +1,5 @@
 // Package api is the base of PocketCoder's HTTP API: routes, callers, errors, request bodies, slow clients, the OpenAPI
-// description, and the routes of the system itself (health, login, setup).
+// description, and the routes of the system itself (health, login, setup, notifications).
 //
 // The packages above it give their routes as values. Handler serves them and Document describes them.
 //
@@ -31,6 +31,7 @@ type Server struct {
 	Accounts  *account.Accounts
 	Catalogue query.Catalogue
 	Health    func() Health
+	Push      Push
 	Ticket    func(r *http.Request) (token string, found bool) // the login that a ticket in the path stands for; nil for none
 	Proxied   bool                                             // a proxy in front names the client in X-Forwarded-For
 	Logger    *slog.Logger

@@ -5,17 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/mail"
 	"reflect"
 	"slices"
-	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -38,12 +33,6 @@ var wishes = map[string][]query.Field{
 	},
 }
 
-// Limits of a field's value, in bytes.
-const (
-	maxText = 1 << 20
-	maxRaw  = 1 << 20
-)
-
 // checkFields gives the fields of a body that the collection has and clients may write, each of its kind. What a record
 // holds besides and cannot be written is left out: clients send back what they were shown.
 func checkFields(c query.Collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
@@ -60,9 +49,11 @@ func checkFields(c query.Collection, body map[string]json.RawMessage) (map[strin
 		case !known:
 			faults[name] = api.Fault{Code: "validation_unknown_field", Message: "There is no such field."}
 		default:
-			normal, wrong := checkField(f, value)
-			if wrong.Code != "" {
-				faults[name] = wrong
+			normal, err := f.Normalize(value)
+			if wrong := (query.Invalid{}); errors.As(err, &wrong) {
+				faults[name] = api.Fault{Code: wrong.Code, Message: wrong.Message}
+			} else if id := textOf(normal); f.Kind == query.Relation && id != "" && !isID(id) {
+				faults[name] = api.Fault{Code: "validation_missing_rel_records", Message: "Failed to find all relation records with the provided ids."}
 			}
 			set[name] = normal
 		}
@@ -70,82 +61,16 @@ func checkFields(c query.Collection, body map[string]json.RawMessage) (map[strin
 	return set, faulty(faults)
 }
 
+func isID(s string) bool {
+	_, err := events.ParseID(s)
+	return err == nil
+}
+
 func faulty(faults map[string]any) error {
 	if len(faults) == 0 {
 		return nil
 	}
 	return api.Problem{Status: 400, Message: "Failed to validate the submitted data.", Data: faults}
-}
-
-// checkField gives the value as it is stored; null is the kind's empty value.
-func checkField(f query.Field, value json.RawMessage) (json.RawMessage, api.Fault) {
-	null := string(value) == "null"
-	switch f.Kind {
-	case query.JSON:
-		if len(value) > maxRaw {
-			return nil, api.Fault{Code: "validation_json_size_limit", Message: "The value is too large."}
-		}
-		return value, api.Fault{}
-	case query.Bool:
-		var v bool
-		if !null && json.Unmarshal(value, &v) != nil {
-			return nil, api.Fault{Code: "validation_invalid_type", Message: "Must be true or false."}
-		}
-		return api.MustJSON(v), api.Fault{}
-	case query.Number:
-		var v float64
-		if !null && json.Unmarshal(value, &v) != nil {
-			return nil, api.Fault{Code: "validation_not_a_number", Message: "Must be a number."}
-		}
-		return api.MustJSON(v), api.Fault{}
-	}
-	var v string
-	if !null && json.Unmarshal(value, &v) != nil {
-		return nil, api.Fault{Code: "validation_invalid_type", Message: "Must be a text."}
-	}
-	return checkText(f, v)
-}
-
-func checkText(f query.Field, v string) (json.RawMessage, api.Fault) {
-	if len(v) > maxText || !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
-		return nil, api.Fault{Code: "validation_max_text_constraint", Message: "Must be at most 1 MiB of UTF-8 without NUL."}
-	}
-	if v == "" {
-		return api.MustJSON(v), api.Fault{}
-	}
-	switch f.Kind {
-	case query.Select:
-		if !slices.Contains(f.Values, v) {
-			return nil, api.Fault{Code: "validation_invalid_value", Message: "Must be one of " + strings.Join(f.Values, ", ") + "."}
-		}
-	case query.Relation:
-		if _, err := events.ParseID(v); err != nil {
-			return nil, api.Fault{Code: "validation_missing_rel_records", Message: "Failed to find all relation records with the provided ids."}
-		}
-	case query.Email:
-		if a, err := mail.ParseAddress(v); err != nil || a.Address != v {
-			return nil, api.Fault{Code: "validation_is_email", Message: "Must be a valid email address."}
-		}
-	case query.Date:
-		at, ok := parseTime(v)
-		if !ok {
-			return nil, api.Fault{Code: "validation_invalid_date", Message: "Must be a valid date."}
-		}
-		return api.MustJSON(at.UTC().Format(projections.TimeFormat)), api.Fault{}
-	}
-	return api.MustJSON(v), api.Fault{}
-}
-
-// timeFormats are those clients send: PocketBase's, RFC 3339, and Dart's local time without a zone, taken as UTC.
-var timeFormats = []string{projections.TimeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly}
-
-func parseTime(v string) (time.Time, bool) {
-	for _, format := range timeFormats {
-		if at, err := time.Parse(format, v); err == nil && at.Year() >= 0 && at.Year() <= 9999 {
-			return at, true
-		}
-	}
-	return time.Time{}, false
 }
 
 // checkRequired refuses a required field that is empty, and one that is missing from something new.

@@ -1,5 +1,5 @@
 // Package records serves the collections: PocketBase's records API (https://pocketbase.io/docs/api-records) over the read
-// models. It also serves the routes that belong to one collection, such as those for push notifications.
+// models. It also serves the routes that belong to one collection.
 //
 // Promises: a list and a view come from one snapshot of the read models. A write becomes a command of handlers; its answer is
 // the record once the read models hold the event. A batch is one transaction: all of its writes happen, or none. Clients may
@@ -28,7 +28,6 @@ type Records struct {
 	Handlers  *handlers.Handlers
 	Gate      handlers.Gate
 	Secrets   *secret.Store
-	Push      Push
 	Workspace string // the directory of the files that agents work on, absolute
 	Data      string // the data directory, absolute; empty when there is none
 
@@ -48,7 +47,6 @@ func (s *Records) Routes() []api.Route {
 		collection = "/api/collections/{collection}"
 		list       = collection + "/records"
 		record     = list + "/{id}"
-		push       = "/api/pocketcoder/push"
 	)
 	return []api.Route{
 		{Method: "GET", Path: "/api/collections", About: "The collections, as a schema.", Admits: api.Admins, Answer: collectionList{}, Serve: s.listCollections},
@@ -60,9 +58,5 @@ func (s *Records) Routes() []api.Route {
 		{Method: "DELETE", Path: record, About: "Delete a record.", Admits: api.Accounts, Serve: s.deleteRecord},
 		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Admits: api.Accounts, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
 		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account's, a line each.", Admits: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},
-		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Admits: api.Accounts, Answer: pushKey{}, Serve: s.pushKey},
-		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or looks at the chat.", Admits: api.Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.pushTo},
-		{Method: "POST", Path: push + "/test", About: "Notify one device of the account's, to see whether that works.", Admits: api.Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
-		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Do what a notification's button says, once.", Admits: api.Anyone, Answer: actAnswer{}, Serve: s.act},
 	}
 }

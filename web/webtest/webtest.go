@@ -37,7 +37,6 @@ import (
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
-	"pocketcoder/web/records"
 )
 
 // System is a running API and the parts below it.
@@ -102,7 +101,7 @@ func NewSystem(t testing.TB) *System {
 		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Handlers: s.Handlers, Logger: s.Web.API.Logger,
 		Present: s.Web.Realtime.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true, AwayAfter: 50 * time.Millisecond,
 	}
-	s.Web.Records.Push = records.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
+	s.Web.API.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
 	s.Run(t, s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run)
 	s.Server.Start()
 	t.Cleanup(s.Server.Close)

@@ -1,4 +1,4 @@
-package records
+package api
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/api"
 )
 
 // Push is what tells people on their devices.
@@ -22,8 +21,8 @@ type pushKey struct {
 	Key string `json:"key"` // applicationServerKey of a subscription, base64url
 }
 
-func (s *Records) pushKey(w http.ResponseWriter, _ *http.Request, _ api.Caller) error {
-	return api.WriteJSON(w, http.StatusOK, pushKey{s.Push.Key})
+func (s *Server) pushKey(w http.ResponseWriter, _ *http.Request, _ Caller) error {
+	return WriteJSON(w, http.StatusOK, pushKey{s.Push.Key})
 }
 
 // pushRequest is a notification of a client's own making.
@@ -39,31 +38,31 @@ type pushAnswer struct {
 	OK bool `json:"ok"`
 }
 
-func (s *Records) pushTo(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, who Caller) error {
 	var body pushRequest
-	if err := api.DecodeBody(r, &body); err != nil {
+	if err := DecodeBody(r, &body); err != nil {
 		return err
 	}
 	if body.User != who.Account && !who.Is(account.Admin) && !who.Is(account.Agent) {
-		return api.Forbidden("Only administrators and agents may notify others.")
+		return Forbidden("Only administrators and agents may notify others.")
 	}
 	if _, err := events.ParseID(body.Type); err != nil {
-		return api.BadField("type", "validation_match_invalid", "want 1 to %d letters, digits, _ or -", events.MaxID)
+		return BadField("type", "validation_match_invalid", "want 1 to %d letters, digits, _ or -", events.MaxID)
 	}
-	all, err := s.API.Accounts.List(r.Context())
+	all, err := s.Accounts.List(r.Context())
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(all, func(a account.Account) bool { return a.ID == body.User }) {
-		return api.BadField("user_id", "validation_missing_rel_records", "There is no such account.")
+		return BadField("user_id", "validation_missing_rel_records", "There is no such account.")
 	}
-	if body.Chat != "" && s.API.MayView(r.Context(), who, r, "chats", body.Chat) != nil {
-		return api.BadField("chat", "validation_missing_rel_records", "There is no such chat.")
+	if body.Chat != "" && s.MayView(r.Context(), who, r, "chats", body.Chat) != nil {
+		return BadField("chat", "validation_missing_rel_records", "There is no such chat.")
 	}
 	if err := s.Push.Tell(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message, Chat: body.Chat}); err != nil {
 		return err
 	}
-	return api.WriteJSON(w, http.StatusOK, pushAnswer{true})
+	return WriteJSON(w, http.StatusOK, pushAnswer{true})
 }
 
 // pushTestRequest names a device of the caller's.
@@ -71,15 +70,15 @@ type pushTestRequest struct {
 	Device string `json:"device"`
 }
 
-func (s *Records) testPush(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Server) testPush(w http.ResponseWriter, r *http.Request, who Caller) error {
 	var body pushTestRequest
-	if err := api.DecodeBody(r, &body); err != nil {
+	if err := DecodeBody(r, &body); err != nil {
 		return err
 	}
 	if err := s.Push.Test(r.Context(), who.Account, body.Device); err != nil {
 		return err
 	}
-	return api.WriteJSON(w, http.StatusOK, pushAnswer{true})
+	return WriteJSON(w, http.StatusOK, pushAnswer{true})
 }
 
 // actAnswer says what a button did.
@@ -90,13 +89,13 @@ type actAnswer struct {
 
 // act does what a notification's button says. The token in its address is all the right it needs, so that guesses are limited as
 // logins are.
-func (s *Records) act(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	if err := s.API.Limit(who.Client.Address); err != nil {
+func (s *Server) act(w http.ResponseWriter, r *http.Request, who Caller) error {
+	if err := s.Limit(who.Client.Address); err != nil {
 		return err
 	}
 	decision, err := s.Push.Act(r.Context(), r.PathValue("token"), who.Client.Address)
 	if err != nil {
 		return err
 	}
-	return api.WriteJSON(w, http.StatusOK, actAnswer{true, string(decision)})
+	return WriteJSON(w, http.StatusOK, actAnswer{true, string(decision)})
 }

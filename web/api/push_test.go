@@ -1,4 +1,4 @@
-package records_test
+package api_test
 
 import (
 	"net/http"

@@ -1,0 +1,81 @@
+package query
+
+import (
+	"encoding/json"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// maxValue is how many bytes a value of a field may have.
+const maxValue = 1 << 20
+
+// Normalize returns a value of the field as it is stored; null becomes the empty value of the kind. Errors are Invalid.
+func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
+	null := string(value) == "null"
+	switch f.Kind {
+	case JSON:
+		if len(value) > maxValue {
+			return nil, Invalid{f.Name, "validation_json_size_limit", "The value is too large."}
+		}
+		return value, nil
+	case Bool:
+		var v bool
+		if !null && json.Unmarshal(value, &v) != nil {
+			return nil, Invalid{f.Name, "validation_invalid_type", "Must be true or false."}
+		}
+		return json.Marshal(v)
+	case Number:
+		var v float64
+		if !null && json.Unmarshal(value, &v) != nil {
+			return nil, Invalid{f.Name, "validation_not_a_number", "Must be a number."}
+		}
+		return json.Marshal(v)
+	}
+	var v string
+	if !null && json.Unmarshal(value, &v) != nil {
+		return nil, Invalid{f.Name, "validation_invalid_type", "Must be a text."}
+	}
+	return f.normalizeText(v)
+}
+
+func (f Field) normalizeText(v string) (json.RawMessage, error) {
+	if len(v) > maxValue || !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+		return nil, Invalid{f.Name, "validation_max_text_constraint", "Must be at most 1 MiB of UTF-8 without NUL."}
+	}
+	if v == "" {
+		return json.Marshal(v)
+	}
+	switch f.Kind {
+	case Select:
+		if !slices.Contains(f.Values, v) {
+			return nil, Invalid{f.Name, "validation_invalid_value", "Must be one of " + strings.Join(f.Values, ", ") + "."}
+		}
+	case Email:
+		if a, err := mail.ParseAddress(v); err != nil || a.Address != v {
+			return nil, Invalid{f.Name, "validation_is_email", "Must be a valid email address."}
+		}
+	case Date:
+		at, ok := ParseTime(v)
+		if !ok {
+			return nil, Invalid{f.Name, "validation_invalid_date", "Must be a valid date."}
+		}
+		return json.Marshal(at.UTC().Format(timeFormat))
+	}
+	return json.Marshal(v)
+}
+
+// timeFormats are those clients send: PocketBase's, RFC 3339, and Dart's local time without a zone, taken as UTC.
+var timeFormats = []string{timeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly}
+
+// ParseTime reads a time as clients send it.
+func ParseTime(v string) (time.Time, bool) {
+	for _, format := range timeFormats {
+		if at, err := time.Parse(format, v); err == nil && at.Year() >= 0 && at.Year() <= 9999 {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
