@@ -56,7 +56,7 @@ func (s *Server) View(r *http.Request, who Caller, c query.Collection, id string
 		return found, err
 	}
 	err = s.ReadFor(r.Context(), who, q, func(db dbx.Builder, _ uint64) error {
-		found, err = query.View(r.Context(), db, s.Catalogue, c, id, who.Request(r, nil), q)
+		found, err = query.View(r.Context(), db, s.Catalogue, c, id, who.Request(), q)
 		return err
 	})
 	return found, err
@@ -71,16 +71,16 @@ func (s *Server) ReadFor(ctx context.Context, who Caller, q query.Query, fn func
 }
 
 // MayView says whether the caller may view a record: nil, or a problem.
-func (s *Server) MayView(ctx context.Context, who Caller, r *http.Request, collection, id string) error {
-	_, err := s.Find(ctx, who, r, collection, id)
+func (s *Server) MayView(ctx context.Context, who Caller, collection, id string) error {
+	_, err := s.Find(ctx, who, collection, id)
 	return err
 }
 
 // Find gives a record the caller may view, with every field.
-func (s *Server) Find(ctx context.Context, who Caller, r *http.Request, collection, id string) (found query.Record, err error) {
+func (s *Server) Find(ctx context.Context, who Caller, collection, id string) (found query.Record, err error) {
 	c, _ := s.Catalogue.Get(collection)
 	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		found, err = query.View(ctx, db, s.Catalogue, c, id, who.Request(r, nil), query.Query{})
+		found, err = query.View(ctx, db, s.Catalogue, c, id, who.Request(), query.Query{})
 		return err
 	})
 	if errors.Is(err, query.ErrNotFound) {
@@ -90,12 +90,12 @@ func (s *Server) Find(ctx context.Context, who Caller, r *http.Request, collecti
 }
 
 // Changeable returns a record that the caller may view and that a rule lets them change. What they may not change is not
-// found, as PocketBase has it. body is what the rule may ask about the request's body.
-func (s *Server) Changeable(r *http.Request, who Caller, c query.Collection, id string, rule *string, body map[string]any) (found query.Record, err error) {
+// found, as PocketBase has it.
+func (s *Server) Changeable(ctx context.Context, who Caller, c query.Collection, id string, rule *string) (found query.Record, err error) {
 	if rule == nil && !who.Superuser() {
 		return found, Forbidden("Only superusers can perform this action.")
 	}
-	ctx, request := r.Context(), who.Request(r, body)
+	request := who.Request()
 	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
 		if found, err = query.View(ctx, db, s.Catalogue, c, id, request, query.Query{}); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (s *Server) Changeable(r *http.Request, who Caller, c query.Collection, id 
 // MayWrite returns a problem if the caller may not do with a chat what its owner may.
 func (s *Server) MayWrite(r *http.Request, who Caller, chat string) error {
 	c, _ := s.Catalogue.Get("chats")
-	_, err := s.Changeable(r, who, c, chat, c.Delete, nil)
+	_, err := s.Changeable(r.Context(), who, c, chat, c.Delete)
 	return err
 }
 

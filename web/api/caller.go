@@ -88,17 +88,11 @@ func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == rol
 // Superuser says whether the rules bind the caller: a login as an administrator of the system itself they do not.
 func (c Caller) Superuser() bool { return c.Is(account.Admin) && c.Collection == account.Superusers }
 
-// Request is what the rules may ask about a request. body is nil for one that has none.
-func (c Caller) Request(r *http.Request, body map[string]any) query.Request {
-	q := query.Request{Superuser: c.Superuser(), Method: r.Method, Context: "default", Query: map[string]string{}, Headers: map[string]string{}, Body: body}
+// Request is what the rules may look at besides the record.
+func (c Caller) Request() query.Request {
+	q := query.Request{Superuser: c.Superuser()}
 	if c.Identity != nil {
 		q.Auth = &query.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
-	}
-	for name, values := range r.URL.Query() {
-		q.Query[name] = values[0]
-	}
-	for name, values := range r.Header {
-		q.Headers[strings.ReplaceAll(strings.ToLower(name), "-", "_")] = values[0] // as PocketBase names them
 	}
 	return q
 }

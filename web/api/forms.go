@@ -130,7 +130,7 @@ func recordForm(base Form, c query.Collection) Form {
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
 	for _, field := range c.Fields {
 		form.Properties[field.Name] = FieldForm(field)
-		if !field.Hidden && !field.Nullable {
+		if !field.Nullable {
 			form.Required = append(form.Required, field.Name)
 		}
 	}

@@ -56,7 +56,7 @@ func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, who Caller) erro
 	if !slices.ContainsFunc(all, func(a account.Account) bool { return a.ID == body.User }) {
 		return BadField("user_id", "validation_missing_rel_records", "There is no such account.")
 	}
-	if body.Chat != "" && s.MayView(r.Context(), who, r, "chats", body.Chat) != nil {
+	if body.Chat != "" && s.MayView(r.Context(), who, "chats", body.Chat) != nil {
 		return BadField("chat", "validation_missing_rel_records", "There is no such chat.")
 	}
 	if err := s.Push.Tell(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message, Chat: body.Chat}); err != nil {

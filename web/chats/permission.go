@@ -37,7 +37,7 @@ func (s *Chats) requestPermission(w http.ResponseWriter, r *http.Request, who ap
 	if body.Permission == "" {
 		return api.BadField("permission", "validation_required", "Cannot be blank.")
 	}
-	if err := s.API.MayView(r.Context(), who, r, "chats", body.Chat); err != nil {
+	if err := s.API.MayView(r.Context(), who, "chats", body.Chat); err != nil {
 		return api.BadField("chat_id", "validation_missing_rel_records", "There is no such chat.")
 	}
 	id := ""

@@ -15,7 +15,7 @@ type signalRequest struct {
 
 // signalExecution sends a signal to a command that runs, for who may write in its chat; agents may not.
 func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	x, err := s.API.Find(r.Context(), who, r, "executions", r.PathValue("id"))
+	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Calle
 }
 
 func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	if err := s.API.MayView(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
+	if err := s.API.MayView(r.Context(), who, "chats", r.PathValue("id")); err != nil {
 		return err
 	}
 	message := r.URL.Query().Get("message")
@@ -83,7 +83,7 @@ func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller)
 }
 
 func (s *Chats) todoOfChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	if err := s.API.MayView(r.Context(), who, r, "chats", r.PathValue("id")); err != nil {
+	if err := s.API.MayView(r.Context(), who, "chats", r.PathValue("id")); err != nil {
 		return err
 	}
 	todo, err := s.Engine.Todo(r.Context(), r.PathValue("id"))

@@ -11,7 +11,7 @@ import (
 
 // whyPermission is for everybody who sees the permission.
 func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	found, err := s.API.Find(r.Context(), who, r, "permissions", r.PathValue("id"))
+	found, err := s.API.Find(r.Context(), who, "permissions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Call
 // always is the command about an ask that the caller may decide. A rule beyond the chat is for administrators to make.
 func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c handlers.AlwaysPermission, err error) {
 	permissions, _ := s.API.Collection("permissions")
-	about, err := s.API.Changeable(r, who, permissions, r.PathValue("id"), permissions.Update, nil)
+	about, err := s.API.Changeable(r.Context(), who, permissions, r.PathValue("id"), permissions.Update)
 	if err != nil {
 		return c, err
 	}

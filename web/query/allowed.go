@@ -52,7 +52,7 @@ func stored(f Field, v any, s *statement) any {
 	switch {
 	case v == nil && f.Kind == Autodate:
 		return s.now.Format(timeFormat)
-	case f.Kind == JSON || f.multiple():
+	case f.Kind == JSON:
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil
@@ -63,5 +63,18 @@ func stored(f Field, v any, s *statement) any {
 	case v == nil:
 		return ""
 	}
-	return number(f, single(v))
+	return single(v)
+}
+
+// single is a value that SQL can compare: lists and objects are JSON text.
+func single(v any) any {
+	switch v.(type) {
+	case nil, string, bool, float64, int, int64:
+		return v
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return string(text)
 }

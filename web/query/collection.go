@@ -8,8 +8,6 @@ type Kind string
 const (
 	Text     Kind = "text"
 	Email    Kind = "email"
-	URL      Kind = "url"
-	Password Kind = "password"
 	Number   Kind = "number"
 	Bool     Kind = "bool"
 	JSON     Kind = "json"
@@ -17,30 +15,20 @@ const (
 	Autodate Kind = "autodate"
 	Select   Kind = "select"
 	Relation Kind = "relation"
-	File     Kind = "file"
 )
 
 // Field is one field of a collection. The fields id, created and updated are in every collection and need not be listed.
 type Field struct {
 	Name string
 	Kind Kind
-	// SQL is an expression over the row t, which gives text, for a number or bool a number, for json and for several values JSON text
+	// SQL is an expression over the row t, which gives text, for a number or bool a number, for json JSON text
 	// (t.fields -> '$.x', not ->>). Empty means the column of the same name. It is evaluated only for rows of a page, unless a client filters by it.
 	SQL      string
 	Relation string // of a relation: the name of the collection it points to
 	Values   []string
 	Required bool
-	Hidden   bool // for superusers alone
-	System   bool
 	ReadOnly bool
 	Nullable bool // shown as null while it is empty
-	Unique   bool // no two records hold the same value, so a back-relation through it leads to one record
-	Max      int  // of a select, relation or file: how many values; more than one are a JSON list. Of others: the longest value
-}
-
-// multiple says whether the field holds a list.
-func (f Field) multiple() bool {
-	return f.Max > 1 && (f.Kind == Select || f.Kind == Relation || f.Kind == File)
 }
 
 // Rules say who may do what, in PocketBase's filter language. Nil is for superusers alone, "" is for everyone.
@@ -62,7 +50,7 @@ type Collection struct {
 }
 
 // builtin are the fields every collection has.
-var builtin = []Field{{Name: "id", Kind: Text, System: true}, {Name: "created", Kind: Autodate}, {Name: "updated", Kind: Autodate}}
+var builtin = []Field{{Name: "id", Kind: Text}, {Name: "created", Kind: Autodate}, {Name: "updated", Kind: Autodate}}
 
 // Field finds a field by name.
 func (c Collection) Field(name string) (Field, bool) {

@@ -98,8 +98,6 @@ func appendField(b []byte, f Field, v any) []byte {
 	switch {
 	case f.Kind == JSON:
 		return appendJSON(b, textOf(v), "null")
-	case f.multiple():
-		return appendJSON(b, textOf(v), "[]")
 	case f.Kind == Bool:
 		return strconv.AppendBool(b, truth(v))
 	case f.Kind == Number:

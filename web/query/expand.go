@@ -71,12 +71,12 @@ func (e *expander) expand(c Collection, parents []*Record, tree branches, shown 
 		var err error
 		f, forward := c.Field(name)
 		if forward {
-			if to, ok = e.cat.Get(f.Relation); !ok || f.Hidden && !e.req.Superuser {
+			if to, ok = e.cat.Get(f.Relation); !ok {
 				continue
 			}
 			links, err = e.forward(to, f, parents, tree[name], p)
 		} else {
-			if to, f, ok = e.cat.backRelation(c, name); !ok || f.Hidden && !e.req.Superuser {
+			if to, f, ok = e.cat.backRelation(c, name); !ok {
 				continue
 			}
 			links, err = e.back(to, f, parents, tree[name], p)
@@ -84,8 +84,7 @@ func (e *expander) expand(c Collection, parents []*Record, tree branches, shown 
 		if err != nil {
 			return err
 		}
-		several := forward && f.multiple() || !forward && !f.Unique
-		if err := e.attach(to, name, several, parents, links, tree[name], p); err != nil {
+		if err := e.attach(to, name, !forward, parents, links, tree[name], p); err != nil {
 			return err
 		}
 	}
@@ -125,7 +124,7 @@ func unique(list []*Record) []*Record {
 func (e *expander) forward(to Collection, f Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
 	wanted := map[string]bool{}
 	for _, parent := range parents {
-		for _, id := range parent.related(f) {
+		if id := parent.related(f); id != "" {
 			wanted[id] = true
 		}
 	}
@@ -141,10 +140,8 @@ func (e *expander) forward(to Collection, f Field, parents []*Record, tree branc
 	}
 	links := map[string][]*Record{}
 	for _, parent := range parents {
-		for _, id := range parent.related(f) {
-			if r := byID[id]; r != nil {
-				links[parent.id] = append(links[parent.id], r)
-			}
+		if r := byID[parent.related(f)]; r != nil {
+			links[parent.id] = []*Record{r}
 		}
 	}
 	return links, nil
@@ -160,9 +157,6 @@ func (e *expander) back(from Collection, f Field, parents []*Record, tree branch
 	maps.Copy(more, tree)
 	found, err := e.read(from, more, shown, ids, func(q *question, list string) string {
 		q.group = from.column(f, "t")
-		if f.multiple() {
-			q.from, q.group = " JOIN json_each("+listOf(q.group)+") AS each_", "each_.value"
-		}
 		return q.group + " IN (" + list + ")"
 	})
 	if err != nil {
@@ -170,10 +164,8 @@ func (e *expander) back(from Collection, f Field, parents []*Record, tree branch
 	}
 	links := map[string][]*Record{}
 	for _, r := range found {
-		for _, id := range r.related(f) {
-			if len(links[id]) < maxBack {
-				links[id] = append(links[id], r)
-			}
+		if id := r.related(f); len(links[id]) < maxBack {
+			links[id] = append(links[id], r)
 		}
 	}
 	return links, nil
@@ -193,7 +185,7 @@ func (e *expander) read(c Collection, tree branches, shown *pick, ids []string, 
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err
 	}
-	found, err := q.scan(newShape(c, e.req.Superuser, shown, tree), order{by: "t.first_seq, k", limit: e.left + 1})
+	found, err := q.scan(newShape(c, shown, tree), order{by: "t.first_seq, k", limit: e.left + 1})
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func (p *pick) text(s string) string {
 
 // append appends the picked parts of a field's value: parts there are only in JSON, excerpts only of text.
 func (p *pick) append(b []byte, f Field, v any) []byte {
-	if f.Kind != JSON && !f.multiple() {
+	if f.Kind != JSON {
 		if p.excerpt != nil && f.Kind != Bool && f.Kind != Number {
 			v = p.excerpt.of(textOf(v))
 		}

@@ -147,13 +147,8 @@ var filters = []struct{ collection, who, filter, want string }{
 	{"docs", "super", `tags:each ?= "red"`, "d1 d2"},
 	{"docs", "super", `tags:each != "red"`, "d3"},
 	{"docs", "super", `tags:each ~ "r%"`, "d2"},
-	{"docs", "super", `readers.name ?= "Bob"`, "d1"},
-	{"docs", "super", `readers.name = "Ann"`, "d2"},
-	{"docs", "super", `readers.id ?= "ann"`, "d1 d2"},
 	{"docs", "super", `readers ?~ "bob"`, "d1"},
 	{"docs", "super", `readers:length = 2`, "d1"},
-	{"users", "super", `docs_via_readers.title ?= "two"`, "ann"},
-	{"users", "super", `docs_via_readers.title = "one"`, "bob"},
 	{"users", "super", `docs_via_owner.title ?= "one"`, "ann"},
 	// modifiers
 	{"chats", "super", `title:lower = "gamma"`, "c3"},
@@ -163,19 +158,8 @@ var filters = []struct{ collection, who, filter, want string }{
 	// the request
 	{"chats", "ann", `user = @request.auth.id`, "c1 c2"},
 	{"chats", "ann", `user.name = @request.auth.name`, "c1 c2"},
-	{"chats", "ann", `user = @request.auth.favourite.user`, "c1 c2"},
-	{"chats", "ann", `@request.auth.favourite.title = title`, "c1"},
-	{"chats", "ann", `@request.auth.nothing = ""`, "c1 c2"},
 	{"chats", "ann", `@request.auth.collectionName = "users" && @request.auth.collectionId = "pbc_users"`, "c1 c2"},
-	{"chats", "ann", `@request.auth.chats_via_user.title ?= title`, "c1 c2"},
 	{"chats", "super", `@request.auth.id = ""`, "c1 c2 c3 c4"},
-	{"chats", "super", `@request.method = "GET" && @request.context = "default"`, "c1 c2 c3 c4"},
-	{"chats", "super", `@request.query.page = "1"`, "c1 c2 c3 c4"},
-	{"chats", "super", `@request.query.page:isset = true`, "c1 c2 c3 c4"},
-	{"chats", "super", `@request.query.other:isset = false`, "c1 c2 c3 c4"},
-	{"chats", "super", `@request.headers.x_token:lower = "abc"`, "c1 c2 c3 c4"},
-	{"chats", "super", `@request.headers.missing = null`, "c1 c2 c3 c4"},
-	{"chats", "super", `@request.body.title:isset = true`, ""},
 	// any record of a collection
 	{"chats", "super", `@collection.users.id ?= user && @collection.users.name ?= "Bob"`, "c3"},
 	{"chats", "super", `@collection.users.name = "Bob"`, ""},
@@ -195,9 +179,6 @@ var filters = []struct{ collection, who, filter, want string }{
 	{"chats", "super", `strftime("%Y", title) = ""`, "c1 c2 c3 c4"},
 	{"chats", "super", `strftime("%S", messages_via_chat.created) = "24"`, "c3"},
 	{"chats", "super", `strftime("%S", messages_via_chat.created) ?= "22"`, "c1 c2"},
-	// places
-	{"chats", "super", `geoDistance(n, n, 1.5, 1.5) < 10`, "c1"},
-	{"chats", "super", `geoDistance(23.32, 42.69, 24.75, 42.15) > 130 && geoDistance(23.32, 42.69, 24.75, 42.15) < 133`, "c1 c2 c3 c4"},
 	// aliases
 	{"sandbox_agents", "super", `chat.title = ""`, ""},
 	{"chats", "super", `sandbox_agents_via_chat.id = null`, "c1 c2 c3 c4"},
@@ -232,10 +213,9 @@ func TestMistakesInFiltersAreNamed(t *testing.T) {
 		{"ann", "title = '\xff'", "invalid_text"}, {"ann", `title:upper = 1`, "unknown_modifier"}, {"ann", `@nothing = 1`, "unknown_field"},
 		{"ann", `@request.nothing = 1`, "unknown_field"}, {"ann", `@collection.nothing.id = 1`, "unknown_field"}, {"ann", `@collection.users = 1`, "unknown_field"},
 		{"ann", `nothing_via_chat.id = 1`, "unknown_field"}, {"ann", `messages_via_role.id = 1`, "unknown_field"}, {"ann", `#title = 1`, "unknown_field"},
-		{"ann", `drop(title) = 1`, "unknown_function"}, {"ann", `geoDistance(1,2) = 1`, "invalid_arguments"}, {"ann", `geoDistance("1",2,3,4) = 1`, "invalid_arguments"},
+		{"ann", `drop(title) = 1`, "unknown_function"}, {"ann", `@request.method = "GET"`, "unknown_field"}, {"ann", `@request.auth.nothing = 1`, "unknown_field"},
 		{"ann", `strftime() = 1`, "invalid_arguments"}, {"ann", `strftime(title) = 1`, "invalid_arguments"}, {"ann", `strftime("%Y","now","a","a","a","a","a","a","a","a","a") = 1`, "invalid_arguments"},
-		{"ann", `user.secret = "s1"`, "unknown_field"}, {"ann", `user.keys_via_user.value ?= "sesame"`, "not_allowed"}, {"ann", `@collection.keys.value ?= "sesame"`, "not_allowed"},
-		{"ann", `@request.auth.secret = "s1"`, "unknown_field"},
+		{"ann", `user.keys_via_user.value ?= "sesame"`, "not_allowed"}, {"ann", `@collection.keys.value ?= "sesame"`, "not_allowed"},
 	} {
 		is := is.New(t)
 		_, err := list(t.Context(), t, db, "chats", as(f.who), Query{Filter: f.filter})

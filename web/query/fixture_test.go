@@ -70,7 +70,7 @@ var (
 	authed     = Rule(`@request.auth.id != ""`)
 	own        = Rule(`user = @request.auth.id || @request.auth.role = "admin"`)
 	ofOwnChat  = Rule(`chat.user = @request.auth.id || @request.auth.role = "admin"`)
-	readerOnly = Rule(`readers.id ?= @request.auth.id || owner = @request.auth.id`)
+	readerOnly = Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
 )
 
 func kept(name string, rules Rules, fields ...Field) Collection {
@@ -96,7 +96,7 @@ func testCatalogue() Catalogue {
 	subagents.Alias = "sandbox_agents"
 	return Catalogue{
 		table("users", all(Rule(`id = @request.auth.id || @request.auth.role = "admin"`)), Field{Name: "email", Kind: Email}, Field{Name: "name", Kind: Text},
-			Field{Name: "role", Kind: Select, Values: []string{"user", "agent", "admin"}}, Field{Name: "secret", Kind: Text, Hidden: true},
+			Field{Name: "role", Kind: Select, Values: []string{"user", "agent", "admin"}},
 			Field{Name: "favourite", Kind: Relation, Relation: "chats", Nullable: true}),
 		table("chats", all(own), Field{Name: "title", Kind: Text}, Field{Name: "user", Kind: Relation, Relation: "users"}, Field{Name: "archived", Kind: Bool}, Field{Name: "n", Kind: Number}),
 		table("messages", all(ofOwnChat), Field{Name: "chat", Kind: Relation, Relation: "chats"}, Field{Name: "role", Kind: Text}, Field{Name: "status", Kind: Text},
@@ -107,7 +107,7 @@ func testCatalogue() Catalogue {
 		kept("agents", all(authed), Field{Name: "name", Kind: Text}, Field{Name: "prompt", Kind: Relation, Relation: "prompts"}, Field{Name: "temperature", Kind: Number},
 			Field{Name: "on", Kind: Bool}, Field{Name: "notes", Kind: JSON}),
 		kept("prompts", Rules{List: authed, View: public}, Field{Name: "name", Kind: Text}, Field{Name: "body", Kind: Text}),
-		kept("docs", all(readerOnly), Field{Name: "title", Kind: Text}, Field{Name: "tags", Kind: Select, Max: 9}, Field{Name: "readers", Kind: Relation, Relation: "users", Max: 9},
+		kept("docs", all(readerOnly), Field{Name: "title", Kind: Text}, Field{Name: "tags", Kind: JSON}, Field{Name: "readers", Kind: JSON},
 			Field{Name: "owner", Kind: Relation, Relation: "users"}),
 		kept("keys", Rules{}, Field{Name: "user", Kind: Relation, Relation: "users"}, Field{Name: "value", Kind: Text}),
 		subagents,
@@ -146,7 +146,7 @@ func at(seconds int) string { return noon.Add(time.Duration(seconds) * time.Seco
 
 // as is a request of one of the users, of nobody, or of a superuser.
 func as(who string) Request {
-	r := Request{Method: "GET", Context: "default", Now: noon, Query: map[string]string{"page": "1"}, Headers: map[string]string{"x_token": "abc"}}
+	r := Request{Now: noon}
 	switch who {
 	case "":
 	case "super":

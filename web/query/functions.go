@@ -11,37 +11,10 @@ const maxArguments = 10
 
 func (s *scope) function(t fexpr.Token, j *joins) (operand, error) {
 	args, _ := t.Meta.([]fexpr.Token)
-	switch t.Literal {
-	case "geoDistance":
-		return s.geoDistance(args, j)
-	case "strftime":
+	if t.Literal == "strftime" {
 		return s.strftime(args, j)
 	}
 	return operand{}, s.invalid("unknown_function", "unknown function %q", t.Literal)
-}
-
-// geoDistance is the distance in kilometres of two places on the globe, by the law of cosines on a sphere. It takes the longitude and
-// latitude of the one, then of the other. Of many places one has to match.
-func (s *scope) geoDistance(args []fexpr.Token, j *joins) (operand, error) {
-	if len(args) != 4 {
-		return operand{}, s.invalid("invalid_arguments", "geoDistance takes 4 arguments, got %d", len(args))
-	}
-	result := operand{nulls: distinct}
-	var radians [4]string
-	for i, arg := range args {
-		if arg.Type != fexpr.TokenIdentifier && arg.Type != fexpr.TokenNumber {
-			return operand{}, s.invalid("invalid_arguments", "argument %d of geoDistance is neither a field nor a number", i+1)
-		}
-		o, err := s.operand(arg, j)
-		if err != nil {
-			return operand{}, err
-		}
-		radians[i] = "radians(" + o.sql + ")"
-		result.many = result.many || o.many
-	}
-	lonA, latA, lonB, latB := radians[0], radians[1], radians[2], radians[3]
-	result.sql = "(6371 * acos(cos(" + latA + ") * cos(" + latB + ") * cos(" + lonB + " - " + lonA + ") + sin(" + latA + ") * sin(" + latB + ")))"
-	return result, nil
 }
 
 // strftime is SQLite's function of that name: a format, a time (else it is now) and modifiers.

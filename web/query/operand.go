@@ -56,7 +56,7 @@ func (s *scope) path(name string, j *joins) (operand, error) {
 	}
 	switch {
 	case root == "@request" && len(segments) > 1:
-		return s.asked(segments[1:], j)
+		return s.auth(segments[1:])
 	case root == "@collection" && len(segments) > 2:
 		return s.other(segments[1], segments[2:], j)
 	case root[0] == '@':
@@ -86,7 +86,7 @@ func (s *scope) other(named string, segments []string, j *joins) (operand, error
 func (s *scope) splitModifier(segment string) (name, modifier string, err error) {
 	name, modifier, found := strings.Cut(segment, ":")
 	switch modifier {
-	case "isset", "length", "each", "lower", "changed":
+	case "length", "each", "lower":
 		return name, modifier, nil
 	}
 	if found {

@@ -12,7 +12,6 @@ type walk struct {
 	*scope
 	joins *joins
 	name  string // the whole path, for errors
-	asked bool   // it starts at the request: what is not there reads as NULL
 }
 
 // from follows the segments from a place that path names.
@@ -22,16 +21,13 @@ func (w *walk) from(p place, path string, segments []string) (operand, error) {
 			return w.field(p, path, segment)
 		}
 		f, found := p.collection.Field(segment)
-		if found && f.Hidden && !w.sees() {
-			return operand{}, w.invalid("unknown_field", "field %q cannot be used", segment)
-		}
 		if found && f.Kind == JSON {
 			return w.json(p, f, segments[i+1:])
 		}
 		if i >= maxPath {
 			return operand{}, w.invalid("too_deep", "%q follows more than %d relations", w.name, maxPath)
 		}
-		if found && f.Kind == Relation && !f.multiple() && i == len(segments)-2 && segments[i+1] == "id" {
+		if found && f.Kind == Relation && i == len(segments)-2 && segments[i+1] == "id" {
 			return w.field(p, path, segment) // the id is in the record itself
 		}
 		path += "." + segment
@@ -48,9 +44,6 @@ func (w *walk) from(p place, path string, segments []string) (operand, error) {
 }
 
 func (w *walk) missing(segment string) (operand, error) {
-	if w.asked {
-		return w.literal(nil), nil
-	}
 	return operand{}, w.invalid("unknown_field", "unknown field %q", segment)
 }
 
@@ -64,13 +57,6 @@ func (w *walk) step(p place, f Field, found bool, path, segment string) (next pl
 		return place{}, false, nil
 	}
 	value := p.collection.column(f, p.alias)
-	if f.multiple() {
-		each, err := w.joinEach(w.joins, path+":each", p, true, listOf(value))
-		if err != nil {
-			return place{}, false, err
-		}
-		p, value = each, each.alias+".value"
-	}
 	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string { return to.key(alias) + " = " + value })
 	return next, true, err
 }
@@ -91,14 +77,11 @@ func (c Catalogue) backRelation(to Collection, segment string) (Collection, Fiel
 
 func (w *walk) back(p place, path, segment string) (next place, ok bool, err error) {
 	from, f, ok := w.cat.backRelation(p.collection, segment)
-	if !ok || f.Hidden && !w.sees() {
+	if !ok {
 		return place{}, false, nil
 	}
 	id := p.collection.key(p.alias)
-	next, err = w.join(w.joins, path, p, from, true, !f.Unique, func(alias string) string {
-		if f.multiple() {
-			return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", id, listOf(from.column(f, alias)))
-		}
+	next, err = w.join(w.joins, path, p, from, true, true, func(alias string) string {
 		return from.column(f, alias) + " = " + id
 	})
 	return next, true, err
@@ -114,17 +97,13 @@ func (w *walk) field(p place, path, segment string) (operand, error) {
 	if !ok {
 		return w.missing(name)
 	}
-	if f.Hidden && !w.sees() {
-		return operand{}, w.invalid("unknown_field", "field %q cannot be used", name)
-	}
 	o := operand{sql: p.collection.column(f, p.alias), many: p.many, all: p.all}
-	list := f.Kind == Select || f.Kind == Relation || f.Kind == File || f.Kind == JSON
 	switch {
-	case modifier == "length" && list:
+	case modifier == "length" && f.Kind == JSON:
 		o.sql = lengthOf(o.sql)
 		return o, nil
-	case modifier == "each" && list:
-		each, err := w.joinEach(w.joins, path+"."+segment, p, f.multiple() || f.Kind == JSON, listOf(o.sql))
+	case modifier == "each" && f.Kind == JSON:
+		each, err := w.joinEach(w.joins, path+"."+segment, p, true, listOf(o.sql))
 		return operand{sql: each.alias + ".value", many: true, all: each.all}, err
 	case f.Kind == JSON:
 		o.sql, o.nulls = extract(o.sql, ""), distinct

@@ -9,7 +9,6 @@
 //   - every value a client sent is bound, never written into SQL; names are looked up in the catalogue, never copied;
 //   - what a client may not list does not exist for its filters, sorts and expands either, on whatever path it is reached: a
 //     relation to such a record reads as empty. PocketBase excludes the whole row instead;
-//   - hidden fields are neither shown to nor filtered by anyone but superusers;
 //   - whatever a client sends gives an answer or an Invalid that names the part at fault, within bounded time and memory.
 //
 // Rules are trusted: they see everything. So is the SQL in the catalogue. Two things differ from PocketBase on purpose, besides the

@@ -92,12 +92,12 @@ func (q *question) read(wanted Query, o order) ([]Record, error) {
 	if !shown {
 		expand = nil
 	}
-	found, err := q.scan(newShape(q.c, q.req.Superuser, fields, expand), o)
+	found, err := q.scan(newShape(q.c, fields, expand), o)
 	if err != nil || len(expand) == 0 {
 		return found, err
 	}
 	e := expander{ctx: q.ctx, db: q.db, cat: q.cat, req: q.req, left: maxExpanded, most: q.most}
-	e.req.Context, e.req.Now = "expand", q.now
+	e.req.Now = q.now
 	if err := e.expand(q.c, pointers(found), expand, under); err != nil || q.most == 0 {
 		return found, err
 	}

@@ -36,11 +36,11 @@ type shape struct {
 }
 
 // newShape chooses the fields to read: those to be shown, and those to expand.
-func newShape(c Collection, superuser bool, p *pick, expand branches) *shape {
+func newShape(c Collection, p *pick, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
 		builtIn := slices.ContainsFunc(builtin, func(b Field) bool { return b.Name == f.Name })
-		if builtIn || f.Hidden && !superuser || f.Kind == Password {
+		if builtIn {
 			continue
 		}
 		if _, shown := p.take(f.Name); shown || expand[f.Name] != nil {
@@ -129,7 +129,7 @@ func (r Record) Get(name string) any {
 		return nil
 	}
 	switch f := r.shape.fields[i]; {
-	case f.Kind == JSON || f.multiple():
+	case f.Kind == JSON:
 		return json.RawMessage(appendField(nil, f, r.values[i]))
 	case f.Kind == Bool:
 		return truth(r.values[i])
@@ -139,23 +139,13 @@ func (r Record) Get(name string) any {
 	return textOf(r.values[i])
 }
 
-// related are the ids in a relation.
-func (r *Record) related(f Field) (ids []string) {
+// related is the id in a relation, empty for none.
+func (r *Record) related(f Field) string {
 	i := slices.IndexFunc(r.shape.fields, func(own Field) bool { return own.Name == f.Name })
 	if i < 0 {
-		return nil
+		return ""
 	}
-	text := textOf(r.values[i])
-	if f.multiple() && strings.HasPrefix(text, "[") {
-		if json.Unmarshal([]byte(text), &ids) != nil {
-			return nil // as in what is shown, a list that is none has nothing
-		}
-		return ids
-	}
-	if text != "" {
-		ids = []string{text}
-	}
-	return ids
+	return textOf(r.values[i])
 }
 
 func truth(v any) bool {

@@ -14,13 +14,8 @@ type Auth struct {
 
 // Request is what rules may look at besides the record.
 type Request struct {
-	Auth      *Auth // nil for someone not signed in
-	Superuser bool  // no rule holds them back, no field is hidden from them
-	Method    string
-	Context   string // default, realtime, batch …; what is expanded is read in the context expand
-	Query     map[string]string
-	Headers   map[string]string // names in lower case, with _ for -
-	Body      map[string]any
+	Auth      *Auth     // nil for someone not signed in
+	Superuser bool      // no rule applies to them
 	Now       time.Time // what the date macros say; zero is the time it is
 }
 

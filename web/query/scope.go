@@ -48,7 +48,7 @@ func (s *scope) invalid(code, format string, args ...any) Invalid {
 	return invalid(s.parameter, code, format, args...)
 }
 
-// sees says whether hidden fields and everyone's records may be looked at.
+// sees says whether everyone's records may be looked at.
 func (s *scope) sees() bool { return s.trusted || s.req.Superuser }
 
 // add compiles an expression, which has to hold too.

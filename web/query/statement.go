@@ -104,7 +104,7 @@ func (c Collection) column(f Field, alias string) string {
 		return sql
 	}
 	switch {
-	case f.Kind == JSON || f.multiple():
+	case f.Kind == JSON:
 		return sql
 	case f.Kind == Number || f.Kind == Bool:
 		return "coalesce(" + sql + ", 0)"

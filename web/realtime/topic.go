@@ -24,11 +24,10 @@ type topic struct {
 	collection query.Collection  // without a table when it is about no records
 	id         string            // of one record; empty for all
 	query      map[string]string // of the options
-	headers    map[string]string
-	holder     string        // the account whose share of the views it takes; empty for the server's own
-	request    query.Request // on whose behalf it is followed
-	chat       string        // whose hot stream it is
-	admitted   bool          // something of it may be seen
+	holder     string            // the account whose share of the views it takes; empty for the server's own
+	request    query.Request     // on whose behalf it is followed
+	chat       string            // whose hot stream it is
+	admitted   bool              // something of it may be seen
 }
 
 const (
@@ -80,24 +79,21 @@ func parseTopic(catalogue query.Catalogue, text string) topic {
 	if id != "*" {
 		t.id = id
 	}
-	t.query, t.headers = parseOptions(options)
+	t.query = parseOptions(options)
 	return t
 }
 
-// parseOptions reads ?options={"query":{},"headers":{}}. As in PocketBase, values of other types are taken as text and
-// options that cannot be read are none.
-func parseOptions(text string) (query, headers map[string]string) {
-	query, headers = map[string]string{}, map[string]string{}
+// parseOptions reads the query of ?options={"query":{},"headers":{}}. As in PocketBase, values of other types become text, and
+// options that cannot be read are ignored.
+func parseOptions(text string) map[string]string {
+	query := map[string]string{}
 	values, _ := url.ParseQuery(text)
-	var o struct{ Query, Headers map[string]any }
+	var o struct{ Query map[string]any }
 	_ = json.Unmarshal([]byte(values.Get("options")), &o)
 	for name, v := range o.Query {
 		query[name] = optionText(v)
 	}
-	for name, v := range o.Headers {
-		headers[strings.ReplaceAll(strings.ToLower(name), "-", "_")] = optionText(v)
-	}
-	return query, headers
+	return query
 }
 
 func optionText(v any) string {
@@ -110,8 +106,7 @@ func optionText(v any) string {
 // admit finds out on whose behalf a topic is followed, and whether it can be: a filter that cannot be read is the client's
 // mistake, a chat it may not see is silent.
 func (s *Realtime) admit(r *http.Request, who api.Caller, t *topic) error {
-	t.holder, t.request = who.Key(), who.Request(r, nil)
-	t.request.Method, t.request.Context, t.request.Query, t.request.Headers = http.MethodGet, "realtime", t.query, t.headers
+	t.holder, t.request = who.Key(), who.Request()
 	if t.chat == "" && t.collection.Table == "" {
 		return nil
 	}

@@ -137,17 +137,17 @@ func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, o
 func (s *Records) runMethod(ctx context.Context, done *written, who api.Caller, one batchRequest, fresh created) (err error) {
 	switch {
 	case one.Method == http.MethodPost && done.id == "":
-		done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
+		done.id, _, err = s.create(ctx, who, done.c, one.Body, fresh)
 	case one.Method == http.MethodPatch && done.id != "":
-		done.id, _, err = s.update(ctx, done.r, who, done.c, done.id, one.Body, fresh)
+		done.id, _, err = s.update(ctx, who, done.c, done.id, one.Body, fresh)
 	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
 		id := textOf(one.Body["id"])
-		if done.id, _, err = s.update(ctx, done.r, who, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) || api.ProblemOf(err).Status == http.StatusNotFound {
-			done.id, _, err = s.create(ctx, done.r, who, done.c, one.Body, fresh)
+		if done.id, _, err = s.update(ctx, who, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) || api.ProblemOf(err).Status == http.StatusNotFound {
+			done.id, _, err = s.create(ctx, who, done.c, one.Body, fresh)
 		}
 	case one.Method == http.MethodDelete && done.id != "":
 		done.delete = true
-		_, err = s.remove(ctx, done.r, who, done.c, done.id, fresh)
+		_, err = s.remove(ctx, who, done.c, done.id, fresh)
 	default:
 		return api.BadField("method", "validation_invalid_value", "%s cannot be done there", api.Shortened(one.Method, 10))
 	}

@@ -34,7 +34,7 @@ func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, who api.Ca
 	}
 	var found query.Page
 	err = s.API.ReadFor(r.Context(), who, q, func(db dbx.Builder, _ uint64) error {
-		found, err = query.List(r.Context(), db, Catalogue, c, who.Request(r, nil), q)
+		found, err = query.List(r.Context(), db, Catalogue, c, who.Request(), q)
 		return err
 	})
 	if err != nil {

@@ -66,7 +66,7 @@ func schemaOf(c query.Collection) collectionSchema {
 		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(query.Text), Required: true, System: true, PrimaryKey: true}},
 	}
 	for _, f := range c.Fields {
-		shown := fieldSchema{ID: c.ID + "." + f.Name, Name: f.Name, Type: string(f.Kind), Required: f.Required, Hidden: f.Hidden, Values: f.Values, CollectionID: f.Relation}
+		shown := fieldSchema{ID: c.ID + "." + f.Name, Name: f.Name, Type: string(f.Kind), Required: f.Required, Values: f.Values, CollectionID: f.Relation}
 		if f.Kind == query.Select || f.Kind == query.Relation {
 			shown.MaxSelect = 1
 		}

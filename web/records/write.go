@@ -62,7 +62,7 @@ func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, who api.C
 	if err != nil {
 		return err
 	}
-	id, seq, err := s.create(r.Context(), r, who, c, body, nil)
+	id, seq, err := s.create(r.Context(), who, c, body, nil)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, who api.C
 	if err != nil {
 		return err
 	}
-	id, seq, err := s.update(r.Context(), r, who, c, r.PathValue("id"), body, nil)
+	id, seq, err := s.update(r.Context(), who, c, r.PathValue("id"), body, nil)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.C
 	if err != nil {
 		return err
 	}
-	seq, err := s.remove(r.Context(), r, who, c, r.PathValue("id"), nil)
+	seq, err := s.remove(r.Context(), who, c, r.PathValue("id"), nil)
 	if err == nil {
 		err = s.API.Model.Wait(r.Context(), seq)
 	}
@@ -113,7 +113,7 @@ func (s *Records) checkQuery(r *http.Request, who api.Caller, c query.Collection
 }
 
 // create carries out a create. fresh are records that the same batch has created before it.
-func (s *Records) create(ctx context.Context, r *http.Request, who api.Caller, c query.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) create(ctx context.Context, who api.Caller, c query.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if c.Create == nil && !who.Superuser() || writerOf(c).create == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
@@ -132,10 +132,10 @@ func (s *Records) create(ctx context.Context, r *http.Request, who api.Caller, c
 	values := plain(w.set)
 	var allowed bool
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		if err := checkRelations(ctx, db, c, w.set, who.Request(r, nil), fresh); err != nil {
+		if err := checkRelations(ctx, db, c, w.set, who.Request(), fresh); err != nil {
 			return err
 		}
-		allowed, err = query.AllowedNew(ctx, db, Catalogue, c, values, c.Create, who.Request(r, values))
+		allowed, err = query.AllowedNew(ctx, db, Catalogue, c, values, c.Create, who.Request())
 		return err
 	})
 	if err != nil {
@@ -152,12 +152,12 @@ func (s *Records) create(ctx context.Context, r *http.Request, who api.Caller, c
 }
 
 // update carries out an update. fresh are records that the same batch has created before it.
-func (s *Records) update(ctx context.Context, r *http.Request, who api.Caller, c query.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) update(ctx context.Context, who api.Caller, c query.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if writerOf(c).update == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
 	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
-	err := s.existing(ctx, r, &w, c.Update, body)
+	err := s.existing(ctx, &w, c.Update)
 	if err != nil {
 		return "", 0, err
 	}
@@ -168,7 +168,7 @@ func (s *Records) update(ctx context.Context, r *http.Request, who api.Caller, c
 		return "", 0, err
 	}
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		return checkRelations(ctx, db, c, w.changed(), who.Request(r, nil), fresh)
+		return checkRelations(ctx, db, c, w.changed(), who.Request(), fresh)
 	})
 	if err != nil {
 		return "", 0, err
@@ -176,12 +176,12 @@ func (s *Records) update(ctx context.Context, r *http.Request, who api.Caller, c
 	return writerOf(c).update(s, ctx, w)
 }
 
-func (s *Records) remove(ctx context.Context, r *http.Request, who api.Caller, c query.Collection, id string, fresh created) (uint64, error) {
+func (s *Records) remove(ctx context.Context, who api.Caller, c query.Collection, id string, fresh created) (uint64, error) {
 	if writerOf(c).remove == nil {
 		return 0, api.Forbidden("Only superusers can perform this action.")
 	}
 	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
-	if err := s.existing(ctx, r, &w, c.Delete, nil); err != nil {
+	if err := s.existing(ctx, &w, c.Delete); err != nil {
 		return 0, err
 	}
 	_, seq, err := writerOf(c).remove(s, ctx, w)
@@ -190,16 +190,16 @@ func (s *Records) remove(ctx context.Context, r *http.Request, who api.Caller, c
 
 // existing finds the record of a change. The caller may view it and the rule lets them change it: what they may not change
 // is not there for them, as PocketBase has it.
-func (s *Records) existing(ctx context.Context, r *http.Request, w *change, rule *string, body map[string]json.RawMessage) (err error) {
+func (s *Records) existing(ctx context.Context, w *change, rule *string) (err error) {
 	if w.made == nil {
-		w.old, err = s.API.Changeable(r, w.who, w.c, w.id, rule, plain(body))
+		w.old, err = s.API.Changeable(ctx, w.who, w.c, w.id, rule)
 		return err
 	}
 	if rule == nil && !w.who.Superuser() {
 		return api.Forbidden("Only superusers can perform this action.")
 	}
 	return s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		allowed, err := query.AllowedNew(ctx, db, Catalogue, w.c, w.made, rule, w.who.Request(r, plain(body)))
+		allowed, err := query.AllowedNew(ctx, db, Catalogue, w.c, w.made, rule, w.who.Request())
 		if err == nil && !allowed {
 			err = api.NotFound()
 		}

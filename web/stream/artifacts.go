@@ -15,7 +15,7 @@ import (
 
 // executionArtifact answers with a file as a command left it: the copy that was kept, or the file itself while it is still that.
 func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	x, err := s.API.Find(r.Context(), who, r, "executions", r.PathValue("id"))
+	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // chatEvents streams a chat's history and what comes, for as long as the caller may see the chat.
 func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	chat := r.PathValue("id")
-	sees := func() error { return s.API.MayView(r.Context(), who, r, "chats", chat) }
+	sees := func() error { return s.API.MayView(r.Context(), who, "chats", chat) }
 	if err := sees(); err != nil {
 		return err
 	}

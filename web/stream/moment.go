@@ -31,7 +31,7 @@ var momentLists = map[string]string{
 // replayChat answers with a chat as it stood after an event, computed from the log.
 func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	chat := r.PathValue("id")
-	if err := s.API.MayView(r.Context(), who, r, "chats", chat); err != nil {
+	if err := s.API.MayView(r.Context(), who, "chats", chat); err != nil {
 		return err
 	}
 	at, err := s.momentOf(r)
@@ -39,7 +39,7 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Cal
 		return err
 	}
 	// Who may see the chat now may see all it was, whoever it belonged to then.
-	request := who.Request(r, nil)
+	request := who.Request()
 	request.Superuser = true
 	answer := map[string]any{"sequence": at}
 	err = projections.At(r.Context(), s.Log, chat, at, func(db dbx.Builder) error {

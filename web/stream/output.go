@@ -25,7 +25,7 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who ap
 		return api.BadField("stream", "validation_invalid_value", "want stdout or stderr, got %q", api.Shortened(stream, 40))
 	}
 	since := s.API.Model.Seq() // before the record is read: the end is in the record or comes later
-	x, err := s.API.Find(r.Context(), who, r, "executions", r.PathValue("id"))
+	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who ap
 		return s.serveStored(w, r, x, stream)
 	}
 	chat := x.Get("chat").(string)
-	ctx, cancel := s.API.WhileAllowed(r, who, chat, since, func() error { return s.API.MayView(r.Context(), who, r, "executions", x.ID()) })
+	ctx, cancel := s.API.WhileAllowed(r, who, chat, since, func() error { return s.API.MayView(r.Context(), who, "executions", x.ID()) })
 	defer cancel()
 	w.Header().Set("Content-Type", plainText)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
