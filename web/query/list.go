@@ -9,6 +9,21 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
+// Query says which records are wanted and how. The texts are PocketBase's query parameters of the same names.
+type Query struct {
+	Filter, Sort, Expand, Fields string
+	Page, PerPage                int // from 1, and 30 unless given, at most 1,000
+	SkipTotal                    bool
+	Large                        bool // a list may have any size
+}
+
+var (
+	// ErrNotFound is the answer for a record that is not there or not to be seen.
+	ErrNotFound = errors.New("there is no such record")
+	// ErrSuperusers is the answer to anyone else where the rule is nil.
+	ErrSuperusers = errors.New("only superusers can perform this action")
+)
+
 // Page is a page of a list. The totals are -1 where they were not asked for.
 type Page struct {
 	Page, PerPage, TotalItems, TotalPages int
@@ -35,12 +50,11 @@ func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req 
 		if err := asked.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
-		o, err := asked.order(c, q.Sort)
+		from, by, err := asked.order(c, q.Sort)
 		if err != nil {
 			return err
 		}
-		o.limit, o.offset = page.PerPage, offset
-		page.Items, err = asked.read(q, o)
+		page.Items, err = asked.read(q, order{from: from, by: by, limit: page.PerPage, offset: offset})
 		if err != nil || q.SkipTotal {
 			return err
 		}

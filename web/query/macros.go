@@ -2,9 +2,6 @@ package query
 
 import "time"
 
-// timeFormat is that of every time in records, always in UTC: texts of it sort as the times do.
-const timeFormat = "2006-01-02 15:04:05.000Z"
-
 // macros are names for moments, in UTC.
 var macros = map[string]func(now time.Time) any{
 	"@now":        func(t time.Time) any { return t.Format(timeFormat) },

@@ -2,7 +2,6 @@ package query
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -59,20 +58,6 @@ func (w *walk) step(p place, f Field, found bool, path, segment string) (next pl
 	value := p.collection.column(f, p.alias)
 	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string { return to.key(alias) + " = " + value })
 	return next, true, err
-}
-
-var via = regexp.MustCompile(`^(\w+)_via_(\w+)$`)
-
-// backRelation finds the collection and field that collection_via_field names, if the field points to c.
-func (c Catalogue) backRelation(to Collection, segment string) (Collection, Field, bool) {
-	parts := via.FindStringSubmatch(segment)
-	if parts == nil {
-		return Collection{}, Field{}, false
-	}
-	from, ok := c.Get(parts[1])
-	f, found := from.Field(parts[2])
-	target, known := c.Get(f.Relation)
-	return from, f, ok && found && known && f.Kind == Relation && target.ID == to.id()
 }
 
 func (w *walk) back(p place, path, segment string) (next place, ok bool, err error) {

@@ -41,8 +41,8 @@ func (q *question) conditions(rule *string, filter string) error {
 	if filter == "" {
 		return nil
 	}
-	sc := q.scope(q.c, "t", "filter")
-	if err := sc.add(filter); err != nil {
+	sc, err := q.filter(q.c, "t", filter)
+	if err != nil {
 		return err
 	}
 	q.narrow(sc)

@@ -102,6 +102,12 @@ func (s *scope) whole() string {
 	return sql
 }
 
+// filter is a scope of a client's filter over the row.
+func (s *statement) filter(c Collection, alias, filter string) (*scope, error) {
+	sc := s.scope(c, alias, "filter")
+	return sc, sc.add(filter)
+}
+
 // rule is a scope of the rule over the row; a nil rule and superusers are the caller's matter.
 func (s *statement) rule(c Collection, alias, rule string) (*scope, error) {
 	sc := s.scope(c, alias, "rule")

@@ -3,26 +3,26 @@ package query
 import "strings"
 
 // order compiles a sort. What is equal in it stays in the order it was made in, so that pages neither repeat nor skip a record.
-func (s *statement) order(c Collection, sort string) (order, error) {
+func (s *statement) order(c Collection, sort string) (from, by string, err error) {
 	sc := s.scope(c, "t", "sort")
 	var names, terms []string
 	if sort != "" {
 		names = strings.Split(sort, ",")
 	}
 	if len(names) > maxSort {
-		return order{}, sc.invalid("too_many_fields", "it has more than %d fields", maxSort)
+		return "", "", sc.invalid("too_many_fields", "it has more than %d fields", maxSort)
 	}
 	direction := ""
 	for _, name := range names {
 		name, direction = signed(name)
 		term, err := sc.sortTerm(name)
 		if err != nil {
-			return order{}, err
+			return "", "", err
 		}
 		terms = append(terms, term+direction)
 	}
 	terms = append(terms, "t.first_seq"+direction, c.key("t")+direction)
-	return order{from: strings.Join(sc.joins.one, ""), by: strings.Join(terms, ", ")}, nil
+	return strings.Join(sc.joins.one, ""), strings.Join(terms, ", "), nil
 }
 
 // signed splits -name and +name.

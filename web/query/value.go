@@ -9,6 +9,9 @@ import (
 	"unicode/utf8"
 )
 
+// timeFormat is that of every time in records, always in UTC: texts of it sort as the times do.
+const timeFormat = "2006-01-02 15:04:05.000Z"
+
 // maxValue is how many bytes a value of a field may have.
 const maxValue = 1 << 20
 

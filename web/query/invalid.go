@@ -1,0 +1,16 @@
+package query
+
+import "fmt"
+
+// Invalid says what is wrong with what a client sent.
+type Invalid struct {
+	Field   string // the parameter at fault: filter, sort, expand, fields
+	Code    string // for programs
+	Message string // for people
+}
+
+func (i Invalid) Error() string { return i.Field + ": " + i.Message }
+
+func invalid(field, code, format string, args ...any) Invalid {
+	return Invalid{Field: field, Code: code, Message: fmt.Sprintf(format, args...)}
+}
