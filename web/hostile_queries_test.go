@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
@@ -66,7 +66,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 			is.NoErr(err)
 			webtest.Ask(s, t, admin, webtest.Request("POST", webtest.RecordsOf(c.Name), string(value)))
 			for _, field := range c.Fields {
-				if field.Kind != query.Text && field.Kind != query.JSON {
+				if field.Kind != schema.Text && field.Kind != schema.JSON {
 					delete(everywhere, field.Name) // what no text may be
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // AnyRecord is what a record is described as; query writes records itself.
@@ -22,7 +23,7 @@ type AnyRecord struct {
 }
 
 // Collection returns the collection with a name, an alias or an id.
-func (s *Server) Collection(name string) (query.Collection, error) {
+func (s *Server) Collection(name string) (schema.Collection, error) {
 	c, ok := s.Catalogue.Get(name)
 	if !ok {
 		return c, Problem{Status: http.StatusNotFound, Message: "Missing or invalid collection context."}
@@ -50,7 +51,7 @@ func QueryOf(r *http.Request) (q query.Query, err error) {
 }
 
 // View gives one record as the caller may see it, with what the query asks for.
-func (s *Server) View(r *http.Request, who Caller, c query.Collection, id string) (found query.Record, err error) {
+func (s *Server) View(r *http.Request, who Caller, c schema.Collection, id string) (found query.Record, err error) {
 	q, err := QueryOf(r)
 	if err != nil {
 		return found, err
@@ -91,7 +92,7 @@ func (s *Server) Find(ctx context.Context, who Caller, collection, id string) (f
 
 // Changeable returns a record that the caller may view and that a rule lets them change. What they may not change is not
 // found, as PocketBase has it.
-func (s *Server) Changeable(ctx context.Context, who Caller, c query.Collection, id string, rule *string) (found query.Record, err error) {
+func (s *Server) Changeable(ctx context.Context, who Caller, c schema.Collection, id string, rule *string) (found query.Record, err error) {
 	if rule == nil && !who.Superuser() {
 		return found, Forbidden("Only superusers can perform this action.")
 	}
@@ -128,7 +129,7 @@ func (s *Server) PersonMayWrite(r *http.Request, who Caller, chat string) error 
 }
 
 // AnswerWritten answers with the record once the read models hold its event.
-func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, who Caller, c query.Collection, id string, seq uint64) error {
+func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, who Caller, c schema.Collection, id string, seq uint64) error {
 	if err := s.Model.Wait(r.Context(), seq); err != nil {
 		return err
 	}

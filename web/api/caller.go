@@ -7,7 +7,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/filter"
 )
 
 // Caller is who asks: an account, or nobody in particular.
@@ -89,10 +89,10 @@ func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == rol
 func (c Caller) Superuser() bool { return c.Is(account.Admin) && c.Collection == account.Superusers }
 
 // Request is what the rules may look at besides the record.
-func (c Caller) Request() query.Request {
-	q := query.Request{Superuser: c.Superuser()}
+func (c Caller) Request() filter.Request {
+	q := filter.Request{Superuser: c.Superuser()}
 	if c.Identity != nil {
-		q.Auth = &query.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
+		q.Auth = &filter.Auth{ID: c.Account, Email: c.Email, Name: c.Name, Role: c.Role, Collection: c.Collection}
 	}
 	return q
 }

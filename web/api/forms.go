@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // Form is the form of a value: a JSON Schema as OpenAPI 3.1 has it. The zero value is any value at all.
@@ -113,7 +113,7 @@ func (f *forms) fields(t reflect.Type) Form {
 }
 
 // addCollections names the form of every collection's records after it. anyRecord stands for any of them.
-func (f *forms) addCollections(catalogue query.Catalogue) {
+func (f *forms) addCollections(catalogue schema.Catalogue) {
 	base := f.fields(reflect.TypeFor[AnyRecord]())
 	record := Form{Type: "object", Description: "a record of one of the collections"}
 	for _, c := range catalogue {
@@ -125,7 +125,7 @@ func (f *forms) addCollections(catalogue query.Catalogue) {
 }
 
 // recordForm is a record as it is answered when the parameter fields is absent.
-func recordForm(base Form, c query.Collection) Form {
+func recordForm(base Form, c schema.Collection) Form {
 	form := Form{Type: "object", Properties: maps.Clone(base.Properties), Required: slices.Clone(base.Required)}
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}
 	for _, field := range c.Fields {
@@ -138,29 +138,29 @@ func recordForm(base Form, c query.Collection) Form {
 }
 
 // FieldForm is the form of a field's value.
-func FieldForm(field query.Field) Form {
+func FieldForm(field schema.Field) Form {
 	form := Form{Type: "string", ReadOnly: field.ReadOnly}
 	switch field.Kind {
-	case query.Email:
+	case schema.Email:
 		form.Format = "email"
-	case query.Number:
+	case schema.Number:
 		form.Type = "number"
-	case query.Bool:
+	case schema.Bool:
 		form.Type = "boolean"
-	case query.JSON:
+	case schema.JSON:
 		form.Type = ""
-	case query.Date:
+	case schema.Date:
 		form.Description = `UTC, as 2006-01-02 15:04:05.000Z; "" for none`
-	case query.Relation:
+	case schema.Relation:
 		form.Description = "id of a record of " + field.Relation
-	case query.Select:
+	case schema.Select:
 		form.Enum = append([]string{""}, field.Values...)
 	}
 	return form
 }
 
 // collectionNames are the names under which collections are served.
-func collectionNames(of ...query.Collection) (names []string) {
+func collectionNames(of ...schema.Collection) (names []string) {
 	for _, c := range of {
 		names = append(names, c.Name)
 		if c.Alias != "" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // Document describes every route in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html), with as much of its language as
@@ -121,7 +121,7 @@ func (s *Server) Document(others ...Route) Document {
 	return d
 }
 
-func (f *forms) operation(r Route, catalogue query.Catalogue) Operation {
+func (f *forms) operation(r Route, catalogue schema.Catalogue) Operation {
 	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.access(), Security: []map[string][]string{}}
 	if o.Access != accessPublic {
 		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
@@ -179,7 +179,7 @@ var wildcards = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 // openPath is a pattern's path as OpenAPI writes it, which knows no wildcard for several segments.
 func openPath(pattern string) string { return wildcards.ReplaceAllString(pattern, "{$1}") }
 
-func pathParameter(path, name string, several bool, catalogue query.Catalogue) Parameter {
+func pathParameter(path, name string, several bool, catalogue schema.Catalogue) Parameter {
 	p := Parameter{Name: name, In: "path", Required: true, Schema: Form{Type: "string"}}
 	switch {
 	case several:

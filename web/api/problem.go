@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // Problem is PocketBase's error answer. It is an error of the routes: what else they return is a 500 that says nothing.
@@ -67,7 +68,7 @@ func ProblemOf(err error) Problem {
 	var (
 		p       Problem
 		refused handlers.Refused
-		invalid query.Invalid
+		invalid schema.Invalid
 		backoff account.ErrBackoff
 		tooLong *http.MaxBytesError
 	)

@@ -21,7 +21,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // Server has what every route needs: who the caller is, what they may see, and how answers look.
@@ -29,7 +29,7 @@ type Server struct {
 	Model     *projections.Model
 	Tail      *log.Tail
 	Accounts  *account.Accounts
-	Catalogue query.Catalogue
+	Catalogue schema.Catalogue
 	Health    func() Health
 	Push      Push
 	Ticket    func(r *http.Request) (token string, found bool) // the login that a ticket in the path stands for; nil for none

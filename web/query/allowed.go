@@ -6,28 +6,31 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
 // Allowed says whether the living record of that id is there and the rule holds for it. A nil rule holds for superusers alone.
-func Allowed(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string, rule *string, req Request) (bool, error) {
+func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, rule *string, req filter.Request) (bool, error) {
 	if rule == nil && !req.Superuser {
 		return false, nil
 	}
-	q := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
-	q.where = append(q.where, c.key("t")+" = "+q.bind(id))
+	q := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
+	q.where = append(q.where, c.IDColumn("t")+" = "+q.Bind(id))
 	return q.holds(rule)
 }
 
 // AllowedNew says whether the rule holds for a record that does not exist yet, with these values of fields.
-func AllowedNew(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, values map[string]any, rule *string, req Request) (bool, error) {
+func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, values map[string]any, rule *string, req filter.Request) (bool, error) {
 	if rule == nil || req.Superuser {
 		return req.Superuser, nil
 	}
-	q := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c}
+	q := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
 	q.c.Key, q.c.Where, q.c.Live, q.c.Fields = `t."id"`, "", "", nil
 	var columns []string
-	for _, f := range c.all() {
-		columns = append(columns, q.bind(stored(f, values[f.Name], q.statement))+` AS "`+f.Name+`"`)
+	for _, f := range c.AllFields() {
+		columns = append(columns, q.Bind(stored(f, values[f.Name], q.Statement))+` AS "`+f.Name+`"`)
 		f.SQL = ""
 		q.c.Fields = append(q.c.Fields, f)
 	}
@@ -48,17 +51,17 @@ func (q *question) holds(rule *string) (bool, error) {
 }
 
 // stored is a value as a column would hold it.
-func stored(f Field, v any, s *statement) any {
+func stored(f schema.Field, v any, s *filter.Statement) any {
 	switch {
-	case v == nil && f.Kind == Autodate:
-		return s.now.Format(timeFormat)
-	case f.Kind == JSON:
+	case v == nil && f.Kind == schema.Autodate:
+		return s.Now.Format(schema.TimeFormat)
+	case f.Kind == schema.JSON:
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil
 		}
 		return string(text)
-	case v == nil && (f.Kind == Number || f.Kind == Bool):
+	case v == nil && (f.Kind == schema.Number || f.Kind == schema.Bool):
 		return 0
 	case v == nil:
 		return ""

@@ -1,6 +1,10 @@
 package query
 
-import "strconv"
+import (
+	"strconv"
+
+	"pocketcoder/web/query/schema"
+)
 
 // MarshalJSON gives the page as PocketBase does. AppendJSON is the same and quicker.
 func (p Page) MarshalJSON() ([]byte, error) { return p.AppendJSON(nil), nil }
@@ -34,7 +38,7 @@ func (r Record) AppendJSON(b []byte) []byte {
 		return append(b, "null"...)
 	}
 	start := len(b)
-	b = r.appendText(b, "collectionId", r.shape.c.id())
+	b = r.appendText(b, "collectionId", r.shape.c.NameID())
 	b = r.appendText(b, "collectionName", r.shape.c.Name)
 	b = r.appendText(b, "id", r.id)
 	for i, f := range r.shape.fields {
@@ -94,13 +98,13 @@ func (r Record) appendExpanded(b []byte) []byte {
 }
 
 // appendField appends a value as its kind of field shows it. JSON that is none is null.
-func appendField(b []byte, f Field, v any) []byte {
+func appendField(b []byte, f schema.Field, v any) []byte {
 	switch {
-	case f.Kind == JSON:
+	case f.Kind == schema.JSON:
 		return appendJSON(b, textOf(v), "null")
-	case f.Kind == Bool:
+	case f.Kind == schema.Bool:
 		return strconv.AppendBool(b, truth(v))
-	case f.Kind == Number:
+	case f.Kind == schema.Number:
 		if n, ok := numeric(v).(float64); ok {
 			return strconv.AppendFloat(b, n, 'g', -1, 64)
 		}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"pocketcoder/web/query/schema"
 )
 
 // excerpt cuts a text, with its HTML taken out, to so many runes.
@@ -16,17 +18,17 @@ type excerpt struct {
 func parseExcerpt(modifier string) (*excerpt, error) {
 	name, args, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(modifier), ")"), "(")
 	if name != "excerpt" || !ok {
-		return nil, invalid("fields", "unknown_modifier", "unknown modifier %q", modifier)
+		return nil, schema.NewInvalid("fields", "unknown_modifier", "unknown modifier %q", modifier)
 	}
 	length, ellipsis, _ := strings.Cut(args, ",")
 	runes, err := strconv.Atoi(strings.TrimSpace(length))
 	if err != nil || runes <= 0 {
-		return nil, invalid("fields", "invalid_arguments", "excerpt takes a length above 0, got %q", length)
+		return nil, schema.NewInvalid("fields", "invalid_arguments", "excerpt takes a length above 0, got %q", length)
 	}
 	e := &excerpt{runes: runes}
 	if ellipsis = strings.TrimSpace(ellipsis); ellipsis != "" {
 		if e.ellipsis, err = strconv.ParseBool(ellipsis); err != nil {
-			return nil, invalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q", ellipsis)
+			return nil, schema.NewInvalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q", ellipsis)
 		}
 	}
 	return e, nil

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
 // branches are the relations to expand, and below each one those of the records it leads to.
@@ -15,8 +18,8 @@ type branches map[string]branches
 
 // parseExpand reads a list like "chat.user,prompt".
 func parseExpand(text string) (branches, error) {
-	if len(text) > maxText {
-		return nil, tooLong("expand", text)
+	if len(text) > filter.MaxText {
+		return nil, filter.TooLong("expand", text)
 	}
 	root, n := branches{}, 0
 	for path := range strings.SplitSeq(text, ",") {
@@ -25,10 +28,10 @@ func parseExpand(text string) (branches, error) {
 			continue
 		}
 		if n++; n > maxExpand {
-			return nil, invalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
+			return nil, schema.NewInvalid("expand", "too_many_fields", "it has more than %d paths", maxExpand)
 		}
-		if strings.Count(path, ".") >= maxPath {
-			return nil, invalid("expand", "too_deep", "a path follows more than %d relations", maxPath)
+		if strings.Count(path, ".") >= filter.MaxPath {
+			return nil, schema.NewInvalid("expand", "too_deep", "a path follows more than %d relations", filter.MaxPath)
 		}
 		at := root
 		for name := range strings.SplitSeq(path, ".") {
@@ -45,8 +48,8 @@ func parseExpand(text string) (branches, error) {
 type expander struct {
 	ctx  context.Context
 	db   dbx.Builder
-	cat  Catalogue
-	req  Request
+	cat  schema.Catalogue
+	req  filter.Request
 	left int // records it may still read
 	most int // bytes that each reading may give, 0 for any
 }
@@ -60,13 +63,13 @@ func pointers(list []Record) []*Record {
 }
 
 // expand follows the branches from records of a collection. Relations that are not there are no mistake, as in PocketBase.
-func (e *expander) expand(c Collection, parents []*Record, tree branches, shown *pick) error {
+func (e *expander) expand(c schema.Collection, parents []*Record, tree branches, shown *pick) error {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		p, ok := shown.take(name)
 		if !ok || len(parents) == 0 {
 			continue
 		}
-		var to Collection
+		var to schema.Collection
 		var links map[string][]*Record
 		var err error
 		f, forward := c.Field(name)
@@ -76,7 +79,7 @@ func (e *expander) expand(c Collection, parents []*Record, tree branches, shown 
 			}
 			links, err = e.forward(to, f, parents, tree[name], p)
 		} else {
-			if to, f, ok = e.cat.backRelation(c, name); !ok {
+			if to, f, ok = e.cat.BackRelation(c, name); !ok {
 				continue
 			}
 			links, err = e.back(to, f, parents, tree[name], p)
@@ -92,7 +95,7 @@ func (e *expander) expand(c Collection, parents []*Record, tree branches, shown 
 }
 
 // attach gives each parent, by its id, its related records, having expanded those.
-func (e *expander) attach(to Collection, name string, several bool, parents []*Record, links map[string][]*Record, tree branches, shown *pick) error {
+func (e *expander) attach(to schema.Collection, name string, several bool, parents []*Record, links map[string][]*Record, tree branches, shown *pick) error {
 	below, ok := shown.take("expand")
 	if len(tree) > 0 && ok {
 		var all []*Record
@@ -121,7 +124,7 @@ func unique(list []*Record) []*Record {
 }
 
 // forward reads the records that a relation of the parents points to.
-func (e *expander) forward(to Collection, f Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
+func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
 	wanted := map[string]bool{}
 	for _, parent := range parents {
 		if id := parent.related(f); id != "" {
@@ -129,7 +132,7 @@ func (e *expander) forward(to Collection, f Field, parents []*Record, tree branc
 		}
 	}
 	found, err := e.read(to, tree, shown, slices.Sorted(maps.Keys(wanted)), func(q *question, list string) string {
-		return to.key("t") + " IN (" + list + ")"
+		return to.IDColumn("t") + " IN (" + list + ")"
 	})
 	if err != nil {
 		return nil, err
@@ -148,7 +151,7 @@ func (e *expander) forward(to Collection, f Field, parents []*Record, tree branc
 }
 
 // back reads the records whose relation points to the parents, the oldest of each parent first.
-func (e *expander) back(from Collection, f Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
+func (e *expander) back(from schema.Collection, f schema.Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
 	ids := make([]string, len(parents))
 	for i, parent := range parents {
 		ids[i] = parent.id
@@ -156,7 +159,7 @@ func (e *expander) back(from Collection, f Field, parents []*Record, tree branch
 	more := branches{f.Name: branches{}} // to be read, to know whose it is
 	maps.Copy(more, tree)
 	found, err := e.read(from, more, shown, ids, func(q *question, list string) string {
-		q.group = from.column(f, "t")
+		q.group = from.Column(f, "t")
 		return q.group + " IN (" + list + ")"
 	})
 	if err != nil {
@@ -172,7 +175,7 @@ func (e *expander) back(from Collection, f Field, parents []*Record, tree branch
 }
 
 // read reads the records of a collection that meet a condition on a list of ids and that its view rule shows.
-func (e *expander) read(c Collection, tree branches, shown *pick, ids []string, on func(q *question, list string) string) ([]*Record, error) {
+func (e *expander) read(c schema.Collection, tree branches, shown *pick, ids []string, on func(q *question, list string) string) ([]*Record, error) {
 	if c.View == nil && !e.req.Superuser || len(ids) == 0 {
 		return nil, nil
 	}
@@ -180,8 +183,8 @@ func (e *expander) read(c Collection, tree branches, shown *pick, ids []string, 
 	if err != nil {
 		return nil, err
 	}
-	q := question{ctx: e.ctx, db: e.db, statement: newStatement(e.cat, e.req), c: c, most: e.most}
-	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.bind(string(list))+")"))
+	q := question{ctx: e.ctx, db: e.db, Statement: filter.New(e.cat, e.req), c: c, most: e.most}
+	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.Bind(string(list))+")"))
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err
 	}
@@ -190,7 +193,7 @@ func (e *expander) read(c Collection, tree branches, shown *pick, ids []string, 
 		return nil, err
 	}
 	if e.left -= len(found); e.left < 0 {
-		return nil, invalid("expand", "too_many_records", "it leads to more than %d records: ask for smaller pages", maxExpanded)
+		return nil, schema.NewInvalid("expand", "too_many_records", "it leads to more than %d records: ask for smaller pages", maxExpanded)
 	}
 	return pointers(found), nil
 }

@@ -3,6 +3,9 @@ package query
 import (
 	"encoding/json"
 	"strings"
+
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
 // pick is which parts of a record are shown. Nil is all of it.
@@ -17,13 +20,13 @@ func parseFields(text string) (*pick, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	if len(text) > maxText {
-		return nil, tooLong("fields", text)
+	if len(text) > filter.MaxText {
+		return nil, filter.TooLong("fields", text)
 	}
 	root, n := &pick{parts: map[string]*pick{}}, 0
 	for field := range splitFields(text) {
 		if n++; n > maxFields {
-			return nil, invalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
+			return nil, schema.NewInvalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
 		}
 		path, modifier, modified := strings.Cut(strings.TrimSpace(field), ":")
 		at := root
@@ -94,9 +97,9 @@ func (p *pick) text(s string) string {
 }
 
 // append appends the picked parts of a field's value: parts there are only in JSON, excerpts only of text.
-func (p *pick) append(b []byte, f Field, v any) []byte {
-	if f.Kind != JSON {
-		if p.excerpt != nil && f.Kind != Bool && f.Kind != Number {
+func (p *pick) append(b []byte, f schema.Field, v any) []byte {
+	if f.Kind != schema.JSON {
+		if p.excerpt != nil && f.Kind != schema.Bool && f.Kind != schema.Number {
 			v = p.excerpt.of(textOf(v))
 		}
 		return appendField(b, f, v)

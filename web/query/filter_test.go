@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/web/query/schema"
 )
 
 // filters are what a client asks for and the ids it gets. Unless who says otherwise, a superuser asks.
@@ -219,7 +221,7 @@ func TestMistakesInFiltersAreNamed(t *testing.T) {
 	} {
 		is := is.New(t)
 		_, err := list(t.Context(), t, db, "chats", as(f.who), Query{Filter: f.filter})
-		i, ok := err.(Invalid)
+		i, ok := err.(schema.Invalid)
 		if !ok {
 			t.Errorf("%s: got %v", f.filter, err)
 			continue

@@ -14,9 +14,12 @@ import (
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
 	"modernc.org/sqlite"
+
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
-const schema = `
+const tables = `
 CREATE TABLE users(id TEXT PRIMARY KEY, email TEXT NOT NULL, name TEXT NOT NULL, role TEXT NOT NULL, secret TEXT NOT NULL, favourite TEXT NOT NULL,
   created TEXT NOT NULL, updated TEXT NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, removed INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE chats(id TEXT PRIMARY KEY, title TEXT NOT NULL, "user" TEXT NOT NULL, archived INTEGER NOT NULL, n REAL NOT NULL,
@@ -66,50 +69,50 @@ INSERT INTO config VALUES
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 var (
-	public     = Rule("")
-	authed     = Rule(`@request.auth.id != ""`)
-	own        = Rule(`user = @request.auth.id || @request.auth.role = "admin"`)
-	ofOwnChat  = Rule(`chat.user = @request.auth.id || @request.auth.role = "admin"`)
-	readerOnly = Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
+	public     = schema.Rule("")
+	authed     = schema.Rule(`@request.auth.id != ""`)
+	own        = schema.Rule(`user = @request.auth.id || @request.auth.role = "admin"`)
+	ofOwnChat  = schema.Rule(`chat.user = @request.auth.id || @request.auth.role = "admin"`)
+	readerOnly = schema.Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
 )
 
-func kept(name string, rules Rules, fields ...Field) Collection {
+func kept(name string, rules schema.Rules, fields ...schema.Field) schema.Collection {
 	for i, f := range fields {
 		fields[i].SQL = "json_extract(t.fields,'$." + f.Name + "')"
-		if f.Kind == JSON {
+		if f.Kind == schema.JSON {
 			fields[i].SQL = "t.fields -> '$." + f.Name + "'"
 		}
 	}
-	return Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: "config", Key: "t.record", Where: "t.collection='" + name + "'", Live: "NOT t.removed", Rules: rules, Fields: fields}
+	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: "config", Key: "t.record", Where: "t.collection='" + name + "'", Live: "NOT t.removed", Rules: rules, Fields: fields}
 }
 
-func table(name string, rules Rules, fields ...Field) Collection {
-	return Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: name, Live: "NOT t.removed", Rules: rules, Fields: fields}
+func table(name string, rules schema.Rules, fields ...schema.Field) schema.Collection {
+	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: name, Live: "NOT t.removed", Rules: rules, Fields: fields}
 }
 
 // reads counts how often the parts of a message were put together.
 var reads atomic.Int64
 
-func testCatalogue() Catalogue {
-	all := func(r *string) Rules { return Rules{r, r, r, r, r} }
-	subagents := kept("subagents", all(authed), Field{Name: "chat", Kind: Relation, Relation: "chats"})
+func testCatalogue() schema.Catalogue {
+	all := func(r *string) schema.Rules { return schema.Rules{List: r, View: r, Create: r, Update: r, Delete: r} }
+	subagents := kept("subagents", all(authed), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"})
 	subagents.Alias = "sandbox_agents"
-	return Catalogue{
-		table("users", all(Rule(`id = @request.auth.id || @request.auth.role = "admin"`)), Field{Name: "email", Kind: Email}, Field{Name: "name", Kind: Text},
-			Field{Name: "role", Kind: Select, Values: []string{"user", "agent", "admin"}},
-			Field{Name: "favourite", Kind: Relation, Relation: "chats", Nullable: true}),
-		table("chats", all(own), Field{Name: "title", Kind: Text}, Field{Name: "user", Kind: Relation, Relation: "users"}, Field{Name: "archived", Kind: Bool}, Field{Name: "n", Kind: Number}),
-		table("messages", all(ofOwnChat), Field{Name: "chat", Kind: Relation, Relation: "chats"}, Field{Name: "role", Kind: Text}, Field{Name: "status", Kind: Text},
-			Field{Name: "parts", Kind: JSON, SQL: "(SELECT '['||group_concat(counted(data), ',' ORDER BY id)||']' FROM parts WHERE message = t.id)"},
-			Field{Name: "error", Kind: JSON}),
-		table("permissions", all(ofOwnChat), Field{Name: "chat", Kind: Relation, Relation: "chats"}, Field{Name: "patterns", Kind: JSON}, Field{Name: "metadata", Kind: JSON},
-			Field{Name: "status", Kind: Select}),
-		kept("agents", all(authed), Field{Name: "name", Kind: Text}, Field{Name: "prompt", Kind: Relation, Relation: "prompts"}, Field{Name: "temperature", Kind: Number},
-			Field{Name: "on", Kind: Bool}, Field{Name: "notes", Kind: JSON}),
-		kept("prompts", Rules{List: authed, View: public}, Field{Name: "name", Kind: Text}, Field{Name: "body", Kind: Text}),
-		kept("docs", all(readerOnly), Field{Name: "title", Kind: Text}, Field{Name: "tags", Kind: JSON}, Field{Name: "readers", Kind: JSON},
-			Field{Name: "owner", Kind: Relation, Relation: "users"}),
-		kept("keys", Rules{}, Field{Name: "user", Kind: Relation, Relation: "users"}, Field{Name: "value", Kind: Text}),
+	return schema.Catalogue{
+		table("users", all(schema.Rule(`id = @request.auth.id || @request.auth.role = "admin"`)), schema.Field{Name: "email", Kind: schema.Email}, schema.Field{Name: "name", Kind: schema.Text},
+			schema.Field{Name: "role", Kind: schema.Select, Values: []string{"user", "agent", "admin"}},
+			schema.Field{Name: "favourite", Kind: schema.Relation, Relation: "chats", Nullable: true}),
+		table("chats", all(own), schema.Field{Name: "title", Kind: schema.Text}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"}, schema.Field{Name: "archived", Kind: schema.Bool}, schema.Field{Name: "n", Kind: schema.Number}),
+		table("messages", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"}, schema.Field{Name: "role", Kind: schema.Text}, schema.Field{Name: "status", Kind: schema.Text},
+			schema.Field{Name: "parts", Kind: schema.JSON, SQL: "(SELECT '['||group_concat(counted(data), ',' ORDER BY id)||']' FROM parts WHERE message = t.id)"},
+			schema.Field{Name: "error", Kind: schema.JSON}),
+		table("permissions", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"}, schema.Field{Name: "patterns", Kind: schema.JSON}, schema.Field{Name: "metadata", Kind: schema.JSON},
+			schema.Field{Name: "status", Kind: schema.Select}),
+		kept("agents", all(authed), schema.Field{Name: "name", Kind: schema.Text}, schema.Field{Name: "prompt", Kind: schema.Relation, Relation: "prompts"}, schema.Field{Name: "temperature", Kind: schema.Number},
+			schema.Field{Name: "on", Kind: schema.Bool}, schema.Field{Name: "notes", Kind: schema.JSON}),
+		kept("prompts", schema.Rules{List: authed, View: public}, schema.Field{Name: "name", Kind: schema.Text}, schema.Field{Name: "body", Kind: schema.Text}),
+		kept("docs", all(readerOnly), schema.Field{Name: "title", Kind: schema.Text}, schema.Field{Name: "tags", Kind: schema.JSON}, schema.Field{Name: "readers", Kind: schema.JSON},
+			schema.Field{Name: "owner", Kind: schema.Relation, Relation: "users"}),
+		kept("keys", schema.Rules{}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"}, schema.Field{Name: "value", Kind: schema.Text}),
 		subagents,
 	}
 }
@@ -129,7 +132,7 @@ func open(t testing.TB) *dbx.DB {
 	is.NoErr(err)
 	t.Cleanup(func() { raw.Close() })
 	raw.SetMaxOpenConns(1)
-	_, err = raw.Exec(schema + times(content))
+	_, err = raw.Exec(tables + times(content))
 	is.NoErr(err)
 	return dbx.NewFromDB(raw, "sqlite")
 }
@@ -142,23 +145,25 @@ func times(text string) string {
 	return text
 }
 
-func at(seconds int) string { return noon.Add(time.Duration(seconds) * time.Second).Format(timeFormat) }
+func at(seconds int) string {
+	return noon.Add(time.Duration(seconds) * time.Second).Format(schema.TimeFormat)
+}
 
 // as is a request of one of the users, of nobody, or of a superuser.
-func as(who string) Request {
-	r := Request{Now: noon}
+func as(who string) filter.Request {
+	r := filter.Request{Now: noon}
 	switch who {
 	case "":
 	case "super":
 		r.Superuser = true
 	default:
 		role := map[string]string{"ann": "user", "bob": "user", "root": "admin", "bot": "agent"}[who]
-		r.Auth = &Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role, Collection: "users"}
+		r.Auth = &filter.Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role, Collection: "users"}
 	}
 	return r
 }
 
-func get(t testing.TB, name string) Collection {
+func get(t testing.TB, name string) schema.Collection {
 	t.Helper()
 	c, ok := testCatalogue().Get(name)
 	if !ok {
@@ -176,7 +181,7 @@ func ids(list []Record) string {
 }
 
 // listed asks for a list.
-func list(ctx context.Context, t testing.TB, db dbx.Builder, name string, req Request, q Query) (Page, error) {
+func list(ctx context.Context, t testing.TB, db dbx.Builder, name string, req filter.Request, q Query) (Page, error) {
 	t.Helper()
 	return List(ctx, db, testCatalogue(), get(t, name), req, q)
 }

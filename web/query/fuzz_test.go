@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"pocketcoder/web/query/schema"
 )
 
 // FuzzFilter looks for filters that crash, that SQLite does not understand, or that show what belongs to others.
@@ -22,7 +24,7 @@ func FuzzFilter(f *testing.F) {
 		for _, name := range []string{"messages", "docs", "permissions", "chats", "agents"} {
 			c, _ := cat.Get(name)
 			page, err := List(t.Context(), db, cat, c, as("ann"), Query{Filter: filter, Sort: sort, Expand: expand})
-			var i Invalid
+			var i schema.Invalid
 			if errors.As(err, &i) {
 				if i.Field == "" || i.Code == "" || i.Message == "" {
 					t.Errorf("the error says nothing: %+v", i)

@@ -1,6 +1,10 @@
 package query
 
-import "time"
+import (
+	"time"
+
+	"pocketcoder/web/query/schema"
+)
 
 // What a client may ask for. Those marked with PocketBase are its own limits.
 const (
@@ -16,6 +20,6 @@ const (
 	maxAnswer = 32 << 20
 )
 
-func tooLarge() Invalid {
-	return invalid("perPage", "too_large", "the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
+func tooLarge() schema.Invalid {
+	return schema.NewInvalid("perPage", "too_large", "the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
 }

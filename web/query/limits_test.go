@@ -11,6 +11,9 @@ import (
 
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
 // chained is a path of n steps to end.
@@ -57,7 +60,7 @@ func TestWhatIsTooMuchIsRefusedByName(t *testing.T) {
 		{"a megabyte of expand", Query{Expand: strings.Repeat("a.", 500_000) + "a"}, "expand", "too_long"},
 	} {
 		_, err := list(t.Context(), t, db, "chats", as("ann"), c.q)
-		i, _ := err.(Invalid)
+		i, _ := err.(schema.Invalid)
 		if i.Field != c.field || i.Code != c.code || err != nil && i.Message == "" {
 			t.Errorf("%s: got %v", c.name, err)
 		}
@@ -72,14 +75,14 @@ func TestAFilterFollowsSoManyRelations(t *testing.T) {
 	var parts []string
 	for i := range 21 {
 		name := fmt.Sprintf("r%d", i)
-		wide.Fields = append(wide.Fields, Field{Name: name, Kind: Relation, Relation: "users", SQL: "t.user"})
+		wide.Fields = append(wide.Fields, schema.Field{Name: name, Kind: schema.Relation, Relation: "users", SQL: "t.user"})
 		parts = append(parts, name+`.name = "Ann"`)
 	}
 	page, err := List(t.Context(), db, cat, wide, as("ann"), Query{Filter: strings.Join(parts[:20], "&&")})
 	is.NoErr(err)
 	is.Equal(ids(page.Items), "c1 c2")
 	_, err = List(t.Context(), db, cat, wide, as("ann"), Query{Filter: strings.Join(parts, "&&")})
-	is.Equal(err.(Invalid).Code, "too_many_relations")
+	is.Equal(err.(schema.Invalid).Code, "too_many_relations")
 }
 
 func TestAQuestionThatTakesTooLongIsCutShort(t *testing.T) {
@@ -91,7 +94,7 @@ func TestAQuestionThatTakesTooLongIsCutShort(t *testing.T) {
 		return db.NewQuery("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n").WithContext(ctx).Row(&n)
 	}
 	err := within(t.Context(), 20*time.Millisecond, endless)
-	i, ok := err.(Invalid)
+	i, ok := err.(schema.Invalid)
 	is.True(ok)
 	is.Equal(i.Code, "too_slow")
 
@@ -121,7 +124,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 		} {
 			collection := []string{"chats", "permissions", "docs"}[(i+k)%3]
 			page, err := list(t.Context(), t, db, collection, as("ann"), q)
-			var i Invalid
+			var i schema.Invalid
 			if err != nil && !errors.As(err, &i) {
 				t.Errorf("%s %+v: %v", collection, q, err)
 			}
@@ -133,13 +136,13 @@ func TestHostileTextsStayTexts(t *testing.T) {
 		}
 		_, err := View(t.Context(), db, testCatalogue(), get(t, "chats"), text, as("ann"), Query{})
 		is.True(errors.Is(err, ErrNotFound))
-		_, err = Allowed(t.Context(), db, testCatalogue(), get(t, "chats"), text, own, Request{Auth: &Auth{ID: text, Role: text, Collection: text}})
+		_, err = Allowed(t.Context(), db, testCatalogue(), get(t, "chats"), text, own, filter.Request{Auth: &filter.Auth{ID: text, Role: text, Collection: text}})
 		is.NoErr(err)
 		ok, err := AllowedNew(t.Context(), db, testCatalogue(), get(t, "chats"), map[string]any{"title": text, text: text, "id": text, "user": "ann"}, own, as("ann"))
 		is.NoErr(err)
 		is.True(ok)
 		_, err = Changed(t.Context(), db, testCatalogue(), get(t, "chats"), as("ann"), own, Query{Filter: "title = " + quoted(text)}, []string{text}, 0, 10)
-		var i Invalid
+		var i schema.Invalid
 		is.True(err == nil || errors.As(err, &i))
 		_, known := testCatalogue().Get(text)
 		is.True(!known)
@@ -182,7 +185,7 @@ func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
 	is.NoErr(ask("chats", Query{})) // 9 MB
 	_, err = db.NewQuery("UPDATE chats SET title = (SELECT max(title) FROM chats) WHERE NOT removed").Execute()
 	is.NoErr(err)
-	var i Invalid
+	var i schema.Invalid
 	many := func(err error) bool { return errors.As(err, &i) && i.Field == "perPage" && i.Code == "too_large" }
 	page, err := list(t.Context(), t, db, "chats", as("super"), Query{Fields: "id"})
 	is.NoErr(err) // only what is shown counts

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
 // Query says which records are wanted and how. The texts are PocketBase's query parameters of the same names.
@@ -31,7 +34,7 @@ type Page struct {
 }
 
 // List gives a page of the records that the list rule and the query's filter let through. Errors are Invalid, ErrSuperusers, or of the database.
-func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req Request, q Query) (Page, error) {
+func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request, q Query) (Page, error) {
 	if c.List == nil && !req.Superuser {
 		return Page{}, ErrSuperusers
 	}
@@ -43,14 +46,14 @@ func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req 
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, most: maxAnswer}
+		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: maxAnswer}
 		if q.Large {
 			asked.most = 0
 		}
 		if err := asked.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
-		from, by, err := asked.order(c, q.Sort)
+		from, by, err := asked.Order(c, q.Sort)
 		if err != nil {
 			return err
 		}
@@ -74,14 +77,14 @@ func List(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, req 
 }
 
 // View gives one record. Errors are Invalid, ErrSuperusers, ErrNotFound when there is no such record or the view rule hides it, or of the database.
-func View(ctx context.Context, db dbx.Builder, cat Catalogue, c Collection, id string, req Request, q Query) (Record, error) {
+func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, req filter.Request, q Query) (Record, error) {
 	if c.View == nil && !req.Superuser {
 		return Record{}, ErrSuperusers
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, statement: newStatement(cat, req), c: c, most: maxAnswer}
-		asked.where = append(asked.where, c.key("t")+" = "+asked.bind(id))
+		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: maxAnswer}
+		asked.where = append(asked.where, c.IDColumn("t")+" = "+asked.Bind(id))
 		if err := asked.conditions(c.View, ""); err != nil {
 			return err
 		}
@@ -103,13 +106,13 @@ func within(parent context.Context, limit time.Duration, run func(context.Contex
 	defer cancel()
 	err := run(ctx)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil {
-		return invalid("filter", "too_slow", "it takes longer than %v: make it narrower", limit)
+		return schema.NewInvalid("filter", "too_slow", "it takes longer than %v: make it narrower", limit)
 	}
 	return err
 }
 
-func described(verb string, c Collection, err error) error {
-	var i Invalid
+func described(verb string, c schema.Collection, err error) error {
+	var i schema.Invalid
 	if errors.As(err, &i) {
 		return i
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/web/query/schema"
 )
 
 func TestListsAreSorted(t *testing.T) {
@@ -29,7 +31,7 @@ func TestListsAreSorted(t *testing.T) {
 		t.Errorf("random: %q, %v", ids(page.Items), err)
 	}
 	for _, sort := range []string{"nothing", "-", ",", "created,", "@now", "@request.auth.id", "@collection.users.id", "null", "1", "created;drop table users", "chat.nothing", "secret", "(created)", "created desc", "\x00"} {
-		if _, err := list(t.Context(), t, db, "users", as("ann"), Query{Sort: sort}); err == nil || err.(Invalid).Field != "sort" {
+		if _, err := list(t.Context(), t, db, "users", as("ann"), Query{Sort: sort}); err == nil || err.(schema.Invalid).Field != "sort" {
 			t.Errorf("sort by %q: %v", sort, err)
 		}
 	}
@@ -199,7 +201,7 @@ func TestFieldsPickParts(t *testing.T) {
 		}
 	}
 	for _, fields := range []string{"id:upper", "id:excerpt", "id:excerpt()", "id:excerpt(0)", "id:excerpt(-1)", "id:excerpt(1,2,3)", "id:excerpt(x)", strings.Repeat("a,", 101)} {
-		if _, err := list(t.Context(), t, db, "chats", as("ann"), Query{Fields: fields}); err == nil || err.(Invalid).Field != "fields" {
+		if _, err := list(t.Context(), t, db, "chats", as("ann"), Query{Fields: fields}); err == nil || err.(schema.Invalid).Field != "fields" {
 			t.Errorf("%s: %v", fields, err)
 		}
 	}
@@ -245,7 +247,7 @@ func TestExpandReadsSoManyRecords(t *testing.T) {
 		is.NoErr(err)
 		e := expander{ctx: t.Context(), db: db, cat: testCatalogue(), req: as("super"), left: left}
 		err = e.expand(c, pointers(page.Items), branches{"messages_via_chat": nil, "user": {"chats_via_user": nil}}, nil) // 7 messages, 2 users, their 3 chats
-		i, _ := err.(Invalid)
+		i, _ := err.(schema.Invalid)
 		is.Equal(i.Code, want)
 	}
 }

@@ -7,14 +7,17 @@ import (
 	"strings"
 
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
 // question is one statement that reads rows of a collection as t.
 type question struct {
-	*statement
+	*filter.Statement
 	ctx    context.Context
 	db     dbx.Builder
-	c      Collection
+	c      schema.Collection
 	driver string // what the rows are found by, with t joined to it, when SQLite must not choose: it would begin with a person's chats
 	from   string // what is joined to t
 	where  []string
@@ -30,9 +33,9 @@ type order struct {
 
 // conditions adds those of the collection, of a rule and of a filter.
 func (q *question) conditions(rule *string, filter string) error {
-	q.where = append(q.where, q.c.conditions("t", q.tombstones)...)
-	if rule != nil && !q.req.Superuser {
-		sc, err := q.rule(q.c, "t", *rule)
+	q.where = append(q.where, q.c.Conditions("t", q.Tombstones)...)
+	if rule != nil && !q.Req.Superuser {
+		sc, err := q.Rule(q.c, "t", *rule)
 		if err != nil {
 			return err
 		}
@@ -41,7 +44,7 @@ func (q *question) conditions(rule *string, filter string) error {
 	if filter == "" {
 		return nil
 	}
-	sc, err := q.filter(q.c, "t", filter)
+	sc, err := q.Filter(q.c, "t", filter)
 	if err != nil {
 		return err
 	}
@@ -49,8 +52,8 @@ func (q *question) conditions(rule *string, filter string) error {
 	return nil
 }
 
-func (q *question) narrow(sc *scope) {
-	from, conditions := sc.where()
+func (q *question) narrow(sc *filter.Scope) {
+	from, conditions := sc.Where()
 	q.from += from
 	q.where = append(q.where, conditions...)
 }
@@ -74,7 +77,7 @@ func (q *question) count() (n int, err error) {
 }
 
 func (q *question) query(sql string) *dbx.Query {
-	return q.db.NewQuery(sql).WithContext(q.ctx).Bind(q.params)
+	return q.db.NewQuery(sql).WithContext(q.ctx).Bind(q.Params)
 }
 
 // read gives the records in that order. It finds the keys first: fields are read, and
@@ -96,8 +99,8 @@ func (q *question) read(wanted Query, o order) ([]Record, error) {
 	if err != nil || len(expand) == 0 {
 		return found, err
 	}
-	e := expander{ctx: q.ctx, db: q.db, cat: q.cat, req: q.req, left: maxExpanded, most: q.most}
-	e.req.Now = q.now
+	e := expander{ctx: q.ctx, db: q.db, cat: q.Cat, req: q.Req, left: maxExpanded, most: q.most}
+	e.req.Now = q.Now
 	if err := e.expand(q.c, pointers(found), expand, under); err != nil || q.most == 0 {
 		return found, err
 	}
@@ -111,7 +114,7 @@ func (q *question) read(wanted Query, o order) ([]Record, error) {
 }
 
 func (q *question) scan(shape *shape, o order) ([]Record, error) {
-	sql := "SELECT " + shape.columns("t") + " FROM (" + q.keys(o) + ") AS page_ CROSS JOIN " + q.c.Table + " AS t ON " + q.c.key("t") + " = page_.k"
+	sql := "SELECT " + shape.columns("t") + " FROM (" + q.keys(o) + ") AS page_ CROSS JOIN " + q.c.Table + " AS t ON " + q.c.IDColumn("t") + " = page_.k"
 	if q.c.Where != "" {
 		sql += " AND (" + q.c.Where + ")"
 	}
@@ -124,7 +127,7 @@ func (q *question) scan(shape *shape, o order) ([]Record, error) {
 }
 
 func (q *question) keys(o order) string {
-	key, by := q.c.key("t"), o.by
+	key, by := q.c.IDColumn("t"), o.by
 	sql := "SELECT " + key + " AS k" + q.joined(o.from)
 	if q.group != "" {
 		place := "row_number() OVER (PARTITION BY " + q.group + " ORDER BY t.first_seq, " + key + ")"

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"pocketcoder/web/query/schema"
 )
 
 // Record is one record as read, of which only what the client may see and asked for is known.
@@ -29,17 +31,17 @@ type expansion struct {
 
 // shape is what the records of one answer have in common.
 type shape struct {
-	c      Collection
-	fields []Field
+	c      schema.Collection
+	fields []schema.Field
 	leads  []string // of each field, the JSON before its value
 	pick   *pick
 }
 
 // newShape chooses the fields to read: those to be shown, and those to expand.
-func newShape(c Collection, p *pick, expand branches) *shape {
+func newShape(c schema.Collection, p *pick, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
-		builtIn := slices.ContainsFunc(builtin, func(b Field) bool { return b.Name == f.Name })
+		builtIn := slices.ContainsFunc(schema.Builtin, func(b schema.Field) bool { return b.Name == f.Name })
 		if builtIn {
 			continue
 		}
@@ -57,9 +59,9 @@ func lead(name string) string { return string(appendString([]byte{','}, name)) +
 func (s *shape) columns(alias string) string {
 	created, _ := s.c.Field("created")
 	updated, _ := s.c.Field("updated")
-	list := []string{s.c.key(alias), s.c.column(created, alias), s.c.column(updated, alias), alias + ".first_seq", alias + ".last_seq", alias + ".removed"}
+	list := []string{s.c.IDColumn(alias), s.c.Column(created, alias), s.c.Column(updated, alias), alias + ".first_seq", alias + ".last_seq", alias + ".removed"}
 	for _, f := range s.fields {
-		list = append(list, s.c.column(f, alias))
+		list = append(list, s.c.Column(f, alias))
 	}
 	return strings.Join(list, ", ")
 }
@@ -124,24 +126,24 @@ func (r Record) Get(name string) any {
 	if r.shape == nil {
 		return nil
 	}
-	i := slices.IndexFunc(r.shape.fields, func(f Field) bool { return f.Name == name })
+	i := slices.IndexFunc(r.shape.fields, func(f schema.Field) bool { return f.Name == name })
 	if i < 0 {
 		return nil
 	}
 	switch f := r.shape.fields[i]; {
-	case f.Kind == JSON:
+	case f.Kind == schema.JSON:
 		return json.RawMessage(appendField(nil, f, r.values[i]))
-	case f.Kind == Bool:
+	case f.Kind == schema.Bool:
 		return truth(r.values[i])
-	case f.Kind == Number:
+	case f.Kind == schema.Number:
 		return numeric(r.values[i])
 	}
 	return textOf(r.values[i])
 }
 
 // related is the id in a relation, empty for none.
-func (r *Record) related(f Field) string {
-	i := slices.IndexFunc(r.shape.fields, func(own Field) bool { return own.Name == f.Name })
+func (r *Record) related(f schema.Field) string {
+	i := slices.IndexFunc(r.shape.fields, func(own schema.Field) bool { return own.Name == f.Name })
 	if i < 0 {
 		return ""
 	}

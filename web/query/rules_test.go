@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/web/query/schema"
 )
 
 func TestEachSeesTheirOwn(t *testing.T) {
@@ -85,19 +87,19 @@ func TestRulesDecideAboutChanges(t *testing.T) {
 		{"messages", "m1", "ann", ofOwnChat, true}, {"messages", "m1", "bob", ofOwnChat, false}, {"messages", "m1", "", ofOwnChat, false},
 		{"messages", "m1", "bob", public, true}, {"messages", "m8", "ann", ofOwnChat, false}, {"messages", "no", "ann", public, false},
 		{"messages", "m1", "ann", nil, false}, {"messages", "m1", "super", nil, true}, {"messages", "no", "super", nil, false},
-		{"permissions", "q1", "ann", Rule(`status = "draft" && chat.user = @request.auth.id`), true},
-		{"permissions", "q4", "ann", Rule(`status = "draft" && chat.user = @request.auth.id`), false},
-		{"chats", "c4", "", Rule(`user = @request.auth.id`), false}, // nobody is no owner
-		{"chats", "c4", "", Rule(`@request.auth.id = ""`), true},
-		{"chats", "c4", "", Rule(`@request.auth.id = user`), false},
+		{"permissions", "q1", "ann", schema.Rule(`status = "draft" && chat.user = @request.auth.id`), true},
+		{"permissions", "q4", "ann", schema.Rule(`status = "draft" && chat.user = @request.auth.id`), false},
+		{"chats", "c4", "", schema.Rule(`user = @request.auth.id`), false}, // nobody is no owner
+		{"chats", "c4", "", schema.Rule(`@request.auth.id = ""`), true},
+		{"chats", "c4", "", schema.Rule(`@request.auth.id = user`), false},
 	} {
 		got, err := Allowed(t.Context(), db, cat, get(t, c.collection), c.id, c.rule, as(c.who))
 		if err != nil || got != c.want {
 			t.Errorf("%s %s by %q with %v: got %v, %v", c.collection, c.id, c.who, c.rule, got, err)
 		}
 	}
-	_, err := Allowed(t.Context(), db, cat, get(t, "chats"), "c1", Rule("nothing = 1"), as("ann"))
-	var i Invalid
+	_, err := Allowed(t.Context(), db, cat, get(t, "chats"), "c1", schema.Rule("nothing = 1"), as("ann"))
+	var i schema.Invalid
 	if err == nil || errors.As(err, &i) {
 		t.Errorf("a mistake in a rule is not the client's: %v", err)
 	}

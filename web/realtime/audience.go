@@ -7,6 +7,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // audience is all who follow the same topic as the same account: what they get is asked for once.
@@ -64,7 +65,7 @@ func (s *Realtime) dismiss(ctx context.Context, from *source, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if !errors.As(err, new(query.Invalid)) { // a filter that takes too long is not our fault
+	if !errors.As(err, new(schema.Invalid)) { // a filter that takes too long is not our fault
 		s.API.Logger.Error("follow changes", "err", err)
 	}
 	s.registry.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/filter"
 )
 
 // The hot stream of a chat, the topic chats:<id>, is what is being said in its own session before it is a fact. Each event
@@ -108,7 +109,7 @@ func (s *Realtime) begin(ctx context.Context, h *hub) (since time.Time, err erro
 	since = time.Now()
 	messages, _ := s.API.Catalogue.Get("messages")
 	err = s.API.Ask(ctx, "", func(db dbx.Builder, _ uint64) error {
-		page, err := query.List(ctx, db, s.API.Catalogue, messages, query.Request{Superuser: true}, query.Query{
+		page, err := query.List(ctx, db, s.API.Catalogue, messages, filter.Request{Superuser: true}, query.Query{
 			Filter: ofChat(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})
 		for _, r := range page.Items {

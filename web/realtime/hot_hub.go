@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/projections"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/filter"
 )
 
 // What a hub asks of the read models.
@@ -64,7 +65,7 @@ func (s *Realtime) changedChats(ctx context.Context, changes []projections.Chang
 
 // messages gives the newest changes of messages after since, at most so many, as far as they are among ids and of the chat.
 func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int, fields string) (rows []row, err error) {
-	t := topic{request: query.Request{Superuser: true}, query: map[string]string{"fields": fields}}
+	t := topic{request: filter.Request{Superuser: true}, query: map[string]string{"fields": fields}}
 	t.collection, _ = s.API.Catalogue.Get("messages")
 	if chat != "" {
 		t.query["filter"] = ofChat(chat)
@@ -140,7 +141,7 @@ func (rt *registry) noted(h *hub) (ids map[string]bool, told uint64, come []*sub
 // lookAtChat gives whose turn it is as of told, empty when the chat changed after that, and stops telling those who may not
 // see the chat any more.
 func (s *Realtime) lookAtChat(ctx context.Context, h *hub, told uint64, come []*subscription) (turn string, err error) {
-	t := topic{request: query.Request{Superuser: true}, id: h.chat}
+	t := topic{request: filter.Request{Superuser: true}, id: h.chat}
 	t.collection, _ = s.API.Catalogue.Get("chats")
 	page, _, _, err := s.changes(ctx, t, []string{h.chat}, 0)
 	if err != nil || len(page) == 0 {

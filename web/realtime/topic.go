@@ -15,17 +15,19 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 	"pocketcoder/web/records"
 )
 
 // topic is what a client wants to follow, as it said it and as far as it is understood.
 type topic struct {
 	text       string
-	collection query.Collection  // without a table when it is about no records
+	collection schema.Collection // without a table when it is about no records
 	id         string            // of one record; empty for all
 	query      map[string]string // of the options
 	holder     string            // the account whose share of the views it takes; empty for the server's own
-	request    query.Request     // on whose behalf it is followed
+	request    filter.Request    // on whose behalf it is followed
 	chat       string            // whose hot stream it is
 	admitted   bool              // something of it may be seen
 }
@@ -37,7 +39,7 @@ const (
 )
 
 // parseTopics reads the topics of a request, each once. Empty ones are ignored, as PocketBase does.
-func parseTopics(catalogue query.Catalogue, texts []string) (topics []topic, err error) {
+func parseTopics(catalogue schema.Catalogue, texts []string) (topics []topic, err error) {
 	if len(texts) > maxTopics {
 		return nil, api.BadField("subscriptions", "validation_length_too_long", "the length must be no more than %d", maxTopics)
 	}
@@ -60,7 +62,7 @@ func parseTopics(catalogue query.Catalogue, texts []string) (topics []topic, err
 	return topics, nil
 }
 
-func parseTopic(catalogue query.Catalogue, text string) topic {
+func parseTopic(catalogue schema.Catalogue, text string) topic {
 	t := topic{text: text}
 	what, options, _ := strings.Cut(text, "?")
 	if chat, ok := strings.CutPrefix(what, "chats:"); ok {
@@ -146,7 +148,7 @@ func (t topic) wants() query.Query {
 }
 
 // group names the rows that a collection's records are, as groupOf does those that changed.
-func group(c query.Collection) string {
+func group(c schema.Collection) string {
 	if c.Table == records.ConfigTable {
 		return c.Table + "/" + c.ID
 	}

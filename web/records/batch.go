@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // batch is several writes that happen together or not at all.
@@ -40,7 +41,7 @@ var notInBatch = []string{"users", "llm_keys"}
 
 // written is what became of one request.
 type written struct {
-	c      query.Collection
+	c      schema.Collection
 	id     string
 	delete bool
 	r      *http.Request // with the query of the request's own URL

@@ -13,6 +13,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/filter"
+	"pocketcoder/web/query/schema"
 )
 
 // bookkeeping is what clients send along with a record they have cached: it says nothing about what they want.
@@ -25,7 +27,7 @@ var bookkeeping = []string{
 var secretFields = []string{"password", "passwordConfirm", "oldPassword", "emailVisibility"}
 
 // wishes are fields that say how a change is meant; no record holds them.
-var wishes = map[string][]query.Field{
+var wishes = map[string][]schema.Field{
 	"permissions": {
 		number("expires_in"),  // seconds for which an approval holds
 		text("shown_command"), // what the client showed: see handlers.Shown
@@ -35,11 +37,11 @@ var wishes = map[string][]query.Field{
 
 // checkFields gives the fields of a body that the collection has and clients may write, each of its kind. What a record
 // holds besides and cannot be written is left out: clients send back what they were shown.
-func checkFields(c query.Collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+func checkFields(c schema.Collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	set, faults := map[string]json.RawMessage{}, map[string]any{}
 	for name, value := range body {
 		f, known := c.Field(name)
-		if i := slices.IndexFunc(wishes[c.ID], func(w query.Field) bool { return w.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(wishes[c.ID], func(w schema.Field) bool { return w.Name == name }); i >= 0 {
 			f, known = wishes[c.ID][i], true
 		}
 		switch {
@@ -50,9 +52,9 @@ func checkFields(c query.Collection, body map[string]json.RawMessage) (map[strin
 			faults[name] = api.Fault{Code: "validation_unknown_field", Message: "There is no such field."}
 		default:
 			normal, err := f.Normalize(value)
-			if wrong := (query.Invalid{}); errors.As(err, &wrong) {
+			if wrong := (schema.Invalid{}); errors.As(err, &wrong) {
 				faults[name] = api.Fault{Code: wrong.Code, Message: wrong.Message}
-			} else if id := textOf(normal); f.Kind == query.Relation && id != "" && !isID(id) {
+			} else if id := textOf(normal); f.Kind == schema.Relation && id != "" && !isID(id) {
 				faults[name] = api.Fault{Code: "validation_missing_rel_records", Message: "Failed to find all relation records with the provided ids."}
 			}
 			set[name] = normal
@@ -74,7 +76,7 @@ func faulty(faults map[string]any) error {
 }
 
 // checkRequired refuses a required field that is empty, and one that is missing from something new.
-func checkRequired(c query.Collection, set map[string]json.RawMessage, isNew bool) error {
+func checkRequired(c schema.Collection, set map[string]json.RawMessage, isNew bool) error {
 	faults := map[string]any{}
 	for _, f := range c.Fields {
 		value, given := set[f.Name]
@@ -86,10 +88,10 @@ func checkRequired(c query.Collection, set map[string]json.RawMessage, isNew boo
 }
 
 // checkRelations refuses a relation to a record that the caller may not view, as if it were not there.
-func checkRelations(ctx context.Context, db dbx.Builder, c query.Collection, set map[string]json.RawMessage, req query.Request, fresh created) error {
+func checkRelations(ctx context.Context, db dbx.Builder, c schema.Collection, set map[string]json.RawMessage, req filter.Request, fresh created) error {
 	for _, f := range c.Fields {
 		to := textOf(set[f.Name])
-		if f.Kind != query.Relation || to == "" || fresh.has(f.Relation, to) {
+		if f.Kind != schema.Relation || to == "" || fresh.has(f.Relation, to) {
 			continue
 		}
 		related, ok := Catalogue.Get(f.Relation)

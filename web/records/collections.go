@@ -1,6 +1,8 @@
 package records
 
-import "pocketcoder/web/query"
+import (
+	"pocketcoder/web/query/schema"
+)
 
 // Every collection, its fields as clients know them, and who may do what with its records. A rule is an expression that
 // must hold for the record; never lets nobody, and only a login at _superusers is not asked. What a write does is in write.go:
@@ -9,21 +11,21 @@ import "pocketcoder/web/query"
 // The rules, from which the table below is put together.
 var (
 	never   *string
-	authed  = query.Rule(`@request.auth.id != ""`)
-	admin   = query.Rule(isAdmin)
-	workers = query.Rule(isStaff) // administrators and agents
+	authed  = schema.Rule(`@request.auth.id != ""`)
+	admin   = schema.Rule(isAdmin)
+	workers = schema.Rule(isStaff) // administrators and agents
 
-	self          = query.Rule(`id = @request.auth.id || ` + isAdmin)
-	own           = query.Rule(`user = @request.auth.id`)
-	ownOrAdmin    = query.Rule(`user = @request.auth.id || ` + isAdmin)
-	ownOrStaff    = query.Rule(`user = @request.auth.id || ` + isStaff)
-	chatMember    = query.Rule(`chat.user = @request.auth.id || ` + isStaff)
-	chatOwner     = query.Rule(`chat.user = @request.auth.id || ` + isAdmin)
-	personOfIt    = query.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
-	selectsOwn    = query.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin + `)`)
-	unlessChats   = query.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`) // what is of a chat, its members see
-	budgetsOfMine = query.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
-	ranInMyChat   = query.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
+	self          = schema.Rule(`id = @request.auth.id || ` + isAdmin)
+	own           = schema.Rule(`user = @request.auth.id`)
+	ownOrAdmin    = schema.Rule(`user = @request.auth.id || ` + isAdmin)
+	ownOrStaff    = schema.Rule(`user = @request.auth.id || ` + isStaff)
+	chatMember    = schema.Rule(`chat.user = @request.auth.id || ` + isStaff)
+	chatOwner     = schema.Rule(`chat.user = @request.auth.id || ` + isAdmin)
+	personOfIt    = schema.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
+	selectsOwn    = schema.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin + `)`)
+	unlessChats   = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`) // what is of a chat, its members see
+	budgetsOfMine = schema.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
+	ranInMyChat   = schema.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
 )
 
 const (
@@ -32,15 +34,15 @@ const (
 )
 
 // rules in the order list, view, create, update, delete.
-func rules(list, view, create, update, remove *string) query.Rules {
-	return query.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
+func rules(list, view, create, update, remove *string) schema.Rules {
+	return schema.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
 }
 
 // ofLivingChat hides what hangs on a chat that was deleted.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
 // Catalogue is all collections.
-var Catalogue = completed(query.Catalogue{
+var Catalogue = completed(schema.Catalogue{
 	{
 		Name: "users", Type: "auth", Table: "users", Rules: rules(self, self, admin, self, admin),
 		Fields: fields(required(email("email")), fixed(flag("verified")), text("name"), fixed(text("avatar")),
@@ -145,7 +147,7 @@ var Catalogue = completed(query.Catalogue{
 })
 
 // completed fills in what most collections have in common. A collection's id is its name; clients only compare it.
-func completed(list query.Catalogue) query.Catalogue {
+func completed(list schema.Catalogue) schema.Catalogue {
 	for i, c := range list {
 		list[i].ID = c.Name
 		if c.Type == "" {
@@ -159,35 +161,35 @@ func completed(list query.Catalogue) query.Catalogue {
 }
 
 // kept is a collection of records that people and agents keep: whole JSON objects of the table config.
-func kept(name string, r query.Rules, list ...query.Field) query.Collection {
+func kept(name string, r schema.Rules, list ...schema.Field) schema.Collection {
 	for i, f := range list {
 		list[i].SQL = "json_extract(t.fields, '$." + f.Name + "')"
-		if f.Kind == query.JSON {
+		if f.Kind == schema.JSON {
 			list[i].SQL = "t.fields -> '$." + f.Name + "'"
 		}
 	}
-	return query.Collection{Name: name, Table: "config", Key: "t.record", Where: "t.collection = '" + name + "'", Rules: r, Fields: fields(list...)}
+	return schema.Collection{Name: name, Table: "config", Key: "t.record", Where: "t.collection = '" + name + "'", Rules: r, Fields: fields(list...)}
 }
 
-func aliased(alias string, c query.Collection) query.Collection { c.Alias = alias; return c }
+func aliased(alias string, c schema.Collection) schema.Collection { c.Alias = alias; return c }
 
 // The kinds of fields.
-func fields(list ...query.Field) []query.Field { return list }
+func fields(list ...schema.Field) []schema.Field { return list }
 
-func text(name string) query.Field   { return query.Field{Name: name, Kind: query.Text} }
-func email(name string) query.Field  { return query.Field{Name: name, Kind: query.Email} }
-func number(name string) query.Field { return query.Field{Name: name, Kind: query.Number} }
-func flag(name string) query.Field   { return query.Field{Name: name, Kind: query.Bool} }
-func date(name string) query.Field   { return query.Field{Name: name, Kind: query.Date} }
-func raw(name string) query.Field    { return query.Field{Name: name, Kind: query.JSON} }
-func relation(name, to string) query.Field {
-	return query.Field{Name: name, Kind: query.Relation, Relation: to}
+func text(name string) schema.Field   { return schema.Field{Name: name, Kind: schema.Text} }
+func email(name string) schema.Field  { return schema.Field{Name: name, Kind: schema.Email} }
+func number(name string) schema.Field { return schema.Field{Name: name, Kind: schema.Number} }
+func flag(name string) schema.Field   { return schema.Field{Name: name, Kind: schema.Bool} }
+func date(name string) schema.Field   { return schema.Field{Name: name, Kind: schema.Date} }
+func raw(name string) schema.Field    { return schema.Field{Name: name, Kind: schema.JSON} }
+func relation(name, to string) schema.Field {
+	return schema.Field{Name: name, Kind: schema.Relation, Relation: to}
 }
-func choice(name string, values ...string) query.Field {
-	return query.Field{Name: name, Kind: query.Select, Values: values}
+func choice(name string, values ...string) schema.Field {
+	return schema.Field{Name: name, Kind: schema.Select, Values: values}
 }
 
-func required(f query.Field) query.Field       { f.Required = true; return f }
-func fixed(f query.Field) query.Field          { f.ReadOnly = true; return f }
-func nullable(f query.Field) query.Field       { f.Nullable = true; return f }
-func as(f query.Field, sql string) query.Field { f.SQL = sql; return f }
+func required(f schema.Field) schema.Field       { f.Required = true; return f }
+func fixed(f schema.Field) schema.Field          { f.ReadOnly = true; return f }
+func nullable(f schema.Field) schema.Field       { f.Nullable = true; return f }
+func as(f schema.Field, sql string) schema.Field { f.SQL = sql; return f }

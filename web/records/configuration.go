@@ -10,7 +10,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // ConfigTable is the table of the collections that people and agents keep.
@@ -44,7 +44,7 @@ var complete = map[string]func(s *Records, ctx context.Context, w change) error{
 }
 
 // computed says whether a required field is filled in by complete.
-func computed(c query.Collection, f query.Field) bool {
+func computed(c schema.Collection, f schema.Field) bool {
 	return c.ID == sshKeys && f.Name == "fingerprint" || c.ID == "sops" && f.Name == "signature"
 }
 

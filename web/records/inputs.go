@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"pocketcoder/web/api"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // inputSuffix is what follows a collection's name in the name of what a client may say of its records.
@@ -22,12 +22,12 @@ func inputForms() map[string]api.Form {
 }
 
 // writable says whether there is a field that clients may write.
-func writable(c query.Collection) bool {
-	return slices.ContainsFunc(c.Fields, func(f query.Field) bool { return !f.ReadOnly })
+func writable(c schema.Collection) bool {
+	return slices.ContainsFunc(c.Fields, func(f schema.Field) bool { return !f.ReadOnly })
 }
 
 // inputForm is what a client may say of a record.
-func inputForm(c query.Collection) api.Form {
+func inputForm(c schema.Collection) api.Form {
 	form := api.Form{Type: "object", Properties: map[string]api.Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
 	for _, field := range slices.Concat(c.Fields, wishes[c.ID]) {
 		if !field.ReadOnly {

@@ -7,6 +7,7 @@ import (
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // page is what a list is described as; query writes lists itself.
@@ -19,7 +20,7 @@ type page struct {
 }
 
 // collectionOf finds the collection that a path names. The superusers are accounts like others.
-func (s *Records) collectionOf(r *http.Request) (query.Collection, error) {
+func (s *Records) collectionOf(r *http.Request) (schema.Collection, error) {
 	return s.API.Collection(r.PathValue("collection"))
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/web/api"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // The records that are rules of the policy are checked when they are written: one that cannot be read would match nothing,
@@ -25,7 +25,7 @@ func completeToolPermission(_ *Records, _ context.Context, w change) error {
 		return api.BadField("chat", "validation_invalid_value", "Only administrators move a rule to another chat.")
 	}
 	if raw, given := changed["expires_at"]; given {
-		if at, ok := query.ParseTime(textOf(raw)); ok && !at.After(time.Now()) {
+		if at, ok := schema.ParseTime(textOf(raw)); ok && !at.After(time.Now()) {
 			return api.BadField("expires_at", "validation_invalid_value", "Must be in the future.")
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"pocketcoder/web/api"
-	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // collectionSchema is a collection as PocketBase describes one.
@@ -60,20 +60,20 @@ func (s *Records) viewCollection(w http.ResponseWriter, r *http.Request, _ api.C
 	return api.WriteJSON(w, http.StatusOK, schemaOf(c))
 }
 
-func schemaOf(c query.Collection) collectionSchema {
-	schema := collectionSchema{
+func schemaOf(c schema.Collection) collectionSchema {
+	described := collectionSchema{
 		ID: c.ID, Name: c.Name, Type: c.Type, ListRule: c.List, ViewRule: c.View, CreateRule: c.Create, UpdateRule: c.Update, DeleteRule: c.Delete,
-		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(query.Text), Required: true, System: true, PrimaryKey: true}},
+		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(schema.Text), Required: true, System: true, PrimaryKey: true}},
 	}
 	for _, f := range c.Fields {
 		shown := fieldSchema{ID: c.ID + "." + f.Name, Name: f.Name, Type: string(f.Kind), Required: f.Required, Values: f.Values, CollectionID: f.Relation}
-		if f.Kind == query.Select || f.Kind == query.Relation {
+		if f.Kind == schema.Select || f.Kind == schema.Relation {
 			shown.MaxSelect = 1
 		}
-		schema.Fields = append(schema.Fields, shown)
+		described.Fields = append(described.Fields, shown)
 	}
 	for _, name := range []string{"created", "updated"} {
-		schema.Fields = append(schema.Fields, fieldSchema{ID: c.ID + "." + name, Name: name, Type: string(query.Autodate)})
+		described.Fields = append(described.Fields, fieldSchema{ID: c.ID + "." + name, Name: name, Type: string(schema.Autodate)})
 	}
-	return schema
+	return described
 }

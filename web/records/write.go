@@ -13,13 +13,14 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
 )
 
 // change is a create, an update or a delete that the rules let pass, with its fields checked.
 type change struct {
 	handlers.Command
 	who   api.Caller
-	c     query.Collection
+	c     schema.Collection
 	id    string
 	set   map[string]json.RawMessage // the fields that are given and may be written, normalized
 	isNew bool
@@ -43,7 +44,7 @@ var writers = map[string]writer{
 	"subagents":   {nil, nil, stopSubagent},
 }
 
-func writerOf(c query.Collection) writer {
+func writerOf(c schema.Collection) writer {
 	if c.Table == ConfigTable {
 		return writer{createKept, updateKept, removeKept}
 	}
@@ -105,7 +106,7 @@ func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.C
 }
 
 // checkQuery refuses what the answer to a write could not be made by, before anything is written.
-func (s *Records) checkQuery(r *http.Request, who api.Caller, c query.Collection) error {
+func (s *Records) checkQuery(r *http.Request, who api.Caller, c schema.Collection) error {
 	if _, err := s.API.View(r, who, c, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
 	}
@@ -113,7 +114,7 @@ func (s *Records) checkQuery(r *http.Request, who api.Caller, c query.Collection
 }
 
 // create carries out a create. fresh are records that the same batch has created before it.
-func (s *Records) create(ctx context.Context, who api.Caller, c query.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if c.Create == nil && !who.Superuser() || writerOf(c).create == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
@@ -152,7 +153,7 @@ func (s *Records) create(ctx context.Context, who api.Caller, c query.Collection
 }
 
 // update carries out an update. fresh are records that the same batch has created before it.
-func (s *Records) update(ctx context.Context, who api.Caller, c query.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) update(ctx context.Context, who api.Caller, c schema.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if writerOf(c).update == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
@@ -176,7 +177,7 @@ func (s *Records) update(ctx context.Context, who api.Caller, c query.Collection
 	return writerOf(c).update(s, ctx, w)
 }
 
-func (s *Records) remove(ctx context.Context, who api.Caller, c query.Collection, id string, fresh created) (uint64, error) {
+func (s *Records) remove(ctx context.Context, who api.Caller, c schema.Collection, id string, fresh created) (uint64, error) {
 	if writerOf(c).remove == nil {
 		return 0, api.Forbidden("Only superusers can perform this action.")
 	}

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
+	"pocketcoder/web/query/filter"
 )
 
 // moment is what a chat as it stood is described as; its records are written as those of lists are.
@@ -78,7 +79,7 @@ func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 }
 
 // listAll gives all records of a collection.
-func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string, request query.Request) ([]query.Record, error) {
+func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string, request filter.Request) ([]query.Record, error) {
 	c, _ := s.API.Catalogue.Get(name)
 	all := []query.Record{}
 	for q := (query.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {

@@ -1,17 +1,17 @@
-package query
+package filter
 
 import "strings"
 
 // auth compiles a property of the account that makes the request, such as @request.auth.id. It is empty for a guest.
-func (s *scope) auth(segments []string) (operand, error) {
-	a := s.req.Auth
+func (s *Scope) auth(segments []string) (operand, error) {
+	a := s.Req.Auth
 	if len(segments) != 2 || segments[0] != "auth" {
 		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
 	}
 	if a == nil {
 		a = &Auth{}
 	}
-	c, _ := s.cat.Get(a.Collection)
+	c, _ := s.Cat.Get(a.Collection)
 	known := map[string]string{
 		"id": a.ID, "email": a.Email, "name": a.Name, "role": a.Role, "collectionName": a.Collection, "collectionId": c.ID,
 	}
@@ -19,7 +19,7 @@ func (s *scope) auth(segments []string) (operand, error) {
 	switch {
 	case !ok:
 		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
-	case s.req.Auth == nil:
+	case s.Req.Auth == nil:
 		o := s.literal(nil)
 		o.nobody = true
 		return o, nil

@@ -1,11 +1,13 @@
-package query
+package filter
+
+import "pocketcoder/web/query/schema"
 
 // What a filter may have. Those marked with PocketBase are its own limits.
 const (
-	maxText        = 3500 // bytes of a filter, as in PocketBase, of expand and of fields
+	MaxText        = 3500 // bytes of a filter, as in PocketBase, of expand and of fields
 	maxExpressions = 200  // comparisons in a filter, PocketBase
 	maxNesting     = 32   // parentheses within parentheses
-	maxPath        = 6    // relations in a path, PocketBase
+	MaxPath        = 6    // relations in a path, PocketBase
 	maxSort        = 8    // fields, PocketBase
 	maxSortName    = 255  // bytes, PocketBase
 	maxPattern     = 256  // bytes of a text searched with ~: in the worst case SQLite compares all of it at every place of the other text
@@ -13,7 +15,7 @@ const (
 	maxMany        = 4    // of these, how many may lead to several records: they multiply
 )
 
-// tooLong refuses a parameter with more than maxText bytes.
-func tooLong(parameter, text string) Invalid {
-	return invalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), maxText)
+// TooLong refuses a parameter with more than maxText bytes.
+func TooLong(parameter, text string) schema.Invalid {
+	return schema.NewInvalid(parameter, "too_long", "it is %d bytes long, at most %d", len(text), MaxText)
 }

@@ -1,4 +1,4 @@
-package query
+package schema
 
 import (
 	"regexp"
@@ -34,7 +34,7 @@ func wordByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-func allWord(s string) bool {
+func IsWord(s string) bool {
 	for i := range len(s) {
 		if !wordByte(s[i]) || s[i] >= 0x80 {
 			return false
@@ -43,24 +43,24 @@ func allWord(s string) bool {
 	return s != ""
 }
 
-// key is the SQL of the record's id.
-func (c Collection) key(alias string) string {
+// IDColumn is the SQL of the record's id.
+func (c Collection) IDColumn(alias string) string {
 	if c.Key == "" {
 		return alias + ".id"
 	}
 	return over(c.Key, alias)
 }
 
-// column is the SQL of a field's value. What JSON or a subquery does not have reads as empty, as in the columns of PocketBase.
-func (c Collection) column(f Field, alias string) string {
+// Column is the SQL of a field's value. What JSON or a subquery does not have reads as empty, as in the columns of PocketBase.
+func (c Collection) Column(f Field, alias string) string {
 	if f.SQL == "" {
 		if f.Name == "id" {
-			return c.key(alias)
+			return c.IDColumn(alias)
 		}
 		return alias + `."` + f.Name + `"`
 	}
 	sql := over(f.SQL, alias)
-	if name, ok := strings.CutPrefix(f.SQL, "t."); ok && allWord(name) {
+	if name, ok := strings.CutPrefix(f.SQL, "t."); ok && IsWord(name) {
 		return sql
 	}
 	switch {
@@ -72,8 +72,8 @@ func (c Collection) column(f Field, alias string) string {
 	return "coalesce(" + sql + ", '')"
 }
 
-// conditions are those under which a row of the table is a record of the collection.
-func (c Collection) conditions(alias string, tombstones bool) (list []string) {
+// Conditions are those under which a row of the table is a record of the collection.
+func (c Collection) Conditions(alias string, tombstones bool) (list []string) {
 	if c.Where != "" {
 		list = append(list, "("+over(c.Where, alias)+")")
 	}
@@ -85,8 +85,8 @@ func (c Collection) conditions(alias string, tombstones bool) (list []string) {
 
 var via = regexp.MustCompile(`^(\w+)_via_(\w+)$`)
 
-// backRelation finds the collection and field that collection_via_field names, if the field points to c.
-func (c Catalogue) backRelation(to Collection, segment string) (Collection, Field, bool) {
+// BackRelation finds the collection and field that collection_via_field names, if the field points to c.
+func (c Catalogue) BackRelation(to Collection, segment string) (Collection, Field, bool) {
 	parts := via.FindStringSubmatch(segment)
 	if parts == nil {
 		return Collection{}, Field{}, false
@@ -94,5 +94,5 @@ func (c Catalogue) backRelation(to Collection, segment string) (Collection, Fiel
 	from, ok := c.Get(parts[1])
 	f, found := from.Field(parts[2])
 	target, known := c.Get(f.Relation)
-	return from, f, ok && found && known && f.Kind == Relation && target.ID == to.id()
+	return from, f, ok && found && known && f.Kind == Relation && target.ID == to.NameID()
 }

@@ -1,9 +1,13 @@
-package query
+package filter
 
-import "strings"
+import (
+	"strings"
 
-// order compiles a sort. What is equal in it stays in the order it was made in, so that pages neither repeat nor skip a record.
-func (s *statement) order(c Collection, sort string) (from, by string, err error) {
+	"pocketcoder/web/query/schema"
+)
+
+// Order compiles a sort. What is equal in it stays in the order it was made in, so that pages neither repeat nor skip a record.
+func (s *Statement) Order(c schema.Collection, sort string) (from, by string, err error) {
 	sc := s.scope(c, "t", "sort")
 	var names, terms []string
 	if sort != "" {
@@ -21,7 +25,7 @@ func (s *statement) order(c Collection, sort string) (from, by string, err error
 		}
 		terms = append(terms, term+direction)
 	}
-	terms = append(terms, "t.first_seq"+direction, c.key("t")+direction)
+	terms = append(terms, "t.first_seq"+direction, c.IDColumn("t")+direction)
 	return strings.Join(sc.joins.one, ""), strings.Join(terms, ", "), nil
 }
 
@@ -34,7 +38,7 @@ func signed(name string) (rest, direction string) {
 	return strings.TrimPrefix(name, "+"), ""
 }
 
-func (s *scope) sortTerm(name string) (string, error) {
+func (s *Scope) sortTerm(name string) (string, error) {
 	switch {
 	case len(name) > maxSortName:
 		return "", s.invalid("too_long", "a field is %d bytes long, at most %d", len(name), maxSortName)

@@ -1,4 +1,4 @@
-package query
+package filter
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 // maxArguments of strftime, as in PocketBase.
 const maxArguments = 10
 
-func (s *scope) function(t fexpr.Token, j *joins) (operand, error) {
+func (s *Scope) function(t fexpr.Token, j *joins) (operand, error) {
 	args, _ := t.Meta.([]fexpr.Token)
 	if t.Literal == "strftime" {
 		return s.strftime(args, j)
@@ -18,7 +18,7 @@ func (s *scope) function(t fexpr.Token, j *joins) (operand, error) {
 }
 
 // strftime is SQLite's function of that name: a format, a time (else it is now) and modifiers.
-func (s *scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
+func (s *Scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
 	if len(args) < 1 || len(args) > maxArguments {
 		return operand{}, s.invalid("invalid_arguments", "strftime takes 1 to %d arguments, got %d", maxArguments, len(args))
 	}
@@ -37,7 +37,7 @@ func (s *scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
 		result.many, result.all = result.many || o.many, result.all || o.all
 	}
 	if len(list) == 1 {
-		list = append(list, s.bind(macros["@now"](s.now)))
+		list = append(list, s.Bind(macros["@now"](s.Now)))
 	}
 	result.sql = "strftime(" + strings.Join(list, ",") + ")"
 	return result, nil

@@ -1,4 +1,14 @@
-package query
+// Package filter compiles PocketBase's filter and sort languages to SQL conditions over the row t of a collection. Access rules
+// are written in the same language.
+//
+// Promises: every value is bound. Rules are trusted and see all records; a client's filter sees only records that the client
+// may list. Limits bound the length, depth and number of relations of what a client sends.
+//
+// Two things differ from PocketBase on purpose. No field equals @request.auth.… while nobody is logged in, so a record without
+// an owner is not public. :each and :length work on JSON fields. Of the request, only the account is known: @request.auth.
+//
+// It must not run SQL.
+package filter
 
 import (
 	"errors"
@@ -10,9 +20,9 @@ import (
 )
 
 // parse reads an expression. What only a client could send is checked before the parser, which descends into parentheses.
-func (s *scope) parse(text string) ([]fexpr.ExprGroup, error) {
-	if !s.trusted && len(text) > maxText {
-		return nil, tooLong(s.parameter, text)
+func (s *Scope) parse(text string) ([]fexpr.ExprGroup, error) {
+	if !s.trusted && len(text) > MaxText {
+		return nil, TooLong(s.parameter, text)
 	}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return nil, s.invalid("invalid_text", "it has bytes that are no text")
@@ -60,7 +70,7 @@ func nesting(text string) (deepest int) {
 }
 
 // group compiles what stands between two && or ||, and says whether it looks at a relation to many.
-func (s *scope) group(g fexpr.ExprGroup, depth int) (sql string, many bool, err error) {
+func (s *Scope) group(g fexpr.ExprGroup, depth int) (sql string, many bool, err error) {
 	if depth > maxNesting+1 {
 		return "", false, s.invalid("too_deep", "it has more than %d parentheses within each other", maxNesting)
 	}
@@ -128,7 +138,7 @@ func mixed(groups []fexpr.ExprGroup, parts []string) string {
 
 // expression compiles a comparison. Where an operand leads to many records and the operator has no ?, one of them has to
 // match and none may fail to.
-func (s *scope) expression(e fexpr.Expr) (sql string, many bool, err error) {
+func (s *Scope) expression(e fexpr.Expr) (sql string, many bool, err error) {
 	left, err := s.operand(e.Left, s.joins)
 	if err != nil {
 		return "", false, err

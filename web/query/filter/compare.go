@@ -1,4 +1,4 @@
-package query
+package filter
 
 import (
 	"fmt"
@@ -40,15 +40,15 @@ func bothTexts(left, right operand) bool {
 	return l && r
 }
 
-func (s *statement) literal(v any) operand {
+func (s *Statement) literal(v any) operand {
 	if v == nil {
 		return operand{sql: "NULL", literal: true}
 	}
-	return operand{sql: s.bind(v), literal: true, value: v}
+	return operand{sql: s.Bind(v), literal: true, value: v}
 }
 
 // compare compiles a comparison of two single values.
-func (s *scope) compare(left operand, op fexpr.SignOp, right operand) (string, error) {
+func (s *Scope) compare(left operand, op fexpr.SignOp, right operand) (string, error) {
 	switch op {
 	case fexpr.SignEq, fexpr.SignAnyEq:
 		return equal(left, right), nil
@@ -110,7 +110,7 @@ func (o operand) text() string {
 }
 
 // like searches the text of the right operand in that of the left one, or matches it where it has a % of its own.
-func (s *scope) like(left operand, op string, right operand) (string, error) {
+func (s *Scope) like(left operand, op string, right operand) (string, error) {
 	pattern := fmt.Sprintf("('%%' || substr(%s, 1, %d) || '%%')", right.sql, maxPattern)
 	if right.literal && right.value != nil {
 		text := plain(right.value)
@@ -120,7 +120,7 @@ func (s *scope) like(left operand, op string, right operand) (string, error) {
 		if !hasWildcard(text) {
 			text = "%" + escapeLike(text) + "%"
 		}
-		pattern = s.bind(text)
+		pattern = s.Bind(text)
 	}
 	return left.sql + " " + op + " " + pattern + ` ESCAPE '\'`, nil
 }

@@ -1,14 +1,16 @@
-package query
+package filter
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"pocketcoder/web/query/schema"
 )
 
 // walk follows a path of relations to a field.
 type walk struct {
-	*scope
+	*Scope
 	joins *joins
 	name  string // the whole path, for errors
 }
@@ -20,13 +22,13 @@ func (w *walk) from(p place, path string, segments []string) (operand, error) {
 			return w.field(p, path, segment)
 		}
 		f, found := p.collection.Field(segment)
-		if found && f.Kind == JSON {
+		if found && f.Kind == schema.JSON {
 			return w.json(p, f, segments[i+1:])
 		}
-		if i >= maxPath {
-			return operand{}, w.invalid("too_deep", "%q follows more than %d relations", w.name, maxPath)
+		if i >= MaxPath {
+			return operand{}, w.invalid("too_deep", "%q follows more than %d relations", w.name, MaxPath)
 		}
-		if found && f.Kind == Relation && i == len(segments)-2 && segments[i+1] == "id" {
+		if found && f.Kind == schema.Relation && i == len(segments)-2 && segments[i+1] == "id" {
 			return w.field(p, path, segment) // the id is in the record itself
 		}
 		path += "." + segment
@@ -47,27 +49,27 @@ func (w *walk) missing(segment string) (operand, error) {
 }
 
 // step follows one relation or back-relation.
-func (w *walk) step(p place, f Field, found bool, path, segment string) (next place, ok bool, err error) {
+func (w *walk) step(p place, f schema.Field, found bool, path, segment string) (next place, ok bool, err error) {
 	if !found {
 		return w.back(p, path, segment)
 	}
-	to, ok := w.cat.Get(f.Relation)
-	if f.Kind != Relation || !ok {
+	to, ok := w.Cat.Get(f.Relation)
+	if f.Kind != schema.Relation || !ok {
 		return place{}, false, nil
 	}
-	value := p.collection.column(f, p.alias)
-	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string { return to.key(alias) + " = " + value })
+	value := p.collection.Column(f, p.alias)
+	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string { return to.IDColumn(alias) + " = " + value })
 	return next, true, err
 }
 
 func (w *walk) back(p place, path, segment string) (next place, ok bool, err error) {
-	from, f, ok := w.cat.backRelation(p.collection, segment)
+	from, f, ok := w.Cat.BackRelation(p.collection, segment)
 	if !ok {
 		return place{}, false, nil
 	}
-	id := p.collection.key(p.alias)
+	id := p.collection.IDColumn(p.alias)
 	next, err = w.join(w.joins, path, p, from, true, true, func(alias string) string {
-		return from.column(f, alias) + " = " + id
+		return from.Column(f, alias) + " = " + id
 	})
 	return next, true, err
 }
@@ -82,15 +84,15 @@ func (w *walk) field(p place, path, segment string) (operand, error) {
 	if !ok {
 		return w.missing(name)
 	}
-	o := operand{sql: p.collection.column(f, p.alias), many: p.many, all: p.all}
+	o := operand{sql: p.collection.Column(f, p.alias), many: p.many, all: p.all}
 	switch {
-	case modifier == "length" && f.Kind == JSON:
+	case modifier == "length" && f.Kind == schema.JSON:
 		o.sql = lengthOf(o.sql)
 		return o, nil
-	case modifier == "each" && f.Kind == JSON:
+	case modifier == "each" && f.Kind == schema.JSON:
 		each, err := w.joinEach(w.joins, path+"."+segment, p, true, listOf(o.sql))
 		return operand{sql: each.alias + ".value", many: true, all: each.all}, err
-	case f.Kind == JSON:
+	case f.Kind == schema.JSON:
 		o.sql, o.nulls = extract(o.sql, ""), distinct
 	}
 	if modifier == "lower" {
@@ -100,7 +102,7 @@ func (w *walk) field(p place, path, segment string) (operand, error) {
 }
 
 // json looks into a JSON field: numbers are places in a list, the others are keys.
-func (w *walk) json(p place, f Field, keys []string) (operand, error) {
+func (w *walk) json(p place, f schema.Field, keys []string) (operand, error) {
 	var b strings.Builder
 	b.WriteString("$")
 	for _, key := range keys {
@@ -110,7 +112,7 @@ func (w *walk) json(p place, f Field, keys []string) (operand, error) {
 			b.WriteString(`."` + key + `"`)
 		}
 	}
-	return operand{sql: extract(p.collection.column(f, p.alias), w.bind(b.String())), nulls: distinct, many: p.many, all: p.all}, nil
+	return operand{sql: extract(p.collection.Column(f, p.alias), w.Bind(b.String())), nulls: distinct, many: p.many, all: p.all}, nil
 }
 
 // extract is the value in JSON at a path. Text that is no JSON is its own value, and has nothing inside.

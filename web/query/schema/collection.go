@@ -1,4 +1,9 @@
-package query
+// Package schema says what a collection is: its fields and their kinds, its access rules, and where its rows are in SQL.
+//
+// Promises: Normalize accepts exactly the values that a field can store. The SQL in a Collection is trusted.
+//
+// It must not know the filter language, and must not run SQL.
+package schema
 
 import "slices"
 
@@ -49,12 +54,12 @@ type Collection struct {
 	Rules
 }
 
-// builtin are the fields every collection has.
-var builtin = []Field{{Name: "id", Kind: Text}, {Name: "created", Kind: Autodate}, {Name: "updated", Kind: Autodate}}
+// Builtin are the fields every collection has.
+var Builtin = []Field{{Name: "id", Kind: Text}, {Name: "created", Kind: Autodate}, {Name: "updated", Kind: Autodate}}
 
 // Field finds a field by name.
 func (c Collection) Field(name string) (Field, bool) {
-	for _, fields := range [][]Field{c.Fields, builtin} {
+	for _, fields := range [][]Field{c.Fields, Builtin} {
 		if i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name }); i >= 0 {
 			return fields[i], true
 		}
@@ -62,17 +67,17 @@ func (c Collection) Field(name string) (Field, bool) {
 	return Field{}, false
 }
 
-func (c Collection) id() string {
+func (c Collection) NameID() string {
 	if c.ID == "" {
 		return c.Name
 	}
 	return c.ID
 }
 
-// all are the fields with those every collection has.
-func (c Collection) all() []Field {
+// AllFields are the fields with those every collection has.
+func (c Collection) AllFields() []Field {
 	list := slices.Clone(c.Fields)
-	for _, f := range builtin {
+	for _, f := range Builtin {
 		if !slices.ContainsFunc(c.Fields, func(own Field) bool { return own.Name == f.Name }) {
 			list = append(list, f)
 		}
@@ -89,7 +94,7 @@ func (c Catalogue) Get(nameOrID string) (Collection, bool) {
 		return Collection{}, false
 	}
 	for _, found := range c {
-		found.ID = found.id()
+		found.ID = found.NameID()
 		switch nameOrID {
 		case found.Name, found.ID:
 			return found, true

@@ -1,17 +1,19 @@
-package query
+package filter
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/ganigeorgiev/fexpr"
+
+	"pocketcoder/web/query/schema"
 )
 
-// scope compiles expressions over one row. A filter that names the same relation twice means the same related record,
+// Scope compiles expressions over one row. A filter that names the same relation twice means the same related record,
 // so a scope follows each path once: the ones that lead to at most one record are joined to the row, the others are looked through in an EXISTS.
-type scope struct {
-	*statement
-	base  Collection
+type Scope struct {
+	*Statement
+	base  schema.Collection
 	alias string
 	// trusted is for rules. In others each relation leads only to what the client may list.
 	trusted     bool
@@ -30,7 +32,7 @@ type joins struct {
 
 // place is a row that a path has reached.
 type place struct {
-	collection Collection
+	collection schema.Collection
 	alias      string
 	many       bool // there may be several
 	all        bool // all of which have to match
@@ -40,19 +42,19 @@ func newJoins() *joins { return &joins{places: map[string]place{}} }
 
 func (j *joins) sql() string { return strings.Join(j.one, "") + strings.Join(j.many, "") }
 
-func (s *statement) scope(c Collection, alias, parameter string) *scope {
-	return &scope{statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule", joins: newJoins()}
+func (s *Statement) scope(c schema.Collection, alias, parameter string) *Scope {
+	return &Scope{Statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule", joins: newJoins()}
 }
 
-func (s *scope) invalid(code, format string, args ...any) Invalid {
-	return invalid(s.parameter, code, format, args...)
+func (s *Scope) invalid(code, format string, args ...any) schema.Invalid {
+	return schema.NewInvalid(s.parameter, code, format, args...)
 }
 
 // sees says whether everyone's records may be looked at.
-func (s *scope) sees() bool { return s.trusted || s.req.Superuser }
+func (s *Scope) sees() bool { return s.trusted || s.Req.Superuser }
 
 // add compiles an expression, which has to hold too.
-func (s *scope) add(text string) error {
+func (s *Scope) add(text string) error {
 	groups, err := s.parse(text)
 	if err != nil {
 		return err
@@ -80,8 +82,8 @@ func (s *scope) add(text string) error {
 	return nil
 }
 
-// where gives what to join and the conditions to place in a statement over the row.
-func (s *scope) where() (from string, conditions []string) {
+// Where gives what to join and the conditions to place in a statement over the row.
+func (s *Scope) Where() (from string, conditions []string) {
 	conditions = s.plain
 	if len(s.plain)+len(s.inner) == 0 {
 		return "", nil
@@ -93,8 +95,8 @@ func (s *scope) where() (from string, conditions []string) {
 }
 
 // whole is the conditions as one that joins nothing to the statement around it, empty if there are none.
-func (s *scope) whole() string {
-	from, conditions := s.where()
+func (s *Scope) whole() string {
+	from, conditions := s.Where()
 	sql := strings.Join(conditions, " AND ")
 	if from != "" {
 		return "EXISTS (SELECT 1 FROM (SELECT 1)" + from + " WHERE " + sql + ")"
@@ -102,14 +104,14 @@ func (s *scope) whole() string {
 	return sql
 }
 
-// filter is a scope of a client's filter over the row.
-func (s *statement) filter(c Collection, alias, filter string) (*scope, error) {
+// Filter is a scope of a client's filter over the row.
+func (s *Statement) Filter(c schema.Collection, alias, filter string) (*Scope, error) {
 	sc := s.scope(c, alias, "filter")
 	return sc, sc.add(filter)
 }
 
-// rule is a scope of the rule over the row; a nil rule and superusers are the caller's matter.
-func (s *statement) rule(c Collection, alias, rule string) (*scope, error) {
+// Rule is a scope of the rule over the row; a nil rule and superusers are the caller's matter.
+func (s *Statement) Rule(c schema.Collection, alias, rule string) (*Scope, error) {
 	sc := s.scope(c, alias, "rule")
 	if rule == "" {
 		return sc, nil
@@ -121,12 +123,12 @@ func (s *statement) rule(c Collection, alias, rule string) (*scope, error) {
 }
 
 // join reaches the rows of a collection for which on holds, under the name of the path that leads there.
-func (s *scope) join(j *joins, path string, from place, to Collection, many, all bool, on func(alias string) string) (place, error) {
+func (s *Scope) join(j *joins, path string, from place, to schema.Collection, many, all bool, on func(alias string) string) (place, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
 	}
-	p := place{collection: to, alias: s.statement.alias(), many: from.many || many, all: from.all || all}
-	conditions := to.conditions(p.alias, s.tombstones)
+	p := place{collection: to, alias: s.Statement.alias(), many: from.many || many, all: from.all || all}
+	conditions := to.Conditions(p.alias, s.Tombstones)
 	if on != nil {
 		conditions = append([]string{on(p.alias)}, conditions...)
 	}
@@ -134,7 +136,7 @@ func (s *scope) join(j *joins, path string, from place, to Collection, many, all
 		if to.List == nil {
 			return place{}, s.invalid("not_allowed", "only superusers can look at %s", to.Name)
 		}
-		guard, err := s.statement.rule(to, p.alias, *to.List)
+		guard, err := s.Statement.Rule(to, p.alias, *to.List)
 		if err != nil {
 			return place{}, err
 		}
@@ -149,15 +151,15 @@ func (s *scope) join(j *joins, path string, from place, to Collection, many, all
 }
 
 // joinEach reaches the values of a JSON list.
-func (s *scope) joinEach(j *joins, path string, from place, all bool, list string) (place, error) {
+func (s *Scope) joinEach(j *joins, path string, from place, all bool, list string) (place, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
 	}
-	p := place{alias: s.statement.alias(), many: true, all: from.all || all}
+	p := place{alias: s.Statement.alias(), many: true, all: from.all || all}
 	return p, s.keep(j, path, p, " LEFT JOIN json_each("+list+") AS "+p.alias)
 }
 
-func (s *scope) keep(j *joins, path string, p place, sql string) error {
+func (s *Scope) keep(j *joins, path string, p place, sql string) error {
 	if p.many {
 		j.many = append(j.many, sql)
 	} else {

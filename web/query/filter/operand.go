@@ -1,14 +1,16 @@
-package query
+package filter
 
 import (
 	"strconv"
 	"strings"
 
 	"github.com/ganigeorgiev/fexpr"
+
+	"pocketcoder/web/query/schema"
 )
 
 // operand compiles one side of a comparison. The records it looks at are added to j.
-func (s *scope) operand(t fexpr.Token, j *joins) (operand, error) {
+func (s *Scope) operand(t fexpr.Token, j *joins) (operand, error) {
 	switch t.Type {
 	case fexpr.TokenText:
 		return s.literal(t.Literal), nil
@@ -26,9 +28,9 @@ func (s *scope) operand(t fexpr.Token, j *joins) (operand, error) {
 	return operand{}, s.invalid("invalid_syntax", "unexpected %q", t.Literal)
 }
 
-func (s *scope) identifier(name string, j *joins) (operand, error) {
+func (s *Scope) identifier(name string, j *joins) (operand, error) {
 	if macro, ok := macros[name]; ok {
-		return s.literal(macro(s.now)), nil
+		return s.literal(macro(s.Now)), nil
 	}
 	o, err := s.path(name, j)
 	if err == nil {
@@ -46,11 +48,11 @@ func (s *scope) identifier(name string, j *joins) (operand, error) {
 }
 
 // path compiles a field, wherever it starts.
-func (s *scope) path(name string, j *joins) (operand, error) {
+func (s *Scope) path(name string, j *joins) (operand, error) {
 	segments := strings.Split(name, ".")
 	root := segments[0]
 	for i, segment := range segments {
-		if !allWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
+		if !schema.IsWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
 			return operand{}, s.invalid("unknown_field", "%q is no field", name)
 		}
 	}
@@ -62,14 +64,14 @@ func (s *scope) path(name string, j *joins) (operand, error) {
 	case root[0] == '@':
 		return operand{}, s.invalid("unknown_field", "unknown field %q", name)
 	}
-	w := walk{scope: s, joins: j, name: name}
+	w := walk{Scope: s, joins: j, name: name}
 	return w.from(place{collection: s.base, alias: s.alias}, "", segments)
 }
 
 // other compiles a field of any record of a collection, related or not. An alias makes it a second one of the same.
-func (s *scope) other(named string, segments []string, j *joins) (operand, error) {
+func (s *Scope) other(named string, segments []string, j *joins) (operand, error) {
 	name, _, _ := strings.Cut(named, ":")
-	c, ok := s.cat.Get(name)
+	c, ok := s.Cat.Get(name)
 	if !ok {
 		return operand{}, s.invalid("unknown_field", "unknown collection %q", name)
 	}
@@ -78,12 +80,12 @@ func (s *scope) other(named string, segments []string, j *joins) (operand, error
 	if err != nil {
 		return operand{}, err
 	}
-	w := walk{scope: s, joins: j, name: start}
+	w := walk{Scope: s, joins: j, name: start}
 	return w.from(p, start, segments)
 }
 
 // splitModifier splits name:modifier.
-func (s *scope) splitModifier(segment string) (name, modifier string, err error) {
+func (s *Scope) splitModifier(segment string) (name, modifier string, err error) {
 	name, modifier, found := strings.Cut(segment, ":")
 	switch modifier {
 	case "length", "each", "lower":
