@@ -10,11 +10,11 @@ import (
 	"pocketcoder/web/query/filter"
 )
 
-// Caller is who asks: an account, or nobody in particular.
+// Caller is the account that sends a request, or a guest.
 type Caller struct {
-	*account.Identity // nil for nobody
+	*account.Identity // nil for a guest
 	Client            events.Client
-	forged            bool // a token was sent that is not good
+	forged            bool // the request has an invalid token
 }
 
 // caller finds out who asks by the token, with or without "Bearer " before it. Who sends one that is not good is nobody: the
@@ -54,6 +54,7 @@ func (s *Server) TokenOf(r *http.Request) (token string, sent bool) {
 // maxDevice is how much of a User-Agent is kept, in bytes.
 const maxDevice = 200
 
+// Shortened returns at most n bytes of s, as valid UTF-8.
 func Shortened(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -76,6 +77,7 @@ func (s *Server) address(r *http.Request) string {
 	return host
 }
 
+// Actor is the caller in the metadata of events.
 func (c Caller) Actor() string {
 	if c.Identity == nil {
 		return events.ActorNobody
@@ -83,6 +85,7 @@ func (c Caller) Actor() string {
 	return events.UserActor(c.Account)
 }
 
+// Is reports whether the caller is an account with a role.
 func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == role }
 
 // Superuser says whether the rules bind the caller: a login as an administrator of the system itself they do not.

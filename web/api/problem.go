@@ -16,15 +16,15 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Problem is PocketBase's error answer. It is an error of the routes: what else they return is a 500 that says nothing.
+// Problem is PocketBase's error answer. Routes return it as an error. Any other error becomes a 500 without details.
 type Problem struct {
 	Status  int            `json:"status"`
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data"` // a fault for each field at fault
-	Retry   time.Duration  `json:"-"`    // when trying again makes sense
+	Retry   time.Duration  `json:"-"`    // after which the client may try again; 0 for none
 }
 
-// Fault says what is wrong with one field.
+// Fault is what is wrong with one field.
 type Fault struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -39,19 +39,22 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// The answers of PocketBase, in its words where clients show them.
+// NotFound is PocketBase's answer for a record, file or route that does not exist or that the caller may not see.
 func NotFound() Problem {
 	return Problem{Status: http.StatusNotFound, Message: "The requested resource wasn't found."}
 }
 
+// Forbidden refuses what the caller may not do.
 func Forbidden(message string) Problem {
 	return Problem{Status: http.StatusForbidden, Message: message}
 }
 
+// Unauthorized refuses a request without a valid token.
 func Unauthorized() Problem {
 	return Problem{Status: http.StatusUnauthorized, Message: "The request requires valid record authorization token."}
 }
 
+// BadRequest refuses a request that cannot be carried out as it is.
 func BadRequest(format string, args ...any) Problem {
 	return Problem{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 }
@@ -63,7 +66,7 @@ func BadField(field, code, format string, args ...any) Problem {
 		Data: map[string]any{field: Fault{code, text}}}
 }
 
-// ProblemOf finds the answer to an error.
+// ProblemOf returns the answer to an error.
 func ProblemOf(err error) Problem {
 	var (
 		p       Problem
@@ -111,6 +114,7 @@ func problemOfRefusal(r handlers.Refused) Problem {
 	return p
 }
 
+// WriteProblem answers with a problem.
 func WriteProblem(w http.ResponseWriter, p Problem) {
 	if p.Data == nil {
 		p.Data = map[string]any{}

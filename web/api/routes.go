@@ -25,10 +25,10 @@ type Param struct {
 	Header      bool
 }
 
-// Who may use a route. What of the data they see is for the rules of its collection to say.
+// Anyone admits every caller. Which records a caller sees is up to the rules of the collection.
 func Anyone(Caller) error { return nil }
 
-// Guests may be nobody, but not somebody whose token is not good: they would wait for what never comes.
+// Guests admits accounts and callers without a token. It refuses an invalid token: such a client would wait in vain.
 func Guests(who Caller) error {
 	if who.forged {
 		return Unauthorized()
@@ -36,6 +36,7 @@ func Guests(who Caller) error {
 	return nil
 }
 
+// Accounts admits accounts.
 func Accounts(who Caller) error {
 	if who.Identity == nil {
 		return Unauthorized()
@@ -43,6 +44,7 @@ func Accounts(who Caller) error {
 	return nil
 }
 
+// Staff admits administrators and agents.
 func Staff(who Caller) error {
 	if err := Accounts(who); err != nil {
 		return err
@@ -53,6 +55,7 @@ func Staff(who Caller) error {
 	return nil
 }
 
+// Admins admits administrators.
 func Admins(who Caller) error {
 	if err := Accounts(who); err != nil {
 		return err
@@ -76,6 +79,7 @@ func (r Route) described() string {
 	return r.Method
 }
 
+// EventStream is the media type of server-sent events.
 const EventStream = "text/event-stream"
 
 // routes are those of this package, and the others.

@@ -24,6 +24,7 @@ type PatientWriter struct {
 	control *http.ResponseController
 }
 
+// NewPatientWriter returns w itself if it is one already.
 func NewPatientWriter(w http.ResponseWriter) *PatientWriter {
 	if p, ok := w.(*PatientWriter); ok {
 		return p

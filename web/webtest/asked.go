@@ -36,10 +36,13 @@ func (s *System) Provider(t testing.TB, id string, models ...string) {
 	Check(t, s.Model.Wait(t.Context(), seq))
 }
 
+// RecordsOf is the path of the records of a collection.
 func RecordsOf(collection string) string { return "/api/collections/" + collection + "/records" }
 
+// Object is a decoded JSON object.
 type Object = map[string]any
 
+// Batch sends a batch and returns the status and the answer, as a list or as an object.
 func (s *System) Batch(t testing.TB, token string, requests ...Object) (int, []any, Object) {
 	t.Helper()
 	status, answer := s.Raw(t, token, "POST", "/api/batch", Object{"requests": requests})

@@ -28,6 +28,7 @@ func (s *System) Get(t testing.TB, token, target string, headers ...string) (*ht
 	return resp, string(body)
 }
 
+// File writes a file of the workspace.
 func (s *System) File(t testing.TB, name, content string) {
 	t.Helper()
 	name = filepath.Join(s.Workspace, name)

@@ -40,11 +40,13 @@ func (s *System) Fails(t testing.TB, chat, why string) {
 	s.Fact(t, chat, events.MessageFailed{Message: id, Domain: "infrastructure", Error: why})
 }
 
+// Fragment publishes a fragment of a text part.
 func (s *System) Fragment(t testing.TB, chat, message, part, text string) {
 	t.Helper()
 	s.Delta(t, chat, message, part, "message.part.delta", fmt.Sprintf(`{"sessionID":"ses_own","messageID":%q,"partID":%q,"field":"text","delta":%q}`, message, part, text))
 }
 
+// Delta publishes a delta of a part.
 func (s *System) Delta(t testing.TB, chat, message, part, typ, data string) {
 	t.Helper()
 	Check(t, s.Log.PublishDelta(log.Delta{Subject: events.MessageDeltaSubject(chat, message, part), Type: "opencode." + typ, Data: []byte(data)}))
@@ -56,11 +58,13 @@ func (s *System) Assistant(t testing.TB, chat, id, more string) {
 	s.Said(t, chat, "message.updated", fmt.Sprintf(`{"sessionID":"ses_own","info":{"id":%q,"role":"assistant","parentID":"msg_0"%s}}`, id, more))
 }
 
+// TextPart appends a text part; more is further JSON of it.
 func (s *System) TextPart(t testing.TB, chat, message, part, text, more string) {
 	t.Helper()
 	s.Said(t, chat, "message.part.updated", fmt.Sprintf(`{"sessionID":"ses_own","part":{"id":%q,"messageID":%q,"sessionID":"ses_own","type":"text","text":%q%s}}`, part, message, text, more))
 }
 
+// Ended is further JSON of a message or part that has ended.
 const Ended = `,"time":{"completed":2}`
 
 // Endings gives what ended, up to the failure that says end, and checks what came before each.

@@ -22,6 +22,7 @@ type pushed struct {
 	Body   string
 }
 
+// NewPhone starts a push service that stops with the test.
 func NewPhone(t testing.TB) phone {
 	t.Helper()
 	p := phone{Got: make(chan pushed, 16)}

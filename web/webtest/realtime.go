@@ -99,6 +99,7 @@ func (f *Follower) Follow(t testing.TB, token string, topics ...string) *Followe
 	return f
 }
 
+// Try sets what the client follows and returns the status and the answer.
 func (f *Follower) Try(t testing.TB, token string, topics ...string) (int, map[string]any) {
 	t.Helper()
 	return f.S.Call(t, token, "POST", "/api/realtime", map[string]any{"clientId": f.ID, "subscriptions": topics})
@@ -131,6 +132,7 @@ func (f *Follower) Until(t testing.TB, field, value string) (before []string) {
 	}
 }
 
+// Ends waits for the end of the connection.
 func (f *Follower) Ends(t testing.TB) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -158,6 +160,7 @@ func (s *System) Rename(t testing.TB, token, chat, title string) {
 	}
 }
 
+// Remove deletes a chat by way of the API.
 func (s *System) Remove(t testing.TB, token, chat string) {
 	t.Helper()
 	if status, answer := s.Call(t, token, "DELETE", "/api/collections/chats/records/"+chat, nil); status != http.StatusNoContent {

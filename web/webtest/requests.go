@@ -53,6 +53,7 @@ func (w *begun) Flush() {
 	}
 }
 
+// Request is a request with a JSON body, "" for none.
 func Request(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	if body != "" {

@@ -72,6 +72,7 @@ func (b *sandboxed) dial(ctx context.Context, chat string, port int) (net.Conn, 
 	return d.DialContext(ctx, "tcp", address)
 }
 
+// Sha256Of is the SHA-256 of a text, in hex.
 func Sha256Of(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return hex.EncodeToString(sum[:])

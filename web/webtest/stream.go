@@ -30,6 +30,7 @@ func (s *System) Open(t testing.TB, token, path, lastEventID string) *http.Respo
 // SSE is an event stream as a client reads it.
 type SSE struct{ *bufio.Reader }
 
+// Stream opens an event stream.
 func (s *System) Stream(t testing.TB, token, path, lastEventID string) SSE {
 	t.Helper()
 	resp := s.Open(t, token, path, lastEventID)
@@ -100,4 +101,5 @@ func (s *System) Fill(t testing.TB, chat string, n int) {
 	Check(t, err)
 }
 
+// EventsOf is the path of a chat's events.
 func EventsOf(chat string) string { return "/api/chats/" + chat + "/events" }

@@ -125,6 +125,7 @@ func (s *System) Run(t testing.TB, workers ...func(context.Context) error) {
 	})
 }
 
+// Check ends the test if err is not nil.
 func Check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -142,6 +143,7 @@ func (s *System) User(t testing.TB, name, role string) (id, token string) {
 	return id, s.Login(t, name)
 }
 
+// Login logs an account in and returns the token.
 func (s *System) Login(t testing.TB, name string) string {
 	t.Helper()
 	in, err := s.Accounts.Login(t.Context(), account.Login{Identity: name + "@example.org", Password: Password, Collection: account.Users})
@@ -161,6 +163,7 @@ func (s *System) Call(t testing.TB, token, method, path string, body any) (int, 
 	return status, object
 }
 
+// Raw does what Call does and returns the bytes of the answer.
 func (s *System) Raw(t testing.TB, token, method, path string, body any) (int, []byte) {
 	t.Helper()
 	var reader io.Reader
@@ -248,6 +251,7 @@ func Eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
+// Escape escapes a value of a query.
 func Escape(s string) string { return url.QueryEscape(s) }
 
 // PublicKey makes an SSH key nobody has.

@@ -19,6 +19,7 @@ type Statement struct {
 	Tombstones bool // removed records count as related ones too
 }
 
+// New returns an empty statement over the collections of a catalogue.
 func New(cat schema.Catalogue, req Request) *Statement {
 	s := &Statement{Cat: cat, Req: req, Now: req.Now.UTC(), Params: dbx.Params{}}
 	if req.Now.IsZero() {

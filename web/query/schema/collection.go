@@ -67,6 +67,7 @@ func (c Collection) Field(name string) (Field, bool) {
 	return Field{}, false
 }
 
+// NameID is the ID, by default the name.
 func (c Collection) NameID() string {
 	if c.ID == "" {
 		return c.Name

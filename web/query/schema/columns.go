@@ -34,6 +34,7 @@ func wordByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
+// IsWord reports whether s holds only letters, digits and underscores of ASCII, at least one.
 func IsWord(s string) bool {
 	for i := range len(s) {
 		if !wordByte(s[i]) || s[i] >= 0x80 {
