@@ -12,7 +12,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// AnyRecord is what a record is described as; query writes records itself.
+// AnyRecord describes a record in the OpenAPI description. Package query encodes records itself.
 type AnyRecord struct {
 	ID             string         `json:"id"`
 	CollectionID   string         `json:"collectionId"`
@@ -50,7 +50,7 @@ func QueryOf(r *http.Request) (q query.Query, err error) {
 	return q, nil
 }
 
-// View gives one record as the caller may see it, with what the query asks for.
+// View returns one record as the caller may view it, with the expansions and fields that the request asks for.
 func (s *Server) View(r *http.Request, who Caller, c schema.Collection, id string) (found query.Record, err error) {
 	q, err := QueryOf(r)
 	if err != nil {
@@ -63,7 +63,8 @@ func (s *Server) View(r *http.Request, who Caller, c schema.Collection, id strin
 	return found, err
 }
 
-// ReadFor views the read models for a query. One in the client's own words can take long: it is of the account's share.
+// ReadFor reads the read models for a query of the caller. A query with a filter, a sort or an expansion can be slow,
+// so it counts toward the share of the account.
 func (s *Server) ReadFor(ctx context.Context, who Caller, q query.Query, fn func(db dbx.Builder, seq uint64) error) error {
 	if q.Filter == "" && q.Sort == "" && q.Expand == "" {
 		return s.Model.View(ctx, fn)
@@ -71,13 +72,13 @@ func (s *Server) ReadFor(ctx context.Context, who Caller, q query.Query, fn func
 	return s.Ask(ctx, who.Key(), fn)
 }
 
-// MayView says whether the caller may view a record: nil, or a problem.
+// MayView returns a Problem if the caller may not view a record.
 func (s *Server) MayView(ctx context.Context, who Caller, collection, id string) error {
 	_, err := s.Find(ctx, who, collection, id)
 	return err
 }
 
-// Find gives a record the caller may view, with every field.
+// Find returns a record that the caller may view, with every field.
 func (s *Server) Find(ctx context.Context, who Caller, collection, id string) (found query.Record, err error) {
 	c, _ := s.Catalogue.Get(collection)
 	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
@@ -90,8 +91,8 @@ func (s *Server) Find(ctx context.Context, who Caller, collection, id string) (f
 	return found, err
 }
 
-// Changeable returns a record that the caller may view and that a rule lets them change. What they may not change is not
-// found, as PocketBase has it.
+// Changeable returns a record that the caller may view and that a rule lets them change. Otherwise the error is that
+// the record is not found, as in PocketBase.
 func (s *Server) Changeable(ctx context.Context, who Caller, c schema.Collection, id string, rule *string) (found query.Record, err error) {
 	if rule == nil && !who.Superuser() {
 		return found, Forbidden("Only superusers can perform this action.")
@@ -110,14 +111,14 @@ func (s *Server) Changeable(ctx context.Context, who Caller, c schema.Collection
 	return found, err
 }
 
-// MayWrite returns a problem if the caller may not do with a chat what its owner may.
+// MayWrite returns a Problem if the caller may not do what the owner of a chat may do.
 func (s *Server) MayWrite(r *http.Request, who Caller, chat string) error {
 	c, _ := s.Catalogue.Get("chats")
 	_, err := s.Changeable(r.Context(), who, c, chat, c.Delete)
 	return err
 }
 
-// PersonMayWrite lets in who may do with a chat what its owner may, but no agent.
+// PersonMayWrite returns a Problem if MayWrite does, or if the caller is an agent.
 func (s *Server) PersonMayWrite(r *http.Request, who Caller, chat string) error {
 	if err := s.MayWrite(r, who, chat); err != nil {
 		return err
@@ -128,7 +129,7 @@ func (s *Server) PersonMayWrite(r *http.Request, who Caller, chat string) error 
 	return nil
 }
 
-// AnswerWritten answers with the record once the read models hold its event.
+// AnswerWritten answers with a record, once the read models hold the event with the sequence seq.
 func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, who Caller, c schema.Collection, id string, seq uint64) error {
 	if err := s.Model.Wait(r.Context(), seq); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"pocketcoder/events"
 )
 
-// WhileAllowed is the context of an answer that lasts: it ends with the login, and once may says no. may said yes at since, and is
-// asked again whenever the chat may have come to somebody else.
+// WhileAllowed returns the context of a long answer about a chat. The context ends with the login, and when may
+// returns a Problem. may succeeded at the sequence since; it is called again when the chat may have a new owner.
 func (s *Server) WhileAllowed(r *http.Request, who Caller, chat string, since uint64, may func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	go func() {
@@ -29,7 +29,8 @@ func (s *Server) WhileAllowed(r *http.Request, who Caller, chat string, since ui
 	return ctx, cancel
 }
 
-// StillAllowed asks may again after an event that can change its answer. ErrStop is a no.
+// StillAllowed calls may again after an event that can change its answer. It returns events.ErrStop when the access
+// has ended.
 func (s *Server) StillAllowed(ctx context.Context, e events.Event, may func() error) error {
 	if e.Subject.Kind != (events.ChatUpdated{}).Kind() && e.Subject.Kind != (events.Deleted{}).Kind() {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// authMethods says how an account can log in, as PocketBase's clients ask.
+// authMethods are the ways to log in to a collection of accounts.
 type authMethods struct {
 	Password struct {
 		Enabled        bool     `json:"enabled"`
@@ -26,20 +26,20 @@ type disabledMethod struct {
 	Duration int64 `json:"duration"` // seconds
 }
 
-// passwordLogin is what logging in takes.
+// passwordLogin is the request to log in.
 type passwordLogin struct {
 	Identity      string `json:"identity"` // email
 	Password      string `json:"password"`
 	IdentityField string `json:"identityField,omitempty"`
 }
 
-// authAnswer is a token and whom it is for.
+// authAnswer is a token and the record of its account.
 type authAnswer struct {
 	Token  string `json:"token"`
 	Record any    `json:"record"`
 }
 
-// setupRequest makes the first administrator. Token is the fragment of the one-time link.
+// setupRequest creates the first administrator. Token is the fragment of the one-time link.
 type setupRequest struct {
 	Token    string `json:"token"`
 	Email    string `json:"email"`
@@ -47,13 +47,13 @@ type setupRequest struct {
 	Password string `json:"password"`
 }
 
-// session is a login that has not ended. Its id is public: it names the session and is no token.
+// session is a login that has not ended. Its id is public: it is not a token.
 type session struct {
 	account.Session
 	Current bool `json:"current"` // it is the one that asks
 }
 
-// authCollection is the collection of accounts that a path names, users or _superusers.
+// authCollection returns the collection of accounts that a path names: users or _superusers.
 func authCollection(r *http.Request) (string, error) {
 	name := r.PathValue("collection")
 	if name != account.Users && name != account.Superusers {
@@ -133,7 +133,7 @@ func (s *Server) setUp(w http.ResponseWriter, r *http.Request, who Caller) error
 	return s.answerToken(w, r, token)
 }
 
-// answerToken answers with a token and the record of its account, as the read models show it to that account.
+// answerToken answers with a token and the record of its account, as that account sees it.
 func (s *Server) answerToken(w http.ResponseWriter, r *http.Request, token account.Token) error {
 	if err := s.Model.Wait(r.Context(), token.Seq); err != nil {
 		return err

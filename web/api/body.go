@@ -24,7 +24,8 @@ const (
 	guestPatience = 10 * time.Second
 )
 
-// BoundBody bounds the size of a body and how long it is waited for. What is served does not count: it may be a stream.
+// BoundBody limits the size of a request body and the time that it may take to arrive. The answer is not limited: it
+// may be a stream.
 func BoundBody(w http.ResponseWriter, r *http.Request, who Caller) {
 	most, patience := int64(maxBody), bodyPatience
 	if who.Identity == nil {
@@ -33,7 +34,7 @@ func BoundBody(w http.ResponseWriter, r *http.Request, who Caller) {
 	r.Body = http.MaxBytesReader(w, awaitBody(w, r, patience), most)
 }
 
-// awaitBody gives a body that has to come in time. A server's own limit would end what is served, too.
+// awaitBody returns a body that must arrive in time. A read timeout of the server would also end long answers.
 func awaitBody(w http.ResponseWriter, r *http.Request, patience time.Duration) io.ReadCloser {
 	b := awaitedBody{r.Body, http.NewResponseController(w)}
 	if r.ContentLength == 0 {
@@ -44,7 +45,7 @@ func awaitBody(w http.ResponseWriter, r *http.Request, patience time.Duration) i
 	return b
 }
 
-// awaitedBody has a deadline until it ends.
+// awaitedBody has a read deadline until it ends.
 type awaitedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -60,7 +61,7 @@ func (b awaitedBody) Read(p []byte) (int, error) {
 
 func (b awaitedBody) end() { _ = b.control.SetReadDeadline(time.Time{}) }
 
-// DecodeBody reads a JSON body into v and names what it does not know.
+// DecodeBody decodes a JSON body into v. The error names a field that v does not have.
 func DecodeBody(r *http.Request, v any) error {
 	body, err := readBody(r)
 	if err != nil {
@@ -81,7 +82,7 @@ func DecodeBody(r *http.Request, v any) error {
 	return nil
 }
 
-// ReadObject reads a body that is one JSON object, its values as they were written.
+// ReadObject reads a body that is one JSON object. It leaves the values as they were written.
 func ReadObject(r *http.Request) (map[string]json.RawMessage, error) {
 	body, err := readBody(r)
 	if err != nil {
@@ -98,7 +99,7 @@ func parseObject(body []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// readBody gives the bytes of a JSON body; an empty one is an empty object.
+// readBody returns the bytes of a JSON body. An empty body is an empty object.
 func readBody(r *http.Request) ([]byte, error) {
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -138,7 +139,8 @@ func readAll(r io.Reader) ([]byte, error) {
 // jsonPayload is the part of a form that holds the body as JSON, as the SDKs send it where files could come along.
 const jsonPayload = "@jsonPayload"
 
-// readForm reads a multipart body: the JSON in it, and what stands beside that as texts. Files are not taken.
+// readForm returns a multipart body as JSON: the object in @jsonPayload, and the other parts as texts. Files are
+// refused.
 func readForm(form *multipart.Reader) ([]byte, error) {
 	fields := map[string]json.RawMessage{}
 	for {

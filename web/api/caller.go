@@ -17,8 +17,8 @@ type Caller struct {
 	forged            bool // the request has an invalid token
 }
 
-// caller finds out who asks by the token, with or without "Bearer " before it. Who sends one that is not good is nobody: the
-// SDKs send what they have stored along with a login.
+// caller identifies the caller by the token, with or without "Bearer " before it. A caller with an invalid token is a
+// guest: PocketBase's clients send a stored token even when they log in.
 func (s *Server) caller(r *http.Request) Caller {
 	who := Caller{Client: events.Client{Address: s.address(r), Device: Shortened(r.UserAgent(), maxDevice)}}
 	token, sent := s.TokenOf(r)
@@ -32,8 +32,8 @@ func (s *Server) caller(r *http.Request) Caller {
 	return who
 }
 
-// TokenOf gives the token that is sent, or the one that a ticket in the path stands for: what else comes along with a ticket is
-// the word of a page that we do not vouch for.
+// TokenOf returns the token of a request, or the login that a ticket in the path stands for. A header beside a ticket
+// is ignored: it comes from a page that we do not trust.
 func (s *Server) TokenOf(r *http.Request) (token string, sent bool) {
 	if s.Ticket != nil {
 		if token, found := s.Ticket(r); found {
@@ -62,7 +62,7 @@ func Shortened(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// address is the client's, as the last proxy saw it when one is in front.
+// address returns the address of the client: the last entry of X-Forwarded-For if a proxy is in front.
 func (s *Server) address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -88,7 +88,8 @@ func (c Caller) Actor() string {
 // Is reports whether the caller is an account with a role.
 func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == role }
 
-// Superuser says whether the rules bind the caller: a login as an administrator of the system itself they do not.
+// Superuser reports whether the caller logged in as an administrator at _superusers. No rule applies to such a
+// caller.
 func (c Caller) Superuser() bool { return c.Is(account.Admin) && c.Collection == account.Superusers }
 
 // Request is what the rules may look at besides the record.
@@ -100,10 +101,10 @@ func (c Caller) Request() filter.Request {
 	return q
 }
 
-// AccountKey names an account among those of all collections.
+// AccountKey identifies an account across all collections of accounts.
 func AccountKey(who account.Identity) string { return who.Collection + "/" + who.Account }
 
-// Key is the accountKey of the caller, empty for nobody.
+// Key is the AccountKey of the caller, empty for a guest.
 func (c Caller) Key() string {
 	if c.Identity == nil {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Form is the form of a value: a JSON Schema as OpenAPI 3.1 has it. The zero value is any value at all.
+// Form is the JSON Schema of a value, as in OpenAPI 3.1. The zero value admits any value.
 type Form struct {
 	Ref         string          `json:"$ref,omitempty"`
 	Type        string          `json:"type,omitempty"`
@@ -27,7 +27,7 @@ type Form struct {
 	ReadOnly    bool            `json:"readOnly,omitempty"`
 }
 
-// Resolve follows a reference to a named form.
+// Resolve returns the named form that f refers to, or f.
 func (c Components) Resolve(f Form) Form {
 	if f.Ref != "" {
 		return c.Schemas[strings.TrimPrefix(f.Ref, FormRef)]
@@ -38,7 +38,7 @@ func (c Components) Resolve(f Form) Form {
 // FormRef is what a reference to a named form begins with.
 const FormRef = "#/components/schemas/"
 
-// forms collects the named ones: Go's types under their names, collections under theirs.
+// forms collects named forms: those of Go types, and those of collections.
 type forms struct {
 	named map[string]Form
 	types map[string]reflect.Type
@@ -112,7 +112,7 @@ func (f *forms) fields(t reflect.Type) Form {
 	return form
 }
 
-// addCollections names the form of every collection's records after it. anyRecord stands for any of them.
+// addCollections adds the form of the records of each collection. AnyRecord stands for any of them.
 func (f *forms) addCollections(catalogue schema.Catalogue) {
 	base := f.fields(reflect.TypeFor[AnyRecord]())
 	record := Form{Type: "object", Description: "a record of one of the collections"}
@@ -124,7 +124,7 @@ func (f *forms) addCollections(catalogue schema.Catalogue) {
 	f.named["AnyRecord"] = record
 }
 
-// recordForm is a record as it is answered when the parameter fields is absent.
+// recordForm is the form of a record in an answer without the parameter fields.
 func recordForm(base Form, c schema.Collection) Form {
 	form := Form{Type: "object", Properties: maps.Clone(base.Properties), Required: slices.Clone(base.Required)}
 	form.Properties["collectionName"] = Form{Type: "string", Enum: collectionNames(c)}

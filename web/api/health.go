@@ -6,7 +6,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// State is how a part of the system is, in the words clients know.
+// State is the state of a part of the system, in the words of the API.
 type State string
 
 // The states of a part.
@@ -17,7 +17,7 @@ const (
 	Offline  State = "offline"
 )
 
-// Part is one part's state, with what it can say for itself.
+// Part is the state of one part of the system, with details for administrators.
 type Part struct {
 	State  State `json:"state"`
 	Detail any   `json:"detail,omitempty"`
@@ -26,7 +26,7 @@ type Part struct {
 // Health is the state of every part, by name.
 type Health map[string]Part
 
-// Ready says whether every part works.
+// Ready reports whether every part works.
 func (h Health) Ready() bool {
 	for _, p := range h {
 		if p.State != Ready && p.State != Degraded {
@@ -36,7 +36,7 @@ func (h Health) Ready() bool {
 	return true
 }
 
-// outside is what anybody may know.
+// outside returns the states without details, for callers who are not administrators.
 func (h Health) outside() Health {
 	states := Health{}
 	for name, part := range h {
@@ -52,8 +52,7 @@ type healthAnswer struct {
 	Data    Health `json:"data"`
 }
 
-// health answers 200 once every part is ready and 503 before, with the same body. Details are for administrators: they say
-// what runs where.
+// health answers 200 if every part is ready, otherwise 503 with the same body. Only administrators see the details.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request, who Caller) error {
 	a := healthAnswer{http.StatusOK, "API is healthy.", s.Health()}
 	if !who.Is(account.Admin) {

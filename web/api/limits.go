@@ -17,13 +17,13 @@ const (
 	maxAddresses = 10_000 // remembered at once
 )
 
-// limits keeps a limiter for each address. The zero value is ready.
+// limits has a rate limiter for each address. The zero value is ready.
 type limits struct {
 	mu sync.Mutex
 	by map[string]*rate.Limiter
 }
 
-// Limit refuses an address that used the routes which check a password or a token too often.
+// Limit refuses an address that has used routes which check a password or a token too often.
 func (s *Server) Limit(address string) error { return s.limits.take(address) }
 
 func (l *limits) take(address string) error {
@@ -43,7 +43,7 @@ func (l *limits) take(address string) error {
 	return nil
 }
 
-// forgetIdle drops the addresses that have their whole burst again; when all of them are busy, it drops all.
+// forgetIdle removes the addresses whose limiter is full again. If none is, it removes all.
 func (l *limits) forgetIdle() {
 	kept := map[string]*rate.Limiter{}
 	for address, limiter := range l.by {

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Document describes every route in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html), with as much of its language as
-// that takes.
+// Document describes every route in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html). It has only the
+// properties that we use.
 type Document struct {
 	OpenAPI    string                          `json:"openapi"`
 	Info       Info                            `json:"info"`
@@ -20,7 +20,7 @@ type Document struct {
 	Components Components                      `json:"components"`
 }
 
-// Info is what the document is about.
+// Info is the title of the document.
 type Info struct {
 	Title       string `json:"title"`
 	Version     string `json:"version"`
@@ -32,7 +32,7 @@ type Tag struct {
 	Name string `json:"name"`
 }
 
-// Operation is a route.
+// Operation describes a route.
 type Operation struct {
 	ID         string                `json:"operationId"`
 	Tags       []string              `json:"tags"`
@@ -53,13 +53,13 @@ type Parameter struct {
 	Schema      Form   `json:"schema"`
 }
 
-// Body is what a request carries.
+// Body is the body of a request.
 type Body struct {
 	Required bool             `json:"required"`
 	Content  map[string]Media `json:"content"`
 }
 
-// Response is an answer, or where it is described.
+// Response describes an answer, or refers to a description.
 type Response struct {
 	Ref         string           `json:"$ref,omitempty"`
 	Description string           `json:"description,omitempty"`
@@ -71,14 +71,14 @@ type Media struct {
 	Schema Form `json:"schema"`
 }
 
-// Components are what the operations refer to, by name.
+// Components are the parts that operations refer to by name.
 type Components struct {
 	Schemas   map[string]Form           `json:"schemas"`
 	Responses map[string]Response       `json:"responses"`
 	Security  map[string]SecurityScheme `json:"securitySchemes"`
 }
 
-// SecurityScheme is a way to say who one is.
+// SecurityScheme is a way to authenticate.
 type SecurityScheme struct {
 	Type         string `json:"type"`
 	Description  string `json:"description"`
@@ -88,7 +88,7 @@ type SecurityScheme struct {
 	BearerFormat string `json:"bearerFormat,omitempty"`
 }
 
-// Document makes the description from the routes of this package, the others and the catalogue: the same bytes every time.
+// Document returns the description of the routes of this package and of the others. Equal routes give equal bytes.
 func (s *Server) Document(others ...Route) Document {
 	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
 	f.addCollections(s.Catalogue)
@@ -203,7 +203,7 @@ func (p Param) described() Parameter {
 	return d
 }
 
-// operationID is the method and the words of the path: getChatsIdEvents.
+// operationID is the method and the words of the path, such as getChatsIdEvents.
 func operationID(r Route) string {
 	id := strings.ToLower(r.described())
 	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
@@ -217,7 +217,7 @@ var headings = []string{
 	"System", "Accounts", "Records", "Streams", "Executions", "Permissions", "Workspace", "Notifications", "Chats",
 }
 
-// heading is the group a route is shown in: the first of the table that its path has a word of.
+// heading returns the group of a route: the first row of the table with a word of the path.
 func heading(path string) string {
 	for _, h := range []struct{ word, name string }{
 		{"/auth-", "Accounts"}, {"/setup", "Accounts"}, {"/sessions", "Accounts"}, {"/ssh_keys", "Accounts"},
@@ -242,7 +242,7 @@ const (
 	accessAdmin   = "admin"
 )
 
-// access is found out by asking the route itself.
+// access returns who may use the route. It calls Admits with sample callers.
 func (r Route) access() string {
 	admits := func(role string) bool {
 		return r.Admits(Caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil

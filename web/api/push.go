@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// Push is what tells people on their devices.
+// Push sends notifications to devices.
 type Push struct {
 	Key  string                                                                        // public, with which browsers subscribe
 	Tell func(ctx context.Context, user string, n events.Notice) error                 // somebody, where they want it
@@ -87,8 +87,8 @@ type actAnswer struct {
 	Status string `json:"status"` // of the permission: authorized, denied
 }
 
-// act does what a notification's button says. The token in its address is all the right it needs, so that guesses are limited as
-// logins are.
+// act does what a button of a notification says. The token in the path is the only credential, so the address is
+// limited as for logins.
 func (s *Server) act(w http.ResponseWriter, r *http.Request, who Caller) error {
 	if err := s.Limit(who.Client.Address); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Route is one operation: what serves it, and what the description says about it.
+// Route is one operation: the function that serves it, and its description.
 type Route struct {
 	Method, Path string
 	About        string

@@ -24,7 +24,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Server has what every route needs: who the caller is, what they may see, and how answers look.
+// Server has what all routes need to identify a caller, check access and answer.
 type Server struct {
 	Model     *projections.Model
 	Tail      *log.Tail
@@ -40,10 +40,10 @@ type Server struct {
 	shares shares
 }
 
-// ErrUnavailable says that OpenCode does not answer just now.
+// ErrUnavailable is the error while OpenCode does not answer.
 var ErrUnavailable = errors.New("OpenCode is not available")
 
-// Handler serves the routes of this package and the others, and answers 404 for the rest of /api/.
+// Handler serves the routes of this package and the others. It answers 404 to the rest of /api/.
 func (s *Server) Handler(others ...Route) http.Handler {
 	mux := http.NewServeMux()
 	missing := func(w http.ResponseWriter, _ *http.Request) { WriteProblem(w, NotFound()) }
@@ -61,7 +61,7 @@ func (s *Server) Handler(others ...Route) http.Handler {
 // FilesRoot is the path of the workspace itself; what follows it is a path in there.
 const FilesRoot = "/api/pocketcoder/files/"
 
-// cleanPaths refuses paths that lead nowhere or upwards or have empty parts, which the mux would answer with a redirect to somewhere else.
+// cleanPaths answers 404 to paths with empty, "." or ".." parts. The mux would redirect them.
 func cleanPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == FilesRoot+"." { // a name for the workspace itself
@@ -77,7 +77,7 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// answer finds out who asks, keeps out who may not, and serves the route.
+// answer identifies the caller, checks that the route admits the caller, and serves the route.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	who := s.caller(r)
 	err := route.Admits(who)
@@ -95,7 +95,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	WriteProblem(w, p)
 }
 
-// WriteJSON answers with a body; nobody keeps a copy of it. Records write themselves, which spares copying them twice.
+// WriteJSON answers with a JSON body that may not be cached. Records encode themselves, which saves a copy.
 func WriteJSON(w http.ResponseWriter, status int, body any) error {
 	var b []byte
 	if record, ok := body.(interface{ AppendJSON([]byte) []byte }); ok {

@@ -14,20 +14,20 @@ const (
 	maxShare  = 2 // of an account
 )
 
-// shares gives each account its share of the views. The zero value is ready.
+// shares limits the slow queries of each account and of all accounts together. The zero value is ready.
 type shares struct {
 	mu     sync.Mutex
 	asking chan struct{}
 	by     map[string]*share
 }
 
-// share is an account's, while somebody takes or waits for it.
+// share is the part of an account, while at least one query holds it or waits for it.
 type share struct {
 	asking chan struct{}
 	users  int
 }
 
-// Ask views the read models on behalf of a holder, when not too many do.
+// Ask reads the read models within the share of a holder.
 func (s *Server) Ask(ctx context.Context, holder string, question func(db dbx.Builder, seq uint64) error) error {
 	give, err := s.shares.take(ctx, holder)
 	if err != nil {
@@ -37,7 +37,8 @@ func (s *Server) Ask(ctx context.Context, holder string, question func(db dbx.Bu
 	return s.Model.View(ctx, question)
 }
 
-// Share waits until the holder may ask the read models something that takes long; give is called once it has.
+// Share waits until a holder may run a slow query. The caller must call give when the query has ended. The empty
+// holder is the server.
 func (s *Server) Share(ctx context.Context, holder string) (give func(), err error) {
 	return s.shares.take(ctx, holder)
 }

@@ -15,10 +15,11 @@ const (
 	PingEvery = 20 * time.Second // less than proxies wait, 60 s mostly
 )
 
-// ErrGone says that a client went away, or was too slow.
+// ErrGone is the error of a write to a client that has disconnected or is too slow.
 var ErrGone = errors.New("the client is gone")
 
-// PatientWriter writes an answer to a client that may be slow. Every route is given one.
+// PatientWriter writes an answer to a client that may be slow. Every route gets one. A client that does not take a
+// piece of the answer within writePatience is dropped.
 type PatientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -63,7 +64,7 @@ func (p *PatientWriter) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// Flush sends what was written.
+// Flush sends all that was written.
 func (p *PatientWriter) Flush() error {
 	err := p.await()
 	if err == nil {
