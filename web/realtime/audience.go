@@ -10,24 +10,24 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// audience is all who follow the same topic as the same account: what they get is asked for once.
+// audience is all subscriptions of one account to one topic. A change is read and encoded once for all of them.
 type audience struct {
 	source
 	topic topic
 	group string // of rows whose changes concern it
 }
 
-// newAudience begins one that hears of what changes after now. registry.mu is held.
+// newAudience starts an audience for changes after the sequence now. registry.mu must be held.
 func (s *Realtime) newAudience(ctx context.Context, key string, t topic, now uint64) *audience {
 	ctx, end := context.WithCancel(ctx)
-	a := &audience{source: source{key: key, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end}, topic: t, group: group(t.collection)}
+	a := &audience{source: source{key: key, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end}, topic: t, group: groupOfCollection(t.collection)}
 	s.registry.audiences[key] = a
-	go s.inform(ctx, a)
+	go s.runAudience(ctx, a)
 	return a
 }
 
-// inform hands the changes of an audience to its subscriptions until it has none.
-func (s *Realtime) inform(ctx context.Context, a *audience) {
+// runAudience passes changes to the subscriptions until there are none.
+func (s *Realtime) runAudience(ctx context.Context, a *audience) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,31 +37,32 @@ func (s *Realtime) inform(ctx context.Context, a *audience) {
 		for more := true; more; {
 			page, upTo, further, err := s.changes(ctx, a.topic, a.topic.ids(), a.done)
 			if err != nil {
-				s.dismiss(ctx, &a.source, err)
+				s.failSubscriptions(ctx, &a.source, err)
 				break
 			}
 			for _, m := range page {
 				m.known = a.done
 			}
-			s.registry.tell(a, page, upTo)
+			s.registry.distribute(a, page, upTo)
 			more = further
 		}
 	}
 }
 
-func (rt *registry) tell(a *audience, page []*message, upTo uint64) {
+func (rt *registry) distribute(a *audience, page []*message, upTo uint64) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for sub := range a.subs {
 		if len(page) > 0 {
-			sub.client.put(sub, page...)
+			sub.client.enqueue(sub, page...)
 		}
 	}
 	a.done = max(a.done, upTo)
 }
 
-// dismiss ends the connections of those who cannot be told what happens: they come again, and lose nothing.
-func (s *Realtime) dismiss(ctx context.Context, from *source, err error) {
+// failSubscriptions disconnects all subscribers of a source after an error. Clients reconnect and get what they
+// missed.
+func (s *Realtime) failSubscriptions(ctx context.Context, from *source, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -75,11 +76,11 @@ func (s *Realtime) dismiss(ctx context.Context, from *source, err error) {
 	}
 }
 
-// pageOfChanges is how many records are asked for at once.
+// pageOfChanges is how many records are read at once.
 const pageOfChanges = 100
 
-// changes asks what changed of a topic after since, of ids alone unless they are nil: the first of it in the order of
-// change, up to where that is all there was, and whether there is more.
+// changes returns a page of the changes of a topic after since, in order, only of ids unless ids is nil. The page is
+// complete up to upTo; more reports whether there are later changes.
 func (s *Realtime) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
 	var found []query.Change
 	err = s.API.Ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {

@@ -9,8 +9,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// How many may be connected at once, so that nobody, and nobody in particular, takes all the memory. An official client
-// connects as nobody and says who it is within a second.
+// The largest numbers of connected clients, which bound the memory that they use. An official client connects as a guest and
+// logs in within a second.
 const (
 	maxClients         = 20_000
 	maxGuests          = 2_000
@@ -23,7 +23,7 @@ func tooMany(what string) api.Problem {
 	return api.Problem{Status: http.StatusTooManyRequests, Message: what, Retry: time.Minute}
 }
 
-// connect takes a client of a guest's.
+// connect adds the client of a guest.
 func (rt *registry) connect(c *client, address string) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -41,8 +41,8 @@ func (rt *registry) connect(c *client, address string) error {
 	return nil
 }
 
-// own makes a guest's client an account's. mu is held.
-func (rt *registry) own(c *client, who account.Identity) error {
+// assign makes the client of a guest the client of an account. mu must be held.
+func (rt *registry) assign(c *client, who account.Identity) error {
 	if c.who != nil {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (rt *registry) own(c *client, who account.Identity) error {
 	return nil
 }
 
-// release lets go of a client's place. mu is held.
+// release removes a client from the count of its holder. mu must be held.
 func (rt *registry) release(c *client) {
 	if c.who == nil {
 		rt.guests--
@@ -66,8 +66,8 @@ func (rt *registry) release(c *client) {
 	}
 }
 
-// boundFilters refuses topics with which a client's account would follow too many that have a filter: each of them is asked
-// for on its own with every change. mu is held.
+// boundFilters refuses topics if the account would have too many topics with a filter: each one is read separately at
+// every change. mu must be held.
 func (rt *registry) boundFilters(c *client, who account.Identity, topics []topic) error {
 	filtered := map[string]bool{}
 	for _, t := range topics {

@@ -15,7 +15,7 @@ type client struct {
 	news        chan struct{} // holds one when there is something to do
 	subscribing sync.Mutex    // makes requests about it take turns
 
-	holder  string                   // who it counts for; guarded by registry.mu
+	holder  string                   // the address or account that it counts for; guarded by registry.mu
 	who     *account.Identity        // nil until somebody subscribes; guarded by registry.mu
 	follows map[string]*subscription // by topic; guarded by registry.mu
 
@@ -23,8 +23,8 @@ type client struct {
 	ended   <-chan struct{} // closed when the session is over
 	expires time.Time       // of the token; zero for none
 	behind  []*subscription // those that are to catch up before anything else is sent
-	queue   []frame         // what waits to be sent
-	sending []frame         // what was taken from there, until it is sent
+	queue   []frame         // frames to send
+	sending []frame         // frames taken from queue, until they are sent
 	bytes   int             // of the queue
 	failed  error           // why nothing is queued any more
 }
@@ -35,20 +35,20 @@ type subscription struct {
 	client  *client
 	topic   topic
 	lead    []byte // of each of its events: everything before the data
-	joined  bool   // of a hub: it was told what is being said; guarded by registry.mu
+	joined  bool   // to a hub: the snapshots were queued; guarded by registry.mu
 
 	// Guarded by the client's mu.
-	from   uint64 // what changed up to here was sent, or is not wanted
-	behind bool   // what came since is asked for before anything else is sent
+	from   uint64 // changes up to here were sent, or are not wanted
+	behind bool   // later changes are read before anything else is sent
 	missed uint64 // the first change that was not queued, 0 for none
 	over   bool
 }
 
-// source is somebody who knows what happens, and those who want to: an audience or a hub. Guarded by registry.mu.
+// source is an audience or a hub, with its subscriptions. registry.mu guards it.
 type source struct {
 	key  string
 	subs map[*subscription]bool
-	done uint64        // what changed up to here was handed to the subscriptions
+	done uint64        // changes up to here were passed to the subscriptions
 	news chan struct{} // holds one when rows changed
 	end  context.CancelFunc
 }
@@ -60,17 +60,17 @@ func wake(news chan struct{}) {
 	}
 }
 
-// message is an event for all who follow the same: a record, or data as it is. Its bytes are shared.
+// message is an event for several clients: a record, or other data. Its bytes are shared.
 type message struct {
 	record      []byte // JSON
 	first, last uint64 // sequences of the record's first and last change
-	known       uint64 // changes up to here were told before
+	known       uint64 // sequence up to which changes were sent before
 	removed     bool
 	data        []byte
 	replaces    string // an earlier message with the same that was not sent yet is needless
 }
 
-// frame is a message on its way to a client.
+// frame is a message for one client.
 type frame struct {
 	sub *subscription
 	*message
@@ -89,10 +89,10 @@ func (f frame) appendTo(b []byte) []byte {
 	return append(b, "\n\n"...)
 }
 
-// size is about what appendTo appends, in bytes.
+// size is the approximate number of bytes that appendTo appends.
 func (f frame) size() int { return len(f.sub.lead) + len(f.record) + len(f.data) + 64 }
 
-// action is what happened to the record since.
+// action is the change of the record since the client last got it.
 func (f frame) action() string {
 	switch {
 	case f.removed:
@@ -103,21 +103,21 @@ func (f frame) action() string {
 	return "update"
 }
 
-// What waits for a client at most.
+// The largest queue of a client.
 const (
 	maxWaiting      = 1024 // events
 	maxWaitingBytes = 4 << 20
 )
 
-// put queues messages for a subscription. It never waits.
-func (c *client) put(sub *subscription, messages ...*message) {
+// enqueue queues messages for a subscription. It never blocks: a full queue ends the connection.
+func (c *client) enqueue(sub *subscription, messages ...*message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range messages {
 		if sub.over || m.last > 0 && m.last <= sub.from {
 			continue
 		}
-		c.takeBack(sub, m.replaces)
+		c.dropReplaced(sub, m.replaces)
 		size := len(m.record) + len(m.data)
 		if c.failed == nil && (len(c.queue) >= maxWaiting || c.bytes+size > maxWaitingBytes && len(c.queue) > 0) {
 			c.failed = errSlow
@@ -131,8 +131,8 @@ func (c *client) put(sub *subscription, messages ...*message) {
 	wake(c.news)
 }
 
-// takeBack removes a message that another replaces. mu is held.
-func (c *client) takeBack(sub *subscription, replaced string) {
+// dropReplaced removes the queued message that another one replaces. mu must be held.
+func (c *client) dropReplaced(sub *subscription, replaced string) {
 	for i := len(c.queue) - 1; i >= 0 && replaced != ""; i-- {
 		if f := c.queue[i]; f.sub == sub && f.replaces == replaced {
 			c.bytes -= len(f.data)
@@ -152,8 +152,8 @@ func (c *client) fail(err error) {
 	wake(c.news)
 }
 
-// reached is up to where everything was sent, as far as we know. registry.mu is held.
-func (c *client) reached(sub *subscription) uint64 {
+// delivered returns the sequence up to which all changes were sent, as far as we know. registry.mu must be held.
+func (c *client) delivered(sub *subscription) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if sub.behind {
@@ -173,7 +173,7 @@ func (c *client) reached(sub *subscription) uint64 {
 	return max(at, sub.from)
 }
 
-// Why a connection ends, besides errGone.
+// The reasons why a connection ends, besides api.ErrGone.
 var (
 	errClosed = errors.New("the client closed the connection")
 	errSlow   = errors.New("the client is too slow")

@@ -7,17 +7,17 @@ import (
 	"pocketcoder/web/api"
 )
 
-// pace is how patient a connection is.
-type pace struct {
+// timeouts are the times of a connection.
+type timeouts struct {
 	ping time.Duration // between signs of life
 	idle time.Duration // without an event, after which it ends: PocketBase's 5 minutes
 	anon time.Duration // after which one ends that is still nobody's
 }
 
-var usual = pace{ping: api.PingEvery, idle: 5 * time.Minute, anon: 2 * time.Minute}
+var defaultTimeouts = timeouts{ping: api.PingEvery, idle: 5 * time.Minute, anon: 2 * time.Minute}
 
-// stream sends a client what is queued for it until one of them ends the connection, and says why it ended.
-func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client, p pace) error {
+// stream sends queued events until the connection ends, and returns why it ended.
+func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client, p timeouts) error {
 	ping, idle, anon := time.NewTicker(p.ping), time.NewTimer(p.idle), time.NewTimer(p.anon)
 	defer ping.Stop()
 	defer idle.Stop()
@@ -28,7 +28,7 @@ func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client
 		sent := false
 		select {
 		case <-ctx.Done():
-			return goodbye(out)
+			return probeClose(out)
 		case <-ended:
 			return errOver
 		case <-idle.C:
@@ -54,16 +54,16 @@ func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client
 	}
 }
 
-// goodbye tells a client that closed the connection, and so had got everything, from one that was given up or that left
-// unread what it had: what is written to the first is still taken, to the others it is not.
-func goodbye(out *api.PatientWriter) error {
+// probeClose tells a client that closed the connection from a client that is gone. A write to the first still
+// succeeds, so that client has received everything.
+func probeClose(out *api.PatientWriter) error {
 	if err := send(out, []byte(": bye\n\n")); err != nil {
 		return err
 	}
 	return errClosed
 }
 
-// send hands b to the kernel.
+// send passes b to the kernel.
 func send(out *api.PatientWriter, b []byte) error {
 	if _, err := out.Write(b); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (c *client) session() (ended <-chan struct{}, expires time.Time) {
 	return c.ended, c.expires
 }
 
-// deliver sends what there is to send, and says whether there was any.
+// deliver sends everything that is due, and reports whether there was anything.
 func (s *Realtime) deliver(ctx context.Context, out *api.PatientWriter, c *client) (sent bool, err error) {
 	for _, sub := range c.takeBehind() {
 		any, err := s.catchUp(ctx, out, sub)
@@ -85,7 +85,7 @@ func (s *Realtime) deliver(ctx context.Context, out *api.PatientWriter, c *clien
 			return sent, err
 		}
 	}
-	queue, err := c.take()
+	queue, err := c.dequeue()
 	if err != nil {
 		return sent, err
 	}
@@ -106,8 +106,8 @@ func (c *client) takeBehind() []*subscription {
 	return behind
 }
 
-// take gives what is to be sent now: without what a subscription that caught up has sent already.
-func (c *client) take() (queue []frame, err error) {
+// dequeue returns the frames to send now, without those that a catch-up has already sent.
+func (c *client) dequeue() (queue []frame, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed != nil {
@@ -123,7 +123,7 @@ func (c *client) take() (queue []frame, err error) {
 	return queue, nil
 }
 
-// sendFrames sends many frames at once, in pieces as large as the writer makes them.
+// sendFrames sends frames together, in pieces of the size that the writer uses.
 func sendFrames(out *api.PatientWriter, frames []frame) error {
 	var piece []byte
 	for i, f := range frames {
@@ -141,7 +141,7 @@ func sendFrames(out *api.PatientWriter, frames []frame) error {
 	return nil
 }
 
-// stopped says whether there is no more to send for a subscription, or for its client.
+// stopped reports whether the subscription has ended. The error says that the session of the client has ended.
 func (sub *subscription) stopped() (bool, error) {
 	c := sub.client
 	c.mu.Lock()
@@ -154,7 +154,7 @@ func (sub *subscription) stopped() (bool, error) {
 	}
 }
 
-// catchUp sends what a subscription has missed, a page at a time.
+// catchUp sends the changes that a subscription missed, page by page.
 func (s *Realtime) catchUp(ctx context.Context, out *api.PatientWriter, sub *subscription) (sent bool, err error) {
 	begun := sub.from
 	for more := true; more; {

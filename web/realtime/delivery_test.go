@@ -22,7 +22,7 @@ func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &client{news: make(chan struct{}, 1)}
-		ended <- new(Realtime).stream(r.Context(), api.NewPatientWriter(w), c, pace{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
+		ended <- new(Realtime).stream(r.Context(), api.NewPatientWriter(w), c, timeouts{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
 	}))
 	defer server.Close()
 	resp, err := http.Get(server.URL)
@@ -38,7 +38,7 @@ func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := &client{news: make(chan struct{}, 1), expires: time.Now()}
-	err := new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, pace{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
+	err := new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, timeouts{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
 	is.True(errors.Is(err, errOver))
 }
 
@@ -48,13 +48,13 @@ func TestOldestEndingsAreForgotten(t *testing.T) {
 	var rt registry
 	rt.open()
 	begun := time.Now()
-	for i := range maxEndings + 1 {
-		rt.ended[endingKey("ses", fmt.Sprint(i))] = ending{uint64(i), begun.Add(time.Duration(i))}
-		rt.forget()
+	for i := range maxResumePoints + 1 {
+		rt.ended[resumeKey("ses", fmt.Sprint(i))] = resumePoint{uint64(i), begun.Add(time.Duration(i))}
+		rt.dropOldest()
 	}
-	is.True(len(rt.ended) <= maxEndings)
-	is.Equal(rt.ended[endingKey("ses", fmt.Sprint(maxEndings))].seq, uint64(maxEndings))
-	_, kept := rt.ended[endingKey("ses", "0")]
+	is.True(len(rt.ended) <= maxResumePoints)
+	is.Equal(rt.ended[resumeKey("ses", fmt.Sprint(maxResumePoints))].seq, uint64(maxResumePoints))
+	_, kept := rt.ended[resumeKey("ses", "0")]
 	is.True(!kept)
 }
 
@@ -64,9 +64,9 @@ func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
 	c := &client{news: make(chan struct{}, 1)}
 	sub := &subscription{client: c, source: &source{}}
 	for i := range 3 * maxWaiting {
-		c.put(sub, &message{data: []byte(fmt.Sprint(i)), replaces: "msg_1"})
+		c.enqueue(sub, &message{data: []byte(fmt.Sprint(i)), replaces: "msg_1"})
 	}
-	queue, err := c.take()
+	queue, err := c.dequeue()
 	is.NoErr(err)
 	is.Equal(len(queue), 1)
 	is.Equal(string(queue[0].data), fmt.Sprint(3*maxWaiting-1))
@@ -75,7 +75,7 @@ func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
 func TestAConnectionThatStaysNobodysEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := pace{ping: time.Minute, idle: time.Minute, anon: time.Millisecond}
+	p := timeouts{ping: time.Minute, idle: time.Minute, anon: time.Millisecond}
 	c := &client{news: make(chan struct{}, 1)}
 	is.True(errors.Is(new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, p), errIdle))
 	c.ended = make(chan struct{}) // a session's

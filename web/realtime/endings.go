@@ -10,31 +10,31 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// ending is up to where a connection that ended had sent everything of a topic.
-type ending struct {
+// resumePoint is the sequence up to which an ended connection had delivered a topic.
+type resumePoint struct {
 	seq uint64
 	at  time.Time
 }
 
 const (
-	// doubt is how long a connection may seem open after the other side is gone, so that what was sent meanwhile is lost:
+	// uncertainty is how long a connection may seem open after the other side is gone, so that what was sent meanwhile is lost:
 	// Linux gives up a connection that acknowledges nothing after 924 s (net.ipv4.tcp_retries2).
-	doubt = 16 * time.Minute
+	uncertainty = 16 * time.Minute
 
-	maxEndings = 10_000
-	endingLife = 24 * time.Hour
+	maxResumePoints = 10_000
+	resumeLife      = 24 * time.Hour
 )
 
-func endingKey(session, topic string) [32]byte { return sha256.Sum256([]byte(session + "\n" + topic)) }
+func resumeKey(session, topic string) [32]byte { return sha256.Sum256([]byte(session + "\n" + topic)) }
 
-// disconnect forgets a client and remembers how far it got. What was sent is certain to have arrived only when the client
-// itself closed the connection, and then only without a proxy that may have done it in its place.
+// disconnect removes a client and stores its resume points. Delivery is certain only if the client itself closed the
+// connection, and no proxy can have done it in its place.
 func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
 	rt := &s.registry
 	doubtful := uint64(math.MaxUint64)
 	if !certain {
 		var err error
-		if doubtful, err = s.Log.At(ctx, time.Now().Add(-doubt)); err != nil {
+		if doubtful, err = s.Log.At(ctx, time.Now().Add(-uncertainty)); err != nil {
 			doubtful = 0
 		}
 	}
@@ -42,18 +42,18 @@ func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
 	defer rt.mu.Unlock()
 	for text, sub := range c.follows {
 		if sub.source != nil {
-			rt.ended[endingKey(c.who.Session, text)] = ending{min(c.reached(sub), doubtful), time.Now()}
+			rt.ended[resumeKey(c.who.Session, text)] = resumePoint{min(c.delivered(sub), doubtful), time.Now()}
 		}
 		rt.unfollow(c, sub)
 	}
 	delete(rt.clients, c.id)
 	rt.release(c)
-	rt.forget()
+	rt.dropOldest()
 }
 
-// forget drops the oldest endings when there are too many. mu is held.
-func (rt *registry) forget() {
-	if len(rt.ended) <= maxEndings {
+// dropOldest removes the oldest resume points if there are too many. mu must be held.
+func (rt *registry) dropOldest() {
+	if len(rt.ended) <= maxResumePoints {
 		return
 	}
 	var times []time.Time
@@ -69,12 +69,12 @@ func (rt *registry) forget() {
 	}
 }
 
-// missed gives up to where earlier connections of the session had got everything of a topic. One that seems open may be dead:
-// it is certain up to doubtful only. mu is held.
-func (rt *registry) missed(c *client, who account.Identity, topic string, doubtful uint64) (since uint64, known bool) {
+// resumeAfter returns the sequence up to which earlier connections of the session have delivered a topic. Another
+// open connection may be dead, so it counts only up to doubtful. mu must be held.
+func (rt *registry) resumeAfter(c *client, who account.Identity, topic string, doubtful uint64) (since uint64, known bool) {
 	since = math.MaxUint64
-	key := endingKey(who.Session, topic)
-	if e, ok := rt.ended[key]; ok && time.Since(e.at) < endingLife {
+	key := resumeKey(who.Session, topic)
+	if e, ok := rt.ended[key]; ok && time.Since(e.at) < resumeLife {
 		since = e.seq
 	}
 	delete(rt.ended, key)
@@ -83,7 +83,7 @@ func (rt *registry) missed(c *client, who account.Identity, topic string, doubtf
 			continue
 		}
 		if sub := other.follows[topic]; sub != nil && sub.source != nil {
-			since = min(since, doubtful, other.reached(sub))
+			since = min(since, doubtful, other.delivered(sub))
 		}
 	}
 	if since == math.MaxUint64 && who.Opened.Before(rt.started) {

@@ -13,55 +13,55 @@ import (
 	"pocketcoder/web/query/filter"
 )
 
-// The hot stream of a chat, the topic chats:<id>, is what is being said in its own session before it is a fact. Each event
-// is {"event":…,"data":…}:
+// The hot stream of a chat has the topic chats:<id>. It shows messages of the chat's own session while the assistant writes
+// them. Each event is {"event":…,"data":…}:
 //
-//	text_delta        {messageID, partID, text}          what a text grew by, in order
+//	text_delta        {messageID, partID, text}          text that was appended, in order
 //	tool_status       {messageID, partID, tool, status}
-//	message_snapshot  {messageID, role, parts}           a message so far, its text whole
+//	message_snapshot  {messageID, role, parts}           a message so far, with its whole text
 //	message_complete  {messageID, parts, status, role}   completed or aborted
 //	message_error     {messageID, error: {message}}
 //
-// messageID is OpenCode's. Every message that ends has one of the last two, once, after its record says so; so has a
-// person's message that nothing answers, and a turn that ends without any of these. Whoever follows anew first hears what
-// ended since the last connection of the session, and what is being said so far. A message that is not sent yet when the
-// next snapshot of it comes is left out.
+// messageID is OpenCode's. One of the last two events ends every message, after its record says so. One also ends a user's
+// message without an answer, and a turn without any message. A new subscriber first gets the messages that ended since the
+// last connection of its session, and a snapshot of each unfinished message. A snapshot replaces an earlier one that is still
+// in the queue of a client.
 //
-// A hub knows one chat for all who follow it: the fragments from DELTAS, the rest from the read models.
+// One hub serves all subscribers of a chat. It reads text deltas from DELTAS and everything else from the read models.
 
 // hub is the hot stream of a chat.
 type hub struct {
 	source
-	chat  string
-	rows  map[string]bool // records of messages that changed; guarded by registry.mu
-	told  uint64          // changes up to here are in rows; guarded by registry.mu
-	owner string          // of the chat, as its goroutine has seen it
-	talk  talk            // of its goroutine
+	chat       string
+	rows       map[string]bool // records of messages that changed; guarded by registry.mu
+	upTo       uint64          // changes up to this sequence are in rows; guarded by registry.mu
+	owner      string          // owner of the chat when it was last read; used by the hub's goroutine alone
+	transcript transcript      // used by the hub's goroutine alone
 }
 
-// newHub begins one. registry.mu is held.
+// newHub starts a hub. registry.mu must be held.
 func (s *Realtime) newHub(ctx context.Context, chat string, now uint64) *hub {
 	ctx, end := context.WithCancel(ctx)
 	h := &hub{
 		source: source{key: chat, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end},
-		chat:   chat, rows: map[string]bool{}, told: now, talk: newTalk(now),
+		chat:   chat, rows: map[string]bool{}, upTo: now, transcript: newTranscript(now),
 	}
 	s.registry.hubs[chat] = h
 	go func() {
-		err := s.listen(ctx, h)
+		err := s.runHub(ctx, h)
 		s.registry.mu.Lock()
-		s.registry.forgetSource(&h.source) // who comes from now on gets another
+		s.registry.removeSource(&h.source) // later subscribers get a new hub
 		s.registry.mu.Unlock()
-		s.dismiss(ctx, &h.source, err)
+		s.failSubscriptions(ctx, &h.source, err)
 	}()
 	return h
 }
 
-// listen is the hub's goroutine: it ends with ctx, when nobody follows the chat any more.
-func (s *Realtime) listen(ctx context.Context, h *hub) error {
+// runHub is the goroutine of a hub. It ends with ctx, which ends with the last subscription.
+func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 	listening, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	since, err := s.begin(ctx, h)
+	since, err := s.startHub(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -81,39 +81,40 @@ func (s *Realtime) listen(ctx context.Context, h *hub) error {
 		case <-listening.Done():
 			return context.Cause(listening)
 		case d := <-fragments:
-			h.talk.hear(d)
+			h.transcript.addDelta(d)
 			for range len(fragments) {
-				h.talk.hear(<-fragments)
+				h.transcript.addDelta(<-fragments)
 			}
-			if len(h.talk.wanted) > 0 {
-				err = s.look(ctx, h)
+			if len(h.transcript.unknown) > 0 {
+				err = s.refreshHub(ctx, h)
 			}
 		case <-h.news:
-			err = s.look(ctx, h)
+			err = s.refreshHub(ctx, h)
 		case <-due.C:
 		}
 		if err != nil {
 			return err
 		}
-		said, next := h.talk.say(time.Now())
-		s.registry.say(h, said)
+		said, next := h.transcript.due(time.Now())
+		s.registry.send(h, said)
 		due.Reset(next)
 	}
 }
 
-// earlier is how much older than its message's record a fragment may be, by the clocks of two machines.
-const earlier = 10 * time.Second
+// clockSkew is how much older than the record of its message a delta may be, because the clocks of two machines
+// differ.
+const clockSkew = 10 * time.Second
 
-// begin notes the messages that are being written, and gives the time since when fragments matter.
-func (s *Realtime) begin(ctx context.Context, h *hub) (since time.Time, err error) {
+// startHub notes the unfinished messages and returns the time since which deltas matter.
+func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err error) {
 	since = time.Now()
 	messages, _ := s.API.Catalogue.Get("messages")
 	err = s.API.Ask(ctx, "", func(db dbx.Builder, _ uint64) error {
 		page, err := query.List(ctx, db, s.API.Catalogue, messages, filter.Request{Superuser: true}, query.Query{
-			Filter: ofChat(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
+			Filter: chatFilter(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})
 		for _, r := range page.Items {
-			h.talk.wanted[r.ID()] = true
+			h.transcript.unknown[r.ID()] = true
 			text, _ := r.Get("created").(string)
 			if created, err := time.Parse(projections.TimeFormat, text); err == nil && created.Before(since) {
 				since = created
@@ -121,14 +122,14 @@ func (s *Realtime) begin(ctx context.Context, h *hub) (since time.Time, err erro
 		}
 		return err
 	})
-	return since.Add(-earlier), err
+	return since.Add(-clockSkew), err
 }
 
-// ofChat is the filter of a chat's messages. The id holds nothing that ends a text.
-func ofChat(id string) string { return `chat = "` + id + `"` }
+// chatFilter is the filter for the messages of a chat. A chat id cannot contain quotes.
+func chatFilter(id string) string { return `chat = "` + id + `"` }
 
-// say tells those who have heard the story so far.
-func (rt *registry) say(h *hub, said []*message) {
+// send queues events for the subscribers that have their snapshots.
+func (rt *registry) send(h *hub, said []*message) {
 	if len(said) == 0 {
 		return
 	}
@@ -136,7 +137,7 @@ func (rt *registry) say(h *hub, said []*message) {
 	defer rt.mu.Unlock()
 	for sub := range h.subs {
 		if sub.joined {
-			sub.client.put(sub, said...)
+			sub.client.enqueue(sub, said...)
 		}
 	}
 }

@@ -14,9 +14,7 @@ import (
 	"pocketcoder/web/query/filter"
 )
 
-// What a hub asks of the read models.
-
-// wakeHubs tells the hubs which messages of their chats changed.
+// wakeHubs passes the messages that changed to the hubs of their chats.
 func (s *Realtime) wakeHubs(ctx context.Context, changes []projections.Change, seq uint64) {
 	chats, err := s.changedChats(ctx, changes)
 	rt := &s.registry
@@ -27,19 +25,20 @@ func (s *Realtime) wakeHubs(ctx context.Context, changes []projections.Change, s
 			for _, id := range rows {
 				h.rows[id] = true
 			}
-			h.told = seq
+			h.upTo = seq
 			wake(h.news)
 		}
 	}
 	rt.mu.Unlock()
 	for _, h := range hubs {
 		if err != nil {
-			s.dismiss(ctx, &h.source, err)
+			s.failSubscriptions(ctx, &h.source, err)
 		}
 	}
 }
 
-// changedChats gives the chats that changed, each with those of its messages that did. Nobody asks while there is no hub.
+// changedChats returns the chats that changed, each with the messages that changed. It reads nothing while there is
+// no hub.
 func (s *Realtime) changedChats(ctx context.Context, changes []projections.Change) (map[string][]string, error) {
 	chats, ids := map[string][]string{}, []string{}
 	for _, c := range changes {
@@ -63,12 +62,13 @@ func (s *Realtime) changedChats(ctx context.Context, changes []projections.Chang
 	return chats, err
 }
 
-// messages gives the newest changes of messages after since, at most so many, as far as they are among ids and of the chat.
-func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int, fields string) (rows []row, err error) {
+// messages returns the newest changes of messages after since: at most limit, only of the chat, and only of ids
+// unless ids is nil.
+func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int, fields string) (rows []messageRecord, err error) {
 	t := topic{request: filter.Request{Superuser: true}, query: map[string]string{"fields": fields}}
 	t.collection, _ = s.API.Catalogue.Get("messages")
 	if chat != "" {
-		t.query["filter"] = ofChat(chat)
+		t.query["filter"] = chatFilter(chat)
 	}
 	for more := true; more; {
 		var page []*message
@@ -76,7 +76,7 @@ func (s *Realtime) messages(ctx context.Context, chat string, ids []string, sinc
 			return nil, err
 		}
 		for _, m := range page {
-			r := row{first: m.first, last: m.last, removed: m.removed}
+			r := messageRecord{first: m.first, last: m.last, removed: m.removed}
 			if err := json.Unmarshal(m.record, &r); err != nil {
 				return nil, err
 			}
@@ -87,17 +87,17 @@ func (s *Realtime) messages(ctx context.Context, chat string, ids []string, sinc
 	return rows, nil
 }
 
-// maxStory is how many messages that ended meanwhile somebody is told of who was away.
-const maxStory = 100
+// maxMissed is the largest number of messages that ended while a subscriber was away and that the subscriber gets.
+const maxMissed = 100
 
-// look finds out what changed, and tells the story so far to those who have come.
-func (s *Realtime) look(ctx context.Context, h *hub) error {
-	ids, told, come, since := s.registry.noted(h)
-	for id := range h.talk.wanted {
+// refreshHub reads what changed, sends it, and brings new subscribers up to date.
+func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
+	ids, upTo, come, since := s.registry.takeNews(h)
+	for id := range h.transcript.unknown {
 		ids[id] = true
 	}
-	clear(h.talk.wanted)
-	turn, err := s.lookAtChat(ctx, h, told, come)
+	clear(h.transcript.unknown)
+	turn, err := s.checkChat(ctx, h, upTo, come)
 	if err != nil {
 		return err
 	}
@@ -107,40 +107,41 @@ func (s *Realtime) look(ctx context.Context, h *hub) error {
 		if err != nil {
 			return err
 		}
-		later = h.talk.learn(rows, told)
+		later = h.transcript.addRecords(rows, upTo)
 	}
-	var missed []row
+	var missed []messageRecord
 	if len(come) > 0 {
-		if missed, err = s.messages(ctx, h.chat, nil, since, maxStory, ""); err != nil {
+		if missed, err = s.messages(ctx, h.chat, nil, since, maxMissed, ""); err != nil {
 			return err
 		}
-		later = h.talk.learn(missed, told) || later
+		later = h.transcript.addRecords(missed, upTo) || later
 	}
 	if !later {
-		h.talk.settle(turn, told)
+		h.transcript.endTurn(turn, upTo)
 	}
-	s.registry.say(h, h.talk.rest())
-	s.registry.tellStory(h, told, come, missed)
+	s.registry.send(h, h.transcript.flush())
+	s.registry.sendMissed(h, upTo, come, missed)
 	return nil
 }
 
-// noted gives the records that changed, up to where, who has come since, and from where they want to know.
-func (rt *registry) noted(h *hub) (ids map[string]bool, told uint64, come []*subscription, since uint64) {
+// takeNews returns the records that changed and the sequence up to which, the new subscribers, and the earliest
+// sequence that one of them needs.
+func (rt *registry) takeNews(h *hub) (ids map[string]bool, upTo uint64, come []*subscription, since uint64) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	ids, told, since = h.rows, h.told, math.MaxUint64
+	ids, upTo, since = h.rows, h.upTo, math.MaxUint64
 	h.rows = map[string]bool{}
 	for sub := range h.subs {
 		if !sub.joined {
 			come, since = append(come, sub), min(since, sub.from)
 		}
 	}
-	return ids, told, come, since
+	return ids, upTo, come, since
 }
 
-// lookAtChat gives whose turn it is as of told, empty when the chat changed after that, and stops telling those who may not
-// see the chat any more.
-func (s *Realtime) lookAtChat(ctx context.Context, h *hub, told uint64, come []*subscription) (turn string, err error) {
+// checkChat returns whose turn it is as of upTo, or "" if the chat changed later. It ends the subscriptions of
+// accounts that may no longer see the chat.
+func (s *Realtime) checkChat(ctx context.Context, h *hub, upTo uint64, come []*subscription) (turn string, err error) {
 	t := topic{request: filter.Request{Superuser: true}, id: h.chat}
 	t.collection, _ = s.API.Catalogue.Get("chats")
 	page, _, _, err := s.changes(ctx, t, []string{h.chat}, 0)
@@ -154,7 +155,7 @@ func (s *Realtime) lookAtChat(ctx context.Context, h *hub, told uint64, come []*
 	check := come
 	if chat.User != h.owner || page[0].removed {
 		h.owner = chat.User
-		check = s.registry.followers(h)
+		check = s.registry.subscriptions(h)
 	}
 	for _, sub := range check {
 		allowed := false
@@ -166,42 +167,42 @@ func (s *Realtime) lookAtChat(ctx context.Context, h *hub, told uint64, come []*
 			return "", err
 		}
 		if !allowed {
-			s.registry.exclude(sub)
+			s.registry.mute(sub)
 		}
 	}
-	if page[0].last > told {
+	if page[0].last > upTo {
 		return "", nil
 	}
 	return chat.Turn, nil
 }
 
-func (rt *registry) followers(h *hub) []*subscription {
+func (rt *registry) subscriptions(h *hub) []*subscription {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return slices.Collect(maps.Keys(h.subs))
 }
 
-// exclude makes a subscription silent.
-func (rt *registry) exclude(sub *subscription) {
+// mute ends the events of a subscription without ending the subscription.
+func (rt *registry) mute(sub *subscription) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.leave(sub)
 	sub.source = nil
 }
 
-// tellStory tells those who have come what they missed and what is being said. From then on they hear what the others do.
-func (rt *registry) tellStory(h *hub, told uint64, come []*subscription, missed []row) {
+// sendMissed queues what new subscribers missed, and snapshots. From then on they get the same events as all others.
+func (rt *registry) sendMissed(h *hub, upTo uint64, come []*subscription, missed []messageRecord) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, sub := range come {
 		if !h.subs[sub] {
 			continue
 		}
-		sub.client.put(sub, h.talk.story(sub.from, told, missed)...)
+		sub.client.enqueue(sub, h.transcript.catchUp(sub.from, upTo, missed)...)
 		sub.joined = true
 		sub.client.mu.Lock()
 		sub.behind = false
 		sub.client.mu.Unlock()
 	}
-	h.done = max(h.done, told)
+	h.done = max(h.done, upTo)
 }

@@ -2,18 +2,18 @@ package realtime
 
 import "encoding/json"
 
-// spokenPart is a part as far as it is known.
-type spokenPart struct {
-	data   json.RawMessage // nil while there are but fragments
-	is     partShape       // data, read
-	fresh  bool            // data is newer than the record's
-	heard  []byte          // all fragments
-	unsaid []byte          // those that were not told
-	status string          // of a tool, as it was told
+// livePart is a part as far as it is known.
+type livePart struct {
+	data     json.RawMessage // nil before the first whole part
+	info     partInfo        // data, decoded
+	fresh    bool            // data is newer than the record's
+	received []byte          // the text of all deltas
+	unsent   []byte          // the end of received that was not sent
+	status   string          // of a tool, as it was sent
 }
 
-// partShape is what is looked at in a part of OpenCode's.
-type partShape struct {
+// partInfo has the fields of an OpenCode part that are used here.
+type partInfo struct {
 	ID        string `json:"id"`
 	MessageID string `json:"messageID"`
 	Type      string `json:"type"`
@@ -27,20 +27,20 @@ type partShape struct {
 	} `json:"state"`
 }
 
-// ended says whether a part will not change any more.
-func ended(is partShape) bool {
+// hasEnded reports whether a part will not change any more.
+func hasEnded(is partInfo) bool {
 	return is.Time.End != 0 || is.State.Status == "completed" || is.State.Status == "error"
 }
 
-// whole is the part with the text heard so far.
-func (p *spokenPart) whole() json.RawMessage {
-	if p.data == nil || ended(p.is) || len(p.heard) <= len(p.is.Text) {
+// current returns the part with all text received so far.
+func (p *livePart) current() json.RawMessage {
+	if p.data == nil || hasEnded(p.info) || len(p.received) <= len(p.info.Text) {
 		return p.data
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(p.data, &fields) != nil {
 		return p.data
 	}
-	fields["text"] = compact(string(p.heard))
+	fields["text"] = compact(string(p.received))
 	return compact(fields)
 }

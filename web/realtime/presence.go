@@ -2,8 +2,8 @@ package realtime
 
 import "strings"
 
-// Present says whether an account looks at a chat just now: a realtime client of its follows what the chat is just saying, the
-// chat's record, or records that it narrows to the chat.
+// Present reports whether an account is looking at a chat: one of its clients follows the hot stream, the record of
+// the chat, or a list with a filter for the chat.
 func (s *Realtime) Present(user, chat string) bool {
 	rt := &s.registry
 	rt.mu.Lock()
@@ -21,7 +21,7 @@ func (s *Realtime) Present(user, chat string) bool {
 	return false
 }
 
-// about says whether a topic is about one chat alone.
+// about reports whether a topic concerns one chat alone.
 func (t topic) about(chat string) bool {
 	return t.chat == chat || t.collection.Name == "chats" && t.id == chat || strings.Contains(t.query["filter"], chat)
 }

@@ -21,18 +21,18 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Realtime as PocketBase has it (https://pocketbase.io/docs/api-realtime): a client connects as nobody and is told an id;
-// whoever then posts that id with a token says what the client follows, and it sees what that account may see. A topic is
-// <collection>, <collection>/* or <collection>/<id>, with ?options= for a filter, expand, fields; the event bears it byte
-// for byte. Any other topic is taken and silent, but chats:<id> (hot.go).
+// The protocol is PocketBase's (https://pocketbase.io/docs/api-realtime). A client connects as a guest and gets an id. A request
+// with that id and a token says what the client follows; the client then sees what the account may see. A topic is <collection>,
+// <collection>/* or <collection>/<id>, with ?options= for a filter, expand and fields. An event has the topic byte for byte. Any
+// other topic is accepted and has no events, except chats:<id> (hot.go).
 //
-// A change of a row is sent after its commit, once, in the order of changes. For each audience (audience.go), which
-// is all who follow the same topic as the same account, it is asked for and encoded once, at a pace of its own. No client is
-// waited for: one that falls behind by more than its queue holds is disconnected.
+// A change of a row is sent after its commit, once, in the order of changes. An audience (audience.go) is all subscriptions of one
+// account to one topic: it reads and encodes a change once. Nothing waits for a client. A client whose queue is full is
+// disconnected.
 //
-// What PocketBase loses between two connections, ours sends first on the next one of the same session for the same topic, a
-// page at a time: endings.go remembers how far each got. A record that changed several times meanwhile comes once,
-// as it is then; one that may have been lost on the way comes again, whole.
+// A reconnecting client first gets what it missed, page by page; PocketBase loses these changes. endings.go remembers how far
+// each topic of a session got. A record that changed several times is sent once, as it is now. A record that may have been lost
+// in transit is sent again, whole.
 
 // Realtime serves realtime. Run must run while it serves.
 type Realtime struct {
@@ -50,26 +50,26 @@ func (s *Realtime) Routes() []api.Route {
 	}
 }
 
-// registry is who is connected and what they follow. The zero value is ready.
+// registry has the connected clients and their subscriptions. The zero value is ready.
 type registry struct {
 	mu        sync.Mutex
 	clients   map[string]*client
-	audiences map[string]*audience // by who follows and their topic
-	hubs      map[string]*hub      // by chat
-	ended     map[[32]byte]ending  // by session and topic
-	started   time.Time            // when Run did
-	before    uint64               // where sessions of an earlier process go on
-	held      map[string]int       // how many clients there are, by their holder
-	guests    int                  // how many of all are nobody's
+	audiences map[string]*audience     // by account and topic
+	hubs      map[string]*hub          // by chat
+	ended     map[[32]byte]resumePoint // by session and topic
+	started   time.Time                // when Run did
+	before    uint64                   // where sessions of an earlier process go on
+	held      map[string]int           // how many clients there are, by their holder
+	guests    int                      // how many of all are nobody's
 
 	addressClients, accountClients int // in place of the constants, for tests
 }
 
-// open makes what the zero value lacks. mu is held.
+// open makes the maps. mu must be held.
 func (rt *registry) open() {
 	if rt.clients == nil {
 		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
-		rt.ended, rt.held = map[[32]byte]ending{}, map[string]int{}
+		rt.ended, rt.held = map[[32]byte]resumePoint{}, map[string]int{}
 	}
 }
 
@@ -77,10 +77,10 @@ func (rt *registry) open() {
 func (s *Realtime) Run(ctx context.Context) error {
 	feed := s.API.Model.Feed()
 	defer feed.Close()
-	if err := s.remember(ctx); err != nil {
+	if err := s.findRestartPoint(ctx); err != nil {
 		return fmt.Errorf("run realtime: %w", err)
 	}
-	s.registry.wakeAll() // of what changed before the feed began nobody else tells
+	s.registry.wakeAll() // changes before the start of the feed do not arrive there
 	for {
 		changes, seq, err := feed.Next(ctx)
 		if err != nil {
@@ -91,13 +91,14 @@ func (s *Realtime) Run(ctx context.Context) error {
 	}
 }
 
-// remember finds out where the sessions of an earlier process go on: some time before the last event it can have sent.
-func (s *Realtime) remember(ctx context.Context) error {
+// findRestartPoint finds the sequence at which sessions of an earlier process resume: some time before the last event
+// that it can have sent.
+func (s *Realtime) findRestartPoint(ctx context.Context) error {
 	last, err := s.Log.Stored(ctx, s.API.Model.Seq())
 	if err != nil {
 		return err
 	}
-	before, err := s.Log.At(ctx, last.Add(-doubt))
+	before, err := s.Log.At(ctx, last.Add(-uncertainty))
 	if err != nil {
 		return err
 	}
@@ -109,11 +110,11 @@ func (s *Realtime) remember(ctx context.Context) error {
 	return nil
 }
 
-// wake tells the audiences whose rows changed.
+// wake wakes the audiences whose rows changed.
 func (rt *registry) wake(changes []projections.Change) {
 	rows := map[string]map[string]bool{}
 	for _, c := range changes {
-		group, id := groupOf(c)
+		group, id := groupOfChange(c)
 		if rows[group] == nil {
 			rows[group] = map[string]bool{}
 		}
@@ -148,7 +149,7 @@ func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who a
 	out := api.NewPatientWriter(w)
 	err := send(out, []byte("id:"+c.id+"\nevent:PB_CONNECT\ndata:{\"clientId\":\""+c.id+"\"}\n\n"))
 	if err == nil {
-		err = s.stream(r.Context(), out, c, usual)
+		err = s.stream(r.Context(), out, c, defaultTimeouts)
 	}
 	s.disconnect(context.WithoutCancel(r.Context()), c, err == errClosed && !s.API.Proxied)
 	return nil

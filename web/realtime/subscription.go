@@ -8,7 +8,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// subscribe is what a client follows from now on, in place of what it followed.
+// subscribe is the request to replace what a client follows.
 type subscribe struct {
 	ClientID      string   `json:"clientId"`
 	Subscriptions []string `json:"subscriptions"`
@@ -43,13 +43,13 @@ func (rt *registry) client(id string) *client {
 	return rt.clients[id]
 }
 
-// subscribe replaces what a client follows. Topics it followed already go on as they were. A guest sees nothing, so that
-// nothing is kept for one.
+// subscribe replaces the topics of a client. Topics that stay keep their subscription. A guest sees nothing, so
+// nothing is stored for a guest.
 func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics []topic) error {
 	c.subscribing.Lock()
 	defer c.subscribing.Unlock()
 	rt := &s.registry
-	fresh, err := rt.fresh(c, who, topics)
+	fresh, err := rt.newTopics(c, who, topics)
 	if err != nil || who.Identity == nil {
 		return err
 	}
@@ -58,21 +58,21 @@ func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics 
 			return err
 		}
 	}
-	doubtful := uint64(0) // what went over a connection that still seems open is certain up to here
+	doubtful := uint64(0) // changes sent over another open connection have arrived, up to here
 	if len(fresh) > 0 {
-		if doubtful, err = s.Log.At(r.Context(), time.Now().Add(-doubt)); err != nil {
+		if doubtful, err = s.Log.At(r.Context(), time.Now().Add(-uncertainty)); err != nil {
 			return err
 		}
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if err := rt.owns(c, who); err != nil { // it may have gone meanwhile
+	if err := rt.checkOwner(c, who); err != nil { // it may have gone meanwhile
 		return err
 	}
 	if err := rt.boundFilters(c, *who.Identity, topics); err != nil {
 		return err
 	}
-	if err := rt.own(c, *who.Identity); err != nil {
+	if err := rt.assign(c, *who.Identity); err != nil {
 		return err
 	}
 	rt.keepOnly(c, topics)
@@ -87,8 +87,9 @@ func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics 
 	return nil
 }
 
-// owns refuses whoever is not the account that a client belongs to. Nobody's client may become somebody's. mu is held.
-func (rt *registry) owns(c *client, who api.Caller) error {
+// checkOwner refuses a caller who is not the account of a client. A guest's client may become an account's. mu must
+// be held.
+func (rt *registry) checkOwner(c *client, who api.Caller) error {
 	if rt.clients[c.id] != c {
 		return api.Problem{Status: http.StatusNotFound, Message: "Missing or invalid client id."}
 	}
@@ -98,11 +99,11 @@ func (rt *registry) owns(c *client, who api.Caller) error {
 	return nil
 }
 
-// fresh gives the topics that a client does not follow yet.
-func (rt *registry) fresh(c *client, who api.Caller, topics []topic) (fresh []topic, err error) {
+// newTopics returns the topics that a client does not follow yet.
+func (rt *registry) newTopics(c *client, who api.Caller, topics []topic) (fresh []topic, err error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if err := rt.owns(c, who); err != nil {
+	if err := rt.checkOwner(c, who); err != nil {
 		return nil, err
 	}
 	for _, t := range topics {
@@ -113,7 +114,7 @@ func (rt *registry) fresh(c *client, who api.Caller, topics []topic) (fresh []to
 	return fresh, nil
 }
 
-// keepOnly ends the subscriptions that are not among topics. mu is held.
+// keepOnly ends the subscriptions that are not among topics. mu must be held.
 func (rt *registry) keepOnly(c *client, topics []topic) {
 	kept := map[string]bool{}
 	for _, t := range topics {
@@ -137,15 +138,15 @@ func (rt *registry) unfollow(c *client, sub *subscription) {
 	}
 }
 
-// leave takes a subscription from its source; one that nobody listens to any more ends. mu is held.
+// leave removes a subscription from its source. A source without subscriptions ends. mu must be held.
 func (rt *registry) leave(sub *subscription) {
 	if delete(sub.source.subs, sub); len(sub.source.subs) == 0 {
 		sub.source.end()
-		rt.forgetSource(sub.source)
+		rt.removeSource(sub.source)
 	}
 }
 
-func (rt *registry) forgetSource(s *source) {
+func (rt *registry) removeSource(s *source) {
 	if a := rt.audiences[s.key]; a != nil && &a.source == s {
 		delete(rt.audiences, s.key)
 	}
@@ -154,8 +155,8 @@ func (rt *registry) forgetSource(s *source) {
 	}
 }
 
-// follow begins a subscription: with what its session has missed, when there was a connection before. mu and the client's
-// are held.
+// follow starts a subscription. If its session had one before, it starts with what the session missed. The mutexes of
+// the registry and of the client must be held.
 func (s *Realtime) follow(ctx context.Context, c *client, who api.Caller, t topic, doubtful uint64) {
 	rt, now := &s.registry, s.API.Model.Seq()
 	sub := &subscription{client: c, topic: t, from: now, lead: []byte("id:" + c.id + "\nevent:" + t.text + "\ndata:")}
@@ -163,17 +164,17 @@ func (s *Realtime) follow(ctx context.Context, c *client, who api.Caller, t topi
 	if !t.admitted {
 		return
 	}
-	since, known := rt.missed(c, *who.Identity, t.text, doubtful)
+	since, known := rt.resumeAfter(c, *who.Identity, t.text, doubtful)
 	if known && since < now {
 		sub.from = since
 	}
-	ctx = context.WithoutCancel(ctx) // who informs it goes on when the request that began it has ended
+	ctx = context.WithoutCancel(ctx) // the audience lives longer than this request
 	if t.chat != "" {
 		h := rt.hubs[t.chat]
 		if h == nil {
 			h = s.newHub(ctx, t.chat, now)
 		}
-		sub.source, sub.behind = &h.source, true // until it was told what has been said
+		sub.source, sub.behind = &h.source, true // until the snapshots are queued
 		h.subs[sub] = true
 		wake(h.news)
 		return

@@ -20,7 +20,7 @@ import (
 	"pocketcoder/web/records"
 )
 
-// topic is what a client wants to follow, as it said it and as far as it is understood.
+// topic is what a client follows: the text, and what it means.
 type topic struct {
 	text       string
 	collection schema.Collection // without a table when it is about no records
@@ -38,7 +38,7 @@ const (
 	maxAllTopics = 256 << 10 // bytes of all topics of a client
 )
 
-// parseTopics reads the topics of a request, each once. Empty ones are ignored, as PocketBase does.
+// parseTopics parses the topics of a request, each once. It ignores empty ones, as PocketBase does.
 func parseTopics(catalogue schema.Catalogue, texts []string) (topics []topic, err error) {
 	if len(texts) > maxTopics {
 		return nil, api.BadField("subscriptions", "validation_length_too_long", "the length must be no more than %d", maxTopics)
@@ -105,8 +105,8 @@ func optionText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// admit finds out on whose behalf a topic is followed, and whether it can be: a filter that cannot be read is the client's
-// mistake, a chat it may not see is silent.
+// admit sets the account of a topic and whether the account may follow it. A filter with a mistake is an error; a
+// chat that the account may not see is silent.
 func (s *Realtime) admit(r *http.Request, who api.Caller, t *topic) error {
 	t.holder, t.request = who.Key(), who.Request()
 	if t.chat == "" && t.collection.Table == "" {
@@ -128,7 +128,7 @@ func (s *Realtime) admit(r *http.Request, who api.Caller, t *topic) error {
 	return err
 }
 
-// rule is the one that says who sees an event: of the record, or of the list.
+// rule is the rule for the events of the topic: view for one record, list for several.
 func (t topic) rule() *string {
 	if t.id != "" {
 		return t.collection.View
@@ -147,15 +147,15 @@ func (t topic) wants() query.Query {
 	return query.Query{Filter: t.query["filter"], Expand: t.query["expand"], Fields: t.query["fields"]}
 }
 
-// group names the rows that a collection's records are, as groupOf does those that changed.
-func group(c schema.Collection) string {
+// groupOfCollection names the rows of a collection, as groupOfChange names rows that changed.
+func groupOfCollection(c schema.Collection) string {
 	if c.Table == records.ConfigTable {
 		return c.Table + "/" + c.ID
 	}
 	return c.Table
 }
 
-func groupOf(c projections.Change) (group, id string) {
+func groupOfChange(c projections.Change) (group, id string) {
 	if collection, id, ok := strings.Cut(c.ID, "/"); ok && c.Table == records.ConfigTable {
 		return c.Table + "/" + collection, id
 	}

@@ -7,8 +7,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// row is the record of a message.
-type row struct {
+// messageRecord is the record of a message.
+type messageRecord struct {
 	ID           string            `json:"id"`
 	Chat         string            `json:"chat"`
 	EngineID     string            `json:"ai_engine_message_id"`
@@ -21,24 +21,25 @@ type row struct {
 	removed      bool
 }
 
-// ours says whether the message came by way of us: its record is older than OpenCode's id of it.
-func (r row) ours() bool { return r.ID != projections.RecordID(r.EngineID) }
+// isSubmitted reports whether a user submitted the message here. OpenCode's id of such a message is not the source of
+// its record id.
+func (r messageRecord) isSubmitted() bool { return r.ID != projections.RecordID(r.EngineID) }
 
-// over says whether a record tells of an end in the chat's own session.
-func (r row) over() bool {
+// hasEnded reports whether the record shows the end of a message in the chat's own session.
+func (r messageRecord) hasEnded() bool {
 	if r.Subagent != "" || r.removed {
 		return false
 	}
 	return r.Role == "assistant" && r.EngineStatus != "processing" || r.failed()
 }
 
-// failed says whether it is a person's message that will have no answer.
-func (r row) failed() bool {
+// failed reports whether the message is a user's and will have no answer.
+func (r messageRecord) failed() bool {
 	return r.Role != "assistant" && len(r.Error) > 0 && string(r.Error) != "null" && !r.removed
 }
 
-// end is the event of a message that ended.
-func (r row) end() *message {
+// endEvent returns the event of a message that ended.
+func (r messageRecord) endEvent() *message {
 	id := r.EngineID
 	if id == "" { // OpenCode never had it
 		id = r.ID
@@ -49,7 +50,7 @@ func (r row) end() *message {
 	return &message{last: r.last, data: errorEvent(id, errorText(r.Error))}
 }
 
-// errorText is what went wrong, in OpenCode's words or ours.
+// errorText returns the error message of OpenCode, or ours.
 func errorText(payload json.RawMessage) string {
 	var e struct {
 		Name, Message string
@@ -72,7 +73,7 @@ func errorEvent(message, text string) []byte {
 	return hotEvent("message_error", map[string]any{"messageID": message, "error": map[string]string{"message": text}})
 }
 
-// compact gives JSON in one line, its text as it is.
+// compact encodes v as JSON on one line, without HTML escapes.
 func compact(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

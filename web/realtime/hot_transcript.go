@@ -1,0 +1,252 @@
+package realtime
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+)
+
+// The shortest times between two events of a kind.
+const (
+	deltaInterval    = 10 * time.Millisecond
+	snapshotInterval = 50 * time.Millisecond
+)
+
+// transcript builds the messages of a chat's own session while the assistant writes them, from deltas and records in
+// any order. It knows neither the clock nor the subscribers: due returns the events to send.
+type transcript struct {
+	messages  map[string]*liveMessage // by OpenCode's id
+	submitted map[string]bool         // records of users' messages that were added
+	failed    map[string]bool         // those of them whose failure was queued
+	since     uint64                  // messages submitted up to this sequence need no answer here
+	unknown   map[string]bool         // records to read: deltas came of messages without a known record
+	open      uint64                  // sequence of the last message without an end, 0 for none
+	out       []*message              // events to send
+	sentAt    time.Time               // when deltas were last queued
+}
+
+func newTranscript(since uint64) transcript {
+	return transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{}, unknown: map[string]bool{}, since: since}
+}
+
+// liveMessage is one message of the assistant.
+type liveMessage struct {
+	id         string
+	known      bool   // its record was read
+	ended      bool   // or it is a subagent's
+	last       uint64 // sequence of the last change of its record
+	parts      map[string]*livePart
+	dirty      bool // it changed after the last snapshot
+	snapshotAt time.Time
+}
+
+func (t *transcript) message(id string) *liveMessage {
+	m := t.messages[id]
+	if m == nil {
+		m = &liveMessage{id: id, parts: map[string]*livePart{}}
+		t.messages[id] = m
+	}
+	return m
+}
+
+func (m *liveMessage) part(id string) *livePart {
+	p := m.parts[id]
+	if p == nil {
+		p = &livePart{}
+		m.parts[id] = p
+	}
+	return p
+}
+
+// addDelta adds a delta.
+func (t *transcript) addDelta(d log.Delta) {
+	var f struct {
+		MessageID, PartID, Field, Delta string
+		Part                            json.RawMessage
+	}
+	if json.Unmarshal(d.Data, &f) != nil {
+		return // a fragment is never needed
+	}
+	var is partInfo
+	if f.Part != nil {
+		if json.Unmarshal(f.Part, &is) != nil {
+			return
+		}
+		f.MessageID, f.PartID = is.MessageID, is.ID
+	}
+	if f.MessageID == "" || f.PartID == "" {
+		return
+	}
+	if t.messages[f.MessageID] == nil {
+		t.unknown[projections.RecordID(f.MessageID)] = true
+	}
+	m := t.message(f.MessageID)
+	if m.ended {
+		return
+	}
+	p := m.part(f.PartID)
+	switch {
+	case f.Part != nil && !hasEnded(p.info):
+		p.data, p.info, p.fresh, m.dirty = f.Part, is, true, true
+	case f.Field == "text":
+		p.received, p.unsent, m.dirty = append(p.received, f.Delta...), append(p.unsent, f.Delta...), true
+	}
+}
+
+// addRecords adds records: first users' messages, then answers. It skips a message that ended after upTo, so that
+// ends stay in order, and reports whether it skipped one.
+func (t *transcript) addRecords(rows []messageRecord, upTo uint64) (later bool) {
+	for _, r := range rows {
+		if r.Role != "assistant" && r.Subagent == "" && !t.submitted[r.ID] && r.first <= upTo {
+			t.submitted[r.ID] = true
+			if r.isSubmitted() && r.first > t.since {
+				t.open = r.first
+			}
+		}
+	}
+	for _, r := range rows {
+		if r.hasEnded() && r.last > upTo {
+			later = true
+		} else {
+			t.addRecord(r)
+		}
+	}
+	return later
+}
+
+func (t *transcript) addRecord(r messageRecord) {
+	switch {
+	case r.Role != "assistant" && r.Subagent == "":
+		if r.failed() && !t.failed[r.ID] {
+			t.failed[r.ID] = true
+			t.queueEnd(r)
+		}
+	case r.EngineID != "":
+		m := t.message(r.EngineID)
+		if m.ended || r.last <= m.last {
+			return
+		}
+		m.known, m.last = true, r.last
+		processing := r.EngineStatus == "processing"
+		if m.ended = r.Subagent != "" || r.removed || !processing; !m.ended {
+			m.addParts(r.Parts)
+			return
+		}
+		m.parts = nil
+		if r.Subagent == "" && !r.removed {
+			t.queueEnd(r)
+		}
+	}
+}
+
+// addParts adds the parts of the record. A part that the record no longer has was removed.
+func (m *liveMessage) addParts(parts []json.RawMessage) {
+	there := map[string]bool{}
+	for _, data := range parts {
+		var is partInfo
+		if json.Unmarshal(data, &is) != nil || is.ID == "" {
+			continue
+		}
+		there[is.ID] = true
+		if p := m.part(is.ID); !p.fresh || hasEnded(is) {
+			p.data, p.info, p.fresh = data, is, false
+		}
+	}
+	maps.DeleteFunc(m.parts, func(id string, p *livePart) bool { return p.data != nil && !p.fresh && !there[id] })
+	m.dirty = true
+}
+
+// endTurn queues an error if the turn has ended, as of upTo, without an answer.
+func (t *transcript) endTurn(turn string, upTo uint64) {
+	if turn == projections.TurnUser && t.open != 0 && t.open <= upTo {
+		t.open = 0
+		t.queue(&message{data: errorEvent("", "The turn ended without an answer.")})
+	}
+}
+
+func (t *transcript) queueEnd(r messageRecord) {
+	t.open = 0
+	t.queue(r.endEvent())
+}
+
+func (t *transcript) queue(m *message) { t.out = append(t.out, m) }
+
+// due returns the events to send now, and the time after which to call it again.
+func (t *transcript) due(now time.Time) (out []*message, next time.Duration) {
+	next = time.Hour
+	if wait := t.sentAt.Add(deltaInterval).Sub(now); wait > 0 {
+		out, t.out = t.out, nil
+		return out, wait
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.messages)) {
+		m := t.messages[id]
+		if !m.known || m.ended || !m.dirty {
+			continue
+		}
+		t.open, t.sentAt = m.last, now
+		t.queueParts(m)
+		if wait := m.snapshotAt.Add(snapshotInterval).Sub(now); wait > 0 {
+			next = min(next, wait)
+			continue
+		}
+		m.dirty, m.snapshotAt = false, now
+		t.queue(m.snapshot())
+	}
+	out, t.out = t.out, nil
+	return out, next
+}
+
+func (t *transcript) queueParts(m *liveMessage) {
+	for _, id := range slices.Sorted(maps.Keys(m.parts)) {
+		p := m.parts[id]
+		if len(p.unsent) > 0 {
+			t.queue(&message{data: hotEvent("text_delta", map[string]any{"messageID": m.id, "partID": id, "text": string(p.unsent)})})
+			p.unsent = nil
+		}
+		if status := p.info.State.Status; status != p.status {
+			p.status = status
+			t.queue(&message{data: hotEvent("tool_status", map[string]any{"messageID": m.id, "partID": id, "tool": p.info.Tool, "status": status})})
+		}
+	}
+}
+
+// flush returns all events except snapshots, without regard to the intervals.
+func (t *transcript) flush() (out []*message) {
+	for _, id := range slices.Sorted(maps.Keys(t.messages)) {
+		if m := t.messages[id]; m.known && !m.ended {
+			t.queueParts(m)
+		}
+	}
+	out, t.out = t.out, nil
+	return out
+}
+
+// catchUp returns the events for a new subscriber: the messages that ended after since, up to upTo, and snapshots of
+// unfinished messages.
+func (t *transcript) catchUp(since, upTo uint64, rows []messageRecord) (all []*message) {
+	for _, r := range rows {
+		if since < r.last && r.last <= upTo && r.hasEnded() {
+			all = append(all, r.endEvent())
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.messages)) {
+		if m := t.messages[id]; m.known && !m.ended {
+			all = append(all, m.snapshot())
+		}
+	}
+	return all
+}
+
+func (m *liveMessage) snapshot() *message {
+	parts := []json.RawMessage{}
+	for _, id := range slices.Sorted(maps.Keys(m.parts)) {
+		if data := m.parts[id].current(); data != nil {
+			parts = append(parts, data)
+		}
+	}
+	return &message{replaces: m.id, data: hotEvent("message_snapshot", map[string]any{"messageID": m.id, "role": "assistant", "parts": parts})}
+}
