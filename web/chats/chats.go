@@ -15,7 +15,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Chats serves what is done with a chat besides changing its records.
+// Chats serves the routes that act on a chat.
 type Chats struct {
 	API      *api.Server
 	Handlers *handlers.Handlers
@@ -24,7 +24,7 @@ type Chats struct {
 	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)
 }
 
-// Engine is what only OpenCode can say about a chat: JSON, as it says it. Its errors are ErrUnavailable, or somebody's fault.
+// Engine asks OpenCode about a chat and returns its JSON. Errors are api.ErrUnavailable or a refusal.
 type Engine struct {
 	Diff func(ctx context.Context, chat, message string) (json.RawMessage, error)
 	Todo func(ctx context.Context, chat string) (json.RawMessage, error)

@@ -13,7 +13,7 @@ type signalRequest struct {
 	Signal string `json:"signal,omitempty"`
 }
 
-// signalExecution sends a signal to a command that runs, for who may write in its chat; agents may not.
+// signalExecution sends a signal to a running command. Agents may not.
 func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
 	if err != nil {

@@ -8,14 +8,15 @@ import (
 	"pocketcoder/web/api"
 )
 
-// forkRequest names OpenCode's id of the message before which the new chat ends; without one it has all of them.
+// forkRequest names the OpenCode id of the message before which the new chat ends. Without one, the new chat has all
+// messages.
 type forkRequest struct {
 	Message string `json:"message,omitempty"`
 	Chat    string `json:"chat,omitempty"` // id for the new chat
 	Title   string `json:"title,omitempty"`
 }
 
-// revertRequest names OpenCode's id of the message that is taken back; without one the last revert is undone.
+// revertRequest names the OpenCode id of the message to revert. Without one, the last revert is undone.
 type revertRequest struct {
 	Message string `json:"message,omitempty"`
 }

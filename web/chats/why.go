@@ -9,7 +9,7 @@ import (
 	"pocketcoder/web/query"
 )
 
-// whyPermission is for everybody who sees the permission.
+// whyPermission explains a permission request to all who may view it.
 func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	found, err := s.API.Find(r.Context(), who, "permissions", r.PathValue("id"))
 	if err != nil {
@@ -27,14 +27,14 @@ func textField(r query.Record, name string) string {
 	return text
 }
 
-// proposal is a rule that could be made of an ask.
+// proposal is a rule that would allow a permission request.
 type proposal struct {
 	Rules []handlers.Rule  `json:"rules"`
 	Chat  handlers.DryRun  `json:"chat"`          // over the chat's history
 	All   *handlers.DryRun `json:"all,omitempty"` // over that of all chats, for administrators
 }
 
-// alwaysRequest says what rule to make of an ask.
+// alwaysRequest describes a rule to make of a permission request.
 type alwaysRequest struct {
 	Pattern string `json:"pattern,omitempty"` // the smallest sensible one when absent
 	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
@@ -42,7 +42,7 @@ type alwaysRequest struct {
 	handlers.Shown
 }
 
-// alwaysAnswer names what was stored.
+// alwaysAnswer names the stored rules.
 type alwaysAnswer struct {
 	Rules []string `json:"rules"` // as in rule_id: tool_permissions/RECORD
 }
@@ -88,7 +88,8 @@ func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Call
 	return api.WriteJSON(w, http.StatusOK, alwaysAnswer{rules})
 }
 
-// always is the command about an ask that the caller may decide. A rule beyond the chat is for administrators to make.
+// always returns the command for a permission request that the caller may decide. Only administrators make a rule for
+// more than one chat.
 func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c handlers.AlwaysPermission, err error) {
 	permissions, _ := s.API.Collection("permissions")
 	about, err := s.API.Changeable(r.Context(), who, permissions, r.PathValue("id"), permissions.Update)
@@ -117,7 +118,7 @@ type replayRequest struct {
 	Chat       string          `json:"chat,omitempty"`   // over whose history; all, for administrators, when absent
 }
 
-// replayPolicy tries a rule over the history of a chat, which its owner may do, or of all chats.
+// replayPolicy tries a rule on the history of a chat, or of all chats.
 func (s *Chats) replayPolicy(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	var body replayRequest
 	if err := api.DecodeBody(r, &body); err != nil {

@@ -38,7 +38,7 @@ const (
 	portCookieTLS   = "__Host-pocketcoder-port" // no other host can set a cookie of that name, which takes TLS
 )
 
-// CheckPortsURL refuses a template of the addresses of ports that is not a URL whose host begins with "{port}.".
+// CheckPortsURL returns an error unless template is a URL whose host begins with "{port}.".
 func CheckPortsURL(template string) error {
 	scheme, rest, _ := strings.Cut(template, "://"+portPlaceholder+".")
 	u, err := url.Parse(scheme + "://" + rest)
@@ -48,7 +48,7 @@ func CheckPortsURL(template string) error {
 	return nil
 }
 
-// visitor is whom a ticket or a cookie lets in, and where.
+// visitor is the access that a ticket or a cookie gives.
 type visitor struct {
 	chat    string
 	port    int
@@ -57,19 +57,21 @@ type visitor struct {
 	expires time.Time
 }
 
-// label is the first part of the port's host. It is the same each time, so that the browser keeps what the page stored.
+// label is the first part of the host name of the port. It stays the same, so that a browser keeps what the page
+// stored.
 func (v visitor) label() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{v.chat, strconv.Itoa(v.port), v.account}, "\n")))
 	return strconv.Itoa(v.port) + "-" + hex.EncodeToString(sum[:8])
 }
 
-// origins are the tickets and cookies that were given out, until the end of the process. The zero value is empty.
+// origins has the valid tickets and cookies. They end with the process. The zero value is ready.
 type origins struct {
 	mu               sync.Mutex
 	tickets, cookies map[string]visitor
 }
 
-// maxVisitors bounds tickets, and cookies, of one account. The one that expires first makes room.
+// maxVisitors is the largest number of tickets, and of cookies, of one account. A new one replaces the one that
+// expires first.
 const maxVisitors = 100
 
 // open returns the address under which one browser gets in; empty without a template.
@@ -121,7 +123,7 @@ func (o *origins) exchange(ticket, label string) (cookie string, ok bool) {
 	return give(&o.cookies, v), true
 }
 
-// visitor returns whom the cookies of a request let in at the host with a label.
+// visitor returns the access that the cookies of a request give to the host with a label.
 func (o *origins) visitor(r *http.Request, label string) (visitor, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,7 +155,7 @@ func (s *Ports) labelOf(host string) (label string, ok bool) {
 	return label, ok && portLabel.MatchString(label)
 }
 
-// PortOrigins serves the origins of ports, and leaves requests under other hosts to next.
+// PortOrigins serves the host names of ports, and passes requests for other hosts to next.
 func (s *Ports) PortOrigins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		label, ok := s.labelOf(r.Host)
@@ -234,7 +236,7 @@ func (s *Ports) callerOf(r *http.Request, v visitor) (api.Caller, error) {
 	return who, s.API.PersonMayWrite(r, who, v.chat)
 }
 
-// foreign reports whether a page of another origin makes a request. It may only lead the browser here.
+// foreign reports whether a page of another origin makes a request. Navigation of the browser is allowed.
 func foreign(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		if origin != "http://"+r.Host && origin != "https://"+r.Host {
@@ -248,7 +250,7 @@ func foreign(r *http.Request) bool {
 	return r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// rewrite makes the request that goes inside, without our cookie.
+// rewrite makes the request to the command, without our cookie.
 func (v visitor) rewrite(p *httputil.ProxyRequest) {
 	host := net.JoinHostPort("localhost", strconv.Itoa(v.port))
 	out := p.Out
@@ -267,13 +269,13 @@ func (v visitor) rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// beyondOrigin are the headers with which an answer could change more than its own origin, or a proxy in front of us.
+// beyondOrigin are headers with which an answer could affect more than its own origin, or a proxy in front of us.
 var beyondOrigin = []string{
 	"Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc", "Nel", "Report-To",
 	"Reporting-Endpoints", "Proxy-Authenticate", "X-Sendfile", "X-Lighttpd-Send-File", "Set-Cookie2",
 }
 
-// confine keeps an answer within its origin.
+// confine removes from an answer what affects more than its origin.
 func (v visitor) confine(answer *http.Response) error {
 	h := answer.Header
 	for _, name := range beyondOrigin {
@@ -299,7 +301,8 @@ func (v visitor) confine(answer *http.Response) error {
 	return nil
 }
 
-// hostCookie returns a Set-Cookie without its Domain, so that the cookie is of this host alone; none for one of our name.
+// hostCookie returns a Set-Cookie line without Domain, so that the cookie is for this host alone. It refuses a cookie
+// with our name.
 func hostCookie(line string) (string, bool) {
 	parts := strings.Split(line, ";")
 	name, _, _ := strings.Cut(parts[0], "=")
@@ -313,14 +316,14 @@ func hostCookie(line string) (string, bool) {
 	return strings.Join(kept, ";"), !ownPortCookie(strings.TrimSpace(name))
 }
 
-// OpenPort is the operator's command for an address of a port; its result is the URL.
+// OpenPort is the operator's command to open a port. Its result is a URL.
 type OpenPort struct {
 	handlers.Command
 	Chat string `json:"chat"`
 	Port int    `json:"port"`
 }
 
-// Serve takes the commands about ports over NATS until ctx ends, in the name of actor.
+// Serve accepts the commands about ports over NATS until ctx ends.
 func (s *Ports) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
 	return handlers.Commands{
 		"port.open": handlers.CommandOf(func(c *OpenPort, actor string) { c.Actor = actor }, s.openPortFor),

@@ -28,7 +28,7 @@ import (
 
 const portOfChat = "/api/chats/{id}/ports/{port}"
 
-// Ports serves the ports of the commands that run in the background.
+// Ports serves the ports of commands that run in the background.
 type Ports struct {
 	API  *api.Server
 	URL  string                                                             // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
@@ -46,8 +46,7 @@ func (s *Ports) Routes() []api.Route {
 	}
 }
 
-// Ticket returns the login that the ticket in a request's path stands for. What else comes along with a ticket is the word of a
-// page that we do not vouch for.
+// Ticket returns the login that the ticket in the path of a request stands for.
 func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
 	if !HasTicket(r.URL.Path) {
 		return "", false
@@ -55,14 +54,14 @@ func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
 	return s.tickets.token(r), true
 }
 
-// portAnswer says where a port is to be found.
+// portAnswer has the addresses of a port.
 type portAnswer struct {
 	Path    string `json:"path"`
 	URL     string `json:"url,omitempty"` // of the port's own origin, good for one browser within ten minutes; absent when there is none
 	Expires string `json:"expires"`       // of path: 2006-01-02 15:04:05.000Z
 }
 
-// openPort gives a ticket for a port of a chat.
+// openPort returns the addresses of a port of a chat.
 func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	chat, port := r.PathValue("id"), r.PathValue("port")
 	number, err := s.portOf(r, who)
@@ -84,7 +83,7 @@ func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller)
 	})
 }
 
-// portOf reads which port is meant, for who may reach those of the chat: its owner and administrators, no agent.
+// portOf returns the port that a path names, if the caller may reach the ports of the chat.
 func (s *Ports) portOf(r *http.Request, who api.Caller) (int, error) {
 	if err := s.API.PersonMayWrite(r, who, r.PathValue("id")); err != nil {
 		return 0, err
@@ -97,7 +96,7 @@ func (s *Ports) portOf(r *http.Request, who api.Caller) (int, error) {
 	return int(port), nil
 }
 
-// servePort hands a request on to what a command of the chat serves at a port, and the answer back.
+// servePort passes a request to a port of a chat, and the answer back.
 func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	since := s.API.Model.Seq() // before it is found out who may
 	port, err := s.portOf(r, who)
@@ -120,7 +119,7 @@ func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, who api.Caller
 	return s.proxyPort(w, r.WithContext(ctx), p.chat, port, visit.rewrite, visit.confine)
 }
 
-// proxyPort hands a request on to what serves a port of a chat.
+// proxyPort passes a request to a port of a chat.
 func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int, rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
 	var failed error
 	proxy := &httputil.ReverseProxy{
@@ -157,7 +156,7 @@ type visit struct {
 	inside *url.URL
 }
 
-// rewrite makes the request that goes inside: nothing of ours goes along.
+// rewrite makes the request to the command, without any of our credentials.
 func (v visit) rewrite(p *httputil.ProxyRequest) {
 	host := net.JoinHostPort("localhost", strconv.Itoa(v.port))
 	out := p.Out
@@ -172,11 +171,11 @@ func (v visit) rewrite(p *httputil.ProxyRequest) {
 	out.Header.Set("X-Forwarded-Prefix", v.path.prefix)
 }
 
-// portPolicy gives what is served an origin that nothing else has: its scripts run, and see nothing of ours. So a page there has
-// neither cookies nor storage, and what it loads it names by relative paths, or below X-Forwarded-Prefix.
+// portPolicy gives a page an opaque origin: its scripts run, but reach nothing of ours. So the page has no cookies
+// and no storage, and must load its files by relative paths or below X-Forwarded-Prefix.
 const portPolicy = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads; frame-ancestors 'self'"
 
-// ofOrigin are the headers with which a server says something about its whole origin, which is ours, or to a proxy in front of us.
+// ofOrigin are headers that affect the whole origin, which is ours, or a proxy in front of us.
 var ofOrigin = []string{
 	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc",
 	"Service-Worker-Allowed", "Nel", "Report-To", "Reporting-Endpoints", "Origin-Agent-Cluster", "Accept-CH", "Critical-CH", "WWW-Authenticate",
@@ -184,7 +183,7 @@ var ofOrigin = []string{
 	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Cache-Control",
 }
 
-// confine changes the answer so that a browser can do no harm with it.
+// confine changes an answer so that it is harmless under our origin.
 func (v visit) confine(answer *http.Response) error {
 	h := answer.Header
 	for _, name := range ofOrigin {
@@ -208,7 +207,7 @@ func (v visit) confine(answer *http.Response) error {
 	return nil
 }
 
-// allowAnyOrigin lets the page read what it loads: its origin is none, and whoever else knows the ticket may see the page anyway.
+// allowAnyOrigin lets the page read the files that it loads. Its origin is opaque, and the ticket is the credential.
 func allowAnyOrigin(h http.Header, r *http.Request) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	if r.Header.Get("Access-Control-Request-Method") != "" {
@@ -219,7 +218,7 @@ func allowAnyOrigin(h http.Header, r *http.Request) {
 	}
 }
 
-// location is where a redirect leads from outside. One that leads elsewhere stays as it is.
+// location maps the target of a redirect to our path. A redirect to another server stays as it is.
 func (v visit) location(to string) string {
 	u, err := url.Parse(to)
 	if err != nil {
@@ -238,7 +237,7 @@ func (v visit) location(to string) string {
 	return v.path.prefix + "/" + strings.TrimPrefix(u.String(), "/")
 }
 
-// finalWriter leaves out the answers before the answer: what a server says in them is not looked at.
+// finalWriter drops informational (1xx) answers: they are not checked.
 type finalWriter struct{ http.ResponseWriter }
 
 func (f finalWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }

@@ -28,13 +28,13 @@ type ticket struct {
 	expires    time.Time
 }
 
-// tickets are those that were given out, until the end of the process. The zero value is empty.
+// tickets has the valid tickets. They end with the process. The zero value is ready.
 type tickets struct {
 	mu sync.Mutex
 	by map[string]ticket
 }
 
-// give makes one. Counted are those of an account, not of a login: it may have many logins.
+// give stores a ticket. The number of tickets is limited for each account, which may have many logins.
 func (t *tickets) give(k ticket) (id string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *tickets) give(k ticket) (id string, err error) {
 	return id, nil
 }
 
-// token is that of the account for which the ticket in the request's path is good; empty for none.
+// token returns the login of the ticket in the path of a request, empty if the ticket is not valid there.
 func (t *tickets) token(r *http.Request) string {
 	p := partsOfPort(r.URL.Path)
 	t.mu.Lock()
@@ -83,7 +83,7 @@ type portPath struct {
 	rest               string // with the slash before
 }
 
-// partsOfPort reads a path, escaped or not: nothing in front of the rest needs to be escaped.
+// partsOfPort parses a path, escaped or not.
 func partsOfPort(path string) (p portPath) {
 	part := strings.SplitN(path, "/", 8)
 	if len(part) < 7 || part[1] != "api" || part[2] != "chats" || part[4] != "ports" {
@@ -101,6 +101,6 @@ func partsOfPort(path string) (p portPath) {
 	return p
 }
 
-// HasTicket says whether a path has a ticket in it: who asks is then found out by that alone, so that it does not matter which
-// page asks.
+// HasTicket reports whether a path has a ticket. Then only the ticket identifies the caller, whatever page makes the
+// request.
 func HasTicket(path string) bool { return partsOfPort(path).ticket != "" }

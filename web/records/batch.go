@@ -15,7 +15,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// batch is several writes that happen together or not at all.
+// batch is a list of writes that all happen, or none.
 type batch struct {
 	Requests []batchRequest `json:"requests"` // at most 50
 }
@@ -27,19 +27,19 @@ type batchRequest struct {
 	Body    map[string]json.RawMessage `json:"body,omitempty"`
 }
 
-// batchAnswer is that of one request.
+// batchAnswer is the answer to one request.
 type batchAnswer struct {
 	Status int `json:"status"`
 	Body   any `json:"body"` // the record; null when it was deleted
 }
 
-// maxBatch is how many requests a batch may hold; PocketBase's default.
+// maxBatch is the largest number of requests in a batch, as in PocketBase.
 const maxBatch = 50
 
-// notInBatch are collections whose changes also reach what is kept beside the log, and cannot be taken back.
+// notInBatch are collections whose writes also change data outside the log, which a transaction cannot undo.
 var notInBatch = []string{"users", "llm_keys"}
 
-// written is what became of one request.
+// written is the result of one request.
 type written struct {
 	c      schema.Collection
 	id     string
@@ -93,7 +93,7 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Calle
 	return api.WriteJSON(w, http.StatusOK, answers)
 }
 
-// batchProblem says which request could not be done, in the shape PocketBase gives it. Nothing of the batch was.
+// batchProblem names the request that failed, in the form of PocketBase. Nothing of the batch was stored.
 func batchProblem(i int, err error) error {
 	p := api.ProblemOf(err)
 	if p.Status >= http.StatusInternalServerError {

@@ -59,7 +59,7 @@ func createMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: chat, Message: w.id, Parts: parts})
 }
 
-// checkID refuses an id that a record of another chat has: the record with it is the first one.
+// checkID refuses an id that a record of another chat has.
 func (s *Records) checkID(ctx context.Context, w change, chat string) error {
 	if w.id == "" {
 		return nil
@@ -71,7 +71,8 @@ func (s *Records) checkID(ctx context.Context, w change, chat string) error {
 	return err
 }
 
-// updateMessage lets a client that is not sure whether its message arrived say it again; a message that is sent does not change.
+// updateMessage lets a client send a message again if it does not know whether the message arrived. A stored message
+// does not change.
 func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	raw, given := w.set["parts"]
 	for name := range w.changed() {
@@ -92,7 +93,7 @@ func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id, Parts: parts})
 }
 
-// partsOf reads the parts of a person's message. Those that OpenCode has given ids and times say the same without them.
+// partsOf decodes the parts of a user's message. It drops the ids and times that OpenCode adds.
 func partsOf(raw json.RawMessage) ([]events.Part, error) {
 	var parts []events.Part
 	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 {
@@ -101,7 +102,7 @@ func partsOf(raw json.RawMessage) ([]events.Part, error) {
 	return parts, nil
 }
 
-// createPermission is an agent's ask; what it says about a decision is not one.
+// createPermission creates the permission request of an agent. It ignores fields of a decision.
 func createPermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c := handlers.RequestPermission{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
 	for name, into := range map[string]*string{
@@ -119,7 +120,7 @@ func createPermission(s *Records, ctx context.Context, w change) (string, uint64
 	return id, seq, err
 }
 
-// answerQuestion answers one of the questions asked together, or rejects all of them. The first answer wins.
+// answerQuestion answers one of several questions, or rejects all of them. The first answer counts.
 func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	status, _ := w.text("status")
 	reply, replied := w.text("reply")
@@ -150,7 +151,7 @@ func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, 
 	return w.id, seq, err
 }
 
-// stopSubagent stops the subagent; its record stays, and says how it ended.
+// stopSubagent stops a subagent. Its record stays and shows how it ended.
 func stopSubagent(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if w.oldText("status") != "running" {
 		return w.id, 0, nil

@@ -17,13 +17,13 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// bookkeeping is what clients send along with a record they have cached: it says nothing about what they want.
+// bookkeeping are fields that clients send along with a cached record. They are ignored.
 var bookkeeping = []string{
 	"id", "collectionId", "collectionName", "expand", "created", "updated", // of every record
 	"synced", "isNew", "deleted", "noSync", "retryCount", // of the offline cache of the Dart client
 }
 
-// secretFields are taken for accounts and are never shown.
+// secretFields can be written for accounts and are never shown.
 var secretFields = []string{"password", "passwordConfirm", "oldPassword", "emailVisibility"}
 
 // wishes are fields that say how a change is meant; no record holds them.
@@ -35,8 +35,8 @@ var wishes = map[string][]schema.Field{
 	},
 }
 
-// checkFields gives the fields of a body that the collection has and clients may write, each of its kind. What a record
-// holds besides and cannot be written is left out: clients send back what they were shown.
+// checkFields returns the values that a body sets, normalized. It ignores read-only fields, because clients send back
+// what they were shown.
 func checkFields(c schema.Collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	set, faults := map[string]json.RawMessage{}, map[string]any{}
 	for name, value := range body {
@@ -75,7 +75,7 @@ func faulty(faults map[string]any) error {
 	return api.Problem{Status: 400, Message: "Failed to validate the submitted data.", Data: faults}
 }
 
-// checkRequired refuses a required field that is empty, and one that is missing from something new.
+// checkRequired refuses an empty required field, and a new record without one.
 func checkRequired(c schema.Collection, set map[string]json.RawMessage, isNew bool) error {
 	faults := map[string]any{}
 	for _, f := range c.Fields {
@@ -87,7 +87,7 @@ func checkRequired(c schema.Collection, set map[string]json.RawMessage, isNew bo
 	return faulty(faults)
 }
 
-// checkRelations refuses a relation to a record that the caller may not view, as if it were not there.
+// checkRelations refuses a relation to a record that the caller may not view, as if there were no such record.
 func checkRelations(ctx context.Context, db dbx.Builder, c schema.Collection, set map[string]json.RawMessage, req filter.Request, fresh created) error {
 	for _, f := range c.Fields {
 		to := textOf(set[f.Name])
@@ -109,7 +109,7 @@ func checkRelations(ctx context.Context, db dbx.Builder, c schema.Collection, se
 	return nil
 }
 
-// plain gives the values as rules see them.
+// plain decodes values for rules.
 func plain(set map[string]json.RawMessage) map[string]any {
 	values := map[string]any{}
 	for name, raw := range set {
@@ -126,7 +126,7 @@ func textOf(raw json.RawMessage) string {
 	return v
 }
 
-// sameJSON says whether two values are the same whatever their spaces and order of keys.
+// sameJSON reports whether two values are equal, regardless of spaces and the order of keys.
 func sameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true

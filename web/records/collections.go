@@ -33,12 +33,12 @@ const (
 	isStaff = `(@request.auth.role = "admin" || @request.auth.role = "agent")`
 )
 
-// rules in the order list, view, create, update, delete.
+// rules takes the rules in this order: list, view, create, update, delete.
 func rules(list, view, create, update, remove *string) schema.Rules {
 	return schema.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
 }
 
-// ofLivingChat hides what hangs on a chat that was deleted.
+// ofLivingChat excludes the records of deleted chats.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
 // Catalogue is all collections.
@@ -146,7 +146,7 @@ var Catalogue = completed(schema.Catalogue{
 	kept("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")), fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
 })
 
-// completed fills in what most collections have in common. A collection's id is its name; clients only compare it.
+// completed sets what most collections have in common. The id of a collection is its name; clients only compare it.
 func completed(list schema.Catalogue) schema.Catalogue {
 	for i, c := range list {
 		list[i].ID = c.Name
@@ -160,7 +160,7 @@ func completed(list schema.Catalogue) schema.Catalogue {
 	return list
 }
 
-// kept is a collection of records that people and agents keep: whole JSON objects of the table config.
+// kept is a collection of configuration records: JSON objects in the table config.
 func kept(name string, r schema.Rules, list ...schema.Field) schema.Collection {
 	for i, f := range list {
 		list[i].SQL = "json_extract(t.fields, '$." + f.Name + "')"

@@ -13,11 +13,11 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// ConfigTable is the table of the collections that people and agents keep.
+// ConfigTable is the table of the configuration records of all collections.
 const ConfigTable = "config"
 
-// unique are the fields of a collection that together name one record. With upsert, creating a second one changes the first:
-// clients create without looking.
+// unique are the fields of a collection whose values identify one record. With upsert, creating a second record with
+// the same values changes the first: some clients create without checking.
 var unique = map[string]struct {
 	fields []string
 	upsert bool
@@ -32,7 +32,7 @@ var unique = map[string]struct {
 	"ssh_keys":           {fields: []string{"fingerprint"}}, // among all accounts: a key says who somebody is
 }
 
-// complete fills in what follows from a record's other fields, and refuses what does not fit together.
+// complete sets fields that follow from others, and refuses fields that contradict each other.
 var complete = map[string]func(s *Records, ctx context.Context, w change) error{
 	"sops":              completeSOP,
 	"mcp_servers":       completeMCPServer,
@@ -43,7 +43,7 @@ var complete = map[string]func(s *Records, ctx context.Context, w change) error{
 	"whitelist_targets": completeWhitelistTarget,
 }
 
-// computed says whether a required field is filled in by complete.
+// computed reports whether complete sets a required field.
 func computed(c schema.Collection, f schema.Field) bool {
 	return c.ID == sshKeys && f.Name == "fingerprint" || c.ID == "sops" && f.Name == "signature"
 }
@@ -95,7 +95,7 @@ func removeRecord(s *Records, ctx context.Context, w change) (string, uint64, er
 	return w.id, seq, err
 }
 
-// completeSOP signs the content with its hash, so that a reader sees whether it is what was approved.
+// completeSOP stores the hash of the content, so that a reader can check that the content is the approved one.
 func completeSOP(_ *Records, _ context.Context, w change) error {
 	delete(w.set, "signature")
 	if content, given := w.set["content"]; given {
@@ -105,7 +105,7 @@ func completeSOP(_ *Records, _ context.Context, w change) error {
 	return nil
 }
 
-// completeMCPServer notes who let a server in and when; an agent can only ask for one.
+// completeMCPServer stores who approved a server, and when. An agent can only request one.
 func completeMCPServer(_ *Records, _ context.Context, w change) error {
 	delete(w.set, "approved_by")
 	delete(w.set, "approved_at")
@@ -130,7 +130,7 @@ func (w change) oldStatus() string {
 	return w.oldText("status")
 }
 
-// completeProposal lets administrators alone approve, and notes when they did. What an agent proposes is poco's.
+// completeProposal lets only administrators approve, and stores when. The author of an agent's proposal is poco.
 func completeProposal(_ *Records, _ context.Context, w change) error {
 	if w.who.Is(account.Agent) {
 		w.set["authored_by"] = api.MustJSON("poco")

@@ -7,10 +7,10 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// inputSuffix is what follows a collection's name in the name of what a client may say of its records.
+// inputSuffix follows the name of a collection in the name of its input form.
 const inputSuffix = "Input"
 
-// inputForms are the forms of what clients may say of the records of each collection.
+// inputForms are the forms of the records that clients send, by name.
 func inputForms() map[string]api.Form {
 	forms := map[string]api.Form{}
 	for _, c := range Catalogue {
@@ -21,12 +21,12 @@ func inputForms() map[string]api.Form {
 	return forms
 }
 
-// writable says whether there is a field that clients may write.
+// writable reports whether clients may write any field of a collection.
 func writable(c schema.Collection) bool {
 	return slices.ContainsFunc(c.Fields, func(f schema.Field) bool { return !f.ReadOnly })
 }
 
-// inputForm is what a client may say of a record.
+// inputForm is the form of a record that a client sends.
 func inputForm(c schema.Collection) api.Form {
 	form := api.Form{Type: "object", Properties: map[string]api.Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
 	for _, field := range slices.Concat(c.Fields, wishes[c.ID]) {
@@ -42,8 +42,8 @@ func inputForm(c schema.Collection) api.Form {
 	return form
 }
 
-// recordInput is what creating or updating a record takes: the input of one of the collections where that can be done, and
-// with create all that a new record needs.
+// recordInput is the body of a create or an update: the input form of one of the collections that allow it. A create
+// needs all required fields.
 func recordInput(create bool) api.Form {
 	form := api.Form{Type: "object"}
 	for _, c := range Catalogue {

@@ -33,13 +33,13 @@ const (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
-// llmKeySecret is where the values of a record's variables are kept, as a JSON object.
+// llmKeySecret is the key of the secret with the values of a record's variables, a JSON object.
 func llmKeySecret(user, record string) string { return llmKeysSecrets + "." + user + "." + record }
 
-// saveLLMKey saves a record with the names of the variables, and their values among the secrets. The record is first: what
-// is refused leaves the values as they are. A crash in between leaves names whose values are those before, or none: the
-// client got no answer, and the same request again makes it whole. The other way around there would be values that nothing
-// names, and that nobody knows of.
+// saveLLMKey saves a record with the names of the variables, and then their values among the secrets. A refused
+// record leaves the values unchanged. After a crash in between, the record names variables with their old values or
+// none; the client got no answer and repeats the request. In the other order, a crash could leave values that no
+// record names.
 func saveLLMKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	values, given, err := checkLLMKey(w)
 	if err != nil {
@@ -76,8 +76,8 @@ func removeLLMKey(s *Records, ctx context.Context, w change) (string, uint64, er
 	return id, seq, s.keepValues(context.WithoutCancel(ctx), llmKeySecret(w.oldText("user"), w.id), nil, true)
 }
 
-// checkLLMKey gives the values of the variables, and leaves their names alone in the record. An empty value stands for the
-// one that is kept: so it is shown.
+// checkLLMKey returns the values of the variables, and leaves only their names in the record. An empty value means
+// the stored one, because records show values as empty.
 func checkLLMKey(w change) (values map[string]string, given bool, err error) {
 	if raw, given := w.set["provider_id"]; given {
 		id := textOf(raw)
@@ -112,7 +112,8 @@ func checkLLMKey(w change) (values map[string]string, given bool, err error) {
 	return values, true, nil
 }
 
-// checkRoomForKey refuses one key more than an account may have. One for the same provider changes the one there is.
+// checkRoomForKey refuses a new key if the account has the largest number of keys. A key for a provider that has one
+// replaces it.
 func (s *Records) checkRoomForKey(ctx context.Context, user, provider string) error {
 	var n int
 	err := s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
@@ -218,7 +219,8 @@ func ConcealKeys(ctx context.Context, log *log.Log, secrets *secret.Store, paths
 	return nil
 }
 
-// namedSecrets are the keys of the values that living records of living accounts name, and whether the account is an administrator.
+// namedSecrets returns the secrets that records of existing accounts name, and whether the account is an
+// administrator.
 func namedSecrets(ctx context.Context, log *log.Log) (map[string]bool, error) {
 	gone, roles := map[string]bool{}, map[string]string{}
 	_, err := log.Fold(ctx, events.UserSubject("*", "account.*"), 0, func(e events.Event) error {

@@ -9,7 +9,7 @@ import (
 
 const modelSelection = "model_selection"
 
-// saveModelSelection selects a model. A selection stays with its chat: another chat has another record.
+// saveModelSelection selects a model. The chat of a selection cannot change.
 func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if chat, given := w.text("chat"); given && !w.isNew && chat != w.oldText("chat") {
 		return "", 0, api.BadField("chat", "validation_invalid_value", "The chat of a selection cannot change. Create another selection.")

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// decidePermission decides an ask: only from draft, and the first decision wins. What else the record holds is not looked
-// at: a client that was offline sends the whole of it as it was. To say again what was decided is no other decision.
+// decidePermission decides a pending permission request. The first decision counts; the same decision again is
+// accepted. Other fields are ignored, because a client that was offline sends the whole record.
 func decidePermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	status, given := w.text("status")
 	now, edited := w.oldText("status"), w.edited()
@@ -39,7 +39,7 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	return w.id, seq, err
 }
 
-// edited is the command that shall run in place of the one that was asked for; empty when it is that one.
+// edited is the command to run instead of the requested one, empty if they are equal.
 func (w change) edited() string {
 	var about struct{ Command string }
 	if raw, ok := w.now("metadata").(json.RawMessage); ok {
@@ -51,10 +51,10 @@ func (w change) edited() string {
 	return ""
 }
 
-// maxHolds is the longest that an approval can be limited to, in seconds.
+// maxHolds is the longest time for which an approval can be limited, in seconds.
 const maxHolds = 366 * 24 * 60 * 60
 
-// holdsFor reads for how many seconds an approval holds; 0 and absent are for ever.
+// holdsFor returns how long an approval is valid, "" for no limit.
 func holdsFor(raw json.RawMessage, status string) (string, error) {
 	var seconds float64
 	_ = json.Unmarshal(raw, &seconds) // it was checked to be a number

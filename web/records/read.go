@@ -10,7 +10,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// page is what a list is described as; query writes lists itself.
+// page describes a list in the OpenAPI description. Package query encodes lists itself.
 type page struct {
 	Page       int             `json:"page"`
 	PerPage    int             `json:"perPage"`
@@ -19,7 +19,7 @@ type page struct {
 	Items      []api.AnyRecord `json:"items"`
 }
 
-// collectionOf finds the collection that a path names. The superusers are accounts like others.
+// collectionOf returns the collection that a path names.
 func (s *Records) collectionOf(r *http.Request) (schema.Collection, error) {
 	return s.API.Collection(r.PathValue("collection"))
 }

@@ -15,7 +15,7 @@ import (
 // The records that are rules of the policy are checked when they are written: one that cannot be read would match nothing,
 // and nobody would notice.
 
-// completeToolPermission notes whose rule it is. A person's rule stays in the chat it was made for.
+// completeToolPermission stores the author of a rule. Only administrators move a rule to another chat.
 func completeToolPermission(_ *Records, _ context.Context, w change) error {
 	if w.isNew {
 		w.set["author"] = api.MustJSON(w.who.Account)
@@ -33,7 +33,7 @@ func completeToolPermission(_ *Records, _ context.Context, w change) error {
 	return w.checkRule(r.OfTool(), "tool", "pattern", "action")
 }
 
-// completeWhitelistAction checks what an action with a value allows; one without allows its permission on the targets.
+// completeWhitelistAction checks an action with a value. An action without one allows its permission on the targets.
 func completeWhitelistAction(_ *Records, _ context.Context, w change) error {
 	value := w.will("value")
 	if i := strings.IndexByte(value, '*'); i >= 0 && w.will("kind") == "strict" {
@@ -45,7 +45,7 @@ func completeWhitelistAction(_ *Records, _ context.Context, w change) error {
 	return w.checkRule(handlers.Rule{Permission: w.will("permission"), Pattern: value}, "permission", "value", "kind")
 }
 
-// completeWhitelistTarget checks a target, which is a path or an address.
+// completeWhitelistTarget checks a target, which is a path or a URL.
 func completeWhitelistTarget(_ *Records, _ context.Context, w change) error {
 	r := handlers.Rule{Permission: "write", Pattern: w.will("pattern")}
 	if strings.Contains(r.Pattern, "://") {
@@ -54,8 +54,8 @@ func completeWhitelistTarget(_ *Records, _ context.Context, w change) error {
 	return w.checkRule(r, "name", "pattern")
 }
 
-// checkRule refuses a rule that cannot be read. What is left as it was is not looked at: a rule that could once be read can
-// still be paused. others are further fields it is made of.
+// checkRule refuses a rule with a mistake if one of its fields changes. Otherwise it accepts an old rule with a
+// mistake, so that the rule can be paused. others are further fields of the rule.
 func (w change) checkRule(r handlers.Rule, permission, pattern string, others ...string) error {
 	changed := w.changed()
 	if !slices.ContainsFunc(append(others, permission, pattern), func(name string) bool { _, given := changed[name]; return given }) {
@@ -64,7 +64,7 @@ func (w change) checkRule(r handlers.Rule, permission, pattern string, others ..
 	return ruleProblem(r, permission, pattern)
 }
 
-// ruleProblem names the field at fault of a rule that cannot be read, and the column in it.
+// ruleProblem names the field of a rule with a mistake, and the column.
 func ruleProblem(r handlers.Rule, permission, pattern string) error {
 	err := handlers.CheckRule(r)
 	var refused handlers.Refused
@@ -78,5 +78,5 @@ func ruleProblem(r handlers.Rule, permission, pattern string) error {
 	return api.BadField(field, "validation_invalid_value", "%s", refused.Text)
 }
 
-// columnOf is the place of a byte, in runes from 1.
+// columnOf is the column of a byte, in runes from 1.
 func columnOf(s string, at int) int { return len([]rune(s[:at])) + 1 }

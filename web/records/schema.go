@@ -22,7 +22,7 @@ type collectionSchema struct {
 	Indexes    []string      `json:"indexes"`
 }
 
-// fieldSchema is a field of it.
+// fieldSchema is a field of a collectionSchema.
 type fieldSchema struct {
 	ID           string   `json:"id"`
 	Name         string   `json:"name"`

@@ -16,7 +16,7 @@ import (
 
 const sshKeys = handlers.SSHKeyCollection
 
-// saveSSHKey refuses a key that a record has already, of whatever account: who logs in with it could not be told from the other.
+// saveSSHKey refuses a key that another record has, of any account: a login with it would not identify the account.
 func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if err := completeSSHKey(w); err != nil {
 		return "", 0, err
@@ -28,8 +28,8 @@ func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, erro
 	return id, seq, err
 }
 
-// completeSSHKey keeps one key as a line of ours. What it says about the key we compute ourselves: a client's word about its
-// key is worth nothing. The fingerprint is padded base64, as the phone app looks for it.
+// completeSSHKey normalizes the key and computes the fields that describe it. Values of the client for these fields
+// are ignored. The fingerprint is padded base64, because the phone app compares it.
 func completeSSHKey(w change) error {
 	line, given := w.text("public_key")
 	if !given {
@@ -49,7 +49,7 @@ func completeSSHKey(w change) error {
 	return nil
 }
 
-// listSSHKeys gives the keys with which the caller may log in to the sandbox, as an authorized_keys file has them.
+// listSSHKeys answers with the active keys of the caller in the format of authorized_keys.
 func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	c, _ := s.API.Collection("ssh_keys")
 	var text []byte

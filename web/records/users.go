@@ -27,8 +27,8 @@ func createUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 	return s.API.Accounts.CreateAccount(ctx, account.CreateAccount{Command: w.Command, Account: w.id, Email: email, Name: name, Role: role, Password: password})
 }
 
-// updateUser changes an account. Who is no administrator changes their own name and email, and their password when they
-// know the old one.
+// updateUser changes an account. Accounts other than administrators change their own name and email, and their
+// password with the old one.
 func updateUser(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c := account.UpdateAccount{Command: w.Command, Account: w.id}
 	for name, into := range map[string]**string{"email": &c.Email, "name": &c.Name, "role": &c.Role} {
@@ -68,7 +68,7 @@ func updateUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 	return w.id, seq, err
 }
 
-// newPassword gives the password of a body, empty when there is none.
+// newPassword returns the password of a body, empty for none.
 func newPassword(w change) (string, error) {
 	password, again := textOf(w.set["password"]), textOf(w.set["passwordConfirm"])
 	if _, given := w.set["passwordConfirm"]; given && again != password {

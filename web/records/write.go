@@ -16,7 +16,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// change is a create, an update or a delete that the rules let pass, with its fields checked.
+// change is a create, an update or a delete that the rules allow, with checked fields.
 type change struct {
 	handlers.Command
 	who   api.Caller
@@ -28,13 +28,13 @@ type change struct {
 	made  map[string]any // instead of old, of a record that the same batch has made
 }
 
-// writer carries out changes of one collection as commands; each answers with the record's id and the sequence of the event.
-// What is nil cannot be done.
+// writer sends the changes of one collection as commands. Each function returns the record's id and the sequence of
+// the event. A nil function is not allowed.
 type writer struct {
 	create, update, remove func(s *Records, ctx context.Context, w change) (id string, seq uint64, err error)
 }
 
-// writers by collection; the collections that people and agents keep have those of kept.go.
+// writers are the writers by collection. Configuration records have one of their own: see writerOf.
 var writers = map[string]writer{
 	"users":       {createUser, updateUser, removeUser},
 	"chats":       {createChat, updateChat, removeChat},
@@ -105,7 +105,7 @@ func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.C
 	return nil
 }
 
-// checkQuery refuses what the answer to a write could not be made by, before anything is written.
+// checkQuery refuses a query with a mistake before anything is written: the answer could not be made.
 func (s *Records) checkQuery(r *http.Request, who api.Caller, c schema.Collection) error {
 	if _, err := s.API.View(r, who, c, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
@@ -113,7 +113,7 @@ func (s *Records) checkQuery(r *http.Request, who api.Caller, c schema.Collectio
 	return nil
 }
 
-// create carries out a create. fresh are records that the same batch has created before it.
+// create sends a create. fresh are the records that the same batch has created.
 func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if c.Create == nil && !who.Superuser() || writerOf(c).create == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
@@ -152,7 +152,7 @@ func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collectio
 	return id, seq, err
 }
 
-// update carries out an update. fresh are records that the same batch has created before it.
+// update sends an update. fresh are the records that the same batch has created.
 func (s *Records) update(ctx context.Context, who api.Caller, c schema.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
 	if writerOf(c).update == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
@@ -189,8 +189,8 @@ func (s *Records) remove(ctx context.Context, who api.Caller, c schema.Collectio
 	return seq, err
 }
 
-// existing finds the record of a change. The caller may view it and the rule lets them change it: what they may not change
-// is not there for them, as PocketBase has it.
+// existing reads the record of a change. The error is that the record is not found if the caller may not view or
+// change it, as in PocketBase.
 func (s *Records) existing(ctx context.Context, w *change, rule *string) (err error) {
 	if w.made == nil {
 		w.old, err = s.API.Changeable(ctx, w.who, w.c, w.id, rule)
@@ -208,7 +208,7 @@ func (s *Records) existing(ctx context.Context, w *change, rule *string) (err er
 	})
 }
 
-// clientID is the id that a client made for what it creates; empty when it leaves that to us.
+// clientID is the id that the client chose for a new record, empty if it chose none.
 func clientID(body map[string]json.RawMessage) (string, error) {
 	raw, given := body["id"]
 	if !given {
@@ -227,14 +227,14 @@ func clientID(body map[string]json.RawMessage) (string, error) {
 	return id, nil
 }
 
-// defaultUser makes what belongs to somebody belong to the caller, when the client does not say. A budget is everybody's then.
+// defaultUser sets the caller as the user of a record without one. A budget without a user is for all users.
 func (w change) defaultUser() {
 	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && w.c.ID != handlers.BudgetCollection && textOf(w.set["user"]) == "" {
 		w.set["user"] = api.MustJSON(w.who.Account)
 	}
 }
 
-// changed are the fields whose value is not what the record has.
+// changed are the fields with a new value.
 func (w change) changed() map[string]json.RawMessage {
 	changed := map[string]json.RawMessage{}
 	for name, value := range w.set {
@@ -245,13 +245,13 @@ func (w change) changed() map[string]json.RawMessage {
 	return changed
 }
 
-// text gives a text of the fields given; ok is false when it is not among them.
+// text returns a text of the given fields, and whether it was given.
 func (w change) text(name string) (value string, ok bool) {
 	raw, ok := w.set[name]
 	return strings.TrimSpace(textOf(raw)), ok
 }
 
-// will gives a text of the record as it is after the change.
+// will returns a text of the record after the change.
 func (w change) will(name string) string {
 	if raw, given := w.set[name]; given {
 		return textOf(raw)
@@ -259,7 +259,7 @@ func (w change) will(name string) string {
 	return w.oldText(name)
 }
 
-// now gives a field of the record as it is.
+// now returns a field of the record before the change.
 func (w change) now(name string) any {
 	if w.made != nil {
 		return w.made[name]
@@ -272,7 +272,7 @@ func (w change) oldText(name string) string {
 	return text
 }
 
-// created are the fields of the records that a batch has created so far.
+// created are the fields of the records that a batch has created, by collection and id.
 type created map[string]map[string]any
 
 func (c created) add(collection, id string, fields map[string]any) {

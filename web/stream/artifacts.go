@@ -13,7 +13,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// executionArtifact answers with a file as a command left it: the copy that was kept, or the file itself while it is still that.
+// executionArtifact answers with a file as a command left it: the stored copy, or the file itself if it has not
+// changed.
 func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// openOutput gives what is stored of a stream of an execution.
+// openOutput opens the stored output of an execution.
 func openOutput(ctx context.Context, log *log.Log, o events.Output) (io.ReadSeekCloser, error) {
 	if o.Blob != nil {
 		return openBlob(ctx, log, o.Blob.Name, o.Blob.Size)
@@ -29,7 +29,8 @@ type inlineContent struct{ *bytes.Reader }
 
 func (inlineContent) Close() error { return nil }
 
-// blobContent is a blob that can be read from any place, though each reader of it begins at the beginning.
+// blobContent is a blob with random access. Each reader of a blob starts at the beginning, so a seek back opens a new
+// one.
 type blobContent struct {
 	open   func() (io.ReadCloser, error)
 	size   int64

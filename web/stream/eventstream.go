@@ -10,15 +10,15 @@ import (
 	"pocketcoder/web/api"
 )
 
-// eventWriter writes an event stream (https://html.spec.whatwg.org/multipage/server-sent-events.html) to one client. It is
-// safe for concurrent use; its errors are errGone.
+// eventWriter writes an event stream (https://html.spec.whatwg.org/multipage/server-sent-events.html) to one client.
+// It is safe for concurrent use. Its errors are api.ErrGone.
 type eventWriter struct {
 	mu  sync.Mutex
 	out *api.PatientWriter
 }
 
-// send writes one event and waits until it is on its way. An empty id sends none, so what a client resumes from stays as it
-// was. Neither part may hold a line break: data is JSON in one line.
+// send writes one event and flushes it. An event with an empty id does not change where the client resumes. No
+// argument may have a line break.
 func (e *eventWriter) send(id, name string, data []byte) error {
 	frame := make([]byte, 0, len(id)+len(name)+len(data)+len("id: \nevent: \ndata: \n\n"))
 	if id != "" {
@@ -38,9 +38,9 @@ func (e *eventWriter) write(b []byte) error {
 	return e.out.Flush()
 }
 
-// serveEvents answers with an event stream that parts write to, each in a goroutine of its own, until one of them ends, the
-// client does, the server does, or ended is closed. What goes wrong then is logged: the answer has begun, and the client
-// comes again.
+// serveEvents answers with an event stream. Each part writes to it in its own goroutine. The stream ends with the
+// first part that ends, with the client, with the server, or when ended is closed. Errors are logged: the answer has
+// begun, and the client reconnects.
 func (s *Streams) serveEvents(w http.ResponseWriter, r *http.Request, ended <-chan struct{}, parts ...func(context.Context, *eventWriter) error) error {
 	out := &eventWriter{out: api.NewPatientWriter(w)}
 	w.Header().Set("Content-Type", api.EventStream)
@@ -67,7 +67,7 @@ func (s *Streams) serveEvents(w http.ResponseWriter, r *http.Request, ended <-ch
 	return nil
 }
 
-// untilDone waits, and keeps the connection from looking idle. What it takes from done it gives back.
+// untilDone waits for the end of the stream and sends pings. It puts what it takes from done back.
 func (e *eventWriter) untilDone(ctx context.Context, done chan error, ended <-chan struct{}) error {
 	ticker := time.NewTicker(api.PingEvery)
 	defer ticker.Stop()

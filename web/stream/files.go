@@ -19,7 +19,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// directory is a listing.
+// directory is a list of files.
 type directory struct {
 	Path      string  `json:"path"` // from the workspace; empty for itself
 	Entries   []entry `json:"entries"`
@@ -34,7 +34,7 @@ type entry struct {
 	Modified string `json:"modified"`
 }
 
-// maxEntries is how many entries a listing has at most.
+// maxEntries is the largest number of entries in a list.
 const maxEntries = 10_000
 
 // listFiles answers with the entries of a directory of the workspace.
@@ -67,7 +67,7 @@ func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, _ api.Caller
 	return api.WriteJSON(w, http.StatusOK, listing)
 }
 
-// list reads a directory. Of one that has too many entries, it gives some.
+// list reads a directory, at most maxEntries entries.
 func list(root *os.Root) (directory, error) {
 	d, err := root.Open(".")
 	if err != nil {
@@ -99,7 +99,7 @@ func list(root *os.Root) (directory, error) {
 	return listing, nil
 }
 
-// shown are the types of files a browser may show: none of them can run anything. Others are downloads.
+// shown are the types of files that a browser may show: it cannot run them. Other files are downloads.
 var shown = map[string]string{
 	".txt": "text/plain; charset=utf-8", ".md": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".pdf": "application/pdf",
@@ -142,7 +142,7 @@ func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// serveFile answers with a file that somebody else has written, or ranges of it.
+// serveFile answers with a file that we do not trust, or ranges of it.
 func serveFile(w http.ResponseWriter, r *http.Request, name string, modified time.Time, content io.ReadSeeker) {
 	h := w.Header()
 	media, ok := shown[strings.ToLower(path.Ext(name))]
@@ -165,8 +165,8 @@ func (s *Streams) openWorkspace() (*os.Root, error) {
 	return root, nil
 }
 
-// lookUp finds a file by a path from outside. Every part of it is a plain name of what is no symbolic link: a link may lead
-// anywhere, and who put it there is not who asks.
+// lookUp finds a file by a path of a client. It refuses symbolic links in any part of the path: they may lead out of
+// the workspace.
 func lookUp(root *os.Root, name string) (info fs.FileInfo, err error) {
 	if len(name) > maxPath || !fs.ValidPath(name) || strings.ContainsAny(name, "\x00\\") {
 		return nil, api.Forbidden("A path is names with a slash between them, of a file in the workspace.")
@@ -187,7 +187,7 @@ func lookUp(root *os.Root, name string) (info fs.FileInfo, err error) {
 // maxPath is the longest path in bytes; the system's own limit is the same.
 const maxPath = 4096
 
-// fileProblem is the answer when a file cannot be had. What else may be wrong with it is between the workspace and its owner.
+// fileProblem is the answer if a file cannot be read. It does not say why: that is not the client's concern.
 func fileProblem(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return api.NotFound()

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// chatEvents streams a chat's history and what comes, for as long as the caller may see the chat.
+// chatEvents streams the stored and the new events of a chat, while the caller may see the chat.
 func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	chat := r.PathValue("id")
 	sees := func() error { return s.API.MayView(r.Context(), who, "chats", chat) }
@@ -24,7 +24,7 @@ func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, who api.Cal
 	})
 }
 
-// allEvents streams the log, or what a filter of subjects leaves of it.
+// allEvents streams the events of the log, or those that a subject filter matches.
 func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	filter := events.AllEvents
 	if text := r.URL.Query().Get("subject"); text != "" {
@@ -36,8 +36,8 @@ func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who api.Call
 	return s.serveHistory(w, r, who, filter, func(context.Context, events.Event) error { return nil })
 }
 
-// serveHistory sends every event of a filter after the last one the client has, says that it has caught up, and sends what
-// comes. sent is called after each event; its error ends the stream.
+// serveHistory sends the events of a filter after the last one that the client has, then a caught-up event, then new
+// events. It calls sent after each event; an error of sent ends the stream.
 func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.Caller, filter string, sent func(context.Context, events.Event) error) error {
 	after, err := s.resumeAfter(r)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.C
 	return s.serveEvents(w, r, s.API.Accounts.Ended(who.Session), follow)
 }
 
-// resumeAfter is the sequence of the last event the client has: what it says when it reconnects, else what the query says.
+// resumeAfter is the sequence of the last event that the client has: from Last-Event-ID, otherwise from the query.
 func (s *Streams) resumeAfter(r *http.Request) (uint64, error) {
 	query, err := sequenceOf("after", r.URL.Query().Get("after"))
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Streams) resumeAfter(r *http.Request) (uint64, error) {
 	return after, nil
 }
 
-// sequenceOf reads a sequence; an absent one is 0.
+// sequenceOf parses a sequence. An empty text is 0.
 func sequenceOf(field, text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -123,7 +123,7 @@ func boolOf(r *http.Request, field string) (bool, error) {
 	return is, nil
 }
 
-// malformed is the name under which a stored message that is no event is sent.
+// malformed is the name of an event that cannot be decoded.
 const malformed = "malformed"
 
 func sendEvent(out *eventWriter, e events.Event) error {
@@ -138,7 +138,7 @@ func sendEvent(out *eventWriter, e events.Event) error {
 	return out.send(strconv.FormatUint(e.Seq, 10), name, data)
 }
 
-// deltasOf gives the filters of the fragments that belong to the chats a filter of events leaves.
+// deltasOf returns the filters for the deltas of the chats that a filter of events matches.
 func deltasOf(filter string) []string {
 	words := strings.Split(filter, ".")
 	switch {
@@ -150,10 +150,10 @@ func deltasOf(filter string) []string {
 	return nil
 }
 
-// maxFragments is how many fragments are kept for a client; what comes while it has not taken them, it misses.
+// maxFragments is the largest number of deltas that wait for a client. It misses later ones.
 const maxFragments = 64
 
-// fragment is a delta as clients get it.
+// fragment is a delta in the form for clients.
 type fragment struct {
 	Subject string `json:"subject"`
 	Type    string `json:"type"`
@@ -162,7 +162,7 @@ type fragment struct {
 	Data    any    `json:"data"`             // OpenCode's JSON; exec.output: base64
 }
 
-// sendDeltas sends fragments as they are published.
+// sendDeltas sends deltas as they are published.
 func (s *Streams) sendDeltas(ctx context.Context, out *eventWriter, filters []string) error {
 	kept := make(chan log.Delta, maxFragments)
 	done := make(chan error, 1)

@@ -10,9 +10,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// liveOutput writes what a running command writes to one of its streams, every byte once. All bytes come from where they
-// are stored, so a slow client costs no memory: fragments while the command runs, and the stored output for what no
-// fragment had.
+// liveOutput writes one output stream of a running command, every byte once. It reads stored deltas while the command
+// runs, and the stored output for bytes that no delta has. A slow client costs no memory.
 type liveOutput struct {
 	log          *log.Log
 	chat, exec   string
@@ -28,7 +27,7 @@ const (
 	fragmentUnheard  = time.Second
 )
 
-// serve ends once the command has. since is a sequence after which its end comes.
+// serve returns when the command has ended. The end comes after the sequence since.
 func (l *liveOutput) serve(ctx context.Context, tail *log.Tail, since uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,7 +73,7 @@ func (l *liveOutput) followEnd(ctx context.Context, tail *log.Tail, since uint64
 	}, func(uint64) error { return nil })
 }
 
-// writeFragments writes the fragments that continue what was written. One that does not comes after bytes that are only
+// writeFragments writes the deltas that continue the output. It skips a delta after a gap: the missing bytes are only
 // in the stored output.
 func (l *liveOutput) writeFragments(ctx context.Context) (err error) {
 	l.nextFragment, err = l.log.FoldDeltas(ctx, events.ExecDeltaSubject(l.chat, l.exec), l.nextFragment, func(d log.Delta) error {

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/web/query/filter"
 )
 
-// moment is what a chat as it stood is described as; its records are written as those of lists are.
+// moment describes a chat at an event in the OpenAPI description. Package query encodes its records.
 type moment struct {
 	Sequence    uint64          `json:"sequence"` // of the last event that counts
 	Chat        api.AnyRecord   `json:"chat"`
@@ -24,12 +24,12 @@ type moment struct {
 	Subagents   []api.AnyRecord `json:"subagents"`
 }
 
-// momentLists are the collections of a moment, and their order.
+// momentLists are the collections of a moment and their sort.
 var momentLists = map[string]string{
 	"messages": "position,id", "permissions": "created,id", "questions": "created,index,id", "executions": "created,id", "subagents": "created,id",
 }
 
-// replayChat answers with a chat as it stood after an event, computed from the log.
+// replayChat answers with a chat as it was at an event, computed from the log.
 func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	chat := r.PathValue("id")
 	if err := s.API.MayView(r.Context(), who, "chats", chat); err != nil {
@@ -64,7 +64,7 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Cal
 	return api.WriteJSON(w, http.StatusOK, answer)
 }
 
-// momentOf reads the sequence that is asked for: the newest when none is.
+// momentOf returns the sequence that the query asks for, by default the newest.
 func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 	last, err := s.Log.Last(r.Context())
 	if err != nil || !r.URL.Query().Has("at") {
@@ -78,7 +78,7 @@ func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 	return at, err
 }
 
-// listAll gives all records of a collection.
+// listAll returns all records of a collection.
 func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string, request filter.Request) ([]query.Record, error) {
 	c, _ := s.API.Catalogue.Get(name)
 	all := []query.Record{}

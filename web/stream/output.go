@@ -14,8 +14,8 @@ import (
 	"pocketcoder/web/query"
 )
 
-// executionOutput answers with what a command wrote to one of its streams: what is stored, in ranges too, or, while it runs,
-// what it wrote so far and what it writes until it ends.
+// executionOutput answers with one output stream of a command. If the command has ended, the answer is the stored
+// output or ranges of it. Otherwise it is the output so far, and new output until the end.
 func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	stream := r.URL.Query().Get("stream")
 	if stream == "" {
@@ -78,7 +78,7 @@ func (s *Streams) serveStored(w http.ResponseWriter, r *http.Request, x query.Re
 	return nil
 }
 
-// oneRange forgets that several ranges are asked for: each of them would be read from the beginning.
+// oneRange removes a request for several ranges: each would read the blob from the beginning.
 func oneRange(r *http.Request) {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Streams serves event streams, chats as they were, the output of commands, and files.
+// Streams serves event streams, replayed chats, output and files.
 type Streams struct {
 	API       *api.Server
 	Log       *log.Log
