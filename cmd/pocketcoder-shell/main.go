@@ -90,7 +90,7 @@ func request() (r shellsocket.Request, address string, err error) {
 
 // call is a requested command.
 type call struct {
-	bridge    socket
+	bridge    *os.File
 	cancelled atomic.Int32 // the exit code, once the command is cancelled
 }
 
