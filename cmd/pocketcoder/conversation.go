@@ -315,7 +315,12 @@ func (c *conversation) line(ctx context.Context, line typedLine, ok bool) (code 
 		return 0, false, c.answer(ctx, unslashed(line, words))
 	case words == "":
 	case c.once, c.working && (words == "y" || words == "n"):
-		c.show.note("", dim, "(nothing waits for an answer)")
+		if len(c.waiting) > 0 {
+			c.prompted = false
+			c.show.note("", yellow, "%q was not used: you began this line before the request came. Please answer again.", words)
+		} else {
+			c.show.note("", dim, "(nothing waits for an answer)")
+		}
 	default:
 		text := unslashed(line, line.text)
 		c.remember(line.text)

@@ -267,4 +267,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	stdout, _, _ = p.cli(t, "", "policy", "list")
 	is.True(!strings.Contains(stdout, "built in"))
 	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(), 1) // no such chat
+
+	_, stderr, code := p.cli(t, "", "policy", "allow", "todowrite: *", "--chat", chat)
+	is.Equal([]any{code, stderr}, []any{0, "warning: nobody is asked about todowrite any more, whatever it is about\n"})
 }

@@ -100,6 +100,9 @@ func (s *system) addRule(ctx context.Context, env environment, rule policy.Rule,
 	if err != nil {
 		return err
 	}
+	if rule.Action == policy.Allow && rule.Pattern == "*" {
+		fmt.Fprintf(env.stderr, "warning: nobody is asked about %s any more, whatever it is about\n", rule.Permission)
+	}
 	_, err = fmt.Fprintf(env.stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until, ruleCollections[0], a.ID)
 	return err
 }

@@ -60,6 +60,9 @@ func (r *renderer) referred(d events.PermissionReferred) {
 	}
 }
 
+// mayScroll is the number of lines above which the length of a command is said: it may not fit on a screen.
+const mayScroll = 12
+
 // showAsk shows what is asked and why, each in a line. What does not fit into one, a diff for example, stands between them.
 func (r *renderer) showAsk(a *shownAsk) {
 	if a.shown {
@@ -82,7 +85,12 @@ func (r *renderer) showAsk(a *shownAsk) {
 	if reason != "" {
 		reason = "why: " + reason
 	}
-	for _, text := range []string{reason, r.askPlace(a), recordOf(a.ask.ID)} {
+	// Said below the text, because the first lines of a long one have scrolled away.
+	length := ""
+	if n := strings.Count(strings.TrimRight(what, "\n"), "\n") + 1; n > mayScroll {
+		length = fmt.Sprintf("%d lines, read all of them", n)
+	}
+	for _, text := range []string{length, reason, r.askPlace(a), recordOf(a.ask.ID)} {
 		if text != "" {
 			why = append(why, text)
 		}

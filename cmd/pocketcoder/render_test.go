@@ -100,6 +100,27 @@ func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
 	}
 }
 
+func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
+	is := is.New(t)
+	shown := func(lines int) string {
+		about, err := json.Marshal(map[string]string{"command": "rm -rf important" + strings.Repeat("\n", lines-1) + "ls"})
+		is.NoErr(err)
+		body, err := json.Marshal(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Metadata: about})
+		is.NoErr(err)
+		asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: events.PermissionAsked, Properties: body})
+		is.NoErr(err)
+		return rendered([]events.Event{
+			own(t, 1, "user:u", events.ChatCreated{}),
+			own(t, 2, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
+			numbered(asked, 3),
+			own(t, 4, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it"}),
+		})
+	}
+	_, below, _ := strings.Cut(shown(60), "    ls\n")
+	is.True(strings.Contains(below, "60 lines, read all of them"))
+	is.True(!strings.Contains(shown(12), "read all of them"))
+}
+
 func TestWholeStoryOfACommandIsShown(t *testing.T) {
 	is := is.New(t)
 	ask := events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"make"},

@@ -40,7 +40,8 @@ function describe(r) {
     return { title: r.permission === "network" ? "Reach " + r.patterns.join(", ") : "Allow more spending", text: r.message };
   }
   if (about.command) {
-    return { title: "Run a command", text: about.command };
+    const lines = about.command.trimEnd().split("\n").length;
+    return { title: lines > 1 ? `Run a command of ${lines} lines` : "Run a command", text: about.command };
   }
   const file = about.filepath ?? "";
   if (about.diff) {
