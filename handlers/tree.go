@@ -85,7 +85,8 @@ func readRegular(path string, most int64) (body []byte, ok bool) {
 	return body, err == nil
 }
 
-// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Ask. It reads the index
+// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Ask. A submodule has a slash at the end of
+// its path. It reads the index
 // itself: git would obey the repository's configuration.
 func TrackedFiles(folder string) (paths []string, ok bool) {
 	for top := folder; ; top = filepath.Dir(top) {
@@ -112,7 +113,7 @@ func TrackedFiles(folder string) (paths []string, ok bool) {
 		}
 		names, ok := indexNames(body)
 		for _, name := range names {
-			paths = append(paths, filepath.Join(top, name))
+			paths = append(paths, top+"/"+name)
 		}
 		return paths, ok
 	}
@@ -140,7 +141,7 @@ func isRepository(dir string) bool {
 	return ok && known && gitHead.Match(head) && !gitElsewhere.Match(config)
 }
 
-// indexNames returns the names in a git index of version 2 or 3. ok is false for every other form, for one that is split or
+// indexNames returns the names in a git index of version 2 or 3, that of a submodule with a slash at its end. ok is false for every other form, for one that is split or
 // sparse, and for one with other hashes than SHA-1.
 func indexNames(index []byte) (names []string, ok bool) {
 	if len(index) < 12+20 || string(index[:4]) != "DIRC" {
@@ -162,11 +163,16 @@ func indexNames(index []byte) (names []string, ok bool) {
 			start += 2
 		}
 		end := bytes.IndexByte(index[start:], 0)
-		folder := binary.BigEndian.Uint32(index[at+24:])>>12 == 4
-		if length := int(flags & 0xfff); folder || end < 1 || length != min(end, 0xfff) {
+		const sparse, submodule = 0o4, 0o16 // kinds of entries
+		kind := binary.BigEndian.Uint32(index[at+24:]) >> 12
+		if length := int(flags & 0xfff); kind == sparse || end < 1 || length != min(end, 0xfff) {
 			return nil, false
 		}
-		names = append(names, string(index[start:start+end]))
+		name := string(index[start : start+end])
+		if kind == submodule {
+			name += "/"
+		}
+		names = append(names, name)
 		at += (start - at + end + 8) / 8 * 8
 	}
 	for rest := index[at:]; len(rest) > 20; { // extensions, then the hash

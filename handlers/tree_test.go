@@ -78,6 +78,12 @@ func TestTrackedFilesAreThoseOfTheIndex(t *testing.T) {
 	_, ok = TrackedFiles("/")
 	is.True(!ok) // no repository
 
+	dir = repository(t, "a")
+	git(t, dir, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",sub/mod")
+	got, ok = TrackedFiles(dir)
+	is.True(ok)
+	is.Equal(got, []string{filepath.Join(dir, "a"), filepath.Join(dir, "sub/mod") + "/"})
+
 	dir = repository(t, ".env", "sub/a")
 	nested := filepath.Join(dir, "sub/.git")
 	is.NoErr(os.Mkdir(nested, 0o700))

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -134,6 +135,9 @@ func (k *check) git() string {
 	}
 	p := gitProgram(words[1:])
 	args := p.read(words[2:])
+	if cause := k.otherRepository(sub, args); cause != "" {
+		return cause
+	}
 	for i, a := range args {
 		changes := sub == "branch" || sub == "tag" // what a rule names there it reaches
 		switch {
@@ -161,6 +165,53 @@ func (k *check) git() string {
 	}
 	return k.files(p.files(args), gitLooks[sub] || gitKeeps[sub])
 }
+
+// gitEnters are the sub-commands that run git in the submodules of a repository as well.
+var gitEnters = set(`status diff diff-files diff-index describe add commit checkout switch restore reset rm mv merge rebase cherry-pick revert stash pull`)
+
+// otherRepository returns why a command of git is asked that obeys another repository's configuration than the workspace's own:
+// git runs programs that a configuration names, and only that of the workspace's repository is protected.
+func (k *check) otherRepository(sub string, args []argument) string {
+	if k.ask.List == nil || sub == "version" {
+		return ""
+	}
+	for _, folder := range k.in {
+		at, cause := k.ask.locate(folder, ".")
+		if cause != "" || !within(k.ask.Root, at.real) {
+			return fmt.Sprintf("“git %s” works outside the workspace, where a repository's configuration may make git run programs", sub)
+		}
+		for dir := at.real; dir != k.ask.Root; dir = path.Dir(dir) {
+			if k.isRepository(dir) {
+				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs", quoted(k.ask.relative(dir)))
+			}
+		}
+		if ignores := slices.ContainsFunc(args, func(a argument) bool {
+			return a.option == "ignore-submodules" && (a.value == "" || a.value == "all" || a.value == "dirty")
+		}); !gitEnters[sub] || ignores || k.ask.Tracked == nil {
+			continue
+		}
+		tracked, ok := k.ask.Tracked(folder)
+		if !ok && k.isRepository(k.ask.Root) {
+			return fmt.Sprintf("the index of the repository cannot be read, so “git %s” may run git in submodules too; --ignore-submodules prevents that", sub)
+		}
+		for _, name := range tracked {
+			if strings.HasSuffix(name, "/") && k.isRepository(strings.TrimSuffix(name, "/")) {
+				return fmt.Sprintf("“git %s” also runs git in the submodule %s, whose configuration may name programs; --ignore-submodules prevents that",
+					sub, quoted(k.ask.relative(strings.TrimSuffix(name, "/"))))
+			}
+		}
+	}
+	return ""
+}
+
+// isRepository reports whether git may take a folder for the top of a repository.
+func (k *check) isRepository(dir string) bool {
+	entries, ok := k.ask.List(dir, maxTree)
+	return !ok || slices.ContainsFunc(entries, func(e Entry) bool { return strings.EqualFold(e.Name, ".git") })
+}
+
+// relative returns a path as a person names it: from the workspace if it lies there.
+func (a Ask) relative(p string) string { return strings.TrimPrefix(p, a.Root+"/") }
 
 // gitMagic returns why an argument that begins with ":" is asked: git may take it for a pathspec with magic, which is read from the
 // top of the repository and matches more than its words. Only show and cat-file take a plain file of the index.

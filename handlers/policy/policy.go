@@ -53,7 +53,8 @@ type Ask struct {
 	// be read. Nil takes all folders as empty.
 	List func(folder string, most int) (entries []Entry, ok bool)
 
-	// Tracked returns the absolute paths of the files that git tracks in the repository around a folder. ok is false when
+	// Tracked returns the absolute paths of the files that git tracks in the repository around a folder; that of a submodule
+	// has a slash at its end. ok is false when
 	// they are not known, as they are with nil: then all files of the workspace count.
 	Tracked func(folder string) (paths []string, ok bool)
 

@@ -130,6 +130,36 @@ func TestGitAsksForWhatItTracks(t *testing.T) {
 	}
 }
 
+func TestGitAsksInAnotherRepositoryThanTheWorkspaces(t *testing.T) {
+	t.Parallel()
+	tracked := []string{"/workspace/a.go", "/workspace/sub/mod/"}
+	ask := func(command string, known bool, files ...string) policy.Verdict {
+		a := withFiles(bash(command), append(files, ".git/config", "a.go", "sub/a.go")...)
+		a.Tracked = func(string) ([]string, bool) { return tracked, known }
+		return policy.Evaluate(policy.Defaults, a)
+	}
+	for command, want := range map[string]policy.Action{
+		"git status": policy.Allow, "git diff --stat": policy.Allow, "cd sub && git status": policy.Allow, "cd sub && git log --oneline": policy.Allow,
+		"cd vendor && git status": policy.AskPerson, "cd vendor/x && git diff --stat": policy.AskPerson, "cd vendor && git blame f": policy.AskPerson,
+		"cd vendor && git log --oneline": policy.AskPerson,
+	} {
+		if v := ask(command, true, "vendor/.git/config", "vendor/x/f"); v.Action != want {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+	for command, want := range map[string]policy.Action{
+		"git status": policy.AskPerson, "git diff --stat": policy.AskPerson, "git log --oneline": policy.Allow,
+		"git status --ignore-submodules": policy.Allow, "git diff --stat --ignore-submodules=dirty": policy.Allow, "git status --ignore-submodules=none": policy.AskPerson,
+	} {
+		if v := ask(command, true, "sub/mod/.git/config"); v.Action != want {
+			t.Errorf("%s with a submodule: %s: %s", command, v.Action, v.Reason)
+		}
+		if v := ask(command, false); v.Action != want {
+			t.Errorf("%s with an index that cannot be read: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+}
+
 func TestATreeThatIsTooLargeToLookThroughIsAsked(t *testing.T) {
 	t.Parallel()
 	var names []string
