@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ type AlwaysPermission struct {
 	Scope      string        `json:"scope"`             // ScopeChat, ScopeAgent or ScopeAll
 	For        string        `json:"for,omitempty"`     // a Go duration such as "1h"; empty is for ever
 	Shown                    // as for DecidePermission
+	ShownRules []policy.Rule `json:"shown_rules,omitempty"` // those of the Proposal that was shown; others are not stored
 	Client     events.Client `json:"-"`
 }
 
@@ -165,6 +167,10 @@ func (g Gate) always(ctx context.Context, c AlwaysPermission) (what always, err 
 			return what, err
 		}
 	}
+	// What a path leads to may have changed since the person looked.
+	if shown, now := texts(c.ShownRules), texts(what.rules); len(shown) > 0 && !slices.Equal(shown, now) {
+		return what, refuseField(Conflict, "shown_rules", "The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
+	}
 	inForce, err := g.InForce(ctx, RuleScope{Chat: c.Chat, Agent: agent, At: time.Now()})
 	if err != nil {
 		return what, err
@@ -177,6 +183,13 @@ func (g Gate) always(ctx context.Context, c AlwaysPermission) (what always, err 
 		return what, refuseField(Invalid, "pattern", "there is no rule to propose: %s", v.Reason)
 	}
 	return what, refuseField(Invalid, "pattern", "the rule would not allow this: %s", v.Reason)
+}
+
+func texts(rules []policy.Rule) (all []string) {
+	for _, r := range rules {
+		all = append(all, r.String())
+	}
+	return all
 }
 
 func (c AlwaysPermission) check(what *always) error {

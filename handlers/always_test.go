@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
 )
 
 // waits is a gate with ask per_1 for a command, which waits for a person.
@@ -57,6 +58,25 @@ func TestAlwaysIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 	_, err = g.Log.Fold(t.Context(), events.ConfigSubject(toolPermissions, "*", "*"), 0, func(e events.Event) error { t.Errorf("rule %s", e.Data); return nil })
 	is.NoErr(err) // nor a rule
 	c.Shown.Command = "make build"
+	_, _, err = g.Gate.AllowAlways(t.Context(), c)
+	is.NoErr(err)
+}
+
+func TestAlwaysStoresOnlyTheRulesThatWereShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := waits(t, "make build")
+	c := allowAlways(ScopeChat)
+	p, err := g.Gate.ProposeAlways(t.Context(), c)
+	is.NoErr(err)
+	c.ShownRules = []policy.Rule{{Permission: "bash", Pattern: "make clean", Action: policy.Allow}}
+	_, _, err = g.Gate.AllowAlways(t.Context(), c)
+	is.Equal(refusal(t, err), Conflict)
+	found, _ := g.decisions("per_1")
+	is.Equal(len(found), 0) // neither a decision
+	_, err = g.Log.Fold(t.Context(), events.ConfigSubject(toolPermissions, "*", "*"), 0, func(e events.Event) error { t.Errorf("rule %s", e.Data); return nil })
+	is.NoErr(err) // nor a rule
+	c.ShownRules = p.Rules
 	_, _, err = g.Gate.AllowAlways(t.Context(), c)
 	is.NoErr(err)
 }

@@ -150,7 +150,7 @@ func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
 // propose shows the rule that would answer asks of this kind from now on, and what it would have allowed so far.
 func (c *conversation) propose(ctx context.Context, a *ask, w handlers.AlwaysPermission) error {
 	w.Command, w.Chat, w.Permission = newCommand(), c.chat, a.permission.ask.ID
-	w.Shown.Request = a.permission.request
+	w.Shown.Request, w.ShownRules = a.permission.request, nil
 	if w.Scope == "" {
 		w.Scope = handlers.ScopeChat
 	}
@@ -166,6 +166,7 @@ func (c *conversation) propose(ctx context.Context, a *ask, w handlers.AlwaysPer
 	if err != nil {
 		return fmt.Errorf("propose a rule: %w", err)
 	}
+	w.ShownRules = p.Rules
 	a.always = &w
 	c.show.proposal(w, p)
 	return nil

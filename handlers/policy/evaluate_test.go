@@ -260,6 +260,8 @@ func TestSuggestGivesTheSmallestSensibleRules(t *testing.T) {
 		"a file of the workspace":    {path("edit", "README.md"), nil, "edit: README.md"},
 		"a protected file":           {path("edit", ".git/config"), nil, ""},
 		"a file outside":             {path("read", "/opt/a.txt"), nil, "read: /opt/a.txt"},
+		"a folder named **":          {path("edit", "/workspace/**/a.md"), nil, ""},
+		"a file named *":             {path("edit", "*"), nil, ""},
 		"an address":                 {policy.Ask{Type: "webfetch", URL: "https://docs.example.com:8443/a"}, nil, "webfetch: https://docs.example.com:8443/*"},
 		"a private address":          {policy.Ask{Type: "webfetch", URL: "http://10.0.0.1/"}, nil, ""},
 		"a tool":                     {policy.Ask{Type: "github_list", Patterns: []string{"*"}}, []string{"*"}, "mcp: github_list"},

@@ -16,7 +16,9 @@ func Suggest(a Ask, always []string) []Rule {
 		rules = suggestCommands(a, always)
 	case slices.Contains(pathTypes, t):
 		if at, cause := a.locate(a.Cwd, a.Path); cause == "" {
-			rules = []Rule{{Permission: t, Pattern: suggestPath(a, at)}}
+			if pattern := suggestPath(a, at); pattern != "" {
+				rules = []Rule{{Permission: t, Pattern: pattern}}
+			}
 		}
 	case slices.Contains(searchTypes, t):
 		rules = []Rule{{Permission: t, Pattern: Inside}}
@@ -56,10 +58,13 @@ func Suggest(a Ask, always []string) []Rule {
 	return rules
 }
 
-// suggestPath gives the files beside one, or it alone where that is the workspace itself.
+// suggestPath gives the files beside one, or it alone where that is the workspace itself. It gives nothing for a name with *, which
+// a rule would take for a pattern.
 func suggestPath(a Ask, at place) string {
 	folder := path.Dir(at.real)
 	switch {
+	case strings.Contains(at.real, "*"):
+		return ""
 	case !within(a.Root, at.real):
 		return at.real
 	case folder == a.Root:

@@ -40,6 +40,7 @@ type alwaysRequest struct {
 	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
 	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
 	handlers.Shown
+	ShownRules []handlers.Rule `json:"shown_rules,omitempty"` // as proposed; if the rules would be others now, nothing is stored
 }
 
 // alwaysAnswer names the stored rules.
@@ -106,7 +107,7 @@ func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c 
 	}
 	return handlers.AlwaysPermission{
 		Command: handlers.Command{Actor: who.Actor()}, Chat: textField(about, "chat"), Permission: textField(about, "ai_engine_permission_id"),
-		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Shown: asked.Shown, Client: who.Client,
+		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Shown: asked.Shown, ShownRules: asked.ShownRules, Client: who.Client,
 	}, nil
 }
 
