@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/push"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
@@ -71,7 +72,10 @@ func startNATS(ctx context.Context, d dataDir, keys natsconf.Keys) (*natsconf.Se
 func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
 	return natsconf.Config{
 		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.path("nats"), Keys: keys.Public,
-		Pools: []string{pool}, Reserved: []string{handlers.GateWorker, handlers.GateRequestsWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker},
+		Pools: []string{pool}, Reserved: []string{
+			handlers.GateWorker, handlers.GateRequestsWorker, handlers.GateRulesWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker,
+			opencode.BudgetWorker, opencode.BudgetDecisionsWorker, push.Worker,
+		},
 	}
 }
 
