@@ -202,9 +202,20 @@ func (c *conversation) next(ctx context.Context) error {
 
 // promptTerminal shows what waits, or that a message can be typed. What was suggested is typed below it.
 func (c *conversation) promptTerminal() {
+	if c.asked() != c.promptedFor { // output was held for a request that does not wait any more
+		c.covered = c.terminal.release() || c.covered
+	}
+	c.promptedFor = c.asked()
 	if !c.caughtUp || len(c.waiting) == 0 {
+		c.covered = false
 		c.terminal.ask(c.show.paint(cyan, "› "), "")
 		return
+	}
+	if a := c.waiting[0]; c.covered && !a.editing && a.always == nil {
+		c.covered, c.prompted = false, false
+		if a.permission != nil {
+			a.permission.shown = false
+		}
 	}
 	text := c.showWaiting(c.waiting[0])
 	c.terminal.ask(c.show.paint(bold, text), c.asked())

@@ -65,6 +65,33 @@ func TestATypedAnswerIsOnlyForTheRequestThatWasShown(t *testing.T) {
 	s.leaves()
 }
 
+func TestOutputOfOthersWaitsWhileARequestIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, twoCommands("printf 'for''ged\\n'; true 1", "printf 'for''ged\\n'; true 2"))
+	asks := []events.PermissionAsk{p.ask(t, chat, 0), p.ask(t, chat, 1)}
+	s := p.talk(t, chat)
+	s.sees("allow it?")
+	shown, other := asks[0], asks[1]
+	if !strings.Contains(s.seen.String(), shown.Command()) {
+		shown, other = other, shown
+	}
+	p.decide(t, chat, other, events.Authorized, "")
+	s.sees("lines are shown once you have answered")
+	is.True(!strings.Contains(s.seen.String(), "forged"))
+	s.types("x\r") // is no answer
+	s.sees("forged")
+	eventually(t, "the request is shown again below the output", func() bool {
+		_, after, _ := strings.Cut(s.seen.String(), "forged")
+		return strings.Contains(after, shown.Command()) && strings.Contains(after, "allow it?")
+	})
+	s.types("y\r")
+	p.turnEnds(t, chat)
+	s.types("\x04")
+	s.leaves()
+}
+
 func TestEditingBeginsWithTheRequestedCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -31,6 +31,8 @@ type conversation struct {
 	stopping    bool      // an abort was asked for
 	waiting     []ask     // for a person, oldest first
 	prompted    bool      // the first of them is on the screen
+	promptedFor string    // what the terminal's prompt asks; see asked
+	covered     bool      // output was printed below the first of them, which is shown again therefore
 	ended       bool      // stdin
 	since       time.Time // when the assistant began to work; zero when it does not
 	model       string    // to select when the first message creates the chat
@@ -124,6 +126,9 @@ func (c *conversation) run(ctx context.Context) (exitCode, error) {
 			c.terminal.setStatus(c.status(now))
 		case up := <-c.connected:
 			if lost = nil; !up {
+				if c.terminal != nil {
+					c.covered = c.terminal.release() || c.covered
+				}
 				c.show.note("", yellow, "(the connection to the system is lost; waiting for it to come back)")
 				lost = time.After(reconnectTime)
 			}
@@ -150,6 +155,9 @@ func (c *conversation) status(now time.Time) string {
 	}
 	if c.since.IsZero() {
 		c.since = now
+	}
+	if n := c.terminal.heldLines(); n > 0 {
+		return c.show.paint(dim, fmt.Sprintf("%d more lines are shown once you have answered", n))
 	}
 	if len(c.waiting) > 0 || now.Sub(c.terminal.printedAt()) < time.Second {
 		return ""
@@ -292,8 +300,11 @@ func (c *conversation) line(ctx context.Context, line typedLine, ok bool) (code 
 	if c.terminal != nil || c.interactive && c.show.writing == promptWriter {
 		c.show.writing = "" // the terminal has ended the line
 	}
-	if c.terminal != nil && ok {
-		c.terminal.handle()
+	if c.terminal != nil {
+		c.covered = c.terminal.release() || c.covered
+		if ok {
+			c.terminal.handle()
+		}
 	}
 	words := strings.TrimSpace(line.text)
 	switch {
@@ -365,6 +376,9 @@ func (c *conversation) remember(line string) {
 
 // interrupt is Ctrl-C: it stops the turn, and when there is none or it was asked before, the conversation.
 func (c *conversation) interrupt(ctx context.Context) (code exitCode, leave bool, err error) {
+	if c.terminal != nil {
+		c.covered = c.terminal.release() || c.covered
+	}
 	switch {
 	case !c.working:
 		return c.turn.exit(), true, nil

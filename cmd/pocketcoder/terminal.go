@@ -45,6 +45,8 @@ type terminal struct {
 	paste   pasteFilter
 	width   int
 	pending bytes.Buffer // output that is not printed yet
+	holds   bool         // the prompt is about a request: output waits, so that none stands below the request
+	held    bytes.Buffer // that output
 	armed   bool         // a timer prints it
 	partial string       // the unfinished line of output
 	status  string
@@ -109,6 +111,7 @@ func (t *terminal) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.status = ""
+	t.held.WriteTo(&t.pending)
 	t.edit.SetPrompt("")
 	t.print(true)
 	t.edit.SetBracketedPasteMode(false)
@@ -286,12 +289,41 @@ func (f *pasteFilter) take(p, keys []byte) (taken, written int, end bool) {
 func (t *terminal) Write(text []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.holds {
+		t.held.Write(text)
+		return len(text), nil
+	}
 	t.pending.Write(text)
+	t.arm()
+	return len(text), nil
+}
+
+// arm lets a timer print what is pending.
+func (t *terminal) arm() {
 	if !t.armed {
 		t.armed = true
 		time.AfterFunc(flushPause, t.flush)
 	}
-	return len(text), nil
+}
+
+// release prints what was held, and what is written until the next request is shown. It reports whether anything was held.
+func (t *terminal) release() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holds = false
+	if t.held.Len() == 0 {
+		return false
+	}
+	t.held.WriteTo(&t.pending)
+	t.arm()
+	return true
+}
+
+// heldLines counts the lines that are held.
+func (t *terminal) heldLines() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Count(t.held.Bytes(), []byte("\n"))
 }
 
 func (t *terminal) flush() {
@@ -385,15 +417,16 @@ func (t *terminal) printedAt() time.Time {
 	return t.printed
 }
 
-// ask shows a prompt and says what an answer is about. It prints first what belongs above it. A line that was begun
-// keeps the prompt it was begun with.
+// ask shows a prompt and says what an answer is about. It prints first what belongs above it. If the prompt is about a
+// request, output is held from now on: text of a model could look like another request. A line that was begun keeps the prompt
+// it was begun with.
 func (t *terminal) ask(prompt, shown string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pending.Len() > 0 {
 		t.print(false)
 	}
-	t.shown = shown
+	t.shown, t.holds = shown, shown != ""
 	if prompt != t.prompt && !t.begun {
 		t.prompt = prompt
 		t.edit.SetPrompt(prompt)

@@ -138,6 +138,26 @@ func TestOutputIsPrintedAboveTheEditedLine(t *testing.T) {
 	is.Equal(s.enters(t, " is whole\r"), typedLine{"half a message is whole", "", true})
 }
 
+func TestNoOutputStandsBelowARequest(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := sitDown(t)
+	fmt.Fprint(s.terminal, "? bash  touch x\n")
+	s.ask("allow it? ", "per_1")
+	s.sees(t, "touch x\r\nallow it? ")
+	fmt.Fprint(s.terminal, "? bash  ls\n")
+	is.Equal(s.heldLines(), 1)
+	s.ask("allow it? ", "per_1")
+	is.Equal(s.enters(t, "y\r"), typedLine{"y", "per_1", true})
+	is.True(!strings.Contains(s.seen.String(), "bash  ls"))
+	is.True(s.release())
+	s.ask("› ", "")
+	s.sees(t, "? bash  ls\r\n› ")
+	is.True(!s.release()) // nothing is left
+	fmt.Fprint(s.terminal, "more\n")
+	s.sees(t, "more\r\n› ")
+}
+
 func TestManyLinesOfOutputDrawTheEditedLineOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
