@@ -13,24 +13,102 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"pocketcoder/events"
 )
 
+// How a blob is cut into messages, in bytes, and how many of them are on their way at once: the server refuses what it has not
+// stored beyond 128 MiB (server/stream.go, streamDefaultMaxQueueBytes).
+const (
+	chunkSize      = 128 << 10
+	chunksInFlight = 128
+)
+
 // PutBlob stores the content of r under name, in constant memory, and returns the reference for an event. It redacts nothing:
-// write the content through Writer before.
+// write the content through Writer before. What has the name already is replaced.
+//
+// It writes what the object store's client would write (ADR-20). That client has up to 512 MiB in flight, and says that a blob
+// is there before it knows that it is.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blob, error) {
 	bucket, err := l.bucket()
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
+	if err := bucket.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return events.Blob{}, fmt.Errorf("replace blob %s: %w", name, err)
+	}
 	sum := sha256.New()
-	info, err := bucket.Put(ctx, jetstream.ObjectMeta{Name: name}, io.TeeReader(r, sum))
+	info := jetstream.ObjectInfo{Bucket: blobsBucket, NUID: nuid.Next(), ObjectMeta: jetstream.ObjectMeta{Name: name}}
+	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: chunkSize}
+	if err := l.putChunks(ctx, &info, io.TeeReader(r, sum)); err != nil {
+		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
+	}
+	info.Digest = jetstream.GetObjectDigestValue(sum)
+	meta := nats.NewMsg(metaSubject(name))
+	meta.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	if meta.Data, err = json.Marshal(info); err == nil {
+		_, err = l.js.PublishMsg(ctx, meta)
+	}
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
 	return events.Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
+
+// putChunks stores the content, and counts it in info. If it fails, it removes what it stored.
+func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader) (err error) {
+	subject := chunkSubject(info.NUID)
+	defer func() {
+		if err == nil {
+			return
+		}
+		if stream, e := l.js.Stream(context.WithoutCancel(ctx), blobsStream); e == nil {
+			_ = stream.Purge(context.WithoutCancel(ctx), jetstream.WithPurgeSubject(subject)) // what is left is never read
+		}
+	}()
+	var inFlight []jetstream.PubAckFuture
+	await := func(most int) error {
+		for len(inFlight) > most {
+			select {
+			case <-inFlight[0].Ok():
+			case err := <-inFlight[0].Err():
+				return err
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			inFlight = inFlight[1:]
+		}
+		return nil
+	}
+	for {
+		chunk := make([]byte, chunkSize)
+		n, readErr := io.ReadFull(r, chunk)
+		if readErr != nil && readErr != io.EOF && readErr != io.ErrUnexpectedEOF {
+			return readErr
+		}
+		if n > 0 {
+			ack, err := l.chunks.PublishAsync(subject, chunk[:n])
+			if err != nil {
+				return err
+			}
+			inFlight = append(inFlight, ack)
+			info.Size, info.Chunks = info.Size+uint64(n), info.Chunks+1
+		}
+		if readErr != nil {
+			return await(0)
+		}
+		if err := await(chunksInFlight - 1); err != nil {
+			return err
+		}
+	}
+}
+
+// The subjects of a blob, as the object store names them.
+func metaSubject(name string) string {
+	return "$O." + blobsBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+}
+func chunkSubject(nuid string) string { return "$O." + blobsBucket + ".C." + nuid }
 
 // bucket returns the bucket for writing. A log that is attached for reading has none.
 func (l *Log) bucket() (jetstream.ObjectStore, error) {
@@ -43,9 +121,8 @@ func (l *Log) bucket() (jetstream.ObjectStore, error) {
 // OpenBlob reads a stored blob, in constant memory. It reads the bucket's messages directly, as the object store lays
 // them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
 func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) {
-	meta := "$O." + blobsBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 	var info jetstream.ObjectInfo
-	_, err := l.direct(ctx, blobsStream, meta, 0, func(m *nats.Msg, _ uint64) error { return json.Unmarshal(m.Data, &info) })
+	_, err := l.direct(ctx, blobsStream, metaSubject(name), 0, func(m *nats.Msg, _ uint64) error { return json.Unmarshal(m.Data, &info) })
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
@@ -54,8 +131,7 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	}
 	r, w := io.Pipe()
 	go func() {
-		chunks := "$O." + blobsBucket + ".C." + info.NUID
-		_, err := l.direct(ctx, blobsStream, chunks, 0, func(m *nats.Msg, _ uint64) error {
+		_, err := l.direct(ctx, blobsStream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
 			_, err := w.Write(m.Data)
 			return err
 		})
@@ -76,14 +152,34 @@ func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", b.Name, err)
 	}
-	_, err = bucket.GetInfo(ctx, b.Name)
+	info, err := bucket.GetInfo(ctx, b.Name)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return l.PutBlob(ctx, b.Name, bytes.NewReader(body))
 	}
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("look up blob %s: %w", b.Name, err)
 	}
+	switch whole, err := l.isWhole(ctx, info, b); {
+	case err != nil:
+		return events.Blob{}, fmt.Errorf("look up blob %s: %w", b.Name, err)
+	case !whole:
+		return l.PutBlob(ctx, b.Name, bytes.NewReader(body))
+	}
 	return b, nil
+}
+
+// isWhole reports whether all of a blob is stored. A process that ends while it stores one may leave a part.
+func (l *Log) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.Blob) (bool, error) {
+	stream, err := l.js.Stream(ctx, blobsStream)
+	if err != nil {
+		return false, err
+	}
+	chunks := chunkSubject(info.NUID)
+	stored, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunks))
+	if err != nil {
+		return false, err
+	}
+	return info.Size == uint64(b.Size) && stored.State.Subjects[chunks] == uint64(info.Chunks), nil
 }
 
 // putBody stores an event's large body and returns the reference that replaces it.

@@ -165,3 +165,43 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 		is.Equal(publishUntilSeen(t, owner, d, deltas), d)
 	}
 }
+
+// The server refuses what it has not stored yet beyond 128 MiB.
+func TestABodyThatTheServerCannotTakeAtOnceIsStoredWhole(t *testing.T) {
+	is := is.New(t)
+	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
+	body := make([]byte, 300<<20)
+	rand.NewChaCha8([32]byte{}).Read(body)
+	b, err := l.KeepBlob(t.Context(), body)
+	is.NoErr(err)
+	r, err := l.OpenBlob(t.Context(), b.Name)
+	is.NoErr(err)
+	defer r.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, r)
+	is.NoErr(err)
+	is.Equal([]any{n, hex.EncodeToString(sum.Sum(nil))}, []any{int64(len(body)), b.SHA256})
+}
+
+func TestABodyOfWhichAPartIsMissingIsStoredAgain(t *testing.T) {
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	l := eventstest.Open(t, nc)
+	body := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(body)
+	_, err := l.KeepBlob(t.Context(), body)
+	is.NoErr(err)
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
+	is.NoErr(err)
+	is.NoErr(stream.DeleteMsg(t.Context(), 2)) // one of its chunks
+	b, err := l.KeepBlob(t.Context(), body)
+	is.NoErr(err)
+	r, err := l.OpenBlob(t.Context(), b.Name)
+	is.NoErr(err)
+	defer r.Close()
+	got, err := io.ReadAll(r)
+	is.NoErr(err)
+	is.True(bytes.Equal(got, body))
+}

@@ -36,6 +36,7 @@ type Log struct {
 	js     jetstream.JetStream
 	prefix string // of the JetStream API
 	blobs  jetstream.ObjectStore
+	chunks jetstream.JetStream // what puts blobs
 
 	*secret.Known // replaced in everything that is stored
 }
@@ -54,6 +55,9 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 	}
 	if l.blobs, err = l.js.CreateOrUpdateObjectStore(ctx, BlobsConfig(o)); err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", blobsBucket, err)
+	}
+	if l.chunks, err = jetstream.New(nc, jetstream.WithPublishAsyncTimeout(requestTimeout)); err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
 	return l, nil
 }
