@@ -38,6 +38,14 @@ func ListFolder(folder string, most int) (entries []policy.Entry, ok bool) {
 			e.Kind = policy.Link
 		}
 		e.Plain = e.Kind == policy.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
+		switch file := filepath.Join(folder, e.Name); {
+		case e.Kind != policy.Folder && e.Name == "config" && filepath.Base(folder) == ".git":
+			body, ok := readRegular(file, 64<<10)
+			e.Runs = !ok || gitPrograms.Match(body)
+		case e.Kind != policy.Folder && e.Name == ".git":
+			body, ok := readRegular(file, 4<<10)
+			e.Runs = !ok || !gitDirOutside.Match(body)
+		}
 		if e.Kind != policy.Folder && slices.Contains(ignoreFiles, e.Name) {
 			e.Shows = shownNames(filepath.Join(folder, e.Name))
 		}
@@ -63,6 +71,12 @@ func shownNames(file string) []string {
 
 // gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential.
 var gitSecret = regexp.MustCompile(`(?i)://[^/\s]*@|header|credential|token|passw|secret|key|cookie`)
+
+// gitPrograms finds in a git configuration what makes git run a program when it only looks, or read another configuration.
+var gitPrograms = regexp.MustCompile(`(?i)fsmonitor|\[\s*filter|textconv|external|\[\s*include|command\s*=|worktree`)
+
+// gitDirOutside matches a .git that is a file and leads out of its folder, as those of worktrees and submodules do.
+var gitDirOutside = regexp.MustCompile(`^gitdir: (\.\./|/)`)
 
 // plainGitConfig reports whether a git configuration holds no secret. Every repository has one: without a look at it, each
 // grep -r would ask.

@@ -111,6 +111,32 @@ func TestTrackedFilesAreThoseOfTheIndex(t *testing.T) {
 	}
 }
 
+func TestAGitConfigurationThatNamesProgramsIsNoticed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := repository(t, "a")
+	runs := func(folder, name string) bool {
+		entries, ok := ListFolder(folder, 100)
+		is.True(ok)
+		i := slices.IndexFunc(entries, func(e policy.Entry) bool { return e.Name == name })
+		return entries[i].Runs
+	}
+	config := filepath.Join(dir, ".git/config")
+	ordinary, err := os.ReadFile(config)
+	is.NoErr(err)
+	is.True(!runs(filepath.Join(dir, ".git"), "config"))
+	for _, text := range []string{"[core]\n\tfsmonitor = x", "[core]FsMonitor=x", "[filter \"x\"]\n\tclean = x", "[diff]\n\texternal = x", "[diff \"a\"]\n\tcommand = x",
+		"[diff \"a\"]\n\ttextconv = x", "[include]\n\tpath = x", "[includeIf \"gitdir:/\"]\n\tpath = x", "[extensions]\n\tworktreeConfig = true"} {
+		is.NoErr(os.WriteFile(config, append(slices.Clone(ordinary), text...), 0o600))
+		is.True(runs(filepath.Join(dir, ".git"), "config")) // it names a program
+	}
+	other := t.TempDir()
+	for text, want := range map[string]bool{"gitdir: ../.git/modules/x\n": false, "gitdir: /repo/.git/worktrees/x\n": false, "gitdir: evil\n": true, "x": true} {
+		is.NoErr(os.WriteFile(filepath.Join(other, ".git"), []byte(text), 0o600))
+		is.Equal(runs(other, ".git"), want)
+	}
+}
+
 func TestATreeIsLookedThroughAsItIs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

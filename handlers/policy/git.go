@@ -185,6 +185,9 @@ func (k *check) otherRepository(sub string, args []argument) string {
 				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs", quoted(k.ask.relative(dir)))
 			}
 		}
+		if k.obeysPrograms() {
+			return fmt.Sprintf("the repository's configuration may make “git %s” run programs", sub)
+		}
 		if ignores := slices.ContainsFunc(args, func(a argument) bool {
 			return a.option == "ignore-submodules" && (a.value == "" || a.value == "all" || a.value == "dirty")
 		}); !gitEnters[sub] || ignores || k.ask.Tracked == nil {
@@ -202,6 +205,21 @@ func (k *check) otherRepository(sub string, args []argument) string {
 		}
 	}
 	return ""
+}
+
+// obeysPrograms reports whether the configuration of the workspace's repository may name programs. Its top is the workspace, or
+// a folder above.
+func (k *check) obeysPrograms() bool {
+	for dir := k.ask.Root; ; dir = path.Dir(dir) {
+		if k.isRepository(dir) {
+			entries, _ := k.ask.List(dir, maxTree)
+			config, _ := k.ask.List(dir+"/.git", maxTree)
+			return slices.ContainsFunc(entries, func(e Entry) bool { return e.Runs }) || slices.ContainsFunc(config, func(e Entry) bool { return e.Runs })
+		}
+		if dir == "/" {
+			return false
+		}
+	}
 }
 
 // isRepository reports whether git may take a folder for the top of a repository.

@@ -160,6 +160,25 @@ func TestGitAsksInAnotherRepositoryThanTheWorkspaces(t *testing.T) {
 	}
 }
 
+func TestGitAsksWhenItsConfigurationNamesPrograms(t *testing.T) {
+	t.Parallel()
+	for _, runs := range []bool{false, true} {
+		a := withFiles(bash("cd sub && git status"), ".git/config", "sub/a.go")
+		list := a.List
+		a.List = func(folder string, most int) ([]policy.Entry, bool) {
+			entries, ok := list(folder, most)
+			for i := range entries {
+				entries[i].Runs = runs && folder == "/workspace/.git"
+			}
+			return entries, ok
+		}
+		want := map[bool]policy.Action{false: policy.Allow, true: policy.AskPerson}[runs]
+		if v := policy.Evaluate(policy.Defaults, a); v.Action != want {
+			t.Errorf("programs %t: %s: %s", runs, v.Action, v.Reason)
+		}
+	}
+}
+
 func TestATreeThatIsTooLargeToLookThroughIsAsked(t *testing.T) {
 	t.Parallel()
 	var names []string
