@@ -119,12 +119,15 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\n\n%s",
-		file, agent, hidden, names, s.followsLinks(), pluginSource), nil
+	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\nconst maxInstructions = %d\n\n%s",
+		file, agent, hidden, names, s.followsLinks(), maxInstructions, pluginSource), nil
 }
 
 // asks is the permission configuration: every tool call asks, we are the one authority.
 var asks = map[string]any{"*": "ask"}
+
+// maxInstructions bounds a file of instructions, in bytes. OpenCode reads it whole: one of 150 MB kept it from answering for 30 s.
+const maxInstructions = 256 << 10
 
 // config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
 // would run outside the sandbox.
@@ -135,7 +138,11 @@ func (s *Supervisor) config() (string, error) {
 	}
 	instructions := []string{s.instructionsFile()}
 	// Without the workspace's configuration OpenCode would not read this either. It is text for the model, no authority.
-	if path := filepath.Join(s.Workspace, "AGENTS.md"); !isLink(path) {
+	path := filepath.Join(s.Workspace, "AGENTS.md")
+	switch info, err := os.Lstat(path); {
+	case err == nil && (!info.Mode().IsRegular() || info.Size() > maxInstructions):
+		s.Logger.Warn("OpenCode does not read AGENTS.md: it is no regular file or too large", "path", path, "most_bytes", maxInstructions)
+	default: // where there is none yet, too
 		instructions = append(instructions, path)
 	}
 	maps.Copy(config, map[string]any{
@@ -149,12 +156,6 @@ func (s *Supervisor) config() (string, error) {
 // followsLinks reports whether OpenCode can follow symbolic links of the workspace.
 func (s *Supervisor) followsLinks() bool {
 	return s.Isolation.Level == isolation.None || s.walls == nil || s.walls.FollowsLinks() != nil
-}
-
-// isLink reports whether path is a symbolic link, whose target OpenCode would read.
-func isLink(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
 // passedOn are the variables of our environment that OpenCode gets.

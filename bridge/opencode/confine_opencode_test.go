@@ -220,6 +220,11 @@ func testConfined(t *testing.T, found isolation.Found) {
 		call("read", map[string]any{"filePath": at("workspace", "with-"+name, "note.txt")})
 	}
 	is.True(!strings.Contains(seen(), password))
+	opencode.WriteFile(t, at("workspace", "long", "AGENTS.md"), strings.Repeat("Be brief.\n", 1<<20))
+	opencode.WriteFile(t, at("workspace", "long", "note.txt"), "a note\n")
+	call("read", map[string]any{"filePath": at("workspace", "long", "note.txt")})
+	is.True(strings.Contains(seen(), "has more than 256 KiB"))
+	is.True(!strings.Contains(seen(), "Be brief."))
 
 	// A file that is a link again and again while OpenCode reads it.
 	swapping, swapped := context.WithCancel(t.Context())

@@ -52,11 +52,19 @@ const refuseLinks = (path) => {
 // OpenCode reads these files of each folder above a file that it reads, for the model.
 const instructions = ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"]
 
-const refuseLinkedInstructions = (path) => {
+const refuseInstructions = (path) => {
   for (let at = dirname(path); at.startsWith(readOnly.workspace + "/"); at = dirname(at))
-    for (const name of instructions)
-      if (linkTo(join(at, name)))
-        throw new Error(`“${join(at, name)}” is a symbolic link. OpenCode would read instructions where it leads. Ask the person to remove it.`)
+    for (const name of instructions) {
+      const file = join(at, name)
+      if (linkTo(file)) {
+        if (!followsLinks) continue // the kernel refuses it
+        throw new Error(`“${file}” is a symbolic link. OpenCode would read instructions where it leads. Ask the person to remove it.`)
+      }
+      const what = irregular(file)
+      if (what) throw new Error(`“${file}” is ${what}. OpenCode would read instructions from it. Ask the person to remove it.`)
+      if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) > maxInstructions)
+        throw new Error(`“${file}” has more than ${maxInstructions / 1024} KiB. OpenCode would read all of it as instructions. Ask the person to shorten it.`)
+    }
 }
 
 // OpenCode parses a command before it requests a permission for it, and answers no other chat meanwhile. Linux takes no longer
@@ -80,7 +88,7 @@ export const PocketCoder = async ({ directory }) => ({
     if (tool === "bash" && typeof args?.command === "string") refuseUnreadable(args.command)
     for (const name of [args?.filePath, args?.path, ...opened(tool, args ?? {})])
       if (typeof name === "string") refuseLinks(resolve(directory, name))
-    if (followsLinks && tool === "read" && typeof args?.filePath === "string") refuseLinkedInstructions(resolve(directory, args.filePath))
+    if (tool === "read" && typeof args?.filePath === "string") refuseInstructions(resolve(directory, args.filePath))
     for (const name of opened(tool, args ?? {})) {
       if (typeof name !== "string") continue
       refuseReadOnly(name, directory)

@@ -39,6 +39,30 @@ func serve(t *testing.T, handler func(w *bufio.ReadWriter)) *Client {
 // chunked writes s as one chunk of HTTP's chunked encoding.
 func chunked(w *bufio.ReadWriter, s string) { fmt.Fprintf(w, "%x\r\n%s\r\n", len(s), s) }
 
+func TestAnEventThatNestsTooDeepEndsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	deep := `{"sessionID":"ses_1","x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`
+	c := serve(t, func(w *bufio.ReadWriter) {
+		chunked(w, connected)
+		chunked(w, `data: {"payload":{"id":"evt_1","type":"todo.updated","properties":`+deep+"}}\n\n")
+		chunked(w, `data: {"payload":{"id":"evt_2","type":"server.heartbeat","properties":{}}}`+"\n\n")
+		fmt.Fprint(w, "0\r\n\r\n")
+	})
+	var got []Event
+	err := c.Stream(t.Context(), Silence, func(batch []Event) error {
+		got = append(got, batch...)
+		return nil
+	})
+	is.True(err != nil) // the server closed
+	is.Equal(len(got), 3)
+	is.Equal(got[1].Session, "ses_1")
+
+	history, err := answering(t, 200, `[{"id":"evt_1","aggregate_id":"ses_1","seq":1,"type":"message.part.updated.1","data":`+deep+`}]`).History(t.Context(), nil)
+	is.NoErr(err)
+	is.Equal(len(history), 1)
+}
+
 func TestAHugeEventPasses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

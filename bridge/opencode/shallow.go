@@ -1,0 +1,53 @@
+package opencode
+
+import "io"
+
+// maxDepth is how deep the JSON may nest that OpenCode sends. A model decides about the arguments of a tool call, and package
+// json reads no more than 10,000 levels: one such call would end the stream of events again and again, for all chats.
+const maxDepth = 1000
+
+// shallow reads JSON values and leaves "" in place of what is nested deeper than maxDepth.
+type shallow struct {
+	io.ReadCloser
+	depth    int
+	inString bool
+	escaped  bool
+}
+
+// Read implements io.Reader.
+func (s *shallow) Read(p []byte) (int, error) {
+	for {
+		n, err := s.ReadCloser.Read(p)
+		if n = s.cut(p[:n]); n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+	}
+}
+
+// cut removes what is nested too deep from p, in place, and returns what is left.
+func (s *shallow) cut(p []byte) (left int) {
+	for _, c := range p {
+		keep := s.depth <= maxDepth
+		switch {
+		case s.escaped:
+			s.escaped = false
+		case s.inString:
+			s.escaped, s.inString = c == '\\', c != '"'
+		case c == '"':
+			s.inString = true
+		case c == '{', c == '[':
+			if s.depth++; s.depth == maxDepth+1 {
+				c = '"'
+			}
+		case c == '}', c == ']':
+			if s.depth--; s.depth == maxDepth {
+				c, keep = '"', true
+			}
+		}
+		if keep {
+			p[left] = c
+			left++
+		}
+	}
+	return left
+}
