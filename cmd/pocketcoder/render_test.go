@@ -309,6 +309,19 @@ func TestWhoDecidedIsAnEmail(t *testing.T) {
 	is.Equal(out.String(), "a␛@example.org asked to stop\noperator asked to stop\npolicy asked to stop\n")
 }
 
+func TestWhySaysThatAnApprovedCommandWasNotStarted(t *testing.T) {
+	is := is.New(t)
+	shown := func(w handlers.Why) string {
+		var out bytes.Buffer
+		newRenderer(&screen{w: &out}).why(w)
+		return out.String()
+	}
+	w := handlers.Why{Ask: handlers.WhyAsk{Type: "bash", Command: "make"}, Decision: &handlers.WhyDecision{Decision: "authorized"}}
+	is.True(strings.Contains(shown(w), "no command has been started on it"))
+	w.Executions = []handlers.WhyExecution{{Command: "make", Status: "finished"}}
+	is.True(!strings.Contains(shown(w), "no command has been started"))
+}
+
 func TestWhySaysWhoSentASignal(t *testing.T) {
 	is := is.New(t)
 	var out bytes.Buffer

@@ -133,6 +133,9 @@ func (r *renderer) why(w handlers.Why) {
 	for _, x := range w.Executions {
 		r.whyExecution(x)
 	}
+	if d := w.Decision; len(w.Executions) == 0 && w.Ask.Type == "bash" && d != nil && d.Decision == string(events.Authorized) {
+		r.note("", plain, "no command has been started on it")
+	}
 	r.note("", bold, "events of chat %s", w.Chat)
 	for _, e := range w.Events {
 		r.note("", plain, "  #%d  %s  %s", e.Seq, exactly(e.Time), e.Type)
