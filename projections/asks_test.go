@@ -79,6 +79,9 @@ func TestFirstDecisionAboutAnAskStands(t *testing.T) {
 		"seen again":             {[]events.Event{s.decides(user, "per_1", events.Denied), s.asks("per_1", ses, "echo hi")}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},
 		"expired":                {[]events.Event{s.decides(user, "per_1", events.Authorized), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "expired by user:ann approved_by=ann replied=false interrupted=false used=false"},
 		"answered cannot expire": {[]events.Event{s.replies("per_1", "once"), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "authorized by engine:oc1 approved_by= replied=true interrupted=false used=false"},
+		"rejected since":         {[]events.Event{s.decides(user, "per_1", events.Authorized), s.replies("per_1", "reject")}, "expired by user:ann approved_by=ann replied=true interrupted=false used=false"},
+		"rejected, expired":      {[]events.Event{s.decides(user, "per_1", events.Authorized), s.replies("per_1", "reject"), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"})}, "expired by user:ann approved_by=ann replied=true interrupted=false used=false"},
+		"expired, rejected":      {[]events.Event{s.decides(user, "per_1", events.Authorized), s.own(events.PermissionExpired{Permission: "per_1", Reason: "gone"}), s.replies("per_1", "reject")}, "expired by user:ann approved_by=ann replied=true interrupted=false used=false"},
 		"interrupted":            {[]events.Event{s.own(events.PermissionInterrupted{Permission: "per_1"})}, "draft by  approved_by= replied=false interrupted=true used=false"},
 	} {
 		t.Run(name, func(t *testing.T) {

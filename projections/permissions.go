@@ -76,7 +76,7 @@ func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 		return tx.changePermission(e, b.Permission, func(p *Permission) { p.Interrupted = true })
 	case events.PermissionExpired:
 		return tx.changePermission(e, b.Permission, func(p *Permission) {
-			if !p.Replied || p.Status == PermissionDraft {
+			if !p.Replied || p.Status == PermissionDraft || p.Status == PermissionExpired {
 				p.Status, p.Reason = PermissionExpired, b.Reason
 			}
 		})
@@ -224,6 +224,9 @@ func replied(tx *Tx, e events.Event, b ocReply) error {
 		return fmt.Errorf("permission %s was asked in chat %s", b.RequestID, p.Chat)
 	}
 	p.Replied = true
+	if p.Status == PermissionAuthorized && b.Reply == "reject" {
+		p.Status, p.Reason = PermissionExpired, "it was rejected in OpenCode after the approval"
+	}
 	if p.Status == PermissionDraft {
 		if b.Reply == "reject" {
 			p.decide(PermissionDenied, e)

@@ -23,7 +23,7 @@ import (
 )
 
 // Version is the version of the read models. Raise it when any table or Apply changes: the next start replays the log.
-const Version = 8
+const Version = 9
 
 // Projection is one read model.
 type Projection interface {
