@@ -22,8 +22,9 @@ type Why struct {
 	Rules      []WhyRule      `json:"rules"`   // every rule looked at, in order
 	Referred   *WhyReferred   `json:"referred,omitempty"`
 	Decision   *WhyDecision   `json:"decision,omitempty"`
-	Executions []WhyExecution `json:"executions"` // refused attempts, too
-	Events     []WhyEvent     `json:"events"`     // in the log's order
+	Expired    *WhyExpired    `json:"expired,omitempty"` // why an approval was not carried out
+	Executions []WhyExecution `json:"executions"`        // refused attempts, too
+	Events     []WhyEvent     `json:"events"`            // in the log's order
 }
 
 // WhyAsk is what was asked.
@@ -79,6 +80,12 @@ type WhyDecision struct {
 	Expires  time.Time `json:"expires,omitzero"`
 	Hosts    []string  `json:"hosts,omitempty"` // host:port that the approval of a command lets it reach
 	events.RuleRef
+}
+
+// WhyExpired says when and why an approval was not carried out.
+type WhyExpired struct {
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 }
 
 // WhyEvent is an event about the ask.
@@ -180,10 +187,15 @@ func (w *why) apply(e events.Event, d events.Data) bool {
 	case events.PermissionDecided:
 		return w.applyDecision(e, d)
 	case events.PermissionExpired:
-		if d.Permission == w.Permission && w.Decision == nil {
+		switch {
+		case d.Permission != w.Permission:
+			return false
+		case w.Decision == nil:
 			w.Decision = &WhyDecision{Decision: "expired", Actor: e.Actor, At: e.Time, Reason: d.Reason}
+		case w.Decision.Decision == string(events.Authorized):
+			w.Expired = &WhyExpired{d.Reason, e.Time}
 		}
-		return d.Permission == w.Permission
+		return true
 	case events.OpenCode:
 		return w.applyOpenCode(e, d)
 	}

@@ -74,6 +74,21 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 	is.Equal(refusal(t, err), Invalid)
 }
 
+func TestWhySaysThatAnApprovalWasNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := openGate(t)
+	happened(t, g.Log, "c1", askBash("per_1", "make"))
+	g.decide("per_1", events.Authorized)
+	w, err := g.Gate.Why(t.Context(), "c1", "per_1")
+	is.NoErr(err)
+	is.Equal(w.Expired, nil)
+	happened(t, g.Log, "c1", fact{data: events.PermissionExpired{Permission: "per_1", Reason: "gone"}})
+	w, err = g.Gate.Why(t.Context(), "c1", "per_1")
+	is.NoErr(err)
+	is.Equal([]string{w.Decision.Decision, w.Decision.Actor, w.Expired.Reason}, []string{"authorized", alice, "gone"})
+}
+
 func TestWhyOfWhatNoPersonDecided(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -130,6 +130,9 @@ func (r *renderer) why(w handlers.Why) {
 		r.note("", bold, "left to a person at %s: %s", exactly(w.Referred.At), w.Referred.Reason)
 	}
 	r.whyDecision(w.Decision)
+	if w.Expired != nil {
+		r.note("", bold, "not carried out, at %s: %s", exactly(w.Expired.At), w.Expired.Reason)
+	}
 	for _, x := range w.Executions {
 		r.whyExecution(x)
 	}
