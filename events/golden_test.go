@@ -48,7 +48,10 @@ var filled = []Data{
 	MessageFailed{Message: "m1", Domain: "infrastructure", Error: "OpenCode does not answer"},
 	MessageHeld{Message: "m1", Permission: "p1", Reason: "the budget is used up"},
 	ModelReplaced{Message: "m1", Selected: "p/gone", Used: "p/new", Reason: "The selected model p/gone is not available any more."},
-	PermissionReferred{Permission: "per_1", Reason: "no rule matches", Cwd: "/w", RuleRef: RuleRef{"bash: rm*", "tool_permissions/r1", 7}, Hosts: []string{"example.org:443"}, Network: "It has no network."},
+	PermissionReferred{
+		Permission: "per_1", Reason: "no rule matches", Cwd: "/w", RuleRef: RuleRef{"bash: rm*", "tool_permissions/r1", 7}, Hosts: []string{"example.org:443"}, Network: "It has no network.",
+		Files: []FileFingerprint{{Path: "/w/a", Target: "/w/b", Size: 3, SHA256: "ab", ModifiedNS: 7, Absent: true}},
+	},
 	PermissionDecided{
 		Permission: "per_2", Decision: Authorized, Reason: "fine", RuleRef: RuleRef{"bash: ls", "tool_permissions/r1", 7}, Grant: "per_1", Cwd: "/w", Edited: "ls -1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Client:  Client{Address: "192.0.2.1", Device: "Phone/1"},

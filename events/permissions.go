@@ -62,6 +62,19 @@ type PermissionReferred struct {
 	RuleRef             // that says to ask, when one does
 	Hosts      []string `json:"hosts,omitempty"`   // bash: host:port that the command names; an approval allows its execution to reach them
 	Network    string   `json:"network,omitempty"` // bash: a sentence, if the command needs a host and will reach none
+
+	Files []FileFingerprint `json:"files,omitempty"` // edit: the files that an approval changes, as they were when the policy looked
+}
+
+// FileFingerprint is the state of a file at one moment. Of SHA256, ModifiedNS and Absent one is set. None is set for what is not a
+// regular file or cannot be read.
+type FileFingerprint struct {
+	Path       string `json:"path"`                  // absolute, as the request names it
+	Target     string `json:"target,omitempty"`      // the path with symlinks resolved, if it differs
+	Size       int64  `json:"size,omitempty"`        // in bytes
+	SHA256     string `json:"sha256,omitempty"`      // of the content, in hex
+	ModifiedNS int64  `json:"modified_ns,omitempty"` // of a file too large to hash: its modification time in Unix nanoseconds
+	Absent     bool   `json:"absent,omitempty"`      // there is no such file
 }
 
 // PermissionInterrupted says OpenCode forgot the ask because it restarted; it can still be decided.

@@ -227,7 +227,7 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 			is := is.New(t)
 			s := newPermissions()
 			given(t, s, c.given...)
-			how, ok := s.grant(request("ls"), "/w", time.Now())
+			how, ok := s.grant(request("ls"), "/w", nil, time.Now())
 			is.Equal(ok, c.grant != "")
 			if ok {
 				is.Equal(how.decided.Permission, c.grant)

@@ -111,12 +111,17 @@ func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, int
 	if err != nil || !open {
 		return err
 	}
+	var files []events.FileFingerprint
+	if !intended { // nobody runs what is requested over the API
+		files = fingerprintFiles(a) // before input, which may wait for the call
+	}
 	in, agent := g.input(ctx, chat, a, intended, callWait)
 	rules, err := g.InForce(ctx, RuleScope{Chat: chat, Agent: agent, At: time.Now()})
 	if err != nil {
 		return err
 	}
 	what := foundAbout(a, intended, in.Cwd, judge(rules, in))
+	what.files = files
 	what.note = noteOf(a, g.directory(chat, a.SessionID, intended), intended)
 	if a.Permission == "bash" && !intended {
 		what.hosts, what.network = g.reached(rules, in.Command)
@@ -182,6 +187,7 @@ type found struct {
 	hosts    []string // host:port that a command names and only a person can allow
 	network  string   // why a command that needs a host will reach none
 	note     string   // what a person must read first; empty for nothing
+	files    []events.FileFingerprint
 }
 
 func foundAbout(a events.PermissionAsk, intended bool, cwd string, v policy.Verdict) found {
@@ -241,7 +247,7 @@ func (s *permissions) meet(chat string, what found, at time.Time) (actor string,
 	v, id := what.verdict, what.ask.ID
 	c := DecidePermission{Command: Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
 	if over := s.over(s.asks[id]); !what.intended && !over && s.deleted == 0 {
-		if by, ok := s.grant(what.ask.Request(), what.cwd, at); ok {
+		if by, ok := s.grant(what.ask.Request(), what.cwd, what.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.by, events.Authorized, by.decided
 			d, _, err := s.decide(c)
 			return c.Actor, d, err
@@ -260,7 +266,7 @@ func (s *permissions) meet(chat string, what found, at time.Time) (actor string,
 		return "", nil, nil
 	default:
 		return c.Actor, events.PermissionReferred{
-			Permission: id, Reason: what.reason(), RuleRef: ruleRef(v.Rules), Cwd: what.cwd, Hosts: what.hosts, Network: what.network,
+			Permission: id, Reason: what.reason(), RuleRef: ruleRef(v.Rules), Cwd: what.cwd, Hosts: what.hosts, Network: what.network, Files: what.files,
 		}, nil
 	}
 	d, _, err = s.decide(c)

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -76,6 +77,7 @@ type referred struct {
 	seq   uint64
 	cwd   string
 	hosts []string
+	files []events.FileFingerprint
 }
 
 type settled struct {
@@ -111,7 +113,7 @@ func (s *permissions) apply(e events.Event) {
 	case events.PermissionRequested:
 		s.applyRequest(e, d)
 	case events.PermissionReferred:
-		s.referred[d.Permission] = referred{e.Seq, d.Cwd, d.Hosts}
+		s.referred[d.Permission] = referred{e.Seq, d.Cwd, d.Hosts, d.Files}
 	case events.PermissionDecided:
 		s.settled[d.Permission] = settled{e.Seq, e.Cause, e.Actor, &d, string(d.Decision)}
 		if d.Grant != "" {
@@ -182,12 +184,15 @@ func (s *permissions) void(how settled, at time.Time) string {
 }
 
 // grant finds an interrupted ask for exactly this request that was authorized and not used since. Where a command is to run is
-// part of it, as far as it is known.
-func (s *permissions) grant(request, cwd string, at time.Time) (settled, bool) {
+// part of it, as far as it is known, and so is the state of the files that it changes.
+func (s *permissions) grant(request, cwd string, files []events.FileFingerprint, at time.Time) (settled, bool) {
 	for id, how := range s.settled {
 		d := how.decided
-		if d != nil && d.Decision == events.Authorized && d.Request == request && s.lost[id] && !s.used[id] && s.void(how, at) == "" &&
-			(d.Type != "bash" || d.Cwd == cwd) {
+		if d == nil || d.Decision != events.Authorized || d.Request != request || !s.lost[id] || s.used[id] || s.void(how, at) != "" ||
+			d.Type == "bash" && d.Cwd != cwd {
+			continue
+		}
+		if before := s.filesOf(id); len(before) == 0 || slices.Equal(before, files) {
 			return how, true
 		}
 	}
