@@ -1,6 +1,8 @@
 package opencode
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -108,6 +110,91 @@ func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
 		eventually(t, "it is recorded", func() bool { return len(expired()) > 0 })
 		is.True(strings.Contains(expired()[0].Reason, says))
 	}
+}
+
+// changing leaves a request to a person, about a file that was absent, and creates the file.
+func (s *system) changing(id string) {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "a.md")
+	e, err := events.New(s.permission(id).Chat, events.ActorPolicy, events.PermissionReferred{Permission: id, Files: []events.FileFingerprint{{Path: path, Absent: true}}})
+	s.must(err)
+	seq, err := s.log.Append(s.t.Context(), e)
+	s.must(err)
+	s.must(os.WriteFile(path, nil, 0o600))
+	s.must(s.model.Wait(s.t.Context(), seq))
+}
+
+func TestAnApprovalOfAFileThatChangedIsRejected(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.changing("per_1")
+	s.decide("per_1", events.Authorized, "")
+	bodies := s.repliesTo("per_1")
+	is.Equal(len(bodies), 1)
+	is.True(strings.Contains(bodies[0], `"reply":"reject"`))
+	is.True(strings.Contains(bodies[0], "a.md changed while the request waited. Read it again."))
+	eventually(t, "it expires, with the reason, whichever event is first", func() bool {
+		p := s.permission("per_1")
+		return p.Status == projections.PermissionExpired && p.Replied && strings.HasSuffix(p.Reason, "a.md changed while the request waited. Read it again.")
+	})
+}
+
+func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.changing("per_1")
+	s.refusing("POST", "/reply", 2, 500)
+	s.decide("per_1", events.Authorized, "")
+	eventually(t, "it is taken", func() bool { return len(facts[events.PermissionExpired](s, s.chatOf("ses_1"))) == 1 })
+	is.Equal(len(s.repliesTo("per_1")), 3)
+}
+
+// OpenCode may have taken an approval whose answer was lost: then its own writing is what changed the file.
+func TestAFileThatOpenCodeMayHaveChangedIsNotThePersons(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.start().connected()
+	s.asking("ses_1", "per_1")
+	s.changing("per_1")
+	s.forget()
+	s.decide("per_1", events.Authorized, "")
+	eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	is.Equal(s.permission("per_1").Reason, "OpenCode does not wait for it any more")
+}
+
+func TestAForgottenApprovalOfAFileThatChangedResumesTheTurnOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1", "per_2")
+	s.restarted(r)
+	s.changing("per_1")
+	s.decide("per_1", events.Authorized, "")
+	p := s.prompted(1)
+	text := texts(p)[0]
+	is.True(strings.HasPrefix(text, Stale) && strings.HasSuffix(text, "a.md changed while the request waited. Read it again."))
+	s.answer("ses_1", p[0].MessageID)
+	s.decide("per_2", events.Authorized, "")
+	p = s.prompted(2)
+	is.Equal(texts(p)[1], Continue)
+	s.answer("ses_1", p[1].MessageID)
+	s.drained()
+	r.stop()
+	s.changing("per_2")
+	s.start().connected()
+	for range 20 { // a while
+		s.drained()
+	}
+	is.Equal(len(s.promptsReceived()), 2)
+	is.Equal(len(facts[events.PermissionExpired](s, s.chatOf("ses_1"))), 0)
 }
 
 func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {

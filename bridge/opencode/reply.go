@@ -13,6 +13,9 @@ import (
 // Continue is the prompt that resumes a turn which was lost with an ask pending, once a person has approved the ask.
 const Continue = "Your last tool call was interrupted before it could run. It has been approved now: make the same call again, exactly as it was, and go on."
 
+// Stale begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about the file follows.
+const Stale = "Your last tool call was interrupted before it could run, and it will not run as it was: "
+
 // Reply tells OpenCode what was decided and answered, until ctx ends: each until OpenCode has taken it or does not know
 // the request any more. OpenCode is never told "always": what it asks next is asked of us again.
 func (b *Bridge) Reply(ctx context.Context) error {
@@ -88,22 +91,38 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 	if now.Replied || now.GrantUsed || now.Status == projections.PermissionExpired {
 		return nil
 	}
+	stale := ""
 	if now.Status == projections.PermissionAuthorized {
 		if why, err := r.Handlers.Honoured(ctx, now.Chat, p.EnginePermission); err != nil {
 			return err
 		} else if why != "" {
 			return r.void(ctx, p, now.Interrupted, why)
 		}
+		if stale, err = r.Handlers.ChangedFiles(ctx, now.Chat, p.EnginePermission, p.Directory); err != nil {
+			return err
+		}
 	}
 	switch {
 	case now.Interrupted && now.Status == projections.PermissionAuthorized:
-		err = r.resume(ctx, now.Chat, now.EnginePermission, now.DecidedBy, Continue)
+		prompt := Continue
+		if stale != "" {
+			prompt = Stale + stale
+		}
+		// The resumed turn may have changed the file since. Its prompt stays as it was sent.
+		if _, resumed, err := r.Model.Message(ctx, resumption(now.EnginePermission)); err != nil || resumed {
+			return err
+		}
+		err = r.resume(ctx, now.Chat, now.EnginePermission, now.DecidedBy, prompt)
 		if refused := (handlers.Refused{}); errors.As(err, &refused) {
 			return r.record(ctx, now.Chat, events.PermissionExpired{Permission: now.EnginePermission, Reason: refused.Text})
 		}
 		return err
 	case now.Interrupted:
 		return nil
+	case stale != "": // if OpenCode does not wait any more, its own writing may be what changed the file
+		if err = r.client().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
+			return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
+		}
 	case now.Status == projections.PermissionAuthorized:
 		err = r.client().Allow(ctx, p.Directory, p.EnginePermission)
 	default:
@@ -125,11 +144,14 @@ func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool,
 	return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: why})
 }
 
+// resumption is the id of the prompt that resumes a turn.
+func resumption(ask string) string { return projections.RecordID("resume/" + ask) }
+
 // resume submits the prompt that resumes a turn, once: its id follows from that of the ask or the questions.
 func (r *replies) resume(ctx context.Context, chat, ask, actor, prompt string) error {
 	_, seq, err := r.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{
 		Command: handlers.Command{ID: ask, Actor: actor}, Chat: chat,
-		Message: projections.RecordID("resume/" + ask), Resumes: ask,
+		Message: resumption(ask), Resumes: ask,
 		Parts: []events.Part{{Type: "text", Text: prompt}},
 	})
 	if err != nil {

@@ -102,7 +102,7 @@ func openProvider(ctx context.Context, env environment, m modelOptions) (p openc
 }
 
 func openDemo() (p opencode.Provider, isDemo bool, closeModel func(), err error) {
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue, opencode.Answered, opencode.GoOn}, Provider: providerHelp})
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue, opencode.Stale, opencode.Answered, opencode.GoOn}, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err
 	}

@@ -43,7 +43,7 @@ func foreignServer(t *testing.T) (baseURL string) {
 		case r.Header.Get("Authorization") != "Bearer "+foreignKey:
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/v1/models":
-			w.Write([]byte(`{"object":"list","data":[{"id":"org/scripted","max_model_len":65536},{"id":"other"}]}`))
+			w.Write([]byte(`{"object":"list","data":[{"id":"org/scripted","max_model_len":65536},{"id":"other"},{"id":"gpt-5-scripted"}]}`))
 		default:
 			proxy.ServeHTTP(w, r)
 		}

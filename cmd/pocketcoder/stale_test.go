@@ -1,0 +1,142 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+const personsLine = "a person wrote this while the request waited\n"
+
+// waits waits until the nth request of a chat is left to a person.
+func (p *process) waits(t testing.TB, chat string, n int) events.PermissionAsk {
+	t.Helper()
+	ask := p.ask(t, chat, n)
+	p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), ask.ID) })
+	return ask
+}
+
+// saves writes a file as a person does in an editor.
+func saves(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// staysAsSaved approves the waiting request of a chat, whose file a person has changed, and checks that the file stays, that the
+// model reads the sentence, and that the person sees the reason everywhere.
+func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionAsk, path string, says string) {
+	t.Helper()
+	is := is.New(t)
+	before := read(t, path)
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.turnEnds(t, chat)
+	is.Equal(read(t, path), before)
+	p.event(t, chat, events.PermissionExpired{}.Kind(), nil)
+	tools := p.tools(t, chat)
+	is.Equal(tools[len(tools)-1].State.Status, "error")
+	is.True(strings.Contains(tools[len(tools)-1].State.Error, says)) // the model reads it
+	is.Equal(p.text(t, chat), "done")                                // and goes on
+	shown := func() projections.Permission {
+		all := rows[projections.Permission](t, p, "permissions", chat)
+		return all[slices.IndexFunc(all, func(a projections.Permission) bool { return a.EnginePermission == ask.ID })]
+	}
+	is.Equal([]string{shown().Status, shown().Reason}, []string{projections.PermissionExpired, says})
+	is.True(shown().Replied)
+	for _, command := range [][]string{{"why", ask.ID}, {"replay", chat}} {
+		text, _, code := p.cli(t, "", command...)
+		is.Equal(code, 0)
+		is.True(strings.Contains(text, says)) // command
+	}
+	is.Equal(p.why(t, ask.ID).Expired.Reason, says)
+}
+
+func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	for name, c := range map[string]struct {
+		given, saved string
+		call         func(path string) string
+	}{
+		"edit": {"a\nb\n", "a\nb\n" + personsLine, func(path string) string {
+			return call("edit", map[string]any{"filePath": path, "oldString": "b", "newString": "B"})
+		}},
+		"write": {"a\n", "a\n" + personsLine, func(path string) string {
+			return call("write", map[string]any{"filePath": path, "content": "b\n"})
+		}},
+		"write a new file": {"", personsLine, func(path string) string {
+			return call("write", map[string]any{"filePath": path, "content": "b\n"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(p.dir(t), "a.md")
+			if c.given != "" {
+				saves(t, path, c.given)
+			}
+			chat := p.chat(t, c.call(path)+"\n@@next\n@@say done")
+			ask := p.waits(t, chat, 0)
+			saves(t, path, c.saved)
+			p.staysAsSaved(t, chat, ask, path, strings.TrimPrefix(path, p.workspace+"/")+" changed while the request waited. Read it again.")
+		})
+	}
+}
+
+func TestPatchOfFilesThatChangedWhileItWaitedIsNotApplied(t *testing.T) {
+	t.Parallel()
+	p := prepare(t, t.TempDir(), "--model-url", foreignServer(t), "--model", "gpt-5-scripted") // OpenCode has apply_patch for such names
+	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
+	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey)
+	p.runForTest()
+	for name, c := range map[string]struct{ given, patch string }{
+		"update": {"a\nb\n", "*** Update File: a.md\n@@\n a\n-b\n+B\n"},
+		"delete": {"a\n", "*** Delete File: a.md\n"},
+		"move":   {"a\nb\n", "*** Update File: a.md\n*** Move to: moved.md\n@@\n a\n-b\n+B\n"},
+		"add":    {"", "*** Add File: a.md\n+b\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(p.workspace, "a.md")
+			_ = os.Remove(path)
+			if c.given != "" {
+				saves(t, path, c.given)
+			}
+			chat := p.chat(t, call("apply_patch", map[string]any{"patchText": "*** Begin Patch\n" + c.patch + "*** End Patch"})+"\n@@next\n@@say done")
+			ask := p.waits(t, chat, 0)
+			saves(t, path, c.given+personsLine)
+			p.staysAsSaved(t, chat, ask, path, "a.md changed while the request waited. Read it again.")
+		})
+	}
+	p.checkModel(t)
+}
+
+func TestFileThatChangedWhileOpenCodeWasAwayIsShownAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	path := filepath.Join(p.workspace, "a.md")
+	saves(t, path, "a\n")
+	writes := call("write", map[string]any{"filePath": path, "content": "b\n"})
+	chat := p.chat(t, writes+"\n@@next\n"+writes+"\n@@next\n@@say done") // after the restart the model makes the same call again
+	first := p.waits(t, chat, 0)
+	killOpenCode(t, p)
+	p.event(t, chat, events.PermissionInterrupted{}.Kind(), nil)
+	saves(t, path, "a\n"+personsLine)
+	p.decide(t, chat, first, events.Authorized, "")
+
+	again := p.waits(t, chat, 1)
+	is.True(strings.Contains(string(again.Metadata), strings.TrimSpace(personsLine))) // the person sees what would be lost
+	is.Equal(read(t, path), "a\n"+personsLine)
+	is.Equal(p.resumes(t, chat), map[string]int{first.ID: 1})
+	p.decide(t, chat, again, events.Authorized, "")
+	p.turnEnds(t, chat)
+	is.Equal(read(t, path), "b\n")
+	is.Equal(p.text(t, chat), "done")
+	p.checkModel(t)
+}
