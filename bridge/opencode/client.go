@@ -27,6 +27,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,12 @@ func NewClient(base, password string) *Client {
 		IdleConnTimeout:     time.Minute,
 	}}}
 }
+
+// HTTP returns what reaches the server, also from outside its sandbox.
+func (c *Client) HTTP() *http.Client { return c.http }
+
+// Password returns the password that the client was made with.
+func (c *Client) Password() string { return c.password }
 
 // URL is the base URL the client was made with.
 func (c *Client) URL() string { return c.base }
@@ -215,3 +222,18 @@ func refused(op string, resp *http.Response) error {
 }
 
 func inDirectory(directory string) url.Values { return url.Values{"directory": {directory}} }
+
+// dialThrough makes the client connect with dial, which receives the server's port.
+func (c *Client) dialThrough(dial func(ctx context.Context, port int) (net.Conn, error)) {
+	c.http.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, n)
+	}
+}

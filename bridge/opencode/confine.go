@@ -1,12 +1,10 @@
 package opencode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -198,21 +196,6 @@ func (s *Supervisor) startConfined(argv []string, port int, address string, prep
 		}()
 	}
 	return c, nil
-}
-
-// dialThrough makes the client connect with dial, which receives the server's port.
-func (c *Client) dialThrough(dial func(ctx context.Context, port int) (net.Conn, error)) {
-	c.http.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		n, err := strconv.Atoi(port)
-		if err != nil {
-			return nil, err
-		}
-		return dial(ctx, n)
-	}
 }
 
 // searchPath is PATH without the directories that OpenCode cannot see.

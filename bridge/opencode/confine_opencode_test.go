@@ -275,7 +275,7 @@ func testConfined(t *testing.T, found isolation.Found) {
 	is.Equal(requests.Load(), int64(0))
 	is.True(strings.Contains(seen(), "403"))
 
-	is.NoErr(c.AddMCP(t.Context(), workspace, "lab", server, mcpServer, at("keys", "worker.nk"), strings.TrimPrefix(private.URL, "http://")))
+	is.NoErr(opencode.AddMCP(t.Context(), c, workspace, "lab", server, mcpServer, at("keys", "worker.nk"), strings.TrimPrefix(private.URL, "http://")))
 	call("lab_attempt", map[string]any{})
 	is.True(strings.Contains(seen(), "the file was read: false, the network was reached: false"))
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 )
@@ -38,7 +37,7 @@ func (b *Bridge) Diff(ctx context.Context, chat, message string) (json.RawMessag
 	if !strings.HasPrefix(message, "msg") {
 		return nothing, nil // no message of OpenCode's; it would refuse the request
 	}
-	return b.list(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"), query: url.Values{"messageID": {message}}})
+	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.client().Diff(ctx, session, message) })
 }
 
 // Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
@@ -48,7 +47,7 @@ func (b *Bridge) Todo(ctx context.Context, chat string) (json.RawMessage, error)
 	if err != nil || session == "" {
 		return nothing, err
 	}
-	return b.list(ctx, call{op: "get todo list of session " + session, path: sessionPath(session, "/todo")})
+	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.client().Todo(ctx, session) })
 }
 
 // own is the chat's own session, "" while nothing has run there.
@@ -75,14 +74,13 @@ func (b *Bridge) lastPrompt(ctx context.Context, chat, session string) (message 
 }
 
 // list asks OpenCode for a list; of a session that it has lost there is nothing to list.
-func (b *Bridge) list(ctx context.Context, r call) (out json.RawMessage, err error) {
+func (b *Bridge) list(ctx context.Context, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, presence)
 	defer cancel()
 	if err := b.live.wait(ctx); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.op, ErrUnavailable)
+		return nil, ErrUnavailable
 	}
-	r.out = &out
-	switch _, err := b.client().do(ctx, r); {
+	switch out, err := ask(ctx); {
 	case errors.Is(err, ErrGone):
 		return nothing, nil
 	case Retryable(err):

@@ -1,6 +1,13 @@
 package opencode
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+)
 
 // What tests with the real OpenCode need; they are outside the package because opencodetest imports it.
 var (
@@ -12,13 +19,27 @@ var (
 	Nest       = nest
 )
 
-func (c *Client) Password() string { return c.password }
-
 // AddMCP makes OpenCode start an MCP server over stdio.
-func (c *Client) AddMCP(ctx context.Context, directory, name string, command ...string) error {
-	_, err := c.do(ctx, call{op: "add mcp server", method: "POST", path: "/mcp", query: inDirectory(directory),
-		in: map[string]any{"name": name, "config": map[string]any{"type": "local", "command": command, "enabled": true}}})
-	return err
+func AddMCP(ctx context.Context, c *Client, directory, name string, command ...string) error {
+	body, err := json.Marshal(map[string]any{"name": name, "config": map[string]any{"type": "local", "command": command, "enabled": true}})
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, "POST", c.URL()+"/mcp?"+url.Values{"directory": {directory}}.Encode(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.SetBasicAuth("opencode", c.Password())
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := c.HTTP().Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("add mcp server: %s", resp.Status)
+	}
+	return nil
 }
 
 // Descendants are a process and its descendants.

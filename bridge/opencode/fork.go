@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"net/url"
-	"time"
 
 	"pocketcoder/events"
 )
@@ -17,9 +15,6 @@ const ForkWorker = "fork"
 // metadataFork is the key under which a session carries, while it is being forked, the id of the new chat: OpenCode copies
 // the metadata with the session (measured), so ingest knows the copy by its first event, whenever that comes.
 const metadataFork = "pocketcoder_fork"
-
-// forkTimeout bounds one fork: OpenCode copies message by message, about 1,000 parts in 3 s.
-const forkTimeout = 5 * time.Minute
 
 // Fork carries out people's wishes for a chat that begins as another, until ctx ends: each until OpenCode has made it or
 // has refused it for good; then the new chat begins empty.
@@ -136,37 +131,4 @@ func (b *Bridge) removeMessages(ctx context.Context, session string, which func(
 		}
 	}
 	return nil
-}
-
-// Fork copies a session: its messages before the given one, or all of them, under new ids. OpenCode reports the copy like
-// any other session. The answer comes when the copy is whole.
-func (c *Client) Fork(ctx context.Context, session, message string) (s Session, err error) {
-	in := map[string]string{}
-	if message != "" {
-		in["messageID"] = message
-	}
-	_, err = c.do(ctx, call{op: "fork session " + session, method: "POST", path: sessionPath(session, "/fork"), in: in, out: &s, timeout: forkTimeout})
-	return s, err
-}
-
-// SetMetadata replaces a session's metadata.
-func (c *Client) SetMetadata(ctx context.Context, session string, metadata map[string]any) error {
-	_, err := c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""), in: map[string]any{"metadata": metadata}})
-	return err
-}
-
-// HasMessage returns an error that is ErrGone when the session has no such message.
-func (c *Client) HasMessage(ctx context.Context, session, message string) error {
-	_, err := c.do(ctx, call{op: "get message " + message, path: messagePath(session, message)})
-	return err
-}
-
-// DeleteMessage deletes a message with its parts; OpenCode refuses while a turn is running.
-func (c *Client) DeleteMessage(ctx context.Context, session, message string) error {
-	_, err := c.do(ctx, call{op: "delete message " + message, method: "DELETE", path: messagePath(session, message)})
-	return err
-}
-
-func messagePath(session, message string) string {
-	return sessionPath(session, "/message/"+url.PathEscape(message))
 }

@@ -4,54 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
 )
-
-// zen is OpenCode's own provider. It has free models that need no key.
-const zen = "opencode"
-
-// Models are the models that an OpenCode can use.
-type Models struct {
-	Usable    []string        // "provider/model", sorted
-	Default   string          // the model that OpenCode recommends for the first provider; empty if there is no provider
-	Providers []ModelProvider // theirs, by id
-	Addresses []string        // host:port of every server of their providers, sorted
-}
-
-// Models lists the models of the providers that OpenCode can use in a directory. It asks OpenCode once for each directory:
-// the answer cannot change while OpenCode runs, because OpenCode reads keys at its start.
-func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
-	if known, ok := c.models.Load(directory); ok {
-		return known.(Models), nil
-	}
-	var out struct {
-		Providers []usableProvider
-		Default   map[string]string
-	}
-	_, err := c.do(ctx, call{op: "list models", path: "/config/providers", query: inDirectory(directory), out: &out})
-	var m Models
-	for _, p := range out.Providers {
-		m.Providers = append(m.Providers, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), true})
-		for model := range p.Models {
-			m.Usable = append(m.Usable, p.ID+"/"+model)
-		}
-		if model := out.Default[p.ID]; model != "" && (m.Default == "" || strings.HasPrefix(m.Default, zen+"/")) {
-			m.Default = p.ID + "/" + model
-		}
-	}
-	slices.Sort(m.Usable)
-	slices.SortFunc(m.Providers, func(a, b ModelProvider) int { return cmp.Compare(a.ID, b.ID) })
-	m.Addresses = providerAddresses(out.Providers)
-	if err == nil {
-		c.models.Store(directory, m)
-	}
-	return m, err
-}
 
 // models returns the models that the running OpenCode can use.
 func (b *Bridge) models(ctx context.Context) (Models, error) {

@@ -1,23 +1,9 @@
 package opencode
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"net"
-	"net/url"
-	"slices"
 )
-
-// ModelProvider is a model provider OpenCode knows.
-type ModelProvider struct {
-	ID        string   `json:"id"`
-	Name      string   `json:"name"`
-	Env       []string `json:"env"`       // environment variables that hold its key
-	Models    []string `json:"models"`    // ids, sorted
-	Connected bool     `json:"connected"` // OpenCode has what it needs to use it
-}
 
 // UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that, Configured
 // returns the model that OpenCode recommends.
@@ -35,80 +21,6 @@ func (b *Bridge) Providers(ctx context.Context) ([]ModelProvider, error) {
 		return nil, fmt.Errorf("list providers: %w", err)
 	}
 	return b.client().Providers(ctx, b.Directory)
-}
-
-// Providers lists the model providers known in a directory, by id.
-func (c *Client) Providers(ctx context.Context, directory string) ([]ModelProvider, error) {
-	var out struct {
-		All []struct {
-			ID, Name string
-			Env      []string
-			Models   map[string]struct{}
-		}
-		Connected []string
-	}
-	_, err := c.do(ctx, call{op: "list providers", path: "/provider", query: inDirectory(directory), out: &out})
-	all := make([]ModelProvider, 0, len(out.All))
-	for _, p := range out.All {
-		all = append(all, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), slices.Contains(out.Connected, p.ID)})
-	}
-	slices.SortFunc(all, func(a, b ModelProvider) int { return cmp.Compare(a.ID, b.ID) })
-	return all, err
-}
-
-// defaultHosts are the hosts of providers that OpenCode lists without a URL, because the URL is built into their SDK. The
-// hosts of OpenCode's logins are included.
-var defaultHosts = map[string][]string{
-	"anthropic":      {"api.anthropic.com", "console.anthropic.com"},
-	"cerebras":       {"api.cerebras.ai"},
-	"cohere":         {"api.cohere.com"},
-	"deepinfra":      {"api.deepinfra.com"},
-	"github-copilot": {"api.githubcopilot.com", "api.github.com", "github.com"},
-	"google":         {"generativelanguage.googleapis.com"},
-	"groq":           {"api.groq.com"},
-	"mistral":        {"api.mistral.ai"},
-	"openai":         {"api.openai.com", "auth.openai.com", "chatgpt.com"},
-	"openrouter":     {"openrouter.ai"},
-	"perplexity":     {"api.perplexity.ai"},
-	"togetherai":     {"api.together.xyz"},
-	"xai":            {"api.x.ai"},
-}
-
-// usableProvider is a provider that OpenCode can use.
-type usableProvider struct {
-	ID, Name string
-	Env      []string
-	Options  struct{ BaseURL string }
-	Models   map[string]struct{ API struct{ URL string } }
-}
-
-// providerAddresses returns host:port of every server of the providers, sorted.
-func providerAddresses(providers []usableProvider) []string {
-	addresses := map[string]bool{}
-	for _, p := range providers {
-		for _, host := range defaultHosts[p.ID] {
-			addresses[net.JoinHostPort(host, "443")] = true
-		}
-		urls := []string{p.Options.BaseURL}
-		for _, m := range p.Models {
-			urls = append(urls, m.API.URL)
-		}
-		for _, text := range urls {
-			if address, ok := addressOf(text); ok {
-				addresses[address] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(addresses))
-}
-
-// addressOf returns host:port of an HTTP URL.
-func addressOf(text string) (string, bool) {
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", false
-	}
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])), true
 }
 
 // ModelAddress returns host:port of the model server that the operator configured, or nothing if OpenCode knows the provider.

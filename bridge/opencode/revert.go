@@ -53,17 +53,3 @@ func (b *Bridge) settled(e events.Event, err error) error {
 	b.Logger.Warn("opencode refuses", "wish", e.Subject.Kind, "chat", e.Subject.ID, "err", err)
 	return nil
 }
-
-// Revert takes back a message of a session, what came after it, and what they changed in files. OpenCode keeps the
-// messages until the next prompt, and refuses while a turn is running. A message it does not know changes nothing.
-func (c *Client) Revert(ctx context.Context, session, message string) error {
-	_, err := c.do(ctx, call{op: "revert session " + session, method: "POST", path: sessionPath(session, "/revert"),
-		in: map[string]string{"messageID": message}})
-	return err
-}
-
-// Unrevert undoes what Revert did, unless the session has been prompted since.
-func (c *Client) Unrevert(ctx context.Context, session string) error {
-	_, err := c.do(ctx, call{op: "unrevert session " + session, method: "POST", path: sessionPath(session, "/unrevert")})
-	return err
-}

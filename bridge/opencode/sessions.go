@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"pocketcoder/events"
 )
@@ -28,11 +29,6 @@ func (s *Session) UnmarshalJSON(b []byte) error {
 	type fields Session
 	s.Raw = bytes.Clone(b)
 	return json.Unmarshal(b, (*fields)(s))
-}
-
-// Model names a model of a provider, both as OpenCode spells them.
-type Model struct {
-	Provider, ID string
 }
 
 // NewSession describes a session to create. A title saves OpenCode a request to the model.
@@ -238,3 +234,53 @@ func (s Session) chat() (chat string, isFork bool) {
 	}
 	return chat, isFork
 }
+
+// Fork copies a session: its messages before the given one, or all of them, under new ids. OpenCode reports the copy like
+// any other session. The answer comes when the copy is whole.
+func (c *Client) Fork(ctx context.Context, session, message string) (s Session, err error) {
+	in := map[string]string{}
+	if message != "" {
+		in["messageID"] = message
+	}
+	_, err = c.do(ctx, call{op: "fork session " + session, method: "POST", path: sessionPath(session, "/fork"), in: in, out: &s, timeout: forkTimeout})
+	return s, err
+}
+
+// SetMetadata replaces a session's metadata.
+func (c *Client) SetMetadata(ctx context.Context, session string, metadata map[string]any) error {
+	_, err := c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""), in: map[string]any{"metadata": metadata}})
+	return err
+}
+
+// HasMessage returns an error that is ErrGone when the session has no such message.
+func (c *Client) HasMessage(ctx context.Context, session, message string) error {
+	_, err := c.do(ctx, call{op: "get message " + message, path: messagePath(session, message)})
+	return err
+}
+
+// DeleteMessage deletes a message with its parts; OpenCode refuses while a turn is running.
+func (c *Client) DeleteMessage(ctx context.Context, session, message string) error {
+	_, err := c.do(ctx, call{op: "delete message " + message, method: "DELETE", path: messagePath(session, message)})
+	return err
+}
+
+func messagePath(session, message string) string {
+	return sessionPath(session, "/message/"+url.PathEscape(message))
+}
+
+// Revert takes back a message of a session, what came after it, and what they changed in files. OpenCode keeps the
+// messages until the next prompt, and refuses while a turn is running. A message it does not know changes nothing.
+func (c *Client) Revert(ctx context.Context, session, message string) error {
+	_, err := c.do(ctx, call{op: "revert session " + session, method: "POST", path: sessionPath(session, "/revert"),
+		in: map[string]string{"messageID": message}})
+	return err
+}
+
+// Unrevert undoes what Revert did, unless the session has been prompted since.
+func (c *Client) Unrevert(ctx context.Context, session string) error {
+	_, err := c.do(ctx, call{op: "unrevert session " + session, method: "POST", path: sessionPath(session, "/unrevert")})
+	return err
+}
+
+// forkTimeout bounds one fork: OpenCode copies message by message, about 1,000 parts in 3 s.
+const forkTimeout = 5 * time.Minute

@@ -26,12 +26,8 @@ func (s *Supervisor) verify(ctx context.Context, c *Client) (Models, error) {
 
 // verifyConfig refuses a configuration under which a tool runs unasked.
 func (s *Supervisor) verifyConfig(ctx context.Context, c *Client) error {
-	var config struct {
-		Shell      string
-		Permission map[string]any
-		Plugin     []any
-	}
-	if _, err := c.do(ctx, call{op: "get opencode's configuration", path: "/config", query: inDirectory(s.Workspace), out: &config}); err != nil {
+	config, err := c.Configuration(ctx, s.Workspace)
+	if err != nil {
 		return err
 	}
 	plugins := []any{"file://" + s.pluginFile()}
@@ -43,12 +39,12 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *Client) error {
 	case !reflect.DeepEqual(config.Plugin, plugins):
 		return fmt.Errorf("opencode's configuration has the plugins %v, not %v", config.Plugin, plugins)
 	}
-	var agents []agent
-	if _, err := c.do(ctx, call{op: "list opencode's agents", path: "/agent", query: inDirectory(s.Workspace), out: &agents}); err != nil {
+	agents, err := c.Agents(ctx, s.Workspace)
+	if err != nil {
 		return err
 	}
 	for _, a := range agents {
-		if permission := a.unasked(); permission != "" {
+		if permission := unasked(a.Permission); permission != "" {
 			return fmt.Errorf("opencode's agent %q may use %q without asking", a.Name, permission)
 		}
 	}
@@ -103,16 +99,10 @@ func (s *Supervisor) unusable(ctx context.Context, c *Client, models Models) err
 	return fmt.Errorf("--model %s cannot be used: %s. %s", s.Provider.Model, reason, usable)
 }
 
-// agent is one of OpenCode's agents with its permission rules, of which the last that matches counts.
-type agent struct {
-	Name       string
-	Permission []struct{ Permission, Pattern, Action string }
-}
-
-// unasked returns a permission that the agent's rules allow after the last that asks for everything; "*" when none does.
-func (a agent) unasked() string {
+// unasked returns a permission that an agent's rules allow after the last that asks for everything; "*" when none does.
+func unasked(rules []AgentRule) string {
 	found := "*"
-	for _, rule := range a.Permission {
+	for _, rule := range rules {
 		switch {
 		case rule.Permission == "*" && rule.Pattern == "*" && rule.Action != "allow":
 			found = ""

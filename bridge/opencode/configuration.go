@@ -1,0 +1,48 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+)
+
+// Configuration is the part of OpenCode's effective configuration that decides what runs unasked.
+type Configuration struct {
+	Shell      string
+	Permission map[string]any
+	Plugin     []any
+}
+
+// Configuration returns the configuration that OpenCode uses in a directory.
+func (c *Client) Configuration(ctx context.Context, directory string) (out Configuration, err error) {
+	_, err = c.do(ctx, call{op: "get opencode's configuration", path: "/config", query: inDirectory(directory), out: &out})
+	return out, err
+}
+
+// Agent is an agent that OpenCode knows. The last of its rules that matches a request decides.
+type Agent struct {
+	Name       string
+	Permission []AgentRule
+}
+
+// AgentRule says what an agent may do. The action is "allow", "ask" or "deny".
+type AgentRule struct{ Permission, Pattern, Action string }
+
+// Agents lists the agents that OpenCode knows in a directory.
+func (c *Client) Agents(ctx context.Context, directory string) (all []Agent, err error) {
+	_, err = c.do(ctx, call{op: "list opencode's agents", path: "/agent", query: inDirectory(directory), out: &all})
+	return all, err
+}
+
+// Diff returns what the turn of a person's message changed in files: a list of {file, patch, additions, deletions, status}, as
+// OpenCode gives it.
+func (c *Client) Diff(ctx context.Context, session, message string) (list json.RawMessage, err error) {
+	_, err = c.do(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"), query: url.Values{"messageID": {message}}, out: &list})
+	return list, err
+}
+
+// Todo returns the assistant's list of what is to do in a session: {content, status, priority}, as OpenCode gives it.
+func (c *Client) Todo(ctx context.Context, session string) (list json.RawMessage, err error) {
+	_, err = c.do(ctx, call{op: "get todo list of session " + session, path: sessionPath(session, "/todo"), out: &list})
+	return list, err
+}
