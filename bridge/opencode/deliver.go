@@ -229,9 +229,12 @@ func (d *deliveries) session(ctx context.Context, m projections.OutboxMessage) (
 	return s.ID, err
 }
 
+// placedWithin bounds how long the first event of a new session may take.
+const placedWithin = 30 * time.Second
+
 // heard waits until ingest has placed a new session in a chat: until then the chat's next message would get another one.
 func (b *Bridge) heard(ctx context.Context, session string) (chat string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no word of it within %s", requestTimeout))
+	ctx, cancel := context.WithTimeout(ctx, placedWithin)
 	defer cancel()
 	for {
 		seq := b.Model.Seq()
@@ -239,7 +242,7 @@ func (b *Bridge) heard(ctx context.Context, session string) (chat string, err er
 			return s.Chat, err
 		}
 		if err := b.Model.Wait(ctx, seq+1); err != nil {
-			return "", failed(ctx, "hear of session "+session, err)
+			return "", &Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w", placedWithin, err)}
 		}
 	}
 }

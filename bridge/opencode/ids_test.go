@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pocketcoder/bridge/opencode/recording"
+
 	"github.com/matryer/is"
 )
 
@@ -27,8 +29,8 @@ func TestIDsAscendAndAreOpenCodes(t *testing.T) {
 func TestIDsMatchRecordedOnes(t *testing.T) {
 	is := is.New(t)
 	compared := 0
-	for _, path := range recordings(t) {
-		for _, data := range recorded(t, path) {
+	for _, name := range recording.Names(t) {
+		for _, data := range recording.Events(t, name) {
 			e, ok, err := parseEvent(data)
 			is.NoErr(err)
 			if !ok || e.Type != "message.updated" {

@@ -242,7 +242,7 @@ func (in *ingest) learn(ctx context.Context, info Session) (tracked, error) {
 			return s, nil
 		}
 	}
-	named, isFork := info.chat()
+	named, isFork := chatOf(info)
 	if taken, err := in.taken(ctx, named); err != nil {
 		return s, err
 	} else if !taken {
@@ -283,4 +283,21 @@ func (in *ingest) taken(ctx context.Context, chat string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// chatOf returns the chat that is written in a session's metadata, or "", and whether a fork made the session.
+func chatOf(s Session) (chat string, isFork bool) {
+	var metadata map[string]any
+	if json.Unmarshal(s.Metadata, &metadata) != nil {
+		return "", false
+	}
+	text, isFork := metadata[metadataFork].(string)
+	if !isFork {
+		text, _ = metadata[metadataChat].(string)
+	}
+	chat, err := events.ParseID(text)
+	if err != nil {
+		return "", false
+	}
+	return chat, isFork
 }

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,8 +51,8 @@ func BenchmarkIngest(b *testing.B) {
 		bridge, _ := s.bridge()
 		in := &ingest{Bridge: bridge, running: map[string]bool{}}
 		b.StartTimer()
-		for rest := all; len(rest) > 0; rest = rest[min(maxBatch, len(rest)):] {
-			is.NoErr(in.take(b.Context(), rest[:min(maxBatch, len(rest))], false))
+		for burst := range slices.Chunk(all, 256) {
+			is.NoErr(in.take(b.Context(), burst, false))
 		}
 	}
 	b.ReportMetric(float64(len(all)*b.N)/b.Elapsed().Seconds(), "events/s")

@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,10 +10,11 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
 )
 
-const turn = "testdata/05-perm-bash-once.jsonl" // one turn with an approved command
+const turn = "05-perm-bash-once" // one turn with an approved command
 
 // checkDurable wants every durable event of the frames in the log: once, in the order of its session. Repeated updates of
 // a running tool are fragments unless nobody remembers the first.
@@ -41,7 +43,9 @@ func checkDurable(t *testing.T, s *system, frames [][]byte) {
 			continue
 		}
 		is.True(optional[e.ID] || want[e.ID] == string(e.Data)) // unchanged
-		session := sessionOf(e.Data)
+		var about struct{ SessionID string }
+		is.NoErr(json.Unmarshal(e.Data, &about))
+		session := about.SessionID
 		if before, ok := last[session]; ok {
 			is.True(e.OpenCodeSeq > before)
 		}
@@ -55,7 +59,7 @@ func checkDurable(t *testing.T, s *system, frames [][]byte) {
 const missed = 4
 
 func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
-	frames := recorded(t, turn)[1:]
+	frames := recording.Events(t, turn)[1:]
 	for k := 0; k < len(frames); k += 3 { // a reconnect takes half a second
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +92,7 @@ func (s *system) appendedOnce(bridges ...*running) {
 }
 
 func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
-	frames := recorded(t, turn)[1:]
+	frames := recording.Events(t, turn)[1:]
 	for k := range frames {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +117,7 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 }
 
 func TestACutLosesNoSubagentsEvent(t *testing.T) {
-	frames := recorded(t, "testdata/9i-perm-task.jsonl")[1:]
+	frames := recording.Events(t, "9i-perm-task")[1:]
 	for k := 3; k < len(frames); k += 12 {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +156,7 @@ func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	s.start().connected()
-	frames := recorded(t, turn)[1:]
+	frames := recording.Events(t, turn)[1:]
 	for _, f := range frames { // within one burst
 		s.happen(f)
 		s.say(f)
@@ -165,7 +169,7 @@ func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
 }
 
 func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
-	frames := recorded(t, turn)[1:]
+	frames := recording.Events(t, turn)[1:]
 	var durable []int
 	for i, f := range frames {
 		if parsed(f).Payload.Type == "sync" {
@@ -191,7 +195,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 }
 
 func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
-	frames := recorded(t, turn)[1:]
+	frames := recording.Events(t, turn)[1:]
 	var all []Event
 	for _, f := range frames {
 		if e, ok, _ := parseEvent(f); ok {

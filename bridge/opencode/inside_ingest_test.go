@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
 )
 
@@ -110,13 +110,13 @@ func listen(t *testing.T, nc *nats.Conn) func() []*nats.Msg {
 }
 
 func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
-	for _, path := range recordings(t) {
-		t.Run(filepath.Base(path), func(t *testing.T) {
+	for _, name := range recording.Names(t) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := newSystem(t)
 			deltas := listen(t, s.nc)
-			frames := recorded(t, path)[1:] // the connection's own server.connected is that of the script
+			frames := recording.Events(t, name)[1:] // the connection's own server.connected is that of the script
 			root, before := roots(s.outside, frames)
 			s.miss(before...)
 			b := s.start().connected()
@@ -170,7 +170,7 @@ func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := newSystem(t)
-			frames := recorded(t, turn)[1:]
+			frames := recording.Events(t, turn)[1:]
 			var all []Event
 			for _, f := range frames {
 				if e, ok, _ := parseEvent(f); ok {
@@ -239,7 +239,7 @@ func TestASessionMadeForAChatBelongsToIt(t *testing.T) {
 	s := newSystem(t)
 	chat := s.chat()
 	s.start().connected()
-	frames := recorded(t, "testdata/05-perm-bash-once.jsonl")[1:]
+	frames := recording.Events(t, "05-perm-bash-once")[1:]
 	for i, f := range frames {
 		frames[i] = bytes.ReplaceAll(f, []byte(`"info": {"id": "ses_`), []byte(`"info": {"metadata": {"pocketcoder_chat": "`+chat+`"}, "id": "ses_`))
 	}

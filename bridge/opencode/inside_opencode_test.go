@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -155,7 +156,7 @@ func (o *outside) hold(data []byte) {
 func (o *outside) holdDurable(id, typ, session string, seq int64, data json.RawMessage) {
 	o.seqs[session] = seq + 1
 	var body struct{ Info Session }
-	switch unversioned(typ) {
+	switch typ[:strings.LastIndexByte(typ, '.')] { // without its version
 	case "session.created", "session.updated":
 		_ = json.Unmarshal(data, &body)
 		o.sessions[session] = body.Info

@@ -9,6 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -269,7 +270,7 @@ func TestWhatHappenedWhileNothingRanIsFetchedAtTheStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	frames := recorded(t, "testdata/9i-perm-task.jsonl")[1:]
+	frames := recording.Events(t, "9i-perm-task")[1:]
 	_, before := roots(s.outside, frames)
 	s.miss(before...)
 	s.miss(frames...)

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"pocketcoder/events"
 )
 
 // Session is what we look at in OpenCode's session object; Raw is all of it.
@@ -217,23 +215,6 @@ func (c *Client) Messages(ctx context.Context, session string, limit int) ([]Mes
 }
 
 func sessionPath(id, rest string) string { return "/session/" + url.PathEscape(id) + rest }
-
-// chat is the chat its maker wrote into the session's metadata, "" when there is none, and whether it was made by a fork.
-func (s Session) chat() (chat string, isFork bool) {
-	var metadata map[string]any
-	if json.Unmarshal(s.Metadata, &metadata) != nil {
-		return "", false
-	}
-	text, isFork := metadata[metadataFork].(string)
-	if !isFork {
-		text, _ = metadata[metadataChat].(string)
-	}
-	chat, err := events.ParseID(text)
-	if err != nil {
-		return "", false
-	}
-	return chat, isFork
-}
 
 // Fork copies a session: its messages before the given one, or all of them, under new ids. OpenCode reports the copy like
 // any other session. The answer comes when the copy is whole.

@@ -1,41 +1,15 @@
 package opencode
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
+
+	"pocketcoder/bridge/opencode/recording"
 
 	"github.com/matryer/is"
 )
 
 // recorded returns the data of every server-sent event of a recording of /global/event.
-func recorded(t *testing.T, path string) (data [][]byte) {
-	is := is.New(t)
-	is.Helper()
-	b, err := os.ReadFile(path)
-	is.NoErr(err)
-	for line := range bytes.Lines(b) {
-		var l struct{ Ev json.RawMessage }
-		is.NoErr(json.Unmarshal(line, &l))
-		if l.Ev != nil { // the last line tells how the recording ended
-			data = append(data, l.Ev)
-		}
-	}
-	is.True(len(data) > 0)
-	return data
-}
-
-func recordings(t *testing.T) []string {
-	is := is.New(t)
-	is.Helper()
-	paths, err := filepath.Glob("testdata/*.jsonl")
-	is.NoErr(err)
-	is.True(len(paths) > 0)
-	return paths
-}
-
 func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
 	type payload struct {
 		Payload struct {
@@ -47,11 +21,11 @@ func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range recordings(t) {
-		t.Run(filepath.Base(path), func(t *testing.T) {
+	for _, name := range recording.Names(t) {
+		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			var plain payload
-			for _, data := range recorded(t, path) {
+			for _, data := range recording.Events(t, name) {
 				var p payload
 				is.NoErr(json.Unmarshal(data, &p))
 				if p.Payload.Type == "sync" {
@@ -72,11 +46,11 @@ func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
 }
 
 func TestEveryEventIsGivenOnceWithItsSequence(t *testing.T) {
-	for _, path := range recordings(t) {
-		t.Run(filepath.Base(path), func(t *testing.T) {
+	for _, name := range recording.Names(t) {
+		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			ids, seqs := map[string]bool{}, map[string]int64{}
-			for _, data := range recorded(t, path) {
+			for _, data := range recording.Events(t, name) {
 				e, ok, err := parseEvent(data)
 				is.NoErr(err)
 				if !ok {

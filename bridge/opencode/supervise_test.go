@@ -222,7 +222,7 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 			is := is.New(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			err := supervising(t, t.TempDir(), "").await(ctx, sleeping(t), answering(t, c.status, c.body))
+			err := supervising(t, t.TempDir(), "").await(ctx, sleeping(t), healthAnswers(t, c.status, c.body))
 			is.True(err != nil)
 			is.True(strings.Contains(err.Error(), c.want))
 			is.NoErr(ctx.Err()) // it is final: nothing is waited for
@@ -241,11 +241,11 @@ func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.
 			s.Tools.Version = ""
 			var lines strings.Builder
 			s.Logger = slog.New(slog.NewTextHandler(&lines, nil))
-			is.NoErr(s.await(ctx, sleeping(t), answering(t, 200, `{"healthy":true,"version":"`+version+`"}`)))
+			is.NoErr(s.await(ctx, sleeping(t), healthAnswers(t, 200, `{"healthy":true,"version":"`+version+`"}`)))
 			is.Equal(s.Tools.Version, version)
 			is.True(strings.Contains(lines.String(), reported))
 			is.Equal(lines.String() == "", reported == "")
-			err := s.await(ctx, sleeping(t), answering(t, 200, `{"healthy":true,"version":"1.0.0"}`))
+			err := s.await(ctx, sleeping(t), healthAnswers(t, 200, `{"healthy":true,"version":"1.0.0"}`))
 			is.True(err != nil && strings.Contains(err.Error(), "it is version 1.0.0, not "+version)) // a later start has the same one
 		})
 	}
@@ -322,4 +322,14 @@ func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
 	err := supervising(t, dir, "exit 3").Run(t.Context())
 	is.True(errors.Is(err, errEnded)) // it came as far as a start of its own
 	is.Equal(processID(pid), "")
+}
+
+// healthAnswers returns a client of a server that answers every request alike.
+func healthAnswers(t *testing.T, status int, body string) *Client {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		w.Write([]byte(body))
+	}))
+	t.Cleanup(s.Close)
+	return NewClient(s.URL, "secret")
 }

@@ -1,15 +1,14 @@
 package webtest
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 )
@@ -111,8 +110,6 @@ func (f *Follower) Endings(t testing.TB) (all []string) {
 // Play appends a recorded run of OpenCode to a chat.
 func (s *System) Play(t testing.TB, chat, trace string) {
 	t.Helper()
-	text, err := os.ReadFile("../../bridge/opencode/testdata/" + trace + ".jsonl")
-	Check(t, err)
 	type payload struct {
 		ID, Type   string
 		Properties json.RawMessage
@@ -124,10 +121,10 @@ func (s *System) Play(t testing.TB, chat, trace string) {
 	}
 	durable := map[string]bool{}
 	var lines []payload
-	for line := range bytes.Lines(text) {
-		var l struct{ Ev struct{ Payload payload } }
-		Check(t, json.Unmarshal(line, &l))
-		p := l.Ev.Payload
+	for _, event := range recording.Events(t, trace) {
+		var l struct{ Payload payload }
+		Check(t, json.Unmarshal(event, &l))
+		p := l.Payload
 		if p.Type == "sync" {
 			durable[p.SyncEvent.ID] = true
 		}

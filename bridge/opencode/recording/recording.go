@@ -1,0 +1,47 @@
+// Package recording holds recorded event streams of the real OpenCode, for tests. Each is named after what happened in it.
+package recording
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"io/fs"
+	"path"
+	"strings"
+	"testing"
+)
+
+//go:embed testdata
+var testdata embed.FS
+
+// Names returns the names of all recordings, sorted.
+func Names(t testing.TB) (names []string) {
+	t.Helper()
+	paths, err := fs.Glob(testdata, "testdata/*.jsonl")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("list recordings: %d found, %v", len(paths), err)
+	}
+	for _, p := range paths {
+		names = append(names, strings.TrimSuffix(path.Base(p), ".jsonl"))
+	}
+	return names
+}
+
+// Events returns the events of a recording as OpenCode sent them. The first says that the connection is there.
+func Events(t testing.TB, name string) (all [][]byte) {
+	t.Helper()
+	text, err := testdata.ReadFile("testdata/" + name + ".jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var l struct{ Ev json.RawMessage }
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatalf("recording %s: %v", name, err)
+		}
+		if l.Ev != nil { // the last line says how the recording ended
+			all = append(all, l.Ev)
+		}
+	}
+	return all
+}
