@@ -93,10 +93,10 @@ func (c *child) release() {
 }
 
 // stop ends the child: cleanly when it answers, by force when it does not.
-func (c *child) stop(client *Client) {
+func (c *child) stop(api *Client) {
 	if isDone(c.listens.made) && !isDone(c.exited) { // otherwise another program may have its port
 		ctx, cancel := context.WithTimeout(context.Background(), disposeTime)
-		client.Dispose(ctx) // a server that cannot is killed all the same
+		api.Dispose(ctx) // a server that cannot is killed all the same
 		cancel()
 	}
 	all := processTree(c.cmd.Process.Pid)

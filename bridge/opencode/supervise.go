@@ -128,30 +128,30 @@ func (s *Supervisor) Run(ctx context.Context) error {
 
 // live is one life of OpenCode, from start to end. up says whether it was ever ready.
 func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, err error) {
-	c, client, err := s.start(log)
+	c, api, err := s.start(log)
 	if err != nil {
 		return false, fmt.Errorf("start opencode: %w", err)
 	}
 	defer os.Remove(s.path("pid"))
-	defer c.stop(client)
+	defer c.stop(api)
 	ready, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("not ready within %s", readyTime))
 	defer cancel()
-	if err := s.await(ready, c, client); err != nil {
+	if err := s.await(ready, c, api); err != nil {
 		return false, fmt.Errorf("start opencode: %w; its last lines:\n%s", err, log.last())
 	}
-	models, err := s.verify(ready, client)
+	models, err := s.verify(ready, api)
 	if err != nil {
 		return false, fmt.Errorf("start opencode: %w", err)
 	}
 	if s.Allow != nil {
 		s.Allow(models.Addresses)
 	}
-	s.Logger.Info("opencode is ready", "url", client.URL(), "pid", c.cmd.Process.Pid)
-	s.Started(Generation{n, client, c.cmd.Process.Pid, c.exited})
+	s.Logger.Info("opencode is ready", "url", api.URL(), "pid", c.cmd.Process.Pid)
+	s.Started(Generation{n, api, c.cmd.Process.Pid, c.exited})
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	silent := make(chan error, 1)
-	go func() { silent <- s.watch(watched, client, c.cmd.Process.Pid) }()
+	go func() { silent <- s.watch(watched, api, c.cmd.Process.Pid) }()
 	select {
 	case <-c.exited:
 		err = fmt.Errorf("opencode exited unexpectedly: %v; its last lines:\n%s", c.err, log.last())
@@ -183,8 +183,8 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 	}
 	argv := append(slices.Clone(s.Launcher), s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
 		"--print-logs", "--log-level", "WARN")
-	client := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
-	listens := &announcement{url: client.URL(), made: make(chan struct{})}
+	api := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
+	listens := &announcement{url: api.URL(), made: make(chan struct{})}
 	c, err := s.startConfined(argv, port, address, func(cmd *exec.Cmd) {
 		cmd.Env, cmd.Stdout, cmd.Stderr = env, io.MultiWriter(log, listens), log
 	}, listens)
@@ -192,13 +192,13 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 		return nil, nil, err
 	}
 	if c.link != nil {
-		client.dialThrough(c.link.Dial)
+		api.dialThrough(c.link.Dial)
 	}
 	if err := writePID(s.path("pid"), c.cmd.Process.Pid); err != nil {
-		c.stop(client)
+		c.stop(api)
 		return nil, nil, err
 	}
-	return c, client, nil
+	return c, api, nil
 }
 
 // tryTime bounds one question whether OpenCode is ready: one that comes just as it opens its port may never be answered
@@ -206,7 +206,7 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 const tryTime = time.Second
 
 // await waits until OpenCode listens and answers.
-func (s *Supervisor) await(ctx context.Context, c *child, client *Client) error {
+func (s *Supervisor) await(ctx context.Context, c *child, api *Client) error {
 	select {
 	case <-c.listens.made:
 	case <-c.exited:
@@ -218,7 +218,7 @@ func (s *Supervisor) await(ctx context.Context, c *child, client *Client) error 
 	defer tick.Stop()
 	for {
 		try, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("no answer within %s", tryTime))
-		version, err := client.Health(try)
+		version, err := api.Health(try)
 		cancel()
 		if err == nil {
 			return s.checkVersion(version)

@@ -20,7 +20,7 @@ var DefaultHealthLimits = HealthLimits{Ask: 2 * time.Second, Report: 10 * time.S
 // watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long that it
 // must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add load to an
 // overloaded machine.
-func (s *Supervisor) watch(ctx context.Context, client *Client, pid int) error {
+func (s *Supervisor) watch(ctx context.Context, api *Client, pid int) error {
 	limits := HealthLimits{cmp.Or(s.Limits.Ask, DefaultHealthLimits.Ask), cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
 		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
 	defer s.setTrouble("")
@@ -31,7 +31,7 @@ func (s *Supervisor) watch(ctx context.Context, client *Client, pid int) error {
 			next = limits.Restart
 		}
 		try, cancel := context.WithTimeout(ctx, max(min(limits.Report/2, next-time.Since(answered)), time.Millisecond))
-		_, err := client.Health(try)
+		_, err := api.Health(try)
 		cancel()
 		silent := time.Since(answered) - (processorWait(pid) - waited)
 		switch {

@@ -51,10 +51,10 @@ func TestSessionMadeInOpenCodeBecomesAChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	client, _ := p.engine(t)
-	s, err := client.CreateSession(t.Context(), opencode.NewSession{Directory: p.workspace, Title: "made elsewhere"})
+	api, _ := p.engine(t)
+	s, err := api.CreateSession(t.Context(), opencode.NewSession{Directory: p.workspace, Title: "made elsewhere"})
 	is.NoErr(err)
-	is.NoErr(client.Prompt(t.Context(), s.ID, opencode.Prompt{
+	is.NoErr(api.Prompt(t.Context(), s.ID, opencode.Prompt{
 		MessageID: opencode.NewID("msg", time.Now()), Parts: []opencode.PromptPart{{ID: opencode.NewID("prt", time.Now()), Type: "text", Text: bash("echo adopted")}},
 	}))
 	var chat string

@@ -87,8 +87,8 @@ func TestAbortedQuestionExpires(t *testing.T) {
 	p.asked(t, here)
 	p.asked(t, there)
 	p.abort(t, here)
-	client, _ := p.engine(t)
-	is.NoErr(client.Abort(t.Context(), p.row(t, there).Session)) // in OpenCode's own interface
+	api, _ := p.engine(t)
+	is.NoErr(api.Abort(t.Context(), p.row(t, there).Session)) // in OpenCode's own interface
 	for _, chat := range []string{here, there} {
 		p.event(t, chat, "question.expired", nil)
 		p.turnEnds(t, chat)
@@ -97,7 +97,7 @@ func TestAbortedQuestionExpires(t *testing.T) {
 		}
 	}
 	eventually(t, "OpenCode waits for none of them", func() bool {
-		listed, err := client.Questions(t.Context(), p.workspace)
+		listed, err := api.Questions(t.Context(), p.workspace)
 		is.NoErr(err)
 		return !slices.ContainsFunc(listed, func(q opencode.Question) bool {
 			return strings.Contains(string(q.Raw), p.row(t, here).Session) || strings.Contains(string(q.Raw), p.row(t, there).Session)

@@ -199,7 +199,7 @@ func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdou
 
 // engine is a client of the OpenCode that runs below a system, and its pid. Where it listens and its password are in its
 // command line and its environment, which only its owner can read.
-func (p *process) engine(t testing.TB) (client *opencode.Client, pid int) {
+func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	t.Helper()
 	var file struct{ PID int }
 	body, err := os.ReadFile(p.data.path("opencode", "pid"))
