@@ -37,9 +37,11 @@ var mayImport = map[string]string{
 	"sandbox/isolation":            "sandbox/protected",
 	"sandbox/protected":            "",
 	"sandbox/wire":                 "",
-	"bridge/opencode":              "bridge/opencode/shellsocket events events/log sandbox/inside sandbox/isolation sandbox/protected sandbox/wire handlers projections",
+	"bridge/opencode":              "bridge/opencode/client bridge/opencode/shellsocket events events/log sandbox/inside sandbox/isolation sandbox/protected sandbox/wire handlers projections",
+	"bridge/opencode/client":       "",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode",
+	"bridge/opencode/recording":    "",
 	"bridge/opencode/shellsocket":  "",
 	"bridge/egress":                "handlers handlers/policy",
 	"bridge/push":                  "bridge/egress events events/log events/secret handlers handlers/account projections",
@@ -54,12 +56,12 @@ var mayImport = map[string]string{
 	"web/realtime":                 "events events/log handlers/account projections web/api web/query web/query/filter web/query/schema web/records",
 	"web/records":                  "events events/log events/secret handlers handlers/account projections web/api web/query web/query/filter web/query/schema",
 	"web/stream":                   "events events/log projections web/api web/query web/query/filter",
-	"web/webtest":                  "bridge/push events events/eventstest events/log events/secret handlers handlers/account handlers/policy projections web web/api web/chats",
+	"web/webtest":                  "bridge/opencode/recording bridge/push events events/eventstest events/log events/secret handlers handlers/account handlers/policy projections web web/api web/chats",
 	"ops":                          "",
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "bridge/opencode/shellsocket",
-	"cmd/pocketcoder": ". bridge/egress bridge/opencode bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/ssh events events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections " +
+	"cmd/pocketcoder": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/ssh events events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections " +
 		"sandbox sandbox/inside sandbox/isolation sandbox/wire web web/api web/chats web/ports web/records",
 }
 

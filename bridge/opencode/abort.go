@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 )
 
@@ -51,7 +52,7 @@ func (b *Bridge) abort(ctx context.Context, e events.Event) error {
 
 // stop ends the turn of a session and of its subagents, if there is one.
 func (b *Bridge) stop(ctx context.Context, session string) error {
-	if err := b.client().Abort(ctx, session); err != nil && !errors.Is(err, ErrGone) {
+	if err := b.api().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
 	return b.dropAsks(ctx, session)
@@ -72,7 +73,7 @@ func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 		if err := b.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: reason}); err != nil {
 			return err
 		}
-		if err := b.client().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, ErrGone) {
+		if err := b.api().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, client.ErrGone) {
 			b.Logger.Warn("drop ask", "err", err)
 		}
 	}

@@ -1,3 +1,13 @@
+// Package opencode is the bridge to an OpenCode server: it installs and supervises the server, stores its events in the log,
+// and carries out in OpenCode what people decided.
+//
+//	Install     finds OpenCode and ripgrep, or installs the versions this package was written against
+//	Supervisor  runs OpenCode as a child: own directories, own configuration, restarts, clean stop, no orphans
+//	Bridge      OpenCode's events become events of the log; messages, decisions, aborts, forks and reverts reach OpenCode
+//	Shells      answers pocketcoder-shell, which OpenCode runs for each command
+//
+// Promise: the workspace cannot configure OpenCode. Supervisor refuses to start one whose effective configuration lets any
+// tool run without asking.
 package opencode
 
 import (
@@ -8,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -24,7 +35,7 @@ type Bridge struct {
 	Logger    *slog.Logger
 
 	// Client gives the client of the OpenCode that runs now, waiting for one while it is being started.
-	Client func(context.Context) (*Client, error)
+	Client func(context.Context) (*client.Client, error)
 
 	Default    string          // "provider/model" of chats without a selection; empty for the model that OpenCode recommends
 	MaxTurns   int             // across chats, at once; 0 is no limit
@@ -33,8 +44,8 @@ type Bridge struct {
 
 	tracker tracker
 	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
-	current atomic.Pointer[Client]
-	known   atomic.Pointer[Models]
+	current atomic.Pointer[client.Client]
+	known   atomic.Pointer[client.Models]
 	live    gate
 	last    atomic.Uint64 // sequence of the newest event we appended
 	stored  atomic.Uint64
@@ -48,7 +59,7 @@ var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * 
 // reconnectPause is the pause before the stream is opened again.
 const reconnectPause = 500 * time.Millisecond
 
-func (b *Bridge) client() *Client { return b.current.Load() }
+func (b *Bridge) api() *client.Client { return b.current.Load() }
 
 // Load learns from the read model which sessions there are and how far the log holds each. The model must have caught
 // up. It comes before everything else.
@@ -93,7 +104,7 @@ func (b *Bridge) connected(ctx context.Context, in *ingest) error {
 	}
 	b.current.Store(c)
 	ready := false
-	return c.Stream(ctx, Silence, func(burst []Event) error {
+	return c.Stream(ctx, client.Silence, func(burst []client.Event) error {
 		if !ready { // the first is server.connected: from here on nothing is missed, what came before is fetched now
 			if err := b.reconcile(ctx, in); err != nil {
 				return err

@@ -8,13 +8,14 @@ import (
 	"net/http"
 	"slices"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections"
 )
 
 // present is what OpenCode holds in memory only, by id.
 type present struct {
-	busy      map[string]Status // session -> status, of those that are not idle
+	busy      map[string]client.Status // session -> status, of those that are not idle
 	asks      map[string]json.RawMessage
 	questions map[string]json.RawMessage
 
@@ -24,24 +25,24 @@ type present struct {
 }
 
 func (b *Bridge) look(ctx context.Context) (present, error) {
-	there := present{map[string]Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
+	there := present{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
 	directories := b.tracker.directories()
 	directories[b.Directory] = true
 	for dir := range directories {
-		busy, err := b.client().Statuses(ctx, dir)
+		busy, err := b.api().Statuses(ctx, dir)
 		if err != nil {
 			return there, err
 		}
 		for id, status := range busy {
 			there.busy[id] = status
 		}
-		asks, err := b.client().Asks(ctx, dir)
-		if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest {
+		asks, err := b.api().PermissionRequests(ctx, dir)
+		if refusal := (*client.Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest {
 			there.unknown[dir] = true
 		} else if err != nil {
 			return there, err
 		}
-		questions, err := b.client().Questions(ctx, dir)
+		questions, err := b.api().QuestionRequests(ctx, dir)
 		if err != nil {
 			return there, err
 		}
@@ -101,7 +102,7 @@ func (c *comparison) statuses(ctx context.Context) error {
 	for _, s := range known {
 		status, busy := c.busy[s.ID]
 		if !busy {
-			status = Status{Type: "idle", Raw: json.RawMessage(`{"type":"idle"}`)}
+			status = client.Status{Type: "idle", Raw: json.RawMessage(`{"type":"idle"}`)}
 		}
 		if status.Type == s.Status {
 			continue
@@ -152,7 +153,7 @@ func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 			return nil, err
 		}
 		err = c.send(ctx, m, ids)
-		if Retryable(err) {
+		if client.Retryable(err) {
 			return nil, err
 		}
 		c.resent[m.ID], begun[m.Session] = true, err == nil

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
@@ -131,7 +133,7 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 				w.Write([]byte(map[string]string{"/config": c.config, "/agent": c.agents, "/config/providers": providers}[r.URL.Path]))
 			}))
 			t.Cleanup(server.Close)
-			client := NewClient(server.URL, "")
+			client := client.New(server.URL, "")
 			models, err := s.verify(t.Context(), client)
 			if c.want == "" {
 				is.NoErr(err)

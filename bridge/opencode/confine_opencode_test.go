@@ -23,6 +23,7 @@ import (
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/handlers"
@@ -193,7 +194,7 @@ func testConfined(t *testing.T, found isolation.Found) {
 	}
 	first := next()
 	c := first.Client
-	session, err := c.CreateSession(t.Context(), opencode.NewSession{Directory: workspace, Title: "a title"})
+	session, err := c.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
 	is.NoErr(err)
 	call := func(tool string, args map[string]any) (asked []string) {
 		b, err := json.Marshal(args)
@@ -254,11 +255,11 @@ func testConfined(t *testing.T, found isolation.Found) {
 	// The folder becomes a link after the request and before the approval.
 	now := time.Now()
 	b, _ := json.Marshal(map[string]any{"filePath": at("workspace", "docs2", "victim.md"), "content": "overwritten"})
-	is.NoErr(c.Prompt(t.Context(), session.ID, opencode.Prompt{MessageID: opencode.NewID("msg", now), Parts: []opencode.PromptPart{
-		{ID: opencode.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
+	is.NoErr(c.Prompt(t.Context(), session.ID, client.Prompt{MessageID: client.NewID("msg", now), Parts: []client.PromptPart{
+		{ID: client.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
 	var asks []string
 	opencode.Eventually(t, "the write is asked for", func() bool {
-		all, err := c.Asks(t.Context(), workspace)
+		all, err := c.PermissionRequests(t.Context(), workspace)
 		is.NoErr(err)
 		for _, a := range all {
 			asks = append(asks, a.ID)

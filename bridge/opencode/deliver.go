@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections"
 )
@@ -111,11 +112,11 @@ func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) e
 		if err == nil {
 			return d.delivered(ctx, m, sending)
 		}
-		gone := errors.Is(err, ErrGone)
+		gone := errors.Is(err, client.ErrGone)
 		if gone {
 			sending = events.MessageSending{} // the next try is made in another session
 		}
-		if !gone && !Retryable(err) || try == len(d.RetryAfter) || ctx.Err() != nil {
+		if !gone && !client.Retryable(err) || try == len(d.RetryAfter) || ctx.Err() != nil {
 			break
 		}
 		d.Logger.Warn("deliver message", "chat", m.Chat, "message", m.ID, "try", try+1, "err", err)
@@ -184,9 +185,9 @@ func (d *deliveries) sending(ctx context.Context, m projections.OutboxMessage) (
 	if s.Session, err = d.session(ctx, m); err != nil {
 		return s, err
 	}
-	s.EngineMessage = NewID("msg", time.Now())
+	s.EngineMessage = client.NewID("msg", time.Now())
 	for range parts {
-		s.EngineParts = append(s.EngineParts, NewID("prt", time.Now()))
+		s.EngineParts = append(s.EngineParts, client.NewID("prt", time.Now()))
 	}
 	return s, d.record(ctx, m.Chat, s)
 }
@@ -211,12 +212,12 @@ func submitted(m projections.OutboxMessage) (parts []events.Part, err error) {
 // chat, by the metadata, when OpenCode reports it.
 func (d *deliveries) session(ctx context.Context, m projections.OutboxMessage) (string, error) {
 	if m.Bound != "" {
-		_, err := d.client().Session(ctx, m.Bound)
-		if err == nil || !errors.Is(err, ErrGone) {
+		_, err := d.api().Session(ctx, m.Bound)
+		if err == nil || !errors.Is(err, client.ErrGone) {
 			return m.Bound, err
 		}
 	}
-	s, err := d.client().CreateSession(ctx, NewSession{
+	s, err := d.api().CreateSession(ctx, client.NewSession{
 		Directory: d.Directory, Title: m.ChatTitle, Agent: m.ChatAgent, Metadata: map[string]any{metadataChat: m.Chat},
 	})
 	if err != nil {
@@ -224,7 +225,7 @@ func (d *deliveries) session(ctx context.Context, m projections.OutboxMessage) (
 	}
 	chat, err := d.heard(ctx, s.ID)
 	if err == nil && chat != m.Chat { // an earlier try made one, whose answer was lost
-		err = &Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
+		err = &client.Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
 	}
 	return s.ID, err
 }
@@ -242,7 +243,7 @@ func (b *Bridge) heard(ctx context.Context, session string) (chat string, err er
 			return s.Chat, err
 		}
 		if err := b.Model.Wait(ctx, seq+1); err != nil {
-			return "", &Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w", placedWithin, err)}
+			return "", &client.Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w", placedWithin, err)}
 		}
 	}
 }
@@ -256,11 +257,11 @@ func (b *Bridge) send(ctx context.Context, m projections.OutboxMessage, s events
 	if err != nil {
 		return err
 	}
-	p := Prompt{MessageID: s.EngineMessage, Model: model}
+	p := client.Prompt{MessageID: s.EngineMessage, Model: model}
 	for i, part := range parts {
-		p.Parts = append(p.Parts, PromptPart{s.EngineParts[i], part.Type, part.Text, part.Mime, part.URL, part.Filename})
+		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime, URL: part.URL, Filename: part.Filename})
 	}
-	return b.client().Prompt(ctx, s.Session, p)
+	return b.api().Prompt(ctx, s.Session, p)
 }
 
 // record appends a fact of ours about a chat, and returns once the read model holds it: what is to be done is read from

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // What Diff and Todo tell their caller apart.
@@ -37,7 +39,7 @@ func (b *Bridge) Diff(ctx context.Context, chat, message string) (json.RawMessag
 	if !strings.HasPrefix(message, "msg") {
 		return nothing, nil // no message of OpenCode's; it would refuse the request
 	}
-	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.client().Diff(ctx, session, message) })
+	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.api().Diff(ctx, session, message) })
 }
 
 // Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
@@ -47,7 +49,7 @@ func (b *Bridge) Todo(ctx context.Context, chat string) (json.RawMessage, error)
 	if err != nil || session == "" {
 		return nothing, err
 	}
-	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.client().Todo(ctx, session) })
+	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.api().Todo(ctx, session) })
 }
 
 // own is the chat's own session, "" while nothing has run there.
@@ -81,9 +83,9 @@ func (b *Bridge) list(ctx context.Context, ask func(context.Context) (json.RawMe
 		return nil, ErrUnavailable
 	}
 	switch out, err := ask(ctx); {
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, client.ErrGone):
 		return nothing, nil
-	case Retryable(err):
+	case client.Retryable(err):
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	default:
 		return out, err

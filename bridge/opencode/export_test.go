@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // What tests with the real OpenCode need; they are outside the package because opencodetest imports it.
@@ -20,7 +22,7 @@ var (
 )
 
 // AddMCP makes OpenCode start an MCP server over stdio.
-func AddMCP(ctx context.Context, c *Client, directory, name string, command ...string) error {
+func AddMCP(ctx context.Context, c *client.Client, directory, name string, command ...string) error {
 	body, err := json.Marshal(map[string]any{"name": name, "config": map[string]any{"type": "local", "command": command, "enabled": true}})
 	if err != nil {
 		return err

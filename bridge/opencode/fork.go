@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 )
 
@@ -71,11 +72,11 @@ func (b *Bridge) clear(ctx context.Context, chat string) error {
 		if s.Chat != chat || s.Parent != "" {
 			continue
 		}
-		err := b.removeMessages(ctx, s.ID, func(Message) bool { return true })
+		err := b.removeMessages(ctx, s.ID, func(client.Message) bool { return true })
 		if err == nil {
-			err = b.client().DeleteSession(ctx, s.ID)
+			err = b.api().DeleteSession(ctx, s.ID)
 		}
-		if err != nil && !errors.Is(err, ErrGone) {
+		if err != nil && !errors.Is(err, client.ErrGone) {
 			return err
 		}
 	}
@@ -84,11 +85,11 @@ func (b *Bridge) clear(ctx context.Context, chat string) error {
 
 // copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
 // first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
-func (b *Bridge) copy(ctx context.Context, session string, wish events.ForkRequested) (Session, error) {
-	c := b.client()
+func (b *Bridge) copy(ctx context.Context, session string, wish events.ForkRequested) (client.Session, error) {
+	c := b.api()
 	if wish.Message != "" {
 		if err := c.HasMessage(ctx, session, wish.Message); err != nil {
-			return Session{}, err
+			return client.Session{}, err
 		}
 	}
 	source, err := c.Session(ctx, session)
@@ -112,13 +113,13 @@ func (b *Bridge) copy(ctx context.Context, session string, wish events.ForkReque
 
 // removeUnfinished takes the running turn's answer out of a copy, in which nothing would ever finish it.
 func (b *Bridge) removeUnfinished(ctx context.Context, session string) error {
-	return b.removeMessages(ctx, session, func(m Message) bool {
+	return b.removeMessages(ctx, session, func(m client.Message) bool {
 		return m.Info.Role == "assistant" && m.Info.Time.Completed == 0 && len(m.Info.Error) == 0
 	})
 }
 
-func (b *Bridge) removeMessages(ctx context.Context, session string, which func(Message) bool) error {
-	all, err := b.client().Messages(ctx, session, 0)
+func (b *Bridge) removeMessages(ctx context.Context, session string, which func(client.Message) bool) error {
+	all, err := b.api().Messages(ctx, session, 0)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (b *Bridge) removeMessages(ctx context.Context, session string, which func(
 		if !which(m) {
 			continue
 		}
-		if err := b.client().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, ErrGone) {
+		if err := b.api().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, client.ErrGone) {
 			return err
 		}
 	}

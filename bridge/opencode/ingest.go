@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 )
@@ -32,7 +33,7 @@ type ingest struct {
 }
 
 // take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS.
-func (in *ingest) take(ctx context.Context, burst []Event, reconciled bool) error {
+func (in *ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
 	p := placed{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
 		if noise[e.Type] {
@@ -66,7 +67,7 @@ type placed struct {
 }
 
 // add sorts one event.
-func (in *ingest) add(ctx context.Context, p *placed, e Event, reconciled bool) error {
+func (in *ingest) add(ctx context.Context, p *placed, e client.Event, reconciled bool) error {
 	s, err := in.place(ctx, e)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (in *ingest) add(ctx context.Context, p *placed, e Event, reconciled bool) 
 const unstorable = "unstorable"
 
 // fact makes the event to append.
-func (in *ingest) fact(chat string, e Event) (events.Event, error) {
+func (in *ingest) fact(chat string, e client.Event) (events.Event, error) {
 	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Properties: e.Properties})
 	if err == nil {
 		return fact, nil
@@ -158,7 +159,7 @@ func (in *ingest) append(ctx context.Context, facts []events.Event) error {
 
 // fragment says whether an event is a streaming fragment: a delta, or a tool part that was running and still is. key is
 // equal for fragments of which the later replaces the earlier. running is kept up to date.
-func fragment(chat string, e Event, running map[string]bool) (d log.Delta, key string, ok bool) {
+func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta, key string, ok bool) {
 	if chat == "" {
 		return d, "", false
 	}
@@ -202,7 +203,7 @@ func fragment(chat string, e Event, running map[string]bool) (d log.Delta, key s
 
 // place finds the session's chat, learning of sessions that are new. An event without a session, or of one that OpenCode
 // has deleted before we knew it, belongs to no chat. About an id that is no session's OpenCode is not asked: it fails.
-func (in *ingest) place(ctx context.Context, e Event) (tracked, error) {
+func (in *ingest) place(ctx context.Context, e client.Event) (tracked, error) {
 	if !strings.HasPrefix(e.Session, "ses_") {
 		return tracked{seq: e.Seq - 1}, nil
 	}
@@ -210,7 +211,7 @@ func (in *ingest) place(ctx context.Context, e Event) (tracked, error) {
 		return s, nil
 	}
 	info, err := in.sessionInfo(ctx, e)
-	if errors.Is(err, ErrGone) {
+	if errors.Is(err, client.ErrGone) {
 		return tracked{seq: e.Seq - 1}, nil
 	}
 	if err != nil {
@@ -220,20 +221,20 @@ func (in *ingest) place(ctx context.Context, e Event) (tracked, error) {
 }
 
 // sessionInfo is in the session's first event, session.created; of a session whose beginning we missed OpenCode is asked.
-func (in *ingest) sessionInfo(ctx context.Context, e Event) (Session, error) {
-	var created struct{ Info Session }
+func (in *ingest) sessionInfo(ctx context.Context, e client.Event) (client.Session, error) {
+	var created struct{ Info client.Session }
 	if e.Type == "session.created" && json.Unmarshal(e.Properties, &created) == nil && created.Info.ID == e.Session {
 		return created.Info, nil
 	}
-	return in.client().Session(ctx, e.Session)
+	return in.api().Session(ctx, e.Session)
 }
 
 // learn ties a session to its chat: that of its parent, that which its maker wrote into its metadata, or a new one: a
 // session that no chat asked for is adopted. A copy made for a fork is bound to its chat by who made it, once it is whole.
-func (in *ingest) learn(ctx context.Context, info Session) (tracked, error) {
+func (in *ingest) learn(ctx context.Context, info client.Session) (tracked, error) {
 	s := tracked{parent: info.ParentID, directory: info.Directory, seq: -1}
 	if info.ParentID != "" {
-		parent, err := in.place(ctx, Event{Session: info.ParentID, Seq: -1})
+		parent, err := in.place(ctx, client.Event{Session: info.ParentID, Seq: -1})
 		if err != nil {
 			return s, err
 		}
@@ -277,8 +278,8 @@ func (in *ingest) learn(ctx context.Context, info Session) (tracked, error) {
 // OpenCode itself, which copies the metadata: it is no session of the chat's.
 func (in *ingest) taken(ctx context.Context, chat string) (bool, error) {
 	for _, session := range in.tracker.roots(chat) {
-		_, err := in.client().Session(ctx, session)
-		if !errors.Is(err, ErrGone) {
+		_, err := in.api().Session(ctx, session)
+		if !errors.Is(err, client.ErrGone) {
 			return err == nil, err
 		}
 	}
@@ -286,7 +287,7 @@ func (in *ingest) taken(ctx context.Context, chat string) (bool, error) {
 }
 
 // chatOf returns the chat that is written in a session's metadata, or "", and whether a fork made the session.
-func chatOf(s Session) (chat string, isFork bool) {
+func chatOf(s client.Session) (chat string, isFork bool) {
 	var metadata map[string]any
 	if json.Unmarshal(s.Metadata, &metadata) != nil {
 		return "", false

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 func (o *outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -95,10 +97,10 @@ func (o *outside) mux() http.Handler {
 		return here(o, r, o.busy, func(id string, _ json.RawMessage) string { return id }), 200
 	})
 	handle("GET /permission", func(r *http.Request) (any, int) {
-		return raws(here(o, r, o.asks, func(_ string, a Ask) string { return a.SessionID }), func(a Ask) json.RawMessage { return a.Raw }), 200
+		return raws(here(o, r, o.asks, func(_ string, a client.PermissionRequest) string { return a.SessionID }), func(a client.PermissionRequest) json.RawMessage { return a.Raw }), 200
 	})
 	handle("GET /question", func(r *http.Request) (any, int) {
-		return raws(here(o, r, o.questions, func(_ string, q Question) string { return q.SessionID }), func(q Question) json.RawMessage { return q.Raw }), 200
+		return raws(here(o, r, o.questions, func(_ string, q client.QuestionRequest) string { return q.SessionID }), func(q client.QuestionRequest) json.RawMessage { return q.Raw }), 200
 	})
 	handle("POST /sync/history", o.serveHistory)
 	handle("GET /config/providers", func(*http.Request) (any, int) {
@@ -215,7 +217,7 @@ func (o *outside) createSession(r *http.Request) (any, int) {
 		Metadata json.RawMessage `json:"metadata"`
 	}
 	decode(r, &in)
-	id := NewID("ses", time.Now())
+	id := client.NewID("ses", time.Now())
 	info := fmt.Sprintf(`{"id":%q,"directory":%q,"title":%q,"metadata":%s}`, id, r.URL.Query().Get("directory"), in.Title, in.Metadata)
 	for _, f := range o.durablyLocked(id, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":%s}`, id, info)) {
 		o.hold(f)

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // burst is n events of one session in the mix of a long answer that floods: of ten, six text deltas, two updates of a
 // growing tool output, a part and a message.
-func burst(b *testing.B, n int) (events []Event) {
+func burst(b *testing.B, n int) (events []client.Event) {
 	is := is.New(b)
 	seq, text := 0, strings.Repeat("word ", 60)
 	add := func(durable bool, typ, properties string) {
@@ -21,7 +23,7 @@ func burst(b *testing.B, n int) (events []Event) {
 			frame = fmt.Sprintf(`{"payload":{"id":%q,"type":"sync","syncEvent":{"id":%q,"type":"%s.1","seq":%d,"aggregateID":"ses_1","data":%s}}}`, id, id, typ, seq, properties)
 			seq++
 		}
-		e, ok, err := parseEvent([]byte(frame))
+		e, ok, err := client.ParseEvent([]byte(frame))
 		is.NoErr(err)
 		is.True(ok)
 		events = append(events, e)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -75,7 +76,7 @@ func (s *system) bridge() (*Bridge, *said) {
 	return &Bridge{
 		Engine: handlers.DefaultEngine, Directory: "/workspace", Log: s.log, Model: s.model, Handlers: s.handlers,
 		Logger:     slog.New(slog.NewTextHandler(words, nil)),
-		Client:     func(context.Context) (*Client, error) { return NewClient(s.url, "secret"), nil },
+		Client:     func(context.Context) (*client.Client, error) { return client.New(s.url, "secret"), nil },
 		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Changed: func() {},
 	}, words
 }

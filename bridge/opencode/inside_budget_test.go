@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -23,7 +24,7 @@ func (s *system) budget(b handlers.Budget) {
 
 // step is an assistant message of a session that has ended, and what it cost.
 func (s *system) step(session, finish string, cost float64, tokens int) [][]byte {
-	id, parent := NewID("msg", time.Now()), "msg_0"
+	id, parent := client.NewID("msg", time.Now()), "msg_0"
 	for _, p := range s.promptsReceived() {
 		if p.session == session {
 			parent = p.MessageID

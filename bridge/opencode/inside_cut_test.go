@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
 )
@@ -196,23 +197,23 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 
 func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
-	var all []Event
+	var all []client.Event
 	for _, f := range frames {
-		if e, ok, _ := parseEvent(f); ok {
+		if e, ok, _ := client.ParseEvent(f); ok {
 			all = append(all, e)
 		}
 	}
-	for k := range slices.IndexFunc(all, func(e Event) bool { return e.Seq == 26 }) { // two before the last
+	for k := range slices.IndexFunc(all, func(e client.Event) bool { return e.Seq == 26 }) { // two before the last
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := newSystem(t)
 			s.miss(frames...)
 			b, _ := s.bridge()
-			b.current.Store(NewClient(s.url, "secret"))
+			b.current.Store(client.New(s.url, "secret"))
 			in := &ingest{Bridge: b, running: map[string]bool{}}
 			is.NoErr(in.take(t.Context(), all[:k], false))
-			next := k + 1 + slices.IndexFunc(all[k+1:], func(e Event) bool { return e.Seq > 0 })
+			next := k + 1 + slices.IndexFunc(all[k+1:], func(e client.Event) bool { return e.Seq > 0 })
 			burst := slices.Delete(slices.Clone(all[k:]), next-k, next-k+1)
 			err := in.take(t.Context(), burst, false)
 			is.True(errors.Is(err, errGap))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 )
@@ -94,13 +95,13 @@ func (o *outside) forkSession(r *http.Request) (any, int) {
 	if !ok {
 		return nil, 404
 	}
-	id := NewID("ses", time.Now())
+	id := client.NewID("ses", time.Now())
 	info := fmt.Sprintf(`{"id":%q,"directory":%q,"title":"t (fork #1)","metadata":%s}`, id, s.Directory, s.Metadata)
 	o.become(id, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":%s}`, id, info))
 	for _, m := range o.messages(s.ID) {
-		var of Message
+		var of client.Message
 		_ = json.Unmarshal(m, &of)
-		copied := strings.NewReplacer(s.ID, id, of.Info.ID, NewID("msg", time.Now())).Replace(string(of.Info.Raw))
+		copied := strings.NewReplacer(s.ID, id, of.Info.ID, client.NewID("msg", time.Now())).Replace(string(of.Info.Raw))
 		o.become(id, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":%s}`, id, copied))
 	}
 	return json.RawMessage(info), 200
@@ -144,7 +145,7 @@ func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
 		q.SetPathValue("id", session)
 		answer, _ := s.forkSession(q)
 		s.mu.Unlock()
-		var first Session
+		var first client.Session
 		_ = json.Unmarshal(answer.(json.RawMessage), &first)
 		copied <- first.ID
 		<-hold

@@ -7,6 +7,8 @@ import (
 
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // TestWatchersHearAFragmentBeforeTheFactThatFollowsIt: in one burst, the end of a sentence and the tool call after it.
@@ -16,10 +18,10 @@ func TestWatchersHearAFragmentBeforeTheFactThatFollowsIt(t *testing.T) {
 	s := newSystem(t)
 	bridge, _ := s.bridge()
 	in := &ingest{Bridge: bridge, running: map[string]bool{}}
-	about := func(seq int64, typ, properties string) Event {
-		return Event{ID: NewID("evt", time.Now()), Type: typ, Session: "ses_1", Seq: seq, Properties: json.RawMessage(properties)}
+	about := func(seq int64, typ, properties string) client.Event {
+		return client.Event{ID: client.NewID("evt", time.Now()), Type: typ, Session: "ses_1", Seq: seq, Properties: json.RawMessage(properties)}
 	}
-	is.NoErr(in.take(t.Context(), []Event{about(0, "session.created", `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace"}}`)}, false))
+	is.NoErr(in.take(t.Context(), []client.Event{about(0, "session.created", `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace"}}`)}, false))
 
 	heard := make(chan *nats.Msg, 16)
 	for _, subject := range []string{"evt.chat.*.opencode.message.part.updated", "delta.chat.>"} {
@@ -29,7 +31,7 @@ func TestWatchersHearAFragmentBeforeTheFactThatFollowsIt(t *testing.T) {
 	is.NoErr(s.nc.Flush())
 	delta := `{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1","field":"text","delta":"word "}`
 	pending := `{"sessionID":"ses_1","part":{"id":"prt_2","messageID":"msg_1","type":"tool","callID":"c","tool":"bash","state":{"status":"pending"}}}`
-	is.NoErr(in.take(t.Context(), []Event{
+	is.NoErr(in.take(t.Context(), []client.Event{
 		about(-1, "message.part.delta", delta), about(-1, "message.part.delta", delta),
 		about(1, "message.part.updated", pending), about(-1, "message.part.delta", delta),
 	}, false))

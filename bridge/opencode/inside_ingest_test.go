@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
 )
@@ -75,7 +76,7 @@ func roots(o *outside, frames [][]byte) (root map[string]string, before [][]byte
 		if _, seen := root[s.AggregateID]; p.Type != "sync" || seen {
 			continue
 		}
-		var body struct{ Info Session }
+		var body struct{ Info client.Session }
 		_ = json.Unmarshal(s.Data, &body)
 		root[s.AggregateID] = s.AggregateID
 		if parent, known := root[body.Info.ParentID]; known {
@@ -171,9 +172,9 @@ func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
 			is := is.New(t)
 			s := newSystem(t)
 			frames := recording.Events(t, turn)[1:]
-			var all []Event
+			var all []client.Event
 			for _, f := range frames {
-				if e, ok, _ := parseEvent(f); ok {
+				if e, ok, _ := client.ParseEvent(f); ok {
 					all = append(all, e)
 				}
 			}

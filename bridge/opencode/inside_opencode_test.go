@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // outside stands for OpenCode where a test needs it to say exactly this, exactly now: it holds what the frames it was
@@ -21,12 +23,12 @@ type outside struct {
 	mu        sync.Mutex
 	away      bool // refuses everything
 	streams   []chan []byte
-	sessions  map[string]Session
+	sessions  map[string]client.Session
 	history   []json.RawMessage
 	seqs      map[string]int64
 	busy      map[string]json.RawMessage
-	asks      map[string]Ask
-	questions map[string]Question
+	asks      map[string]client.PermissionRequest
+	questions map[string]client.QuestionRequest
 	prompts   map[string]bool // message ids it has accepted
 	silent    bool            // does what it is told and says nothing about it
 	received  []request
@@ -37,7 +39,7 @@ type outside struct {
 type request struct{ Method, Path, Directory, Body string }
 
 func newOutside(t testing.TB) *outside {
-	o := &outside{t: t, sessions: map[string]Session{}, seqs: map[string]int64{}, prompts: map[string]bool{}, serving: map[string]int{}}
+	o := &outside{t: t, sessions: map[string]client.Session{}, seqs: map[string]int64{}, prompts: map[string]bool{}, serving: map[string]int{}}
 	o.forget()
 	s := httptest.NewServer(o)
 	t.Cleanup(func() { o.cut(); s.Close() })
@@ -49,7 +51,7 @@ func newOutside(t testing.TB) *outside {
 func (o *outside) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.busy, o.asks, o.questions = map[string]json.RawMessage{}, map[string]Ask{}, map[string]Question{}
+	o.busy, o.asks, o.questions = map[string]json.RawMessage{}, map[string]client.PermissionRequest{}, map[string]client.QuestionRequest{}
 }
 
 // cut ends the stream once everything said so far is sent, and refuses connections until back.
@@ -140,11 +142,11 @@ func (o *outside) hold(data []byte) {
 			delete(o.busy, about.SessionID)
 		}
 	case "permission.asked":
-		var a Ask
+		var a client.PermissionRequest
 		_ = json.Unmarshal(p.Properties, &a)
 		o.asks[a.ID] = a
 	case "question.asked":
-		var q Question
+		var q client.QuestionRequest
 		_ = json.Unmarshal(p.Properties, &q)
 		o.questions[q.ID] = q
 	case "permission.replied", "question.replied", "question.rejected":
@@ -155,7 +157,7 @@ func (o *outside) hold(data []byte) {
 
 func (o *outside) holdDurable(id, typ, session string, seq int64, data json.RawMessage) {
 	o.seqs[session] = seq + 1
-	var body struct{ Info Session }
+	var body struct{ Info client.Session }
 	switch typ[:strings.LastIndexByte(typ, '.')] { // without its version
 	case "session.created", "session.updated":
 		_ = json.Unmarshal(data, &body)
@@ -170,7 +172,7 @@ func (o *outside) holdDurable(id, typ, session string, seq int64, data json.RawM
 
 // plain is a frame of an event that is not durable.
 func plain(typ, properties string) []byte {
-	return fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":%q,"properties":%s}}`, NewID("evt", time.Now()), typ, properties)
+	return fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":%q,"properties":%s}}`, client.NewID("evt", time.Now()), typ, properties)
 }
 
 // durably is the two frames of a durable event.
@@ -181,7 +183,7 @@ func (o *outside) durably(session, typ, properties string) [][]byte {
 }
 
 func (o *outside) durablyLocked(session, typ, properties string) [][]byte {
-	id, seq := NewID("evt", time.Now()), o.seqs[session]
+	id, seq := client.NewID("evt", time.Now()), o.seqs[session]
 	o.seqs[session]++
 	return [][]byte{
 		fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":%q,"properties":%s}}`, id, typ, properties),
@@ -202,7 +204,7 @@ func (o *outside) answer(session, parent string) {
 		return o.serving["/session/"+session+"/prompt_async"] == 0
 	})
 	done := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1,"completed":2},"finish":"stop"}}`,
-		session, NewID("msg", time.Now()), session, parent)
+		session, client.NewID("msg", time.Now()), session, parent)
 	o.happen(o.durably(session, "message.updated", done)...)
 	o.happen(plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, session)),
 		plain("session.idle", fmt.Sprintf(`{"sessionID":%q}`, session)))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -234,7 +235,7 @@ func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
 	r := s.start().connected()
 	chat := s.questioning("ses_1", "que_1")
 	s.mu.Lock()
-	s.questions = map[string]Question{} // it is stopping: it has dropped the question, and says that the call was aborted
+	s.questions = map[string]client.QuestionRequest{} // it is stopping: it has dropped the question, and says that the call was aborted
 	s.mu.Unlock()
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.happen(s.durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections"
 )
 
 // models returns the models that the running OpenCode can use.
-func (b *Bridge) models(ctx context.Context) (Models, error) {
-	m, err := b.client().Models(ctx, b.Directory)
+func (b *Bridge) models(ctx context.Context) (client.Models, error) {
+	m, err := b.api().Models(ctx, b.Directory)
 	if err == nil {
 		b.known.Store(&m)
 	}
@@ -32,7 +33,7 @@ func (b *Bridge) Configured() string {
 // modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one. It is
 // part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may be gone.
 // A selection that cannot be used is reported in the chat, once for each message.
-func (b *Bridge) modelFor(ctx context.Context, m projections.OutboxMessage) (*Model, error) {
+func (b *Bridge) modelFor(ctx context.Context, m projections.OutboxMessage) (*client.Model, error) {
 	selected, err := b.Handlers.SelectedModel(ctx, m.Chat, m.ChatUser)
 	if err != nil {
 		return nil, err
@@ -57,10 +58,10 @@ func (b *Bridge) modelFor(ctx context.Context, m projections.OutboxMessage) (*Mo
 }
 
 // parseModel reads "provider/model". It returns nil, which leaves the choice to OpenCode, when name is empty.
-func parseModel(name string) *Model {
+func parseModel(name string) *client.Model {
 	provider, model, found := strings.Cut(name, "/")
 	if !found {
 		return nil
 	}
-	return &Model{Provider: provider, ID: model}
+	return &client.Model{Provider: provider, ID: model}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
 )
 
@@ -55,7 +56,7 @@ func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	select {
 	case g := <-ready:
-		session, err := g.Client.CreateSession(t.Context(), opencode.NewSession{Directory: workspace, Title: "a title"})
+		session, err := g.Client.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
 		is.NoErr(err)
 		turn(t, g.Client, workspace, session.ID, "@@say done", idle(t, g.Client, session.ID))
 	case err := <-ended: // an agent that asks for nothing

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -93,7 +94,7 @@ func (c *child) release() {
 }
 
 // stop ends the child: cleanly when it answers, by force when it does not.
-func (c *child) stop(api *Client) {
+func (c *child) stop(api *client.Client) {
 	if isDone(c.listens.made) && !isDone(c.exited) { // otherwise another program may have its port
 		ctx, cancel := context.WithTimeout(context.Background(), disposeTime)
 		api.Dispose(ctx) // a server that cannot is killed all the same

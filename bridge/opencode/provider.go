@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // Provider says which model answers. The zero value leaves it to OpenCode, which without a key knows no model that works
@@ -62,7 +64,7 @@ func (p Provider) Hosts() []string {
 func (p Provider) usesZen() bool {
 	var logins map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(p.Auth), &logins) // UserProvider wrote it
-	return p.Keys["OPENCODE_API_KEY"] != "" || strings.HasPrefix(p.Model, zen+"/") || logins[zen] != nil
+	return p.Keys["OPENCODE_API_KEY"] != "" || strings.HasPrefix(p.Model, client.Zen+"/") || logins[client.Zen] != nil
 }
 
 // keyVariables are the variables by which OpenCode's providers take a single key, as its model catalogue names them.
@@ -141,7 +143,7 @@ func textsIn(value any) (texts []string) {
 func (p Provider) config() (map[string]any, error) {
 	config := map[string]any{}
 	if !p.usesZen() {
-		config["disabled_providers"] = []string{zen}
+		config["disabled_providers"] = []string{client.Zen}
 	}
 	if p.Model == "" {
 		if p.BaseURL != "" {

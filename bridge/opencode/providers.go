@@ -3,11 +3,13 @@ package opencode
 import (
 	"context"
 	"fmt"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that, Configured
 // returns the model that OpenCode recommends.
-func (b *Bridge) UsableProviders(ctx context.Context) ([]ModelProvider, error) {
+func (b *Bridge) UsableProviders(ctx context.Context) ([]client.ModelProvider, error) {
 	if err := b.live.wait(ctx); err != nil {
 		return nil, fmt.Errorf("list usable providers: %w", err)
 	}
@@ -16,15 +18,15 @@ func (b *Bridge) UsableProviders(ctx context.Context) ([]ModelProvider, error) {
 }
 
 // Providers lists the model providers by id, once OpenCode is there to say.
-func (b *Bridge) Providers(ctx context.Context) ([]ModelProvider, error) {
+func (b *Bridge) Providers(ctx context.Context) ([]client.ModelProvider, error) {
 	if err := b.live.wait(ctx); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
 	}
-	return b.client().Providers(ctx, b.Directory)
+	return b.api().Providers(ctx, b.Directory)
 }
 
 // ModelAddress returns host:port of the model server that the operator configured, or nothing if OpenCode knows the provider.
 func (p Provider) ModelAddress() string {
-	address, _ := addressOf(p.BaseURL)
+	address, _ := client.AddressOf(p.BaseURL)
 	return address
 }

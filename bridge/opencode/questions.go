@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -153,11 +154,11 @@ func (r *replies) answers(ctx context.Context, question string) error {
 	case q.Interrupted:
 		return r.resumeAnswered(ctx, group, all)
 	case rejected:
-		err = r.client().Dismiss(ctx, q.Directory, question)
+		err = r.api().Dismiss(ctx, q.Directory, question)
 	default:
-		err = r.client().Answer(ctx, q.Directory, question, all)
+		err = r.api().Answer(ctx, q.Directory, question, all)
 	}
-	if errors.Is(err, ErrGone) {
+	if errors.Is(err, client.ErrGone) {
 		return r.goneReply(ctx, question)
 	}
 	return err
@@ -201,11 +202,11 @@ func (r *replies) resumeAnswered(ctx context.Context, group []projections.OpenQu
 // that we shall hear of.
 func (r *replies) giveUp(ctx context.Context, d projections.DeadQuestion) error {
 	if !d.Interrupted {
-		held, err := r.client().Questions(ctx, d.Directory)
+		held, err := r.api().QuestionRequests(ctx, d.Directory)
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(held, func(q Question) bool { return q.ID == d.EngineQuestion }) {
+		if !slices.ContainsFunc(held, func(q client.QuestionRequest) bool { return q.ID == d.EngineQuestion }) {
 			return nil
 		}
 	}
@@ -224,7 +225,7 @@ func (b *Bridge) dropQuestion(ctx context.Context, q projections.OpenQuestion, r
 	if err != nil || q.Interrupted {
 		return err
 	}
-	if err := b.client().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, ErrGone) {
+	if err := b.api().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
 		b.Logger.Warn("drop question", "err", err)
 	}
 	return nil

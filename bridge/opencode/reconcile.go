@@ -39,7 +39,7 @@ func (b *Bridge) reconcile(ctx context.Context, in *ingest) error {
 
 // fetchHistory appends the durable events the log lacks, of all sessions.
 func (b *Bridge) fetchHistory(ctx context.Context, in *ingest) error {
-	history, err := b.client().History(ctx, b.tracker.seqs())
+	history, err := b.api().History(ctx, b.tracker.seqs())
 	if err != nil {
 		return err
 	}

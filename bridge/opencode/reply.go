@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -124,11 +125,11 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 			return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
 		}
 	case now.Status == projections.PermissionAuthorized:
-		err = r.client().Allow(ctx, p.Directory, p.EnginePermission)
+		err = r.api().Allow(ctx, p.Directory, p.EnginePermission)
 	default:
-		err = r.client().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)
+		err = r.api().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)
 	}
-	if errors.Is(err, ErrGone) {
+	if errors.Is(err, client.ErrGone) {
 		return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "OpenCode does not wait for it any more"})
 	}
 	return err
@@ -137,7 +138,7 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 // void settles an ask whose approval allows nothing any more. OpenCode is told first: it waits until it is.
 func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool, why string) error {
 	if !interrupted {
-		if err := r.client().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, ErrGone) {
+		if err := r.api().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, client.ErrGone) {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 )
 
@@ -30,8 +31,8 @@ func (b *Bridge) revert(ctx context.Context, e events.Event) error {
 		return err // nothing has run there yet
 	}
 	if wish.Message == "" {
-		err = b.client().Unrevert(ctx, chat.Session)
-	} else if err = b.client().Revert(ctx, chat.Session, wish.Message); isBusy(err) {
+		err = b.api().Unrevert(ctx, chat.Session)
+	} else if err = b.api().Revert(ctx, chat.Session, wish.Message); isBusy(err) {
 		// What runs comes after the message, or is its turn: it is taken back too.
 		return errors.Join(err, b.stop(ctx, chat.Session))
 	}
@@ -40,14 +41,14 @@ func (b *Bridge) revert(ctx context.Context, e events.Event) error {
 
 // isBusy says whether OpenCode refused because a turn of the session is running.
 func isBusy(err error) bool {
-	var refusal *Error
+	var refusal *client.Error
 	return errors.As(err, &refusal) && refusal.Status == http.StatusConflict
 }
 
 // settled keeps an error only if trying again may help; that OpenCode has refused a wish for good is the end of it.
 func (b *Bridge) settled(e events.Event, err error) error {
-	var refusal *Error
-	if !errors.As(err, &refusal) || refusal.Status == 0 || Retryable(err) {
+	var refusal *client.Error
+	if !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
 		return err
 	}
 	b.Logger.Warn("opencode refuses", "wish", e.Subject.Kind, "chat", e.Subject.ID, "err", err)

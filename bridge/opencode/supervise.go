@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -60,7 +61,7 @@ type Supervisor struct {
 // they were.
 type Generation struct {
 	N      int // 1 for the first
-	Client *Client
+	Client *client.Client
 	PID    int
 	Exited <-chan struct{} // closed when this one is gone
 }
@@ -164,7 +165,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 }
 
 // start writes what OpenCode will read and starts it.
-func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
+func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 	if err := s.prepare(); err != nil {
 		return nil, nil, err
 	}
@@ -183,7 +184,7 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 	}
 	argv := append(slices.Clone(s.Launcher), s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
 		"--print-logs", "--log-level", "WARN")
-	api := NewClient("http://127.0.0.1:"+strconv.Itoa(port), password)
+	api := client.New("http://127.0.0.1:"+strconv.Itoa(port), password)
 	listens := &announcement{url: api.URL(), made: make(chan struct{})}
 	c, err := s.startConfined(argv, port, address, func(cmd *exec.Cmd) {
 		cmd.Env, cmd.Stdout, cmd.Stderr = env, io.MultiWriter(log, listens), log
@@ -192,7 +193,7 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 		return nil, nil, err
 	}
 	if c.link != nil {
-		api.dialThrough(c.link.Dial)
+		api.DialThrough(c.link.Dial)
 	}
 	if err := writePID(s.path("pid"), c.cmd.Process.Pid); err != nil {
 		c.stop(api)
@@ -206,7 +207,7 @@ func (s *Supervisor) start(log *logFile) (*child, *Client, error) {
 const tryTime = time.Second
 
 // await waits until OpenCode listens and answers.
-func (s *Supervisor) await(ctx context.Context, c *child, api *Client) error {
+func (s *Supervisor) await(ctx context.Context, c *child, api *client.Client) error {
 	select {
 	case <-c.listens.made:
 	case <-c.exited:
@@ -223,7 +224,7 @@ func (s *Supervisor) await(ctx context.Context, c *child, api *Client) error {
 		if err == nil {
 			return s.checkVersion(version)
 		}
-		if !Retryable(err) && ctx.Err() == nil {
+		if !client.Retryable(err) && ctx.Err() == nil {
 			return err
 		}
 		select {

@@ -21,6 +21,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/opencodetest"
 )
@@ -104,15 +105,15 @@ export const Evil = async () => ({ config: async (c) => { c.permission = { "*": 
 }
 
 // turn sends a message and allows whatever is asked for, until so; it returns the permissions asked for.
-func turn(t *testing.T, c *opencode.Client, directory, session, text string, so func() bool) (asked []string) {
+func turn(t *testing.T, c *client.Client, directory, session, text string, so func() bool) (asked []string) {
 	t.Helper()
 	now := time.Now()
-	if err := c.Prompt(t.Context(), session, opencode.Prompt{MessageID: opencode.NewID("msg", now),
-		Parts: []opencode.PromptPart{{ID: opencode.NewID("prt", now), Type: "text", Text: text}}}); err != nil {
+	if err := c.Prompt(t.Context(), session, client.Prompt{MessageID: client.NewID("msg", now),
+		Parts: []client.PromptPart{{ID: client.NewID("prt", now), Type: "text", Text: text}}}); err != nil {
 		t.Fatal(err)
 	}
 	opencode.Eventually(t, "the turn: "+text, func() bool {
-		asks, err := c.Asks(t.Context(), directory)
+		asks, err := c.PermissionRequests(t.Context(), directory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +166,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 
 	first := next()
 	is.Equal(first.N, 1)
-	session, err := first.Client.CreateSession(t.Context(), opencode.NewSession{Directory: workspace, Title: "a title"})
+	session, err := first.Client.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
 	is.NoErr(err)
 	permissions := turn(t, first.Client, workspace, session.ID, fmt.Sprintf("@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n"+
 		"@@call write {\"filePath\":%q,\"content\":\"c\"}\n@@next\n@@say done", filepath.Join(workspace, "new.txt")), idle(t, first.Client, session.ID))
@@ -188,7 +189,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 	is.NoErr(os.RemoveAll(dumps)) // what the shell writes next is of the second life
 	is.NoErr(os.Mkdir(dumps, 0o755))
 	below := filepath.Join(workspace, "evil") // a second instance in one OpenCode is ours too
-	session, err = second.Client.CreateSession(t.Context(), opencode.NewSession{Directory: below, Title: "a title"})
+	session, err = second.Client.CreateSession(t.Context(), client.NewSession{Directory: below, Title: "a title"})
 	is.NoErr(err)
 	turn(t, second.Client, below, session.ID, `@@call bash {"command":"sleep 600; true","description":"d"}`, func() bool {
 		return opencode.ReadFile(t, filepath.Join(dumps, "pid")) != ""
@@ -213,7 +214,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 }
 
 // idle tells whether a session's last message is a finished answer.
-func idle(t *testing.T, c *opencode.Client, session string) func() bool {
+func idle(t *testing.T, c *client.Client, session string) func() bool {
 	return func() bool {
 		messages, err := c.Messages(t.Context(), session, 1)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -131,7 +132,7 @@ func TestOneThatNeverAnswersIsGivenUp(t *testing.T) {
 	late := errors.New("not ready in time")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, late)
 	defer cancel()
-	err = supervising(t, t.TempDir(), "").await(ctx, sleeping(t), NewClient("http://"+silent.Addr().String(), ""))
+	err = supervising(t, t.TempDir(), "").await(ctx, sleeping(t), client.New("http://"+silent.Addr().String(), ""))
 	is.True(errors.Is(err, late))
 	is.True(strings.Contains(err.Error(), "check opencode")) // and what was asked last
 }
@@ -151,7 +152,7 @@ func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	is.NoErr(supervising(t, t.TempDir(), "").await(ctx, sleeping(t), NewClient(server.URL, "")))
+	is.NoErr(supervising(t, t.TempDir(), "").await(ctx, sleeping(t), client.New(server.URL, "")))
 }
 
 func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
@@ -185,7 +186,7 @@ func TestAProgramThatHasTakenThePortOfOneThatDiedIsAskedNothing(t *testing.T) {
 	<-c.exited
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("a stranger was asked for", r.URL) }))
 	t.Cleanup(stranger.Close)
-	c.stop(NewClient(stranger.URL, "password"))
+	c.stop(client.New(stranger.URL, "password"))
 }
 
 func TestWhatIsPrintedInPiecesAnnouncesOnce(t *testing.T) {
@@ -325,11 +326,11 @@ func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
 }
 
 // healthAnswers returns a client of a server that answers every request alike.
-func healthAnswers(t *testing.T, status int, body string) *Client {
+func healthAnswers(t *testing.T, status int, body string) *client.Client {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		w.Write([]byte(body))
 	}))
 	t.Cleanup(s.Close)
-	return NewClient(s.URL, "secret")
+	return client.New(s.URL, "secret")
 }

@@ -7,25 +7,26 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/handlers"
 )
 
 // verify asks OpenCode for the configuration it has in effect, whatever it was made from (an administrator's
 // /etc/opencode is merged too), and refuses one that leaves a tool unasked, another shell, or other plugins than ours. It
 // returns the models that OpenCode can use.
-func (s *Supervisor) verify(ctx context.Context, c *Client) (Models, error) {
+func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Models, error) {
 	if err := s.verifyConfig(ctx, c); err != nil {
-		return Models{}, err
+		return client.Models{}, err
 	}
 	models, err := c.Models(ctx, s.Workspace)
 	if err != nil {
-		return Models{}, err
+		return client.Models{}, err
 	}
 	return models, s.verifyModel(ctx, c, models)
 }
 
 // verifyConfig refuses a configuration under which a tool runs unasked.
-func (s *Supervisor) verifyConfig(ctx context.Context, c *Client) error {
+func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 	config, err := c.Configuration(ctx, s.Workspace)
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *Client) error {
 }
 
 // verifyModel refuses a model that OpenCode cannot use. The error lists those that it can.
-func (s *Supervisor) verifyModel(ctx context.Context, c *Client, models Models) error {
+func (s *Supervisor) verifyModel(ctx context.Context, c *client.Client, models client.Models) error {
 	p := s.Provider
 	if p.Model == "" {
 		return nil
@@ -72,7 +73,7 @@ func (s *Supervisor) verifyModel(ctx context.Context, c *Client, models Models) 
 }
 
 // unusable is the error of a model that OpenCode cannot use.
-func (s *Supervisor) unusable(ctx context.Context, c *Client, models Models) error {
+func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models client.Models) error {
 	all, err := c.Providers(ctx, s.Workspace)
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (s *Supervisor) unusable(ctx context.Context, c *Client, models Models) err
 }
 
 // unasked returns a permission that an agent's rules allow after the last that asks for everything; "*" when none does.
-func unasked(rules []AgentRule) string {
+func unasked(rules []client.AgentRule) string {
 	found := "*"
 	for _, rule := range rules {
 		switch {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 // HealthLimits say when an OpenCode that runs and does not answer is reported and restarted. Zero durations are the default.
@@ -20,7 +22,7 @@ var DefaultHealthLimits = HealthLimits{Ask: 2 * time.Second, Report: 10 * time.S
 // watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long that it
 // must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add load to an
 // overloaded machine.
-func (s *Supervisor) watch(ctx context.Context, api *Client, pid int) error {
+func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) error {
 	limits := HealthLimits{cmp.Or(s.Limits.Ask, DefaultHealthLimits.Ask), cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
 		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
 	defer s.setTrouble("")

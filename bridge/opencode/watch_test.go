@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/client"
 )
 
 func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
@@ -34,7 +36,7 @@ func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
 	is.NoErr(idle.Start())
 	t.Cleanup(func() { idle.Process.Kill(); idle.Wait() })
 	ended := make(chan error, 1)
-	go func() { ended <- s.watch(t.Context(), NewClient(server.URL, ""), idle.Process.Pid) }()
+	go func() { ended <- s.watch(t.Context(), client.New(server.URL, ""), idle.Process.Pid) }()
 	for range 5 {
 		<-answers
 	}

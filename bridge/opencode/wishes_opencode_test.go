@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
@@ -25,7 +26,7 @@ import (
 type whole struct {
 	t         *testing.T
 	workspace string
-	client    *opencode.Client
+	client    *client.Client
 	bridge    *opencode.Bridge
 }
 
@@ -52,7 +53,7 @@ func newWhole(t *testing.T) *whole {
 	w.bridge = &opencode.Bridge{
 		Engine: handlers.DefaultEngine, Directory: w.workspace, Log: log, Model: model, Handlers: &handlers.Handlers{Log: log},
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), RetryAfter: opencode.DefaultRetryAfter, Changed: func() {},
-		Client: func(context.Context) (*opencode.Client, error) { return w.client, nil },
+		Client: func(context.Context) (*client.Client, error) { return w.client, nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
@@ -186,7 +186,7 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 }
 
 // said lists the user messages among what OpenCode holds, by id and text.
-func said(t *testing.T, held []opencode.Message) (texts []string) {
+func said(t *testing.T, held []client.Message) (texts []string) {
 	t.Helper()
 	for _, m := range held {
 		if m.Info.Role != "user" {

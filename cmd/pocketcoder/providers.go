@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -78,7 +78,7 @@ func (s *parts) recordProviders(ctx context.Context, begun <-chan struct{}) erro
 }
 
 // saveProviders saves what has changed since the last time, and calls missing for each record of a provider that is not listed.
-func (s *parts) saveProviders(ctx context.Context, list []opencode.ModelProvider, missing func(id string) error) error {
+func (s *parts) saveProviders(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
 	kept, err := s.model.Kept(ctx, "llm_providers")
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *parts) saveProvider(ctx context.Context, id string, isNew bool, set map
 	return err
 }
 
-func providerFields(p opencode.ModelProvider) map[string]json.RawMessage {
+func providerFields(p client.ModelProvider) map[string]json.RawMessage {
 	set := map[string]json.RawMessage{}
 	for field, value := range map[string]any{
 		"provider_id": p.ID, "name": p.Name, "env_vars": append([]string{}, p.Env...), "models": p.Models, "is_connected": p.Connected,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -97,9 +97,9 @@ func TestAbortedQuestionExpires(t *testing.T) {
 		}
 	}
 	eventually(t, "OpenCode waits for none of them", func() bool {
-		listed, err := api.Questions(t.Context(), p.workspace)
+		listed, err := api.QuestionRequests(t.Context(), p.workspace)
 		is.NoErr(err)
-		return !slices.ContainsFunc(listed, func(q opencode.Question) bool {
+		return !slices.ContainsFunc(listed, func(q client.QuestionRequest) bool {
 			return strings.Contains(string(q.Raw), p.row(t, here).Session) || strings.Contains(string(q.Raw), p.row(t, there).Session)
 		})
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -268,7 +269,7 @@ func (l *lives) next() chan struct{} {
 }
 
 // client waits for an OpenCode that is alive.
-func (l *lives) client(ctx context.Context) (*opencode.Client, error) {
+func (l *lives) client(ctx context.Context) (*client.Client, error) {
 	for {
 		l.mu.Lock()
 		g, begun := l.current, l.next()

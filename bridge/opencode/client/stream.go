@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"bufio"
@@ -56,7 +56,7 @@ func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, silen
 	defer resp.Body.Close()
 	first := true
 	err = eachData(watched{resp.Body, watch, silence}, maxEvent, func(data []byte) error {
-		e, ok, err := parseEvent(data)
+		e, ok, err := ParseEvent(data)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// zen is OpenCode's own provider. It has free models that need no key.
-const zen = "opencode"
+// Zen is OpenCode's own provider. It has free models that need no key.
+const Zen = "opencode"
 
 // Models are the models that an OpenCode can use.
 type Models struct {
@@ -38,7 +38,7 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 		for model := range p.Models {
 			m.Usable = append(m.Usable, p.ID+"/"+model)
 		}
-		if model := out.Default[p.ID]; model != "" && (m.Default == "" || strings.HasPrefix(m.Default, zen+"/")) {
+		if model := out.Default[p.ID]; model != "" && (m.Default == "" || strings.HasPrefix(m.Default, Zen+"/")) {
 			m.Default = p.ID + "/" + model
 		}
 	}
@@ -117,7 +117,7 @@ func providerAddresses(providers []usableProvider) []string {
 			urls = append(urls, m.API.URL)
 		}
 		for _, text := range urls {
-			if address, ok := addressOf(text); ok {
+			if address, ok := AddressOf(text); ok {
 				addresses[address] = true
 			}
 		}
@@ -125,8 +125,8 @@ func providerAddresses(providers []usableProvider) []string {
 	return slices.Sorted(maps.Keys(addresses))
 }
 
-// addressOf returns host:port of an HTTP URL.
-func addressOf(text string) (string, bool) {
+// AddressOf returns host:port of an HTTP URL.
+func AddressOf(text string) (string, bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "", false

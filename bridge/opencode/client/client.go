@@ -1,21 +1,15 @@
-// Package opencode is the bridge to an OpenCode server: it installs and supervises the server, speaks its HTTP API and
-// reads its event stream.
+// Package client speaks OpenCode's HTTP API and reads its event stream. It knows OpenCode and nothing of ours.
 //
-// The outside half, which knows OpenCode and nothing of ours:
-//
-//	Install     finds OpenCode and ripgrep, or installs the versions this package was written against
-//	Supervisor  runs OpenCode as a child: own directories, own configuration, restarts, clean stop, no orphans
-//	Client      the endpoints we use; errors say whether trying again can help (Retryable) and whether OpenCode
-//	            has forgotten what was named (ErrGone)
-//	Stream      every event in arrival order, in batches of what has arrived; a silent connection ends it
-//	History     the durable events missed while not connected
+//	Client   the endpoints we use. An error says whether trying again can help (Retryable), and whether OpenCode has
+//	         forgotten what was named (ErrGone)
+//	Stream   every event in the order of arrival, in batches of what has arrived; a silent connection ends it
+//	History  the durable events that were missed while not connected
 //
 // Promises: JSON that will be stored is kept as OpenCode wrote it (the Raw fields, Event.Properties). A durable event is
-// given once, with its sequence number. The workspace cannot configure OpenCode: Supervisor refuses to start one whose
-// effective configuration lets any tool run without asking.
+// returned once, with its sequence number.
 //
 // Only OpenCode 1.18.33 is known to work; what is said here about its behaviour was measured with it.
-package opencode
+package client
 
 import (
 	"bytes"
@@ -48,9 +42,9 @@ type Client struct {
 	models   sync.Map // directory -> Models
 }
 
-// NewClient returns a client of the server at base, such as http://127.0.0.1:4096, which asks for password with Basic
+// New returns a client of the server at base, such as http://127.0.0.1:4096, which asks for password with Basic
 // authentication under OpenCode's default user name.
-func NewClient(base, password string) *Client {
+func New(base, password string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), password: password, http: &http.Client{Transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		DisableCompression:  true, // loopback
@@ -223,8 +217,8 @@ func refused(op string, resp *http.Response) error {
 
 func inDirectory(directory string) url.Values { return url.Values{"directory": {directory}} }
 
-// dialThrough makes the client connect with dial, which receives the server's port.
-func (c *Client) dialThrough(dial func(ctx context.Context, port int) (net.Conn, error)) {
+// DialThrough makes the client connect with dial, which receives the server's port.
+func (c *Client) DialThrough(dial func(ctx context.Context, port int) (net.Conn, error)) {
 	c.http.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {

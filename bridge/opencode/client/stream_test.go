@@ -1,12 +1,12 @@
-package opencode
+package client
 
 import (
 	"encoding/json"
 	"testing"
 
-	"pocketcoder/bridge/opencode/recording"
-
 	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/recording"
 )
 
 // recorded returns the data of every server-sent event of a recording of /global/event.
@@ -51,7 +51,7 @@ func TestEveryEventIsGivenOnceWithItsSequence(t *testing.T) {
 			is := is.New(t)
 			ids, seqs := map[string]bool{}, map[string]int64{}
 			for _, data := range recording.Events(t, name) {
-				e, ok, err := parseEvent(data)
+				e, ok, err := ParseEvent(data)
 				is.NoErr(err)
 				if !ok {
 					continue
@@ -75,12 +75,12 @@ func TestEveryEventIsGivenOnceWithItsSequence(t *testing.T) {
 
 func TestEventsWithoutASessionNameNone(t *testing.T) {
 	is := is.New(t)
-	e, ok, err := parseEvent([]byte(`{"payload":{"id":"evt_1","type":"server.connected","properties":{}}}`))
+	e, ok, err := ParseEvent([]byte(`{"payload":{"id":"evt_1","type":"server.connected","properties":{}}}`))
 	is.NoErr(err)
 	is.True(ok)
 	is.Equal(e, Event{ID: "evt_1", Type: "server.connected", Seq: -1, Properties: json.RawMessage(`{}`)})
-	_, _, err = parseEvent([]byte(`{"payload":{}}`))
+	_, _, err = ParseEvent([]byte(`{"payload":{}}`))
 	is.True(err != nil)
-	_, _, err = parseEvent([]byte(`{"payload":`))
+	_, _, err = ParseEvent([]byte(`{"payload":`))
 	is.True(err != nil)
 }

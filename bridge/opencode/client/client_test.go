@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func answering(t *testing.T, status int, body string) *Client {
 		w.Write([]byte(body))
 	}))
 	t.Cleanup(s.Close)
-	return NewClient(s.URL, "secret")
+	return New(s.URL, "secret")
 }
 
 func TestErrorsSayWhatFailedAndWhetherToTryAgain(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAnUnreachableServerIsRetryable(t *testing.T) {
 	is := is.New(t)
 	s := httptest.NewServer(nil)
 	s.Close()
-	_, err := NewClient(s.URL, "").Health(t.Context())
+	_, err := New(s.URL, "").Health(t.Context())
 	is.True(err != nil)
 	is.True(Retryable(err))
 	is.True(!errors.Is(err, ErrGone))
@@ -82,7 +82,7 @@ func TestStoredObjectsKeepWhatWeDoNotLookAt(t *testing.T) {
 	is := is.New(t)
 	const ask = `{"id":"per_1","sessionID":"ses_1","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"always":["ls *"],"later":1,` +
 		`"tool":{"messageID":"msg_1","callID":"call_1"}}`
-	asks, err := answering(t, 200, "["+ask+"]").Asks(t.Context(), "/w")
+	asks, err := answering(t, 200, "["+ask+"]").PermissionRequests(t.Context(), "/w")
 	is.NoErr(err)
 	is.Equal(len(asks), 1)
 	is.Equal(string(asks[0].Raw), ask)
@@ -101,7 +101,7 @@ func TestMessagesArePagedOldestFirst(t *testing.T) {
 		w.Write([]byte(pages[before]))
 	}))
 	defer s.Close()
-	c := NewClient(s.URL, "")
+	c := New(s.URL, "")
 	all, err := c.Messages(t.Context(), "ses_x", 0)
 	is.NoErr(err)
 	var ids string

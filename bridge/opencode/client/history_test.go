@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"encoding/json"
@@ -46,7 +46,7 @@ func TestAHistoryOfManySessionsStaysWithinTheServersLimit(t *testing.T) {
 	for i := range int64(3000) {
 		known[fmt.Sprintf("ses_%d", i)] = i
 	}
-	got, err := NewClient(s.URL, "").History(t.Context(), known)
+	got, err := New(s.URL, "").History(t.Context(), known)
 	is.NoErr(err)
 	is.Equal(len(named), historyNames)
 	is.Equal(named["ses_2999"], int64(2999)) // the longest are named

@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ func serve(t *testing.T, handler func(w *bufio.ReadWriter)) *Client {
 		rw.Flush()
 	}))
 	t.Cleanup(s.Close)
-	return NewClient(s.URL, "secret")
+	return New(s.URL, "secret")
 }
 
 // chunked writes s as one chunk of HTTP's chunked encoding.
@@ -183,7 +183,7 @@ func TestAServerThatNeverAnswersIsNoticed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, in the kernel, and says nothing
 	is.NoErr(err)
 	defer l.Close()
-	err = NewClient("http://"+l.Addr().String(), "").Stream(t.Context(), 200*time.Millisecond, nil)
+	err = New("http://"+l.Addr().String(), "").Stream(t.Context(), 200*time.Millisecond, nil)
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "nothing arrived"))
 }

@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"bytes"
@@ -7,8 +7,8 @@ import (
 	"net/url"
 )
 
-// Ask is a permission OpenCode waits for: the properties of permission.asked, and what Asks lists.
-type Ask struct {
+// PermissionRequest is a permission OpenCode waits for: the properties of permission.asked, and what Asks lists.
+type PermissionRequest struct {
 	ID         string          `json:"id"`
 	SessionID  string          `json:"sessionID"`
 	Permission string          `json:"permission"` // "bash", "edit", …
@@ -25,16 +25,16 @@ type ToolCall struct {
 }
 
 // UnmarshalJSON keeps the object as it came in Raw.
-func (a *Ask) UnmarshalJSON(b []byte) error {
-	type fields Ask
+func (a *PermissionRequest) UnmarshalJSON(b []byte) error {
+	type fields PermissionRequest
 	a.Raw = bytes.Clone(b)
 	return json.Unmarshal(b, (*fields)(a))
 }
 
-// Asks lists the permissions waited for in a directory. A restart of OpenCode empties the list; an abort may leave a
+// PermissionRequests lists the permissions waited for in a directory. A restart of OpenCode empties the list; an abort may leave a
 // dead entry behind.
-func (c *Client) Asks(ctx context.Context, directory string) ([]Ask, error) {
-	var out []Ask
+func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]PermissionRequest, error) {
+	var out []PermissionRequest
 	_, err := c.do(ctx, call{op: "list asks in " + directory, path: "/permission", query: inDirectory(directory), out: &out})
 	return out, err
 }
@@ -60,8 +60,8 @@ func (c *Client) replyAsk(ctx context.Context, verb, directory, ask string, in m
 	return err
 }
 
-// Question is a question OpenCode waits for: the properties of question.asked, and what Questions lists.
-type Question struct {
+// QuestionRequest is a question OpenCode waits for: the properties of question.asked, and what Questions lists.
+type QuestionRequest struct {
 	ID        string          `json:"id"`
 	SessionID string          `json:"sessionID"`
 	Questions json.RawMessage `json:"questions"` // [{question, header, options: [{label, description}], multiple?}]
@@ -70,15 +70,15 @@ type Question struct {
 }
 
 // UnmarshalJSON keeps the object as it came in Raw.
-func (q *Question) UnmarshalJSON(b []byte) error {
-	type fields Question
+func (q *QuestionRequest) UnmarshalJSON(b []byte) error {
+	type fields QuestionRequest
 	q.Raw = bytes.Clone(b)
 	return json.Unmarshal(b, (*fields)(q))
 }
 
-// Questions lists the questions waited for in a directory.
-func (c *Client) Questions(ctx context.Context, directory string) ([]Question, error) {
-	var out []Question
+// QuestionRequests lists the questions waited for in a directory.
+func (c *Client) QuestionRequests(ctx context.Context, directory string) ([]QuestionRequest, error) {
+	var out []QuestionRequest
 	_, err := c.do(ctx, call{op: "list questions in " + directory, path: "/question", query: inDirectory(directory), out: &out})
 	return out, err
 }

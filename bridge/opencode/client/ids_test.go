@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"encoding/json"
@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"pocketcoder/bridge/opencode/recording"
-
 	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/recording"
 )
 
 func TestIDsAscendAndAreOpenCodes(t *testing.T) {
@@ -31,7 +31,7 @@ func TestIDsMatchRecordedOnes(t *testing.T) {
 	compared := 0
 	for _, name := range recording.Names(t) {
 		for _, data := range recording.Events(t, name) {
-			e, ok, err := parseEvent(data)
+			e, ok, err := ParseEvent(data)
 			is.NoErr(err)
 			if !ok || e.Type != "message.updated" {
 				continue

@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import (
 	"encoding/json"
@@ -31,8 +31,8 @@ func durable(typ string) bool {
 	return strings.HasPrefix(typ, "session.next.") && !strings.HasSuffix(typ, ".delta")
 }
 
-// parseEvent reads one event of /global/event. ok is false for the plain half of a durable pair, which its twin replaces.
-func parseEvent(data []byte) (e Event, ok bool, err error) {
+// ParseEvent reads one event of /global/event. ok is false for the plain half of a durable pair, which its twin replaces.
+func ParseEvent(data []byte) (e Event, ok bool, err error) {
 	var in struct {
 		Directory string
 		Payload   struct {
