@@ -1,4 +1,4 @@
-package opencode
+package client
 
 import "io"
 
