@@ -121,7 +121,7 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 	case now.Interrupted:
 		return nil
 	case stale != "": // if OpenCode does not wait any more, its own writing may be what changed the file
-		if err = r.client().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
+		if err = r.api().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
 			return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
 		}
 	case now.Status == projections.PermissionAuthorized:
