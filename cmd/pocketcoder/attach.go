@@ -20,7 +20,7 @@ const attachUsage = `pocketcoder attach [CHAT]: look into the sandbox while a ch
   pocketcoder attach h2k0x9c3v7m1q5z
   pocketcoder attach --shell                and open a shell of your own there, inside the isolation
 
-The first window shows the chat's commands as they run, like "pocketcoder transcript"; each subagent at work has one of its own.
+The first window shows the chat's commands as they run, like "pocketcoder replay --follow"; each subagent at work has one of its own.
 C-b n and C-b p go to the next and the previous window, C-b 0 to 9 to one of them, C-b c opens a shell, C-b x closes a window,
 C-b [ scrolls (q ends that), C-b d leaves. Inside a tmux of yours, press C-b twice. Text is selected with shift held down.
 

@@ -60,7 +60,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x.must(err)
 	shells := opencode.Shells{Listener: listener, Conn: nc, Engine: engine, Logger: slog.Default()}
 	running.Go(func() { _ = shells.Serve(ctx) })
-	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "sandbox", "--lifeline", "--nats", url, "--isolation", string(level),
+	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
 	worker.Stderr = os.Stderr
 	lifeline, err := worker.StdinPipe()

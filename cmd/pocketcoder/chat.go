@@ -75,7 +75,7 @@ func chatFlags(env environment, args []string) (chatOptions, error) {
 	data := dataFlag(fs, env)
 	o := chatOptions{}
 	fs.StringVar(&o.message, "m", "", "send this `text`, see the turn through, and exit")
-	fs.StringVar(&o.approve, "approve", or(env, "POCKETCODER_APPROVE", approveAsk), "`decision` about requests: ask (you decide), all (approve everything) or none (deny everything) (POCKETCODER_APPROVE)")
+	fs.StringVar(&o.approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything) or none (deny everything); POCKETCODER_APPROVE says it for scripts and with -m")
 	fs.StringVar(&o.title, "title", "", "`title` of a new chat; the beginning of the first message when empty")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
@@ -83,6 +83,12 @@ func chatFlags(env environment, args []string) (chatOptions, error) {
 	}
 	o.data = dataDir(*data)
 	fs.Visit(func(f *flag.Flag) { o.once = o.once || f.Name == "m" })
+	if o.approve == "" {
+		o.approve = approveAsk
+		if o.once || !env.interactive { // a forgotten variable must not approve what a person came to decide
+			o.approve = or(env, "POCKETCODER_APPROVE", approveAsk)
+		}
+	}
 	if len(rest) == 1 {
 		if o.chat, err = events.ParseID(rest[0]); err != nil {
 			return o, wrongUsage(env, "chat: %v", err)

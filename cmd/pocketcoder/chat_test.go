@@ -62,9 +62,9 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, name := range []string{"chat", "chats", "replay", "rebuild", "nats-context", "doctor"} {
+	for _, name := range []string{"chat", "chats", "replay", "admin rebuild", "admin nats-context", "policy why", "doctor"} {
 		is := is.New(t)
-		_, stderr, err := runApp(t, name, "-h")
+		_, stderr, err := runApp(t, append(strings.Fields(name), "-h")...)
 		is.True(errors.Is(err, flag.ErrHelp))
 		is.True(strings.Contains(stderr, "pocketcoder "+name))
 		is.True(strings.Contains(stderr, "Exit status:"))
@@ -74,8 +74,8 @@ func TestHelpTeaches(t *testing.T) {
 
 func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
 	for _, name := range []string{
-		"up", "chat", "chats", "user", "user add", "policy", "policy test", "why", "budget", "replay", "attach", "transcript", "rebuild",
-		"nats-context", "nats-config", "sandbox", "sandbox ps", "sandbox shell", "doctor", "version",
+		"up", "chat", "chats", "user", "user add", "policy", "policy test", "policy why", "budget", "replay", "replay --follow", "attach", "admin",
+		"admin rebuild", "admin nats-context", "admin nats-config", "worker", "sandbox", "sandbox ps", "sandbox shell", "doctor", "version",
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -83,6 +83,7 @@ func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
 			_, got, err := runApp(t, append([]string{"help"}, strings.Fields(name)...)...)
 			is.True(errors.Is(err, flag.ErrHelp))
 			got, _, _ = strings.Cut(got, "\nFlags:") // whose defaults differ with HOME
+			got, _, _ = strings.Cut(got, "\nBasics:")
 			is.True(strings.Contains(got, "pocketcoder "+name))
 			is.True(strings.HasPrefix(want, got))
 		})
@@ -96,8 +97,66 @@ func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
 	is.Equal(stdout, usage)
 }
 
+func TestFormerNamesOfCommandsStillWork(t *testing.T) {
+	for former, now := range formerNames {
+		is := is.New(t)
+		_, old, err := runApp(t, former, "-h")
+		is.True(errors.Is(err, flag.ErrHelp))
+		_, got, _ := runApp(t, append(slices.Clone(now), "-h")...)
+		old, _, _ = strings.Cut(old, "\nFlags:") // whose defaults differ with HOME
+		is.True(strings.HasPrefix(got, old) && strings.HasPrefix(old, "pocketcoder "+now[0]))
+	}
+}
+
+func TestTheHelpOfUpShowsTheBasicsFirst(t *testing.T) {
+	is := is.New(t)
+	_, basics, err := runApp(t, "up", "-h")
+	is.True(errors.Is(err, flag.ErrHelp))
+	is.True(strings.Contains(basics, "-workspace directory") && strings.Contains(basics, "pocketcoder up -h all"))
+	is.True(!strings.Contains(basics, "-push-relay"))
+	_, all, err := runApp(t, "up", "-h", "all")
+	is.True(errors.Is(err, flag.ErrHelp))
+	for _, g := range upGroups {
+		is.True(strings.Contains(all, "\n"+g.name+":\n"))
+		for _, name := range g.flags {
+			is.True(strings.Contains(all, "\n  -"+name+" ") || strings.Contains(all, "\n  -"+name+"\n")) // a flag of that name
+		}
+	}
+	is.True(strings.Contains(all, "-push-relay"))
+}
+
+func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
+	is := is.New(t)
+	env, said := toEnvironment(nil)
+	is.Equal(app(t.Context(), env, []string{"chats"}), errUsage)
+	is.Equal(said.String(), "chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
+}
+
+func TestAVariableApprovesNothingThatAPersonIsThereToDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		interactive bool
+		args        []string
+		want        string
+	}{
+		"a person":          {true, nil, approveAsk},
+		"a person, by flag": {true, []string{"--approve", "all"}, approveAll},
+		"one message":       {true, []string{"-m", "hello"}, approveAll},
+		"a script":          {false, nil, approveAll},
+		"a script, by flag": {false, []string{"--approve", "none"}, approveNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			env, _ := toEnvironment(map[string]string{"POCKETCODER_APPROVE": "all", "POCKETCODER_DATA": t.TempDir()})
+			env.interactive = c.interactive
+			o, err := chatFlags(env, c.args)
+			is.NoErr(err)
+			is.Equal(o.approve, c.want)
+		})
+	}
+}
+
 func TestNothingRunningIsSaid(t *testing.T) {
-	for _, args := range []string{"chat -m hello", "chats", "replay c1", "rebuild", "nats-context"} {
+	for _, args := range []string{"chat -m hello", "chats", "replay c1", "replay c1 --follow", "admin rebuild", "admin nats-context"} {
 		is := is.New(t)
 		_, _, err := runApp(t, strings.Fields(args)...)
 		is.True(errors.Is(err, errNotRunning))

@@ -35,7 +35,7 @@ func startWorker(t *testing.T) *remoteWorker {
 	is.NoErr(err)
 	t.Cleanup(closeNATS)
 	w := &remoteWorker{t: t, nc: nc, workspace: t.TempDir()}
-	w.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), "sandbox", "--lifeline", "--nats", url, "--isolation", "none",
+	w.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", "none",
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", w.workspace, "--capacity", "2")
 	w.cmd.Stderr = os.Stderr
 	w.lifeline, err = w.cmd.StdinPipe()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,20 +13,22 @@ import (
 )
 
 func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
-	worker := []string{"sandbox", "--nats", "nats://127.0.0.1:1", "--key", "none.nk"}
+	worker := []string{"worker", "--nats", "nats://127.0.0.1:1", "--key", "none.nk"}
 	for name, c := range map[string]struct {
 		args   []string
 		memory string
 		says   string
 	}{
-		"no flags":             {[]string{"sandbox"}, "", "sandbox: a worker needs --nats and --key; see pocketcoder sandbox -h"},
+		"no flags":             {[]string{"worker"}, "", "worker: --nats and --key are needed; see pocketcoder worker -h"},
 		"unknown isolation":    {append(worker, "--isolation", "docker"), "", `there is no isolation "docker"`}, // not guessed at
 		"no capacity":          {append(worker, "--capacity", "0"), "", "--capacity must be at least 1"},
 		"time that is none":    {append(worker, "--timeout", "-1s"), "", "--timeout -1s: want a duration, or 0 for no limit"},
 		"limit that is none":   {append(worker, "--processes", "-1"), "", "limit processes of -1 is negative"},
-		"broken variable":      {worker, "plenty", `sandbox: POCKETCODER_MEMORY: size "plenty"`},
-		"flags before":         {[]string{"sandbox", "--data", "/x", "ps"}, "", "sandbox: flags of ps stand behind it: pocketcoder sandbox ps …\n"},
-		"flags of both before": {append(worker, "logs", "x1"), "", "sandbox: flags of logs stand behind it"},
+		"broken variable":      {worker, "plenty", `worker: POCKETCODER_MEMORY: size "plenty"`},
+		"flags before":         {[]string{"sandbox", "--data", "/x", "ps"}, "", "sandbox: flags of ps follow it: pocketcoder sandbox ps …\n"},
+		"flags of both before": {append([]string{"sandbox"}, append(slices.Clone(worker[1:]), "logs", "x1")...), "", "sandbox: flags of logs follow it"},
+		"no subcommand":        {[]string{"sandbox"}, "", "sandbox: which of ps, logs, kill, shell and workers?"},
+		"by its former name":   {append([]string{"sandbox"}, append(slices.Clone(worker[1:]), "--capacity", "0")...), "", "--capacity must be at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

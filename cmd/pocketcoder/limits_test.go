@@ -15,7 +15,7 @@ func TestLimitsComeFromFlagsBeforeTheEnvironment(t *testing.T) {
 	is := is.New(t)
 	variables := map[string]string{"POCKETCODER_MEMORY": "1GiB", "POCKETCODER_OPEN_FILES": "99", "POCKETCODER_TIMEOUT": "5m"}
 	env := environment{stderr: io.Discard, getenv: func(name string) string { return variables[name] }}
-	fs := newFlags(env, "sandbox", "")
+	fs := newFlags(env, "worker", "")
 	l, err := limitFlags(fs, env)
 	is.NoErr(err)
 	_, err = parse(fs, []string{"--memory=512MiB", "--file-size", "1.5GB", "--cpu-time=90s", "--processes=0"}, 0)
@@ -23,7 +23,7 @@ func TestLimitsComeFromFlagsBeforeTheEnvironment(t *testing.T) {
 	want := commandLimits{sandbox.Limits{Memory: 512 << 20, FileSize: 1_500_000_000, CPUTime: 90 * time.Second, OpenFiles: 99}, 5 * time.Minute}
 	is.Equal(*l, want)
 
-	fs = newFlags(env, "sandbox", "")
+	fs = newFlags(env, "worker", "")
 	again, err := limitFlags(fs, environment{getenv: func(string) string { return "" }})
 	is.NoErr(err)
 	is.Equal(*again, commandLimits{sandbox.DefaultLimits(), sandboxTimeout})

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/term"
@@ -29,19 +30,16 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chats          list chats, and mark those that wait for a person
   pocketcoder requests       list the requests and questions that wait for a person
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
-  pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke
-  pocketcoder why [ID]       explain why a request was allowed, denied or asked, and what then ran
+  pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
-  pocketcoder replay CHAT    show a chat again, from the log
+  pocketcoder replay CHAT    show a chat again, from the log; --follow what its commands print
   pocketcoder attach [CHAT]  look into the sandbox while commands run, and open a shell there
-  pocketcoder transcript     follow what the commands of a CHAT print
-  pocketcoder rebuild        delete the read models and replay the log into new ones
-  pocketcoder nats-context   let the nats CLI read the log
-  pocketcoder nats-config    print the configuration of an external NATS server
-  pocketcoder sandbox        inspect running commands (ps, logs, kill, shell, workers), or run a worker
+  pocketcoder sandbox        inspect running commands: ps, logs, kill, shell, workers
+  pocketcoder worker         run commands for a system elsewhere
+  pocketcoder admin          maintain an installation: rebuild, nats-context, nats-config
   pocketcoder doctor         check what this machine has, and say how to get the rest
   pocketcoder version
 
@@ -68,7 +66,7 @@ var launcher []string
 
 // maskFiles makes each file of this process one for its owner alone. A worker writes nothing but the person's files.
 func maskFiles(args []string) {
-	if len(args) > 0 && (args[0] == "sandbox" || args[0] == inside.Name || args[0] == isolation.LinksName) {
+	if len(args) > 0 && (args[0] == "worker" || args[0] == "sandbox" || args[0] == inside.Name || args[0] == isolation.LinksName) {
 		return
 	}
 	launcher = []string{"/bin/sh", "-c", `umask "$0" && exec "$@"`, fmt.Sprintf("%04o", syscall.Umask(0o077))}
@@ -110,27 +108,27 @@ func app(ctx context.Context, env environment, args []string) error {
 	case isolation.LinksName:
 		return exitCode(isolation.RunLinks(args[1:], env.stderr))
 	}
+	if now, ok := formerNames[args[0]]; ok {
+		args = append(slices.Clone(now), args[1:]...)
+	}
 	run, ok := map[string]func(context.Context, environment, []string) error{
-		"up":           runUp,
-		"sandbox":      runSandboxCommand,
-		"chat":         runChat,
-		"chats":        runChats,
-		"user":         runUser,
-		"budget":       runBudget,
-		"policy":       runPolicy,
-		"device":       runDevice,
-		"key":          runKey,
-		"ports":        runPorts,
-		"why":          runWhy,
-		"requests":     runRequests,
-		"replay":       runReplay,
-		"attach":       runAttach,
-		"transcript":   runTranscript,
-		"rebuild":      runRebuild,
-		"nats-context": runNATSContext,
-		"nats-config":  runNATSConfig,
-		"doctor":       runDoctor,
-		"version":      runVersion,
+		"up":       runUp,
+		"sandbox":  runSandboxCommand,
+		"chat":     runChat,
+		"chats":    runChats,
+		"user":     runUser,
+		"budget":   runBudget,
+		"policy":   runPolicy,
+		"device":   runDevice,
+		"key":      runKey,
+		"ports":    runPorts,
+		"requests": runRequests,
+		"replay":   runReplay,
+		"attach":   runAttach,
+		"worker":   runWorker,
+		"admin":    runAdmin,
+		"doctor":   runDoctor,
+		"version":  runVersion,
 	}[args[0]]
 	if !ok {
 		switch args[0] {
@@ -147,22 +145,6 @@ func app(ctx context.Context, env environment, args []string) error {
 	return run(ctx, env, args[1:])
 }
 
-// newFlags makes the flags of a subcommand: -h prints the usage text and the flags.
-func newFlags(env environment, name, text string) *flag.FlagSet {
-	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(env.stderr)
-	fs.Usage = func() {
-		fmt.Fprint(env.stderr, text)
-		flags := 0
-		fs.VisitAll(func(*flag.Flag) { flags++ })
-		if flags > 0 {
-			fmt.Fprint(env.stderr, "\nFlags:\n")
-			fs.PrintDefaults()
-		}
-	}
-	return fs
-}
-
 // parse reads the arguments; flags may stand before, between and behind the others, which are returned.
 func parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	var rest []string
@@ -177,6 +159,10 @@ func parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 			break
 		}
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
+	}
+	if data := fs.Lookup("data"); data != nil && data.Value.String() == "" {
+		fmt.Fprintf(fs.Output(), "%s: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n", fs.Name())
+		return nil, errUsage
 	}
 	if len(rest) > most {
 		fmt.Fprintf(fs.Output(), "%s: unexpected argument %q\n", fs.Name(), rest[most])
@@ -195,9 +181,12 @@ func or(env environment, name, otherwise string) string {
 
 // dataFlag is --data, which every subcommand takes.
 func dataFlag(fs *flag.FlagSet, env environment) *string {
-	home := env.getenv("XDG_DATA_HOME")
-	if home == "" {
-		home = filepath.Join(env.getenv("HOME"), ".local", "share")
+	standard := ""
+	switch data, home := env.getenv("XDG_DATA_HOME"), env.getenv("HOME"); {
+	case data != "":
+		standard = filepath.Join(data, "pocketcoder")
+	case home != "":
+		standard = filepath.Join(home, ".local", "share", "pocketcoder")
 	}
-	return fs.String("data", or(env, "POCKETCODER_DATA", filepath.Join(home, "pocketcoder")), "data `directory` (POCKETCODER_DATA)")
+	return fs.String("data", or(env, "POCKETCODER_DATA", standard), "data `directory` (POCKETCODER_DATA)")
 }

@@ -12,14 +12,14 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-const natsContextUsage = `pocketcoder nats-context: let the nats CLI read the log of the system that runs.
+const natsContextUsage = `pocketcoder admin nats-context: let the nats CLI read the log of the system that runs.
 
 It writes a context with read-only rights to nats/context/NAME.json in $XDG_CONFIG_HOME (~/.config). The address is that
 of the running system: write it again when that was started on another port.
 
-  pocketcoder nats-context
-  pocketcoder nats-context --name work
-  pocketcoder nats-context --print        show it, write nothing
+  pocketcoder admin nats-context
+  pocketcoder admin nats-context --name work
+  pocketcoder admin nats-context --print        show it, write nothing
 
 Exit status: 0; 1 when nothing runs or it failed, 2 for wrong usage.
 `
@@ -34,7 +34,7 @@ type natsContext struct {
 }
 
 func runNATSContext(ctx context.Context, env environment, args []string) error {
-	fs := newFlags(env, "nats-context", natsContextUsage)
+	fs := newFlags(env, "admin nats-context", natsContextUsage)
 	data := dataFlag(fs, env)
 	name := fs.String("name", "pocketcoder", "`name` of the context")
 	show := fs.Bool("print", false, "print the context instead of writing it")

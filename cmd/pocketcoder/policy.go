@@ -21,6 +21,7 @@ const policyUsage = `pocketcoder policy: the rules that decide without asking yo
   pocketcoder policy list            the rules of the running system, and who made them; --all shows the built-in ones too
   pocketcoder policy pause ID        a rule decides nothing any more; resume ID
   pocketcoder policy revoke ID       a rule is gone
+  pocketcoder policy why [REQUEST]   explain why a request was allowed, denied or asked, and what then ran
 
 Examples:
 
@@ -45,6 +46,7 @@ var policyVerbs = map[string]func(context.Context, environment, []string) error{
 	"pause":  runPolicyPause,
 	"resume": runPolicyResume,
 	"revoke": runPolicyRevoke,
+	"why":    runWhy,
 }
 
 func runPolicy(ctx context.Context, env environment, args []string) error {

@@ -13,12 +13,12 @@ import (
 	"pocketcoder/projections"
 )
 
-const rebuildUsage = `pocketcoder rebuild: compute the read models again, from the first event of the log.
+const rebuildUsage = `pocketcoder admin rebuild: compute the read models again, from the first event of the log.
 
 The running system builds new ones beside the old, compares them, and puts them in their place; it keeps serving
 meanwhile, and nothing but the log is read.
 
-  pocketcoder rebuild
+  pocketcoder admin rebuild
 
 Exit status: 0 when the new read models are byte for byte the old ones; 1 when they differ or it failed, 2 for wrong usage.
 `
@@ -27,7 +27,7 @@ Exit status: 0 when the new read models are byte for byte the old ones; 1 when t
 const rebuildSilence = time.Minute
 
 func runRebuild(ctx context.Context, env environment, args []string) error {
-	fs := newFlags(env, "rebuild", rebuildUsage)
+	fs := newFlags(env, "admin rebuild", rebuildUsage)
 	data := dataFlag(fs, env)
 	if _, err := parse(fs, args, 0); err != nil {
 		return err

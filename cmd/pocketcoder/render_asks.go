@@ -166,7 +166,7 @@ func (r *renderer) askPlace(a *shownAsk) string {
 	return ""
 }
 
-// recordOf is the id under which "pocketcoder why" and clients know a request.
+// recordOf is the id under which "pocketcoder policy why" and clients know a request.
 func recordOf(request string) string {
 	if strings.HasPrefix(request, "per_") {
 		return projections.RecordID(request)

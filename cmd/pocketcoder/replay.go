@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +21,7 @@ const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log al
   pocketcoder replay h2k0x9c3v7m1q5z --speed 10    at ten times its pace; a pause lasts at most 3 s
   pocketcoder replay h2k0x9c3v7m1q5z --json        every event, one JSON (CloudEvents) a line
   pocketcoder replay h2k0x9c3v7m1q5z --at 812      the chat as it stood after event #812
+  pocketcoder replay --follow h2k0x9c3v7m1q5z      what its commands print, as they run; see replay --follow -h
 
 Exit status: 0; 1 when there is no such chat or it failed, 2 for wrong usage.
 `
@@ -72,6 +74,9 @@ func replayFlags(env environment, args []string) (replayOptions, error) {
 }
 
 func runReplay(ctx context.Context, env environment, args []string) error {
+	if i := slices.IndexFunc(args, func(a string) bool { return a == "--follow" || a == "-follow" }); i >= 0 {
+		return runTranscript(ctx, env, slices.Delete(slices.Clone(args), i, i+1))
+	}
 	o, err := replayFlags(env, args)
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 const requestsUsage = `pocketcoder requests: list the requests and questions that wait for a person, in all chats, the oldest first.
 
   pocketcoder requests
-  pocketcoder requests --json            for scripts
-  pocketcoder chat h2k0x9c3v7m1q5z       decide those of a chat
-  pocketcoder why 8f3kq0z2m4c6x1a        why a request was not decided by a rule
+  pocketcoder requests --json               for scripts
+  pocketcoder chat h2k0x9c3v7m1q5z          decide those of a chat
+  pocketcoder policy why 8f3kq0z2m4c6x1a    why a request was not decided by a rule
 
 The list has requests for permission and questions of the assistant. A request that a rule decides is not in it.
 
@@ -28,7 +28,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 // pendingRequest is a request for permission, or a question, that waits for a person.
 type pendingRequest struct {
 	Chat  string `json:"chat"`
-	ID    string `json:"id"`   // of its record: "pocketcoder why" takes that of a permission
+	ID    string `json:"id"`   // of its record: "pocketcoder policy why" takes that of a permission
 	Type  string `json:"type"` // bash, edit, …, or question
 	What  string `json:"what"`
 	Why   string `json:"why,omitempty"` // the policy left it to a person

@@ -19,22 +19,14 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-const sandboxUsage = `pocketcoder sandbox: look at the commands that run, or run commands for a system elsewhere.
+const workerUsage = `pocketcoder worker: run commands for a system elsewhere.
 
-  pocketcoder sandbox ps            what runs now; --all shows what ran
-  pocketcoder sandbox logs EXEC     what a command printed; -f follows it
-  pocketcoder sandbox kill EXEC     end a command, or send it another signal
-  pocketcoder sandbox shell CHAT    open a shell in the sandbox of a chat's commands
-  pocketcoder sandbox workers       list workers, their isolation level and their load
+  pocketcoder worker --nats nats://10.0.0.5:4222 --key worker.nk --workspace /srv/project
 
-Each explains itself with -h. With none of these it is a worker.
-
-A worker takes commands that passed the gate from exec.run.<pool> and runs them in its workspace. It needs nothing but the
-worker's key, and can do nothing else with it. "pocketcoder up" starts one by itself; more can join from other machines
-that see the same workspace. Stopped once (SIGTERM) it takes no more commands and lets those it has end; stopped again, it
-ends them.
-
-  pocketcoder sandbox --nats nats://10.0.0.5:4222 --key worker.nk --workspace /srv/project
+A worker receives commands that the gate has allowed, on exec.run.<pool>, and runs them in its workspace. It needs only the
+worker's key, which gives it no other right. "pocketcoder up" starts a worker of its own. More can join from machines that see
+the same workspace. After the first SIGTERM a worker receives no more commands, and ends when its commands have ended; after
+the second it ends them.
 `
 
 // sandboxTimeout ends a command that nobody ended. OpenCode gives up on one after two minutes unless told otherwise.
@@ -64,8 +56,8 @@ func (p *paths) Set(s string) error {
 	return nil
 }
 
-func runSandbox(ctx context.Context, env environment, args []string) error {
-	fs := newFlags(env, "sandbox", sandboxUsage)
+func runWorker(ctx context.Context, env environment, args []string) error {
+	fs := newFlags(env, "worker", workerUsage)
 	url := fs.String("nats", env.getenv("POCKETCODER_NATS"), "`URL` of NATS (POCKETCODER_NATS)")
 	key := fs.String("key", env.getenv("POCKETCODER_KEY"), "`file` with the worker's nkey seed (POCKETCODER_KEY)")
 	inPool := fs.String("pool", or(env, "POCKETCODER_POOL", pool), "`pool` of workers to join (POCKETCODER_POOL)")
@@ -73,25 +65,25 @@ func runSandbox(ctx context.Context, env environment, args []string) error {
 	home := fs.String("home", "", "`directory` that is HOME of the commands, who share it; pocketcoder/home in your cache directory when empty")
 	limits, err := limitFlags(fs, env)
 	if err != nil {
-		return wrongUsage(env, "sandbox: %v", err)
+		return wrongUsage(env, "worker: %v", err)
 	}
 	level := fs.String("isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
 	var expose paths
 	fs.Var(&expose, "expose", exposeHelp)
 	capacity := fs.Int("capacity", sandboxCapacity, "most commands at once; what comes then goes to other workers, or waits")
 	drain := fs.Duration("drain", sandboxDrain, "how long running commands may go on after the first SIGTERM or SIGINT")
-	lifeline := fs.Bool("lifeline", false, "end, at once, when stdin ends: how a parent makes sure of it")
+	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
 	if _, err := parse(fs, args, 0); err != nil {
 		return err
 	}
 	if *url == "" || *key == "" {
-		return wrongUsage(env, "sandbox: a worker needs --nats and --key; see pocketcoder sandbox -h, also for what shows the commands that run")
+		return wrongUsage(env, "worker: --nats and --key are needed; see pocketcoder worker -h, also for what shows the commands that run")
 	}
 	if *capacity < 1 || *drain < 0 {
 		return wrongUsage(env, "sandbox: --capacity must be at least 1, and --drain not negative")
 	}
 	if err := limits.check(); err != nil {
-		return wrongUsage(env, "sandbox: %v", err)
+		return wrongUsage(env, "worker: %v", err)
 	}
 	found, err := chooseIsolation(*level)
 	if err != nil {

@@ -38,6 +38,17 @@ On a new system it shows a one-time link that creates the first administrator, w
 phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it creates that administrator itself.
 `
 
+// upGroups are the flags of up as -h shows them.
+var upGroups = []flagGroup{
+	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
+	{"Models and turns", []string{"model-output", "model-price", "max-turns", "opencode"}},
+	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas"}},
+	{"Sandbox", []string{"isolation", "expose"}},
+	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},
+	{"Notifications", []string{"push-relay", "push-allow-private"}},
+	{"SSH", []string{"ssh", "authorized-keys"}},
+}
+
 // upOptions is what a person may choose.
 type upOptions struct {
 	data      dataDir
@@ -105,6 +116,8 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	o.sshFlags(fs, env)
 	var allow rules
 	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
+	args, all := helpAll(args)
+	groupFlags(env, fs, upUsage, all, upGroups)
 	if _, err := parse(fs, args, 0); err != nil {
 		return o, err
 	}

@@ -13,13 +13,13 @@ import (
 	"pocketcoder/projections"
 )
 
-const whyUsage = `pocketcoder why [REQUEST|CHAT]: explain why a request was allowed, denied or asked, and what then ran.
+const whyUsage = `pocketcoder policy why [REQUEST|CHAT]: explain why a request was allowed, denied or asked, and what then ran.
 
-  pocketcoder why                    the last request of the most recently active chat
-  pocketcoder why h2k0x9c3v7m1q5z    the last request of this chat
-  pocketcoder why 8f3kq0z2m4c6x1a    this request: chat, replay and requests show the id
-  pocketcoder why per_f1c2…          the same by OpenCode's id, as "pocketcoder replay CHAT --json" shows it
-  pocketcoder why --json             for scripts
+  pocketcoder policy why                    the last request of the most recently active chat
+  pocketcoder policy why h2k0x9c3v7m1q5z    the last request of this chat
+  pocketcoder policy why 8f3kq0z2m4c6x1a    this request: chat, replay and requests show the id
+  pocketcoder policy why per_f1c2…          the same by OpenCode's id, as "pocketcoder replay CHAT --json" shows it
+  pocketcoder policy why --json             for scripts
 
 It shows the request, every rule that was examined, who decided when and from which device, which command ran and how it
 ended, and the events with their sequences: "pocketcoder replay CHAT --at SEQUENCE" shows the chat as it stood then.
@@ -28,7 +28,7 @@ Exit status: 0; 1 when there is no such request or it failed, 2 for wrong usage.
 `
 
 func runWhy(ctx context.Context, env environment, args []string) error {
-	fs := newFlags(env, "why", whyUsage)
+	fs := newFlags(env, "policy why", whyUsage)
 	data := dataFlag(fs, env)
 	asJSON := fs.Bool("json", false, "print JSON")
 	rest, err := parse(fs, args, 1)

@@ -66,7 +66,7 @@ func (w *workerProcess) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	argv := slices.Concat(launcher, []string{self, "sandbox", "--lifeline"}, w.args)
+	argv := slices.Concat(launcher, []string{self, "worker", "--lifeline"}, w.args)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "LANG=" + os.Getenv("LANG"),
 		isolation.ContainerMark + "=" + os.Getenv(isolation.ContainerMark)}
