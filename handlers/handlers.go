@@ -32,6 +32,8 @@ const (
 	Invalid  Code = "invalid"   // the command makes no sense
 	NotFound Code = "not_found" // what it is about does not exist
 	Conflict Code = "conflict"  // it came too late, or contradicts what is decided
+
+	Unavailable Code = "unavailable" // over NATS: the log does not store commands at present (log.Unavailable)
 )
 
 // Refused is the error of a command that was refused. Text is for the person who gave it and says all. Field names what is

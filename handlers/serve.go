@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/policy"
 )
 
@@ -223,6 +224,9 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 		a = answer{Error: err.Error()}
 		if r := (Refused{}); errors.As(err, &r) {
 			a = answer{Refused: &r}
+		}
+		if u := log.Unavailable(""); errors.As(err, &u) {
+			a = answer{Refused: &Refused{Code: Unavailable, Text: u.Error()}}
 		}
 	}
 	body, err := json.Marshal(a)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // AbortTurn stops what the assistant is doing in a chat, or in one of its subagents.
@@ -20,9 +21,10 @@ type RevertChat struct {
 	Message string `json:"message,omitempty"` // OpenCode's msg_… id; empty to undo the last revert
 }
 
-// AbortTurn carries out the command. Aborting when nothing runs is no error: it is recorded and changes nothing.
+// AbortTurn carries out the command, also when the disk is almost full: the turn may be what fills it. Aborting when nothing
+// runs is no error: it is recorded and changes nothing.
 func (h *Handlers) AbortTurn(ctx context.Context, c AbortTurn) (uint64, error) {
-	return h.wish(ctx, c.Chat, c.Command, events.AbortRequested{Session: c.Session})
+	return h.wish(log.UseLastSpace(ctx), c.Chat, c.Command, events.AbortRequested{Session: c.Session})
 }
 
 // RevertChat carries out the command. What OpenCode makes of it are its own events.

@@ -319,7 +319,7 @@ func (c *conversation) give(ctx context.Context, a ask, name string, command any
 		err = nil
 	}
 	switch answer, _ := command.(handlers.AnswerQuestion); {
-	case r.Code == handlers.Invalid: // it waits for a better one
+	case r.Code == handlers.Invalid, r.Code == handlers.Unavailable: // it still waits for an answer
 	case a.permission != nil:
 		a.permission.settled = true
 		if d, ok := command.(handlers.DecidePermission); ok && err == nil && r.Code == "" && d.Decision == events.Denied {

@@ -32,6 +32,7 @@ const (
 	codeWrongLastSequence         = 10071
 	codeWrongLastSequenceConstant = 10164
 	codeBatchDuplicate            = 10201 // an atomic batch holds a message that is stored already
+	codeBatchIncomplete           = 10176 // messages of an atomic batch are missing; with a full disk the server cannot keep them
 )
 
 // MaxBatch is the most events one atomic batch may hold; the server's limit is 1,000.
@@ -52,6 +53,7 @@ func (l *Log) Append(ctx context.Context, e events.Event, expect ...Expect) (uin
 		opts = append(opts, jetstream.WithExpectLastSequenceForSubject(x.Last, x.Filter))
 	}
 	ack, err := l.js.PublishMsg(ctx, m, opts...)
+	l.observe(err)
 	if err != nil {
 		return 0, appendError(e, err)
 	}
@@ -99,10 +101,13 @@ func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, er
 	return last, nil
 }
 
-// Commit stores 1 to MaxBatch events in order if every expectation holds. Otherwise it stores none and returns ErrConflict. Each
-// expectation is compared with the log before the batch. The server refuses an expectation on a literal subject that comes
-// after the first event of that subject.
+// Commit stores what a command decided: 1 to MaxBatch events in order if every expectation holds. Otherwise it stores none and
+// returns ErrConflict. Each expectation is compared with the log before the batch. The server refuses an expectation on a
+// literal subject that comes after the first event of that subject. Commit returns an Unavailable while Accepting does.
 func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
+	if err := l.Accepting(ctx); err != nil {
+		return 0, err
+	}
 	if len(writes) > 1 {
 		return l.appendAtomic(ctx, writes)
 	}
@@ -142,9 +147,11 @@ func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) 
 	batch[last].Header.Set("Nats-Batch-Commit", "1")
 	answer, err := l.nc.RequestMsgWithContext(ctx, batch[last])
 	if err != nil {
+		l.observe(err)
 		return 0, appendError(writes[last].Event, err)
 	}
 	seq, err := batchAck(answer.Data, len(batch))
+	l.observe(err)
 	if err != nil {
 		return 0, appendError(writes[last].Event, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,7 +37,9 @@ type Log struct {
 	js     jetstream.JetStream
 	prefix string // of the JetStream API
 	blobs  jetstream.ObjectStore
-	chunks jetstream.JetStream // what puts blobs
+	chunks jetstream.JetStream     // what puts blobs
+	refuse func() error            // nil if nothing is refused
+	failed atomic.Pointer[failure] // the appends that failed since the last success; nil for none
 
 	*secret.Known // replaced in everything that is stored
 }
@@ -47,7 +50,7 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 	if err != nil {
 		return nil, err
 	}
-	l.Known = secret.NewKnown(r)
+	l.Known, l.refuse = secret.NewKnown(r), o.Refuse
 	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
 		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
 			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
@@ -65,7 +68,8 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 // Attach returns the log of a running system for a reader, whose account has only the right to read and sees JetStream's API
 // under apiPrefix.
 func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
-	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight), jetstream.WithDefaultTimeout(requestTimeout))
+	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight),
+		jetstream.WithPublishAsyncTimeout(requestTimeout), jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}

@@ -21,6 +21,7 @@ type Options struct {
 	Replicas      int           // of EVENTS and BLOBS: 1 embedded, 3 in a cluster
 	DeltaMaxAge   time.Duration // how long streaming fragments are kept
 	DeltaMaxBytes int64         // and at most how much of them; the server sets that much disk aside
+	Refuse        func() error  // returns why no command is stored now (an Unavailable), nil if they are; nil stores all
 }
 
 // DefaultOptions are those of a single node.

@@ -118,6 +118,9 @@ func (a *Accounts) record(ctx context.Context, id string, c handlers.Command, d 
 	if err != nil {
 		return 0, err
 	}
+	if err := a.log.Accepting(ctx); err != nil {
+		return 0, err
+	}
 	return a.log.Append(ctx, e)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/query"
@@ -74,6 +75,7 @@ func ProblemOf(err error) Problem {
 		invalid schema.Invalid
 		backoff account.ErrBackoff
 		tooLong *http.MaxBytesError
+		full    log.Unavailable
 	)
 	switch {
 	case errors.As(err, &p):
@@ -94,6 +96,8 @@ func ProblemOf(err error) Problem {
 		return BadRequest("Failed to authenticate.")
 	case errors.As(err, &tooLong):
 		return Problem{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}
+	case errors.As(err, &full):
+		return Problem{Status: http.StatusServiceUnavailable, Message: full.Error(), Retry: 10 * time.Second}
 	case errors.Is(err, ErrUnavailable):
 		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.", Retry: time.Second}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -89,7 +89,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 		return
 	}
 	p := ProblemOf(err)
-	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway { // that is a fault of what a command serves
+	// 502 is a fault of what a command serves. That the log is unavailable was logged when it began.
+	if full := log.Unavailable(""); p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway && !errors.As(err, &full) {
 		s.Logger.Error("serve", "route", route.Method+" "+route.Path, "err", err)
 	}
 	WriteProblem(w, p)
