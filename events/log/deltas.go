@@ -99,7 +99,7 @@ func (l *Log) ReadDeltas(ctx context.Context, since time.Time, filters []string,
 		if ctx.Err() == nil {
 			fn(delta(m.Subject(), &nats.Msg{Header: m.Headers(), Data: m.Data()}))
 		}
-	}, jetstream.PullMaxMessages(4*MaxBatch))
+	}, jetstream.PullMaxMessages(4*MaxBatch), readHeartbeat)
 	if err != nil {
 		return fmt.Errorf("read deltas: %w", err)
 	}

@@ -33,6 +33,10 @@ func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(
 	return err
 }
 
+// readHeartbeat is how often the server sends a heartbeat to a reader that waits. After two missing ones the client library
+// creates the consumer again, which is necessary after the server opened its streams again.
+const readHeartbeat = jetstream.PullHeartbeat(2 * time.Second)
+
 func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
 	if len(filters) == 0 {
 		filters = []string{events.AllEvents}
@@ -52,7 +56,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		case arrived <- m:
 		case <-ctx.Done():
 		}
-	}, jetstream.PullMaxMessages(4*MaxBatch))
+	}, jetstream.PullMaxMessages(4*MaxBatch), readHeartbeat)
 	if err != nil {
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}

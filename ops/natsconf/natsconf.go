@@ -27,6 +27,7 @@ package natsconf
 import (
 	_ "embed"
 	"fmt"
+	"log/slog"
 	"strings"
 	"text/template"
 
@@ -63,6 +64,7 @@ type Config struct {
 	Pools    []string            // of sandbox workers
 	Reserved []string            // durable consumers of core, which readers may neither change nor take messages from
 	Cluster  *Cluster            // nil for one server
+	Log      *slog.Logger        // receives warnings and errors of the embedded server; nil drops them
 }
 
 // Cluster joins servers. Name and Secret are the same on each.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,20 +18,18 @@ import (
 // ErrInUse means that another server runs on the same store directory.
 var ErrInUse = errors.New("another server uses this store directory")
 
-const (
-	readyWithin = time.Minute // a store of a million messages opens in 1.4 s after a crash, measured
-	minFree     = 64 << 20    // bytes: below this JetStream starts but soon refuses every event
-)
+const readyWithin = time.Minute // a store of a million messages opens in 1.4 s after a crash, measured
 
 // Server is a running embedded server. Connect with nats.InProcessServer(s), or at s.ClientURL() when it listens.
 type Server struct {
 	*server.Server
-	lock *os.File
+	lock  *os.File
+	store server.JetStreamConfig
 }
 
-// Start runs a server in this process and returns when it takes connections. It logs nothing and handles no signals; an
-// error says what stood in the way: the store in use (ErrInUse) or without room, the address taken, the files damaged, the
-// server too old.
+// Start runs a server in this process and returns when it takes connections. It logs warnings and errors to c.Log and handles
+// no signals. An error says what stood in the way: the store in use (ErrInUse) or without room, the address taken, the files
+// damaged, the server too old.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := CheckVersion(Embedded); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
@@ -44,7 +43,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		lock.Close()
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
-	return &Server{Server: s, lock: lock}, nil
+	s.lock = lock
+	return s, nil
 }
 
 // Close stops the server and returns when its files are closed.
@@ -54,7 +54,7 @@ func (s *Server) Close() {
 	s.lock.Close()
 }
 
-func start(ctx context.Context, c Config) (*server.Server, error) {
+func start(ctx context.Context, c Config) (*Server, error) {
 	conf, err := c.Text()
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func start(ctx context.Context, c Config) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	failed := &failure{came: make(chan struct{})}
+	failed := &logger{log: c.Log, came: make(chan struct{})}
 	s.SetLoggerV2(failed, false, false, false)
 	go s.Start()
 	ready := make(chan bool, 1)
@@ -75,7 +75,7 @@ func start(ctx context.Context, c Config) (*server.Server, error) {
 	select {
 	case ok := <-ready:
 		if ok && (opts.DontListen || s.ClientURL() != "") {
-			return s, nil
+			return &Server{Server: s, store: storeConfig(opts)}, nil
 		}
 		err = fmt.Errorf("not ready within %s", readyWithin)
 	case <-failed.came:
@@ -93,12 +93,8 @@ func lockStore(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
+	if err := checkFree(dir); err != nil { // JetStream would start, and soon refuse every event
 		return nil, err
-	}
-	if free := fs.Bavail * uint64(fs.Bsize); free < minFree {
-		return nil, fmt.Errorf("no disk space: %d MiB are free, at least %d are needed", free>>20, minFree>>20)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -114,24 +110,38 @@ func lockStore(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// failure is a logger that keeps the server's first fatal line, which is the only way it says why it did not start.
-type failure struct {
+// logger passes the server's warnings and errors on. It keeps the first fatal line, the only one that says why the server did
+// not start.
+type logger struct {
+	log  *slog.Logger // nil drops them
 	once sync.Once
 	came chan struct{}
 	line string
 }
 
-func (f *failure) Fatalf(format string, v ...any) {
-	f.once.Do(func() {
-		f.line = strings.TrimSpace(fmt.Sprintf(format, v...))
-		close(f.came)
+func (l *logger) Fatalf(format string, v ...any) {
+	l.once.Do(func() {
+		l.line = line(format, v)
+		close(l.came)
 	})
 }
 
-func (f *failure) err() error { return errors.New(f.line) }
+func (l *logger) err() error { return errors.New(l.line) }
 
-func (f *failure) Noticef(string, ...any) {}
-func (f *failure) Warnf(string, ...any)   {}
-func (f *failure) Errorf(string, ...any)  {}
-func (f *failure) Debugf(string, ...any)  {}
-func (f *failure) Tracef(string, ...any)  {}
+func (l *logger) Warnf(format string, v ...any) {
+	if l.log != nil {
+		l.log.Warn("NATS: " + line(format, v))
+	}
+}
+
+func (l *logger) Errorf(format string, v ...any) {
+	if l.log != nil {
+		l.log.Error("NATS: " + line(format, v))
+	}
+}
+
+func line(format string, v []any) string { return strings.TrimSpace(fmt.Sprintf(format, v...)) }
+
+func (l *logger) Noticef(string, ...any) {}
+func (l *logger) Debugf(string, ...any)  {}
+func (l *logger) Tracef(string, ...any)  {}

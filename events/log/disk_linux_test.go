@@ -1,0 +1,223 @@
+package log_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/ops/natsconf"
+)
+
+// smallLog is a log on a small disk, with a reader and a worker.
+type smallLog struct {
+	*log.Log
+	server *natsconf.Server
+	dir    string
+	stderr lines // of the server
+
+	t            *testing.T
+	n            int
+	acknowledged []string // ids, in order
+	read, worked lines
+}
+
+// lines collects what several goroutines write.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, line)
+}
+
+func (l *lines) list() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.add(string(bytes.TrimSpace(p)))
+	return len(p), nil
+}
+
+func openSmallLog(t *testing.T) *smallLog {
+	t.Helper()
+	is := is.New(t)
+	s := &smallLog{t: t, dir: t.TempDir()}
+	eventstest.SmallDisk(t, s.dir, 120)
+	keys, err := natsconf.LoadKeys(t.TempDir())
+	is.NoErr(err)
+	s.server, err = natsconf.Start(t.Context(), natsconf.Config{
+		Name: "test", StoreDir: s.dir + "/nats", Keys: keys.Public, Pools: []string{"local"}, Reserved: []string{"worker"},
+		Log: slog.New(slog.NewTextHandler(&s.stderr, nil)),
+	})
+	is.NoErr(err)
+	t.Cleanup(s.server.Close)
+	opts, err := keys.Options(natsconf.Core, "test")
+	is.NoErr(err)
+	nc, err := nats.Connect("", append(opts, nats.InProcessServer(s.server.Server))...)
+	is.NoErr(err)
+	t.Cleanup(nc.Close)
+	options := log.DefaultOptions
+	options.DeltaMaxBytes = 8 << 20
+	s.Log, err = log.Open(t.Context(), nc, options, secret.NewRedactor())
+	is.NoErr(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := s.Read(ctx, 0, nil, func(b log.Batch) error {
+			for _, e := range b.Events {
+				s.read.add(e.ID)
+			}
+			return nil
+		})
+		if ctx.Err() == nil {
+			t.Error("the reader ended:", err)
+		}
+	})
+	running.Go(func() {
+		err := s.Work(ctx, "worker", events.AllEvents, func(_ context.Context, e events.Event) error {
+			s.worked.add(e.ID)
+			return nil
+		}, func(e events.Event, err error) { t.Error(e.ID, err) })
+		if ctx.Err() == nil {
+			t.Error("the worker ended:", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return s
+}
+
+// append appends an event of some 2 KB.
+func (s *smallLog) append() error {
+	s.n++
+	ctx, cancel := context.WithTimeout(s.t.Context(), 500*time.Millisecond)
+	defer cancel()
+	e := sized(s.t, fmt.Sprint("evt_", s.n), 2000)
+	_, err := s.Append(ctx, e)
+	if err == nil {
+		s.acknowledged = append(s.acknowledged, e.ID)
+	}
+	return err
+}
+
+// follow waits until the reader and the worker have received every acknowledged event.
+func (s *smallLog) follow() {
+	s.t.Helper()
+	for began := time.Now(); !containsAll(s.read.list(), s.acknowledged) || !containsAll(s.worked.list(), s.acknowledged); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			s.t.Fatalf("acknowledged %d, read %d, worked %d", len(s.acknowledged), len(s.read.list()), len(s.worked.list()))
+		}
+	}
+}
+
+func containsAll(have, want []string) bool {
+	in := map[string]bool{}
+	for _, id := range have {
+		in[id] = true
+	}
+	return !slices.ContainsFunc(want, func(id string) bool { return !in[id] })
+}
+
+// check compares the stored events with the acknowledged ones.
+func (s *smallLog) check() {
+	s.t.Helper()
+	is := is.New(s.t)
+	var stored []string
+	_, err := s.Fold(s.t.Context(), events.AllEvents, 0, func(e events.Event) error {
+		is.NoErr(e.Malformed)
+		stored = append(stored, e.ID)
+		return nil
+	})
+	is.NoErr(err)
+	is.True(containsAll(stored, s.acknowledged))
+	slices.Sort(stored)
+	is.Equal(len(slices.Compact(stored)), len(stored)) // none is stored twice
+}
+
+func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openSmallLog(t)
+	for range 2 {
+		for range 10 {
+			is.NoErr(s.append())
+		}
+		is.NoErr(s.server.WriteError())
+		remove := eventstest.FillDisk(t, s.dir, 0)
+		var err error
+		for range 100 {
+			if err = s.append(); err != nil {
+				break
+			}
+		}
+		is.True(errors.Is(err, context.DeadlineExceeded))   // the server does not answer
+		is.True(s.server.JetStreamEnabled())                // and does not say why
+		is.True(natsconf.IsDiskFull(s.server.WriteError())) // but here
+		is.True(strings.Contains(strings.Join(s.stderr.list(), "\n"), "no space left on device"))
+		_, err = s.Failing()
+		is.True(errors.Is(err, context.DeadlineExceeded))
+		is.True(s.server.Reopen() != nil) // there is no space
+
+		remove()
+		is.True(s.append() != nil) // space alone changes nothing
+		is.NoErr(s.server.Reopen())
+		is.NoErr(s.server.WriteError())
+		is.NoErr(s.append())
+		_, err = s.Failing()
+		is.NoErr(err)
+		s.follow()
+	}
+	s.check()
+}
+
+// Everything goes on if the log is opened again while it is used.
+func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openSmallLog(t)
+	is.NoErr(s.append())
+	s.follow()
+	var reopening sync.WaitGroup
+	done := make(chan struct{})
+	reopening.Go(func() {
+		defer close(done)
+		for range 20 {
+			if err := s.server.Reopen(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	for open := true; open; {
+		s.append() // may fail
+		select {
+		case <-done:
+			open = false
+		default:
+		}
+	}
+	reopening.Wait()
+	is.NoErr(s.append())
+	is.True(len(s.acknowledged) > 20)
+	s.follow()
+	s.check()
+}

@@ -1,0 +1,90 @@
+package natsconf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// MinFree is how many bytes must be free for the server to start, and for Reopen.
+const MinFree = 64 << 20
+
+// Free returns how many bytes are free on the disk of a directory.
+func Free(dir string) (uint64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("look at the disk of %s: %w", dir, err)
+	}
+	return fs.Bavail * uint64(fs.Bsize), nil
+}
+
+// WriteError returns why JetStream does not store, nil if it does. After a failed write a stream stores nothing more, until
+// Reopen or a restart (measured, nats-server 2.15.2).
+func (s *Server) WriteError() error {
+	var all []error
+	for _, e := range s.Healthz(&server.HealthzOptions{Details: true}).Errors {
+		all = append(all, errors.New(e.Error))
+	}
+	return errors.Join(all...)
+}
+
+// IsDiskFull reports whether an error of WriteError comes from a full disk or an exhausted quota.
+func IsDiskFull(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error()))
+}
+
+// reopenProbe is how many bytes Reopen writes to find out whether the disk takes writes, which a quota can prevent.
+const reopenProbe = 1 << 20
+
+// Reopen closes the streams and opens them again from their files, which clears WriteError. Connections and subscriptions
+// stay. Durable consumers go on; the client library creates ordered consumers again. It changes nothing if fewer than MinFree
+// bytes are free.
+func (s *Server) Reopen() error {
+	fail := func(err error) error { return fmt.Errorf("open JetStream again in %s: %w", s.store.StoreDir, err) }
+	if err := checkFree(s.store.StoreDir); err != nil {
+		return fail(err)
+	}
+	if err := probe(s.store.StoreDir); err != nil {
+		return fail(err)
+	}
+	if err := s.ShutdownJetStream(); err != nil {
+		return fail(err)
+	}
+	config := s.store // EnableJetStream changes it
+	if err := s.EnableJetStream(&config); err != nil {
+		return fail(errors.Join(err, s.ShutdownJetStream())) // half of it runs
+	}
+	return nil
+}
+
+// probe writes a file, syncs it and removes it.
+func probe(dir string) error {
+	f, err := os.CreateTemp(dir, "probe-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(make([]byte, reopenProbe))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func checkFree(dir string) error {
+	free, err := Free(dir)
+	if err == nil && free < MinFree {
+		err = fmt.Errorf("no disk space: %d MiB are free, at least %d are needed", free>>20, MinFree>>20)
+	}
+	return err
+}
+
+// storeConfig returns what the server makes of its options when it starts JetStream.
+func storeConfig(o *server.Options) server.JetStreamConfig {
+	return server.JetStreamConfig{
+		StoreDir: o.StoreDir, SyncInterval: o.SyncInterval, SyncAlways: o.SyncAlways, Strict: !o.NoJetStreamStrict,
+		MaxMemory: o.JetStreamMaxMemory, MaxStore: o.JetStreamMaxStore, Domain: o.JetStreamDomain, CompressOK: true,
+		UniqueTag: o.JetStreamUniqueTag,
+	}
+}
