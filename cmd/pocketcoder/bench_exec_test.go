@@ -44,9 +44,10 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x := &execBench{b: b, socket: d.shellSocket(), workspace: b.TempDir()}
 	keys, err := natsconf.LoadKeys(d.path("keys"))
 	x.must(err)
-	nc, url, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, keys)
+	connected, err := openNATS(b.Context(), upOptions{data: d}, keys)
 	x.must(err)
-	b.Cleanup(closeNATS)
+	b.Cleanup(connected.Close)
+	nc, url := connected.Conn, connected.url
 	log, err := log.Open(b.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	x.must(err)
 	x.handlers = &handlers.Handlers{Log: log}

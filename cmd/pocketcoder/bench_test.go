@@ -101,12 +101,12 @@ func fill(b *testing.B, d dataDir, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	nc, _, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, keys)
+	nc, err := openNATS(b.Context(), upOptions{data: d}, keys)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer closeNATS()
-	l, err := log.Open(b.Context(), nc, log.DefaultOptions, secret.NewRedactor())
+	defer nc.Close()
+	l, err := log.Open(b.Context(), nc.Conn, log.DefaultOptions, secret.NewRedactor())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -136,12 +136,12 @@ func natsTime(b *testing.B, d dataDir) time.Duration {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	_, _, closeNATS, err := openNATS(b.Context(), upOptions{data: d}, keys)
+	nc, err := openNATS(b.Context(), upOptions{data: d}, keys)
 	took := time.Since(began)
 	if err != nil {
 		b.Fatal(err)
 	}
-	closeNATS()
+	nc.Close()
 	return took
 }
 

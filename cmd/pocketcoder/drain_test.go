@@ -31,9 +31,10 @@ func startWorker(t *testing.T) *remoteWorker {
 	d := dataDir(t.TempDir())
 	keys, err := natsconf.LoadKeys(d.path("keys"))
 	is.NoErr(err)
-	nc, url, closeNATS, err := openNATS(t.Context(), upOptions{data: d}, keys)
+	connected, err := openNATS(t.Context(), upOptions{data: d}, keys)
 	is.NoErr(err)
-	t.Cleanup(closeNATS)
+	t.Cleanup(connected.Close)
+	nc, url := connected.Conn, connected.url
 	w := &remoteWorker{t: t, nc: nc, workspace: t.TempDir()}
 	w.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", "none",
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", w.workspace, "--capacity", "2")

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/nats-io/nats.go"
 
@@ -18,38 +17,53 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
+// openedNATS is a connection to NATS.
+type openedNATS struct {
+	*nats.Conn
+	server *natsconf.Server // nil with --nats
+	url    string
+}
+
+// Close closes the connection, and stops the embedded server.
+func (n openedNATS) Close() {
+	n.Conn.Close()
+	if n.server != nil {
+		n.server.Close()
+	}
+}
+
 // openNATS starts the embedded server, or connects to the one that was named.
-func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (nc *nats.Conn, url string, closeAll func(), err error) {
+func openNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (n openedNATS, err error) {
 	options, err := keys.Options(natsconf.Core, "pocketcoder")
 	if err != nil {
-		return nil, "", nil, err
+		return n, err
 	}
-	if o.nats != "" {
+	if n.url = o.nats; n.url != "" {
 		if _, err := natsconf.CheckServers(ctx, o.nats, keys); err != nil {
-			return nil, "", nil, err
+			return n, err
 		}
-		nc, err := nats.Connect(o.nats, options...)
-		if err != nil {
-			return nil, "", nil, fmt.Errorf("connect to NATS at %s: %w", o.nats, err)
+		if n.Conn, err = nats.Connect(o.nats, options...); err != nil {
+			return n, fmt.Errorf("connect to NATS at %s: %w", o.nats, err)
 		}
-		return nc, o.nats, nc.Close, nil
+		return n, nil
 	}
-	server, err := startNATS(ctx, o.data, keys)
-	if err != nil {
-		return nil, "", nil, err
+	if n.server, err = startNATS(ctx, o, keys); err != nil {
+		return n, err
 	}
-	nc, err = nats.Connect("", append(options, nats.InProcessServer(server.Server))...)
-	if err != nil {
-		server.Close()
-		return nil, "", nil, fmt.Errorf("connect to the embedded NATS: %w", err)
+	if n.Conn, err = nats.Connect("", append(options, nats.InProcessServer(n.server.Server))...); err != nil {
+		n.server.Close()
+		return n, fmt.Errorf("connect to the embedded NATS: %w", err)
 	}
-	return nc, server.ClientURL(), func() { nc.Close(); server.Close() }, nil
+	n.url = n.server.ClientURL()
+	return n, nil
 }
 
 // startNATS starts the embedded server, where it was the last time if that is free: who waits for the system to come back finds it
 // there, and so does a context of the nats CLI.
-func startNATS(ctx context.Context, d dataDir, keys natsconf.Keys) (*natsconf.Server, error) {
+func startNATS(ctx context.Context, o upOptions, keys natsconf.Keys) (*natsconf.Server, error) {
+	d := o.data
 	c := natsConfig(d, keys)
+	c.Log = o.logger
 	last, _ := os.ReadFile(d.path("nats-address")) // none is as good as one that is taken
 	if at, err := netip.ParseAddrPort(strings.TrimSpace(string(last))); err == nil && at.Addr().IsLoopback() {
 		if l, err := net.Listen("tcp", at.String()); err == nil {
@@ -84,9 +98,8 @@ func natsConfig(d dataDir, keys natsconf.Keys) natsconf.Config {
 func streamOptions(o upOptions) log.Options {
 	streams := log.DefaultOptions
 	streams.Replicas = o.replicas
-	var disk syscall.Statfs_t
-	if o.nats == "" && syscall.Statfs(string(o.data), &disk) == nil {
-		streams.DeltaMaxBytes = min(streams.DeltaMaxBytes, int64(disk.Bavail)*int64(disk.Bsize)/8)
+	if free, err := natsconf.Free(string(o.data)); err == nil && o.nats == "" {
+		streams.DeltaMaxBytes = min(streams.DeltaMaxBytes, int64(free)/8)
 	}
 	return streams
 }

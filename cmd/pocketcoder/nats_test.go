@@ -19,7 +19,7 @@ func TestTheLogIsServedWhereItWasIfThatIsFree(t *testing.T) {
 	serve := func(d dataDir) (address string, stop func()) {
 		keys, err := natsconf.LoadKeys(d.path("keys"))
 		is.NoErr(err)
-		server, err := startNATS(t.Context(), d, keys)
+		server, err := startNATS(t.Context(), upOptions{data: d}, keys)
 		is.NoErr(err)
 		t.Cleanup(server.Close)
 		return server.Addr().String(), server.Close

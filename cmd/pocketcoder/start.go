@@ -72,17 +72,21 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	if err != nil {
 		return err
 	}
-	nc, url, closeNATS, err := openNATS(ctx, o, keys)
+	connected, err := openNATS(ctx, o, keys)
 	if err != nil {
 		return err
 	}
-	defer closeNATS()
+	defer connected.Close()
+	nc, url := connected.Conn, connected.url
+	disk := &logDisk{data: o.data, server: connected.server, logger: o.logger}
 	provider, isDemo, closeModel, err := openProvider(ctx, env, o.model)
 	if err != nil {
 		return err
 	}
 	defer closeModel()
-	log, err := log.Open(ctx, nc, streamOptions(o), secret.NewRedactor(provider.Secrets()...))
+	streams := streamOptions(o)
+	streams.Refuse = disk.refusal
+	log, err := log.Open(ctx, nc, streams, secret.NewRedactor(provider.Secrets()...))
 	if err != nil {
 		return err
 	}
@@ -110,7 +114,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	}
 	log.Conceal("push", vapid.Private, o.relay.Secret)
 	s := &parts{
-		o: o, say: say, keys: keys, url: url, nc: nc, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
+		o: o, say: say, keys: keys, url: url, nc: nc, disk: disk, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
 		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), ports: o.portTemplate(listener.Addr().String()), leaving: leaving, shells: shells, confined: confined, ssh: sshServer,
 	}
 	s.wire()
@@ -155,6 +159,7 @@ type parts struct {
 	keys     natsconf.Keys
 	url      string
 	nc       *nats.Conn
+	disk     *logDisk
 	log      *log.Log
 	model    *projections.Model
 	secrets  *secret.Store
@@ -265,6 +270,7 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	g.Add(actor(rest, s.accounts.Run))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))
+	g.Add(actor(rest, s.disk.Run))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.watchHealth(ctx, ready) }))
 	g.Add(run.SignalHandler(ctx, syscall.SIGINT, syscall.SIGTERM))
 	err := g.Run()

@@ -65,7 +65,7 @@ func (s *parts) onceLoaded(worker func(context.Context) error) func(context.Cont
 // health is the state of every part.
 func (s *parts) health() api.Health {
 	h := api.Health{}
-	h["log"] = api.Part{State: natsState(s.nc.IsConnected()), Detail: map[string]any{"url": s.url}}
+	h["log"] = s.logHealth()
 	h["read_model"] = s.modelHealth()
 	bridge := s.bridge.Condition()
 	h["opencode"] = s.engineState(bridge)
@@ -161,8 +161,6 @@ func (s *parts) modelHealth() api.Part {
 	return api.Part{State: either(dead == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
 }
 
-func natsState(connected bool) api.State { return either(connected, api.Ready, api.Offline) }
-
 func either(is bool, then, otherwise api.State) api.State {
 	if is {
 		return then
@@ -184,7 +182,8 @@ func (s *parts) watchHealth(ctx context.Context, ready func()) error {
 			announced = true
 			ready()
 		}
-		if err := s.recordHealth(ctx, health, recorded); err != nil && ctx.Err() == nil {
+		if s.disk.refusal() != nil { // nothing can be recorded
+		} else if err := s.recordHealth(ctx, health, recorded); err != nil && ctx.Err() == nil {
 			s.o.logger.Error("record health", "err", err)
 		}
 		select {

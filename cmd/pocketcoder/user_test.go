@@ -32,9 +32,10 @@ func serveAccounts(t *testing.T) (dataDir, *account.Accounts) {
 	t.Cleanup(release)
 	keys, err := natsconf.LoadKeys(d.path("keys"))
 	is.NoErr(err)
-	nc, url, closeNATS, err := openNATS(t.Context(), upOptions{data: d}, keys)
+	connected, err := openNATS(t.Context(), upOptions{data: d}, keys)
 	is.NoErr(err)
-	t.Cleanup(closeNATS)
+	t.Cleanup(connected.Close)
+	nc, url := connected.Conn, connected.url
 	log, err := log.Open(t.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
 	secrets, err := secret.Open(t.Context(), nc, 1)

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+)
+
+func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := t.TempDir()
+	eventstest.SmallDisk(t, filepath.Join(dir, "data"), 420)
+	p := prepare(t, dir)
+	p.runForTest()
+	admin := p.admin(t)
+	logHealth := func() (code int, state, problem string) {
+		r := admin.do(t, "GET", "/api/health", nil)
+		var body struct {
+			Data map[string]struct {
+				State  string
+				Detail json.RawMessage
+			}
+		}
+		decode(t, r.body, &body)
+		var detail struct{ Error string }
+		decode(t, string(body.Data["log"].Detail), &detail)
+		return r.code, body.Data["log"].State, detail.Error
+	}
+	isHealth := func(code int, state string) func() bool {
+		return func() bool {
+			c, s, _ := logHealth()
+			return c == code && s == state
+		}
+	}
+	code, state, problem := logHealth()
+	is.Equal([]any{code, state, problem}, []any{http.StatusOK, "ready", ""})
+	done := p.chat(t, "@@say before") // a chat whose turn has ended, and one with a pending request
+	p.turnEnds(t, done)
+	waiting := p.chat(t, bash("echo ran >>ran"))
+	ask := p.ask(t, waiting, 0)
+	p.referred(t, waiting, ask)
+	kept := map[string][]string{}
+	for _, chat := range []string{done, waiting} {
+		kept[chat] = p.kinds(t.Context(), chat)
+	}
+
+	remove := eventstest.FillDisk(t, string(p.data), 200)
+	code, state, problem = logHealth()
+	is.Equal([]any{code, state}, []any{http.StatusOK, "degraded"})
+	is.True(strings.Contains(problem, "the disk of "+string(p.data)+" is almost full: "))
+	remove()
+
+	for range 2 {
+		remove = eventstest.FillDisk(t, string(p.data), 0)
+		code, state, problem = logHealth()
+		is.Equal([]any{code, state}, []any{http.StatusServiceUnavailable, "offline"})
+		is.True(strings.HasPrefix(problem, "the disk of "+string(p.data)+" is full: 0 MiB are free"))
+		r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
+		is.Equal(r.code, http.StatusServiceUnavailable)
+		is.True(strings.Contains(r.body, string(diskIsFull)))
+		_, err := handlers.Give(t.Context(), p.nc, "permission.decide", handlers.DecidePermission{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
+		refused := handlers.Refused{}
+		is.True(errors.As(err, &refused))
+		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: string(diskIsFull)})
+		_, stderr, exit := p.cli(t, "", "chat", "-m", "hello")
+		is.True(exit != 0)
+		is.True(strings.Contains(stderr, string(diskIsFull)))
+
+		lines := strings.Count(p.output.String(), "no space left on device")
+		eventually(t, "an append has met the full disk, and the operator can read it", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, _ = handlers.Give(ctx, p.nc, "turn.abort", handlers.AbortTurn{Chat: done}) // the one command that is not refused
+			return strings.Count(p.output.String(), "no space left on device") > lines
+		})
+
+		remove()
+		eventually(t, "the log is ready again", isHealth(http.StatusOK, "ready"))
+		is.True(strings.Contains(p.output.String(), "commands are accepted again"))
+		chat := p.chat(t, "@@say after")
+		p.turnEnds(t, chat)
+		is.Equal(p.text(t, chat), "after")
+	}
+
+	p.decide(t, waiting, ask, events.Authorized, "")
+	p.turnEnds(t, waiting)
+	is.Equal(p.finished(t, waiting, 0).ExitCode, 0)
+	for chat, kinds := range kept {
+		is.Equal(p.kinds(t.Context(), chat)[:len(kinds)], kinds)
+	}
+	select {
+	case <-p.exited:
+		t.Fatal("up ended")
+	default:
+	}
+}
