@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 // The stored form is a promise: what these files hold stays readable for ever.
@@ -221,7 +223,7 @@ func TestBadStoredMessagesAreMalformed(t *testing.T) {
 			change(&subject, h, &body)
 			got := FromMessage(subject, h, body, 812, time.Now())
 			is.True(got.Malformed != nil)
-			is.True(strings.Contains(got.Malformed.Error(), strings.TrimSpace(want)))
+			expect.Contains(t, got.Malformed.Error(), strings.TrimSpace(want))
 			_, err := Decode(got)
 			is.Equal(err, got.Malformed)
 			text, err := json.Marshal(got)

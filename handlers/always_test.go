@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
 )
 
@@ -104,7 +105,7 @@ func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	rule := g.kept(ids[0])
 	is.Equal([]any{rule["tool"], rule["pattern"], rule["action"], rule["active"]}, []any{"bash", p.Rules[0].Pattern, "allow", true})
 	is.Equal([]any{rule["chat"], rule["agent"], rule["author"], rule["expires_at"]}, []any{"c1", "", "alice", ""})
-	is.True(strings.Contains(rule["note"].(string), "per_1"))
+	expect.Contains(t, rule["note"].(string), "per_1")
 	found, by := g.decisions("per_1")
 	is.Equal(len(found), 1)
 	is.Equal(by, []string{alice}) // by the person; what else waits for the same, by the policy
@@ -197,7 +198,7 @@ func TestAlwaysThatWouldNotAllowIsRefused(t *testing.T) {
 			c.change(&asked)
 			_, err := g.Gate.ProposeAlways(t.Context(), asked)
 			is.Equal(refusal(t, err), c.code)
-			is.True(strings.Contains(err.Error(), c.says))
+			expect.Contains(t, err.Error(), c.says)
 			_, _, err = g.Gate.AllowAlways(t.Context(), asked)
 			is.Equal(refusal(t, err), c.code)
 		})
@@ -233,5 +234,5 @@ func TestBudgetIsExceededByNoRule(t *testing.T) {
 	c.Permission, c.Pattern = "b1", "*"
 	_, _, err := g.Gate.AllowAlways(t.Context(), c)
 	is.Equal(refusal(t, err), Invalid)
-	is.True(strings.Contains(err.Error(), "budget"))
+	expect.Contains(t, err.Error(), "budget")
 }

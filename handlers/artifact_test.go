@@ -18,6 +18,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -49,7 +50,7 @@ func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
 	is.NoErr(os.Mkdir(filepath.Join(s.workspace, ".git"), 0o755))
 	left, err := os.Stat(filepath.Join(s.workspace, "left"))
 	is.NoErr(err)
-	eventually(t, func() bool { return time.Since(left.ModTime()) > time.Second/10 }) // the kernel's times of changes are that rough, or better
+	expect.Eventually(t, "it becomes true", func() bool { return time.Since(left.ModTime()) > time.Second/10 }) // the kernel's times of changes are that rough, or better
 	first := s.authorized("mkdir -p 'out/ä b'; printf new > 'out/ä b/c'; printf after > old; : > empty; head -c 1048577 /dev/zero | tr '\\0' x > large; " +
 		"printf 'key: " + canary[:8] + "''" + canary[8:] + "' > secret; echo x > .git/index; ln -s old link; mkfifo pipe")
 	s.shell(t.Context(), first)
@@ -228,7 +229,7 @@ func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
 	s.finished(s.execOf(second.Call))
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.stop() }()
-	eventually(t, func() bool {
+	expect.Eventually(t, "it becomes true", func() bool {
 		s.exec.running.mu.Lock()
 		defer s.exec.running.mu.Unlock()
 		return s.exec.running.stopping

@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 )
 
 func TestUpdateChat(t *testing.T) {
@@ -70,7 +71,7 @@ func TestChatIsUpdatedAndRepeatsChangeNothing(t *testing.T) {
 	} {
 		_, err := h.UpdateChat(t.Context(), bad)
 		is.Equal(refusal(t, err), Invalid)
-		is.True(strings.Contains(err.Error(), says))
+		expect.Contains(t, err.Error(), says)
 	}
 }
 

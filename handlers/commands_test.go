@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 )
 
 func say(words string) []events.Part { return []events.Part{{Type: "text", Text: words}} }
@@ -264,7 +265,7 @@ func TestFirstWriterWins(t *testing.T) {
 			is.NoErr(err)
 		} else {
 			is.Equal(refusal(t, err), Conflict)
-			is.True(strings.Contains(err.Error(), "settled already"))
+			expect.Contains(t, err.Error(), "settled already")
 		}
 	}
 }

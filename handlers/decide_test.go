@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
@@ -62,7 +63,7 @@ func TestDecidePermission(t *testing.T) {
 			d, _, err := s.decide(c.when)
 			is.Equal(refusal(t, err), c.then)
 			if c.then != "" {
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 				is.Equal(d, nil)
 				return
 			}
@@ -104,7 +105,7 @@ func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 					continue
 				}
 				is.Equal(refusal(t, err), Conflict)
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 				is.Equal(err.(Refused).Field, c.field)
 			}
 		})
@@ -141,7 +142,7 @@ func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 			d, _, err := given(t, c.given...).decide(c.when)
 			is.Equal(refusal(t, err), c.then)
 			if err != nil {
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 				return
 			}
 			if d != nil {
@@ -185,7 +186,7 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 			is.Equal(err != nil, c.says != "")
 			if err != nil {
 				is.Equal(refusal(t, err), Invalid)
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 			}
 		})
 	}
@@ -277,7 +278,7 @@ func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
 			how, err := s.authorized(wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
 			is.Equal(refusal(t, err), c.then)
 			if err != nil {
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 				return
 			}
 			is.Equal(how.decided.Permission, "per_1")
@@ -331,7 +332,7 @@ func TestCheckParts(t *testing.T) {
 			if err != nil {
 				is.Equal(refusal(t, err), Invalid)
 				is.Equal(err.(Refused).Field, "parts")
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/wire"
@@ -30,9 +31,9 @@ func (s *system) detached(command string) (exec string, pid int) {
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(stderr, "")
 	exec = s.execOf(r.Call)
-	is.True(strings.Contains(stdout, "[PocketCoder] It runs in the background as execution "+exec+" (here, isolation none)."))
-	is.True(strings.Contains(stdout, "pocketcoder sandbox logs "+exec+" -f"))
-	eventually(s.t, func() bool { return strings.HasSuffix(s.live(exec), "\n") })
+	expect.Contains(s.t, stdout, "[PocketCoder] It runs in the background as execution "+exec+" (here, isolation none).")
+	expect.Contains(s.t, stdout, "pocketcoder sandbox logs "+exec+" -f")
+	expect.Eventually(s.t, "it becomes true", func() bool { return strings.HasSuffix(s.live(exec), "\n") })
 	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(s.live(exec), "up ")))
 	is.NoErr(err)
 	return exec, pid
@@ -63,7 +64,7 @@ func TestDetachedCommandGoesOnByItself(t *testing.T) {
 	again := s.request("detach " + untilStop)
 	again.Call = "call_per_1"
 	result, _, _ = s.shell(t.Context(), again)
-	is.True(strings.Contains(result.Error, "was executed already")) // one decision is for one start
+	expect.Contains(t, result.Error, "was executed already") // one decision is for one start
 }
 
 func TestDetachedCommandThatFailsAtOnceSaysSo(t *testing.T) {
@@ -76,7 +77,7 @@ func TestDetachedCommandThatFailsAtOnceSaysSo(t *testing.T) {
 
 	result, _, _ = s.shell(t.Context(), s.approved("detach pwd", "/", DecidePermission{}))
 	is.Equal(result.Reason, wire.Refused)
-	is.True(strings.Contains(result.Error, "outside the workspace"))
+	expect.Contains(t, result.Error, "outside the workspace")
 	s.stop()
 	none := newSystem(t)
 	result, _, _ = none.shell(t.Context(), none.authorized("detach sleep 1000"))
@@ -94,11 +95,11 @@ func TestOnlyWhatWasAuthorizedDetachedIsDetached(t *testing.T) {
 	plain := s.authorized("echo a")
 	plain.Command = "detach echo a"
 	result, _, _ := s.shell(t.Context(), plain)
-	is.True(strings.Contains(result.Error, "not the one that was authorized"))
+	expect.Contains(t, result.Error, "not the one that was authorized")
 	detached := s.authorized("detach echo a")
 	detached.Command = "echo a"
 	result, _, _ = s.shell(t.Context(), detached)
-	is.True(strings.Contains(result.Error, "not the one that was authorized"))
+	expect.Contains(t, result.Error, "not the one that was authorized")
 	is.Equal(s.started.Load(), int64(0))
 
 	edited := s.approved("sleep 1000", s.workspace, DecidePermission{Edited: "detach echo up; exit 2"}) // by a person
@@ -139,7 +140,7 @@ func TestDetachedCommandEndsWithItsChatAndWithUs(t *testing.T) {
 			exec, pid := s.detached(untilStop)
 			is.NoErr(end(s))
 			is.Equal(s.finished(exec).Reason, string(wire.Cancelled))
-			eventually(t, func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
+			expect.Eventually(t, "it becomes true", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
 		})
 	}
 }
@@ -152,7 +153,7 @@ func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 0)
 	exec := s.execOf(r.Call)
-	eventually(t, func() bool { return s.live(exec) != "" })
+	expect.Eventually(t, "it becomes true", func() bool { return s.live(exec) != "" })
 	is.NoErr(worker.Process.Kill())
 	d := s.finished(exec)
 	is.Equal(d.Reason, string(wire.Lost))

@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // serves starts a server that goes on by itself, and gives its execution and its port.
@@ -23,7 +24,7 @@ func (s *system) serves(greeting string) (exec string, port int) {
 	result, _, _ := s.shell(s.t.Context(), r)
 	is.New(s.t).Equal(result.ExitCode, 0)
 	exec = s.execOf(r.Call)
-	eventually(s.t, func() bool {
+	expect.Eventually(s.t, "it becomes true", func() bool {
 		port, _ = strconv.Atoi(strings.TrimSpace(s.live(exec)))
 		return port != 0
 	})

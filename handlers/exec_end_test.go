@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -32,7 +32,7 @@ func TestCommandOfAGoneShellIsKilledAndRecorded(t *testing.T) {
 	d := s.finished()
 	is.Equal(d.Reason, string(wire.Cancelled))
 	is.Equal(d.Stdout.Text, fmt.Sprintln(pid)) // what it said until then is kept
-	eventually(t, func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
+	expect.Eventually(t, "it becomes true", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
 }
 
 func TestCancelledCommandIsRecordedAsCancelled(t *testing.T) {
@@ -135,8 +135,8 @@ func TestWhyNoWorkerTakesTheCommandIsSaid(t *testing.T) {
 	is.Equal(result.Error, `no sandbox worker of pool "local" takes the command: worker far serves /srv/other, not `+s.workspace)
 	d := s.finished()
 	is.Equal([]string{d.Reason, d.Error}, []string{string(wire.Refused), result.Error})
-	is.True(strings.Contains(log.String(), "exec="+s.execOf(r.Call)))
-	is.True(strings.Contains(log.String(), "worker far serves /srv/other, not "+s.workspace))
+	expect.Contains(t, log.String(), "exec="+s.execOf(r.Call))
+	expect.Contains(t, log.String(), "worker far serves /srv/other, not "+s.workspace)
 }
 
 // A caller that gives up before a worker is found: the command did not run, and nothing may look as if it had.
@@ -181,6 +181,6 @@ func TestWorkerRefusesADirectoryOutsideTheWorkspace(t *testing.T) {
 	r.Workspace = "/" // the shell has no say in what the workspace is
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 126)
-	is.True(strings.Contains(result.Error, "outside the workspace"))
+	expect.Contains(t, result.Error, "outside the workspace")
 	is.Equal(s.finished().Reason, string(wire.Refused))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -50,7 +51,7 @@ func TestDecisionIsHonouredOnlyWhileItHolds(t *testing.T) {
 			_, err := s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, now)
 			is.Equal(err != nil, c.says != "")
 			if err != nil {
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 			}
 		})
 	}
@@ -87,7 +88,7 @@ func TestEditedCommandRunsInPlaceOfTheOriginal(t *testing.T) {
 	edited.Command = "echo three" // the model has not asked for it
 	result, stdout, _ = s.shell(t.Context(), edited)
 	is.Equal(result.Reason, wire.Refused)
-	is.True(strings.Contains(result.Error, "not the one that was authorized"))
+	expect.Contains(t, result.Error, "not the one that was authorized")
 	is.Equal(stdout, "")
 	is.Equal(s.started.Load(), int64(1))
 }
@@ -115,7 +116,7 @@ func TestCommandRunsWhereItWasAuthorizedTo(t *testing.T) {
 	is.NoErr(os.Remove(link))
 	is.NoErr(os.Symlink(".", link)) // after it was approved
 	result, _, _ = s.shell(t.Context(), moved)
-	is.True(strings.Contains(result.Error, "was authorized to run in "+sub))
+	expect.Contains(t, result.Error, "was authorized to run in "+sub)
 
 	r := s.request("pwd") // decided before anybody knew where: for the session's directory
 	id := r.Call[len("call_"):]
@@ -138,13 +139,13 @@ func TestApprovalThatExpiredOrWasAbortedRunsNothing(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	short := s.approved("echo short", s.workspace, DecidePermission{For: "1ms"})
-	eventually(t, func() bool {
+	expect.Eventually(t, "it becomes true", func() bool {
 		why, err := s.Honoured(t.Context(), "c1", short.Call[len("call_"):])
 		is.NoErr(err)
 		return strings.Contains(why, "expired")
 	})
 	result, _, _ := s.shell(t.Context(), short)
-	is.True(strings.Contains(result.Error, "the approval expired at"))
+	expect.Contains(t, result.Error, "the approval expired at")
 
 	hour := s.approved("echo hour", s.workspace, DecidePermission{For: "1h"})
 	_, err := s.AbortTurn(t.Context(), AbortTurn{Chat: "c1"})
@@ -153,7 +154,7 @@ func TestApprovalThatExpiredOrWasAbortedRunsNothing(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(why, "the turn was aborted after the approval") // what OpenCode is told when it was not told before
 	result, _, _ = s.shell(t.Context(), hour)
-	is.True(strings.Contains(result.Error, "the turn was aborted"))
+	expect.Contains(t, result.Error, "the turn was aborted")
 	is.Equal(s.started.Load(), int64(0))
 
 	next := s.approved("echo next", s.workspace, DecidePermission{For: "1h"})
@@ -196,7 +197,7 @@ func TestACommandWithASecretIsRefusedForThatReason(t *testing.T) {
 	result, stdout, _ := s.shell(t.Context(), s.authorized("echo "+canary))
 	is.Equal([]any{result.ExitCode, stdout}, []any{wire.ExitRefused, ""})
 	is.True(strings.HasPrefix(result.Error, "The command contains a secret of PocketCoder's"))
-	is.True(!strings.Contains(result.Error, canary))
+	expect.Lacks(t, result.Error, canary)
 	other := s.authorized("echo a")
 	other.Command = "echo b"
 	result, _, _ = s.shell(t.Context(), other)

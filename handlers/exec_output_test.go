@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -83,12 +84,12 @@ func TestSecretsAreTakenOutOfWhatIsRecorded(t *testing.T) {
 			r := s.authorized(strings.ReplaceAll(command, canary, canary[:half]+"''"+canary[half:]))
 			_, stdout, stderr := s.shell(t.Context(), r)
 			if name != "base64" {
-				is.True(strings.Contains(stdout+stderr, canary)) // the model's tool sees what there is
+				expect.Contains(t, stdout+stderr, canary) // the model's tool sees what there is
 			}
 			d := s.finished(s.execOf(r.Call))
 			recorded := string(s.output(d.Stdout)) + string(s.output(d.Stderr))
-			is.True(!strings.Contains(recorded, canary[:half]))
-			is.True(!strings.Contains(recorded, "c2stY2FuYXJ5")) // its base64
+			expect.Lacks(t, recorded, canary[:half])
+			expect.Lacks(t, recorded, "c2stY2FuYXJ5") // its base64
 			is.Equal(strings.Count(recorded, "[redacted]"), 1)
 			is.Equal(d.Stdout.Bytes+d.Stderr.Bytes, int64(len(recorded)))
 			if d.Stdout.Blob == nil {

@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -50,7 +51,7 @@ func (p *sitting) see(b []byte) (int, error) {
 
 func (p *sitting) sees(text string) {
 	p.t.Helper()
-	eventually(p.t, func() bool {
+	expect.Eventually(p.t, "it becomes true", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return strings.Contains(p.screen.String(), text)
@@ -107,9 +108,9 @@ func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 	d := s.finished()
 	is.Equal([]any{d.ExitCode, d.Reason, d.Worker, d.Isolation}, []any{4, "", "here", "none"})
 	for _, text := range []string{"24 80", "50 132", "key: [redacted]"} {
-		is.True(strings.Contains(d.Stdout.Text, text))
+		expect.Contains(t, d.Stdout.Text, text)
 	}
-	is.True(!strings.Contains(d.Stdout.Text, canary))
+	expect.Lacks(t, d.Stdout.Text, canary)
 	all, data := history(t, s.Log, "c1")
 	requested := of[events.ExecRequested](data)
 	is.Equal(requested, []events.ExecRequested{{Exec: d.Exec, Cwd: s.workspace, Pool: "local", Terminal: true}})
@@ -137,7 +138,7 @@ func TestShellOfAnAccountIsRecordedAsIts(t *testing.T) {
 	result, err = wire.Call(t.Context(), nc, wire.PersonSubject, r, io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Refused)
-	is.True(strings.Contains(result.Error, `no account "bob" that may`))
+	expect.Contains(t, result.Error, `no account "bob" that may`)
 	all, data := history(t, s.Log, "c1")
 	var actors []string
 	for i := range data {

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -138,7 +139,7 @@ func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
 	is.NoErr(conn.Flush())
 	operator := s.connect(natsconf.Operator)
 	exec, _ := s.detached(untilStop)
-	eventually(t, func() bool { // workers are listened for only so long
+	expect.Eventually(t, "it becomes true", func() bool { // workers are listened for only so long
 		a, err := Give(t.Context(), operator, "exec.workers", struct{}{})
 		is.NoErr(err)
 		return string(a.Result) == `[{"name":"here","isolation":"none","workspace":"`+s.workspace+`","running":1,"capacity":0,"version":""}]`

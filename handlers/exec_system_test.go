@@ -207,15 +207,6 @@ func (s *system) output(o events.Output) []byte {
 	return []byte(o.Text)
 }
 
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("did not become true within a minute")
-		}
-	}
-}
-
 // lineWriter hands on the first line that is written, and blocks nothing.
 type lineWriter chan string
 

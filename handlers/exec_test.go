@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -65,7 +66,7 @@ func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
 		result, stdout, stderr := s.shell(t.Context(), c.r)
 		is.Equal(result.ExitCode, 126)
 		is.Equal(result.Reason, wire.Refused)
-		is.True(strings.Contains(result.Error, c.says)) // and says why
+		expect.Contains(t, result.Error, c.says) // and says why
 		is.Equal(stdout+stderr, "")
 		_, data := history(t, s.Log, "c1")
 		refused := of[events.ExecRefused](data)
@@ -76,7 +77,7 @@ func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
 	for _, session := range []string{"ses_2", ""} { // of no chat, so there is no place for a record
 		result, _, _ := s.shell(t.Context(), change(func(r *wire.Request) { r.Session = session }))
 		is.Equal(result.ExitCode, 126)
-		is.True(strings.Contains(result.Error, "is not known"))
+		expect.Contains(t, result.Error, "is not known")
 	}
 	_, data := history(t, s.Log, "c1")
 	is.Equal(len(of[events.ExecRefused](data)), 7)

@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
 )
 
@@ -127,14 +128,14 @@ func TestRulesAndTheFlagDecideWithoutAPerson(t *testing.T) {
 				is.Equal(err == nil, c.allowed)
 				if err != nil {
 					is.True(refusal(t, err) != "")
-					is.True(strings.Contains(err.Error(), c.says))
+					expect.Contains(t, err.Error(), c.says)
 				}
 			}
 			all := o.connections()
 			is.Equal(len(all), 1) // however often it tried
 			is.Equal(all[0].Exec, "x1")
 			is.Equal(all[0].Allowed, c.allowed)
-			is.True(strings.Contains(all[0].Reason, c.says))
+			expect.Contains(t, all[0].Reason, c.says)
 		})
 	}
 }
@@ -173,7 +174,6 @@ func TestCredentialsAreOneCommandsWhileItRuns(t *testing.T) {
 
 func TestCredentialsAreNeverInTheLog(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
 	o := openOutlet(t, NetworkOpen)
 	x := o.begin("x1")
 	tell := func() {
@@ -185,7 +185,7 @@ func TestCredentialsAreNeverInTheLog(t *testing.T) {
 	tell() // what the command printed comes after its end, too
 	all, _ := history(t, o.Log, "c1")
 	for _, e := range all {
-		is.True(!strings.Contains(string(e.Data), x.token))
+		expect.Lacks(t, string(e.Data), x.token)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 // asksTwo asks two questions together; the first takes several answers.
@@ -72,7 +73,7 @@ func TestAnswerQuestion(t *testing.T) {
 			d, _, err := s.answer(c.when)
 			is.Equal(refusal(t, err), c.then)
 			if err != nil {
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 				is.Equal(d, nil)
 				return
 			}
@@ -129,7 +130,7 @@ func TestFirstAnswerWinsWhenManyAnswerAtOnce(t *testing.T) {
 			won++
 		} else {
 			is.Equal(refusal(t, err), Conflict)
-			is.True(strings.Contains(err.Error(), "answered already, by user:alice"))
+			expect.Contains(t, err.Error(), "answered already, by user:alice")
 		}
 	}
 	is.Equal(won, 1)

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // saved is a record as the log holds it.
@@ -83,7 +84,7 @@ func TestSaveRecord(t *testing.T) {
 			is.Equal(seq, c.seq)
 			is.Equal(now != nil, c.then != "")
 			if err != nil {
-				is.True(strings.Contains(err.Error(), c.says))
+				expect.Contains(t, err.Error(), c.says)
 			}
 			if now != nil {
 				body, err := now.encode()
@@ -152,7 +153,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 			is := is.New(t)
 			_, _, err := h.SaveRecord(t.Context(), bad)
 			is.Equal(refusal(t, err), Invalid)
-			is.True(strings.Contains(err.Error(), says))
+			expect.Contains(t, err.Error(), says)
 		})
 	}
 	is := is.New(t)

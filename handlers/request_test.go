@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
 )
@@ -79,7 +80,7 @@ func TestRequestWithASecretIsMadeOnce(t *testing.T) {
 		is.Equal(seq, uint64(2))
 	}
 	all, _ := history(t, h.Log, "c1")
-	is.True(!strings.Contains(string(all[1].Data), "sk-very-secret"))
+	expect.Lacks(t, string(all[1].Data), "sk-very-secret")
 }
 
 func TestBadRequestsAreRefused(t *testing.T) {
@@ -110,7 +111,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			c.change(&r)
 			_, _, err := h.RequestPermission(t.Context(), r)
 			is.Equal(refusal(t, err), c.code)
-			is.True(strings.Contains(err.Error(), c.says))
+			expect.Contains(t, err.Error(), c.says)
 		})
 	}
 	_, data := history(t, h.Log, "c1")

@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
 )
 
@@ -126,7 +127,7 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 	}
 	_, err = Give(t.Context(), nc, "chat.destroy", struct{}{})
 	is.True(errors.Is(err, nats.ErrNoResponders)) // and says which
-	is.True(strings.Contains(err.Error(), "give chat.destroy"))
+	expect.Contains(t, err.Error(), "give chat.destroy")
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	is.Equal(last, uint64(1))
@@ -149,7 +150,7 @@ func TestErrorOfTheLogIsNoRefusal(t *testing.T) {
 	_, err := Give(t.Context(), nc, "turn.abort", AbortTurn{Chat: "c1"})
 	is.True(err != nil)
 	is.True(!errors.As(err, new(Refused)))
-	is.True(strings.Contains(err.Error(), "connection closed"))
+	expect.Contains(t, err.Error(), "connection closed")
 }
 
 func TestGateCommandsOverNATS(t *testing.T) {

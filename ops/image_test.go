@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -63,7 +64,7 @@ func TestEveryImageRunsAsSomebodyWithoutRights(t *testing.T) {
 	}
 	text, err := os.ReadFile("Dockerfile.sandbox")
 	is.NoErr(err)
-	is.True(strings.Contains(string(text), isolation.ContainerMark+"=")) // so that the container counts as one
+	expect.Contains(t, string(text), isolation.ContainerMark+"=") // so that the container counts as one
 }
 
 // service is the text of one service of a compose file, without comments.
@@ -110,7 +111,7 @@ func TestWorkersContainerLivesUntilTheWorkerHasDrained(t *testing.T) {
 	command, err := os.ReadFile("../cmd/pocketcoder/sandbox.go")
 	is.NoErr(err)
 	const drain = 3 * time.Minute
-	is.True(strings.Contains(string(command), "sandboxDrain = 3 * time.Minute\n"))
+	expect.Contains(t, string(command), "sandboxDrain = 3 * time.Minute\n")
 	_, rest, _ := strings.Cut(service(t, "compose.cluster.yaml", "worker"), "stop_grace_period: ")
 	grace, err := time.ParseDuration(strings.Fields(rest)[0])
 	is.NoErr(err)

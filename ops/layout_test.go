@@ -25,6 +25,7 @@ const module = "pocketcoder"
 var mayImport = map[string]string{
 	".":                            "",
 	"events":                       "",
+	"expect":                       "",
 	"events/eventstest":            "events/log events/secret",
 	"events/log":                   "events events/secret",
 	"events/secret":                "events",
@@ -56,7 +57,7 @@ var mayImport = map[string]string{
 	"web/realtime":                 "events events/log handlers/account projections web/api web/query web/query/filter web/query/schema web/records",
 	"web/records":                  "events events/log events/secret handlers handlers/account projections web/api web/query web/query/filter web/query/schema",
 	"web/stream":                   "events events/log projections web/api web/query web/query/filter",
-	"web/webtest":                  "bridge/opencode/recording bridge/push events events/eventstest events/log events/secret handlers handlers/account handlers/policy projections web web/api web/chats",
+	"web/webtest":                  "bridge/opencode/recording bridge/push events events/eventstest events/log events/secret expect handlers handlers/account handlers/policy projections web web/api web/chats",
 	"ops":                          "",
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",

@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 )
 
 func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {
@@ -60,7 +61,7 @@ func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {
 			is.NoErr(spoil(t, m.path()))
 
 			again := running(t, dir, log)
-			eventually(t, "set aside", func() bool { return strings.Contains(again.SetAside(), m.path()+".corrupt-1") })
+			expect.Eventually(t, "set aside", func() bool { return strings.Contains(again.SetAside(), m.path()+".corrupt-1") })
 			_, err = os.Stat(m.path() + ".corrupt-1")
 			is.NoErr(err)
 			is.Equal(digestOf(t, again.waited(t, last)), want)
@@ -93,7 +94,7 @@ func TestFileDamagedWhileInUseIsMadeAgain(t *testing.T) {
 	last, err := log.AppendAll(t.Context(), all[60:])
 	is.NoErr(err)
 	is.NoErr(m.Wait(t.Context(), last))
-	is.True(strings.Contains(m.SetAside(), ".corrupt-1"))
+	expect.Contains(t, m.SetAside(), ".corrupt-1")
 	is.Equal(len(shown(t, m)), 6)
 }
 
@@ -140,8 +141,8 @@ func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	letters, err := list[letter](t.Context(), m, "dead letters", "SELECT seq, subject, error FROM dead_letters ORDER BY seq", nil)
 	is.NoErr(err)
 	for i, want := range []string{"ce-id", "message nobody was never submitted", "cannot unmarshal", "without its ids", "execution never was never requested"} {
-		is.True(strings.Contains(letters[i].Error, want))
-		is.True(strings.Contains(letters[i].Error, fmt.Sprintf("#%d", letters[i].Seq)))
+		expect.Contains(t, letters[i].Error, want)
+		expect.Contains(t, letters[i].Error, fmt.Sprintf("#%d", letters[i].Seq))
 	}
 }
 
@@ -155,7 +156,7 @@ func TestFullDiskIsNobodysPoison(t *testing.T) {
 	big.Seq, big.Time = 2, time.Now()
 	err := m.take(decodeAll([]events.Event{big}), true)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "full"))
+	expect.Contains(t, err.Error(), "full")
 	is.NoErr(m.current.tx.exec("PRAGMA max_page_count=1000000"))
 	is.NoErr(m.take(decodeAll([]events.Event{big}), true))
 	n, err := m.DeadLetters(t.Context())

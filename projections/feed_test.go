@@ -16,6 +16,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 )
 
 // shownTables is every table that clients see.
@@ -80,7 +81,7 @@ func TestPartsAreChangesOfTheirMessage(t *testing.T) {
 	is.True(slices.Contains(lines, answer+"true"))
 	feed(t, m, removed, textPart(s, "msg_a", "prt_b", "late")) // of what is gone nobody hears
 	lines, _ = next(t, f)
-	is.True(!strings.Contains(strings.Join(lines, "\n"), RecordID("msg_a")))
+	expect.Lacks(t, strings.Join(lines, "\n"), RecordID("msg_a"))
 }
 
 func TestFollowerThatDoesNotAskCostsNoMoreThanTheRows(t *testing.T) {

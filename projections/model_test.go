@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 )
 
 func digestOf(t testing.TB, m *Model) string {
@@ -24,22 +24,12 @@ func digestOf(t testing.TB, m *Model) string {
 	return d
 }
 
-// eventually waits for something that happens on another goroutine, within a bound no healthy machine needs.
-func eventually(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
-
 func TestWriterReadsItsOwnWrites(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
 	m, s := running(t, t.TempDir(), log), &story{t: t}
-	eventually(t, "caught up with an empty log", m.CaughtUp)
+	expect.Eventually(t, "caught up with an empty log", m.CaughtUp)
 	_, err := log.Append(t.Context(), s.created())
 	is.NoErr(err)
 	for i := range 50 {
@@ -82,7 +72,7 @@ func TestRestartGoesOnWhereItWas(t *testing.T) {
 	m = running(t, dir, log)
 	is.Equal(m.Seq(), half)
 	is.Equal(m.SetAside(), "")
-	eventually(t, "caught up with nothing new", m.CaughtUp)
+	expect.Eventually(t, "caught up with nothing new", m.CaughtUp)
 	last, err := log.AppendAll(t.Context(), all[40:])
 	is.NoErr(err)
 	is.NoErr(m.Wait(t.Context(), last))
@@ -106,7 +96,7 @@ func TestFilesOfOtherVersionsGoWhenTheNewOneHasCaughtUp(t *testing.T) {
 		is.NoErr(os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	m := running(t, dir, eventstest.Log(t))
-	eventually(t, "the old version is gone", func() bool {
+	expect.Eventually(t, "the old version is gone", func() bool {
 		left, err := filepath.Glob(filepath.Join(dir, "readmodel.v0*"))
 		return err == nil && len(left) == 0
 	})

@@ -3,10 +3,11 @@ package projections
 import (
 	"encoding/json"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 func TestRecordIDIsTheSameForEver(t *testing.T) {
@@ -33,7 +34,7 @@ func TestRowsAreJSONAsClientsReadThem(t *testing.T) {
 		text, err := json.Marshal(row)
 		is.NoErr(err)
 		for _, w := range want {
-			is.True(strings.Contains(string(text), w)) // what clients look for
+			expect.Contains(t, string(text), w) // what clients look for
 		}
 	}
 	var parts []struct{ Text string }

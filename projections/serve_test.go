@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 func TestWhateverACommandPrintedFitsIntoTheAnswer(t *testing.T) {
@@ -18,7 +19,7 @@ func TestWhateverACommandPrintedFitsIntoTheAnswer(t *testing.T) {
 	feed(t, m, s.created())
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
 	go m.Serve(t.Context(), nc)
-	eventually(t, "queries are taken", func() bool { return nc.NumSubscriptions() > len(m.queries()) })
+	expect.Eventually(t, "queries are taken", func() bool { return nc.NumSubscriptions() > len(m.queries()) })
 	is.New(t).NoErr(nc.Flush())
 	for name, c := range map[string]struct {
 		out    events.Output

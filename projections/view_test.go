@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // count gives how many rows a condition on a table has.
@@ -131,14 +132,12 @@ func TestListsOfClientsComeFromAnIndex(t *testing.T) {
 		"SELECT * FROM artifacts WHERE execution='x' ORDER BY path":                                                                                     "artifacts_execution",
 		"SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE 1 ORDER BY x.position DESC LIMIT 50": "executions_position",
 	} {
-		is := is.New(t)
 		plan := queryPlan(t, m, query)
-		is.True(strings.Contains(plan, index))   // the index is used
-		is.True(!strings.Contains(plan, "TEMP")) // and nothing sorted
+		expect.Contains(t, plan, index) // the index is used
+		expect.Lacks(t, plan, "TEMP")   // and nothing sorted
 	}
 	for _, table := range shownTables {
-		is := is.New(t)
-		is.True(strings.Contains(queryPlan(t, m, "SELECT * FROM "+table+" WHERE last_seq > 7"), table+"_last"))
+		expect.Contains(t, queryPlan(t, m, "SELECT * FROM "+table+" WHERE last_seq > 7"), table+"_last")
 	}
 }
 

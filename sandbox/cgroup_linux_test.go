@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -44,7 +45,7 @@ func TestEachCommandHasACgroupUntilItsLastProcessEnds(t *testing.T) {
 	daemon, err := strconv.Atoi(lines[1])
 	is.NoErr(err)
 	is.NoErr(exec.Command("kill", strconv.Itoa(daemon)).Run())
-	eventually(t, "the cgroup is removed", func() bool {
+	expect.Eventually(t, "the cgroup is removed", func() bool {
 		_, err := os.Stat(filepath.Join(w.groups.dir, group))
 		return os.IsNotExist(err)
 	})

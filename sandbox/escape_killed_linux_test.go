@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -27,12 +28,12 @@ func TestWallsLeaveNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
 		worker.Stdout, worker.Stderr = out, os.Stderr
 		is.NoErr(worker.Start())
 		is.Equal(out.next(t), "started")
-		eventually(t, "the command runs", func() bool { return sleepers(nap) == 3 })
+		expect.Eventually(t, "the command runs", func() bool { return sleepers(nap) == 3 })
 
 		is.NoErr(worker.Process.Kill())
 		worker.Wait()
 		if found.Level == isolation.Bwrap {
-			eventually(t, "the kernel kills all that is in the command's namespaces", func() bool { return sleepers(nap) == 0 })
+			expect.Eventually(t, "the kernel kills all that is in the command's namespaces", func() bool { return sleepers(nap) == 0 })
 		}
 		next, err := Open(Config{Isolation: found, Workspace: workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 		is.NoErr(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/protected"
 	"pocketcoder/sandbox/wire"
@@ -108,7 +109,7 @@ func TestWallsKeepTheWorkspaceFromBecomingABareRepository(t *testing.T) {
 			git.Dir, git.Env = j.workspace, []string{"PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + j.dir}
 			out, err := git.CombinedOutput()
 			is.True(err != nil)
-			is.True(strings.Contains(string(out), "not a git repository"))
+			expect.Contains(t, string(out), "not a git repository")
 		})
 	}
 }
@@ -172,8 +173,8 @@ func TestAStubHidesNoInstructionsFromOpenCode(t *testing.T) {
 			is.NoErr(os.WriteFile(filepath.Join(workspace, "CLAUDE.md"), []byte("be kind"), 0o644))
 		})
 		out, _ := j.sh("ls")
-		is.True(strings.Contains(out, "CLAUDE.md"))
-		is.True(!strings.Contains(out, "AGENTS.md"))
+		expect.Contains(t, out, "CLAUDE.md")
+		expect.Lacks(t, out, "AGENTS.md")
 	})
 }
 
@@ -221,12 +222,12 @@ func TestWallsDoNotFollowProtectedSymlinks(t *testing.T) {
 			is.NoErr(os.Symlink("sub/claude", filepath.Join(workspace, ".claude")))
 		})
 		if !j.mounts { // the link cannot be exchanged; what it leads to is an ordinary folder
-			is.True(strings.Contains(refusals, j.try("remove " + j.workspace + "/.claude")[0]))
+			expect.Contains(t, refusals, j.try("remove " + j.workspace + "/.claude")[0])
 			return
 		}
 		result, _, _ := run(t, j.Worker, "true")
 		is.Equal(result.Reason, wire.Refused)
-		is.True(strings.Contains(result.Error, ".claude: it is a symbolic link"))
+		expect.Contains(t, result.Error, ".claude: it is a symbolic link")
 	})
 }
 
@@ -251,7 +252,7 @@ func TestWallsLetOrdinaryWorkBeDone(t *testing.T) {
 		if !j.mounts {
 			result, _, stderr := run(t, j.Worker, "echo >new")
 			is.Equal(result.ExitCode, 1) // as its level says
-			is.True(strings.Contains(stderr, "Permission denied"))
+			expect.Contains(t, stderr, "Permission denied")
 			return
 		}
 		is.Equal(do("echo new >new; sed -i s/new/newer/ new; cat new; mkdir -p deep/er; rm -r new deep"), "newer\n")
@@ -274,7 +275,7 @@ func TestWallsRefuseAWorkspaceThatWasExchanged(t *testing.T) {
 			r := j.request("touch ran")
 			result := j.Exec(t.Context(), r, os.Stdout, os.Stderr)
 			is.Equal(result.Reason, wire.Refused)
-			is.True(strings.Contains(result.Error, why))
+			expect.Contains(t, result.Error, why)
 		}
 		refused("no such file")
 		is.NoErr(os.Symlink(j.dir+"/other", j.workspace))
@@ -297,7 +298,7 @@ func TestWallsAreNeededToRunAnything(t *testing.T) {
 	t.Cleanup(w.Close)
 	result, _, _ := run(t, w, "true")
 	is.Equal(result.Reason, wire.Refused)
-	is.True(strings.Contains(result.Error, "no command is run without isolation: because"))
+	expect.Contains(t, result.Error, "no command is run without isolation: because")
 }
 
 // entries lists a folder of the workspace.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -150,8 +151,8 @@ func TestCwdIsInsideTheWorkspace(t *testing.T) {
 			}
 			is.Equal(result.Reason, wire.Refused)
 			is.Equal(result.ExitCode, wire.ExitRefused)
-			is.True(strings.Contains(result.Error, want.refusal)) // says what is wrong
-			is.True(strings.Contains(result.Error, r.Cwd))        // and of what
+			expect.Contains(t, result.Error, want.refusal) // says what is wrong
+			expect.Contains(t, result.Error, r.Cwd)        // and of what
 			is.Equal(stdout.Len()+stderr.Len(), 0)
 		})
 	}
@@ -216,7 +217,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			result := w.Exec(t.Context(), r, io.Discard, io.Discard)
 			is.Equal(result.Reason, wire.Refused)
 			is.Equal(result.ExitCode, wire.ExitRefused)
-			is.True(strings.Contains(result.Error, want))
+			expect.Contains(t, result.Error, want)
 			_, err := os.Stat(filepath.Join(w.workspace, "ran"))
 			is.True(errors.Is(err, os.ErrNotExist))
 		})
@@ -252,7 +253,7 @@ func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
 	r := w.request("env -0")
 	var stdout bytes.Buffer
 	is.Equal(w.Exec(t.Context(), r, &stdout, io.Discard).ExitCode, 0)
-	is.True(!strings.Contains(stdout.String(), "leaked"))
+	expect.Lacks(t, stdout.String(), "leaked")
 	got := map[string]string{}
 	for _, variable := range strings.Split(strings.TrimSuffix(stdout.String(), "\x00"), "\x00") {
 		name, value, _ := strings.Cut(variable, "=")
@@ -260,7 +261,7 @@ func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
 	}
 	is.True(strings.HasPrefix(got["PATH"], "/opt/own/bin:"))
 	is.True(strings.HasSuffix(got["PATH"], "/bin"))
-	is.True(!strings.Contains(got["PATH"], "relative"))
+	expect.Lacks(t, got["PATH"], "relative")
 	is.Equal(got["HOME"], w.config.Home)
 	is.Equal(got["PWD"], w.workspace)
 	is.Equal(got["TERM"], "dumb")
@@ -289,7 +290,7 @@ func TestOpenNeedsADirectoryAndAShell(t *testing.T) {
 			is := is.New(t)
 			_, err := Open(c)
 			is.True(err != nil)
-			is.True(strings.Contains(err.Error(), want))
+			expect.Contains(t, err.Error(), want)
 		})
 	}
 }

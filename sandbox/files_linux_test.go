@@ -17,6 +17,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -44,7 +45,7 @@ func (w *Worker) settle(t *testing.T) {
 	t.Helper()
 	probe := filepath.Join(t.TempDir(), "probe")
 	first := int64(0)
-	eventually(t, "the file system's clock moves on", func() bool {
+	expect.Eventually(t, "the file system's clock moves on", func() bool {
 		os.WriteFile(probe, nil, 0o600)
 		info, _ := os.Stat(probe)
 		if first == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -31,7 +32,7 @@ func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
 		ran := filepath.Join(j.workspace, "sub", "ran")
 		out, result := j.sh("mkdir -p ~/.config/git; for f in ~/.gitconfig ~/.config/git/config; do" +
 			" git config --file $f core.fsmonitor 'touch " + ran + "; false'; done; cat ~/.gitconfig; echo >> $GIT_CONFIG_GLOBAL; git config --global a.b c")
-		is.True(strings.Contains(out, "fsmonitor"))
+		expect.Contains(t, out, "fsmonitor")
 		is.True(result.ExitCode != 0) // what git reads instead cannot be written
 		out, result = j.sh("git status --short")
 		is.Equal([]any{result.ExitCode, strings.Contains(out, "?? file")}, []any{0, true})
@@ -88,7 +89,7 @@ func TestGitConfigurationOfAKilledWorkerIsRemoved(t *testing.T) {
 	living, lock, err := gitIdentity(temporary)
 	is.NoErr(err)
 	defer lock.Close()
-	eventually(t, "the directory is gone", func() bool { // a process of another test that starts may hold its lock for a moment
+	expect.Eventually(t, "the directory is gone", func() bool { // a process of another test that starts may hold its lock for a moment
 		removeUnlocked(temporary)
 		_, err := os.Stat(killed)
 		return os.IsNotExist(err)
@@ -128,7 +129,7 @@ func TestGitConfigurationIsThereWhereTMPDIRIsALink(t *testing.T) {
 	for _, level := range found {
 		out, result := arrest(t, level, nil).sh("git config --global user.email")
 		is.Equal(result.ExitCode, 0)
-		is.True(strings.Contains(out, "@"))
+		expect.Contains(t, out, "@")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -118,9 +119,9 @@ func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
 			t.Cleanup(w.Close)
 			r := w.request(command)
 			is.Equal(w.Exec(t.Context(), r, io.Discard, io.Discard).Reason, wire.Exited)
-			eventually(t, "it began", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "bombing")); return err == nil })
-			eventually(t, "it is over", func() bool { return len(leftOf(w, r.Exec)) == 0 })
-			eventually(t, "and forgotten", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.trees) == 0 })
+			expect.Eventually(t, "it began", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "bombing")); return err == nil })
+			expect.Eventually(t, "it is over", func() bool { return len(leftOf(w, r.Exec)) == 0 })
+			expect.Eventually(t, "and forgotten", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.trees) == 0 })
 		})
 	}
 }

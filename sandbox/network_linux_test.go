@@ -19,6 +19,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -45,7 +46,7 @@ func TestWallsHaveAWayToTheProxyAlone(t *testing.T) {
 			r.Network = j.network
 			var env bytes.Buffer
 			is.Equal(j.Exec(t.Context(), r, &env, io.Discard).ExitCode, 0)
-			is.True(!strings.Contains(strings.ToUpper(env.String()), "_PROXY="))
+			expect.Lacks(t, strings.ToUpper(env.String()), "_PROXY=")
 			return
 		}
 		is.Equal(j.try("fetch http://example.org/page"), []string{"200 OK: exec7:token for http://example.org/page"})
@@ -77,7 +78,7 @@ func TestWallsLetPortsBeReached(t *testing.T) {
 			if found.Level == isolation.Landlock {
 				is.Equal(j.tryAs(r), []string{"EPERM"}) // it runs, and the kernel lets it serve nothing
 				_, refusal := j.ask(t, r.Exec, 80)
-				is.True(strings.Contains(refusal, "install bubblewrap"))
+				expect.Contains(t, refusal, "install bubblewrap")
 				return
 			}
 			out, done := newLines(), make(chan wire.Result, 1)
@@ -90,10 +91,10 @@ func TestWallsLetPortsBeReached(t *testing.T) {
 				is.Equal(refusal, "")
 				is.Equal(answer, "hello from inside")
 				_, refusal = j.ask(t, r.Exec, 1)
-				is.True(strings.Contains(refusal, "refused"))
+				expect.Contains(t, refusal, "refused")
 			}
 			_, refusal := j.ask(t, "another", port)
-			is.True(strings.Contains(refusal, "not running here"))
+			expect.Contains(t, refusal, "not running here")
 			cancel()
 			is.Equal((<-done).Reason, wire.Cancelled)
 			_, refusal = j.ask(t, r.Exec, port)
@@ -184,5 +185,5 @@ func TestADialEndsWithItsCommand(t *testing.T) {
 		t.Fatal("the connection outlives its command")
 	}
 	_, refusal := w.ask(t, r.Exec, port)
-	is.True(strings.Contains(refusal, "not running here"))
+	expect.Contains(t, refusal, "not running here")
 }

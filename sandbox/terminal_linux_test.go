@@ -14,6 +14,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -45,7 +46,7 @@ func (s *session) shown() string {
 // awaits returns when a text stands on the screen, and takes all up to there away.
 func (s *session) awaits(text string) (before string) {
 	s.t.Helper()
-	eventually(s.t, "shows "+text, func() bool { return strings.Contains(s.shown(), text) })
+	expect.Eventually(s.t, "shows "+text, func() bool { return strings.Contains(s.shown(), text) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, _, _ = strings.Cut(s.out.String(), text)
@@ -140,7 +141,7 @@ func aPersonWhoIsGoneHangsUp(t *testing.T, w *Worker) {
 	result := <-s.ended
 	is.Equal(result.Reason, wire.Cancelled)
 	is.Equal(result.Signal, "SIGHUP") // it was not left to be killed
-	eventually(t, "all processes are gone", func() bool { return len(leftOf(w, s.exec)) == 0 })
+	expect.Eventually(t, "all processes are gone", func() bool { return len(leftOf(w, s.exec)) == 0 })
 }
 
 func TestASignalReachesAllProcessesOfACommand(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
@@ -72,16 +73,6 @@ func (l *lines) pids(t *testing.T, n int) (pids []int) {
 func alive(pid int) bool {
 	state, _ := stat(pid)
 	return state != "" && state != "Z"
-}
-
-// eventually waits for what other processes and the kernel do.
-func eventually(t *testing.T, what string, true func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !true(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
 }
 
 // trees are the ways a process can leave its parent. Each prints the pid of every process that must die.
@@ -256,7 +247,7 @@ func TestEndedDaemonsAreReaped(t *testing.T) {
 	_, stdout, _ := run(t, w, "setsid sleep 0.1 >/dev/null 2>&1 & echo $!")
 	pid, err := strconv.Atoi(strings.TrimSpace(stdout))
 	is.NoErr(err)
-	eventually(t, "the zombie is gone", func() bool { state, _ := stat(pid); return state == "" })
+	expect.Eventually(t, "the zombie is gone", func() bool { state, _ := stat(pid); return state == "" })
 }
 
 func TestKilledWorkerLeavesNothingTheNextDoesNotFind(t *testing.T) {
@@ -283,7 +274,7 @@ func TestKilledWorkerLeavesNothingTheNextDoesNotFind(t *testing.T) {
 	is.NoErr(worker.Process.Kill())
 	_, err = worker.Process.Wait()
 	is.NoErr(err)
-	eventually(t, "the kernel kills the shell", func() bool { return !alive(pids[0]) })
+	expect.Eventually(t, "the kernel kills the shell", func() bool { return !alive(pids[0]) })
 	open(t)
 	is.True(alive(pids[1]) && alive(pids[2])) // another workspace's start left them alone
 	next, err := Open(Config{Isolation: unprotected, Workspace: workspace, Home: t.TempDir()})

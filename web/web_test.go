@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 )
@@ -141,7 +142,7 @@ func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 		}
 		is.True(!strings.Contains(w.Body.String(), "<style") && !strings.Contains(w.Body.String(), "style=")) // which the policy forbids
 	}
-	is.True(strings.Contains(visit("GET", "/api/health", nil).Header().Get("Content-Security-Policy"), "sandbox"))
+	expect.Contains(t, visit("GET", "/api/health", nil).Header().Get("Content-Security-Policy"), "sandbox")
 }
 
 func TestTheSetupPageAsksForAnAccount(t *testing.T) {
@@ -149,10 +150,10 @@ func TestTheSetupPageAsksForAnAccount(t *testing.T) {
 	is := is.New(t)
 	page := visit("GET", "/setup", nil).Body.String()
 	for _, name := range []string{"email", "name", "password", "passwordConfirm"} {
-		is.True(strings.Contains(page, `name="`+name+`"`))       // a field
-		is.True(strings.Contains(page, `id="`+name+`-problem"`)) // and where its problem is shown
+		expect.Contains(t, page, `name="`+name+`"`)       // a field
+		expect.Contains(t, page, `id="`+name+`-problem"`) // and where its problem is shown
 	}
-	is.True(strings.Contains(page, `src="/static/setup.js"`))
+	expect.Contains(t, page, `src="/static/setup.js"`)
 	is.Equal(visit("GET", "/static/setup.js", nil).Header().Get("Content-Type"), "text/javascript; charset=utf-8")
 }
 
@@ -160,14 +161,14 @@ func TestThePageOfARequestHasWhatItsScriptFills(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	page := visit("GET", "/requests/per_1", nil).Body.String()
-	is.True(strings.Contains(page, `src="/static/request.js"`))
+	expect.Contains(t, page, `src="/static/request.js"`)
 	script := visit("GET", "/static/request.js", nil).Body.String()
 	for _, call := range []string{`byID("`, `onSubmit("`} {
 		uses := strings.Split(script, call)[1:]
 		is.True(len(uses) > 0)
 		for _, use := range uses {
 			id, _, _ := strings.Cut(use, `"`)
-			is.True(strings.Contains(page, `id="`+id+`"`)) // id
+			expect.Contains(t, page, `id="`+id+`"`) // id
 		}
 	}
 }
@@ -179,12 +180,12 @@ func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
 	d := server().Document()
 	for path, methods := range d.Paths {
 		for method, o := range methods {
-			is.True(strings.Contains(page, `id="`+o.ID+`"`))                      // the operation
-			is.True(strings.Contains(page, strings.ToUpper(method)+" "+path+"<")) // under its method and path
+			expect.Contains(t, page, `id="`+o.ID+`"`)                      // the operation
+			expect.Contains(t, page, strings.ToUpper(method)+" "+path+"<") // under its method and path
 		}
 	}
 	for name := range d.Components.Schemas {
-		is.True(strings.Contains(page, `id="form-`+name+`"`)) // the form
+		expect.Contains(t, page, `id="form-`+name+`"`) // the form
 	}
 	for _, tag := range d.Tags {
 		_, section, _ := strings.Cut(page, `<section id="`+tag.Name+`"`)
@@ -194,7 +195,7 @@ func TestThePageOfTheAPIShowsEveryOperationAndForm(t *testing.T) {
 	}
 	for _, link := range strings.Split(page, `href="#`)[1:] {
 		id, _, _ := strings.Cut(link, `"`)
-		is.True(strings.Contains(page, `id="`+id+`"`)) // no link leads nowhere
+		expect.Contains(t, page, `id="`+id+`"`) // no link leads nowhere
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -68,7 +69,7 @@ func TestATunnelCarriesTLSFromEndToEnd(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(status, 200)
 	is.True(strings.HasPrefix(body, "GET WWW.test.example /a?b=c\n"))
-	is.True(!strings.Contains(body, "Proxy"))
+	expect.Lacks(t, body, "Proxy")
 	all := w.connected()
 	is.Equal(len(all), 1)
 	is.Equal(all[0], events.ExecConnected{Exec: "x1", Host: "www.test.example", Port: 443, Allowed: true, Reason: "a rule allows it: network: *.test.example"})
@@ -86,11 +87,11 @@ func TestAPlainRequestPassesAsItIs(t *testing.T) {
 		"Connection: close, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nX-Own: 2\r\nContent-Length: 4\r\n\r\nbody", auth)
 	_, body, _ := strings.Cut(answer, "\r\n\r\n")
 	is.True(strings.HasPrefix(answer, "HTTP/1.1 200 OK\r\n"))
-	is.True(strings.Contains(body, "POST www.test.example /a%2fb;c?q=1;2&%zz\n")) // byte for byte, and the host of the address counts
-	is.True(strings.Contains(body, "X-Own: 2"))
-	is.True(strings.Contains(body, "body"))
+	expect.Contains(t, body, "POST www.test.example /a%2fb;c?q=1;2&%zz\n") // byte for byte, and the host of the address counts
+	expect.Contains(t, body, "X-Own: 2")
+	expect.Contains(t, body, "body")
 	for _, hidden := range []string{"Proxy-", auth, token, "X-Hop", "Upgrade", "Forwarded", "Via", "User-Agent", "Accept-Encoding", "evil.com"} {
-		is.True(!strings.Contains(body, hidden))
+		expect.Lacks(t, body, hidden)
 	}
 }
 
@@ -119,8 +120,8 @@ func TestWithoutTheCredentialsOfARunningCommandNothingIsAnswered(t *testing.T) {
 			for _, request := range []string{"GET http://www.test.example/ HTTP/1.1\r\nHost: a", "CONNECT www.test.example:80 HTTP/1.1\r\nHost: a"} {
 				answer := w.say("%s\r\n%s\r\n\r\n", request, header)
 				is.True(strings.HasPrefix(answer, "HTTP/1.1 407 "))
-				is.True(strings.Contains(answer, `Proxy-Authenticate: Basic realm="PocketCoder"`))
-				is.True(strings.Contains(answer, "\r\nConnection: close\r\n"))
+				expect.Contains(t, answer, `Proxy-Authenticate: Basic realm="PocketCoder"`)
+				expect.Contains(t, answer, "\r\nConnection: close\r\n")
 			}
 		})
 	}
@@ -179,10 +180,10 @@ func TestOnlyPublicHostsAreReached(t *testing.T) {
 			answer := w.say("%s HTTP/1.1\r\nHost: example.com\r\nProxy-Authorization: Basic %s\r\nConnection: close\r\n\r\n", c.request, auth)
 			t.Log(answer)
 			is.True(strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.status)))
-			is.True(strings.Contains(answer, c.says))
+			expect.Contains(t, answer, c.says)
 			is.True(c.status != 502 || !strings.Contains(answer, "Blocked by")) // a host that does not answer is not blocked
 			if line, _, _ := strings.Cut(answer, "\r\n"); c.status == 403 && strings.HasPrefix(c.request, "CONNECT") {
-				is.True(strings.Contains(line, "Blocked by PocketCoder")) // all that curl and git show
+				expect.Contains(t, line, "Blocked by PocketCoder") // all that curl and git show
 			}
 		})
 	}
@@ -227,7 +228,7 @@ func TestAConnectionWaitsForAPersonAndGoesOn(t *testing.T) {
 		results <- result{err: err}
 	}()
 	w.decide(w.asked(2), events.Denied)
-	is.True(strings.Contains((<-results).err.Error(), "Blocked by PocketCoder: evil.example:443: denied by user:alice"))
+	expect.Contains(t, (<-results).err.Error(), "Blocked by PocketCoder: evil.example:443: denied by user:alice")
 }
 
 func TestWhenNobodyDecidesTheCommandIsToldToComeAgain(t *testing.T) {
@@ -239,7 +240,7 @@ func TestWhenNobodyDecidesTheCommandIsToldToComeAgain(t *testing.T) {
 	status, body, err := fetch(t, c, "http://www.other.example/")
 	is.NoErr(err)
 	is.Equal(status, http.StatusGatewayTimeout)
-	is.True(strings.Contains(body, "still waits for a person"))
+	expect.Contains(t, body, "still waits for a person")
 	w.decide(w.asked(1), events.Authorized)
 	w.Network.Done("x1")
 	status, _, err = fetch(t, client(w.begin("x2")), "http://www.other.example/") // the command is repeated

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -80,7 +81,7 @@ func TestAnApprovedWebfetchCoversItsHostAndNoHostItIsRedirectedTo(t *testing.T) 
 		status, body, err := fetch(t, c, "http://docs.example"+path)
 		is.NoErr(err)
 		is.Equal(status, 403)
-		is.True(strings.Contains(body, "Blocked by PocketCoder"))
+		expect.Contains(t, body, "Blocked by PocketCoder")
 	}
 	is.Equal(reached.Load(), int64(0))
 	w.webfetch("per_2", "http://refused.example/")

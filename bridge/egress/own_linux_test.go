@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/bridge/egress"
+	"pocketcoder/expect"
 )
 
 func TestAPublicAddressOfThisMachineIsNotDialled(t *testing.T) {
@@ -45,7 +45,7 @@ func TestAPublicAddressOfThisMachineIsNotDialled(t *testing.T) {
 	err := <-failed
 	forbidden := egress.Forbidden{}
 	is.True(errors.As(err, &forbidden))
-	is.True(strings.Contains(err.Error(), own+" is an address of this machine"))
+	expect.Contains(t, err.Error(), own+" is an address of this machine")
 }
 
 // withAddress gives this thread a network of its own, in which the loopback interface has one more address.

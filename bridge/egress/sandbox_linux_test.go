@@ -18,6 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/inside"
@@ -98,9 +99,9 @@ cat <&3
 exit 7`, site, strings.Replace(w.address, ":", "/", 1)))
 	t.Log(out)
 	is.Equal(result.ExitCode, 7)
-	is.True(strings.Contains(out, "HTTP/1.1 200 OK"))
-	is.True(strings.Contains(out, "a page"))
-	is.True(!strings.Contains(out, "reached"))
+	expect.Contains(t, out, "HTTP/1.1 200 OK")
+	expect.Contains(t, out, "a page")
+	expect.Lacks(t, out, "reached")
 	is.Equal(strings.Count(out, ": Connection refused"), 4)
 	is.Equal(strings.Count(out, ": Network is unreachable"), 2) // all three are the kernel's words
 	all := w.connected()
@@ -113,7 +114,7 @@ exit 7`, site, strings.Replace(w.address, ":", "/", 1)))
 	is.Equal(len(token), 26)
 	is.NoErr(w.log.Read(t.Context(), 0, nil, func(b log.Batch) error {
 		for _, e := range b.Events {
-			is.True(!strings.Contains(string(e.Data), token)) // although the command printed it
+			expect.Lacks(t, string(e.Data), token) // although the command printed it
 		}
 		if b.Behind == 0 {
 			return events.ErrStop
@@ -124,11 +125,10 @@ exit 7`, site, strings.Replace(w.address, ":", "/", 1)))
 
 func TestACommandInTheSandboxHasNoProxyWhenNothingAllowsOne(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
 	w := open(t, handlers.NetworkOff)
 	w.Network.Gate.Rules = nil
 	_, out := sandboxed(t, w)("call_1", "env | grep -i _proxy; (exec 4<>/dev/tcp/"+strings.Replace(w.address, ":", "/", 1)+") && echo reached")
 	t.Log(out)
-	is.True(!strings.Contains(strings.ToLower(out), "_proxy="))
-	is.True(!strings.Contains(out, "reached"))
+	expect.Lacks(t, strings.ToLower(out), "_proxy=")
+	expect.Lacks(t, out, "reached")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -139,7 +140,7 @@ func TestAConnectionThatWaitsEndsWithItsCommandInSilence(t *testing.T) {
 	said, err := io.ReadAll(conn)
 	is.NoErr(err)
 	is.Equal(string(said), "")
-	is.True(!strings.Contains(w.logged.String(), "level=WARN"))
+	expect.Lacks(t, w.logged.String(), "level=WARN")
 }
 
 func TestACommandThatHasJustEndedIsToldSo(t *testing.T) {
@@ -167,6 +168,6 @@ func TestABrokenAnswerIsLoggedWhereTheRestIs(t *testing.T) {
 	is.NoErr(conn.SetReadDeadline(time.Now().Add(long)))
 	_, err := io.Copy(io.Discard, conn)
 	is.NoErr(err)
-	is.True(strings.Contains(w.logged.String(), "level=DEBUG"))
-	is.True(strings.Contains(w.logged.String(), "ReverseProxy read error"))
+	expect.Contains(t, w.logged.String(), "level=DEBUG")
+	expect.Contains(t, w.logged.String(), "ReverseProxy read error")
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 // asOpenCode runs git over the workspace as OpenCode's snapshots do, with the index in the supervisor's directory.
@@ -103,10 +105,10 @@ func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 	is.NoErr(err)
 	out, err := status(env)
 	is.True(err != nil)
-	is.True(strings.Contains(out, "cannot use bare repository"))
+	expect.Contains(t, out, "cannot use bare repository")
 	out, err = status([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()})
 	is.NoErr(err) // with git's own settings it is a repository
-	is.True(strings.Contains(out, "No commits yet"))
+	expect.Contains(t, out, "No commits yet")
 }
 
 func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
@@ -130,6 +132,6 @@ func TestWithoutAGitThatDoesNothingOpenCodeIsNotStarted(t *testing.T) {
 	s := supervising(t, filepath.Join(t.TempDir(), "a:b"), "touch started")
 	err := s.Run(t.Context())
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "holds ':', which separates directories"))
+	expect.Contains(t, err.Error(), "holds ':', which separates directories")
 	is.Equal(read(t, s.path("home", "started")), "")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/expect"
 )
 
 func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
@@ -97,9 +98,9 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(to, os.DevNull)
 	plugin := read(t, s.pluginFile())
-	is.True(strings.Contains(plugin, `const agent = {"POCKETCODER_SOCKET":"unix:/\"quoted\""}`))
-	is.True(strings.Contains(plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","HTTP_PROXY","HTTPS_PROXY","http_proxy","https_proxy","XAI_API_KEY"]`))
-	is.True(!strings.Contains(plugin, `"xai"`))
+	expect.Contains(t, plugin, `const agent = {"POCKETCODER_SOCKET":"unix:/\"quoted\""}`)
+	expect.Contains(t, plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","HTTP_PROXY","HTTPS_PROXY","http_proxy","https_proxy","XAI_API_KEY"]`)
+	expect.Lacks(t, plugin, `"xai"`)
 }
 
 // TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another configuration
@@ -145,7 +146,7 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 				return
 			}
 			is.True(err != nil)
-			is.True(strings.Contains(err.Error(), c.want))
+			expect.Contains(t, err.Error(), c.want)
 		})
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -202,12 +203,12 @@ func testConfined(t *testing.T, found isolation.Found) {
 		return turn(t, c, workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b), idle(t, c, session.ID))
 	}
 	call("read", map[string]any{"filePath": at("workspace", "sub", "allowed.txt")})
-	is.True(strings.Contains(seen(), "allowed"))
+	expect.Contains(t, seen(), "allowed")
 	call("read", map[string]any{"filePath": at("keys", "worker.nk")})
 	call("read", map[string]any{"filePath": at("workspace", "link", "secret.txt")})
 	call("grep", map[string]any{"pattern": "secret-of", "path": at("workspace", "link"), "include": "*"})
-	is.True(!strings.Contains(seen(), secret)) // neither by a tool nor by AGENTS.md
-	is.True(strings.Contains(seen(), "OpenCode follows no symbolic links"))
+	expect.Lacks(t, seen(), secret) // neither by a tool nor by AGENTS.md
+	expect.Contains(t, seen(), "OpenCode follows no symbolic links")
 
 	// Links of the repository that lead to what OpenCode itself can read: its environment and its files.
 	const password = "OPENCODE_SERVER_PASSWORD"
@@ -220,12 +221,12 @@ func testConfined(t *testing.T, found isolation.Found) {
 	for _, name := range instructionNames {
 		call("read", map[string]any{"filePath": at("workspace", "with-"+name, "note.txt")})
 	}
-	is.True(!strings.Contains(seen(), password))
+	expect.Lacks(t, seen(), password)
 	opencode.WriteFile(t, at("workspace", "long", "AGENTS.md"), strings.Repeat("Be brief.\n", 1<<20))
 	opencode.WriteFile(t, at("workspace", "long", "note.txt"), "a note\n")
 	call("read", map[string]any{"filePath": at("workspace", "long", "note.txt")})
-	is.True(strings.Contains(seen(), "has more than 256 KiB"))
-	is.True(!strings.Contains(seen(), "Be brief."))
+	expect.Contains(t, seen(), "has more than 256 KiB")
+	expect.Lacks(t, seen(), "Be brief.")
 
 	// A file that is a link again and again while OpenCode reads it.
 	swapping, swapped := context.WithCancel(t.Context())
@@ -246,10 +247,10 @@ func testConfined(t *testing.T, found isolation.Found) {
 	}
 	swapped()
 	<-done
-	is.True(!strings.Contains(seen(), password))
+	expect.Lacks(t, seen(), password)
 
 	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0) // no person is asked in vain
-	is.True(strings.Contains(seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it"))
+	expect.Contains(t, seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it")
 	is.Equal(opencode.ReadFile(t, at("workspace", "opencode.json")), "{}\n")
 
 	// The folder becomes a link after the request and before the approval.
@@ -258,7 +259,7 @@ func testConfined(t *testing.T, found isolation.Found) {
 	is.NoErr(c.Prompt(t.Context(), session.ID, client.Prompt{MessageID: client.NewID("msg", now), Parts: []client.PromptPart{
 		{ID: client.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
 	var asks []string
-	opencode.Eventually(t, "the write is asked for", func() bool {
+	expect.Eventually(t, "the write is asked for", func() bool {
 		all, err := c.PermissionRequests(t.Context(), workspace)
 		is.NoErr(err)
 		for _, a := range all {
@@ -269,21 +270,21 @@ func testConfined(t *testing.T, found isolation.Found) {
 	is.NoErr(os.RemoveAll(at("workspace", "docs2")))
 	is.NoErr(os.Symlink(at("outside"), at("workspace", "docs2")))
 	is.NoErr(c.Allow(t.Context(), workspace, asks[0]))
-	opencode.Eventually(t, "the turn ends", idle(t, c, session.ID))
+	expect.Eventually(t, "the turn ends", idle(t, c, session.ID))
 	is.Equal(opencode.ReadFile(t, at("outside", "victim.md")), secret+"\n")
 
 	call("webfetch", map[string]any{"url": private.URL, "format": "text", "timeout": 20})
 	is.Equal(requests.Load(), int64(0))
-	is.True(strings.Contains(seen(), "403"))
+	expect.Contains(t, seen(), "403")
 
 	is.NoErr(opencode.AddMCP(t.Context(), c, workspace, "lab", server, mcpServer, at("keys", "worker.nk"), strings.TrimPrefix(private.URL, "http://")))
 	call("lab_attempt", map[string]any{})
-	is.True(strings.Contains(seen(), "the file was read: false, the network was reached: false"))
+	expect.Contains(t, seen(), "the file was read: false, the network was reached: false")
 
 	for _, pid := range opencode.Descendants(first.PID) {
 		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
 	}
-	opencode.Eventually(t, "it is said that OpenCode does not answer", func() bool { return s.Trouble() == "OpenCode has not answered for 5 s" })
+	expect.Eventually(t, "it is said that OpenCode does not answer", func() bool { return s.Trouble() == "OpenCode has not answered for 5 s" })
 	second := next()
 	<-first.Exited
 	is.Equal(second.N, 2)

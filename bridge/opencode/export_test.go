@@ -13,7 +13,6 @@ import (
 
 // What tests with the real OpenCode need; they are outside the package because opencodetest imports it.
 var (
-	Eventually = eventually
 	WriteFile  = write
 	ReadFile   = read
 	ProcessID  = processID

@@ -6,6 +6,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -66,7 +67,7 @@ func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
 	s.family()
 	s.silent = true // OpenCode 1.18.33 says nothing about the asks of an aborted turn, and keeps them
 	s.abortTurn(s.chatOf("ses_1"), "")
-	eventually(t, "the last question is dismissed", func() bool { return len(s.requests("POST", "/que_3/reject")) == 1 })
+	expect.Eventually(t, "the last question is dismissed", func() bool { return len(s.requests("POST", "/que_3/reject")) == 1 })
 	is.Equal(len(s.requests("POST", "/session/ses_1/abort")), 1)
 	is.Equal(len(s.requests("POST", "/abort")), 1)
 	expired, rejected := s.settledAsks()
@@ -82,7 +83,7 @@ func TestAnAbortOfASubagentLeavesItsParentAlone(t *testing.T) {
 	s.family()
 	s.silent = true
 	s.abortTurn(s.chatOf("ses_1"), "ses_2")
-	eventually(t, "the last question is dismissed", func() bool { return len(s.requests("POST", "/que_3/reject")) == 1 })
+	expect.Eventually(t, "the last question is dismissed", func() bool { return len(s.requests("POST", "/que_3/reject")) == 1 })
 	is.Equal(len(s.requests("POST", "/session/ses_2/abort")), 1)
 	is.Equal(len(s.requests("POST", "/abort")), 1)
 	expired, _ := s.settledAsks()
@@ -98,7 +99,7 @@ func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
 	s.abortTurn(s.chatOf("ses_1"), "ses_4")
 	s.abortTurn(s.chat(), "") // nor that of a chat nothing has run in
 	s.abortTurn(s.chatOf("ses_4"), "")
-	eventually(t, "the last one is carried out", func() bool { return s.permission("per_4").Status == projections.PermissionExpired })
+	expect.Eventually(t, "the last one is carried out", func() bool { return s.permission("per_4").Status == projections.PermissionExpired })
 	for range 20 { // a while
 		s.drained()
 	}
@@ -114,14 +115,14 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s.asking("ses_1", "per_1")
 	s.refusing("POST", "/abort", 1, 500)
 	s.abortTurn(s.chatOf("ses_1"), "")
-	eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/abort")) == 1 })
+	expect.Eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/abort")) == 1 })
 	is.Equal(s.permission("per_1").Status, projections.PermissionDraft)
-	eventually(t, "it is taken", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it is taken", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
 	is.Equal(len(s.requests("POST", "/abort")), 2)
 
 	s.cut()
-	eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
 	s.abortTurn(s.chatOf("ses_1"), "")
 	s.back()
-	eventually(t, "the other is taken", func() bool { return len(s.requests("POST", "/abort")) == 3 })
+	expect.Eventually(t, "the other is taken", func() bool { return len(s.requests("POST", "/abort")) == 3 })
 }

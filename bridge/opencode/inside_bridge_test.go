@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -112,7 +113,7 @@ func (s *system) start(change ...func(*Bridge)) *running {
 // connected waits until the bridge is connected and reconciled.
 func (r *running) connected() *running {
 	r.t.Helper()
-	eventually(r.t, "the bridge is connected", r.live.isOpen)
+	expect.Eventually(r.t, "the bridge is connected", r.live.isOpen)
 	return r
 }
 
@@ -123,22 +124,12 @@ func (s *system) must(err error) {
 	}
 }
 
-// eventually waits for something that happens on another goroutine, within a bound no healthy machine needs.
-func eventually(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 // drained waits until everything streamed so far has been taken, and the read model shows it.
 func (s *system) drained() {
 	s.t.Helper()
 	id := events.NewID()
 	s.say(plain("test.marker", fmt.Sprintf(`{"id":%q}`, id)))
-	eventually(s.t, "everything streamed is taken", func() bool {
+	expect.Eventually(s.t, "everything streamed is taken", func() bool {
 		found := false
 		for _, e := range s.events(events.EngineOpenCodeSubject(handlers.DefaultEngine, "test.marker")) {
 			found = found || bytes.Contains(e.Data, []byte(id))
@@ -154,7 +145,7 @@ func (s *system) drained() {
 func (s *system) reconnected(r *running, meanwhile func()) {
 	s.t.Helper()
 	s.cut()
-	eventually(s.t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(s.t, "the bridge notices", func() bool { return !r.live.isOpen() })
 	meanwhile()
 	s.back()
 	r.connected()

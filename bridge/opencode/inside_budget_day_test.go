@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -22,7 +23,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	two, second := s.works(2)
 	stopped := func(session string, n int) {
 		t.Helper()
-		eventually(t, "the turn is stopped", func() bool {
+		expect.Eventually(t, "the turn is stopped", func() bool {
 			wishes := s.events(events.ChatSubject("*", events.AbortRequested{}.Kind()))
 			done, err := s.log.Worked(t.Context(), AbortWorker)
 			is.NoErr(err)
@@ -94,7 +95,7 @@ func TestANewDayLetsGo(t *testing.T) {
 	is.Equal(len(s.more()), 1)
 	s.start()
 	is.Equal(texts(s.prompted(1)), []string{"late at night"})
-	eventually(t, "nobody is asked any more", func() bool { return s.more()[0].Status == projections.PermissionExpired })
+	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[0].Status == projections.PermissionExpired })
 	is.Equal(s.more()[0].Reason, "the day is over")
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -52,7 +53,7 @@ func (s *system) works(n int) (chat, session string) {
 // delivered waits until OpenCode has n messages of a chat, and has said so.
 func (s *system) delivered(chat string, n int) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d are delivered", n), func() bool { return len(facts[events.MessageDelivered](s, chat)) == n })
+	expect.Eventually(s.t, fmt.Sprintf("%d are delivered", n), func() bool { return len(facts[events.MessageDelivered](s, chat)) == n })
 	s.drained()
 }
 
@@ -75,7 +76,7 @@ func (s *system) more() (all []projections.Permission) {
 // asks waits for the nth ask for more, from 1, and gives it.
 func (s *system) askedForMore(n int) projections.Permission {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("ask %d for more", n), func() bool { return len(s.more()) >= n })
+	expect.Eventually(s.t, fmt.Sprintf("ask %d for more", n), func() bool { return len(s.more()) >= n })
 	return s.more()[n-1]
 }
 
@@ -95,7 +96,7 @@ func (s *system) looked() {
 	for _, e := range s.events(events.ChatOpenCodeSubject("*", "message.updated")) {
 		last = e.Seq
 	}
-	eventually(s.t, "every step is looked at", func() bool {
+	expect.Eventually(s.t, "every step is looked at", func() bool {
 		done, err := s.log.Worked(s.t.Context(), BudgetWorker)
 		s.must(err)
 		return done >= last
@@ -105,7 +106,7 @@ func (s *system) looked() {
 // held waits until a message of a chat is held, and gives the newest that is.
 func (s *system) heldIn(chat string) (m projections.ShownMessage) {
 	s.t.Helper()
-	eventually(s.t, "a message is held", func() bool {
+	expect.Eventually(s.t, "a message is held", func() bool {
 		all, err := s.model.Messages(s.t.Context(), chat)
 		s.must(err)
 		for _, one := range all {
@@ -140,7 +141,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	s.must(json.Unmarshal([]byte(ask.Metadata), &says))
 	delete(says, "budget")
 	is.Equal(says, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0, "spent": 5.5, "more": 5.0})
-	eventually(t, "the turn is stopped", func() bool { return len(s.requests("POST", session+"/abort")) == 1 })
+	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.requests("POST", session+"/abort")) == 1 })
 	s.say(crossing...) // told again
 	s.ended(session)
 	s.submit(chat, "and this")
@@ -201,7 +202,7 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	s.refusing("POST", "/abort", 1, 500) // the wish is carried out a second later
 	_, err := s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: chat})
 	is.NoErr(err)
-	eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/abort")) == 1 })
+	expect.Eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/abort")) == 1 })
 	s.happen(s.step(session, "tool-calls", 6, 1)...)
 	s.decideMore(s.askedForMore(1), events.Authorized)
 	s.ended(session)
@@ -223,14 +224,14 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 	s.submit(chat, "one")
 	s.heldIn(chat)
 	s.decideMore(ask, events.Denied)
-	eventually(t, "it says why it waits on", func() bool {
+	expect.Eventually(t, "it says why it waits on", func() bool {
 		return s.heldIn(chat).Held == "The budget “daily” is used up and more was denied: it waits until the limit is raised or the day (UTC) is over."
 	})
 	is.Equal(len(s.more()), 1)
 
 	s.submit(chat, "two")
 	again := s.askedForMore(2)
-	eventually(t, "both wait for it", func() bool {
+	expect.Eventually(t, "both wait for it", func() bool {
 		all, err := s.model.Messages(t.Context(), chat)
 		is.NoErr(err)
 		waiting := 0
@@ -243,7 +244,7 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 	})
 	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 50})
 	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
-	eventually(t, "nobody is asked any more", func() bool { return s.more()[1].Status == projections.PermissionExpired })
+	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[1].Status == projections.PermissionExpired })
 	is.Equal(s.more()[1].Reason, "the limit was raised")
 	is.Equal(len(s.more()), 2)
 }

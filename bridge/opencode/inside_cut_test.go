@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -13,6 +12,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 const turn = "05-perm-bash-once" // one turn with an approved command
@@ -83,7 +83,7 @@ func (s *system) appendedOnce(bridges ...*running) {
 	s.t.Helper()
 	last, err := s.log.Last(s.t.Context())
 	s.must(err)
-	eventually(s.t, "as many appended as stored", func() bool {
+	expect.Eventually(s.t, "as many appended as stored", func() bool {
 		var appended uint64
 		for _, b := range bridges {
 			appended += b.Condition().Stored
@@ -131,7 +131,7 @@ func TestACutLosesNoSubagentsEvent(t *testing.T) {
 			s.cut()
 			s.miss(frames[k:]...)
 			s.back()
-			eventually(t, "the session's last event is there", func() bool {
+			expect.Eventually(t, "the session's last event is there", func() bool {
 				facts, _ := tell(frames)
 				for _, w := range slices.Backward(facts) {
 					if w.Seq >= 0 {
@@ -189,7 +189,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 			s.drained()
 			checkDurable(t, s, frames)
 			is.Equal(len(s.requests("POST", "/sync/history")), 3) // at the start, and for the gap
-			is.True(strings.Contains(r.said.String(), "the live stream has a gap"))
+			expect.Contains(t, r.said.String(), "the live stream has a gap")
 			is.Equal(len(s.requests("GET", "/global/event")), 1) // the connection was kept
 		})
 	}

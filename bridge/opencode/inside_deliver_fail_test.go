@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
@@ -20,16 +21,16 @@ func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
 			s.start().connected()
 			s.refusing("POST", at, 2, 503)
 			chat := s.chat("hello")
-			eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+			expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 			is.Equal(len(s.requests("POST", at)), 3)
 			is.Equal(len(facts[events.MessageSending](s, chat)), 1)
 
 			s.refusing("POST", at, 99, 503)
 			doomed := s.chat("hello")
-			eventually(t, "it failed", func() bool { return len(facts[events.MessageFailed](s, doomed)) == 1 })
+			expect.Eventually(t, "it failed", func() bool { return len(facts[events.MessageFailed](s, doomed)) == 1 })
 			failed := facts[events.MessageFailed](s, doomed)[0]
 			is.Equal(failed.Domain, "infrastructure")
-			is.True(strings.Contains(failed.Error, "503"))
+			expect.Contains(t, failed.Error, "503")
 			is.Equal(len(s.requests("POST", at)), 6) // the first time, and once after each pause
 		})
 	}
@@ -42,7 +43,7 @@ func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
 	s.refusing("POST", "/prompt_async", 1, 400)
 	s.start(func(b *Bridge) { b.RetryAfter = []time.Duration{time.Hour} })
 	chat := s.chat("bad", "good")
-	eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	expect.Eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(len(facts[events.MessageFailed](s, chat)), 1)
 	is.Equal(texts(s.promptsReceived()), []string{"bad", "good"})
 }
@@ -61,7 +62,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	s.mu.Unlock()
 	s.submit(chat, "two")
 	p = s.prompted(2)
-	eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 2 })
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 2 })
 	is.True(p[1].session != p[0].session)
 	is.Equal(s.chatOf(p[1].session), chat)
 	is.Equal(facts[events.SessionBound](s, chat)[1].Session, p[1].session)
@@ -83,7 +84,7 @@ func TestASessionLostBetweenSendingAndDeliveredIsReplaced(t *testing.T) {
 	s.start()
 	chat := s.chat("hello")
 	p := s.prompted(2)
-	eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.True(p[1].session != p[0].session)
 	is.Equal(len(facts[events.MessageFailed](s, chat)), 0)
 }

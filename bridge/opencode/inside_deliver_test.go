@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 type prompted struct {
@@ -34,7 +35,7 @@ func (s *system) promptsReceived() (all []prompted) {
 
 func (s *system) prompted(n int) []prompted {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d prompts", n), func() bool { return len(s.promptsReceived()) >= n })
+	expect.Eventually(s.t, fmt.Sprintf("%d prompts", n), func() bool { return len(s.promptsReceived()) >= n })
 	return s.promptsReceived()
 }
 
@@ -66,7 +67,7 @@ func TestAMessageIsDeliveredUnderOurIDs(t *testing.T) {
 	chat := s.chat("hello")
 	s.start()
 	p := s.prompted(1)[0]
-	eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	sending := facts[events.MessageSending](s, chat)
 	is.Equal(len(sending), 1)
 	is.Equal(p.MessageID, sending[0].EngineMessage)
@@ -74,7 +75,7 @@ func TestAMessageIsDeliveredUnderOurIDs(t *testing.T) {
 	is.Equal(p.Parts[0].Text, "hello")
 	is.Equal(p.session, sending[0].Session)
 	is.Equal(s.chatOf(p.session), chat)
-	eventually(t, "OpenCode's own is in the log", func() bool { return len(s.openCode(chat, "message.updated")) == 1 })
+	expect.Eventually(t, "OpenCode's own is in the log", func() bool { return len(s.openCode(chat, "message.updated")) == 1 })
 }
 
 func TestARestartWhileSendingSendsTheSameAgain(t *testing.T) {
@@ -98,7 +99,7 @@ func TestARestartWhileSendingSendsTheSameAgain(t *testing.T) {
 	close(hold)
 	s.start()
 	all := s.prompted(2)
-	eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(all[0].MessageID, all[1].MessageID)
 	is.Equal(all[0].Parts, all[1].Parts)
 	is.Equal(all[0].session, all[1].session)
@@ -150,7 +151,7 @@ func TestMessagesOfAChatAreOneTurnAtATimeInOrder(t *testing.T) {
 	p := s.prompted(2)
 	for i, text := range []string{"one", "two", "three"} {
 		var now prompted
-		eventually(t, "the prompt "+text, func() bool {
+		expect.Eventually(t, "the prompt "+text, func() bool {
 			p = slices.DeleteFunc(s.promptsReceived(), func(p prompted) bool { return s.sessionChat(p.session) != one })
 			return len(p) > i
 		})
@@ -185,7 +186,7 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 		return n
 	}
 	s.showSessions(2)
-	eventually(t, "two are delivered", func() bool { return delivered() == 2 })
+	expect.Eventually(t, "two are delivered", func() bool { return delivered() == 2 })
 	for range 20 { // a while
 		s.drained()
 	}
@@ -195,14 +196,14 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 	s.happen(s.durably(first.session, "message.updated", userMessage(first.session, first.MessageID))...)
 	s.answer(first.session, first.MessageID)
 	s.showSessions(3)
-	eventually(t, "the third is delivered", func() bool { return delivered() == 3 })
+	expect.Eventually(t, "the third is delivered", func() bool { return delivered() == 3 })
 	is.Equal(texts(s.promptsReceived())[2], "c") // the first two start together
 }
 
 // showSessions streams the beginning of the sessions made so far, once there are n: OpenCode was silent about them.
 func (s *system) showSessions(n int) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d sessions", n), func() bool {
+	expect.Eventually(s.t, fmt.Sprintf("%d sessions", n), func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		made := 0
@@ -237,13 +238,13 @@ func TestTwoQuickFirstMessagesShareASession(t *testing.T) {
 	s.silent = true
 	chat := s.chat("one", "two")
 	s.start().connected()
-	eventually(t, "a session is made", func() bool { return len(s.requests("POST", "/session")) > 0 })
+	expect.Eventually(t, "a session is made", func() bool { return len(s.requests("POST", "/session")) > 0 })
 	for range 20 { // a while; and OpenCode's word of it has not come
 		s.drained()
 	}
 	s.showSessions(1)
 	p := s.prompted(1)
-	eventually(t, "the first is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	expect.Eventually(t, "the first is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	s.happen(s.durably(p[0].session, "message.updated", userMessage(p[0].session, p[0].MessageID))...)
 	s.answer(p[0].session, p[0].MessageID)
 	p = s.prompted(2)

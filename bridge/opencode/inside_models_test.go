@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -56,7 +57,7 @@ func TestSelectionThatIsGoneIsReportedInTheChat(t *testing.T) {
 	s.refusing("POST", "/prompt_async", 1, 500)
 	s.start(func(b *Bridge) { b.Default = "p/new" })
 	s.prompted(2)
-	eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	replaced := facts[events.ModelReplaced](s, chat)
 	is.Equal(len(replaced), 1) // though it was sent twice
 	is.Equal(replaced[0].Reason, "The selected model demo/demo is not available any more. p/new answers instead.")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/expect"
 )
 
 // outside stands for OpenCode where a test needs it to say exactly this, exactly now: it holds what the frames it was
@@ -198,7 +199,7 @@ func userMessage(session, message string) string {
 
 // answer ends the turn of a session with an assistant message.
 func (o *outside) answer(session, parent string) {
-	eventually(o.t, "the prompt is answered", func() bool { // a turn ends after it has begun
+	expect.Eventually(o.t, "the prompt is answered", func() bool { // a turn ends after it has begun
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return o.serving["/session/"+session+"/prompt_async"] == 0

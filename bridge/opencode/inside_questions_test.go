@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -166,7 +167,7 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 			s.answerQuestion(chat, "que_1", 0, false, "first")
 			s.answerQuestion(chat, "que_1", 1, after.rejected, map[bool][]string{false: {"second"}}[after.rejected]...)
 			told := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
-			eventually(t, "it is told", func() bool { return len(s.requests("POST", told)) == 1 })
+			expect.Eventually(t, "it is told", func() bool { return len(s.requests("POST", told)) == 1 })
 			s.reconnected(r, func() {
 				s.miss(s.durably("ses_1", "message.part.updated", questionTool("ses_1", after.state))...)
 				s.miss(plain("session.status", after.status))
@@ -205,7 +206,7 @@ func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
 	s.answerQuestion(chat, "que_1", 1, false, "second")
 	s.restarted(r)
 	s.happen(plain("question.asked", question("que_2", "ses_1")), plain("question.asked", strings.ReplaceAll(question("que_3", "ses_1"), "A?", "C?")))
-	eventually(t, "the first expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
+	expect.Eventually(t, "the first expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
 	s.drained()
 	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
 	is.Equal([]string{s.questionRow("que_2").Status, s.questionRow("que_3").Status}, []string{projections.QuestionAsked, projections.QuestionAsked})
@@ -222,7 +223,7 @@ func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
 	chat := s.questioning("ses_1", "que_1")
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}` // OpenCode 1.18.33 keeps listing the question
 	s.happen(s.durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
-	eventually(t, "it is dismissed", func() bool { return len(s.requests("POST", "/que_1/reject")) == 1 })
+	expect.Eventually(t, "it is dismissed", func() bool { return len(s.requests("POST", "/que_1/reject")) == 1 })
 	s.drained()
 	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "the turn was aborted"}})
 	is.Equal(s.questionRow("que_1").Status, projections.QuestionExpired) // that it was dismissed changes nothing
@@ -259,7 +260,7 @@ func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
 	_, err := s.handlers.DeleteChat(t.Context(), handlers.DeleteChat{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: deleted})
 	is.NoErr(err)
 	for id, chat := range map[string]string{"que_1": aborted, "que_2": deleted} {
-		eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == projections.QuestionExpired })
+		expect.Eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == projections.QuestionExpired })
 		is.True(s.questionRow(id).Reason != "")
 		is.Equal(len(facts[events.QuestionExpired](s, chat)), 1)
 	}
@@ -294,7 +295,7 @@ func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) 
 	chat := s.questioning("ses_1", "que_1")
 	s.refusing("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
 	s.abortTurn(chat, "")
-	eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
+	expect.Eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
 	s.reconnected(r, func() {})
 	is.Equal(len(s.openCode(chat, events.QuestionAsked)), 1)
 }

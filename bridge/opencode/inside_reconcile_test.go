@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/bridge/opencode/recording"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -133,7 +134,7 @@ func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 	s.asking("ses_1", "per_1")
 	s.silent = true
 	s.decide("per_1", events.Authorized, "")
-	eventually(t, "it is told", func() bool { return len(s.requests("POST", "/permission/per_1/reply")) == 1 })
+	expect.Eventually(t, "it is told", func() bool { return len(s.requests("POST", "/permission/per_1/reply")) == 1 })
 	s.reconnected(r, func() {
 		var once atomic.Bool
 		s.mu.Lock()
@@ -218,7 +219,7 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 			s.silent = true
 			s.mu.Unlock()
 			s.decide("per_1", events.Authorized, "")
-			eventually(t, "it is told", func() bool { return len(s.requests("POST", "/permission/per_1/reply")) == 1 })
+			expect.Eventually(t, "it is told", func() bool { return len(s.requests("POST", "/permission/per_1/reply")) == 1 })
 			chat := s.chatOf("ses_1")
 			s.reconnected(r, func() {
 				s.miss(s.durably("ses_1", "message.part.updated", tool("ses_1", "per_1", after.state))...)

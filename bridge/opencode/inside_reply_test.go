@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -16,7 +17,7 @@ import (
 // repliesTo are the bodies of what OpenCode was told about a request, once there is one.
 func (s *system) repliesTo(id string) (bodies []string) {
 	s.t.Helper()
-	eventually(s.t, "a reply to "+id, func() bool { return len(s.requests("POST", "/"+id+"/reply")) > 0 })
+	expect.Eventually(s.t, "a reply to "+id, func() bool { return len(s.requests("POST", "/"+id+"/reply")) > 0 })
 	s.drained()
 	for _, r := range s.requests("POST", "/"+id+"/reply") {
 		if r.Directory != "/workspace" {
@@ -41,7 +42,7 @@ func TestADecisionIsToldOnceAndNeverForAlways(t *testing.T) {
 	is.Equal(s.repliesTo("per_no"), []string{`{"reply":"reject"}`})
 	is.True(s.permission("per_yes").Replied)
 	for _, r := range s.requests("POST", "/reply") {
-		is.True(!strings.Contains(r.Body, "always"))
+		expect.Lacks(t, r.Body, "always")
 	}
 	is.Equal(len(s.requests("POST", "/reply")), 3)
 }
@@ -54,7 +55,7 @@ func TestAReplyIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s.asking("ses_1", "per_1")
 	s.refusing("POST", "/reply", 2, 500)
 	s.decide("per_1", events.Authorized, "")
-	eventually(t, "it is taken", func() bool { return s.permission("per_1").Replied })
+	expect.Eventually(t, "it is taken", func() bool { return s.permission("per_1").Replied })
 	is.Equal(len(s.repliesTo("per_1")), 3)
 }
 
@@ -79,7 +80,7 @@ func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	s.asking("ses_1", "per_1")
 	s.forget()
 	s.decide("per_1", events.Authorized, "")
-	eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
 	is.Equal(len(s.repliesTo("per_1")), 1)
 	is.Equal(len(facts[events.PermissionExpired](s, s.chatOf("ses_1"))), 1)
 }
@@ -103,12 +104,12 @@ func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
 	s.start().connected()
 	for id, says := range map[string]string{"per_1": "the approval expired at", "per_2": "the turn was aborted"} {
 		for _, body := range s.repliesTo(id) {
-			is.True(strings.Contains(body, `"reply":"reject"`))
-			is.True(strings.Contains(body, says))
+			expect.Contains(t, body, `"reply":"reject"`)
+			expect.Contains(t, body, says)
 		}
 		expired := func() []events.PermissionExpired { return facts[events.PermissionExpired](s, s.permission(id).Chat) }
-		eventually(t, "it is recorded", func() bool { return len(expired()) > 0 })
-		is.True(strings.Contains(expired()[0].Reason, says))
+		expect.Eventually(t, "it is recorded", func() bool { return len(expired()) > 0 })
+		expect.Contains(t, expired()[0].Reason, says)
 	}
 }
 
@@ -134,9 +135,9 @@ func TestAnApprovalOfAFileThatChangedIsRejected(t *testing.T) {
 	s.decide("per_1", events.Authorized, "")
 	bodies := s.repliesTo("per_1")
 	is.Equal(len(bodies), 1)
-	is.True(strings.Contains(bodies[0], `"reply":"reject"`))
-	is.True(strings.Contains(bodies[0], "a.md changed while the request waited. Read it again."))
-	eventually(t, "it expires, with the reason, whichever event is first", func() bool {
+	expect.Contains(t, bodies[0], `"reply":"reject"`)
+	expect.Contains(t, bodies[0], "a.md changed while the request waited. Read it again.")
+	expect.Eventually(t, "it expires, with the reason, whichever event is first", func() bool {
 		p := s.permission("per_1")
 		return p.Status == projections.PermissionExpired && p.Replied && strings.HasSuffix(p.Reason, "a.md changed while the request waited. Read it again.")
 	})
@@ -151,7 +152,7 @@ func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s.changing("per_1")
 	s.refusing("POST", "/reply", 2, 500)
 	s.decide("per_1", events.Authorized, "")
-	eventually(t, "it is taken", func() bool { return len(facts[events.PermissionExpired](s, s.chatOf("ses_1"))) == 1 })
+	expect.Eventually(t, "it is taken", func() bool { return len(facts[events.PermissionExpired](s, s.chatOf("ses_1"))) == 1 })
 	is.Equal(len(s.repliesTo("per_1")), 3)
 }
 
@@ -165,7 +166,7 @@ func TestAFileThatOpenCodeMayHaveChangedIsNotThePersons(t *testing.T) {
 	s.changing("per_1")
 	s.forget()
 	s.decide("per_1", events.Authorized, "")
-	eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
 	is.Equal(s.permission("per_1").Reason, "OpenCode does not wait for it any more")
 }
 
@@ -209,7 +210,7 @@ func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	_, err := s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: s.permission("per_1").Chat})
 	is.NoErr(err)
 	s.start().connected()
-	eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
 	s.drained()
 	is.Equal(len(s.requests("POST", "/prompt_async")), 0)
 }
@@ -291,12 +292,12 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	}
 	is.Equal(len(s.requests("POST", "/reply")), 0)
 	s.answerQuestion(chat, "que_1", 0, false, "first")
-	eventually(t, "it is taken", func() bool { return len(s.openCode(chat, events.QuestionReplied)) == 1 })
+	expect.Eventually(t, "it is taken", func() bool { return len(s.openCode(chat, events.QuestionReplied)) == 1 })
 	is.Equal(s.repliesTo("que_1"), []string{`{"answers":[["first"],["second"]]}`, `{"answers":[["first"],["second"]]}`}) // the first try failed
 
 	s.answerQuestion(chat, "que_2", 0, false, "an answer")
 	s.answerQuestion(chat, "que_2", 1, true)
-	eventually(t, "it is rejected", func() bool { return len(s.openCode(chat, events.QuestionRejected)) == 1 })
+	expect.Eventually(t, "it is rejected", func() bool { return len(s.openCode(chat, events.QuestionRejected)) == 1 })
 	s.drained()
 	is.Equal(len(s.requests("POST", "/que_2/reject")), 1)
 	is.Equal(len(s.requests("POST", "/que_2/reply")), 0)
@@ -312,5 +313,5 @@ func TestAnAnswerOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	s.forget()
 	chat := s.chatOf("ses_1")
 	s.answerQuestion(chat, "que_1", 0, true)
-	eventually(t, "it expires", func() bool { return len(facts[events.QuestionExpired](s, chat)) == 1 })
+	expect.Eventually(t, "it expires", func() bool { return len(facts[events.QuestionExpired](s, chat)) == 1 })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -29,7 +30,7 @@ func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 	chat := s.chatOf("ses_1")
 	reverts := func(n int) []request {
 		t.Helper()
-		eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/revert")) >= n })
+		expect.Eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/revert")) >= n })
 		return s.requests("POST", "/revert")
 	}
 	s.refusing("POST", "/revert", 1, 500)
@@ -42,13 +43,13 @@ func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 	s.revert(chat, "msg_2") // refused for good
 	s.revert(chat, "msg_3")
 	is.Equal(reverts(4)[3].Body, `{"messageID":"msg_3"}`)
-	is.True(strings.Contains(r.said.String(), "opencode refuses"))
+	expect.Contains(t, r.said.String(), "opencode refuses")
 
 	s.cut()
-	eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
 	s.revert(chat, "")
 	s.back()
-	eventually(t, "it is undone", func() bool { return len(s.requests("POST", "/ses_1/unrevert")) == 1 })
+	expect.Eventually(t, "it is undone", func() bool { return len(s.requests("POST", "/ses_1/unrevert")) == 1 })
 	is.Equal(len(s.requests("POST", "/revert")), 4)
 }
 
@@ -61,14 +62,14 @@ func TestARevertStopsTheTurnThatRuns(t *testing.T) {
 	s.drained()
 	s.refusing("POST", "/revert", 1, 409)
 	s.revert(s.chatOf("ses_1"), "msg_1")
-	eventually(t, "it is taken", func() bool { return len(s.requests("POST", "/revert")) == 2 })
+	expect.Eventually(t, "it is taken", func() bool { return len(s.requests("POST", "/revert")) == 2 })
 	is.Equal(len(s.requests("POST", "/ses_1/abort")), 1)
 	is.Equal(s.permission("per_1").Status, projections.PermissionExpired)
 
 	s.refusing("POST", "/unrevert", 1, 409) // nothing is stopped to undo what the turn has made final
 	s.revert(s.chatOf("ses_1"), "")
 	s.revert(s.chatOf("ses_1"), "")
-	eventually(t, "the next is taken", func() bool { return len(s.requests("POST", "/unrevert")) == 2 })
+	expect.Eventually(t, "the next is taken", func() bool { return len(s.requests("POST", "/unrevert")) == 2 })
 	is.Equal(len(s.requests("POST", "/abort")), 1)
 }
 
@@ -121,8 +122,8 @@ func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 	s.submit(chat, "later")
 	s.drained()
 	s.deleteChat(chat)
-	eventually(t, "the turn is stopped", func() bool { return len(s.requests("POST", "/"+p.session+"/abort")) == 1 })
-	eventually(t, "its ask is settled", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.requests("POST", "/"+p.session+"/abort")) == 1 })
+	expect.Eventually(t, "its ask is settled", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
 	s.answer(p.session, p.MessageID)
 	s.chat("another")
 	s.prompted(2)
@@ -148,9 +149,9 @@ func TestAChatDeletedWhileItsMessageIsSentIsStopped(t *testing.T) {
 	chat := s.chat("hello")
 	<-arrived
 	s.deleteChat(chat)
-	eventually(t, "the abort comes too early", func() bool { return len(s.requests("POST", "/abort")) == 1 })
+	expect.Eventually(t, "the abort comes too early", func() bool { return len(s.requests("POST", "/abort")) == 1 })
 	release()
-	eventually(t, "it is stopped once more", func() bool { return len(s.requests("POST", "/abort")) == 2 })
+	expect.Eventually(t, "it is stopped once more", func() bool { return len(s.requests("POST", "/abort")) == 2 })
 	is.Equal(len(s.promptsReceived()), 1)
 }
 
@@ -207,7 +208,7 @@ func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 	decide(decided, events.Authorized)
 	s.reconnected(r, func() { s.forget() })
 	s.abortTurn(chat, "")
-	eventually(t, "the ask of OpenCode is settled", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "the ask of OpenCode is settled", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
 	decide(waiting, events.Denied)
 	for range 20 { // a while
 		s.drained()
@@ -240,7 +241,7 @@ func TestWhatOpenCodeListsIsAskedOfIt(t *testing.T) {
 	_, err = r.Diff(t.Context(), chat, "msg_1")
 	is.True(errors.Is(err, ErrUnavailable))
 	s.cut()
-	eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
 	_, err = r.Todo(t.Context(), chat)
 	is.True(errors.Is(err, ErrUnavailable))
 }

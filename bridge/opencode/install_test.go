@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 // sh is a shell script that finds the system's programs whatever is on our PATH.
@@ -109,7 +111,7 @@ func TestANamedOpenCodeThatCannotBeRunIsAnError(t *testing.T) {
 	_, err := in.run(t)
 	is.True(err != nil)
 	is.True(strings.HasPrefix(err.Error(), "use opencode: "))
-	is.True(strings.Contains(err.Error(), in.OpenCode))
+	expect.Contains(t, err.Error(), in.OpenCode)
 	is.True(errors.Is(err, os.ErrNotExist))
 
 	is.NoErr(os.WriteFile(in.OpenCode, []byte("text"), 0o644))
@@ -136,13 +138,13 @@ func TestWhatIsOnPathAndOfNoUseIsNamedAndInstalled(t *testing.T) {
 	in, lines := installation(t)
 	tools, err := in.run(t)
 	is.NoErr(err)
-	is.True(strings.Contains(lines(), "not using "+filepath.Join(dir, "opencode")+`: it is version "1.2.3"`))
-	is.True(strings.Contains(lines(), "rg is broken"))
+	expect.Contains(t, lines(), "not using "+filepath.Join(dir, "opencode")+`: it is version "1.2.3"`)
+	expect.Contains(t, lines(), "rg is broken")
 	is.True(strings.HasPrefix(tools.OpenCode, in.Dir))
 	is.True(strings.HasPrefix(tools.Ripgrep, in.Dir))
 	is.Equal(tools.Version, Version)
 	is.Equal(strings.Count(read(t, calls), "--ignore-scripts"), 2) // one for each, and no script of theirs runs
-	is.True(strings.Contains(lines(), "installed @vscode/ripgrep@"+RipgrepVersion))
+	expect.Contains(t, lines(), "installed @vscode/ripgrep@"+RipgrepVersion)
 }
 
 func TestWithoutNPMTheErrorNamesTheWaysOut(t *testing.T) {
@@ -152,7 +154,7 @@ func TestWithoutNPMTheErrorNamesTheWaysOut(t *testing.T) {
 	_, err := in.run(t)
 	is.True(err != nil)
 	for _, part := range []string{"install opencode-ai " + Version, "npm is not on PATH", "install Node.js 20 or newer", "--opencode PATH"} {
-		is.True(strings.Contains(err.Error(), part))
+		expect.Contains(t, err.Error(), part)
 	}
 	onPath(t, map[string]string{"opencode": sh("echo " + Version)})
 	_, err = in.run(t)
@@ -167,7 +169,7 @@ func TestNPMsLastWordsAreInTheError(t *testing.T) {
 	in, _ := installation(t)
 	_, err := in.run(t)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "exit status 7; its last lines:\nline 21\n"))
+	expect.Contains(t, err.Error(), "exit status 7; its last lines:\nline 21\n")
 	is.True(strings.HasSuffix(err.Error(), "line 29\nnpm error code ENOSPC"))
 	left, err := filepath.Glob(filepath.Join(in.Dir, "opencode-ai*"))
 	is.NoErr(err)
@@ -229,7 +231,7 @@ func TestManyThatInstallAtOnceInstallOnce(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the others wait", func() bool { return strings.Count(lines(), "waiting for another process") == many-1 })
+	expect.Eventually(t, "the others wait", func() bool { return strings.Count(lines(), "waiting for another process") == many-1 })
 	write(t, waits, "")
 	all.Wait()
 	is.Equal(strings.Count(read(t, calls), "opencode-ai@"), 1)
@@ -250,8 +252,8 @@ func TestTheVariantThatRunsHereIsChosen(t *testing.T) {
 	in, _ = installation(t)
 	_, err = in.run(t)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "no program of it runs on this machine"))
-	is.True(strings.Contains(err.Error(), "illegal instruction"))
+	expect.Contains(t, err.Error(), "no program of it runs on this machine")
+	expect.Contains(t, err.Error(), "illegal instruction")
 }
 
 func TestACancelEndsAnInstallThatHangs(t *testing.T) {
@@ -267,7 +269,7 @@ func TestACancelEndsAnInstallThatHangs(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { _, err := Install(ctx, in); ended <- err }()
 			var pid int
-			eventually(t, "it hangs", func() bool {
+			expect.Eventually(t, "it hangs", func() bool {
 				pid, _ = strconv.Atoi(strings.TrimSpace(read(t, file)))
 				return pid > 1
 			})

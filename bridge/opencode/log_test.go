@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 func TestTheLogIsBoundedAndKeepsItsEnd(t *testing.T) {
@@ -34,7 +36,7 @@ func TestTheLogIsBoundedAndKeepsItsEnd(t *testing.T) {
 		is.True(info.Size() <= logSize+2*int64(len(chunk)))
 	}
 	is.True(strings.HasSuffix(read(t, path+".1")+read(t, path), "\nchunk 34\n"))
-	is.True(strings.Contains(read(t, path+".1")+read(t, path), "\nchunk 25\n")) // a rotation loses nothing of the last file's length
+	expect.Contains(t, read(t, path+".1")+read(t, path), "\nchunk 25\n") // a rotation loses nothing of the last file's length
 	is.True(strings.HasSuffix(log.last(), "chunk 34"))
 	is.True(len(log.last()) <= 4<<10)
 }

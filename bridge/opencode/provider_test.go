@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 // user is the environment of a user whose auth.json has this content, or is missing when it is empty.
@@ -76,14 +77,14 @@ func TestABrokenLoginFileIsAnErrorThatNamesIt(t *testing.T) {
 		_, found, err := UserProvider(user(t, auth, map[string]string{"ANTHROPIC_API_KEY": "sk-ant"}))
 		is.True(err != nil)
 		is.Equal(found, false)
-		is.True(strings.Contains(err.Error(), filepath.Join("opencode", "auth.json")))
+		expect.Contains(t, err.Error(), filepath.Join("opencode", "auth.json"))
 	}
 	is := is.New(t)
 	home := t.TempDir()
 	write(t, filepath.Join(home, "opencode", "auth.json", "a directory"), "")
 	_, _, err := UserProvider(user(t, "", map[string]string{"XDG_DATA_HOME": home}))
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), filepath.Join(home, "opencode", "auth.json")))
+	expect.Contains(t, err.Error(), filepath.Join(home, "opencode", "auth.json"))
 }
 
 func TestEveryKeyAndLoginIsASecret(t *testing.T) {
@@ -140,7 +141,7 @@ func TestAModelThatNamesNoneIsAnError(t *testing.T) {
 		is := is.New(t)
 		_, err := p.config()
 		is.True(err != nil)
-		is.True(strings.Contains(err.Error(), `"`+p.Model+`": want provider/model`))
+		expect.Contains(t, err.Error(), `"`+p.Model+`": want provider/model`)
 	}
 	is := is.New(t)
 	_, err := Provider{BaseURL: "http://127.0.0.1:1/v1"}.config()

@@ -24,6 +24,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/expect"
 )
 
 // model is the demo model behind a proxy that keeps what it is asked.
@@ -112,7 +113,7 @@ func turn(t *testing.T, c *client.Client, directory, session, text string, so fu
 		Parts: []client.PromptPart{{ID: client.NewID("prt", now), Type: "text", Text: text}}}); err != nil {
 		t.Fatal(err)
 	}
-	opencode.Eventually(t, "the turn: "+text, func() bool {
+	expect.Eventually(t, "the turn: "+text, func() bool {
 		asks, err := c.PermissionRequests(t.Context(), directory)
 		if err != nil {
 			t.Fatal(err)
@@ -172,8 +173,8 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 		"@@call write {\"filePath\":%q,\"content\":\"c\"}\n@@next\n@@say done", filepath.Join(workspace, "new.txt")), idle(t, first.Client, session.ID))
 	is.Equal(permissions, []string{"bash", "edit"}) // all that was called asked
 	is.Equal(opencode.ReadFile(t, filepath.Join(workspace, "new.txt")), "c")
-	is.True(strings.Contains(asked(), "Names of rivers are written in capitals.")) // AGENTS.md is text for the model
-	is.True(strings.Contains(asked(), "begins with the word `detach`"))            // and so are ours
+	expect.Contains(t, asked(), "Names of rivers are written in capitals.") // AGENTS.md is text for the model
+	expect.Contains(t, asked(), "begins with the word `detach`")            // and so are ours
 	checkNothingRan(t, ran)
 	checkEnvironment(t, opencode.ReadFile(t, filepath.Join(dumps, "env")), session.ID, first.Client.Password())
 
@@ -209,7 +210,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 	is.NoErr(err)
 	<-second.Exited
 	is.Equal(opencode.ProcessID(second.PID), "")
-	opencode.Eventually(t, "the command is gone", func() bool { return opencode.ProcessID(command) == "" })
+	expect.Eventually(t, "the command is gone", func() bool { return opencode.ProcessID(command) == "" })
 	is.Equal(opencode.ReadFile(t, filepath.Join(dir, "pid")), "")
 }
 
@@ -240,7 +241,7 @@ func checkEnvironment(t *testing.T, dump, session, password string) {
 	t.Helper()
 	is := is.New(t)
 	for _, secret := range []string{password, "key-of-the-model", "key-of-anthropic", "key-of-openai"} {
-		is.True(!strings.Contains(dump, secret))
+		expect.Lacks(t, dump, secret)
 	}
 	env := map[string]string{}
 	for line := range strings.Lines(dump) {

@@ -21,6 +21,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -49,7 +50,7 @@ func (s *Supervisor) running(t *testing.T) (stop func() error) {
 // writtenPID waits for a process id in a file.
 func writtenPID(t *testing.T, path string) (pid int) {
 	t.Helper()
-	eventually(t, "a process id in "+path, func() bool {
+	expect.Eventually(t, "a process id in "+path, func() bool {
 		text := read(t, path)
 		pid, _ = strconv.Atoi(strings.TrimSpace(text))
 		return pid > 1 && strings.HasSuffix(text, "\n")
@@ -59,7 +60,7 @@ func writtenPID(t *testing.T, path string) (pid int) {
 
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return processID(pid) == "" })
+	expect.Eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return processID(pid) == "" })
 }
 
 // sleeping starts a process that ends when the test does, and listens as far as anybody knows.
@@ -97,7 +98,7 @@ func TestAProgramThatIsNotThereIsAnErrorAtOnce(t *testing.T) {
 	s.Tools.OpenCode = filepath.Join(t.TempDir(), "missing")
 	err := s.Run(t.Context())
 	is.True(errors.Is(err, fs.ErrNotExist))
-	is.True(strings.Contains(err.Error(), s.Tools.OpenCode))
+	expect.Contains(t, err.Error(), s.Tools.OpenCode)
 }
 
 func TestACancelEndsOneThatIsNotReadyYet(t *testing.T) {
@@ -134,7 +135,7 @@ func TestOneThatNeverAnswersIsGivenUp(t *testing.T) {
 	defer cancel()
 	err = supervising(t, t.TempDir(), "").await(ctx, sleeping(t), client.New("http://"+silent.Addr().String(), ""))
 	is.True(errors.Is(err, late))
-	is.True(strings.Contains(err.Error(), "check opencode")) // and what was asked last
+	expect.Contains(t, err.Error(), "check opencode") // and what was asked last
 }
 
 func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
@@ -162,7 +163,7 @@ func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
 	for n := range firstTries {
-		eventually(t, "it has a port", func() bool { return read(t, s.path("home", "n")) == fmt.Sprintln(n+1) })
+		expect.Eventually(t, "it has a port", func() bool { return read(t, s.path("home", "n")) == fmt.Sprintln(n+1) })
 		taken, err := net.Listen("tcp", "127.0.0.1:"+strings.TrimSpace(read(t, s.path("home", "port"))))
 		is.NoErr(err)
 		stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -225,7 +226,7 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 			defer cancel()
 			err := supervising(t, t.TempDir(), "").await(ctx, sleeping(t), healthAnswers(t, c.status, c.body))
 			is.True(err != nil)
-			is.True(strings.Contains(err.Error(), c.want))
+			expect.Contains(t, err.Error(), c.want)
 			is.NoErr(ctx.Err()) // it is final: nothing is waited for
 		})
 	}
@@ -244,7 +245,7 @@ func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.
 			s.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 			is.NoErr(s.await(ctx, sleeping(t), healthAnswers(t, 200, `{"healthy":true,"version":"`+version+`"}`)))
 			is.Equal(s.Tools.Version, version)
-			is.True(strings.Contains(lines.String(), reported))
+			expect.Contains(t, lines.String(), reported)
 			is.Equal(lines.String() == "", reported == "")
 			err := s.await(ctx, sleeping(t), healthAnswers(t, 200, `{"healthy":true,"version":"1.0.0"}`))
 			is.True(err != nil && strings.Contains(err.Error(), "it is version 1.0.0, not "+version)) // a later start has the same one
@@ -314,7 +315,7 @@ func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
 	is.NoErr(process.Start())
 	t.Cleanup(func() { process.Process.Kill() })
 	pid := writtenPID(t, filepath.Join(dir, "home", "started"))
-	eventually(t, "it is remembered", func() bool { return strings.Contains(read(t, filepath.Join(dir, "pid")), `"pid":`+strconv.Itoa(pid)) })
+	expect.Eventually(t, "it is remembered", func() bool { return strings.Contains(read(t, filepath.Join(dir, "pid")), `"pid":`+strconv.Itoa(pid)) })
 	is.NoErr(process.Process.Kill())
 	process.Wait()
 	if runtime.GOOS == "linux" {

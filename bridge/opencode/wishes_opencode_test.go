@@ -18,6 +18,7 @@ import (
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -80,7 +81,7 @@ func (w *whole) must(err error) {
 func (w *whole) say(chat, text string) {
 	w.t.Helper()
 	w.submit(chat, text)
-	opencode.Eventually(w.t, "the turn of "+text, func() bool {
+	expect.Eventually(w.t, "the turn of "+text, func() bool {
 		asks, err := w.bridge.Model.PendingAsks(w.t.Context())
 		w.must(err)
 		for _, a := range asks {
@@ -153,7 +154,7 @@ func (w *whole) shows(chat, text string) {
 			w.t.Log("it shows", shown)
 		}
 	}()
-	opencode.Eventually(w.t, "the chat shows "+text, func() bool { shown, _ = w.shown(chat); return shown == text })
+	expect.Eventually(w.t, "the chat shows "+text, func() bool { shown, _ = w.shown(chat); return shown == text })
 }
 
 func (w *whole) file(name string) string {
@@ -179,7 +180,7 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(messages), 4) // and in OpenCode's where it belongs
 	w.shows(chat, "@@say one|one|@@say two|two")
-	opencode.Eventually(t, "the fork has its session", func() bool { return w.row(whole).Session != "" })
+	expect.Eventually(t, "the fork has its session", func() bool { return w.row(whole).Session != "" })
 	is.Equal(w.row(chat).Session, before)
 	w.say(chat, "@@say three")
 	w.say(whole, "@@say four")
@@ -198,11 +199,11 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 
 	const asking = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n@@say done"
 	w.submit(chat, asking)
-	opencode.Eventually(t, "it asks", func() bool { asks, err := w.bridge.Model.PendingAsks(t.Context()); w.must(err); return len(asks) == 1 })
+	expect.Eventually(t, "it asks", func() bool { asks, err := w.bridge.Model.PendingAsks(t.Context()); w.must(err); return len(asks) == 1 })
 	running := w.fork(chat, "")
-	opencode.Eventually(t, "the other fork has its session", func() bool { return w.row(running).Session != "" })
+	expect.Eventually(t, "the other fork has its session", func() bool { return w.row(running).Session != "" })
 	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking)
-	opencode.Eventually(t, "what was running is not in it", func() bool { return w.row(running).Turn == projections.TurnUser })
+	expect.Eventually(t, "what was running is not in it", func() bool { return w.row(running).Turn == projections.TurnUser })
 	is.Equal(w.row(chat).Turn, projections.TurnAssistant)
 	w.say(running, "@@say over")
 	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking+"|@@say over|over")
@@ -219,7 +220,7 @@ func TestAForkMadeInOpenCodeDoesNotTakeTheChat(t *testing.T) {
 	copied, err := w.client.Fork(t.Context(), session, "")
 	is.NoErr(err)
 	adopted := ""
-	opencode.Eventually(t, "it is adopted", func() bool {
+	expect.Eventually(t, "it is adopted", func() bool {
 		row, _, err := w.bridge.Model.Session(t.Context(), copied.ID)
 		is.NoErr(err)
 		adopted = row.Chat
@@ -255,7 +256,7 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	is.Equal(string(todo), `[{"content":"map the delta","status":"pending","priority":"high"}]`)
 	_, ids := w.shown(chat)
 	second := ids[3]
-	opencode.Eventually(t, "the diff of the second turn", func() bool { // OpenCode makes it after the turn
+	expect.Eventually(t, "the diff of the second turn", func() bool { // OpenCode makes it after the turn
 		diff, err = w.bridge.Diff(t.Context(), chat, second)
 		is.NoErr(err)
 		return strings.Contains(string(diff), "+second")
@@ -268,9 +269,9 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	is.Equal(string(diff), "[]")
 
 	w.revert(chat, second)
-	opencode.Eventually(t, "the file is as it was", func() bool { return w.file("f.txt") == "first\n" })
+	expect.Eventually(t, "the file is as it was", func() bool { return w.file("f.txt") == "first\n" })
 	w.revert(chat, "")
-	opencode.Eventually(t, "the file is back", func() bool { return w.file("f.txt") == "second\n" })
+	expect.Eventually(t, "the file is back", func() bool { return w.file("f.txt") == "second\n" })
 	w.revert(chat, second)
 	w.say(chat, "@@say instead") // at once: it comes after the revert
 	is.Equal(w.file("f.txt"), "first\n")
@@ -279,7 +280,7 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 
 	_, ids = w.shown(chat)
 	w.submit(chat, "@@text n=2000 delay=20")
-	opencode.Eventually(t, "it runs", func() bool {
+	expect.Eventually(t, "it runs", func() bool {
 		s, _, err := w.bridge.Model.Session(t.Context(), w.row(chat).Session)
 		w.must(err)
 		return s.Processing != "[]"

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 )
 
@@ -223,9 +224,9 @@ func TestEndpointsTokensAndSecretsStandInNoEventAndNoLine(t *testing.T) {
 	is.NoErr(err)
 	approve := token(t, buttons(t, r.requests()[0])["Approve"])
 	for _, text := range []string{stored.String(), s.lines.String()} {
-		is.True(!strings.Contains(text, "confidential"))
-		is.True(!strings.Contains(text, approve))
-		is.True(strings.Contains(text, "127.0.0.1"))
+		expect.Lacks(t, text, "confidential")
+		expect.Lacks(t, text, approve)
+		expect.Contains(t, text, "127.0.0.1")
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"pocketcoder/bridge/push"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 )
 
@@ -81,7 +82,7 @@ func TestWebPushIsReadByTheBrowserAlone(t *testing.T) {
 	got := s.next(r, 0)
 	is.Equal(got.path, "/wpush/secret")
 	is.Equal([]string{got.header.Get("Content-Encoding"), got.header.Get("TTL"), got.header.Get("Urgency")}, []string{"aes128gcm", "86400", "high"})
-	is.True(!strings.Contains(got.body, "may I run this"))
+	expect.Lacks(t, got.body, "may I run this")
 
 	shown := read(t, b.open(t, got.body))
 	is.Equal([]string{shown.Title, shown.Message, shown.Type, shown.Chat}, []string{"Run ls", "ls\nin /workspace\nno rule allows it\nChat: chat", "permission", chat})
@@ -164,9 +165,9 @@ func TestKeysOfWebPushAreKeptAndKeptSecret(t *testing.T) {
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
 	is.NoErr(os.Chmod(file, 0o644))
 	_, err = push.LoadVAPID(file)
-	is.True(strings.Contains(err.Error(), "only its owner can read"))
+	expect.Contains(t, err.Error(), "only its owner can read")
 	is.NoErr(os.WriteFile(file, []byte("{}"), 0o600))
 	is.NoErr(os.Chmod(file, 0o600))
 	_, err = push.LoadVAPID(file)
-	is.True(strings.Contains(err.Error(), "does not hold"))
+	expect.Contains(t, err.Error(), "does not hold")
 }

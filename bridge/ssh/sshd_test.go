@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 )
 
@@ -86,22 +87,22 @@ func TestKeyGivesTheViewerAndNothingElse(t *testing.T) {
 	s.eventually("the key is there", func() bool { return len(s.file()) == 1 })
 
 	said := ran(words(s.client(server, key, "-tt"), "touch", filepath.Join(s.dir, "touched")))
-	is.True(strings.Contains(said, "viewer of <"+ann+">, asked for <touch "+s.dir+"/touched>"))
-	is.True(strings.Contains(said, "/dev/pts/"))
+	expect.Contains(t, said, "viewer of <"+ann+">, asked for <touch "+s.dir+"/touched>")
+	expect.Contains(t, said, "/dev/pts/")
 	_, err := os.Stat(filepath.Join(s.dir, "touched"))
 	is.True(os.IsNotExist(err)) // what was asked for is told to the viewer, not run
-	is.True(strings.Contains(ran(s.client(server, stranger)), "Permission denied (publickey)"))
+	expect.Contains(t, ran(s.client(server, stranger)), "Permission denied (publickey)")
 	s.eventually("who came is said", func() bool { return strings.Contains(s.lines.String(), "Accepted publickey") })
 
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	defer target.Close()
-	is.True(!strings.Contains(ran(s.client(server, key, "-W", target.Addr().String())), "viewer"))      // a way to another port
-	is.True(strings.Contains(ran(s.client(server, key, "-R", "0:"+target.Addr().String())), "forward")) // and back
-	is.True(strings.Contains(ran(s.client(server, key, "-R", s.dir+"/socket:/nowhere")), "forward"))    // to a socket
-	is.True(!strings.Contains(ran(words(s.client(server, key, "-s"), "sftp")), "viewer"))               // files
+	expect.Lacks(t, ran(s.client(server, key, "-W", target.Addr().String())), "viewer")          // a way to another port
+	expect.Contains(t, ran(s.client(server, key, "-R", "0:"+target.Addr().String())), "forward") // and back
+	expect.Contains(t, ran(s.client(server, key, "-R", s.dir+"/socket:/nowhere")), "forward")    // to a socket
+	expect.Lacks(t, ran(words(s.client(server, key, "-s"), "sftp")), "viewer")                   // files
 	given := ran(s.client(server, key, "-A", "-o", "IdentityAgent="+s.agent(), "-o", "SetEnv=POCKETCODER_DATA=/x"))
-	is.True(strings.Contains(given, "viewer of <"+ann+">, asked for <>, given <> <>")) // neither an agent nor variables
+	expect.Contains(t, given, "viewer of <"+ann+">, asked for <>, given <> <>") // neither an agent nor variables
 	accepted := make(chan struct{})
 	go func() {
 		if conn, err := target.Accept(); err == nil {
@@ -115,7 +116,7 @@ func TestKeyGivesTheViewerAndNothingElse(t *testing.T) {
 	case <-time.After(100 * time.Millisecond): // all clients are gone by now
 	}
 	for _, option := range []string{"PreferredAuthentications=password", "PreferredAuthentications=keyboard-interactive"} {
-		is.True(strings.Contains(ran(s.client(server, stranger, "-o", option)), "Permission denied (publickey)"))
+		expect.Contains(t, ran(s.client(server, stranger, "-o", option)), "Permission denied (publickey)")
 	}
 }
 
@@ -135,7 +136,7 @@ func TestKeyThatIsTakenBackLetsNobodyInAndCutsWhoIsIn(t *testing.T) {
 	seen, stays, otherIn := s.enter(server, other)
 	s.save(id, false, map[string]any{"is_active": false})
 	s.eventually("the connection is cut", func() bool { return closed(left) })
-	is.True(strings.Contains(ran(s.client(server, key)), "Permission denied"))
+	expect.Contains(t, ran(s.client(server, key)), "Permission denied")
 	_, err := otherIn.Write([]byte("still here\n"))
 	is.NoErr(err)
 	s.eventually("the other is not", func() bool { return strings.Contains(seen.String(), "still here") })
@@ -146,7 +147,7 @@ func TestKeyThatIsTakenBackLetsNobodyInAndCutsWhoIsIn(t *testing.T) {
 	_, err = s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Account: ann, Disabled: &yes})
 	is.NoErr(err)
 	s.eventually("that of a disabled account is", func() bool { return closed(stays) })
-	is.True(strings.Contains(ran(s.client(server, other)), "Permission denied"))
+	expect.Contains(t, ran(s.client(server, other)), "Permission denied")
 }
 
 // enter logs in with a key, and stays.
@@ -244,7 +245,7 @@ func TestKeysOfTheLastRunLetNobodyIn(t *testing.T) {
 	is.NoErr(err)
 	defer client.Close()
 	s.eventually("it is in", func() bool { return strings.Contains(s.lines.String(), "Accepted publickey") })
-	is.True(!strings.Contains(s.lines.String(), "cut")) // its key is as it was
+	expect.Lacks(t, s.lines.String(), "cut") // its key is as it was
 }
 
 func closed(c chan struct{}) bool {

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"io"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -74,7 +74,7 @@ func TestABridgeThatStopsCancelsAndAnswers(t *testing.T) {
 	again.Env = cmd.Env
 	_, said, code := run(t, again)
 	is.Equal(code, wire.ExitRefused)
-	is.True(strings.Contains(said, "not run: connect to PocketCoder: "+s.socket+": connection refused"))
+	expect.Contains(t, said, "not run: connect to PocketCoder: "+s.socket+": connection refused")
 }
 
 func TestAShellThatIsGoneCancels(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/shellsocket"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -312,7 +313,7 @@ func TestWhatIsNotAnAgentsCommandIsRefused(t *testing.T) {
 			is.Equal(code, wire.ExitRefused)
 			is.Equal(out, "")
 			is.True(strings.HasPrefix(errs, "pocketcoder-shell: not run: "))
-			is.True(strings.Contains(errs, c.want))
+			expect.Contains(t, errs, c.want)
 			is.Equal(strings.Count(errs, "\n"), 1) // one line
 			is.Equal(len(s.asked), 0)
 		})
@@ -332,7 +333,7 @@ func TestARefusalSaysWhy(t *testing.T) {
 	is.NoErr(s.stop())
 	_, errs, code = run(t, s.shell("-c", "true"))
 	is.Equal(code, wire.ExitRefused)
-	is.True(strings.Contains(errs, "nobody answers"))
+	expect.Contains(t, errs, "nobody answers")
 }
 
 // The way of a command, in process to the handler, beside the plain shell: compare the two medians of one run.

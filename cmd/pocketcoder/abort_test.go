@@ -2,13 +2,13 @@ package main
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -20,7 +20,7 @@ func TestAbortStopsTheAnswer(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, "@@text n=2000 delay=20")
-	eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
+	expect.Eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
 	is.Equal(p.row(t, chat).Turn, projections.TurnAssistant)
 	p.abort(t, chat)
 	p.turnEnds(t, chat)
@@ -69,5 +69,5 @@ func TestAbortExpiresWhatWaits(t *testing.T) {
 	is.Equal(permission.Status, projections.PermissionExpired)
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
 	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
-	is.True(strings.Contains(p.conflict(t, chat, ask, events.Authorized), "expired")) // too late
+	expect.Contains(t, p.conflict(t, chat, ask, events.Authorized), "expired") // too late
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 )
 
@@ -108,7 +109,7 @@ func TestSetupLinkMakesOneAdministrator(t *testing.T) {
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
 	var link []string
-	eventually(t, "the link is shown", func() bool { link = setupToken.FindStringSubmatch(p.output.String()); return link != nil })
+	expect.Eventually(t, "the link is shown", func() bool { link = setupToken.FindStringSubmatch(p.output.String()); return link != nil })
 	is.Equal(link[1], p.HTTP+"/setup")
 	nobody := login{process: p}
 	is.Equal(nobody.do(t, "GET", "/setup", nil).code, http.StatusOK)
@@ -152,7 +153,7 @@ func TestSetupLinkMakesOneAdministrator(t *testing.T) {
 
 	p.kill()
 	p.restart()
-	eventually(t, "all is said", func() bool { return strings.Contains(p.output.String(), "Ctrl-C") })
+	expect.Eventually(t, "all is said", func() bool { return strings.Contains(p.output.String(), "Ctrl-C") })
 	is.Equal(len(made[0].list(t, "users", "")), 1) // the login is good still
 	is.True(!setupToken.MatchString(p.output.String()))
 	is.True(!setupToken.MatchString(sharedSystem(t).output.String())) // which the environment gave an administrator

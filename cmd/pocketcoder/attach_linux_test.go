@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -66,7 +67,7 @@ func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
 
 	s := p.attach(t) // the one with the newest activity
 	s.sees("begun")
-	eventually(t, "all that was printed is shown", func() bool { return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`) })
+	expect.Eventually(t, "all that was printed is shown", func() bool { return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`) })
 	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, projections.ExecExecuting) // it still runs
 	second := p.attach(t, chat)
 	second.sees("begun")
@@ -82,14 +83,14 @@ func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
 		}
 	}
 	for _, raw := range hostile {
-		is.True(!strings.Contains(s.seen.String(), raw)) // it did not reach the terminal
+		expect.Lacks(t, s.seen.String(), raw) // it did not reach the terminal
 	}
 	for _, code := range []string{"\x1b]0;", "\x1b]2;", "\x1b]52;", "\x1b]8;"} { // titles, the clipboard and links are left alone by tmux too
-		is.True(!strings.Contains(s.seen.String(), code))
+		expect.Lacks(t, s.seen.String(), code)
 	}
 	title, err := v.output(t.Context(), "display-message", "-p", "-t", "="+chat+":0", "#{window_name}|#{pane_title}")
 	is.NoErr(err)
-	is.True(!strings.Contains(title, "evil"))
+	expect.Lacks(t, title, "evil")
 	buffers, err := v.output(t.Context(), "list-buffers")
 	is.NoErr(err)
 	is.Equal(buffers, "")
@@ -134,13 +135,13 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	s.leaves()
 	names, err := v.windows(t.Context(), chat)
 	is.NoErr(err)
-	is.Equal(names, []string{"transcript"})                           // it is there, and alone
-	is.True(!strings.Contains(v.screenOf(t, chat, "0"), "run-shell")) // nor does the window take what is typed
+	is.Equal(names, []string{"transcript"})                // it is there, and alone
+	expect.Lacks(t, v.screenOf(t, chat, "0"), "run-shell") // nor does the window take what is typed
 
 	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"}, {"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
 		stays := []string{"set-option", "-p", "-t", "=" + chat + ":=" + made[4], "remain-on-exit", "on"} // so that it can be seen how it ends
 		is.NoErr(v.run(t.Context(), joined([][]string{made, stays})...))                                 // what tmux would run without a command, or through its shell, is this program
-		eventually(t, "it refuses", func() bool { return strings.Contains(v.screenOf(t, chat, made[4]), "pocketcoder") })
+		expect.Eventually(t, "it refuses", func() bool { return strings.Contains(v.screenOf(t, chat, made[4]), "pocketcoder") })
 	}
 	_, err = os.Stat(mark)
 	is.True(os.IsNotExist(err))
@@ -163,12 +164,12 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 		is.NoErr(err)
 		return names
 	}
-	eventually(t, "it has a window", func() bool { return len(windows()) == 2 && windows()[1] == name })
+	expect.Eventually(t, "it has a window", func() bool { return len(windows()) == 2 && windows()[1] == name })
 	s.presses(v, chat, "n")
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
-	eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })
-	eventually(t, "the first window shows its commands", func() bool {
+	expect.Eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })
+	expect.Eventually(t, "the first window shows its commands", func() bool {
 		return strings.Contains(v.screenOf(t, chat, "0"), "subagent general · approved by operator") && strings.Contains(v.screenOf(t, chat, "0"), "    $ echo from below")
 	})
 }
@@ -179,7 +180,7 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	p := sharedSystem(t)
 	tmuxFor(t, p.data)
 	_, _, err := runApp(t, "attach", "--data", string(p.data))
-	is.True(strings.Contains(err.Error(), "it needs a terminal"))
+	expect.Contains(t, err.Error(), "it needs a terminal")
 	mistyped := filepath.Join(t.TempDir(), "mistyped")
 	for _, c := range []struct{ data, chat, says string }{
 		{mistyped, "nosuchchat", "pocketcoder up"},
@@ -212,7 +213,7 @@ func TestDeletedChatsSessionEnds(t *testing.T) {
 	s.sees("the commands of chat " + chat)
 	p.admin(t).do(t, "DELETE", recordPath("chats", chat), nil)
 	s.leaves()
-	eventually(t, "the session is gone", func() bool { return v.run(t.Context(), "has-session", "-t", "="+chat) != nil })
+	expect.Eventually(t, "the session is gone", func() bool { return v.run(t.Context(), "has-session", "-t", "="+chat) != nil })
 }
 
 func TestTmuxVersionsThatLetEscapesPassAreRefused(t *testing.T) {
@@ -235,9 +236,9 @@ func TestWordsForTmuxStayWords(t *testing.T) {
 	is.NoErr(v.run(t.Context(), append([]string{"new-session", "-d", "-s", "x", "--"}, say...)...))
 	read := func() string { all, _ := os.ReadFile(file); return string(all) }
 	want := strings.Join(words, "\x00") + "\x00"
-	eventually(t, "the words are there", func() bool { return read() == want })
+	expect.Eventually(t, "the words are there", func() bool { return read() == want })
 	is.NoErr(os.Remove(file))
 	is.NoErr(v.run(t.Context(), "set-option", "-t", "=y:", "@shell", tmuxLine(append([]string{"new-window", "--"}, say...))))
 	is.NoErr(v.run(t.Context(), "run-shell", "-C", "-t", "=y:", "#{@shell}"))
-	eventually(t, "the words are there again", func() bool { return read() == want })
+	expect.Eventually(t, "the words are there again", func() bool { return read() == want })
 }

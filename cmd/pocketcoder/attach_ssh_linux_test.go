@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 // startWithSSH starts a system with an SSH server, where nobody else can write above its data: sshd insists on that.
@@ -63,7 +64,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	ann.say(t, chat, bash(`echo from the sandbox`))
 	ann.authorize(t, ann.asked(t, chat))
 	p.turnEnds(t, chat)
-	eventually(t, "the key is there", func() bool {
+	expect.Eventually(t, "the key is there", func() bool {
 		text, _ := os.ReadFile(p.data.path("ssh", ssh.AuthorizedKeys))
 		return strings.Contains(string(text), public)
 	})
@@ -74,7 +75,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	is.True(registered()["last_used"] != "")
 	v := tmuxFor(t, p.data)
 	s.presses(v, chat, "c")
-	eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })
+	expect.Eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })
 	s.types("echo in$((40+2)) of $PWD\r")
 	s.sees("in42 of " + p.workspace)
 	s.types("ls " + p.data.path("keys") + "; echo looked\r")
@@ -83,7 +84,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	s.types("cat hostile; echo read$((40+2))\r")
 	s.sees("read42")
 	for _, code := range []string{"evil-title", "evil-name", "evil-apc", "ZXZpbA", "evil.example"} { // nor does tmux pass on what a program says to it
-		is.True(!strings.Contains(s.seen.String(), code))
+		expect.Lacks(t, s.seen.String(), code)
 	}
 	names, err := v.windows(t.Context(), chat)
 	is.NoErr(err)
@@ -91,7 +92,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	s.types("exit\r")
 	p.finished(t, chat, 1)
 	onlyTranscript := func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 1 }
-	eventually(t, "the shell's window is gone", onlyTranscript)
+	expect.Eventually(t, "the shell's window is gone", onlyTranscript)
 	owned := p.attach(t, chat) // the operator, in the same session
 	owned.sees("from the sandbox")
 	for i, c := range []struct {
@@ -99,7 +100,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 		actor string
 	}{{s, events.UserActor(ann.id)}, {owned, events.UserActor("operator")}, {s, events.UserActor(ann.id)}} {
 		c.at.presses(v, chat, "c")
-		eventually(t, "a shell of theirs is open", func() bool { return len(shellActors(t, p, chat)) == i+2 })
+		expect.Eventually(t, "a shell of theirs is open", func() bool { return len(shellActors(t, p, chat)) == i+2 })
 		is.Equal(shellActors(t, p, chat)[i+1], c.actor)
 		c.at.types("exit 0\r")
 		p.finished(t, chat, i+2) // after the assistant's command and the first shell
@@ -107,7 +108,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	is.NoErr(v.openShell(t.Context(), chat, "nobody"))
 	owned.sees("C-b x closes the window") // why it failed stays
 	owned.presses(v, chat, "x")
-	eventually(t, "the window is closed", onlyTranscript)
+	expect.Eventually(t, "the window is closed", onlyTranscript)
 	owned.presses(v, chat, "d")
 	owned.leaves()
 	for account, says := range map[string]string{ann.id: "no account", "nobody": "no account"} {
@@ -126,7 +127,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	named := sit(t, dial(t, port, key, chat))
 	named.sees("from the sandbox")
 	out, _ := dial(t, port, key).CombinedOutput() // without a terminal of its own, ssh asks for none there
-	is.True(strings.Contains(string(out), "it needs a terminal"))
+	expect.Contains(t, string(out), "it needs a terminal")
 
 	ann.must(t, "DELETE", recordPath("ssh_keys", id), nil, nil)
 	s.leaves() // who is in is cut
@@ -141,7 +142,7 @@ func TestSSHNeedsWalls(t *testing.T) {
 	is := is.New(t)
 	_, stderr, err := runApp(t, "up", "--isolation", "none", "--ssh", "127.0.0.1:2222", "--data", t.TempDir(), "--workspace", t.TempDir())
 	is.Equal(err, errUsage)
-	is.True(strings.Contains(stderr, "would have a shell of yours"))
+	expect.Contains(t, stderr, "would have a shell of yours")
 }
 
 // shellActors are those whose shells were opened in a chat.

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
@@ -68,7 +69,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x.must(err)
 	x.must(worker.Start())
 	b.Cleanup(func() { cancel(); running.Wait(); lifeline.Close(); worker.Wait() })
-	eventually(b, "a worker answers", func() bool {
+	expect.Eventually(b, "a worker answers", func() bool {
 		workers, err := wire.Workers(b.Context(), nc, pool)
 		return err == nil && len(workers) == 1
 	})

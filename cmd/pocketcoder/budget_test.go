@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -39,7 +40,7 @@ func (p *process) more(t testing.TB, chat string) (asks []projections.Permission
 // askedForMore waits for the nth ask for more of a chat, from 1, and until the policy has left it to a person.
 func (p *process) askedForMore(t testing.TB, chat string, n int) (ask projections.Permission) {
 	t.Helper()
-	eventually(t, "more is asked for", func() bool {
+	expect.Eventually(t, "more is asked for", func() bool {
 		if all := p.more(t, chat); len(all) >= n {
 			ask = all[n-1]
 		}
@@ -79,14 +80,14 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	ask := p.askedForMore(t, chat, 1)
 	is.Equal(ask.Source, "api")
 	p.turnEnds(t, chat)
-	is.True(!strings.Contains(p.text(t, chat), "over"))
+	expect.Lacks(t, p.text(t, chat), "over")
 	p.submit(t, chat, "@@usage in=1\n@@say next") // it waits
 	held := p.event(t, chat, events.MessageHeld{}.Kind(), nil)
-	is.True(strings.Contains(string(held.Data), ask.EnginePermission))
+	expect.Contains(t, string(held.Data), ask.EnginePermission)
 	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
 
 	p.allow(t, chat, ask)
-	eventually(t, "it goes on", func() bool { return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next") })
+	expect.Eventually(t, "it goes on", func() bool { return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next") })
 	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), opencode.GoOn) })
 	p.turnEnds(t, chat)
 	n := p.counts(t, chat)
@@ -112,7 +113,7 @@ func TestAPausedTurnGoesOnWhereItStopped(t *testing.T) {
 	ask := p.askedForMore(t, chat, 1)
 	p.turnEnds(t, chat)
 	p.allow(t, chat, ask)
-	eventually(t, "it is over", func() bool { return strings.Contains(p.text(t, chat), "over") })
+	expect.Eventually(t, "it is over", func() bool { return strings.Contains(p.text(t, chat), "over") })
 	p.turnEnds(t, chat)
 	done := 0
 	for _, c := range p.tools(t, chat) {
@@ -167,7 +168,7 @@ func TestAConversationAsksForMore(t *testing.T) {
 			stdout, stderr, code := p.cli(t, c.stdin, "chat", chat, "-m", steps(1, "in=30000"), "--approve", c.approve)
 			t.Log(stdout, stderr)
 			is.Equal(exitCode(code), c.code)
-			is.True(strings.Contains(stdout, "the budget “"+name+"” allows 25000"))
+			expect.Contains(t, stdout, "the budget “"+name+"” allows 25000")
 			is.Equal(strings.Contains(stdout, "over"), c.said != "")
 		})
 	}
@@ -184,9 +185,9 @@ func TestAForkHasSpentNothing(t *testing.T) {
 	var forked record
 	admin.must(t, "POST", "/api/pocketcoder/chats/"+chat+"/fork", record{}, &forked)
 	fork := forked["id"].(string)
-	eventually(t, "the fork has the history", func() bool { return strings.Contains(p.text(t, fork), "dear") })
+	expect.Eventually(t, "the fork has the history", func() bool { return strings.Contains(p.text(t, fork), "dear") })
 	admin.say(t, fork, "@@usage in=7\n@@say cheap")
-	eventually(t, "it is answered", func() bool { return strings.Contains(p.text(t, fork), "cheap") })
+	expect.Eventually(t, "it is answered", func() bool { return strings.Contains(p.text(t, fork), "cheap") })
 	p.turnEnds(t, fork)
 	for chat, tokens := range map[string]int64{chat: 30000, fork: 7} {
 		var spent projections.Spending
@@ -205,13 +206,13 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	p.budget(t, "set", "one chat", "--scope", "chat", "--chat", chat, "--tokens", "100000", "--cost", "2.5")
 	p.budget(t, "set", "a person", "--user", adminEmail, "--tokens", "900000000")
 	list := p.budget(t, "list")
-	is.True(strings.Contains(list, "0.0001 of 2.5"))
-	is.True(strings.Contains(list, "7 of 100000"))
+	expect.Contains(t, list, "0.0001 of 2.5")
+	expect.Contains(t, list, "7 of 100000")
 	p.budget(t, "set", "one chat", "--scope", "chat", "--chat", chat, "--tokens", "5")
-	is.True(strings.Contains(p.budget(t, "list"), "7 of 5"))
+	expect.Contains(t, p.budget(t, "list"), "7 of 5")
 	p.budget(t, "clear", "one chat")
 	p.budget(t, "clear", "a person")
-	is.True(!strings.Contains(p.budget(t, "list"), "one chat"))
+	expect.Lacks(t, p.budget(t, "list"), "one chat")
 	for said, args := range map[string][]string{
 		"needs one of them above 0":   {"set", "x"},
 		"want \"chat\" or \"day\"":    {"set", "x", "--scope", "week", "--cost", "1"},
@@ -224,7 +225,7 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"budget"}, args...)...)
 		is.True(code != 0)
-		is.True(strings.Contains(stderr, said)) // it says what is wrong
+		expect.Contains(t, stderr, said) // it says what is wrong
 	}
 }
 
@@ -271,7 +272,7 @@ func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 			p.restart()
 			p.submit(t, other, "@@usage in=1\n@@say hello")
 			asks := func() []projections.Permission { return append(p.more(t, chat), p.more(t, other)...) }
-			eventually(t, "more is asked for, in whichever chat is looked at first", func() bool { return len(asks()) > 0 })
+			expect.Eventually(t, "more is asked for, in whichever chat is looked at first", func() bool { return len(asks()) > 0 })
 			ask := asks()[0]
 			if ask.Status == projections.PermissionDraft {
 				p.event(t, other, events.MessageHeld{}.Kind(), nil)
@@ -281,7 +282,7 @@ func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 			}
 			p.event(t, chat, "message.submitted", says("message.submitted", "resumes"))
 			p.budget(t, "clear", name) // what comes after is not this test's
-			eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
+			expect.Eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
 			p.turnEnds(t, chat)
 			is.Equal(p.resumes(t, chat), map[string]int{ask.EnginePermission: 1})
 			is.Equal(p.counts(t, chat)["abort.requested"], 1)

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -27,10 +28,9 @@ func TestTwoCallsWithOneIDAreLeftToAPerson(t *testing.T) {
 		"a folder outside": call("bash", map[string]any{"command": "cat notes.txt", "workdir": "/etc", "description": "d"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
 			chat := p.chat(t, "@@callid call_twice\n"+slow+"\n"+second+"\n@@next\n@@say done")
 			var left []projections.Permission
-			eventually(t, "a person is asked, or the turn is over", func() bool {
+			expect.Eventually(t, "a person is asked, or the turn is over", func() bool {
 				left = p.leftToAPerson(t, chat)
 				return len(left) > 0 || slices.Contains(p.kinds(t.Context(), chat), "opencode.session.idle")
 			})
@@ -44,8 +44,8 @@ func TestTwoCallsWithOneIDAreLeftToAPerson(t *testing.T) {
 				}
 			}
 			for _, c := range p.tools(t, chat) {
-				is.True(!strings.Contains(c.State.Output, "PASSWORD"))
-				is.True(!strings.Contains(c.State.Output, "PATH="))
+				expect.Lacks(t, c.State.Output, "PASSWORD")
+				expect.Lacks(t, c.State.Output, "PATH=")
 			}
 		})
 	}

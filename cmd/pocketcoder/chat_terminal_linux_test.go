@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -67,7 +68,6 @@ func TestATypedAnswerIsOnlyForTheRequestThatWasShown(t *testing.T) {
 
 func TestOutputOfOthersWaitsWhileARequestIsShown(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, twoCommands("printf 'for''ged\\n'; true 1", "printf 'for''ged\\n'; true 2"))
 	asks := []events.PermissionAsk{p.ask(t, chat, 0), p.ask(t, chat, 1)}
@@ -79,10 +79,10 @@ func TestOutputOfOthersWaitsWhileARequestIsShown(t *testing.T) {
 	}
 	p.decide(t, chat, other, events.Authorized, "")
 	s.sees("lines are shown once you have answered")
-	is.True(!strings.Contains(s.seen.String(), "forged"))
+	expect.Lacks(t, s.seen.String(), "forged")
 	s.types("x\r") // is no answer
 	s.sees("forged")
-	eventually(t, "the request is shown again below the output", func() bool {
+	expect.Eventually(t, "the request is shown again below the output", func() bool {
 		_, after, _ := strings.Cut(s.seen.String(), "forged")
 		return strings.Contains(after, shown.Command()) && strings.Contains(after, "allow it?")
 	})
@@ -121,7 +121,7 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 		return all
 	}
 	untitled := func(c projections.Chat) bool { return c.Title == "New chat" }
-	eventually(t, "the models are known", func() bool {
+	expect.Eventually(t, "the models are known", func() bool {
 		var m handlers.Models
 		a, err := handlers.Give(t.Context(), p.nc, "model.list", handlers.ListModels{})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
@@ -134,7 +134,7 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 	s.sees("this chat uses demo/demo")
 	is.True(!slices.ContainsFunc(chats(), untitled)) // there is no chat yet
 	s.types("@@say the model was selected first\r")
-	eventually(t, "the first message names the chat", func() bool {
+	expect.Eventually(t, "the first message names the chat", func() bool {
 		return slices.ContainsFunc(chats(), func(c projections.Chat) bool { return c.Title == "@@say the model was selected first" })
 	})
 	s.types("/quit\r")
@@ -164,15 +164,15 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 		s.sees(c.sees)
 	}
 	s.types("//x is a message\r")
-	eventually(t, "it was sent", func() bool { return len(submitted(t, p, chat)) == 2 })
+	expect.Eventually(t, "it was sent", func() bool { return len(submitted(t, p, chat)) == 2 })
 	p.denyNext(t, chat) // the demo's tour asks
 	p.turnEnds(t, chat)
 	last := rows[projections.ShownMessage](t, p, "messages", chat)
-	is.True(strings.Contains(fmt.Sprint(last), "/x is a message"))
-	is.True(!strings.Contains(fmt.Sprint(last), "//x"))
+	expect.Contains(t, fmt.Sprint(last), "/x is a message")
+	expect.Lacks(t, fmt.Sprint(last), "//x")
 
 	tries := 0
-	eventually(t, "it is undone once the turn has ended here too", func() bool {
+	expect.Eventually(t, "it is undone once the turn has ended here too", func() bool {
 		if seen := s.seen.String(); strings.Count(seen, "stop it first with /abort") == tries && !strings.Contains(seen, "Undone") {
 			tries++
 			s.types("/undo\r")
@@ -189,13 +189,13 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 	s.leaves()
 	body, err := os.ReadFile(p.data.path("history"))
 	is.NoErr(err)
-	is.True(strings.Contains(string(body), `"//x is a message"`))
+	expect.Contains(t, string(body), `"//x is a message"`)
 }
 
 // denyNext denies the next request that waits in a chat.
 func (p *process) denyNext(t *testing.T, chat string) {
 	t.Helper()
-	eventually(t, "a request waits", func() bool {
+	expect.Eventually(t, "a request waits", func() bool {
 		for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
 			if row.Status == projections.PermissionDraft && row.Referred {
 				p.decide(t, chat, events.PermissionAsk{ID: row.EnginePermission}, events.Denied, "")

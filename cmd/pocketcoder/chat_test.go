@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -56,7 +57,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 			is := is.New(t)
 			_, stderr, err := runApp(t, strings.Fields(args)...)
 			is.True(errors.Is(err, errUsage))
-			is.True(strings.Contains(stderr, want)) // stderr names what was wrong
+			expect.Contains(t, stderr, want) // stderr names what was wrong
 		})
 	}
 }
@@ -66,9 +67,9 @@ func TestHelpTeaches(t *testing.T) {
 		is := is.New(t)
 		_, stderr, err := runApp(t, append(strings.Fields(name), "-h")...)
 		is.True(errors.Is(err, flag.ErrHelp))
-		is.True(strings.Contains(stderr, "pocketcoder "+name))
-		is.True(strings.Contains(stderr, "Exit status:"))
-		is.True(strings.Contains(stderr, "POCKETCODER_DATA"))
+		expect.Contains(t, stderr, "pocketcoder "+name)
+		expect.Contains(t, stderr, "Exit status:")
+		expect.Contains(t, stderr, "POCKETCODER_DATA")
 	}
 }
 
@@ -84,14 +85,14 @@ func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
 			is.True(errors.Is(err, flag.ErrHelp))
 			got, _, _ = strings.Cut(got, "\nFlags:") // whose defaults differ with HOME
 			got, _, _ = strings.Cut(got, "\nBasics:")
-			is.True(strings.Contains(got, "pocketcoder "+name))
+			expect.Contains(t, got, "pocketcoder "+name)
 			is.True(strings.HasPrefix(want, got))
 		})
 	}
 	is := is.New(t)
 	_, stderr, err := runApp(t, "help", "nonsense")
 	is.Equal(err, errUsage)
-	is.True(strings.Contains(stderr, `there is no command "nonsense"`))
+	expect.Contains(t, stderr, `there is no command "nonsense"`)
 	stdout, _, err := runApp(t, "help", "help")
 	is.NoErr(err)
 	is.Equal(stdout, usage)
@@ -113,16 +114,16 @@ func TestTheHelpOfUpShowsTheBasicsFirst(t *testing.T) {
 	_, basics, err := runApp(t, "up", "-h")
 	is.True(errors.Is(err, flag.ErrHelp))
 	is.True(strings.Contains(basics, "-workspace directory") && strings.Contains(basics, "pocketcoder up -h all"))
-	is.True(!strings.Contains(basics, "-push-relay"))
+	expect.Lacks(t, basics, "-push-relay")
 	_, all, err := runApp(t, "up", "-h", "all")
 	is.True(errors.Is(err, flag.ErrHelp))
 	for _, g := range upGroups {
-		is.True(strings.Contains(all, "\n"+g.name+":\n"))
+		expect.Contains(t, all, "\n"+g.name+":\n")
 		for _, name := range g.flags {
 			is.True(strings.Contains(all, "\n  -"+name+" ") || strings.Contains(all, "\n  -"+name+"\n")) // a flag of that name
 		}
 	}
-	is.True(strings.Contains(all, "-push-relay"))
+	expect.Contains(t, all, "-push-relay")
 }
 
 func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
@@ -244,9 +245,9 @@ func TestHelpWithoutFlagsHasNoListOfThem(t *testing.T) {
 	is := is.New(t)
 	_, stderr, err := runApp(t, "policy", "-h")
 	is.True(errors.Is(err, flag.ErrHelp))
-	is.True(!strings.Contains(stderr, "Flags:"))
+	expect.Lacks(t, stderr, "Flags:")
 	_, stderr, _ = runApp(t, "replay", "-h")
-	is.True(!strings.Contains(stderr, "18446744073709551615"))
+	expect.Lacks(t, stderr, "18446744073709551615")
 }
 
 func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
@@ -313,7 +314,7 @@ func TestListedChatsCannotTouchTheTerminal(t *testing.T) {
 	is.True(!strings.ContainsAny(out.String(), "\x1b\r"))
 	out.Reset()
 	is.NoErr(printChats(&out, nil))
-	is.True(strings.Contains(out.String(), "no chats yet"))
+	expect.Contains(t, out.String(), "no chats yet")
 }
 
 func TestListedRulesSayWhomTheyAreForAndCannotTouchTheTerminal(t *testing.T) {

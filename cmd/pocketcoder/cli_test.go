@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -41,12 +42,12 @@ func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
 			t.Log(stdout, stderr)
 			is.Equal(code, c.code)
 			for _, words := range c.said {
-				is.True(strings.Contains(stdout, words)) // words
+				expect.Contains(t, stdout, words) // words
 			}
 			ran := strings.Contains(stdout, "allowed\n")
 			is.Equal(ran, strings.Contains(strings.Join(c.said, ""), "allowed\n"))
 			if c.code == exitFailed {
-				is.True(strings.Contains(stderr, "no credit"))
+				expect.Contains(t, stderr, "no credit")
 			}
 		})
 	}
@@ -60,8 +61,8 @@ func TestPendingAskIsAnsweredLater(t *testing.T) {
 	p.ask(t, chat, 0)
 	stdout, _, code := p.cli(t, "y\n", "chat", chat)
 	is.Equal(code, exitCompleted)
-	is.True(strings.Contains(stdout, "later\n"))
-	is.True(strings.Contains(stdout, "done"))
+	expect.Contains(t, stdout, "later\n")
+	expect.Contains(t, stdout, "done")
 }
 
 func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
@@ -94,8 +95,8 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 		"opencode.permission.asked": "re''played", "permission.decided": "authorized", "opencode.permission.replied": "once",
 		"exec.requested": "re''played", "exec.finished": `"text":"replayed\n"`, "opencode.session.idle": "",
 	} {
-		is.True(bodies[kind] != "")                    // kind
-		is.True(strings.Contains(bodies[kind], words)) // words
+		is.True(bodies[kind] != "")             // kind
+		expect.Contains(t, bodies[kind], words) // words
 	}
 
 	stdout, _, code = p.cli(t, "", "replay", chat)
@@ -106,7 +107,7 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 	var then moment
 	is.NoErr(json.Unmarshal([]byte(at), &struct{ Permissions *[]events.PermissionAsk }{&then.Permissions}))
 	is.Equal(len(then.Permissions), 1) // it waited then
-	is.True(!strings.Contains(at, "exec.requested"))
+	expect.Lacks(t, at, "exec.requested")
 }
 
 func TestChatsAreListed(t *testing.T) {
@@ -169,7 +170,7 @@ func TestNATSContextReadsAndCannotWrite(t *testing.T) {
 		}
 		select {
 		case err := <-refusals:
-			is.True(strings.Contains(err.Error(), "Permissions Violation")) // subject
+			expect.Contains(t, err.Error(), "Permissions Violation") // subject
 		case <-time.After(10 * time.Second):
 			t.Errorf("publishing to %s is not refused", subject)
 		}
@@ -221,7 +222,7 @@ func TestCommandLineNamesWhatIsWrongWithAMessage(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			stdout, stderr, code := p.cli(t, c.stdin, c.args...)
-			is.True(strings.Contains(stdout+stderr, c.says)) // c.says
+			expect.Contains(t, stdout+stderr, c.says) // c.says
 			is.Equal(code, c.code)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -38,7 +39,7 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 
 	var out bytes.Buffer
 	c := newConversation(environment{stdout: &out}, &system{nc: nc, log: eventLog}, chatOptions{chat: "chat1", once: true}, nil)
-	eventually(t, "the read model holds the turn", func() bool {
+	expect.Eventually(t, "the read model holds the turn", func() bool {
 		return c.query(t.Context(), "chat", map[string]any{"chat": "chat1", "after": len(all)}, &projections.Chat{}) == nil
 	})
 	c.working, c.caughtUp = true, true

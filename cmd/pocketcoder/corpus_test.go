@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -88,7 +89,7 @@ func TestCorpusThroughTheRealTools(t *testing.T) {
 				return
 			}
 			var draft record
-			eventually(t, "the policy leaves it to a person", func() bool {
+			expect.Eventually(t, "the policy leaves it to a person", func() bool {
 				drafts := admin.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred_reason != ""`)
 				if len(drafts) > 0 {
 					draft = drafts[0]

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
@@ -213,7 +214,7 @@ func (p *process) checkHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log has all OpenCode has", func() bool { // the last of it may be on its way
+	expect.Eventually(t, "the log has all OpenCode has", func() bool { // the last of it may be on its way
 		stored := map[string]int64{}
 		for _, e := range p.all(t) {
 			stored[e.ID] = e.OpenCodeSeq

@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -22,7 +23,7 @@ func commandRuns(t *testing.T, p *process, e events.Event) bool {
 	if e.Subject.Kind != "exec.requested" {
 		return false
 	}
-	eventually(t, "the command runs", func() bool { return p.timesRun(t, "running") == 1 })
+	expect.Eventually(t, "the command runs", func() bool { return p.timesRun(t, "running") == 1 })
 	return true
 }
 
@@ -31,7 +32,7 @@ func askWaits(t *testing.T, p *process, e events.Event) bool {
 	if e.Subject.Kind != "opencode.permission.asked" {
 		return false
 	}
-	eventually(t, "the ask is pending", func() bool {
+	expect.Eventually(t, "the ask is pending", func() bool {
 		asks := rows[projections.Permission](t, p, "permissions", e.Subject.ID)
 		return len(asks) == 1 && asks[0].Status == projections.PermissionDraft
 	})

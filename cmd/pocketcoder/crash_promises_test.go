@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -96,7 +97,7 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	for i, q := range questions {
 		is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i, Answers: []string{"my own"}}))
 	}
-	eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
+	expect.Eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
 	p.turnEnds(t, chat)
 	is.Equal(p.resumes(t, chat), map[string]int{questions[0].EngineQuestion: 1})
 	is.Equal(len(p.lost(t, chat)), 1)

@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -61,7 +62,7 @@ func killDuringStart(t *testing.T, p *process) {
 	} {
 		left = append(left, p.leftover(t))
 		p.launch(filepath.Dir(opencodetest.Tools(t).Ripgrep))
-		eventually(t, "the start has come so far", reached)
+		expect.Eventually(t, "the start has come so far", reached)
 		p.kill()
 	}
 	left = append(left, p.leftover(t))
@@ -153,7 +154,7 @@ func workerDies(t *testing.T, p *process) {
 	p.turnEnds(t, chat)
 	is.True(p.worker(t) != worker)
 	for _, pid := range ran {
-		eventually(t, "the lost command is gone", func() bool { return !alive(pid) })
+		expect.Eventually(t, "the lost command is gone", func() bool { return !alive(pid) })
 	}
 	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 2)
 	body, err := os.ReadFile(pids)
@@ -165,7 +166,7 @@ func workerDies(t *testing.T, p *process) {
 // worker is the pid of the sandbox worker of a system.
 func (p *process) worker(t *testing.T) (worker int) {
 	t.Helper()
-	eventually(t, "a worker is ready", func() bool {
+	expect.Eventually(t, "a worker is ready", func() bool {
 		for pid, args := range p.leftover(t) {
 			if strings.Contains(args, "pocketcoder sandbox --lifeline") {
 				worker = pid

@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -187,7 +188,7 @@ func (p *process) story(chat string) string {
 // decided has reached OpenCode, or the chat in a continue prompt, and the turn is the person's.
 func (p *process) settle(t *testing.T, chat string) {
 	t.Helper()
-	eventually(t, "chat "+chat+" settles", func() bool {
+	expect.Eventually(t, "chat "+chat+" settles", func() bool {
 		resumed := p.resumes(t, chat)
 		asks := rows[projections.Permission](t, p, "permissions", chat)
 		granted := map[string]bool{}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {
@@ -70,7 +72,7 @@ func TestADataDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	is.NoErr(os.Chown(string(d), 12345, 0))
 	_, err := d.open()
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "it belongs to user 12345, and this process runs as user 0; choose another with --data"))
+	expect.Contains(t, err.Error(), "it belongs to user 12345, and this process runs as user 0; choose another with --data")
 }
 
 func TestADirectoryOfOtherFilesIsNoDataDirectory(t *testing.T) {
@@ -83,7 +85,7 @@ func TestADirectoryOfOtherFilesIsNoDataDirectory(t *testing.T) {
 	is.NoErr(os.Chmod(page, 0o644))
 	_, err := dataDir(site).open()
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), `it holds "index.html" and is not a data directory of pocketcoder`))
+	expect.Contains(t, err.Error(), `it holds "index.html" and is not a data directory of pocketcoder`)
 	info, err := os.Stat(page)
 	is.NoErr(err)
 	is.Equal(info.Mode().Perm(), os.FileMode(0o644)) // nothing was changed
@@ -92,5 +94,5 @@ func TestADirectoryOfOtherFilesIsNoDataDirectory(t *testing.T) {
 	is.Equal(len(entries), 1)
 	o := upOptions{data: dataDir(site), workspace: filepath.Join(site, "project")}
 	is.NoErr(os.Mkdir(o.workspace, 0o755))
-	is.True(strings.Contains(o.checkPlaces().Error(), "lies in --data"))
+	expect.Contains(t, o.checkPlaces().Error(), "lies in --data")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -52,7 +53,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	text, _, code := p.cli(t, "", "why", projections.RecordID(ask.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
 	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason, "permission.decided", fmt.Sprintf("#%d", why.Events[0].Seq)} {
-		is.True(strings.Contains(text, words)) // words
+		expect.Contains(t, text, words) // words
 	}
 	replayed, _, _ := p.cli(t, "", "replay", chat)
 	is.True(strings.Contains(replayed, "why: "+why.Referred.Reason) && strings.Contains(replayed, "+"+edited))
@@ -193,7 +194,7 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 	kept := p.rulesOf(t, chat)
 	until, err := time.Parse(projections.TimeFormat, kept[0].Expires)
 	is.NoErr(err)
-	eventually(t, "the rule expires", func() bool { return time.Now().After(until) })
+	expect.Eventually(t, "the rule expires", func() bool { return time.Now().After(until) })
 	is.Equal(p.rulesOf(t, chat)[0].State, "expired")
 	p.submit(t, chat, bash("touch two"))
 	again := p.ask(t, chat, 1)
@@ -227,7 +228,7 @@ func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
 	}
 	_, stderr, code = p.cli(t, "", "why", "nosuch")
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "there is no permission ask nosuch"))
+	expect.Contains(t, stderr, "there is no permission ask nosuch")
 }
 
 func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
@@ -240,7 +241,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	create := func(args ...string) {
 		stdout, stderr, code := p.cli(t, "", append([]string{"policy"}, args...)...)
 		is.Equal([]any{code, stderr}, []any{0, ""})
-		is.True(strings.Contains(stdout, "pocketcoder policy revoke tool_permissions/")) // how to undo it
+		expect.Contains(t, stdout, "pocketcoder policy revoke tool_permissions/") // how to undo it
 	}
 
 	create("allow", "bash: touch *", "--chat", chat, "--for", "1h")
@@ -265,7 +266,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") && strings.Contains(stdout, "deny bash: touch *"))
 	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r listedRule) bool { return r.Author == "operator" })) // made at the command line
 	stdout, _, _ = p.cli(t, "", "policy", "list")
-	is.True(!strings.Contains(stdout, "built in"))
+	expect.Lacks(t, stdout, "built in")
 	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(), 1) // no such chat
 
 	_, stderr, code := p.cli(t, "", "policy", "allow", "todowrite: *", "--chat", chat)

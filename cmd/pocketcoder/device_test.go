@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 	cryptossh "golang.org/x/crypto/ssh"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -36,7 +37,7 @@ func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
 		is.NoErr(json.Unmarshal([]byte(must("list", "--json")), &all))
 		return all
 	}
-	is.True(strings.Contains(must("list"), "no devices"))
+	expect.Contains(t, must("list"), "no devices")
 	p.admin(t)
 	must("add", "My phone", phone.URL+"/topic") // of the only account
 	must("add", "My old phone", phone.URL+"/topic")
@@ -45,9 +46,9 @@ func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
 	id := all[0].ID
 	is.Equal(all[0].Name, "My old phone")
 	listed := must("list")
-	is.True(strings.Contains(listed, adminEmail))
-	is.True(!strings.Contains(listed, "/topic")) // whoever sees the list cannot read the notifications
-	is.True(strings.Contains(must("test", id), "accepted the notification"))
+	expect.Contains(t, listed, adminEmail)
+	expect.Lacks(t, listed, "/topic") // whoever sees the list cannot read the notifications
+	expect.Contains(t, must("test", id), "accepted the notification")
 	is.Equal(phone.next(t).Type, "test")
 
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -61,17 +62,17 @@ func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
 	}
 	_, stderr, code := p.cli(t, "", "device", "test", broken)
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "the notification was not sent: 404 Not Found"))
+	expect.Contains(t, stderr, "the notification was not sent: 404 Not Found")
 	_, stderr, code = p.cli(t, "", "device", "test", broken)
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "There is no active device")) // the service said that the device is gone
+	expect.Contains(t, stderr, "There is no active device") // the service said that the device is gone
 
 	ann := p.account(t, "user")
 	_, stderr, code = p.cli(t, "", "device", "add", "Whose?")
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "name one with --user EMAIL"))
+	expect.Contains(t, stderr, "name one with --user EMAIL")
 	made := must("add", "Ann's", "--user", ann.email)
-	is.True(strings.Contains(made, "\n  https://ntfy.sh/pocketcoder-"))
+	expect.Contains(t, made, "\n  https://ntfy.sh/pocketcoder-")
 	must("remove", id)
 	is.Equal(len(devices()), 2)
 	for said, args := range map[string][]string{
@@ -84,7 +85,7 @@ func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
 		is.True(code != 0)
-		is.True(strings.Contains(stderr, said)) // it says what is wrong
+		expect.Contains(t, stderr, said) // it says what is wrong
 	}
 }
 
@@ -114,13 +115,13 @@ func TestKeysAreAddedListedAndRemovedOnTheCommandLine(t *testing.T) {
 	stdout, stderr, code := p.cli(t, "", "key", "add", file, "--user", ann.email, "--name", "laptop", "--for", "720h")
 	t.Log(stderr)
 	is.Equal(code, 0)
-	is.True(strings.Contains(stdout, "logs in as "+ann.email))
+	expect.Contains(t, stdout, "logs in as "+ann.email)
 	keys := ann.list(t, "ssh_keys", `device_name = "laptop"`)
 	is.Equal(len(keys), 1)
 	is.Equal([]any{keys[0]["public_key"], keys[0]["is_active"], keys[0]["algorithm"]}, []any{public, true, "ssh-ed25519"})
 	is.True(keys[0]["expires_at"] != "")
 	listed, _, _ := p.cli(t, "", "key", "list")
-	is.True(strings.Contains(listed, keys[0]["fingerprint"].(string)))
+	expect.Contains(t, listed, keys[0]["fingerprint"].(string))
 	for said, args := range map[string][]string{
 		"is registered already":     {"add", file, "--user", ann.email},
 		"this is a private key":     {"add", private, "--user", ann.email},
@@ -131,9 +132,9 @@ func TestKeysAreAddedListedAndRemovedOnTheCommandLine(t *testing.T) {
 	} {
 		_, stderr, code := p.cli(t, "no key", append([]string{"key"}, args...)...)
 		is.True(code != 0)
-		is.True(strings.Contains(stderr, said)) // it says what is wrong
+		expect.Contains(t, stderr, said) // it says what is wrong
 	}
 	_, _, code = p.cli(t, "", "key", "remove", keys[0]["id"].(string))
 	is.Equal(code, 0)
-	eventually(t, "it is gone", func() bool { return len(ann.list(t, "ssh_keys", `device_name = "laptop"`)) == 0 })
+	expect.Eventually(t, "it is gone", func() bool { return len(ann.list(t, "ssh_keys", `device_name = "laptop"`)) == 0 })
 }

@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -59,7 +60,7 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 	remove := eventstest.FillDisk(t, string(p.data), 200)
 	code, state, problem = logHealth()
 	is.Equal([]any{code, state}, []any{http.StatusOK, "degraded"})
-	is.True(strings.Contains(problem, "the disk of "+string(p.data)+" is almost full: "))
+	expect.Contains(t, problem, "the disk of "+string(p.data)+" is almost full: ")
 	remove()
 
 	for range 2 {
@@ -69,17 +70,17 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		is.True(strings.HasPrefix(problem, "the disk of "+string(p.data)+" is full: 0 MiB are free"))
 		r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
 		is.Equal(r.code, http.StatusServiceUnavailable)
-		is.True(strings.Contains(r.body, string(diskIsFull)))
+		expect.Contains(t, r.body, string(diskIsFull))
 		_, err := handlers.Give(t.Context(), p.nc, "permission.decide", handlers.DecidePermission{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
 		refused := handlers.Refused{}
 		is.True(errors.As(err, &refused))
 		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: string(diskIsFull)})
 		_, stderr, exit := p.cli(t, "", "chat", "-m", "hello")
 		is.True(exit != 0)
-		is.True(strings.Contains(stderr, string(diskIsFull)))
+		expect.Contains(t, stderr, string(diskIsFull))
 
 		lines := strings.Count(p.output.String(), "no space left on device")
-		eventually(t, "an append has met the full disk, and the operator can read it", func() bool {
+		expect.Eventually(t, "an append has met the full disk, and the operator can read it", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, _ = handlers.Give(ctx, p.nc, "turn.abort", handlers.AbortTurn{Chat: done}) // the one command that is not refused
@@ -87,8 +88,8 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		})
 
 		remove()
-		eventually(t, "the log is ready again", isHealth(http.StatusOK, "ready"))
-		is.True(strings.Contains(p.output.String(), "commands are accepted again"))
+		expect.Eventually(t, "the log is ready again", isHealth(http.StatusOK, "ready"))
+		expect.Contains(t, p.output.String(), "commands are accepted again")
 		chat := p.chat(t, "@@say after")
 		p.turnEnds(t, chat)
 		is.Equal(p.text(t, chat), "after")

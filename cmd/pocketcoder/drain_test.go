@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
 )
@@ -43,7 +44,7 @@ func startWorker(t *testing.T) *remoteWorker {
 	is.NoErr(err)
 	is.NoErr(w.cmd.Start())
 	t.Cleanup(func() { w.cmd.Process.Kill(); w.cmd.Wait() })
-	eventually(t, "the worker says who it is", func() bool {
+	expect.Eventually(t, "the worker says who it is", func() bool {
 		workers, err := wire.Workers(t.Context(), nc, pool)
 		return err == nil && len(workers) == 1 && workers[0].Capacity == 2 && workers[0].Isolation == "none" && workers[0].Workspace == w.workspace
 	})
@@ -61,7 +62,7 @@ func (w *remoteWorker) runs() <-chan wire.Result {
 		}
 		ended <- result
 	}()
-	eventually(w.t, "it runs", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "begun")); return err == nil })
+	expect.Eventually(w.t, "it runs", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "begun")); return err == nil })
 	return ended
 }
 
@@ -72,7 +73,7 @@ func (w *remoteWorker) call(r wire.Request) (wire.Result, error) {
 // refuses waits until the worker takes no more commands.
 func (w *remoteWorker) refuses() {
 	w.t.Helper()
-	eventually(w.t, "the worker takes nothing more", func() bool {
+	expect.Eventually(w.t, "the worker takes nothing more", func() bool {
 		_, err := w.call(wire.Request{Command: "true", Cwd: w.workspace})
 		return errors.Is(err, wire.ErrNoWorker)
 	})

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -53,19 +54,7 @@ func (p *process) kinds(ctx context.Context, chat string) (kinds []string) {
 // turnEnds waits until everything submitted so far has been answered and it is the person's turn again.
 func (p *process) turnEnds(t testing.TB, chat string) {
 	t.Helper()
-	eventually(t, "the turn of chat "+chat+" ends", func() bool { return p.row(t, chat).Turn == projections.TurnUser })
-}
-
-// eventually polls what cannot be waited for.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(eventTimeout)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", eventTimeout, what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	expect.Eventually(t, "the turn of chat "+chat+" ends", func() bool { return p.row(t, chat).Turn == projections.TurnUser })
 }
 
 type lockedBuffer struct {

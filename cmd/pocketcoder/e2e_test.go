@@ -16,6 +16,7 @@ import (
 
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -172,7 +173,7 @@ func (p *process) launch(ripgrepDir string) {
 // await waits until every part is ready.
 func (p *process) await() {
 	p.t.Helper()
-	eventually(p.t, "the system is ready", func() bool {
+	expect.Eventually(p.t, "the system is ready", func() bool {
 		select {
 		case <-p.exited:
 			p.t.Fatalf("up ended: %s", p.output)

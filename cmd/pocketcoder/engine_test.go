@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -17,10 +18,10 @@ func openCodeDies(t *testing.T, p *process) {
 	is := is.New(t)
 	streaming, waiting := p.chat(t, "@@text n=2000 delay=20"), p.chat(t, again("echo approved late"))
 	ask := p.ask(t, waiting, 0)
-	eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3 })
+	expect.Eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3 })
 	_, pid := p.engine(t)
 	is.NoErr(syscall.Kill(pid, syscall.SIGKILL))
-	eventually(t, "health says that OpenCode is away", func() bool { return p.health(t).code == 503 })
+	expect.Eventually(t, "health says that OpenCode is away", func() bool { return p.health(t).code == 503 })
 	p.submit(t, streaming, "@@say first") // while it is down
 	p.submit(t, streaming, "@@say second")
 
@@ -58,7 +59,7 @@ func TestSessionMadeInOpenCodeBecomesAChat(t *testing.T) {
 		MessageID: client.NewID("msg", time.Now()), Parts: []client.PromptPart{{ID: client.NewID("prt", time.Now()), Type: "text", Text: bash("echo adopted")}},
 	}))
 	var chat string
-	eventually(t, "the session is adopted", func() bool {
+	expect.Eventually(t, "the session is adopted", func() bool {
 		for _, c := range rows[projections.Chat](t, p, "chats", "") {
 			if c.Session == s.ID {
 				chat = c.ID

@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 )
@@ -86,7 +87,7 @@ func TestSignalThatEndsACommandIsRecorded(t *testing.T) {
 	is.Equal(run.ExitCode, int64(137))
 	is.True(run.Signal == "SIGKILL" || run.Isolation == string(isolation.Bwrap)) // bubblewrap tells only the exit code
 	is.Equal(seen.State.Status, "completed")
-	is.True(strings.Contains(seen.State.Output, "before"))
+	expect.Contains(t, seen.State.Output, "before")
 }
 
 func TestCommandOverItsTimeIsKilledAndTheModelIsTold(t *testing.T) {
@@ -97,7 +98,7 @@ func TestCommandOverItsTimeIsKilledAndTheModelIsTold(t *testing.T) {
 	run, seen := p.runs(t, map[string]any{"command": "echo started; sleep 300 & echo $$ > " + path + "; echo $! >> " + path + "; wait", "timeout": 1500})
 	is.Equal(run.Status, "cancelled")
 	is.Equal(outputsOf(t, run).Stdout.Text, "started\n")
-	is.True(strings.Contains(seen.State.Output, "timeout 1500 ms"))
+	expect.Contains(t, seen.State.Output, "timeout 1500 ms")
 	for _, pid := range pidsIn(t, path, 2) {
 		is.True(!alive(pid))
 	}
@@ -159,8 +160,8 @@ func TestParallelCallsOfOneStepDoNotMix(t *testing.T) {
 		}
 		is.Equal(outputsOf(t, run).Stdout.Text, want)
 		is.Equal(outputsOf(t, run).Stderr.Text, strings.ToUpper(want))
-		is.True(strings.Contains(seen[run.Call], word+" 9"))
-		is.True(!strings.Contains(strings.ToLower(seen[run.Call]), other))
+		expect.Contains(t, seen[run.Call], word+" 9")
+		expect.Lacks(t, strings.ToLower(seen[run.Call]), other)
 		is.Equal(len(p.fragments(t, events.ExecDeltaSubject(chat, run.ID))) > 0, true) // streamed while it ran
 	}
 }

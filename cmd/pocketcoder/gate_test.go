@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -30,7 +31,7 @@ func (p *process) denied(t *testing.T, script string) projections.Permission {
 	t.Helper()
 	chat := p.chat(t, script+"\n@@next\n@@say done")
 	var left []projections.Permission
-	eventually(t, "a person is asked, or the turn is over", func() bool {
+	expect.Eventually(t, "a person is asked, or the turn is over", func() bool {
 		left = p.leftToAPerson(t, chat)
 		return len(left) > 0 || slices.Contains(p.kinds(t.Context(), chat), "opencode.session.idle")
 	})
@@ -111,7 +112,7 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 			chat := p.chat(t, script+"\n@@next\n@@say done")
 			p.turnEnds(t, chat)
 			is.Equal(len(p.leftToAPerson(t, chat)), 0)
-			is.True(strings.Contains(p.tools(t, chat)[0].State.Error, "OpenCode follows no symbolic links"))
+			expect.Contains(t, p.tools(t, chat)[0].State.Error, "OpenCode follows no symbolic links")
 		})
 	}
 	for name, script := range map[string]string{
@@ -130,14 +131,14 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 		chat := p.chat(t, grep(outside)+"\n@@next\n"+file("read", outside+"/notes.txt")+"\n@@next\n@@say done")
 		for n := range 2 {
 			var left []projections.Permission
-			eventually(t, "a person is asked", func() bool { left = p.leftToAPerson(t, chat); return len(left) > n })
+			expect.Eventually(t, "a person is asked", func() bool { left = p.leftToAPerson(t, chat); return len(left) > n })
 			p.decide(t, chat, events.PermissionAsk{ID: left[n].EnginePermission}, events.Authorized, "")
 		}
 		p.turnEnds(t, chat)
 		is.Equal(len(p.leftToAPerson(t, chat)), 2)
 		for _, done := range p.tools(t, chat) {
 			is.Equal(done.State.Status, "completed")
-			is.True(strings.Contains(done.State.Output, "needle outside"))
+			expect.Contains(t, done.State.Output, "needle outside")
 		}
 		for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
 			if a.Permission == "external_directory" {
@@ -163,7 +164,7 @@ func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
 	calls := p.tools(t, chat)
 	is.Equal(len(calls), 2)
 	for _, c := range calls {
-		is.True(strings.Contains(c.State.Error, "does not exist for OpenCode."))
+		expect.Contains(t, c.State.Error, "does not exist for OpenCode.")
 	}
 	is.Equal(len(p.leftToAPerson(t, chat)), 0)
 
@@ -194,7 +195,7 @@ func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	is.Equal(len(calls), len(scripts))
 	for _, c := range calls {
 		is.Equal(c.State.Status, "error")
-		is.True(strings.Contains(c.State.Error, "is a FIFO. OpenCode opens only regular files and directories."))
+		expect.Contains(t, c.State.Error, "is a FIFO. OpenCode opens only regular files and directories.")
 	}
 	is.Equal(len(p.leftToAPerson(t, chat)), 0)
 
@@ -202,6 +203,6 @@ func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	p.turnEnds(t, other)
 	for _, c := range p.tools(t, other) { // a search skips the FIFO
 		is.Equal(c.State.Status, "completed")
-		is.True(strings.Contains(c.State.Output, "needle"))
+		expect.Contains(t, c.State.Output, "needle")
 	}
 }

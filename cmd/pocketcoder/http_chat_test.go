@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 // momentIn is what replay answers with.
@@ -61,7 +62,7 @@ func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
 	is.Equal(len(finished.Messages), 2) // what the model said then comes after it
 
 	var now, then momentIn
-	eventually(t, "nothing happens meanwhile", func() bool {
+	expect.Eventually(t, "nothing happens meanwhile", func() bool {
 		all := p.history(t, chat)
 		now = momentIn{Sequence: all[len(all)-1].Seq}
 		admin.must(t, "GET", recordPath("chats", chat), nil, &now.Chat)
@@ -89,7 +90,7 @@ func TestAbortOverHTTPEndsTheTurn(t *testing.T) {
 	chat := admin.create(t, "chats", record{"title": "abort"})
 	admin.say(t, chat, "@@text n=5\n@@hang")
 	abort := "/api/pocketcoder/chats/" + chat + "/abort"
-	eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
+	expect.Eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+chat+".>")) > 3 })
 	is.Equal(admin.do(t, "POST", abort, nil).code, http.StatusNoContent)
 	p.turnEnds(t, chat)
 	is.Equal(len(admin.list(t, "messages", `chat = "`+chat+`" && engine_message_status = "aborted"`)), 1)
@@ -124,9 +125,9 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 	is.Equal(admin.do(t, "DELETE", recordPath("chats", chat), nil).code, http.StatusNoContent)
 	all, err := io.ReadAll(r)
 	is.NoErr(err)
-	is.True(strings.Contains(string(all), "\nevent: deleted\n")) // and then the stream ended
+	expect.Contains(t, string(all), "\nevent: deleted\n") // and then the stream ended
 	for _, pid := range pids {
-		eventually(t, "the command is gone", func() bool { return !alive(pid) })
+		expect.Eventually(t, "the command is gone", func() bool { return !alive(pid) })
 	}
 	is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
 	is.Equal(admin.do(t, "GET", recordPath("chats", chat), nil).code, http.StatusNotFound)
@@ -195,7 +196,7 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	people := admin.list(t, "messages", `chat = "`+chat+`" && role = "user"`)
 	is.Equal(len(people), 3)
 	second := people[1]["ai_engine_message_id"].(string)
-	eventually(t, "OpenCode has made the diff", func() bool {
+	expect.Eventually(t, "OpenCode has made the diff", func() bool {
 		diff := admin.do(t, "GET", route(chat, "diff")+"?message="+second, nil)
 		is.Equal(diff.code, http.StatusOK)
 		return strings.Contains(diff.body, "+Danube") && strings.Contains(diff.body, "-Rhine")
@@ -205,7 +206,7 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	admin.must(t, "POST", route(chat, "fork"), record{"message": second, "title": "another river"}, &forked)
 	fork := forked["id"].(string)
 	is.Equal([]any{forked["title"], forked["user"]}, []any{"another river", admin.id})
-	eventually(t, "the fork has the history", func() bool { return admin.says(t, fork) == write("Rhine")+"|wrote Rhine" })
+	expect.Eventually(t, "the fork has the history", func() bool { return admin.says(t, fork) == write("Rhine")+"|wrote Rhine" })
 	say(fork, "@@say of the fork")
 	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
 
@@ -220,9 +221,9 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	is.True(strings.HasSuffix(whole, "|noted"))
 	is.Equal(river(), "Danube\n")
 	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusNoContent)
-	eventually(t, "the file is as it was", func() bool { return river() == "Rhine\n" })
+	expect.Eventually(t, "the file is as it was", func() bool { return river() == "Rhine\n" })
 	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{}).code, http.StatusNoContent)
-	eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
+	expect.Eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
 	is.Equal(admin.says(t, chat), whole)
 	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusNoContent)
 	say(chat, "@@say instead")

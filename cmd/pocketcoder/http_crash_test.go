@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -83,7 +84,7 @@ func healthchecksFollow(t *testing.T, p *process) {
 		}
 		return found
 	}
-	eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
+	expect.Eventually(t, "every part is recorded", func() bool { return maps.Equal(states(), p.health(t).states) })
 	is.Equal(len(states()), 5)
 
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
@@ -112,5 +113,5 @@ func healthchecksFollow(t *testing.T, p *process) {
 	is.NoErr(syscall.Kill(engine, syscall.SIGKILL))
 	becomes("opencode", "starting")
 	becomes("opencode", "ready")
-	eventually(t, "the records say so", func() bool { s := states(); return s["sandbox"] == "ready" && s["opencode"] == "ready" })
+	expect.Eventually(t, "the records say so", func() bool { s := states(); return s["sandbox"] == "ready" && s["opencode"] == "ready" })
 }

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 // running waits for the execution of a chat that runs.
 func (l login) running(t testing.TB, chat string) (id string) {
 	t.Helper()
-	eventually(t, "a command of chat "+chat+" runs", func() bool {
+	expect.Eventually(t, "a command of chat "+chat+" runs", func() bool {
 		all := l.list(t, "executions", `chat = "`+chat+`" && status = "executing"`)
 		if len(all) > 0 {
 			id = all[0]["id"].(string)

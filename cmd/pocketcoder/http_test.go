@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 // login is an account that is logged in to a system over HTTP; without a token it is nobody.
@@ -123,7 +124,7 @@ func (l login) say(t testing.TB, chat, script string) {
 // asked waits for the ask of a chat that is nobody's yet.
 func (l login) asked(t testing.TB, chat string) (ask record) {
 	t.Helper()
-	eventually(t, "chat "+chat+" asks", func() bool {
+	expect.Eventually(t, "chat "+chat+" asks", func() bool {
 		drafts := l.list(t, "permissions", `chat = "`+chat+`" && status = "draft"`)
 		if len(drafts) > 0 {
 			ask = drafts[0]

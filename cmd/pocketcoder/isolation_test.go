@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 )
@@ -34,7 +35,7 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 			is := is.New(t)
 			env, said := toEnvironment(map[string]string{"POCKETCODER_MEMORY": c.memory})
 			is.Equal(app(t.Context(), env, c.args), errUsage)
-			is.True(strings.Contains(said.String(), c.says)) // c.says
+			expect.Contains(t, said.String(), c.says) // c.says
 		})
 	}
 }
@@ -56,7 +57,7 @@ func TestWorkerWithoutIsolationRefusesWithTheCure(t *testing.T) {
 	is.True(strings.HasPrefix(found.String(), "refused: no commands can be isolated: bwrap does not work here: bubblewrap is not installed"))
 	c := checkIsolation("bwrap")
 	is.Equal(c.State, checkMissing)
-	is.True(strings.Contains(c.Found, "apt install bubblewrap"))
+	expect.Contains(t, c.Found, "apt install bubblewrap")
 	is.Equal(checkIsolation("none").State, checkWrong)
 }
 

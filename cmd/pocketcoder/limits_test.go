@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox"
 )
 
@@ -45,5 +46,5 @@ func TestBadLimitsAreNamed(t *testing.T) {
 	env = environment{stderr: &said, getenv: func(string) string { return "" }}
 	_, err = upFlags(env, []string{"--memory", "12parsecs"})
 	is.Equal(err, errUsage)
-	is.True(strings.Contains(said.String(), `invalid value "12parsecs" for flag -memory: size "12parsecs" is not a number`))
+	expect.Contains(t, said.String(), `invalid value "12parsecs" for flag -memory: size "12parsecs" is not a number`)
 }

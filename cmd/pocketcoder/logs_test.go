@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -32,7 +33,7 @@ func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
 		is.NoErr(l.PublishDelta(d))
 	}
 	var out, notes strings.Builder
-	eventually(t, "both are stored", func() bool {
+	expect.Eventually(t, "both are stored", func() bool {
 		out.Reset()
 		notes.Reset()
 		is.NoErr(newPrinted(l, environment{stdout: &out, stderr: &notes}, runningOne()).show(t.Context(), false))

@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // shown is what prose makes of a text that comes in pieces of n bytes at most. Styles are shown as <b>, <c>, <d>.
@@ -94,7 +95,7 @@ func TestLongOutputIsFolded(t *testing.T) {
 	}
 	for _, live := range []bool{false, true} {
 		got := story(400, live)
-		is.True(strings.Contains(got, "\n  … 372 lines (pocketcoder sandbox logs x1)\n"))
+		expect.Contains(t, got, "\n  … 372 lines (pocketcoder sandbox logs x1)\n")
 		is.Equal(strings.Count(got, "  │ "), shownOutput+foldedTail)
 		is.True(strings.HasSuffix(got, "  │ xxx\n  │ xxxx\n  │ xxxxx\n  │ xxxxxx\n  │ \n  └ exit 0, 0s\n") || strings.Contains(got, "  └ exit 0, 0s\n"))
 		is.Equal(strings.Count(story(shownOutput+foldedTail, live), "…"), 0) // it fits

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -82,10 +83,10 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	p.turnEnds(t, chat)
 	is.Equal(p.answeredBy(t, chat), []string{"demo/demo", "custom/org/scripted"})
 	replaced := p.event(t, chat, events.ModelReplaced{}.Kind(), nil)
-	is.True(strings.Contains(string(replaced.Data), "The selected model demo/demo is not available any more. custom/org/scripted answers instead."))
+	expect.Contains(t, string(replaced.Data), "The selected model demo/demo is not available any more. custom/org/scripted answers instead.")
 
 	// The selection of the demo model is gone; what is there now can be selected, and nothing else.
-	eventually(t, "the models of this start are known", func() bool {
+	expect.Eventually(t, "the models of this start are known", func() bool {
 		var m handlers.Models
 		a, err := handlers.Give(t.Context(), p.nc, "model.list", handlers.ListModels{Chat: chat})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/scripted" && slices.Equal(m.Models, []string{"custom/org/scripted"})
@@ -93,7 +94,7 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	admin := p.admin(t)
 	r := admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "demo/demo"})
 	is.Equal(r.code, 400)
-	is.True(strings.Contains(r.body, "Available: custom/org/scripted."))
+	expect.Contains(t, r.body, "Available: custom/org/scripted.")
 	r = admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "org/scripted"})
 	is.Equal(r.code, 200)
 	p.submit(t, chat, "@@say three")
@@ -105,7 +106,7 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	health := admin.do(t, "GET", "/api/health", nil).body
 	host, _ := strings.CutPrefix(strings.TrimSuffix(server, "/v1"), "http://")
 	is.True(strings.Contains(health, `"model":"custom/org/scripted"`) && strings.Contains(health, `"model_host":"`+host+`"`)) // health
-	is.True(!strings.Contains(health+p.output.String(), foreignKey))
+	expect.Lacks(t, health+p.output.String(), foreignKey)
 	_, err = p.log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
 		is.True(!bytes.Contains(e.Data, []byte(foreignKey)))
 		return nil
@@ -149,9 +150,9 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 			env := append([]string{"PATH=" + filepath.Dir(opencodetest.Tools(t).Ripgrep) + ":" + os.Getenv("PATH")}, c.env...)
 			_, stderr, code := runProgram(t, env, "", append(args, c.args...)...)
 			t.Log(stderr)
-			is.True(strings.Contains(stderr, c.says)) // c.says
+			expect.Contains(t, stderr, c.says) // c.says
 			is.Equal(code, c.code)
-			is.True(!strings.Contains(stderr, foreignKey))
+			expect.Lacks(t, stderr, foreignKey)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 )
@@ -50,16 +51,16 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	p.turnEnds(t, chat)
 	out := outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text
 	is.True(strings.HasPrefix(out, "HTTP/1.1 403 Blocked by PocketCoder: api.example.com:443: denied by user:"))
-	is.True(strings.Contains(out, "use the mirror"))
-	is.True(!strings.Contains(out, "[PocketCoder]"))
-	is.True(strings.Contains(p.tools(t, chat)[0].State.Output, "\n[PocketCoder] api.example.com:443 was refused: denied by user:"))
+	expect.Contains(t, out, "use the mirror")
+	expect.Lacks(t, out, "[PocketCoder]")
+	expect.Contains(t, p.tools(t, chat)[0].State.Output, "\n[PocketCoder] api.example.com:443 was refused: denied by user:")
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
 	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"api.example.com", 443, false, asked.Permission})
 
 	shown, _, code := p.cli(t, "", "why", asked.Permission)
 	is.Equal(code, 0)
-	is.True(strings.Contains(shown, "api.example.com:443"))
+	expect.Contains(t, shown, "api.example.com:443")
 }
 
 func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
@@ -74,7 +75,7 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	is.Equal(referred.Hosts, []string{"api.example.com:443"})
 	is.True(strings.HasSuffix(referred.Reason, "If you approve it, it can also reach api.example.com:443."))
 	shown := rows[projections.Permission](t, p, "permissions", chat)[0]
-	is.True(strings.Contains(string(shown.Metadata), `"hosts":["api.example.com:443"]`))
+	expect.Contains(t, string(shown.Metadata), `"hosts":["api.example.com:443"]`)
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
@@ -84,7 +85,7 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	is.True(!slices.Contains(p.kinds(t.Context(), chat), "permission.requested")) // no second request
 	why, _, code := p.cli(t, "", "why", ask.ID)
 	is.Equal(code, 0)
-	is.True(strings.Contains(why, "api.example.com:443"))
+	expect.Contains(t, why, "api.example.com:443")
 }
 
 func TestACommandWithoutANetworkSaysSo(t *testing.T) {
@@ -102,7 +103,7 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	is.True(strings.HasSuffix(p.tools(t, chat)[0].State.Output, "done\n\n[PocketCoder] "+says+"\n"))
-	is.True(!strings.Contains(outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]"))
+	expect.Lacks(t, outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]")
 }
 
 // At landlock pocketcoder-shell reaches the bridge over TCP, not over a Unix socket.

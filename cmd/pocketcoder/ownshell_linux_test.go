@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -45,11 +46,11 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	is.Equal(person.cmd.ProcessState.ExitCode(), 7)
 	d := p.finished(t, chat, 0)
 	is.Equal([]any{d.ExitCode, d.Reason}, []any{7, ""})
-	is.True(strings.Contains(d.Stdout.Text, "40 120"))
+	expect.Contains(t, d.Stdout.Text, "40 120")
 	is.Equal(p.event(t, chat, "exec.requested", nil).Actor, events.UserActor("operator"))
 	stdout, _, code := p.cli(t, "", "replay", chat)
 	is.Equal(code, 0)
-	is.True(strings.Contains(stdout, "(a person's own shell)"))
+	expect.Contains(t, stdout, "(a person's own shell)")
 
 	private := p.ownShell(t, "--private", "--", chat)
 	private.types("echo not'' recorded\n")
@@ -112,7 +113,7 @@ func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
 	}
 	is.NoErr(v.run(t.Context(), "set-option", "-t", "=x:", "@shell", tmuxLine([]string{"new-window", "--", "sh", "-c", `printf %s "$1" > "$0"`, file})))
 	is.NoErr(v.run(t.Context(), press...)) // from no client at all
-	eventually(t, "the shell's window has run", func() bool { text, _ := os.ReadFile(file); return len(text) > 0 })
+	expect.Eventually(t, "the shell's window has run", func() bool { text, _ := os.ReadFile(file); return len(text) > 0 })
 	is.Equal(read(t, file), "--client=0")
 	_, err = accountOfClient(t.Context(), v.data, "0")
 	is.True(err != nil && strings.Contains(err.Error(), "nobody has attached"))

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -24,7 +25,7 @@ func TestModelSeesTheReasonOfADenialAndGoesOn(t *testing.T) {
 	calls := p.tools(t, chat)
 	is.Equal(len(calls), 1)
 	is.Equal(calls[0].State.Status, "error")
-	is.True(strings.Contains(calls[0].State.Error, "use the trash, please"))
+	expect.Contains(t, calls[0].State.Error, "use the trash, please")
 	is.Equal(p.text(t, chat), "done") // the model went on
 	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
 	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
@@ -56,7 +57,7 @@ func TestFirstDecisionWins(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("echo once"))
 	ask := p.approve(t, chat, 0)
-	is.True(strings.Contains(p.conflict(t, chat, ask, events.Denied), "user:operator")) // it says who was first
+	expect.Contains(t, p.conflict(t, chat, ask, events.Denied), "user:operator") // it says who was first
 	p.turnEnds(t, chat)
 	is.Equal(rows[projections.Permission](t, p, "permissions", chat)[0].Status, projections.PermissionAuthorized)
 	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, projections.ExecCompleted)
@@ -87,7 +88,7 @@ func TestFilesChangeOnlyWithApproval(t *testing.T) {
 
 	written := p.ask(t, chat, 0)
 	is.Equal(written.Permission, "edit")
-	is.True(strings.Contains(string(written.Metadata), "+two")) // the ask shows the difference
+	expect.Contains(t, string(written.Metadata), "+two") // the ask shows the difference
 	_, err := os.Stat(path)
 	is.True(errors.Is(err, os.ErrNotExist)) // nothing is written before
 	p.decide(t, chat, written, events.Authorized, "")
@@ -131,7 +132,7 @@ func TestLookingAroundInTheWorkspaceAsksNobody(t *testing.T) {
 	p.turnEnds(t, chat)
 	for _, c := range p.tools(t, chat) {
 		is.Equal(c.State.Status, "completed") // c.Tool
-		is.True(strings.Contains(c.State.Output, "notes"))
+		expect.Contains(t, c.State.Output, "notes")
 	}
 	rules := map[string]string{}
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
@@ -155,7 +156,7 @@ func TestAFileOutsideTheWorkspaceDoesNotExistForOpenCode(t *testing.T) {
 		is.Equal(len(p.leftToAPerson(t, chat)), 0)
 		is.Equal(p.tools(t, chat)[0].State.Status, "error")
 		for _, e := range p.history(t, chat) {
-			is.True(!strings.Contains(string(e.Data), "the secret"))
+			expect.Lacks(t, string(e.Data), "the secret")
 		}
 	}
 }

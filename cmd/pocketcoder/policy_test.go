@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 )
@@ -132,7 +133,7 @@ func TestPolicyTestOfWrongUsage(t *testing.T) {
 	var errs strings.Builder
 	env := environment{nil, &errs, &errs, func(string) string { return "" }, false}
 	is.Equal(app(t.Context(), env, []string{"policy", "nonsense"}), errUsage)
-	is.True(strings.Contains(errs.String(), `"nonsense"`))
+	expect.Contains(t, errs.String(), `"nonsense"`)
 	is.Equal(app(t.Context(), env, []string{"policy"}), errUsage)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -19,7 +20,7 @@ func TestRefusalOfTheProviderFailsTheMessage(t *testing.T) {
 	answer := rows[projections.ShownMessage](t, p, "messages", chat)[1]
 	is.Equal(answer.EngineStatus, "failed")
 	is.Equal(answer.ErrorDomain, "provider")
-	is.True(strings.Contains(string(answer.ErrorPayload), "the model is on holiday"))
+	expect.Contains(t, string(answer.ErrorPayload), "the model is on holiday")
 	p.submit(t, chat, "@@say back")
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "back")
@@ -31,7 +32,7 @@ func TestProviderThatRecoversCompletesTheMessage(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, "@@header Retry-After: 1\n@@failfirst 2 500 flaky\n@@say recovered")
 	retry := p.event(t, chat, "opencode.session.status", func(e events.Event) bool { return strings.Contains(string(e.Data), `"retry"`) })
-	is.True(strings.Contains(string(retry.Data), "flaky"))
+	expect.Contains(t, string(retry.Data), "flaky")
 	p.turnEnds(t, chat)
 	answers := rows[projections.ShownMessage](t, p, "messages", chat)
 	is.Equal(len(answers), 2)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 func TestProvidersAreRecordedAsOpenCodeKnowsThem(t *testing.T) {
@@ -13,7 +15,7 @@ func TestProvidersAreRecordedAsOpenCodeKnowsThem(t *testing.T) {
 	admin := p.admin(t)
 	one := func(id string) (found record) {
 		t.Helper()
-		eventually(t, id+" is recorded", func() bool {
+		expect.Eventually(t, id+" is recorded", func() bool {
 			list := admin.list(t, "llm_providers", `provider_id = "`+id+`"`)
 			if len(list) == 1 {
 				found = list[0]

@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 )
 
 // phone is a push service with one device behind it.
@@ -90,7 +91,7 @@ func TestACommandIsApprovedOnANotification(t *testing.T) {
 	t.Logf("ask to push received: %s", one.at.Sub(ask.Time))
 	page := owner.do(t, "GET", strings.TrimPrefix(one.header.Get("Click"), p.HTTP), nil)
 	is.Equal(page.code, http.StatusOK) // a tap opens the request's page
-	is.True(strings.Contains(page.body, `src="/static/request.js"`))
+	expect.Contains(t, page.body, `src="/static/request.js"`)
 	is.Equal(one.press(t, "Approve"), http.StatusOK)
 	is.Equal(phone.next(t).method, http.MethodPut) // it is withdrawn
 	p.turnEnds(t, chat)
@@ -123,7 +124,7 @@ func TestWithoutPermissionPrivatePushServicesAreNotReached(t *testing.T) {
 	device := owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush", "push_token": phone.URL + "/topic", "is_active": true})
 	owner.must(t, "POST", "/api/pocketcoder/push/test", record{"device": device}, nil)
 	var failed events.NotificationFailed
-	eventually(t, "it failed", func() bool {
+	expect.Eventually(t, "it failed", func() bool {
 		found := false
 		_, err := p.log.Fold(t.Context(), events.UserSubject(owner.id, failed.Kind()), 0, func(e events.Event) error {
 			found = true

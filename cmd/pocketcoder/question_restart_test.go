@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -96,8 +97,8 @@ func (q halfAnswered) resumed(t *testing.T, p *process) {
 
 	stdout, _, code := p.cli(t, "2\n", "chat", q.chat)
 	is.Equal(code, exitCompleted)
-	is.True(strings.Contains(stdout, "interrupted: OpenCode forgot it"))
-	is.True(strings.Contains(stdout, "its question was answered"))
+	expect.Contains(t, stdout, "interrupted: OpenCode forgot it")
+	expect.Contains(t, stdout, "its question was answered")
 	is.True(strings.HasSuffix(strings.TrimSpace(stdout), "thanks"))
 	is.Equal(p.text(t, q.chat), "thanks") // the script went on
 	for i, q := range rows[projections.Question](t, p, "questions", q.chat) {
@@ -111,14 +112,14 @@ func (q halfAnswered) staysResumed(t *testing.T, p *process) {
 	t.Helper()
 	is := is.New(t)
 	p.submit(t, q.chat, "@@say still here")
-	eventually(t, "the next message is answered", func() bool { return p.text(t, q.chat) == "thanks|still here" })
+	expect.Eventually(t, "the next message is answered", func() bool { return p.text(t, q.chat) == "thanks|still here" })
 	p.turnEnds(t, q.chat)
 	is.Equal(p.resumes(t, q.chat), map[string]int{q.asked.ID: 1})
 	for _, e := range p.history(t, q.chat) {
 		if d, _ := events.Decode(e); e.Subject.Kind == "message.submitted" && d.(events.MessageSubmitted).Resumes != "" {
 			text := d.(events.MessageSubmitted).Parts[0].Text
-			is.True(strings.Contains(text, "Question: Which colour?\nAnswer: Blue\n"))
-			is.True(strings.Contains(text, "Question: Which letters?\nAnswer: A, my own\n"))
+			expect.Contains(t, text, "Question: Which colour?\nAnswer: Blue\n")
+			expect.Contains(t, text, "Question: Which letters?\nAnswer: A, my own\n")
 		}
 	}
 }

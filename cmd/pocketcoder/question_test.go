@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
 )
@@ -53,8 +54,8 @@ func TestAnswersReachTheModelWhenAllAreGiven(t *testing.T) {
 	is.True(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Red"}}) != nil) // the first wins
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output
-	is.True(strings.Contains(output, `"Which colour?"="Blue"`))
-	is.True(strings.Contains(output, `"Which letters?"="A, my own"`))
+	expect.Contains(t, output, `"Which colour?"="Blue"`)
+	expect.Contains(t, output, `"Which letters?"="A, my own"`)
 	is.Equal(p.text(t, chat), "thanks")
 	for i, q := range rows[projections.Question](t, p, "questions", chat) {
 		is.Equal(q.Status, projections.QuestionReplied)
@@ -96,7 +97,7 @@ func TestAbortedQuestionExpires(t *testing.T) {
 			is.Equal([]string{q.Status, q.Reason}, []string{projections.QuestionExpired, "the turn was aborted"})
 		}
 	}
-	eventually(t, "OpenCode waits for none of them", func() bool {
+	expect.Eventually(t, "OpenCode waits for none of them", func() bool {
 		listed, err := api.QuestionRequests(t.Context(), p.workspace)
 		is.NoErr(err)
 		return !slices.ContainsFunc(listed, func(q client.QuestionRequest) bool {
@@ -128,7 +129,7 @@ func TestOneOfTwoClientsAnswers(t *testing.T) {
 	owner, admin := p.account(t, "user"), p.admin(t)
 	chat := owner.create(t, "chats", record{"title": "two clients"})
 	owner.say(t, chat, twoQuestions)
-	eventually(t, "both questions can be read", func() bool { return len(owner.list(t, "questions", `chat = "`+chat+`"`)) == 2 })
+	expect.Eventually(t, "both questions can be read", func() bool { return len(owner.list(t, "questions", `chat = "`+chat+`"`)) == 2 })
 	for _, q := range owner.list(t, "questions", `chat = "`+chat+`"`) {
 		path, words := recordPath("questions", q["id"].(string)), map[string]any{"Which colour?": []string{"Red", "Blue"}, "Which letters?": []string{"A", "B"}}[q["question"].(string)].([]string)
 		replies := make(chan reply, 2)
@@ -140,7 +141,7 @@ func TestOneOfTwoClientsAnswers(t *testing.T) {
 			r := <-replies
 			codes[r.code]++
 			if r.code != http.StatusOK {
-				is.True(strings.Contains(r.body, `"status":{`)) // it says what is at fault
+				expect.Contains(t, r.body, `"status":{`) // it says what is at fault
 			}
 		}
 		is.Equal(codes, map[int]int{http.StatusOK: 1, http.StatusBadRequest: 1})

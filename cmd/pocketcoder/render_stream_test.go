@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // streamed shows a trace live: the deltas that keep says are put in at the places at says, in order.
@@ -50,7 +50,6 @@ func sortedWords(s string) string {
 }
 
 func TestMissedFragmentLosesNoText(t *testing.T) {
-	is := is.New(t)
 	all, deltas := trace(t, "reasoning")
 	opened := slices.IndexFunc(all, func(e events.Event) bool { return bytes.Contains(e.Data, []byte(`"type":"reasoning"`)) })
 	at := make([]int, len(deltas))
@@ -59,5 +58,5 @@ func TestMissedFragmentLosesNoText(t *testing.T) {
 	}
 	at[1] = -1 // the second is missed
 	got := streamed(all, deltas, at)
-	is.True(strings.Contains(got, "(some of the text above was missed; this is all of it)\nr0 r1 r2"))
+	expect.Contains(t, got, "(some of the text above was missed; this is all of it)\nr0 r1 r2")
 }

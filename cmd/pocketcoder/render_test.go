@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -117,8 +118,8 @@ func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
 		})
 	}
 	_, below, _ := strings.Cut(shown(60), "    ls\n")
-	is.True(strings.Contains(below, "60 lines, read all of them"))
-	is.True(!strings.Contains(shown(12), "read all of them"))
+	expect.Contains(t, below, "60 lines, read all of them")
+	expect.Lacks(t, shown(12), "read all of them")
 }
 
 func TestWholeStoryOfACommandIsShown(t *testing.T) {
@@ -215,8 +216,8 @@ func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 	is.NoErr(json.Unmarshal(all[at].Data, &ask))
 	decided := own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
 	got := rendered(slices.Insert(all, at+1, decided))
-	is.True(strings.Contains(got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\" · "+recordOf(ask.ID)+"\n"))
-	is.True(!strings.Contains(got, "? bash"))
+	expect.Contains(t, got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\" · "+recordOf(ask.ID)+"\n")
+	expect.Lacks(t, got, "? bash")
 }
 
 func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
@@ -310,25 +311,23 @@ func TestWhoDecidedIsAnEmail(t *testing.T) {
 }
 
 func TestWhySaysThatAnApprovedCommandWasNotStarted(t *testing.T) {
-	is := is.New(t)
 	shown := func(w handlers.Why) string {
 		var out bytes.Buffer
 		newRenderer(&screen{w: &out}).why(w)
 		return out.String()
 	}
 	w := handlers.Why{Ask: handlers.WhyAsk{Type: "bash", Command: "make"}, Decision: &handlers.WhyDecision{Decision: "authorized"}}
-	is.True(strings.Contains(shown(w), "no command has been started on it"))
+	expect.Contains(t, shown(w), "no command has been started on it")
 	w.Executions = []handlers.WhyExecution{{Command: "make", Status: "finished"}}
-	is.True(!strings.Contains(shown(w), "no command has been started"))
+	expect.Lacks(t, shown(w), "no command has been started")
 }
 
 func TestWhySaysWhoSentASignal(t *testing.T) {
-	is := is.New(t)
 	var out bytes.Buffer
 	r := newRenderer(&screen{w: &out})
 	r.email = func(string) string { return "a@example.org" }
 	r.whyExecution(handlers.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w", Signals: []handlers.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
-	is.True(strings.Contains(out.String(), "a@example.org sent TERM"))
+	expect.Contains(t, out.String(), "a@example.org sent TERM")
 }
 
 func TestADeniedBudgetEndsAsDenied(t *testing.T) {
@@ -339,5 +338,5 @@ func TestADeniedBudgetEndsAsDenied(t *testing.T) {
 	is.Equal(f.exit(), exitCode(exitPending))
 	f.apply(own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: handlers.BudgetAsk, Decision: events.Denied}))
 	is.Equal(f.exit(), exitCode(exitDenied))
-	is.True(!strings.Contains(ask{permission: &shownAsk{ask: events.PermissionAsk{Permission: handlers.BudgetAsk}}}.promptText(), "always")) // no rule decides about it
+	expect.Lacks(t, ask{permission: &shownAsk{ask: events.PermissionAsk{Permission: handlers.BudgetAsk}}}.promptText(), "always") // no rule decides about it
 }

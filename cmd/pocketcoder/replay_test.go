@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // logged puts a trace, with the facts of ours around it, into a fresh log.
@@ -55,13 +56,12 @@ func TestReplayShowsWhatALivePersonSaw(t *testing.T) {
 }
 
 func TestReplayFromTheMiddleKnowsTheSubagents(t *testing.T) {
-	is := is.New(t)
 	log, _ := logged(t, "child-shell")
 	all := replayed(t, log, replayOptions{chat: "chat1"})
 	for from := range uint64(60) {
 		part := replayed(t, log, replayOptions{chat: "chat1", from: from})
 		for line := range strings.Lines(part) {
-			is.True(strings.Contains(all, line)) // indented as in the whole
+			expect.Contains(t, all, line) // indented as in the whole
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestMomentHasWhatWasPendingThen(t *testing.T) {
 	is.Equal(m.Turn, "user")
 	is.Equal(len(m.Permissions), 0)
 	text := replayed(t, log, replayOptions{chat: "chat1", at: uint64(asked)})
-	is.True(strings.Contains(text, "? bash  echo permitted\n"))
+	expect.Contains(t, text, "? bash  echo permitted\n")
 	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", asked)))
 }
 
@@ -148,7 +148,7 @@ func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
 	for _, e := range f.events() {
 		out.Write(e.Data)
 	}
-	is.True(strings.Contains(out.String(), last))
+	expect.Contains(t, out.String(), last)
 	body, err := json.Marshal(map[string]string{"sessionID": "ses_1", "messageID": last})
 	is.NoErr(err)
 	removed, err := events.NewOpenCode("chat1", "local", "evt_removed", -1, events.OpenCode{Type: "message.removed", Properties: body})

@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/wire"
 )
@@ -70,10 +71,10 @@ func detachedServerLivesOn(t *testing.T, p *process) {
 	chat, run := p.background(t, "POCKETCODER_TEST_GREET='hello from inside' "+server)
 	is.Equal(run.Status, projections.ExecExecuting) // the turn is over
 	is.True(run.Isolation != "" && run.Worker != "")
-	is.True(strings.Contains(p.tools(t, chat)[0].State.Output, "It runs in the background as execution "+run.ID))
+	expect.Contains(t, p.tools(t, chat)[0].State.Output, "It runs in the background as execution "+run.ID)
 
 	var port int
-	eventually(t, "the server says its port", func() bool {
+	expect.Eventually(t, "the server says its port", func() bool {
 		out, _ := p.logs(t, run.ID)
 		_, err := fmt.Sscanf(out, "port %d", &port)
 		return err == nil && strings.Contains(out, "colour")
@@ -85,7 +86,7 @@ func detachedServerLivesOn(t *testing.T, p *process) {
 
 	_, pid := p.engine(t)
 	is.NoErr(syscall.Kill(pid, syscall.SIGKILL)) // it survives OpenCode
-	eventually(t, "OpenCode is there again", func() bool { return p.health(t).code == 200 })
+	expect.Eventually(t, "OpenCode is there again", func() bool { return p.health(t).code == 200 })
 	admin := p.admin(t)
 	var opened struct{ Path string }
 	admin.must(t, "POST", fmt.Sprintf("/api/chats/%s/ports/%d", chat, port), nil, &opened)
@@ -100,7 +101,7 @@ func detachedServerLivesOn(t *testing.T, p *process) {
 	is.Equal(p.browse(t, strings.TrimSpace(address)), "hello from inside at /") // for the operator, without a login
 	_, stderr, code = p.cli(t, "", "ports", "nowhere", fmt.Sprint(port))
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "There is no chat nowhere"))
+	expect.Contains(t, stderr, "There is no chat nowhere")
 
 	admin.must(t, "POST", "/api/executions/"+run.ID+"/signal", map[string]string{"signal": "SIGTERM"}, nil)
 	ended := p.finished(t, chat, 0)
@@ -156,23 +157,23 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 		out, err, _ := p.cli(t, "", "sandbox", "logs", run.ID, "-f")
 		followed <- [2]string{out, err}
 	}()
-	eventually(t, "it has begun", func() bool { out, _ := p.logs(t, run.ID); return out == "begun\n" })
+	expect.Eventually(t, "it has begun", func() bool { out, _ := p.logs(t, run.ID); return out == "begun\n" })
 	_, stderr, code := p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "SEGV")
 	is.Equal(code, 2)
-	is.True(strings.Contains(stderr, "want one of TERM"))
+	expect.Contains(t, stderr, "want one of TERM")
 	_, stderr, code = p.cli(t, "", "sandbox", "kill", run.ID, "--signal", "sigkill")
 	is.Equal(code, 0)
-	is.True(strings.Contains(stderr, "sent KILL to "+run.ID))
+	expect.Contains(t, stderr, "sent KILL to "+run.ID)
 	got := <-followed
 	is.Equal(got[0], "begun\n")
-	is.True(strings.Contains(got[1], "ended: "))
-	eventually(t, "the end is projected", func() bool {
+	expect.Contains(t, got[1], "ended: ")
+	expect.Eventually(t, "the end is projected", func() bool {
 		_, err := p.logs(t, run.ID)
 		return err == got[1]
 	})
 	_, stderr, code = p.cli(t, "", "sandbox", "kill", run.ID)
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "execution "+run.ID+" is not running"))
+	expect.Contains(t, stderr, "execution "+run.ID+" is not running")
 
 	stdout, _, code := p.cli(t, "", "sandbox", "ps", "--all", "--json", "--limit", "1000")
 	is.Equal(code, 0)
@@ -189,10 +190,10 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 	}
 	_, stderr, code = p.cli(t, "", "sandbox", "logs", "nothing")
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "there is no execution nothing"))
+	expect.Contains(t, stderr, "there is no execution nothing")
 	_, stderr, code = p.cli(t, "", "sandbox", "shell", "nothing")
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "it needs a terminal"))
+	expect.Contains(t, stderr, "it needs a terminal")
 }
 
 func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
@@ -230,7 +231,7 @@ func TestFileThatACommandMadeIsDownloadedLater(t *testing.T) {
 	is.NoErr(os.RemoveAll(dir))
 	admin := p.admin(t)
 	var files []record
-	eventually(t, "the file is known", func() bool {
+	expect.Eventually(t, "the file is known", func() bool {
 		files = admin.list(t, "artifacts", `chat = "`+chat+`" && path ~ "made.txt"`)
 		return len(files) == 1
 	})
@@ -238,5 +239,5 @@ func TestFileThatACommandMadeIsDownloadedLater(t *testing.T) {
 	is.Equal([]any{got.code, got.body}, []any{200, "made by a command"})
 	stdout, _, code := p.cli(t, "", "replay", chat)
 	is.Equal(code, 0)
-	is.True(strings.Contains(stdout, "made.txt (17 bytes)"))
+	expect.Contains(t, stdout, "made.txt (17 bytes)")
 }

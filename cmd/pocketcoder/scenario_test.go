@@ -21,6 +21,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
@@ -263,7 +264,7 @@ func enterNetwork(t testing.TB, pid int, port string) (address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	eventually(t, "the network of OpenCode is entered", func() bool { // the file exists before the helper listens
+	expect.Eventually(t, "the network of OpenCode is entered", func() bool { // the file exists before the helper listens
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
 			conn.Close()
@@ -323,7 +324,7 @@ func alive(pid int) bool {
 // pidsIn reads the process ids a command has written to a file, one a line, once there are n.
 func pidsIn(t testing.TB, path string, n int) (pids []int) {
 	t.Helper()
-	eventually(t, "the command has written its pids", func() bool {
+	expect.Eventually(t, "the command has written its pids", func() bool {
 		body, _ := os.ReadFile(path)
 		if strings.Count(string(body), "\n") < n {
 			return false

@@ -10,6 +10,8 @@ import (
 
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/expect"
 )
 
 // seat is a person at a terminal in which a program runs.
@@ -71,9 +73,9 @@ func (s *seat) presses(v viewer, chat, keys string) {
 		is.New(s.t).NoErr(err)
 		return strings.Contains(clients, "1")
 	}
-	eventually(s.t, "tmux has done what the last keys say", func() bool { return !waiting() })
+	expect.Eventually(s.t, "tmux has done what the last keys say", func() bool { return !waiting() })
 	s.types("\x02")
-	eventually(s.t, "tmux has taken C-b", waiting)
+	expect.Eventually(s.t, "tmux has taken C-b", waiting)
 	s.types(keys)
 }
 
@@ -81,7 +83,7 @@ func (s *seat) presses(v viewer, chat, keys string) {
 func (s *seat) sees(text string) {
 	s.t.Helper()
 	defer s.tell()
-	eventually(s.t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
+	expect.Eventually(s.t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
 }
 
 // tell shows in a test that failed what the terminal was given.
@@ -95,7 +97,7 @@ func (s *seat) tell() {
 func (s *seat) leaves() {
 	s.t.Helper()
 	defer s.tell()
-	eventually(s.t, "the program has ended", func() bool {
+	expect.Eventually(s.t, "the program has ended", func() bool {
 		select {
 		case <-s.exited:
 			return true

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 	"rsc.io/qr"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 )
 
@@ -21,7 +22,7 @@ func TestSetupLinkIsShownOnceAndPlainly(t *testing.T) {
 	var out bytes.Buffer
 	newProgress(&out).setup("https://code.example.org", aSetup)
 	is.Equal(strings.Count(out.String(), aSetup.Token), 1)
-	is.True(strings.Contains(out.String(), "\n  https://code.example.org/setup#T0k_en-of-the-setup\n"))
+	expect.Contains(t, out.String(), "\n  https://code.example.org/setup#T0k_en-of-the-setup\n")
 	is.True(!strings.ContainsAny(out.String(), "█▀▄\x1b")) // it is no terminal: a file or a log
 }
 
@@ -34,7 +35,7 @@ func TestAnAddressThatAPhoneCannotReachIsNoQRCode(t *testing.T) {
 		is := is.New(t)
 		var out bytes.Buffer
 		writeSetup(&out, base, aSetup, true)
-		is.True(strings.Contains(out.String(), base+"/setup#"+aSetup.Token))
+		expect.Contains(t, out.String(), base+"/setup#"+aSetup.Token)
 		is.Equal(strings.ContainsAny(out.String(), "█▀▄"), reached)
 		is.Equal(strings.Contains(out.String(), "That address works only on this machine"), !reached)
 		is.Equal(strings.Contains(out.String(), "ssh -L 8090:127.0.0.1:8090 HOST"), !reached)

@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -42,5 +42,5 @@ func TestAMissingShellIsExplained(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := findShell(t.Context(), dataDir(t.TempDir()), func(string) {})
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "put the two programs into one directory"))
+	expect.Contains(t, err.Error(), "put the two programs into one directory")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -43,8 +44,8 @@ func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionA
 	p.event(t, chat, events.PermissionExpired{}.Kind(), nil)
 	tools := p.tools(t, chat)
 	is.Equal(tools[len(tools)-1].State.Status, "error")
-	is.True(strings.Contains(tools[len(tools)-1].State.Error, says)) // the model reads it
-	is.Equal(p.text(t, chat), "done")                                // and goes on
+	expect.Contains(t, tools[len(tools)-1].State.Error, says) // the model reads it
+	is.Equal(p.text(t, chat), "done")                         // and goes on
 	shown := func() projections.Permission {
 		all := rows[projections.Permission](t, p, "permissions", chat)
 		return all[slices.IndexFunc(all, func(a projections.Permission) bool { return a.EnginePermission == ask.ID })]
@@ -54,7 +55,7 @@ func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionA
 	for _, command := range [][]string{{"why", ask.ID}, {"replay", chat}} {
 		text, _, code := p.cli(t, "", command...)
 		is.Equal(code, 0)
-		is.True(strings.Contains(text, says)) // command
+		expect.Contains(t, text, says) // command
 	}
 	is.Equal(p.why(t, ask.ID).Expired.Reason, says)
 }
@@ -131,7 +132,7 @@ func TestFileThatChangedWhileOpenCodeWasAwayIsShownAgain(t *testing.T) {
 	p.decide(t, chat, first, events.Authorized, "")
 
 	again := p.waits(t, chat, 1)
-	is.True(strings.Contains(string(again.Metadata), strings.TrimSpace(personsLine))) // the person sees what would be lost
+	expect.Contains(t, string(again.Metadata), strings.TrimSpace(personsLine)) // the person sees what would be lost
 	is.Equal(read(t, path), "a\n"+personsLine)
 	is.Equal(p.resumes(t, chat), map[string]int{first.ID: 1})
 	p.decide(t, chat, again, events.Authorized, "")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -82,12 +83,12 @@ func damagedReadModel(t *testing.T, p *process) {
 	conditions, before := make(chan []condition, 1), p.cmd.Process.Pid
 	go func() { conditions <- watchHealth(p.data, before) }()
 	p.restart()
-	is.True(strings.Contains(p.output.String(), ".corrupt-1")) // it says where the old one is
+	expect.Contains(t, p.output.String(), ".corrupt-1") // it says where the old one is
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1:], answers)
 	is.Equal(rows[projections.Run](t, p, "executions", chat), runs)
 	stdout, _, code := p.cli(t, "", "rebuild")
 	is.Equal(code, 0)
-	is.True(strings.Contains(stdout, "the read models are the same"))
+	expect.Contains(t, stdout, "the read models are the same")
 
 	all := <-conditions
 	is.True(len(all) > 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -28,7 +29,7 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 	is.True(below.SessionID != above.SessionID)
 
 	p.event(t, chat, "opencode.session.idle", func(e events.Event) bool { return strings.Contains(string(e.Data), below.SessionID) })
-	eventually(t, "the subagent has completed", func() bool {
+	expect.Eventually(t, "the subagent has completed", func() bool {
 		all := rows[projections.Subagent](t, p, "subagents", chat)
 		return len(all) == 1 && all[0].Status == "completed"
 	})
@@ -42,7 +43,7 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 	is.Equal(len(all), 1)
 	a := all[0]
 	is.Equal([]string{a.Session, a.Delegating, a.Agent, a.Status}, []string{below.SessionID, own.Session, "general", "completed"})
-	is.True(strings.Contains(a.Title, "look after it"))
+	expect.Contains(t, a.Title, "look after it")
 	is.True(a.Started != "" && a.Finished >= a.Started)
 	runs := rows[projections.Run](t, p, "executions", chat)
 	is.Equal(len(runs), 2)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/expect"
 )
 
 // sitting is a person at a terminal whose line is edited in this process.
@@ -52,7 +54,7 @@ func sitDown(t *testing.T) *sitting {
 
 func (s *sitting) sees(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
+	expect.Eventually(t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
 }
 
 // enters types keys and returns the line that they enter.
@@ -149,7 +151,7 @@ func TestNoOutputStandsBelowARequest(t *testing.T) {
 	is.Equal(s.heldLines(), 1)
 	s.ask("allow it? ", "per_1")
 	is.Equal(s.enters(t, "y\r"), typedLine{"y", "per_1", true})
-	is.True(!strings.Contains(s.seen.String(), "bash  ls"))
+	expect.Lacks(t, s.seen.String(), "bash  ls")
 	is.True(s.release())
 	s.ask("› ", "")
 	s.sees(t, "? bash  ls\r\n› ")

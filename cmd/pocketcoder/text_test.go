@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -76,7 +77,7 @@ func TestChatsDoNotMix(t *testing.T) {
 		is.Equal(runs[0].Text, "echo "+word)
 		is.True(strings.HasSuffix(p.text(t, chat), "end "+word))
 		for _, e := range p.history(t, chat) {
-			is.True(!strings.Contains(string(e.Data), other)) // nothing of the other chat
+			expect.Lacks(t, string(e.Data), other) // nothing of the other chat
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -52,8 +53,8 @@ func TestNATSContextIsReadOnly(t *testing.T) {
   "jetstream_api_prefix": "READ.API"
 }
 `, "DATA", string(d)))
-	is.True(strings.Contains(out.String(), "wrote "+path))
-	is.True(strings.Contains(out.String(), "nats --context pocketcoder sub 'evt.chat.*.opencode.permission.>'"))
+	expect.Contains(t, out.String(), "wrote "+path)
+	expect.Contains(t, out.String(), "nats --context pocketcoder sub 'evt.chat.*.opencode.permission.>'")
 	info, err := os.Stat(string(d) + "/keys/observer.nk")
 	is.NoErr(err)
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
@@ -100,8 +101,8 @@ func TestDoctorNeedsNoNPMForWhatIsThere(t *testing.T) {
 	}
 	env, out := toEnvironment(nil)
 	is.NoErr(runDoctor(t.Context(), env, []string{"--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"}))
-	is.True(strings.Contains(out.String(), "optional  node "))
-	is.True(strings.Contains(out.String(), "1.18.33, "+bin+"/opencode"))
+	expect.Contains(t, out.String(), "optional  node ")
+	expect.Contains(t, out.String(), "1.18.33, "+bin+"/opencode")
 }
 
 func TestDoctorNamesWhatIsWrong(t *testing.T) {
@@ -111,25 +112,25 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	is.NoErr(os.WriteFile(d.path("version"), []byte("99\n"), 0o600))
 	c := checkData(d)
 	is.Equal(c.State, checkWrong)
-	is.True(strings.Contains(c.Found, `version "99"`))
+	expect.Contains(t, c.Found, `version "99"`)
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	defer l.Close()
 	c = checkHTTP(t.Context(), doctorOptions{data: d, http: l.Addr().String()})
 	is.Equal(c.State, checkWrong)
-	is.True(strings.Contains(c.Get, "--http"))
+	expect.Contains(t, c.Get, "--http")
 
 	c = checkNATS(t.Context(), doctorOptions{data: d})
 	is.Equal(c.State, checkOK)
-	is.True(strings.Contains(c.Found, "embedded"))
+	expect.Contains(t, c.Found, "embedded")
 	c = checkNATS(t.Context(), doctorOptions{data: d, nats: "nats://127.0.0.1:1"})
 	is.Equal(c.State, checkWrong)
-	is.True(strings.Contains(c.Found, "no keys to ask nats://127.0.0.1:1 with"))
+	expect.Contains(t, c.Found, "no keys to ask nats://127.0.0.1:1 with")
 	_, err = natsconf.LoadKeys(d.path("keys"))
 	is.NoErr(err)
 	c = checkNATS(t.Context(), doctorOptions{data: d, nats: "nats://127.0.0.1:1"})
-	is.True(strings.Contains(c.Found, "check versions of NATS at nats://127.0.0.1:1"))
+	expect.Contains(t, c.Found, "check versions of NATS at nats://127.0.0.1:1")
 
 	c = checkOpenCode(t.Context(), doctorOptions{data: d, opencode: "/nonexistent/opencode"}, true)
 	is.Equal(c.State, checkWrong)
@@ -190,7 +191,7 @@ func TestRebuildReportsProgressAndEquality(t *testing.T) {
 	env, out = toEnvironment(nil)
 	nc = rebuilding(t, step(`{"rebuilt":{"events":1,"seconds":1,"before":"aa","after":"bb"}}`))
 	is.True(errors.Is(rebuild(t.Context(), env, nc), exitCode(1)))
-	is.True(strings.Contains(out.String(), "DIFFER"))
+	expect.Contains(t, out.String(), "DIFFER")
 }
 
 func TestRebuildThatFailsSaysWhy(t *testing.T) {
@@ -200,7 +201,7 @@ func TestRebuildThatFailsSaysWhy(t *testing.T) {
 	failed.Header.Set("Error", "another rebuild is running")
 	err := rebuild(t.Context(), env, rebuilding(t, failed))
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "another rebuild is running"))
+	expect.Contains(t, err.Error(), "another rebuild is running")
 
 	alone := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
 	is.True(errors.Is(rebuild(t.Context(), env, alone), nats.ErrNoResponders))

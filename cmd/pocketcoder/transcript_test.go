@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // followed is a transcript of chat1 over a log of its own.
@@ -59,7 +60,7 @@ func (f *followed) prints(exec string, offset int64, text string) {
 
 func (f *followed) shows(text string) {
 	f.t.Helper()
-	eventually(f.t, "it shows "+text, func() bool { return strings.Contains(f.seen.String(), text) })
+	expect.Eventually(f.t, "it shows "+text, func() bool { return strings.Contains(f.seen.String(), text) })
 }
 
 func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
@@ -85,7 +86,7 @@ func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
 	for i, n := range numbers {
 		is.Equal(n, fmt.Sprintf("%08d", i))
 	}
-	is.True(strings.Contains(f.seen.String(), "the assistant · allowed by the rule bash: make* · /workspace/sub\n$ make\n"))
+	expect.Contains(t, f.seen.String(), "the assistant · allowed by the rule bash: make* · /workspace/sub\n$ make\n")
 }
 
 func TestTranscriptOfACommandThatRunsBeginsWithWhatItHasPrinted(t *testing.T) {
@@ -104,7 +105,6 @@ func TestTranscriptOfACommandThatRunsBeginsWithWhatItHasPrinted(t *testing.T) {
 
 func TestTranscriptBeginsWithTheLastCommands(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
 	var before []events.Data
 	for i := range transcriptBefore + 10 {
 		id := fmt.Sprintf("x%d", i)
@@ -112,19 +112,18 @@ func TestTranscriptBeginsWithTheLastCommands(t *testing.T) {
 	}
 	f := followTranscript(t, transcriptOptions{}, before...)
 	f.shows(fmt.Sprintf("$ echo x%d.\n", transcriptBefore+9))
-	is.True(!strings.Contains(f.seen.String(), "echo x9."))
-	is.True(strings.Contains(f.seen.String(), "echo x10."))
+	expect.Lacks(t, f.seen.String(), "echo x9.")
+	expect.Contains(t, f.seen.String(), "echo x10.")
 }
 
 func TestTranscriptShowsOfOwnShellsThatTheyWere(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
 	f := followTranscript(t, transcriptOptions{}, events.ExecRequested{Exec: "x1", Terminal: true}, events.ExecRequested{Exec: "x2", Terminal: true, Private: true})
 	f.prints("x1", 0, "\x1b[2Jdrawn\n")
 	f.append(events.ExecFinished{Exec: "x1", DurationMS: 5000, Stdout: events.Output{Bytes: 10, Text: "\x1b[2Jdrawn\n"}})
 	f.shows("ended: exit 0, 5s")
 	f.shows("own, x2\n  (private: what it prints is not recorded)\n")
-	is.True(!strings.Contains(f.seen.String(), "drawn"))
+	expect.Lacks(t, f.seen.String(), "drawn")
 }
 
 func TestTranscriptOfASubagentIsOverWithItsTurn(t *testing.T) {

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -28,15 +28,15 @@ func TestApprovedCommandRunsInTheSandbox(t *testing.T) {
 	is.Equal(len(runs), 1)
 	is.Equal(runs[0].Status, "failed")
 	is.Equal(runs[0].ExitCode, int64(3))
-	is.True(strings.Contains(string(runs[0].Outputs), `"text":"hello\n"`))
-	is.True(strings.Contains(string(runs[0].Outputs), `"text":"oops\n"`))
+	expect.Contains(t, string(runs[0].Outputs), `"text":"hello\n"`)
+	expect.Contains(t, string(runs[0].Outputs), `"text":"oops\n"`)
 	permissions := rows[projections.Permission](t, p, "permissions", chat)
 	is.Equal(permissions[0].Status, projections.PermissionAuthorized)
 	is.Equal(permissions[0].DecidedBy, "user:operator")
 	messages := rows[projections.ShownMessage](t, p, "messages", chat)
 	is.Equal(len(messages), 3) // the person's, the one with the call, the closing one
 	is.Equal(messages[2].EngineStatus, "completed")
-	is.True(strings.Contains(string(messages[2].Parts), `"text":"done"`))
+	expect.Contains(t, string(messages[2].Parts), `"text":"done"`)
 
 	delivered := 0
 	for _, e := range p.history(t, chat) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
@@ -60,8 +62,8 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 			up := []string{"up", "--demo", "--data", filepath.Join(dir, "data"), "--workspace", filepath.Join(dir, "workspace"), "--http", "127.0.0.1:0"}
 			_, stderr, code := runProgram(t, env, "", append(up, args...)...)
 			t.Log(stderr)
-			is.True(strings.Contains(stderr, strings.ReplaceAll(c.says, "DIR", dir))) // c.says
-			is.True(!strings.Contains(stderr, "goroutine "))
+			expect.Contains(t, stderr, strings.ReplaceAll(c.says, "DIR", dir)) // c.says
+			expect.Lacks(t, stderr, "goroutine ")
 			is.Equal(code, c.code)
 			_, err := os.Stat(filepath.Join(dir, "data", "running.json"))
 			is.True(os.IsNotExist(err)) // nobody is told that it runs
@@ -158,6 +160,6 @@ func TestDataDirectoryIsUsedByOne(t *testing.T) {
 	p := sharedSystem(t)
 	_, stderr, code := runProgram(t, nil, "", "up", "--demo", "--http", "127.0.0.1:0", "--data", string(p.data), "--workspace", p.workspace)
 	is.Equal(code, 1)
-	is.True(strings.Contains(stderr, "in use by pid "+strconv.Itoa(p.cmd.Process.Pid)))
+	expect.Contains(t, stderr, "in use by pid "+strconv.Itoa(p.cmd.Process.Pid))
 	is.Equal(p.health(t).code, 200) // and the one goes on
 }

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/ops/natsconf"
 )
@@ -44,7 +45,7 @@ func serveAccounts(t *testing.T) (dataDir, *account.Accounts) {
 	is.NoErr(err)
 	go accounts.Serve(t.Context(), nc, operator, slog.New(slog.DiscardHandler))
 	is.NoErr(d.announce(running{PID: os.Getpid(), Started: time.Now(), NATS: url, HTTP: "http://127.0.0.1:1"}))
-	eventually(t, "the commands are served", func() bool {
+	expect.Eventually(t, "the commands are served", func() bool {
 		_, stderr, err := user(t, d, "", "list")
 		return err == nil && stderr == ""
 	})
@@ -74,7 +75,7 @@ func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
 	login := func(password string) (account.Token, error) {
 		return accounts.Login(t.Context(), account.Login{Identity: "alice@example.org", Password: password, Client: events.Client{Address: "192.0.2.1", Device: "Phone\x1b[31m"}})
 	}
-	is.True(strings.Contains(must("", "list"), "no accounts yet"))
+	expect.Contains(t, must("", "list"), "no accounts yet")
 	is.Equal(must("correct horse\nnot this line\n", "add", "alice@example.org", "--name", "Alice \x1b[31m"), "")
 	_, err := login("correct horse")
 	is.NoErr(err)
@@ -90,13 +91,13 @@ func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
 
 	list := must("", "list")
 	is.True(strings.Contains(list, "alice@example.org") && strings.Contains(list, "enabled"))
-	is.True(!strings.Contains(list, "\x1b")) // nobody's name writes on our terminal
+	expect.Lacks(t, list, "\x1b") // nobody's name writes on our terminal
 	var all []account.Account
 	is.NoErr(json.Unmarshal([]byte(must("", "list", "--json")), &all))
 	is.Equal([]string{all[0].Email, all[0].Role}, []string{"alice@example.org", account.User})
 	sessions := must("", "sessions", "alice@example.org")
 	is.True(strings.Contains(sessions, token.Identity.Session) && strings.Contains(sessions, "192.0.2.1"))
-	is.True(!strings.Contains(sessions, "\x1b"))
+	expect.Lacks(t, sessions, "\x1b")
 
 	other, err := login("battery staple")
 	is.NoErr(err)
@@ -108,10 +109,10 @@ func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
 	must("", "revoke", "alice@example.org")
 	_, err = accounts.Check(other.Text)
 	is.True(errors.Is(err, account.ErrToken))
-	is.True(strings.Contains(must("", "sessions", "alice@example.org"), "logged in nowhere"))
+	expect.Contains(t, must("", "sessions", "alice@example.org"), "logged in nowhere")
 
 	must("", "disable", "alice@example.org")
-	is.True(strings.Contains(must("", "list"), "disabled"))
+	expect.Contains(t, must("", "list"), "disabled")
 	_, err = login("battery staple")
 	is.True(errors.Is(err, account.ErrCredentials))
 	must("", "enable", "alice@example.org")
@@ -152,17 +153,17 @@ func TestUserCommandSaysWhatIsWrong(t *testing.T) {
 		_, stderr, err := user(t, d, c.stdin, strings.Fields(c.args)...)
 		is.True(err != nil) // c.args
 		if c.err != nil {
-			is.True(errors.Is(err, c.err))            // c.args
-			is.True(strings.Contains(stderr, c.says)) // c.args
+			is.True(errors.Is(err, c.err))     // c.args
+			expect.Contains(t, stderr, c.says) // c.args
 			continue
 		}
 		is.True(!errors.Is(err, errUsage))
-		is.True(strings.Contains(err.Error(), c.says)) // c.args
+		expect.Contains(t, err.Error(), c.says) // c.args
 	}
 	is := is.New(t)
 	_, _, err := user(t, dataDir(t.TempDir()), "", "list")
 	is.True(err != nil && !errors.Is(err, nats.ErrNoServers)) // nothing runs there, and it says so in our words
 	_, _, err = user(t, dataDir(t.TempDir()), "correct horse\n", "add", "alice@example.org")
 	is.True(err != nil)
-	is.True(!strings.Contains(err.Error(), "correct horse"))
+	expect.Lacks(t, err.Error(), "correct horse")
 }

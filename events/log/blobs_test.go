@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -91,7 +92,7 @@ func TestMissingOrChangedBlobIsAClearError(t *testing.T) {
 	is.NoErr(blobs.Delete(t.Context(), names[0]))
 	for _, err := range []error{fold(), l.Read(t.Context(), 0, nil, func(log.Batch) error { return events.ErrStop })} {
 		is.True(errors.Is(err, log.ErrNoBlob))
-		is.True(strings.Contains(err.Error(), "read #1 evt.chat.chat1.opencode.session.updated: open blob "+names[0]))
+		expect.Contains(t, err.Error(), "read #1 evt.chat.chat1.opencode.session.updated: open blob "+names[0])
 	}
 	_, err = l.OpenBlob(t.Context(), "never stored * > . ä")
 	is.True(errors.Is(err, log.ErrNoBlob))

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -172,7 +173,7 @@ func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
 		is.True(errors.Is(err, context.DeadlineExceeded))   // the server does not answer
 		is.True(s.server.JetStreamEnabled())                // and does not say why
 		is.True(natsconf.IsDiskFull(s.server.WriteError())) // but here
-		is.True(strings.Contains(strings.Join(s.stderr.list(), "\n"), "no space left on device"))
+		expect.Contains(t, strings.Join(s.stderr.list(), "\n"), "no space left on device")
 		_, err = s.Failing()
 		is.True(errors.Is(err, context.DeadlineExceeded))
 		is.True(s.server.Reopen() != nil) // there is no space

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // openCode makes an OpenCode event with a body of n bytes or so.
@@ -207,14 +208,14 @@ func TestConcealedSecretIsReplacedFromThenOn(t *testing.T) {
 		is.NoErr(err)
 		return string(read(t, l, seq-1)[0].Data)
 	}
-	is.True(strings.Contains(say("first-secret second-secret"), "[redacted] second-secret"))
+	expect.Contains(t, say("first-secret second-secret"), "[redacted] second-secret")
 	var all sync.WaitGroup
 	for i := range 20 { // while others write, and each other
 		all.Go(func() { l.Conceal(fmt.Sprint(i), fmt.Sprintf("secret-of-%d", i), "second-secret"); say("anything") })
 	}
 	all.Wait()
-	is.True(strings.Contains(say("first-secret second-secret"), "[redacted] [redacted]"))
+	expect.Contains(t, say("first-secret second-secret"), "[redacted] [redacted]")
 	for i := range 20 {
-		is.True(!strings.Contains(say(fmt.Sprintf("secret-of-%d", i)), "secret-of"))
+		expect.Lacks(t, say(fmt.Sprintf("secret-of-%d", i)), "secret-of")
 	}
 }

@@ -11,15 +11,15 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 )
 
 func TestSecretIsFoundInEveryBase64Alignment(t *testing.T) {
-	is := is.New(t)
 	canary := "sk-canary-0123456789"
 	r := secret.NewRedactor(canary)
 	for pad := range 6 {
 		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", pad) + canary + "tail"))
-		is.True(strings.Contains(string(r.Bytes([]byte(text))), "[redacted]")) // at this alignment
+		expect.Contains(t, string(r.Bytes([]byte(text))), "[redacted]") // at this alignment
 	}
 }
 

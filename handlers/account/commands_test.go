@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -233,7 +234,7 @@ func TestForeignMessageIsPassedOver(t *testing.T) {
 	is.NoErr(nc.Publish("evt.user.alice.account.created", []byte(`{"email":"alice@example.org","role":"admin"}`)))
 	is.NoErr(nc.Publish("evt.user.alice.account.nonsense", []byte(`?`)))
 	is.NoErr(nc.Flush())
-	eventually(t, "the messages are not stored", func() bool { last, err := s.log.Last(t.Context()); return err == nil && last == 2 })
+	expect.Eventually(t, "the messages are not stored", func() bool { last, err := s.log.Last(t.Context()); return err == nil && last == 2 })
 	s.add("bob", User)
 	list, err := s.List(t.Context())
 	is.NoErr(err)

@@ -125,17 +125,6 @@ func of[D events.Data](s *system) (found []D) {
 	return found
 }
 
-// eventually waits for what another process does.
-func eventually(t testing.TB, what string, true func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !true(); {
-		if time.Now().After(end) {
-			t.Fatalf("after 20 s: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 // refusal is the code of a refused command and what it says, "" when it was not refused.
 func refusal(t testing.TB, err error) (handlers.Code, string) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -22,7 +23,7 @@ func TestSessionsEndWithTheEventOfTheirPassword(t *testing.T) {
 	running.run()
 	_, err := s.record(t.Context(), "alice", root, events.PasswordChanged{Keep: mine.Identity.Session})
 	is.NoErr(err)
-	eventually(t, "another process heard of it", func() bool { return !running.valid(other) })
+	expect.Eventually(t, "another process heard of it", func() bool { return !running.valid(other) })
 	is.True(running.valid(mine))
 	started := reopen(t, s.server)
 	is.True(!started.valid(other))

@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -42,7 +43,7 @@ func TestTokenIsReadableByPocketBaseClients(t *testing.T) {
 	is.Equal(keys, []string{sessionKey("alice", secret)}) // its hash is all that is kept
 	value, _, err := s.secrets.Get(t.Context(), keys[0])
 	is.NoErr(err)
-	is.True(!strings.Contains(string(value), secret))
+	expect.Lacks(t, string(value), secret)
 }
 
 func TestOnlyOurTokensAreTokens(t *testing.T) {
@@ -199,28 +200,28 @@ func TestAnotherProcessHearsOfIt(t *testing.T) {
 	there := func(token Token) func() bool { return func() bool { return other.valid(token) } }
 	gone := func(token Token) func() bool { return func() bool { return !other.valid(token) && other.ended(token) } }
 	one, two := s.login("alice"), s.login("alice")
-	eventually(t, "the other process does not know the sessions", func() bool { return other.valid(one) && other.valid(two) })
+	expect.Eventually(t, "the other process does not know the sessions", func() bool { return other.valid(one) && other.valid(two) })
 	is.True(!other.ended(one))
 	refreshed, err := s.Refresh(t.Context(), one.Identity, phone)
 	is.NoErr(err)
-	eventually(t, "nor the new token", there(refreshed))
+	expect.Eventually(t, "nor the new token", there(refreshed))
 	is.NoErr(s.Revoke(t.Context(), RevokeSession{Command: root, Account: "alice", Session: one.Identity.Session}))
-	eventually(t, "a revoked session goes on", gone(one))
+	expect.Eventually(t, "a revoked session goes on", gone(one))
 	is.True(other.valid(two))
 	_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Disabled: ptr(true)})
 	is.NoErr(err)
-	eventually(t, "a session of a disabled account goes on", gone(two))
+	expect.Eventually(t, "a session of a disabled account goes on", gone(two))
 
 	// And back: the other one enables, and somebody logs in there.
 	_, err = other.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Disabled: ptr(false)})
 	is.NoErr(err)
 	three := other.login("alice")
-	eventually(t, "a session opened elsewhere is not known", func() bool { return s.valid(three) })
+	expect.Eventually(t, "a session opened elsewhere is not known", func() bool { return s.valid(three) })
 	is.True(!s.ended(three))
 	_, err = other.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
 	is.NoErr(err)
-	eventually(t, "a session of a deleted account goes on", func() bool { return !s.valid(three) && s.ended(three) })
-	eventually(t, "what is over is not forgotten", func() bool {
+	expect.Eventually(t, "a session of a deleted account goes on", func() bool { return !s.valid(three) && s.ended(three) })
+	expect.Eventually(t, "what is over is not forgotten", func() bool {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
 		return len(s.sessions) == 0 && len(s.public) == 0

@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -157,14 +158,14 @@ func TestAdminOfTheEnvironment(t *testing.T) {
 	is.Equal(code, handlers.Invalid) // no weak one here either
 	is.Equal(ensure("root@example.org", password), "")
 	is.Equal(ensure("Root@Example.org", password), "") // at the next start
-	is.True(strings.Contains(ensure("root@example.org", "battery staple"), "has another password, and keeps it"))
+	expect.Contains(t, ensure("root@example.org", "battery staple"), "has another password, and keeps it")
 	s.login("root")
 	s.add("alice", User)
-	is.True(strings.Contains(ensure("alice@example.org", password), "has the role user"))
+	expect.Contains(t, ensure("alice@example.org", password), "has the role user")
 	s.add("bob", Admin)
 	_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Disabled: ptr(true)})
 	is.NoErr(err)
-	is.True(strings.Contains(ensure("bob@example.org", password), "is disabled"))
+	expect.Contains(t, ensure("bob@example.org", password), "is disabled")
 	is.Equal(len(of[events.AccountCreated](s)), 3)
 }
 
@@ -229,7 +230,7 @@ func TestCommandsOverNATS(t *testing.T) {
 	s := start(t)
 	served := connect(t, s.server)
 	go s.Serve(t.Context(), served, "user:operator", slog.New(slog.DiscardHandler))
-	eventually(t, "the commands are not served", func() bool { return served.NumSubscriptions() == len(s.commands()) })
+	expect.Eventually(t, "the commands are not served", func() bool { return served.NumSubscriptions() == len(s.commands()) })
 	is.NoErr(served.Flush())
 	nc := connect(t, s.server)
 	give := func(name string, command any) handlers.Accepted {
@@ -271,8 +272,8 @@ func TestCommandsOverNATS(t *testing.T) {
 	} {
 		_, err := handlers.Give(t.Context(), nc, c.name, c.command)
 		code, text := refusal(t, err)
-		is.Equal(code, c.code)                  // c.says
-		is.True(strings.Contains(text, c.says)) // c.says
+		is.Equal(code, c.code)           // c.says
+		expect.Contains(t, text, c.says) // c.says
 	}
 	_, err = handlers.Give(t.Context(), nc, "user.delete", OfAccount{added.ID})
 	is.True(errors.Is(err, nats.ErrNoResponders))

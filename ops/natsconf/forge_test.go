@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -42,7 +43,7 @@ func TestReplySubjectsForgeNothing(t *testing.T) {
 			nc, _ := n.connect(id)
 			for _, subject := range subjects {
 				isAPI := strings.HasPrefix(subject, natsconf.ReaderAPI)
-				eventually(t, subject+" is known to "+nc.ConnectedServerName(), func() bool {
+				expect.Eventually(t, subject+" is known to "+nc.ConnectedServerName(), func() bool {
 					is.NoErr(nc.PublishRequest(subject, "nowhere", []byte("hello")))
 					return isAPI || len(answered) > 0
 				})
@@ -81,7 +82,7 @@ func TestAnswersForgeNothing(t *testing.T) {
 		answers, err := core.SubscribeSync(inbox)
 		is.NoErr(err)
 		var answer *nats.Msg
-		eventually(t, "a worker answers", func() bool {
+		expect.Eventually(t, "a worker answers", func() bool {
 			is.NoErr(core.PublishRequest("exec.run.p1", inbox, nil))
 			answer, err = answers.NextMsg(5 * time.Second)
 			if errors.Is(err, nats.ErrNoResponders) {

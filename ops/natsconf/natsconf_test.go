@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -72,7 +73,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 			change(&c)
 			_, err := c.Text()
 			is.True(err != nil)
-			is.True(strings.Contains(err.Error(), want))
+			expect.Contains(t, err.Error(), want)
 		})
 	}
 }
@@ -122,14 +123,14 @@ func TestStartSaysWhatStoodInTheWay(t *testing.T) {
 	c.StoreDir, c.Listen = t.TempDir(), taken.Addr().String()
 	_, err = natsconf.Start(t.Context(), c)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "address already in use"))
+	expect.Contains(t, err.Error(), "address already in use")
 
 	file := filepath.Join(t.TempDir(), "file")
 	is.NoErr(os.WriteFile(file, nil, 0o600))
 	c.StoreDir = file
 	_, err = natsconf.Start(t.Context(), c)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "not a directory"))
+	expect.Contains(t, err.Error(), "not a directory")
 
 	c.StoreDir, c.Listen = t.TempDir(), "127.0.0.1:0"
 	s, err := natsconf.Start(t.Context(), c)

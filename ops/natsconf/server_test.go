@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -68,7 +69,7 @@ func cluster(t testing.TB) *testServer {
 		members = append(members, &natsconf.Cluster{Name: "test", Listen: a, Routes: addresses, Secret: "secret"})
 	}
 	n := external(t, asItIs, members...)
-	eventually(t, "a leader is elected", func() bool {
+	expect.Eventually(t, "a leader is elected", func() bool {
 		return slices.ContainsFunc(n.servers, func(s *server.Server) bool {
 			return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(members)
 		})
@@ -110,16 +111,6 @@ func inEachUse(t *testing.T, test func(*testing.T, *testServer)) {
 			t.Parallel()
 			test(t, start(t))
 		})
-	}
-}
-
-// eventually waits for the servers of a cluster to have heard of each other.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("not so within 30 s: %s", what)
-		}
 	}
 }
 

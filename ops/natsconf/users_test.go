@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -26,10 +27,10 @@ func TestOnlyCoreAndSysAreUnlimited(t *testing.T) {
 	n.config.Cluster = &natsconf.Cluster{Name: "test", Listen: "127.0.0.1:0", Secret: "secret"}
 	text, err := n.config.Text()
 	is.NoErr(err)
-	is.True(!strings.Contains(text, "allow_responses"))
+	expect.Lacks(t, text, "allow_responses")
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, `{ service: "`) || strings.HasPrefix(line, `{ stream: "`) {
-			is.True(strings.Contains(line, "accounts: [")) // what is exported is for one account
+			expect.Contains(t, line, "accounts: [") // what is exported is for one account
 		}
 	}
 	opts := &server.Options{}
@@ -96,7 +97,7 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 		before, account, _ := strings.Cut(text, "  SBX {")
 		users, after, _ := strings.Cut(account, "imports:")
 		user, permissions, _ := strings.Cut(users, ", permissions:")
-		is.True(strings.Contains(permissions, "allow"))
+		expect.Contains(t, permissions, "allow")
 		return before + "  SBX {" + user + "} ]\n imports:" + after
 	}, nil)
 	core, _ := n.connect(natsconf.Core)
@@ -127,7 +128,7 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(m.Subject, "exec.run.p1")
 	is.Equal(len(denied), 0)
-	eventually(t, "what core says is stored", func() bool { return count() >= 4 })
+	expect.Eventually(t, "what core says is stored", func() bool { return count() >= 4 })
 	is.Equal(count(), uint64(4)) // and nothing else
 }
 
@@ -157,7 +158,7 @@ func TestSysSeesNoMessages(t *testing.T) {
 			is.True(strings.HasPrefix(m.Subject, "$SYS.")) // connections come and go
 		}
 	}
-	eventually(t, "what core says is stored", func() bool { return count() >= 4 })
+	expect.Eventually(t, "what core says is stored", func() bool { return count() >= 4 })
 	is.Equal(count(), uint64(4)) // and nothing else
 }
 
@@ -213,7 +214,7 @@ func TestNobodyConnectsWithoutAKey(t *testing.T) {
 				t.Errorf("connected with %s: %v", with, err)
 			}
 		}
-		is.True(strings.Contains(inProcess(t, n, "CONNECT {}\r\nPING\r\n"), "Authorization Violation"))
+		expect.Contains(t, inProcess(t, n, "CONNECT {}\r\nPING\r\n"), "Authorization Violation")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -69,7 +70,7 @@ func TestEveryServerOfAClusterIsChecked(t *testing.T) {
 		for _, s := range n.servers {
 			want[s.Name()] = natsconf.Embedded
 		}
-		eventually(t, "the servers know each other", func() bool {
+		expect.Eventually(t, "the servers know each other", func() bool {
 			got, err := natsconf.CheckServers(t.Context(), n.ClientURL(), n.keys)
 			is.NoErr(err)
 			return maps.Equal(got, want)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/expect"
 )
 
 // What runs inside may be the command itself: all it can send are its own TCP sockets.
@@ -75,7 +77,7 @@ func TestAProgramThatHasEndedIsSaidToHave(t *testing.T) {
 	theirs.Close()
 	_, err = link.Dial(t.Context(), 80)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "has ended"))
+	expect.Contains(t, err.Error(), "has ended")
 	link.Close()
 	_, err = link.Dial(t.Context(), 80)
 	is.True(err != nil)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 func TestNoIsolationIsChosenOnlyWhenAskedFor(t *testing.T) {
@@ -30,19 +32,19 @@ func TestMissingMechanismsAreNamedWithTheirCure(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := Choose("bwrap")
 	if runtime.GOOS != "linux" {
-		is.True(strings.Contains(err.Error(), "run the worker on Linux"))
+		expect.Contains(t, err.Error(), "run the worker on Linux")
 		return
 	}
-	is.True(strings.Contains(err.Error(), "apt install bubblewrap"))
+	expect.Contains(t, err.Error(), "apt install bubblewrap")
 	found, err := Choose("auto") // the next best says why it was chosen
 	if err == nil {
 		is.True(found.Level == Landlock || found.Level == Container)
-		is.True(strings.Contains(found.Reason, "bubblewrap is not installed"))
+		expect.Contains(t, found.Reason, "bubblewrap is not installed")
 	} else {
-		is.True(strings.Contains(err.Error(), "bwrap does not work here: bubblewrap is not installed"))
+		expect.Contains(t, err.Error(), "bwrap does not work here: bubblewrap is not installed")
 	}
 	_, err = Choose("container")
-	is.True(strings.Contains(err.Error(), "sandbox image"))
+	expect.Contains(t, err.Error(), "sandbox image")
 	t.Setenv(ContainerMark, "1") // which anybody can set
 	_, err = Choose("container")
 	_, docker := os.Stat("/.dockerenv")

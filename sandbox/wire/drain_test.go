@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -25,7 +26,7 @@ func TestADrainingWorkerFinishesWhatRunsAndTakesNoMore(t *testing.T) {
 	running := call(t, nc, hello)
 	is.Equal(<-h.runs, "a")
 	a.stop()
-	eventually(t, func() bool { // its request subscription is gone
+	expect.Eventually(t, "it becomes true", func() bool { // its request subscription is gone
 		_, err := nc.Request(subject, nil, time.Second)
 		return errors.Is(err, nats.ErrNoResponders)
 	})
@@ -139,7 +140,7 @@ func TestAGrantThatIsHandedBackGoesToAnother(t *testing.T) {
 	}()
 	err := <-done
 	is.True(errors.Is(err, wire.ErrNoWorker)) // it was the only one
-	is.True(strings.Contains(err.Error(), "it is tired"))
+	expect.Contains(t, err.Error(), "it is tired")
 
 	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Name: "b"}, Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
 		return wire.Result{}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -133,7 +134,7 @@ func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
 		result, _ := wire.Call(ctx, nc, subject, r, io.Discard, io.Discard)
 		ended <- result.Reason
 	}()
-	eventually(t, func() bool { // it does not grow any more
+	expect.Eventually(t, "it becomes true", func() bool { // it does not grow any more
 		before := taken.Load()
 		time.Sleep(100 * time.Millisecond)
 		return before > 0 && before == taken.Load()

@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -55,7 +56,7 @@ func TestAServerThatNeverSaysStartedRunsNothing(t *testing.T) {
 	offer, err := inbox.NextMsg(5 * time.Second)
 	is.NoErr(err)
 	is.Equal(offer.Header.Get("Exec-Frame"), "offer")
-	eventually(t, func() bool { return worker.nc.NumSubscriptions() == 1 }) // the exec's is gone
+	expect.Eventually(t, "it becomes true", func() bool { return worker.nc.NumSubscriptions() == 1 }) // the exec's is gone
 	is.True(!ran.Load())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -131,7 +132,7 @@ func serveOn(t testing.TB, nc *nats.Conn, c wire.Server) *served {
 	ctx, cancel := context.WithCancel(t.Context())
 	s.stop = cancel
 	go func() { s.ended <- wire.Serve(ctx, s.nc, subject, c) }()
-	eventually(t, func() bool { return s.nc.NumSubscriptions() == 1 })
+	expect.Eventually(t, "it becomes true", func() bool { return s.nc.NumSubscriptions() == 1 })
 	if err := s.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -149,15 +150,6 @@ func pair(t testing.TB, handle wire.Handler) *nats.Conn {
 	url := natsServer(t)
 	serve(t, url, handle)
 	return connect(t, url)
-}
-
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("did not become true within 20 s")
-		}
-	}
 }
 
 func must[T any](v T, err error) T {

@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -77,7 +78,7 @@ func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
 			result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
 			is.NoErr(err)
 			is.Equal(result.Reason, wire.Lost)
-			is.True(strings.Contains(result.Error, want))
+			expect.Contains(t, result.Error, want)
 		})
 	}
 }
@@ -187,7 +188,7 @@ func TestBadRequestsOfAPeerAreRefused(t *testing.T) {
 		result := finished(t, inbox)
 		is.Equal(result.Reason, wire.Refused)
 		is.Equal(result.ExitCode, wire.ExitRefused)
-		is.True(strings.Contains(result.Error, want))
+		expect.Contains(t, result.Error, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -83,5 +84,5 @@ func TestADialReachesTheWorkerThatRunsTheCommand(t *testing.T) {
 	}
 	err := <-call(t, nc, wire.Request{Op: wire.Dial, Exec: "x1", Port: 80})
 	is.True(errors.Is(err, wire.ErrNoWorker))
-	is.True(strings.Contains(err.Error(), "exec x1 does not run"))
+	expect.Contains(t, err.Error(), "exec x1 does not run")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/push"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
 )
@@ -36,7 +37,7 @@ func TestANotificationsButtonDecidesOnceWithoutALogin(t *testing.T) {
 	status, answer := s.Call(t, "", "POST", path, nil)
 	is.Equal(status, http.StatusOK)
 	is.Equal(answer, map[string]any{"ok": true, "status": "authorized"})
-	webtest.Eventually(t, "the record shows it", func() bool { return permission()["status"] == "authorized" })
+	expect.Eventually(t, "the record shows it", func() bool { return permission()["status"] == "authorized" })
 	is.Equal([]any{permission()["approved_by"], permission()["device"]}, []any{id, "Phone"})
 	status, answer = s.Call(t, "", "POST", path, nil)
 	is.Equal(status, http.StatusBadRequest)
@@ -91,7 +92,7 @@ func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
 	is.True(s.Web.Realtime.Present(id, chat))
 	ask := s.Needed(t, chat, "per_1")
 	seq := s.Model.Seq()
-	webtest.Eventually(t, "push has seen the request", func() bool {
+	expect.Eventually(t, "push has seen the request", func() bool {
 		seen, err := s.Log.Worked(t.Context(), push.Worker)
 		is.NoErr(err)
 		return seen >= seq
@@ -100,7 +101,7 @@ func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
 	browser.Follow(t, ann, "chats/*") // the list of chats
 	status, _ := s.Call(t, "", "POST", strings.TrimPrefix(p.Button(t, "Approve"), s.URL), nil)
 	is.Equal(status, http.StatusOK)
-	webtest.Eventually(t, "the record shows it", func() bool {
+	expect.Eventually(t, "the record shows it", func() bool {
 		_, record := s.Call(t, ann, "GET", webtest.RecordsOf("permissions")+"/"+ask, nil)
 		return record["status"] == "authorized"
 	})
@@ -130,7 +131,7 @@ func TestPeopleNotifyThemselvesAndStaffNotifiesAll(t *testing.T) {
 	}
 	for _, token := range []string{annToken, bot, root} {
 		is.Equal(post(token, to(ann, annsChat)), http.StatusOK)
-		is.True(strings.Contains(p.Next(t).Body, `"title":"Title","message":"Message","type":"task_complete","chat":"`+annsChat+`"`))
+		expect.Contains(t, p.Next(t).Body, `"title":"Title","message":"Message","type":"task_complete","chat":"`+annsChat+`"`)
 	}
 	is.Equal(post(annToken, to(bob)), http.StatusForbidden)
 	is.Equal(post("", to(ann)), http.StatusUnauthorized)
@@ -145,7 +146,7 @@ func TestPeopleNotifyThemselvesAndStaffNotifiesAll(t *testing.T) {
 		return status
 	}
 	is.Equal(test(annToken, device), http.StatusOK)
-	is.True(strings.Contains(p.Next(t).Body, `"type":"test"`))
+	expect.Contains(t, p.Next(t).Body, `"type":"test"`)
 	is.Equal(test(bobToken, device), http.StatusNotFound)
 	is.Equal(test(root, "nothing"), http.StatusNotFound)
 

@@ -6,13 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
 )
@@ -87,7 +87,7 @@ func TestPathsThatAreNotCleanAreNotFound(t *testing.T) {
 		resp, body := s.Get(t, ann, path)
 		is.Equal(resp.StatusCode, http.StatusNotFound) // path
 		is.Equal(resp.Header.Get("Content-Type"), "application/json")
-		is.True(strings.Contains(body, `"data":{}`))
+		expect.Contains(t, body, `"data":{}`)
 	}
 	resp, _ := s.Get(t, ann, "/api/pocketcoder/files/.")
 	is.Equal(resp.StatusCode, http.StatusOK)

@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
@@ -66,7 +67,7 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 
 	_, err := s.Handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat, User: &eve})
 	is.NoErr(err)
-	webtest.Eventually(t, "the chat is somebody else's", func() bool {
+	expect.Eventually(t, "the chat is somebody else's", func() bool {
 		status, _ := s.Raw(t, "", "GET", ticket, nil)
 		return status == http.StatusNotFound
 	})
@@ -86,7 +87,7 @@ func TestPortWhereNothingServesIsNotFound(t *testing.T) {
 	chat := s.Chat(t, owner, "mine")
 	status, p := s.Call(t, owner, "GET", "/api/chats/"+chat+"/ports/3000/", nil)
 	is.Equal(status, http.StatusNotFound)
-	is.True(strings.Contains(p["message"].(string), "Nothing can be reached at port 3000"))
+	expect.Contains(t, p["message"].(string), "Nothing can be reached at port 3000")
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
@@ -107,7 +108,7 @@ func TestPortWhereNothingServesIsNotFound(t *testing.T) {
 	s.Sandbox.Mu.Unlock()
 	status, p = s.Call(t, owner, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil)
 	is.Equal(status, http.StatusBadGateway)
-	is.True(strings.Contains(p["message"].(string), "does not answer as a web server"))
+	expect.Contains(t, p["message"].(string), "does not answer as a web server")
 
 	port = s.Serve(t, chat, http.HandlerFunc(echo))
 	status, _ = s.Raw(t, owner, "PUT", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), strings.Repeat("x", 9<<20))

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/ports"
@@ -95,7 +96,7 @@ func TestAPortHasAnOriginWhereLinksCookiesAndStorageWork(t *testing.T) {
 	is.Equal(strings.TrimSpace(body), fmt.Sprintf(`{"host":"localhost:%d","path":"/a%%2Fb/app.js","query":"x=1"}`, port))
 	is.Equal(resp.Header.Values("Set-Cookie"), []string{"session=1; Path=/; HttpOnly"}) // of this host alone
 	is.Equal([]string{resp.Header.Get("Strict-Transport-Security"), resp.Header.Get("Clear-Site-Data")}, []string{"", ""})
-	is.True(!strings.Contains(strings.Join(resp.Header.Values("Content-Security-Policy"), " "), "sandbox")) // it has an origin
+	expect.Lacks(t, strings.Join(resp.Header.Values("Content-Security-Policy"), " "), "sandbox") // it has an origin
 	is.Equal(inside.Get("Origin"), fmt.Sprint("http://localhost:", port))
 	is.Equal(inside.Get("Authorization"), "Bearer app") // the page's own
 	resp, _ = b.do(t, "GET", "/to")
@@ -145,7 +146,7 @@ func TestTheOriginOfAPortLetsOneBrowserInAndNoForeignPage(t *testing.T) {
 
 	_, err := s.Handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat, User: &eve})
 	is.NoErr(err)
-	webtest.Eventually(t, "the chat is somebody else's", func() bool { return get(b, "/") == http.StatusNotFound })
+	expect.Eventually(t, "the chat is somebody else's", func() bool { return get(b, "/") == http.StatusNotFound })
 }
 
 func TestTheOriginOfAPortEndsWithTheLogin(t *testing.T) {

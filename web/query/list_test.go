@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/web/query/schema"
 )
 
@@ -107,10 +108,10 @@ func TestRecordsLookAsPocketBaseWritesThem(t *testing.T) {
 	r, err := View(t.Context(), db, testCatalogue(), get(t, "users"), "root", as("root"), Query{})
 	is.NoErr(err)
 	text := string(r.AppendJSON(nil))
-	is.True(strings.Contains(text, `"favourite":null`)) // nullable
-	is.Equal(r.Get("nothing"), nil)                     //
-	is.Equal(Record{}.Get("id"), "")                    //
-	is.Equal(string(Record{}.AppendJSON(nil)), "null")  //
+	expect.Contains(t, text, `"favourite":null`)       // nullable
+	is.Equal(r.Get("nothing"), nil)                    //
+	is.Equal(Record{}.Get("id"), "")                   //
+	is.Equal(string(Record{}.AppendJSON(nil)), "null") //
 	page, err := list(t.Context(), t, db, "sandbox_agents", as("ann"), Query{})
 	is.NoErr(err)
 	is.Equal(len(page.Items), 0)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web"
 	"pocketcoder/web/webtest"
@@ -24,7 +25,7 @@ import (
 func left(f *webtest.Follower, t testing.TB, token string) {
 	t.Helper()
 	f.Close()
-	webtest.Eventually(t, "the connection is gone", func() bool {
+	expect.Eventually(t, "the connection is gone", func() bool {
 		status, _ := f.Try(t, token, "\n") // a mistake, once the client is there
 		return status == http.StatusNotFound
 	})
@@ -147,7 +148,7 @@ func TestSessionsGoOnAfterARestart(t *testing.T) {
 	restarted.Server = httptest.NewServer(restarted.Web.Routes())
 	t.Cleanup(restarted.Server.Close)
 	t.Cleanup(restarted.Server.CloseClientConnections)
-	webtest.Eventually(t, "it runs", func() bool {
+	expect.Eventually(t, "it runs", func() bool {
 		return nextWithin(restarted.Connect(t).Follow(t, ann, "chats/*"), 100*time.Millisecond) == "chats/* create before"
 	})
 	late := restarted.Connect(t).Follow(t, s.Login(t, "ann"), "chats/*") // opened since: there is nothing to go on from

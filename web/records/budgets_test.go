@@ -1,12 +1,12 @@
 package records_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
@@ -77,7 +77,7 @@ func TestWhatABudgetHoldsIsShown(t *testing.T) {
 		"permission": handlers.BudgetAsk, "patterns": []string{"a"}, "chat_id": chat, "metadata": map[string]any{"more": 1e9},
 	})
 	is.Equal(status, 400)
-	is.True(strings.Contains(answer["message"].(string), "budget"))
+	expect.Contains(t, answer["message"].(string), "budget")
 
 	status, m := s.Call(t, adas, "POST", webtest.RecordsOf("messages"), map[string]any{"chat": chat, "role": "user", "parts": []map[string]any{{"type": "text", "text": "hello"}}})
 	is.Equal(status, 200)

@@ -1,11 +1,11 @@
 package records_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/web/webtest"
 )
 
@@ -52,5 +52,5 @@ func TestModelThatDoesNotExistIsRefusedWithThoseThatDo(t *testing.T) {
 	status, answer := s.Call(t, token, "POST", webtest.RecordsOf("model_selection"), map[string]any{"model": "demo/demo"})
 	is.Equal(status, 400)
 	fault := answer["data"].(map[string]any)["model"].(map[string]any)
-	is.True(strings.Contains(fault["message"].(string), `There is no model "demo/demo". Available: local/small.`))
+	expect.Contains(t, fault["message"].(string), `There is no model "demo/demo". Available: local/small.`)
 }

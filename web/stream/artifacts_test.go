@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
 )
@@ -87,7 +88,7 @@ func TestArtifactIsWhatTheCommandLeft(t *testing.T) {
 		is.Equal(resp.Header.Get("X-Content-Type-Options"), "nosniff")
 	}
 	_, body := get(owner, "unhashed.bin", "")
-	is.True(strings.Contains(body, "nothing by which to tell"))
+	expect.Contains(t, body, "nothing by which to tell")
 	resp, _ := get(owner, "out/a%20b.html", "")
 	is.Equal(resp.Header.Get("Content-Type"), "application/octet-stream")
 	is.Equal(resp.Header.Get("Content-Disposition"), `attachment; filename="a b.html"`)

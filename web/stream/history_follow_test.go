@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
 )
@@ -59,7 +60,7 @@ func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
 			} {
 				_ = s.Log.PublishDelta(d)
 			}
-			webtest.Eventually(t, "a round trip", func() bool { return s.Conn.Flush() == nil })
+			expect.Eventually(t, "a round trip", func() bool { return s.Conn.Flush() == nil })
 		}
 	}()
 	want := map[string]bool{

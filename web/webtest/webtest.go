@@ -239,18 +239,6 @@ func LeaveOutWhenShort(t testing.TB) {
 	}
 }
 
-// Eventually polls what cannot be waited for.
-func Eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // Escape escapes a value of a query.
 func Escape(s string) string { return url.QueryEscape(s) }
 

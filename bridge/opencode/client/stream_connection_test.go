@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 const connected = `data: {"payload":{"id":"evt_0","type":"server.connected","properties":{}}}` + "\n\n"
@@ -94,7 +96,7 @@ func TestAnEventOverTheLimitIsAnError(t *testing.T) {
 	is.Equal(seen, 1)
 	err := eachData(strings.NewReader(line+"\n"), len(line), count)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), fmt.Sprint(len(line))))
+	expect.Contains(t, err.Error(), fmt.Sprint(len(line)))
 	is.Equal(seen, 1)
 }
 
@@ -173,7 +175,7 @@ func TestASilentConnectionIsNoticed(t *testing.T) {
 	err := c.Stream(t.Context(), 200*time.Millisecond, func(batch []Event) error { seen += len(batch); return nil })
 	is.Equal(seen, 1)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "nothing arrived for 200ms"))
+	expect.Contains(t, err.Error(), "nothing arrived for 200ms")
 	is.True(Retryable(err))
 }
 
@@ -185,7 +187,7 @@ func TestAServerThatNeverAnswersIsNoticed(t *testing.T) {
 	defer l.Close()
 	err = New("http://"+l.Addr().String(), "").Stream(t.Context(), 200*time.Millisecond, nil)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "nothing arrived"))
+	expect.Contains(t, err.Error(), "nothing arrived")
 }
 
 func TestASlowConsumerIsNoSilence(t *testing.T) {
@@ -207,7 +209,7 @@ func TestASlowConsumerIsNoSilence(t *testing.T) {
 		got += len(batch)
 		return nil
 	})
-	is.True(strings.Contains(err.Error(), "closed the stream"))
+	expect.Contains(t, err.Error(), "closed the stream")
 	is.Equal(got, 31)
 }
 
@@ -238,5 +240,5 @@ func TestAStreamBeginsWithServerConnected(t *testing.T) {
 	})
 	err := c.Stream(t.Context(), Silence, func([]Event) error { return nil })
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "session.idle"))
+	expect.Contains(t, err.Error(), "session.idle")
 }

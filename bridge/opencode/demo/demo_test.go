@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 // answer is what a client sees of one request.
@@ -160,7 +162,7 @@ func TestModelIsListed(t *testing.T) {
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
 	is.NoErr(err)
-	is.True(strings.Contains(string(data), `"id":"demo"`))
+	expect.Contains(t, string(data), `"id":"demo"`)
 }
 
 func TestOnlyLoopbackIsServed(t *testing.T) {
@@ -178,7 +180,7 @@ func TestTakenPortIsNamed(t *testing.T) {
 	s := open(t, &Model{})
 	_, err := Open(s.addr.String(), &Model{})
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), s.addr.String()))
+	expect.Contains(t, err.Error(), s.addr.String())
 }
 
 func TestUnreadableRequestIsRefused(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 const resume = "Please go on."
@@ -30,19 +32,19 @@ func TestTourShowsACommandAndAFile(t *testing.T) {
 	s := open(t, &Model{Provider: "Set KEY."})
 	c := person("what is this?")
 	a := s.ask(t.Context(), c)
-	is.True(strings.Contains(a.text, "“what is this?”"))
-	is.True(strings.Contains(a.text, "demo model"))
+	expect.Contains(t, a.text, "“what is this?”")
+	expect.Contains(t, a.text, "demo model")
 	is.True(len(a.deltas) > 5) // streamed
 	is.Equal(arg(a, "command"), "uname -a && date")
 
 	c = c.played(a, "Linux here")
 	a = s.ask(t.Context(), c)
-	is.True(strings.Contains(a.text, "Linux here"))
+	expect.Contains(t, a.text, "Linux here")
 	is.Equal(a.calls[0].Function.Name, "write")
 	is.Equal(arg(a, "filePath"), "/home/me/my project/pocketcoder-demo.md")
 
 	a = s.ask(t.Context(), c.played(a, "Wrote file successfully."))
-	is.True(strings.Contains(a.text, "Set KEY."))
+	expect.Contains(t, a.text, "Set KEY.")
 	is.Equal(len(a.calls), 0)
 }
 
@@ -53,8 +55,8 @@ func TestTourReactsToARejectionAndItsReason(t *testing.T) {
 	c := person("hi")
 	a := s.ask(t.Context(), c)
 	a = s.ask(t.Context(), c.played(a, "The user rejected permission to use this specific tool call with the following feedback: not today."))
-	is.True(strings.Contains(a.text, "You said no"))
-	is.True(strings.Contains(a.text, "“not today”"))
+	expect.Contains(t, a.text, "You said no")
+	expect.Contains(t, a.text, "“not today”")
 	is.Equal(a.calls[0].Function.Name, "write")
 }
 
@@ -66,7 +68,7 @@ func TestInterruptedTourAsksTheSameAgain(t *testing.T) {
 	first := s.ask(t.Context(), c)
 	c = c.played(first, "[Tool execution was interrupted]").add("user", resume)
 	again := s.ask(t.Context(), c)
-	is.True(strings.Contains(again.text, "interrupted"))
+	expect.Contains(t, again.text, "interrupted")
 	is.Equal(again.calls[0].Function, first.calls[0].Function) // byte for byte
 	is.True(again.calls[0].ID != first.calls[0].ID)
 	is.Equal(s.ask(t.Context(), c.played(again, "Linux")).calls[0].Function.Name, "write") // and goes on
@@ -83,7 +85,7 @@ func TestInterruptedQuestionIsAnsweredByThePrompt(t *testing.T) {
 		c = c.played(asked, interrupted).add("user", "Here is your answer: Just watch")
 		a := s.ask(t.Context(), c)
 		is.Equal(len(a.calls), 0) // it does not ask again
-		is.True(strings.Contains(a.text, "Just watch"))
+		expect.Contains(t, a.text, "Just watch")
 	}
 }
 
@@ -102,7 +104,7 @@ func TestLaterMessagesVary(t *testing.T) {
 			is.True(strings.TrimSpace(s.ask(t.Context(), c.played(a, "result")).text) != "")
 		}
 		if tool != "bash" {
-			is.True(strings.Contains(a.text, "“"+text+"”"))
+			expect.Contains(t, a.text, "“"+text+"”")
 		}
 		tools = append(tools, tool)
 	}
@@ -126,7 +128,7 @@ func TestGuideWithoutToolsOnlyTalks(t *testing.T) {
 	is := is.New(t)
 	a := open(t, &Model{}).ask(t.Context(), user("hi"))
 	is.Equal(len(a.calls), 0)
-	is.True(strings.Contains(a.text, "“hi”"))
+	expect.Contains(t, a.text, "“hi”")
 }
 
 func TestResumePromptStartsNothingNew(t *testing.T) {
@@ -144,8 +146,8 @@ func TestLastMessageCounts(t *testing.T) {
 	is := is.New(t)
 	s := open(t, &Model{Continue: []string{resume}})
 	c := user("@@say a").add("assistant", "a").add("user", "thanks")
-	is.True(strings.Contains(s.ask(t.Context(), c).text, "“thanks”")) // an ordinary message after a script
-	is.Equal(s.ask(t.Context(), c.add("user", "@@say b")).text, "b")  // queued: two messages, no answer between
+	expect.Contains(t, s.ask(t.Context(), c).text, "“thanks”")       // an ordinary message after a script
+	is.Equal(s.ask(t.Context(), c.add("user", "@@say b")).text, "b") // queued: two messages, no answer between
 }
 
 func TestPartsAndRemindersAreUnderstood(t *testing.T) {
@@ -157,7 +159,7 @@ func TestPartsAndRemindersAreUnderstood(t *testing.T) {
 		part("text", "<system-reminder>\n@@say not this\n</system-reminder>")})
 	is.Equal(s.ask(t.Context(), c).text, "ab")
 	c = person([]any{part("text", "hi"), part("text", "<system-reminder>\nPlan mode\n</system-reminder>")})
-	is.True(strings.Contains(s.ask(t.Context(), c).text, "“hi”"))
+	expect.Contains(t, s.ask(t.Context(), c).text, "“hi”")
 }
 
 func TestTitleComesFromThePersonsWords(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 func TestTextAndReasoningComeInDeltas(t *testing.T) {
@@ -104,8 +106,8 @@ func TestStatusAndHeaders(t *testing.T) {
 	a := s.ask(t.Context(), user("@@header Retry-After: 7\n@@status 429 slow down please"))
 	is.Equal(a.status, 429)
 	is.Equal(a.header.Get("Retry-After"), "7")
-	is.True(strings.Contains(a.body, `"slow down please"`))
-	is.True(strings.Contains(s.ask(t.Context(), user("@@status 401")).body, http.StatusText(http.StatusUnauthorized)))
+	expect.Contains(t, a.body, `"slow down please"`)
+	expect.Contains(t, s.ask(t.Context(), user("@@status 401")).body, http.StatusText(http.StatusUnauthorized))
 	a = s.ask(t.Context(), user("@@header X-Mark: a: b\n@@say fine"))
 	is.Equal(a.header.Get("X-Mark"), "a: b")
 	is.Equal(a.text, "fine")
@@ -126,7 +128,7 @@ func TestFirstRequestsOfAStepFailThenItPlays(t *testing.T) {
 	c.session = "another"
 	a := s.ask(t.Context(), c)
 	is.Equal(a.status, 503) // each session counts for itself
-	is.True(strings.Contains(a.body, "not yet"))
+	expect.Contains(t, a.body, "not yet")
 }
 
 func TestHangSendsNothingMore(t *testing.T) {
@@ -196,8 +198,8 @@ func TestBrokenLineIsNamedInTheAnswer(t *testing.T) {
 			is.NoErr(a.err)
 			is.Equal(a.status, 200)
 			broken := line[strings.LastIndex(line, "\n")+1:]
-			is.True(strings.Contains(a.text, broken)) // the line itself
-			is.True(strings.Contains(a.text, want))   // and what is wrong
+			expect.Contains(t, a.text, broken) // the line itself
+			expect.Contains(t, a.text, want)   // and what is wrong
 			is.True(strings.Contains(a.text, "line 2:") || strings.Contains(a.text, "line 3:"))
 		})
 	}
@@ -250,6 +252,6 @@ func TestGrammarIsDocumented(t *testing.T) {
 	source, err := os.ReadFile("demo.go")
 	is.NoErr(err)
 	for name := range directives {
-		is.True(strings.Contains(string(source), "//	"+name)) // in the package comment
+		expect.Contains(t, string(source), "//	"+name) // in the package comment
 	}
 }

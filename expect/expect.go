@@ -1,0 +1,37 @@
+// Package expect holds assertions for tests that show the values they are about. Everything else is asserted with matryer/is.
+package expect
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Contains fails the test unless a text contains another.
+func Contains(t testing.TB, text, want string) {
+	t.Helper()
+	if !strings.Contains(text, want) {
+		t.Fatalf("the text does not contain %q:\n%s", want, text)
+	}
+}
+
+// Lacks fails the test if a text contains another.
+func Lacks(t testing.TB, text, unwanted string) {
+	t.Helper()
+	if strings.Contains(text, unwanted) {
+		t.Fatalf("the text contains %q:\n%s", unwanted, text)
+	}
+}
+
+// patience is how long Eventually waits. A machine with much to do takes its time: no test ends sooner because of it.
+const patience = 2 * time.Minute
+
+// Eventually waits until a condition holds. It fails the test after two minutes, with what was expected.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
