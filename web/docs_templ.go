@@ -4,12 +4,10 @@ package web
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import (
-	"github.com/a-h/templ"
-	templruntime "github.com/a-h/templ/runtime"
+import "github.com/a-h/templ"
+import templruntime "github.com/a-h/templ/runtime"
 
-	"pocketcoder/web/api"
-)
+import "pocketcoder/web/api"
 
 // docs shows the description of the API.
 func docs(d api.Document) templ.Component {
