@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,118 +117,75 @@ func withoutQuiet(words []string) []string {
 	return append([]string{"git"}, words[i:]...)
 }
 
-func (k *check) git() string {
-	words := withoutQuiet(k.words)
+// gitCommand is a command of git as git reads it.
+type gitCommand struct {
+	call    call
+	alone   bool     // git is given no sub-command
+	sub     string   // the sub-command
+	words   []string // that follow it
+	args    []argument
+	program program
+}
+
+// readGit reads a command of git. cause is why git may read it in another way.
+func readGit(c call) (g gitCommand, cause string) {
+	words := withoutQuiet(c.words)
 	if len(words) == 1 || len(words) == 2 && words[1] == "--version" {
-		return ""
+		return gitCommand{alone: true}, ""
 	}
 	sub := words[1]
 	if strings.HasPrefix(sub, "-") {
-		return fmt.Sprintf("%s stands before git's sub-command, where it changes what git runs or which repository it takes", quoted(sub))
+		return gitCommand{}, fmt.Sprintf("%s stands before git's sub-command, where it changes what git runs or which repository it takes", quoted(sub))
 	}
 	if i := slices.Index(words, "--"); i >= 0 {
 		// stash list takes the -- away before it hands the rest to git log, which then reads options there
 		if j := slices.IndexFunc(words[i+1:], func(w string) bool { return strings.HasPrefix(w, "-") }); j >= 0 {
-			return fmt.Sprintf("%s follows --, but “git %s” may still read it as an option", quoted(words[i+1+j]), sub)
+			return gitCommand{}, fmt.Sprintf("%s follows --, but “git %s” may still read it as an option", quoted(words[i+1+j]), sub)
 		}
 	}
 	p := gitProgram(words[1:])
-	args := p.read(words[2:])
-	if cause := k.otherRepository(sub, args); cause != "" {
-		return cause
-	}
-	for i, a := range args {
-		changes := sub == "branch" || sub == "tag" // what a rule names there it reaches
+	return gitCommand{call: c, sub: sub, words: words[2:], args: p.read(words[2:]), program: p}, ""
+}
+
+// cause returns why the command is asked because of its words alone.
+func (g gitCommand) cause() string {
+	for i, a := range g.args {
+		changes := g.sub == "branch" || g.sub == "tag" // what a rule names there it reaches
 		switch {
 		case a.unknown && !changes:
-			return fmt.Sprintf("%s is not an option of “git %s” that is known to be harmless", quoted(a.word), sub)
-		case p.dangerous(a), a.unknown && gitOptions.dangerous(a), slices.Contains(gitForces[sub], a.option) && !k.named[a.word]:
-			return fmt.Sprintf("%s makes “git %s” run, read, write or overwrite something else", quoted(a.word), sub)
+			return fmt.Sprintf("%s is not an option of “git %s” that is known to be harmless", quoted(a.word), g.sub)
+		case g.program.dangerous(a), a.unknown && gitOptions.dangerous(a), slices.Contains(gitForces[g.sub], a.option) && !g.call.named[a.word]:
+			return fmt.Sprintf("%s makes “git %s” run, read, write or overwrite something else", quoted(a.word), g.sub)
 		case gitFormats[a.option] && gitVerifies.MatchString(a.value):
 			return quoted(a.word) + " makes git run a program that checks signatures"
 		case a.option == "L" && strings.Contains(a.value, ":"): // lines of a file
-			args[i].text, args[i].value = false, a.value[strings.LastIndexByte(a.value, ':')+1:]
+			g.args[i].text, g.args[i].value = false, a.value[strings.LastIndexByte(a.value, ':')+1:]
 		}
 	}
-	if cause := gitMagic(sub, words[2:], args); cause != "" {
+	if cause := gitMagic(g.sub, g.words, g.args); cause != "" {
 		return cause
 	}
-	if cause := k.gitSub(sub, args); cause != "" {
-		return cause
+	return g.subCause()
+}
+
+// usage returns the arguments that may name files, and whether the sub-command changes none of them.
+func (g gitCommand) usage() (files []argument, readsOnly bool) {
+	args := g.args
+	if g.sub != "mv" {
+		args = slices.DeleteFunc(slices.Clone(args), func(a argument) bool { return a.word == "HEAD" }) // a commit, not the file
 	}
-	if cause := k.gitReads(sub, words[2:], args); cause != "" {
-		return cause
-	}
-	if sub != "mv" {
-		args = slices.DeleteFunc(args, func(a argument) bool { return a.word == "HEAD" }) // a commit, not the file
-	}
-	return k.files(p.files(args), gitLooks[sub] || gitKeeps[sub])
+	return g.program.files(args), gitLooks[g.sub] || gitKeeps[g.sub]
+}
+
+// entersSubmodules reports whether the command runs git in the submodules of the repository as well.
+func (g gitCommand) entersSubmodules() bool {
+	return gitEnters[g.sub] && !slices.ContainsFunc(g.args, func(a argument) bool {
+		return a.option == "ignore-submodules" && (a.value == "" || a.value == "all" || a.value == "dirty")
+	})
 }
 
 // gitEnters are the sub-commands that run git in the submodules of a repository as well.
 var gitEnters = set(`status diff diff-files diff-index describe add commit checkout switch restore reset rm mv merge rebase cherry-pick revert stash pull`)
-
-// otherRepository returns why a command of git is asked that obeys another repository's configuration than the workspace's own:
-// git runs programs that a configuration names, and only that of the workspace's repository is protected.
-func (k *check) otherRepository(sub string, args []argument) string {
-	if k.ask.List == nil || sub == "version" {
-		return ""
-	}
-	for _, folder := range k.in {
-		at, cause := k.ask.locate(folder, ".")
-		if cause != "" || !within(k.ask.Root, at.real) {
-			return fmt.Sprintf("“git %s” works outside the workspace, where a repository's configuration may make git run programs", sub)
-		}
-		for dir := at.real; dir != k.ask.Root; dir = path.Dir(dir) {
-			if k.isRepository(dir) {
-				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs", quoted(k.ask.relative(dir)))
-			}
-		}
-		if k.obeysPrograms() {
-			return fmt.Sprintf("the repository's configuration may make “git %s” run programs", sub)
-		}
-		if ignores := slices.ContainsFunc(args, func(a argument) bool {
-			return a.option == "ignore-submodules" && (a.value == "" || a.value == "all" || a.value == "dirty")
-		}); !gitEnters[sub] || ignores || k.ask.Tracked == nil {
-			continue
-		}
-		tracked, ok := k.ask.Tracked(folder)
-		if !ok && k.isRepository(k.ask.Root) {
-			return fmt.Sprintf("the index of the repository cannot be read, so “git %s” may run git in submodules too; --ignore-submodules prevents that", sub)
-		}
-		for _, name := range tracked {
-			if strings.HasSuffix(name, "/") && k.isRepository(strings.TrimSuffix(name, "/")) {
-				return fmt.Sprintf("“git %s” also runs git in the submodule %s, whose configuration may name programs; --ignore-submodules prevents that",
-					sub, quoted(k.ask.relative(strings.TrimSuffix(name, "/"))))
-			}
-		}
-	}
-	return ""
-}
-
-// obeysPrograms reports whether the configuration of the workspace's repository may name programs. Its top is the workspace, or
-// a folder above.
-func (k *check) obeysPrograms() bool {
-	for dir := k.ask.Root; ; dir = path.Dir(dir) {
-		if k.isRepository(dir) {
-			entries, _ := k.ask.List(dir, maxTree)
-			config, _ := k.ask.List(dir+"/.git", maxTree)
-			return slices.ContainsFunc(entries, func(e Entry) bool { return e.Runs }) || slices.ContainsFunc(config, func(e Entry) bool { return e.Runs })
-		}
-		if dir == "/" {
-			return false
-		}
-	}
-}
-
-// isRepository reports whether git may take a folder for the top of a repository.
-func (k *check) isRepository(dir string) bool {
-	entries, ok := k.ask.List(dir, maxTree)
-	return !ok || slices.ContainsFunc(entries, func(e Entry) bool { return strings.EqualFold(e.Name, ".git") })
-}
-
-// relative returns a path as a person names it: from the workspace if it lies there.
-func (a Ask) relative(p string) string { return strings.TrimPrefix(p, a.Root+"/") }
 
 // gitMagic returns why an argument that begins with ":" is asked: git may take it for a pathspec with magic, which is read from the
 // top of the repository and matches more than its words. Only show and cat-file take a plain file of the index.
@@ -269,24 +225,24 @@ func gitProgram(words []string) program {
 	return p
 }
 
-// gitSub says whether a rule that matches reaches a sub-command.
-func (k *check) gitSub(sub string, args []argument) string {
-	n := positionals(args)
+// subCause returns why a sub-command is asked: it changes or reaches out, and the caller does not approve that by name.
+func (g gitCommand) subCause() string {
+	sub, args, n := g.sub, g.args, positionals(g.args)
 	switch list, isList := gitLists[sub]; {
 	case sub == "config" && len(args) == 2 && (args[0].word == "--get" || args[0].word == "get") && plainSetting.MatchString(args[1].word):
 		return ""
 	case gitLooks[sub], gitKeeps[sub]:
 		return ""
 	case isList:
-		return k.gitList(sub, list, args, n)
+		return g.listCause(sub, list, args, n)
 	case !gitChanges[sub]:
 		return fmt.Sprintf("“git %s” can run other programs, or change what later commands run", sub)
-	case !k.named[sub]:
+	case !g.call.named[sub]:
 		return fmt.Sprintf("“git %s” changes files, history or a server: a rule reaches it only when it names it", sub)
 	case gitRemotes[sub] && len(n) > 0 && !remoteName.MatchString(n[0]):
 		return quoted(n[0]) + " is not the plain name of a remote"
 	case sub == "push" && slices.ContainsFunc(n, func(ref string) bool {
-		return strings.HasPrefix(ref, "+") || strings.HasPrefix(ref, ":") && !k.named[ref]
+		return strings.HasPrefix(ref, "+") || strings.HasPrefix(ref, ":") && !g.call.named[ref]
 	}):
 		return "“git push” overwrites or deletes on the server"
 	}
@@ -323,9 +279,9 @@ var gitLists = map[string]gitList{
 	"bisect":    {verbs: []string{"log"}},
 }
 
-// gitList says whether a sub-command that lists or changes only lists; what it changes a rule must name, and what it
+// listCause says whether a sub-command that lists or changes only lists; what it changes a rule must name, and what it
 // configures no rule reaches.
-func (k *check) gitList(sub string, list gitList, args []argument, n []string) string {
+func (g gitCommand) listCause(sub string, list gitList, args []argument, n []string) string {
 	lists := len(n) == 0 || slices.Contains(list.verbs, n[0]) || has(args, list.options...)
 	for _, a := range args {
 		if a.unknown || a.option != "" && !slices.Contains(list.options, a.option) && !slices.Contains(list.looks, a.option) {
@@ -339,7 +295,7 @@ func (k *check) gitList(sub string, list gitList, args []argument, n []string) s
 		return fmt.Sprintf("“git %s” can change what later commands run", sub)
 	}
 	for _, a := range args {
-		if !k.named[a.word] {
+		if !g.call.named[a.word] {
 			return fmt.Sprintf("“git %s” changes more than it shows: a rule reaches that only when it names %s", sub, quoted(a.word))
 		}
 	}

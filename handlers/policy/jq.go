@@ -21,7 +21,7 @@ var jqWords = set(`
 var jqWord = regexp.MustCompile(`^(\.|@|\$ *)?[A-Za-z_][A-Za-z0-9_:]*`)
 
 // jqFilter looks at the filter, the first argument: a word that it does not know may read the environment or other files.
-func jqFilter(_ *check, args []argument) string {
+func jqFilter(_ call, args []argument) string {
 	n := positionals(args)
 	if len(n) == 0 {
 		return ""

@@ -92,6 +92,9 @@ func within(root, p string) bool {
 	return root != "" && (p == root || root == "/" || strings.HasPrefix(p, root+"/"))
 }
 
+// maxPath is the length of the longest path that the policy reads, in bytes. A person reads longer ones.
+const maxPath = 4 << 10
+
 // place is where a path leads.
 type place struct {
 	lexical string // clean, symlinks as they are

@@ -69,19 +69,19 @@ var programs = map[string]program{
 	"sort": {readsOnly: true, options: harmless(`b d f g i M h n R r V c C k= m s S= t= u z ignore-leading-blanks dictionary-order ignore-case general-numeric-sort
 		ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort reverse sort= version-sort check=? debug key= merge stable buffer-size=
 		field-separator= parallel= unique zero-terminated`)},
-	"diff": {readsOnly: true, trees: trees{always: true, follows: []string{"*"}}, options: harmless(`# q s c C= u U= e n y W= p F= t T r N x= X: i E Z b w B a I= d brief
+	"diff": {readsOnly: true, trees: treeOptions{always: true, follows: []string{"*"}}, options: harmless(`# q s c C= u U= e n y W= p F= t T r N x= X: i E Z b w B a I= d brief
 		report-identical-files normal context=? unified=? ed rcs side-by-side width= left-column suppress-common-lines show-c-function show-function-line=
 		label= expand-tabs initial-tab tabsize= suppress-blank-empty recursive no-dereference new-file unidirectional-new-file ignore-file-name-case
 		no-ignore-file-name-case exclude= exclude-from: starting-file= from-file: to-file: ignore-case ignore-tab-expansion ignore-trailing-space
 		ignore-space-change ignore-all-space ignore-blank-lines ignore-matching-lines= text strip-trailing-cr minimal horizon-lines= speed-large-files color=?`)},
-	"grep": {readsOnly: true, pattern: []string{"e", "regexp"}, trees: trees{here: true, options: []string{"r", "R", "recursive", "dereference-recursive", "d", "directories"}, follows: []string{"R", "dereference-recursive"},
+	"grep": {readsOnly: true, pattern: []string{"e", "regexp"}, trees: treeOptions{here: true, options: []string{"r", "R", "recursive", "dereference-recursive", "d", "directories"}, follows: []string{"R", "dereference-recursive"},
 		skips: []string{"exclude-dir"}, only: []string{"include"}},
 		options: harmless(`# A= B= C= e= E F G P H I L R T U V Z a b c d= D= h i l m= n o q r s v w x y z extended-regexp fixed-strings basic-regexp perl-regexp
 			regexp= ignore-case no-ignore-case word-regexp line-regexp null-data no-messages invert-match max-count= byte-offset line-number line-buffered
 			with-filename no-filename label= only-matching quiet silent binary-files= text directories= devices= recursive dereference-recursive include=
 			exclude= exclude-from: exclude-dir= files-without-match files-with-matches count initial-tab null before-context= after-context= context=
 			color=? colour=? binary`)},
-	"rg": {readsOnly: true, pattern: []string{"e", "regexp", "files", "type-list"}, trees: trees{always: true, here: true, visible: []string{"hidden", ".", "u", "unrestricted"}, follows: []string{"L", "follow"}},
+	"rg": {readsOnly: true, pattern: []string{"e", "regexp", "files", "type-list"}, trees: treeOptions{always: true, here: true, visible: []string{"hidden", ".", "u", "unrestricted"}, follows: []string{"L", "follow"}},
 		options: harmless(`. A= B= C= E= F H I L M= N P S T= U V a b c d= e= g= h i j= l m= n o p q r= s t= u v w x 0 regexp= after-context= before-context= context=
 			auto-hybrid-regex no-auto-hybrid-regex binary no-binary block-buffered byte-offset case-sensitive color= colors= column no-column context-separator=
 			no-context-separator count count-matches crlf no-crlf debug dfa-size-limit= encoding= no-encoding engine= field-context-separator= field-match-separator=
@@ -100,15 +100,15 @@ var programs = map[string]program{
 		regexp-extended separate unbuffered null-data sandbox`)},
 	"jq": {readsOnly: true, pattern: []string{}, also: jqFilter, options: harmless(`e s r j a S C M c n R b seq stream slurp raw-input null-input compact-output tab color-output monochrome-output ascii-output
 		unbuffered sort-keys raw-output join-output raw-output0 exit-status indent= binary`)},
-	"tar": {trees: trees{always: true, follows: []string{"h", "dereference"}}, also: tarArchives, options: harmless(`c t v z j J a f: C: h p k m O S b= exclude= file: directory: create list verbose gzip bzip2 xz zstd lzma auto-compress
+	"tar": {trees: treeOptions{always: true, follows: []string{"h", "dereference"}}, also: tarArchives, options: harmless(`c t v z j J a f: C: h p k m O S b= exclude= file: directory: create list verbose gzip bzip2 xz zstd lzma auto-compress
 		dereference sort= owner= group= mtime= mode= numeric-owner no-recursion exclude-vcs exclude-vcs-ignores wildcards no-wildcards totals
 		exclude-backups one-file-system format= same-permissions preserve-permissions no-same-owner no-same-permissions to-stdout`)},
-	"zip":   {trees: trees{options: []string{"r", "R", "recurse-paths", "recurse-patterns"}, follows: []string{"*"}}, options: harmless("r R q v 0 1 2 3 4 5 6 7 8 9 j y X D o u f d x i recurse-paths quiet junk-paths symlinks exclude include update freshen")},
+	"zip":   {trees: treeOptions{options: []string{"r", "R", "recurse-paths", "recurse-patterns"}, follows: []string{"*"}}, options: harmless("r R q v 0 1 2 3 4 5 6 7 8 9 j y X D o u f d x i recurse-paths quiet junk-paths symlinks exclude include update freshen")},
 	"dmesg": {readsOnly: true, options: harmless("f= l= t T e H k u x P L=? d color=? decode facility= human kernel level= nopager notime ctime reltime userspace show-delta")},
-	"cp":    {known: true, valued: "tS", trees: trees{options: []string{"r", "R", "a", "recursive", "archive"}, follows: []string{"L", "H", "dereference"}}},
-	"mv":    {known: true, valued: "tS", trees: trees{always: true, rulesOnly: true}},
-	"rm":    {known: true, trees: trees{options: []string{"r", "R", "recursive"}, rulesOnly: true}},
-	"chmod": {known: true, trees: trees{options: []string{"R", "recursive"}, rulesOnly: true}},
+	"cp":    {known: true, valued: "tS", trees: treeOptions{options: []string{"r", "R", "a", "recursive", "archive"}, follows: []string{"L", "H", "dereference"}}},
+	"mv":    {known: true, valued: "tS", trees: treeOptions{always: true, rulesOnly: true}},
+	"rm":    {known: true, trees: treeOptions{options: []string{"r", "R", "recursive"}, rulesOnly: true}},
+	"chmod": {known: true, trees: treeOptions{options: []string{"R", "recursive"}, rulesOnly: true}},
 
 	"go": {oneDash: true, known: true, valued: "op", letters: "Cw", also: goFlags,
 		free:   []string{"run", "bench", "skip", "tags", "list", "fuzz", "ldflags", "f"},

@@ -27,6 +27,9 @@ type redirect struct {
 	target string
 }
 
+// maxCommand is the length of the longest command that is read, in bytes. A person reads longer ones.
+const maxCommand = 4 << 10
+
 // script is what was read of a command's text.
 type script struct {
 	plain    []command  // in order; complete only without a cause
@@ -172,16 +175,11 @@ func (s *script) found(words []string, deeper bool, depth int) {
 			s.all = append(s.all, words[i+1:])
 		}
 		if deeper && strings.ContainsAny(w, " ;|&\n$`") {
-			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && mustAsk[name] != "" {
+			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && needsPerson(name) {
 				s.collect(inner, w, depth+1)
 			}
 		}
 	}
-}
-
-// runsArguments says whether the words behind one may be a command: those of a wrapper, and of find -exec.
-func runsArguments(name, before string, first bool) bool {
-	return first && mustAsk[name] == runsOthers || strings.HasPrefix(before, "-exec") || strings.HasPrefix(before, "-ok")
 }
 
 // literal are the uses of braces that expand to nothing: HEAD@{1}, and find's {}.

@@ -121,7 +121,7 @@ func suggestions(words []string, always []string) (patterns []string) {
 	}
 	words = withoutQuiet(words)
 	least := 1 // words that say what is done
-	if _, isTool := tools[words[0]]; isTool || words[0] == "git" || words[0] == "make" {
+	if takesSubCommand(words[0]) {
 		least = 2
 	}
 	if len(words) > 1 && slices.Contains([]string{"run", "run-script", "compose"}, words[1]) {

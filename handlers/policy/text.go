@@ -7,12 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// The longest command and the longest path that are read, in bytes. A person reads what is longer.
-const (
-	maxCommand = 4 << 10
-	maxPath    = 4 << 10
-)
-
 // readable says why a text cannot be trusted to be what a person sees; empty when it can. Line ends and tabs are only fine
 // in a command.
 func readable(text string, isCommand bool) string {

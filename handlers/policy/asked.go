@@ -59,6 +59,33 @@ func table(names map[string]string) map[string]string {
 	return t
 }
 
+// alwaysAsked returns why a program is asked whatever a rule says of its name. It returns an empty string for other programs, for
+// interpreters, of which a rule may name the script, and for curl, of which a rule may name the host.
+func alwaysAsked(name string) (cause string) {
+	if !plainName.MatchString(name) {
+		return quoted(name) + " is not the plain name of a program"
+	}
+	why := mustAsk[name]
+	if why == "" || why == runsScripts || name == "curl" {
+		return ""
+	}
+	return sentence(why, name)
+}
+
+// interprets reports whether a program runs a script that it is given by name.
+func interprets(name string) bool { return mustAsk[name] == runsScripts }
+
+// needsPerson reports whether a program is in the table of those that run others, change the machine or reach out.
+func needsPerson(name string) bool { return mustAsk[name] != "" }
+
+// runsArguments reports whether the words behind one may be a command of their own: those of a program that starts others, and of
+// find -exec. first says that the word is the name of the program.
+func runsArguments(name, before string, first bool) bool {
+	return first && mustAsk[name] == runsOthers || strings.HasPrefix(before, "-exec") || strings.HasPrefix(before, "-ok")
+}
+
+func sentence(why, name string) string { return strings.Replace(why, "%s", name, 1) }
+
 // telling are the parts of an option's name by which programs nobody described here let others be run: --exec, --pager,
 // --rsh-command, --use-compress-program, -fplugin.
 var telling = set(`

@@ -184,7 +184,7 @@ func (e *evaluation) allowing(c command) (rules []Rule, cause string) {
 		if !r.allows("bash") || !matchCommand(r.words, c.words) {
 			continue
 		}
-		k := check{ask: e.ask, words: c.words, in: c.folder, piped: c.piped, named: map[string]bool{}}
+		k := check{call: call{words: c.words, named: map[string]bool{}, piped: c.piped}, ask: e.ask, in: c.folder}
 		for _, word := range r.words {
 			k.named[word], k.named[strings.TrimRight(word, "*")] = true, true
 		}

@@ -10,21 +10,21 @@ import (
 // asks. The fields from danger to valued describe a program that only a rule of a person allows.
 type program struct {
 	options   options
-	danger    []string // long options that run, write or read something else; also when abbreviated, as GNU programs allow
-	exact     []string // long options that look like an abbreviation of one of those, and are harmless
-	letters   string   // short options of that kind
-	known     bool     // its options were read through: an option not named here is harmless
-	valued    string   // letters that take a value
-	words     []string // long options whose value is the next word, when it does not follow a =
-	free      []string // options, letters or names, whose value is text or a pattern, never a file
-	pattern   []string // the first argument is a pattern, unless one of these options is there
-	freely    bool     // no argument is a file
-	oneDash   bool     // long options begin with one dash
-	alone     bool     // a short option takes its value from the next word only
-	most      int      // arguments it takes before one names a file it writes; 0 is any number
-	readsOnly bool     // it changes no file
-	trees     trees    // which folders it reads with all that lies below
-	also      func(*check, []argument) string
+	danger    []string    // long options that run, write or read something else; also when abbreviated, as GNU programs allow
+	exact     []string    // long options that look like an abbreviation of one of those, and are harmless
+	letters   string      // short options of that kind
+	known     bool        // its options were read through: an option not named here is harmless
+	valued    string      // letters that take a value
+	words     []string    // long options whose value is the next word, when it does not follow a =
+	free      []string    // options, letters or names, whose value is text or a pattern, never a file
+	pattern   []string    // the first argument is a pattern, unless one of these options is there
+	freely    bool        // no argument is a file
+	oneDash   bool        // long options begin with one dash
+	alone     bool        // a short option takes its value from the next word only
+	most      int         // arguments it takes before one names a file it writes; 0 is any number
+	readsOnly bool        // it changes no file
+	trees     treeOptions // which folders it reads with all that lies below
+	also      func(call, []argument) string
 }
 
 // valueKind is what an option takes.

@@ -3,13 +3,12 @@ package policy
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
-func noArguments(k *check, args []argument) string {
+func noArguments(c call, args []argument) string {
 	if n := positionals(args); len(n) > 0 {
-		return fmt.Sprintf("%s changes what %s reports", quoted(n[0]), quoted(k.words[0]))
+		return fmt.Sprintf("%s changes what %s reports", quoted(n[0]), quoted(c.words[0]))
 	}
 	return ""
 }
@@ -18,8 +17,8 @@ func noArguments(k *check, args []argument) string {
 // no name or pattern should look like one.
 var findActions = regexp.MustCompile(`^-(exec|ok|fprint|fls|delete|files0)`)
 
-func findPredicates(k *check, _ []argument) string {
-	for _, w := range k.words {
+func findPredicates(c call, _ []argument) string {
+	for _, w := range c.words {
 		if findActions.MatchString(w) {
 			return quoted(w) + " makes “find” run commands, write or delete"
 		}
@@ -28,7 +27,7 @@ func findPredicates(k *check, _ []argument) string {
 }
 
 // dateSets refuses what sets the clock: any argument that is no format.
-func dateSets(_ *check, args []argument) string {
+func dateSets(_ call, args []argument) string {
 	for _, n := range positionals(args) {
 		if !strings.HasPrefix(n, "+") {
 			return quoted(n) + " sets the clock"
@@ -41,8 +40,8 @@ func dateSets(_ *check, args []argument) string {
 var printfPlain = regexp.MustCompile(`^([^%]|%%|%[-+ #0']*(\*|\d+)?(\.(\*|\d+)?)?[diouxXeEfFgGcsbqQ])*$`)
 
 // printfFormat refuses the option that sets a variable, and formats that do.
-func printfFormat(k *check, _ []argument) string {
-	words := k.words[1:]
+func printfFormat(c call, _ []argument) string {
+	words := c.words[1:]
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	} else if len(words) > 0 && strings.HasPrefix(words[0], "-") {
@@ -57,8 +56,8 @@ func printfFormat(k *check, _ []argument) string {
 // testPlain are the operators of test that look at files, texts and numbers. -v and -R expand what they are given.
 var testPlain = set("-a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -O -G -L -N -S -nt -ot -ef -z -n -eq -ne -lt -le -gt -ge -o")
 
-func testOperators(k *check, _ []argument) string {
-	for _, w := range k.words[1:] {
+func testOperators(c call, _ []argument) string {
+	for _, w := range c.words[1:] {
 		if strings.HasPrefix(w, "-") && !testPlain[w] && !number(w[1:]) {
 			return quoted(w) + " is not an operator of “test” that is known to be harmless"
 		}
@@ -85,7 +84,7 @@ func withoutVariables(words []string) (rest []string) {
 }
 
 // sedScripts looks at the scripts: those of -e, or the first argument.
-func sedScripts(_ *check, args []argument) string {
+func sedScripts(_ call, args []argument) string {
 	var scripts []string
 	for _, a := range args {
 		if a.option == "e" || a.option == "expression" {
@@ -119,7 +118,7 @@ func dashes(words []string) []string {
 	return append(options, rest...)
 }
 
-func tarArchives(_ *check, args []argument) string {
+func tarArchives(_ call, args []argument) string {
 	for _, a := range args {
 		if (a.option == "f" || a.option == "file") && strings.Contains(a.value, ":") {
 			return quoted(a.value) + " is an archive on another machine"
@@ -131,14 +130,14 @@ func tarArchives(_ *check, args []argument) string {
 // plainLinking are the flags for the linker that only name values.
 var plainLinking = regexp.MustCompile(`^(-s|-w|-X|[A-Za-z0-9_./-]+=[^ '"]*|\s)*$`)
 
-func goFlags(k *check, args []argument) string {
+func goFlags(c call, args []argument) string {
 	for _, a := range args {
 		switch {
 		case a.option == "ldflags" && (!plainLinking.MatchString(a.value) || strings.Contains(a.value, "-ext")):
 			return quoted(a.word) + " can make the linker run another program"
-		case a.option == "" && strings.Contains(a.value, "@") && k.words[1] != "list" && !k.named[a.value]:
+		case a.option == "" && strings.Contains(a.value, "@") && c.words[1] != "list" && !c.named[a.value]:
 			return quoted(a.value) + " is code from elsewhere"
-		case a.option == "u" && k.words[1] == "env":
+		case a.option == "u" && c.words[1] == "env":
 			return quoted(a.word) + " changes what go does from now on"
 		}
 	}
@@ -146,9 +145,9 @@ func goFlags(k *check, args []argument) string {
 }
 
 // makeVariables refuses what is given for a variable of the makefile: SHELL is one, and any may be part of a recipe.
-func makeVariables(k *check, args []argument) string {
+func makeVariables(c call, args []argument) string {
 	for _, n := range positionals(args) {
-		if strings.Contains(n, "=") && !k.named[n] {
+		if strings.Contains(n, "=") && !c.named[n] {
 			return quoted(n) + " changes what the makefile runs; a rule reaches it only when it names it"
 		}
 	}
@@ -161,35 +160,18 @@ var (
 	curlFlags = set("s S f i I v m H X w o silent show-error fail include head verbose max-time header request write-out output connect-timeout compressed http1.1 http2")
 )
 
-// curl is reached by a rule that names the host: nothing is sent but the URL and plain headers.
-func (k *check) curl() string {
-	args := curlPlain.read(k.words[1:])
-	urls := positionals(args)
-	if len(urls) == 0 || slices.ContainsFunc(urls, func(u string) bool { return !k.namesHost(u) }) {
-		return "“curl” sends to other machines; a rule reaches that only when it names the host"
-	}
+// readCurl returns the URLs that curl is given. cause is why curl would read, write or send more than URLs and plain headers.
+func (c call) readCurl() (urls []string, cause string) {
+	args := curlPlain.read(c.words[1:])
+	urls = positionals(args)
 	for _, a := range args {
 		switch {
 		case a.option == "":
 		case !curlFlags[a.option], (a.option == "o" || a.option == "output") && a.value != "/dev/null",
 			(a.option == "X" || a.option == "request") && a.value != "GET" && a.value != "HEAD",
 			strings.HasPrefix(a.value, "@"), strings.Contains(a.value, "%output"), strings.Contains(a.value, "%header"):
-			return fmt.Sprintf("%s makes “curl” read, write or send more than a URL", quoted(a.word))
+			return urls, fmt.Sprintf("%s makes “curl” read, write or send more than a URL", quoted(a.word))
 		}
 	}
-	return ""
-}
-
-// namesHost says whether a word of the rule's pattern names the host of a URL.
-func (k *check) namesHost(url string) bool {
-	u, cause := readURL(url)
-	if cause != "" {
-		return false
-	}
-	for word := range k.named {
-		if p, wrong := parseURLPattern(word); wrong == nil && !strings.Contains(p.host, "*") && p.matches(u) && p.reaches(u) {
-			return true
-		}
-	}
-	return false
+	return urls, ""
 }

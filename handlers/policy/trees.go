@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// treeOptions say when a program reads a folder with all that lies below it.
+type treeOptions struct {
+	options   []string // one of these makes it do so
+	always    bool     // it does so without an option
+	here      bool     // it reads the current folder when its arguments name none
+	follows   []string // options with which it follows symlinks below; "*" is always
+	visible   []string // options without which it skips names that begin with a dot; nil skips none
+	skips     []string // options that name folders to skip
+	only      []string // options that name the files to read
+	rulesOnly bool     // it shows no content: what rules keep counts, what may hold secrets does not
+}
+
+// tree is a folder, or several, that a command reads with all that lies below.
+type tree struct {
+	folders        []string // as the command names them
+	hidden, follow bool
+	rulesOnly      bool
+	shown          bool     // of hidden names, only what an ignore file shows
+	tracked        bool     // only what git tracks; without folders all of it
+	skips          []string // names of folders
+	only           []string // patterns of names; nil is all
+}
+
+// plainGlob is a pattern for names that all programs read alike.
+var plainGlob = regexp.MustCompile(`^[A-Za-z0-9_.*-]+$`)
+
+// trees returns the folders that the command reads with all that lies below.
+func (c call) trees(p program, args []argument) []tree {
+	t := p.trees
+	if !t.always && !has(args, t.options...) || c.words[0] == "rg" && has(args, "files", "type-list") {
+		return nil
+	}
+	r := tree{rulesOnly: t.rulesOnly, hidden: t.visible == nil || has(args, t.visible...), follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
+	for _, a := range p.files(args) {
+		r.folders = append(r.folders, a.value)
+	}
+	if len(r.folders) == 0 && t.here && !(c.piped && c.words[0] == "rg") {
+		r.folders = []string{"."}
+	}
+	if c.words[0] == "rg" {
+		r.ripgrep(args)
+	}
+	onlyAll := has(args, "exclude", "exclude-from")
+	for _, a := range args {
+		switch {
+		case slices.Contains(t.skips, a.option) && plainGlob.MatchString(a.value) && !strings.Contains(a.value, "*"):
+			r.skips = append(r.skips, a.value)
+		case slices.Contains(t.only, a.option):
+			onlyAll = onlyAll || !plainGlob.MatchString(a.value)
+			r.only = append(r.only, a.value)
+		}
+	}
+	if onlyAll {
+		r.only = nil
+	}
+	return []tree{r}
+}
+
+// visibleTypes are the types of ripgrep that name no file with secrets. With any other type it may read hidden ones.
+var visibleTypes = set("c cpp cs css go h html java js kotlin md markdown php py python rust swift ts")
+
+// ripgrep notes that rg reads hidden names that match a glob or a type, and only those that match a glob.
+func (r *tree) ripgrep(args []argument) {
+	r.shown = !r.hidden
+	limits, all := false, has(args, "iglob", "glob-case-insensitive")
+	for _, a := range args {
+		switch a.option {
+		case "iglob":
+			r.hidden = r.hidden || !strings.HasPrefix(a.value, "!")
+		case "g", "glob":
+			if strings.HasPrefix(a.value, "!") {
+				continue
+			}
+			names := includes(a.value)
+			limits, all, r.hidden = true, all || names == nil, true
+			r.only = append(r.only, names...)
+		case "t", "type":
+			r.hidden = r.hidden || !visibleTypes[a.value]
+		case "type-add", "type-clear":
+			r.hidden = true
+		}
+	}
+	if !limits || all {
+		r.only = nil
+	}
+}
+
+// includes returns patterns for the names of the files that an include of ripgrep matches, or nil when it may match any.
+func includes(include string) (names []string) {
+	for _, pattern := range expandBraces(include) {
+		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
+		if !plainGlob.MatchString(name) {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// expandBraces returns the alternatives of a pattern with one pair of braces, and every other pattern as it is.
+func expandBraces(pattern string) (all []string) {
+	head, rest, opened := strings.Cut(pattern, "{")
+	list, tail, closed := strings.Cut(rest, "}")
+	if !opened || !closed || strings.ContainsAny(head+tail, `{}\`) || strings.ContainsAny(list, `{\`) {
+		return []string{pattern}
+	}
+	for _, part := range strings.Split(list, ",") {
+		all = append(all, head+part+tail)
+	}
+	return all
+}
+
+// plainIgnored is a line of an ignore file that all versions of ripgrep read alike.
+var plainIgnored = regexp.MustCompile(`^[A-Za-z0-9_./*-]*$`)
+
+// ShownNames returns the hidden names, in lower case, that an ignore file with this text makes ripgrep read: a line with ! overrides
+// that it skips hidden names. It returns "*" for a line that may show any hidden name.
+func ShownNames(text string) (names []string) {
+	for _, line := range strings.Split(text, "\n") {
+		pattern, negated := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), "!")
+		if !negated {
+			continue
+		}
+		pattern = strings.TrimRight(pattern, "/")
+		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
+		switch {
+		case !plainIgnored.MatchString(pattern), strings.HasPrefix(name, "*"), strings.HasPrefix(name, ".") && strings.Contains(name, "*"):
+			return []string{"*"}
+		case strings.HasPrefix(name, "."):
+			names = append(names, strings.ToLower(name))
+		}
+	}
+	return names
+}
