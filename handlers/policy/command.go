@@ -15,16 +15,16 @@ func (e *evaluation) bash() Verdict {
 	if v, done := e.forbidCommand(s); done {
 		return v
 	}
-	cause := s.cause
+	cause, commands := s.cause, []placedCommand(nil)
 	if cause == "" {
-		cause = e.settle(&s)
+		commands, cause = a.place(s.plain)
 	}
-	e.matching(Allow, []string{"bash"}, s.mentions)
+	e.matching(Allow, []string{"bash"}, func(r *compiled) bool { return mentions(s, r) })
 	if cause != "" {
 		return asked(cause)
 	}
 	var verdict = Verdict{Action: Allow}
-	for _, c := range s.plain {
+	for _, c := range commands {
 		rules, cause := e.allowing(c)
 		if cause == "" && s.detached {
 			var also []Rule
@@ -52,7 +52,7 @@ func (e *evaluation) bash() Verdict {
 }
 
 // mentions says whether a rule matches a command anywhere in the text.
-func (s script) mentions(r *compiled) bool {
+func mentions(s script, r *compiled) bool {
 	return r.everything() || slices.ContainsFunc(s.all, func(words []string) bool {
 		if strings.Contains(words[0], "/") {
 			words = append([]string{path.Base(words[0])}, words[1:]...)
@@ -66,7 +66,7 @@ func (e *evaluation) forbidCommand(s script) (v Verdict, done bool) {
 	a := e.ask
 	return e.forbid([]string{"bash", "edit", "write", "read"}, func(r *compiled) bool {
 		if r.Permission == "bash" || r.Permission == "*" {
-			return s.mentions(r)
+			return mentions(s, r)
 		}
 		return slices.ContainsFunc(s.redirs, func(to redirect) bool {
 			at, cause := a.locate(a.Cwd, to.target)
@@ -79,35 +79,40 @@ func matchCommand(pattern, words []string) bool {
 	return len(words) > 0 && (matchWords(pattern, words) || matchWords(pattern, withoutQuiet(words)))
 }
 
-// settle puts each command in the folders it may run in: a cd moves those behind it, for certain only behind &&.
-func (e *evaluation) settle(s *script) (cause string) {
-	a := e.ask
+// placedCommand is a command and where it may run.
+type placedCommand struct {
+	command
+	folders []string // more than one when the folder depends on what went before
+	moved   bool     // a cd stands before it
+}
+
+// place returns the commands with the folders that each may run in: a cd moves those behind it, for certain only behind &&.
+func (a Ask) place(plain []command) (commands []placedCommand, cause string) {
 	switch {
 	case a.Root == "":
-		return "the workspace is not known"
+		return nil, "the workspace is not known"
 	case a.Cwd == "":
-		return "the folder it would run in is not known"
+		return nil, "the folder it would run in is not known"
 	case !within(a.Root, a.Cwd):
-		return "it would run in " + quoted(a.Cwd) + ", outside the workspace"
+		return nil, "it would run in " + quoted(a.Cwd) + ", outside the workspace"
 	}
 	start := []place{{a.Cwd, a.Cwd}}
 	in, ever, moved := start, start, false
-	for i := range s.plain {
-		c := &s.plain[i]
-		if i > 0 && c.line != s.plain[i-1].line {
+	for i, c := range plain {
+		if i > 0 && c.line != plain[i-1].line {
 			in = ever
 		}
-		c.folder, c.moved = folders(in), moved
+		commands = append(commands, placedCommand{c, folders(in), moved})
 		if len(c.words) == 0 || c.words[0] != "cd" {
 			continue
 		}
 		next, cause := a.enter(in, c.words[1:])
 		if cause != "" {
-			return cause
+			return nil, cause
 		}
 		moved = true
 		if ever = union(ever, next); len(ever) > 16 { // each cd may double them
-			return "it changes the folder more often than can be followed"
+			return nil, "it changes the folder more often than can be followed"
 		}
 		if c.sure {
 			in = next
@@ -115,7 +120,7 @@ func (e *evaluation) settle(s *script) (cause string) {
 			in = ever
 		}
 	}
-	return ""
+	return commands, ""
 }
 
 // enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With -P, or if
@@ -178,13 +183,13 @@ func folders(in []place) (real []string) {
 }
 
 // allowing gives the rules that allow a command and the files the shell opens for it, or the cause why they do not.
-func (e *evaluation) allowing(c command) (rules []Rule, cause string) {
+func (e *evaluation) allowing(c placedCommand) (rules []Rule, cause string) {
 	cause = "no rule allows " + quoted(c.String())
 	for _, r := range e.rules {
 		if !r.allows("bash") || !matchCommand(r.words, c.words) {
 			continue
 		}
-		k := check{call: call{words: c.words, named: map[string]bool{}, piped: c.piped}, ask: e.ask, in: c.folder}
+		k := check{call: call{words: c.words, named: map[string]bool{}, piped: c.piped}, ask: e.ask, in: c.folders}
 		for _, word := range r.words {
 			k.named[word], k.named[strings.TrimRight(word, "*")] = true, true
 		}
@@ -249,7 +254,7 @@ func (e *evaluation) keepingReads(alsoWrites bool) (rules []*compiled) {
 }
 
 // opening gives the rules that allow the shell to open a file.
-func (e *evaluation) opening(c command, to redirect) (rules []Rule, cause string) {
+func (e *evaluation) opening(c placedCommand, to redirect) (rules []Rule, cause string) {
 	a := e.ask
 	if c.moved && to.writes {
 		return nil, "it changes the folder and then writes " + quoted(to.target)
@@ -258,7 +263,7 @@ func (e *evaluation) opening(c command, to redirect) (rules []Rule, cause string
 	if to.writes {
 		permission, may = "write", a.mayWrite
 	}
-	for _, folder := range c.folder {
+	for _, folder := range c.folders {
 		at, cause := a.locate(folder, to.target)
 		if cause == "" {
 			cause = may(at)

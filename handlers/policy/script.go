@@ -11,8 +11,6 @@ import (
 // command is a simple command as bash would run it.
 type command struct {
 	words  []string // quotes removed
-	folder []string // where it may run; more than one when it depends on what went before
-	moved  bool     // a cd stands before it
 	line   int      // the statement it is in, from 0
 	piped  bool     // it reads what the command before it prints
 	sure   bool     // what follows it in the statement runs only when it worked, and in the same shell
@@ -37,6 +35,31 @@ type script struct {
 	all      [][]string // every simple command anywhere in it, as far as its words are known: what rules that deny look at
 	redirs   []redirect // every redirect anywhere in it, likewise
 	detached bool       // it runs on by itself
+}
+
+// detach is the word in front of a command that runs on by itself, while whoever asked for it does not wait.
+const detach = "detach"
+
+// Detached gives what stands behind "detach " at the very beginning of a command. Anywhere else, and however it is quoted
+// otherwise, the word is the name of a program that there is not.
+func Detached(command string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(command, detach+" ")
+	return rest, ok && strings.TrimSpace(rest) != ""
+}
+
+// readCommand reads a command's text. Of one that is detached it reads what runs; rules that deny or ask see each of its
+// commands both with the word and without.
+func readCommand(text string) script {
+	rest, detached := Detached(text)
+	if !detached {
+		return readScript(text)
+	}
+	s := readScript(rest)
+	s.detached = true
+	for _, words := range s.all[:len(s.all):len(s.all)] {
+		s.all = append(s.all, append([]string{detach}, words...))
+	}
+	return s
 }
 
 // readScript reads a command's text as bash does.

@@ -77,11 +77,14 @@ func suggestPath(a Ask, at place) string {
 // allows it.
 func suggestCommands(a Ask, always []string) (rules []Rule) {
 	s := readCommand(a.Command)
-	e := evaluation{ask: a}
-	if s.cause != "" || e.settle(&s) != "" {
+	if s.cause != "" {
 		return nil
 	}
-	for _, c := range s.plain {
+	commands, cause := a.place(s.plain)
+	if cause != "" {
+		return nil
+	}
+	for _, c := range commands {
 		if permitted(a, c, rules) {
 			continue
 		}
@@ -101,7 +104,7 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 }
 
 // permitted says whether these rules and the default ones allow one command.
-func permitted(a Ask, c command, rules []Rule) bool {
+func permitted(a Ask, c placedCommand, rules []Rule) bool {
 	e := evaluation{ask: a}
 	for _, r := range slices.Concat(Defaults, rules) {
 		e.rules = append(e.rules, compile(r))

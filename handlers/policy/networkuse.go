@@ -1,0 +1,66 @@
+package policy
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// networkPrograms are the programs that do nothing without a network. Of those with sub-commands, only these need one.
+var networkPrograms = map[string][]string{
+	"curl": nil, "wget": nil, "npx": nil, "ssh": nil, "scp": nil, "rsync": nil, "ping": nil,
+	"git": {"clone", "fetch", "pull", "push", "ls-remote"},
+	"npm": {"install", "i", "ci", "add", "update", "view", "publish"}, "pnpm": {"install", "i", "add", "update"}, "yarn": {"install", "add", "upgrade"},
+	"pip": {"install", "download"}, "pip3": {"install", "download"}, "uv": {"pip", "sync", "add"}, "poetry": {"install", "add", "update"},
+	"go": {"get", "install"}, "cargo": {"fetch", "install", "add", "update"}, "gem": {"install", "update"}, "bundle": {"install", "update"},
+	"apt": {"install", "update"}, "apt-get": {"install", "update"},
+}
+
+// notConnected are the options of curl and wget whose value is a URL that they do not connect to.
+var notConnected = set("-d --data --data-raw --data-binary --data-urlencode --json -F --form -H --header -e --referer -A --user-agent -x --proxy -b --cookie")
+
+// networkUse returns the URLs that the arguments of a command name and that it will connect to, and reports whether the command
+// does nothing without a network.
+func networkUse(words []string) (urls []string, needs bool) {
+	name, rest := unwrapped(words)
+	subs, known := networkPrograms[name]
+	if !known || subs != nil && (len(rest) == 0 || !slices.Contains(subs, rest[0])) {
+		return nil, false
+	}
+	before := ""
+	for _, word := range rest {
+		if url := argumentURL(name, before, word); url != "" {
+			urls = append(urls, url)
+		}
+		before = word
+	}
+	return urls, true
+}
+
+// argumentURL returns the URL that an argument names, given the word before it, or an empty string.
+func argumentURL(name, before, word string) string {
+	fetches := name == "curl" || name == "wget"
+	switch {
+	case fetches && notConnected[before]:
+		return ""
+	case strings.Contains(word, "://"):
+		return word
+	case fetches && !strings.HasPrefix(word, "-") && (!strings.HasPrefix(before, "-") || before == "--") && strings.Contains(word, "."):
+		return "http://" + word
+	}
+	return ""
+}
+
+// unwrapped returns the base name of the program that a command runs, and its arguments, without what only starts another program.
+func unwrapped(words []string) (name string, rest []string) {
+	for len(words) > 0 {
+		switch base := path.Base(words[0]); {
+		case slices.Contains([]string{"sudo", "env", "nohup", "time", "exec", "command", "setsid", "timeout", "nice"}, base):
+		case strings.HasPrefix(words[0], "-"), strings.Contains(words[0], "="), strings.Trim(words[0], "0123456789.smh") == "":
+		default:
+			return base, words[1:]
+		}
+		words = words[1:]
+	}
+	return "", nil
+}
