@@ -244,3 +244,6 @@ func positionals(args []argument) (values []string) {
 func has(args []argument, options ...string) bool {
 	return slices.ContainsFunc(args, func(a argument) bool { return a.option != "" && slices.Contains(options, a.option) })
 }
+
+// number reports whether s consists of digits.
+func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -97,7 +97,7 @@ func (k *check) file(p string, readsOnly bool) string {
 		return ""
 	}
 	for _, folder := range k.in {
-		at, cause := k.ask.locate(folder, p)
+		at, cause := k.ask.workspace().locate(folder, p)
 		if cause != "" {
 			return cause
 		}
@@ -105,13 +105,13 @@ func (k *check) file(p string, readsOnly bool) string {
 		if !within(k.ask.Root, at.real) {
 			return quoted(p) + " is outside the workspace"
 		}
-		if cause := k.ask.mayRead(at); cause != "" {
+		if cause := k.ask.workspace().mayRead(at); cause != "" {
 			return cause
 		}
 		if readsOnly {
 			continue
 		}
-		if cause := k.ask.mayWrite(at); cause != "" {
+		if cause := k.ask.workspace().mayWrite(at); cause != "" {
 			return cause
 		}
 		if at.real == k.ask.Root && slices.Contains([]string{"rm", "mv", "chmod", "chown", "chgrp"}, k.words[0]) {

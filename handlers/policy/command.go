@@ -69,7 +69,7 @@ func (e *evaluation) forbidCommand(s script) (v Verdict, done bool) {
 			return mentions(s, r)
 		}
 		return slices.ContainsFunc(s.redirs, func(to redirect) bool {
-			at, cause := a.locate(a.Cwd, to.target)
+			at, cause := a.workspace().locate(a.Cwd, to.target)
 			return to.writes == writes(r.Permission) && (r.everything() || cause == "" && r.keeps(a.lower(at)))
 		})
 	})
@@ -137,15 +137,15 @@ func (a Ask) enter(from []place, words []string) (to []place, cause string) {
 		return nil, "the target of “cd” cannot be read from the command"
 	}
 	for _, folder := range from {
-		real, cause := a.locate(folder.real, words[0])
+		real, cause := a.workspace().locate(folder.real, words[0])
 		if cause != "" {
 			return nil, cause
 		}
 		next := []place{{real.real, real.real}}
 		if !physical {
-			named, cause := a.locate(folder.lexical, words[0])
+			named, cause := a.workspace().locate(folder.lexical, words[0])
 			if cause == "" {
-				named, cause = a.locate("", named.lexical)
+				named, cause = a.workspace().locate("", named.lexical)
 			}
 			if cause != "" {
 				return nil, cause
@@ -218,39 +218,48 @@ func (e *evaluation) allowing(c placedCommand) (rules []Rule, cause string) {
 // kept looks whether an argument names a file that another rule keeps from being read, or, by a program that may write,
 // from being written.
 func (e *evaluation) kept(k *check) string {
-	rules := e.keeping(k)
-	if len(rules) == 0 {
+	protected := e.protected(!k.onlyReads())
+	if protected == nil {
 		return ""
 	}
 	places := k.places
 	for _, word := range k.words[1:] {
 		for _, folder := range k.in {
-			if at, cause := e.ask.locate(folder, word); cause == "" {
+			if at, cause := e.ask.workspace().locate(folder, word); cause == "" {
 				places = append(places, at)
 			}
 		}
 	}
 	for _, at := range places {
-		low := e.ask.lower(at)
-		if i := slices.IndexFunc(rules, func(r *compiled) bool { return r.keeps(low) }); i >= 0 {
-			return quotedPath(low.lexical) + " is protected by a rule: " + rules[i].String()
+		if cause := protected(at); cause != "" {
+			return cause
 		}
 	}
 	return ""
 }
 
-// keeping are the rules that keep files from being read, or, when the program may write, from being written. Those that
-// keep all files are for other tools: they would ask for every command.
-func (e *evaluation) keeping(k *check) []*compiled { return e.keepingReads(!k.onlyReads()) }
-
-func (e *evaluation) keepingReads(alsoWrites bool) (rules []*compiled) {
+// protected returns a function that says why a rule keeps a place from being read, or, with alsoWrites, from being written. It
+// returns nil when there is no such rule. Rules that keep all files are for other tools: they would ask for every command.
+func (e *evaluation) protected(alsoWrites bool) func(place) (cause string) {
+	var rules []*compiled
 	for _, r := range e.rules {
 		keeps := r.Permission == "read" || writes(r.Permission) && alsoWrites
 		if keeps && r.wrong == nil && r.action() != Allow && r.Pattern != Inside && strings.Trim(r.Pattern, "*/") != "" {
 			rules = append(rules, r)
 		}
 	}
-	return rules
+	if len(rules) == 0 {
+		return nil
+	}
+	return func(at place) string {
+		low := e.ask.lower(at)
+		for _, r := range rules {
+			if r.keeps(low) {
+				return quotedPath(low.lexical) + " is protected by a rule: " + r.String()
+			}
+		}
+		return ""
+	}
 }
 
 // opening gives the rules that allow the shell to open a file.
@@ -259,12 +268,12 @@ func (e *evaluation) opening(c placedCommand, to redirect) (rules []Rule, cause 
 	if c.moved && to.writes {
 		return nil, "it changes the folder and then writes " + quoted(to.target)
 	}
-	permission, may := "read", a.mayRead
+	permission, may := "read", a.workspace().mayRead
 	if to.writes {
-		permission, may = "write", a.mayWrite
+		permission, may = "write", a.workspace().mayWrite
 	}
 	for _, folder := range c.folders {
-		at, cause := a.locate(folder, to.target)
+		at, cause := a.workspace().locate(folder, to.target)
 		if cause == "" {
 			cause = may(at)
 		}

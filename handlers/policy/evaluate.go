@@ -119,7 +119,7 @@ func (a Ask) unusable() string {
 		return ""
 	}
 	for _, p := range a.paths() {
-		at, cause := a.locate(a.Cwd, p)
+		at, cause := a.workspace().locate(a.Cwd, p)
 		if cause != "" || at.lexical == "/dev/null" {
 			continue
 		}
@@ -169,7 +169,7 @@ func (e *evaluation) path() Verdict {
 // file decides by where the file really is. What denies or asks for edits does so for writes, and the other way round.
 func (e *evaluation) file() Verdict {
 	a := e.ask
-	at, cause := a.locate(a.Cwd, a.Path)
+	at, cause := a.workspace().locate(a.Cwd, a.Path)
 	switch {
 	case a.Unsure != "":
 		cause = a.Unsure
@@ -193,9 +193,9 @@ func (e *evaluation) file() Verdict {
 	switch {
 	case !found:
 	case a.Type == "read", a.Type == "list":
-		cause = a.mayRead(at)
+		cause = a.workspace().mayRead(at)
 	default:
-		cause = a.mayWrite(at)
+		cause = a.workspace().mayWrite(at)
 	}
 	return e.permit([]string{a.Type, a.Also}, cause, matches)
 }
@@ -203,7 +203,7 @@ func (e *evaluation) file() Verdict {
 // writesSeveral reports whether a rule that denies or asks is about one of several files that a patch writes.
 func (a Ask) writesSeveral(r *compiled) bool {
 	return writes(a.Type) && len(a.Patterns) > 1 && slices.ContainsFunc(a.Patterns, func(p string) bool {
-		at, cause := a.locate(a.Cwd, p)
+		at, cause := a.workspace().locate(a.Cwd, p)
 		return cause == "" && r.keeps(a.lower(at))
 	})
 }
@@ -212,7 +212,7 @@ func (a Ask) writesSeveral(r *compiled) bool {
 // writes each as folder/*.
 func (a Ask) leaves(r *compiled) bool {
 	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
-		at, cause := a.locate(a.Cwd, strings.TrimSuffix(p, "*"))
+		at, cause := a.workspace().locate(a.Cwd, strings.TrimSuffix(p, "*"))
 		return cause == "" && (r.keeps(a.lower(at)) || r.keeps(a.lower(place{at.lexical + "/*", at.real + "/*"})))
 	})
 }
@@ -245,15 +245,15 @@ func (e *evaluation) tree() Verdict {
 	}
 	folder := a.Root
 	if a.Path != "" {
-		at, why := a.locate(a.Cwd, a.Path)
+		at, why := a.workspace().locate(a.Cwd, a.Path)
 		folder = at.real
-		switch clean, _ := a.locate(a.Cwd, at.lexical); {
+		switch clean, _ := a.workspace().locate(a.Cwd, at.lexical); {
 		case why != "":
 			cause = why
 		case clean.real != at.real: // OpenCode takes the one for some tools, and the other for others
 			cause = quotedPath(a.Path) + " leads to two places: " + quotedPath(at.real) + " and " + quotedPath(clean.real)
 		default:
-			if why := a.mayRead(at); why != "" {
+			if why := a.workspace().mayRead(at); why != "" {
 				cause = why
 			}
 		}
@@ -310,12 +310,12 @@ func (e *evaluation) named() Verdict {
 
 // inside says why a path is not read without a person: it leads out of the workspace, or to what is secret.
 func (a Ask) inside(p string) string {
-	at, cause := a.locate(a.Cwd, p)
+	at, cause := a.workspace().locate(a.Cwd, p)
 	switch {
 	case cause != "":
 		return cause
 	case !within(a.Root, at.real):
 		return quoted(p) + " is outside the workspace"
 	}
-	return a.mayRead(at)
+	return a.workspace().mayRead(at)
 }

@@ -87,65 +87,6 @@ func matchParts(pattern, parts []string) bool {
 	return p == len(pattern)
 }
 
-// within compares by component: /workspace2 is not in /workspace.
-func within(root, p string) bool {
-	return root != "" && (p == root || root == "/" || strings.HasPrefix(p, root+"/"))
-}
-
-// maxPath is the length of the longest path that the policy reads, in bytes. A person reads longer ones.
-const maxPath = 4 << 10
-
-// place is where a path leads.
-type place struct {
-	lexical string // clean, symlinks as they are
-	real    string // symlinks resolved
-}
-
-// locate finds where a path leads from a folder. A .. goes up from where the symlink before it leads, as the kernel does.
-func (a Ask) locate(cwd, p string) (at place, cause string) {
-	switch {
-	case p == "":
-		return at, "the path is empty"
-	case len(p) > maxPath:
-		return at, "the path is too long to read"
-	case strings.Contains(p, `\`):
-		return at, "the path " + quoted(p) + " holds a backslash"
-	case strings.HasPrefix(p, "~"):
-		return at, quoted(p) + " leads to a home folder"
-	}
-	if cause := readable(p, false); cause != "" {
-		return at, "the path cannot be trusted: " + cause
-	}
-	if !strings.HasPrefix(p, "/") {
-		if cwd == "" {
-			return at, "the folder " + quoted(p) + " starts from is not known"
-		}
-		p = cwd + "/" + p
-	}
-	at.lexical = path.Clean(p)
-	at.real = "/"
-	for _, part := range strings.Split(p, "/") {
-		ok := true
-		switch part {
-		case "", ".":
-		case "..":
-			at.real, ok = a.resolve(at.real)
-			at.real = path.Dir(at.real)
-		default:
-			at.real = path.Join(at.real, part)
-		}
-		if !ok {
-			return at, "where " + quoted(p) + " leads cannot be found out"
-		}
-	}
-	real, ok := a.resolve(at.real)
-	if !ok {
-		return at, "where " + quoted(p) + " leads cannot be found out"
-	}
-	at.real = real
-	return at, ""
-}
-
 // leads says where the file that is asked about really is, when symlinks lead elsewhere than its path says. Of several files
 // it names the first such that lies outside the workspace, or else the first.
 func (a Ask) leads() (cause string) {
@@ -154,7 +95,7 @@ func (a Ask) leads() (cause string) {
 		paths = a.Patterns
 	}
 	for _, p := range paths {
-		at, unknown := a.locate(a.Cwd, p)
+		at, unknown := a.workspace().locate(a.Cwd, p)
 		outside := a.Root != "" && !within(a.Root, at.real)
 		if unknown != "" || at.real == at.lexical || !outside && (cause != "" || !within(a.Root, at.lexical)) {
 			continue
@@ -178,13 +119,6 @@ func (a Ask) reaches() string {
 		folders = append(folders, quotedPath(path.Clean(strings.TrimSuffix(p, "*"))))
 	}
 	return "it reaches outside the workspace: " + strings.Join(folders, ", ")
-}
-
-func (a Ask) resolve(p string) (string, bool) {
-	if a.Resolve == nil {
-		return p, true
-	}
-	return a.Resolve(p)
 }
 
 // lowered is a place as a file system that ignores case sees it.

@@ -68,6 +68,11 @@ type Ask struct {
 	Visible func(real string) bool
 }
 
+// workspace returns the file system as the caller shows it.
+func (a Ask) workspace() workspace {
+	return workspace{root: a.Root, resolve: a.Resolve, list: a.List, tracked: a.Tracked, ignored: a.Ignored}
+}
+
 // Verdict is what the policy says about an ask.
 type Verdict struct {
 	Action Action

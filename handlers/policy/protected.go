@@ -13,13 +13,13 @@ import (
 var protectedNames = foldedSet(protected.Project, protected.Instructions, protected.Home, protected.Asked)
 
 // secretNames are files and folders that hold keys and tokens.
-var secretNames = set(`
+var secretNames = foldedSet(strings.Fields(`
 	.env .envrc .ssh .gnupg .aws .azure .kube .docker .netrc _netrc .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .mylogin.cnf .git-credentials .htpasswd
 	.vault-token .password-store .terraformrc .terraform.d credentials credentials.json credentials.toml kubeconfig id_rsa id_dsa id_ecdsa id_ed25519
 	id_ecdsa_sk id_ed25519_sk identity.asc secring.gpg .bash_history .zsh_history .python_history .node_repl_history .psql_history
 	.mysql_history .sqlite_history service-account.json service_account.json application_default_credentials.json auth.json
 	.dockercfg .dockerconfigjson .boto .s3cfg secrets.json secrets.yml secrets.yaml secrets.toml wallet.dat
-`)
+`))
 
 var secretEndings = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".gpg", ".age", ".tfstate", ".tfvars", ".ovpn", ".kubeconfig", ".env"}
 
@@ -31,14 +31,6 @@ var examples = []string{".example", ".sample", ".template", ".dist", ".tmpl"}
 var systemPlaces = struct{ read, write []string }{
 	read:  []string{"/proc", "/sys", "/dev", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"},
 	write: []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/boot", "/run", "/var/spool", "/var/run", "/System", "/Library"},
-}
-
-func set(names string) map[string]bool {
-	s := map[string]bool{}
-	for _, name := range strings.Fields(names) {
-		s[name] = true
-	}
-	return s
 }
 
 func foldedSet(lists ...[]string) map[string]bool {
@@ -93,37 +85,37 @@ func secret(p string) bool {
 func example(name string) bool { return slices.Contains(examples, path.Ext(name)) }
 
 // mayRead says why a place is never read without a person; empty when a rule may allow it.
-func (a Ask) mayRead(at place) string {
+func (w workspace) mayRead(at place) string {
 	switch {
 	case at.lexical == "/dev/null":
 		return ""
-	case a.either(at, systemPlaces.read, nil):
+	case w.either(at, systemPlaces.read, nil):
 		return quotedPath(at.lexical) + " belongs to the system"
-	case a.either(at, nil, secret):
+	case w.either(at, nil, secret):
 		return quotedPath(at.lexical) + " may hold secrets"
 	}
 	return ""
 }
 
 // mayWrite says why a place is never written without a person; empty when a rule may allow it.
-func (a Ask) mayWrite(at place) string {
+func (w workspace) mayWrite(at place) string {
 	switch {
 	case at.lexical == "/dev/null":
 		return ""
-	case a.either(at, systemPlaces.write, nil):
+	case w.either(at, systemPlaces.write, nil):
 		return quotedPath(at.lexical) + " belongs to the system"
-	case a.either(at, nil, configures):
+	case w.either(at, nil, configures):
 		return quotedPath(at.lexical) + " configures what programs do"
 	}
-	return a.mayRead(at)
+	return w.mayRead(at)
 }
 
 // either says whether a place, by one of its two names, is such or lies in one of the places. Where the workspace itself
 // lies says nothing about what is in it.
-func (a Ask) either(at place, places []string, such func(string) bool) bool {
+func (w workspace) either(at place, places []string, such func(string) bool) bool {
 	for _, p := range []string{at.lexical, at.real} {
-		if a.Root != "/" && within(a.Root, p) {
-			if such != nil && such(strings.TrimPrefix(p, a.Root)) {
+		if w.root != "/" && within(w.root, p) {
+			if such != nil && such(strings.TrimPrefix(p, w.root)) {
 				return true
 			}
 			continue

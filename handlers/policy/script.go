@@ -313,5 +313,3 @@ func plainRedirect(r *syntax.Redirect, text string) (redir redirect, isFile bool
 		return redir, false, quoted(source) + " is text the shell hands over"
 	}
 }
-
-func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -15,7 +15,7 @@ func Suggest(a Ask, always []string) []Rule {
 	case t == "bash":
 		rules = suggestCommands(a, always)
 	case slices.Contains(pathTypes, t):
-		if at, cause := a.locate(a.Cwd, a.Path); cause == "" {
+		if at, cause := a.workspace().locate(a.Cwd, a.Path); cause == "" {
 			if pattern := suggestPath(a, at); pattern != "" {
 				rules = []Rule{{Permission: t, Pattern: pattern}}
 			}

@@ -6,16 +6,22 @@ import (
 	"strings"
 )
 
+// How many names below a folder are looked at before a command that reads them all is asked, and a search of OpenCode's own.
+const (
+	maxTree   = 20_000
+	maxSearch = 100_000
+)
+
 // below says why a command that reads folders with all that lies below them is asked: a rule keeps a file there, it may
 // hold secrets, or there is more than can be looked at.
 func (e *evaluation) below(k *check) string {
 	for _, r := range k.reads {
-		w := walk{ask: e.ask, tree: r, rules: e.keeping(k), most: maxTree, left: maxTree, seen: map[string]bool{}}
-		if e.ask.List == nil || r.rulesOnly && len(w.rules) == 0 {
+		w := walk{tree: r, workspace: e.ask.workspace(), protected: e.protected(!k.onlyReads()), most: maxTree}
+		if e.ask.List == nil || r.rulesOnly && w.protected == nil {
 			continue
 		}
 		for _, folder := range k.in {
-			if cause := w.from(folder); cause != "" {
+			if cause := w.From(folder); cause != "" {
 				return fmt.Sprintf("“%s” reads a whole folder: %s", k.words[0], cause)
 			}
 		}
@@ -33,12 +39,11 @@ func (e *evaluation) searched(folder string) string {
 	if entries, ok := a.List(folder, 1); ok && len(entries) == 0 && folder != a.Root { // of a file, the folder around it is searched
 		folder = path.Dir(folder)
 	}
-	w := walk{ask: a, most: maxSearch, left: maxSearch, seen: map[string]bool{}, ignores: true}
-	w.hidden, w.skips, w.rules = true, []string{".git"}, e.keepingReads(false)
+	w := walk{tree: tree{hidden: true, skips: []string{".git"}}, workspace: a.workspace(), protected: e.protected(false), most: maxSearch, ignores: true}
 	if include := a.Include; include != "" && !strings.HasPrefix(include, "!") {
 		w.named, w.only = true, includes(include)
 	}
-	if cause := w.folder(folder); cause != "" {
+	if cause := w.Folder(folder); cause != "" {
 		return "the search reads all that lies below: " + cause
 	}
 	return ""

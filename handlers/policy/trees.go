@@ -140,3 +140,40 @@ func ShownNames(text string) (names []string) {
 	}
 	return names
 }
+
+// set returns the words of a text.
+func set(names string) map[string]bool {
+	s := map[string]bool{}
+	for _, name := range strings.Fields(names) {
+		s[name] = true
+	}
+	return s
+}
+
+// reads reports whether the command reads files of a name.
+func (t tree) reads(name string) bool {
+	return t.only == nil || slices.ContainsFunc(t.only, func(pattern string) bool { return glob(pattern, name) })
+}
+
+// glob compares s with a pattern in which * stands for any characters.
+func glob(pattern, s string) bool {
+	head, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == s
+	}
+	if !strings.HasPrefix(s, head) {
+		return false
+	}
+	s = s[len(head):]
+	for {
+		part, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(s, part)
+		}
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s, rest = s[i+len(part):], after
+	}
+}

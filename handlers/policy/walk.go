@@ -7,61 +7,38 @@ import (
 	"strings"
 )
 
-// How many names below a folder are looked at before a command that reads them all is asked, and a search of OpenCode's own.
-const (
-	maxTree   = 20_000
-	maxSearch = 100_000
-)
-
-// Kind is what a name in a folder is.
-type Kind byte
-
-// Everything that is neither a folder nor a symlink is a file.
-const (
-	File Kind = iota
-	Folder
-	Link
-)
-
-// Entry is a name in a folder.
-type Entry struct {
-	Name  string
-	Kind  Kind
-	Plain bool     // its name is a secret one, but its content was read and holds none
-	Runs  bool     // of a .git/config, or of a .git that is a file: git may run programs that a configuration names
-	Shows []string // of an ignore file: the hidden names that it makes ripgrep read; see ShownNames
-}
-
 // walk looks at what lies below folders.
 type walk struct {
 	tree
-	ask   Ask
-	rules []*compiled
-	most  int
+	workspace workspace
+	protected func(place) (cause string) // why a rule protects a place; nil when no rule does
+	most      int                        // names that it looks at before it gives up
+	ignores   bool                       // it skips what ignore files name
+	named     bool                       // it reads a file that only matches although an ignore file names it
+
 	left  int
 	seen  map[string]bool
 	shows []string // hidden names that it reads all the same
-
-	ignores bool // it skips what ignore files name
-	named   bool // it reads a file that only matches although an ignore file names it
 }
 
-func (w *walk) from(folder string) string {
+// From returns why the command, started in a folder, may not read the folders it names without a person.
+func (w *walk) From(folder string) (cause string) {
+	w.start()
 	if w.tracked {
 		return w.index(folder)
 	}
 	for _, name := range w.folders {
-		at, cause := w.ask.locate(folder, name)
-		if cause == "" && !within(w.ask.Root, at.real) {
+		at, cause := w.workspace.locate(folder, name)
+		if cause == "" && !within(w.workspace.root, at.real) {
 			continue // no folder of the workspace: its arguments were looked at already
 		}
-		for dir := at.real; cause == "" && w.shown && !w.hidden && dir != w.ask.Root; {
+		for dir := at.real; cause == "" && w.shown && !w.hidden && dir != w.workspace.root; {
 			dir = path.Dir(dir)
-			entries, _ := w.ask.List(dir, w.left+1)
+			entries, _ := w.workspace.list(dir, w.left+1)
 			w.show(entries)
 		}
 		if cause == "" {
-			cause = w.folder(at.real)
+			cause = w.Folder(at.real)
 		}
 		if cause != "" {
 			return cause
@@ -74,15 +51,15 @@ func (w *walk) from(folder string) string {
 func (w *walk) index(folder string) string {
 	var paths []string
 	known := false
-	if w.ask.Tracked != nil {
-		paths, known = w.ask.Tracked(folder)
+	if w.workspace.tracked != nil {
+		paths, known = w.workspace.tracked(folder)
 	}
 	if !known {
-		return w.folder(w.ask.Root)
+		return w.Folder(w.workspace.root)
 	}
 	var limits []string
 	for _, name := range w.folders {
-		if at, cause := w.ask.locate(folder, name); cause == "" {
+		if at, cause := w.workspace.locate(folder, name); cause == "" {
 			limits = append(limits, at.lexical)
 		}
 	}
@@ -96,12 +73,20 @@ func (w *walk) index(folder string) string {
 	return ""
 }
 
-func (w *walk) folder(folder string) string {
+func (w *walk) start() {
+	if w.seen == nil {
+		w.seen, w.left = map[string]bool{}, w.most
+	}
+}
+
+// Folder returns why one of the files below a folder may not be read without a person.
+func (w *walk) Folder(folder string) (cause string) {
+	w.start()
 	if w.seen[folder] {
 		return ""
 	}
 	w.seen[folder] = true
-	entries, ok := w.ask.List(folder, w.left+1)
+	entries, ok := w.workspace.list(folder, w.left+1)
 	if !ok {
 		return quoted(folder) + " cannot be listed"
 	}
@@ -145,12 +130,12 @@ func (w *walk) skipsHidden(name string) bool {
 // ignored reports whether an ignore file keeps a name from being read.
 func (w *walk) ignored(folder string, entry Entry) bool {
 	switch {
-	case !w.ignores || w.ask.Ignored == nil:
+	case !w.ignores || w.workspace.ignored == nil:
 		return false
-	case w.named && (entry.Kind != Folder || w.only == nil || slices.ContainsFunc(w.only, func(pattern string) bool { return glob(pattern, entry.Name) })):
+	case w.named && (entry.Kind != Folder || w.reads(entry.Name)):
 		return false
 	}
-	return w.ask.Ignored(path.Join(folder, entry.Name), entry.Kind == Folder)
+	return w.workspace.ignored(path.Join(folder, entry.Name), entry.Kind == Folder)
 }
 
 func (w *walk) entry(folder string, entry Entry) string {
@@ -162,17 +147,17 @@ func (w *walk) entry(folder string, entry Entry) string {
 			return ""
 		}
 		var ok bool
-		if at.real, ok = w.ask.resolve(at.lexical); !ok || !within(w.ask.Root, at.real) {
+		if at.real, ok = w.workspace.resolved(at.lexical); !ok || !within(w.workspace.root, at.real) {
 			return quotedPath(at.lexical) + " leads outside the workspace"
 		}
 	case File:
-		if w.only != nil && !slices.ContainsFunc(w.only, func(pattern string) bool { return glob(pattern, entry.Name) }) {
+		if !w.reads(entry.Name) {
 			return ""
 		}
 	}
 	cause := w.file(at, entry.Plain)
 	if cause == "" && entry.Kind != File {
-		cause = w.folder(at.real)
+		cause = w.Folder(at.real)
 	}
 	return cause
 }
@@ -180,18 +165,12 @@ func (w *walk) entry(folder string, entry Entry) string {
 // file says why one file, or a folder by its name, is not read without a person.
 func (w *walk) file(at place, plain bool) string {
 	if !w.rulesOnly && !plain {
-		if cause := w.ask.mayRead(at); cause != "" {
+		if cause := w.workspace.mayRead(at); cause != "" {
 			return cause
 		}
 	}
-	if len(w.rules) == 0 {
+	if w.protected == nil {
 		return ""
 	}
-	low := w.ask.lower(at)
-	for _, r := range w.rules {
-		if r.keeps(low) {
-			return quotedPath(at.lexical) + " is protected by a rule: " + r.String()
-		}
-	}
-	return ""
+	return w.protected(at)
 }

@@ -71,26 +71,3 @@ func nameGoesOn(prefix string) bool {
 	c := prefix[len(prefix)-1]
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
 }
-
-// glob compares s with a pattern in which * stands for any characters.
-func glob(pattern, s string) bool {
-	head, rest, star := strings.Cut(pattern, "*")
-	if !star {
-		return pattern == s
-	}
-	if !strings.HasPrefix(s, head) {
-		return false
-	}
-	s = s[len(head):]
-	for {
-		part, after, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(s, part)
-		}
-		i := strings.Index(s, part)
-		if i < 0 {
-			return false
-		}
-		s, rest = s[i+len(part):], after
-	}
-}
