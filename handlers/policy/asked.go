@@ -75,8 +75,8 @@ func alwaysAsked(name string) (cause string) {
 // interprets reports whether a program runs a script that it is given by name.
 func interprets(name string) bool { return mustAsk[name] == runsScripts }
 
-// needsPerson reports whether a program is in the table of those that run others, change the machine or reach out.
-func needsPerson(name string) bool { return mustAsk[name] != "" }
+// isListed reports whether a program is in the table of those that run others, change the machine or reach out.
+func isListed(name string) bool { return mustAsk[name] != "" }
 
 // runsArguments reports whether the words behind one may be a command of their own: those of a program that starts others, and of
 // find -exec. first says that the word is the name of the program.

@@ -106,9 +106,9 @@ var programs = map[string]program{
 	"zip":   {trees: treeOptions{options: []string{"r", "R", "recurse-paths", "recurse-patterns"}, follows: []string{"*"}}, options: harmless("r R q v 0 1 2 3 4 5 6 7 8 9 j y X D o u f d x i recurse-paths quiet junk-paths symlinks exclude include update freshen")},
 	"dmesg": {readsOnly: true, options: harmless("f= l= t T e H k u x P L=? d color=? decode facility= human kernel level= nopager notime ctime reltime userspace show-delta")},
 	"cp":    {known: true, valued: "tS", trees: treeOptions{options: []string{"r", "R", "a", "recursive", "archive"}, follows: []string{"L", "H", "dereference"}}},
-	"mv":    {known: true, valued: "tS", trees: treeOptions{always: true, rulesOnly: true}},
-	"rm":    {known: true, trees: treeOptions{options: []string{"r", "R", "recursive"}, rulesOnly: true}},
-	"chmod": {known: true, trees: treeOptions{options: []string{"R", "recursive"}, rulesOnly: true}},
+	"mv":    {known: true, valued: "tS", trees: treeOptions{always: true, noContent: true}},
+	"rm":    {known: true, trees: treeOptions{options: []string{"r", "R", "recursive"}, noContent: true}},
+	"chmod": {known: true, trees: treeOptions{options: []string{"R", "recursive"}, noContent: true}},
 
 	"go": {oneDash: true, known: true, valued: "op", letters: "Cw", also: goFlags,
 		free:   []string{"run", "bench", "skip", "tags", "list", "fuzz", "ldflags", "f"},

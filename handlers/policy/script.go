@@ -198,7 +198,7 @@ func (s *script) found(words []string, deeper bool, depth int) {
 			s.all = append(s.all, words[i+1:])
 		}
 		if deeper && strings.ContainsAny(w, " ;|&\n$`") {
-			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && needsPerson(name) {
+			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && isListed(name) {
 				s.collect(inner, w, depth+1)
 			}
 		}

@@ -17,7 +17,7 @@ const (
 func (e *evaluation) below(k *check) string {
 	for _, r := range k.reads {
 		w := walk{tree: r, workspace: e.ask.workspace(), protected: e.protected(!k.onlyReads()), most: maxTree}
-		if e.ask.List == nil || r.rulesOnly && w.protected == nil {
+		if e.ask.List == nil || r.noContent && w.protected == nil {
 			continue
 		}
 		for _, folder := range k.in {
@@ -39,9 +39,9 @@ func (e *evaluation) searched(folder string) string {
 	if entries, ok := a.List(folder, 1); ok && len(entries) == 0 && folder != a.Root { // of a file, the folder around it is searched
 		folder = path.Dir(folder)
 	}
-	w := walk{tree: tree{hidden: true, skips: []string{".git"}}, workspace: a.workspace(), protected: e.protected(false), most: maxSearch, ignores: true}
+	w := walk{tree: tree{hidden: true, skips: []string{".git"}}, workspace: a.workspace(), protected: e.protected(false), most: maxSearch, skipsIgnored: true}
 	if include := a.Include; include != "" && !strings.HasPrefix(include, "!") {
-		w.named, w.only = true, includes(include)
+		w.onlyOverrides, w.only = true, globNames(include)
 	}
 	if cause := w.Folder(folder); cause != "" {
 		return "the search reads all that lies below: " + cause

@@ -15,14 +15,14 @@ type treeOptions struct {
 	visible   []string // options without which it skips names that begin with a dot; nil skips none
 	skips     []string // options that name folders to skip
 	only      []string // options that name the files to read
-	rulesOnly bool     // it shows no content: what rules keep counts, what may hold secrets does not
+	noContent bool     // it shows no content: what rules keep counts, what may hold secrets does not
 }
 
 // tree is a folder, or several, that a command reads with all that lies below.
 type tree struct {
 	folders        []string // as the command names them
 	hidden, follow bool
-	rulesOnly      bool
+	noContent      bool
 	shown          bool     // of hidden names, only what an ignore file shows
 	tracked        bool     // only what git tracks; without folders all of it
 	skips          []string // names of folders
@@ -38,7 +38,7 @@ func (c call) trees(p program, args []argument) []tree {
 	if !t.always && !has(args, t.options...) || c.words[0] == "rg" && has(args, "files", "type-list") {
 		return nil
 	}
-	r := tree{rulesOnly: t.rulesOnly, hidden: t.visible == nil || has(args, t.visible...), follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
+	r := tree{noContent: t.noContent, hidden: t.visible == nil || has(args, t.visible...), follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
 	for _, a := range p.files(args) {
 		r.folders = append(r.folders, a.value)
 	}
@@ -79,7 +79,7 @@ func (r *tree) ripgrep(args []argument) {
 			if strings.HasPrefix(a.value, "!") {
 				continue
 			}
-			names := includes(a.value)
+			names := globNames(a.value)
 			limits, all, r.hidden = true, all || names == nil, true
 			r.only = append(r.only, names...)
 		case "t", "type":
@@ -93,8 +93,8 @@ func (r *tree) ripgrep(args []argument) {
 	}
 }
 
-// includes returns patterns for the names of the files that an include of ripgrep matches, or nil when it may match any.
-func includes(include string) (names []string) {
+// globNames returns patterns for the names of the files that an include of ripgrep matches, or nil when it may match any.
+func globNames(include string) (names []string) {
 	for _, pattern := range expandBraces(include) {
 		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
 		if !plainGlob.MatchString(name) {

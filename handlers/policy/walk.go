@@ -10,11 +10,11 @@ import (
 // walk looks at what lies below folders.
 type walk struct {
 	tree
-	workspace workspace
-	protected func(place) (cause string) // why a rule protects a place; nil when no rule does
-	most      int                        // names that it looks at before it gives up
-	ignores   bool                       // it skips what ignore files name
-	named     bool                       // it reads a file that only matches although an ignore file names it
+	workspace     workspace
+	protected     func(place) (cause string) // why a rule protects a place; nil when no rule does
+	most          int                        // names that it looks at before it gives up
+	skipsIgnored  bool                       // it skips what ignore files name
+	onlyOverrides bool                       // a name that only matches is read, also when an ignore file names it
 
 	left  int
 	seen  map[string]bool
@@ -130,9 +130,9 @@ func (w *walk) skipsHidden(name string) bool {
 // ignored reports whether an ignore file keeps a name from being read.
 func (w *walk) ignored(folder string, entry Entry) bool {
 	switch {
-	case !w.ignores || w.workspace.ignored == nil:
+	case !w.skipsIgnored || w.workspace.ignored == nil:
 		return false
-	case w.named && (entry.Kind != Folder || w.reads(entry.Name)):
+	case w.onlyOverrides && (entry.Kind != Folder || w.reads(entry.Name)):
 		return false
 	}
 	return w.workspace.ignored(path.Join(folder, entry.Name), entry.Kind == Folder)
@@ -164,7 +164,7 @@ func (w *walk) entry(folder string, entry Entry) string {
 
 // file says why one file, or a folder by its name, is not read without a person.
 func (w *walk) file(at place, plain bool) string {
-	if !w.rulesOnly && !plain {
+	if !w.noContent && !plain {
 		if cause := w.workspace.mayRead(at); cause != "" {
 			return cause
 		}
