@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -143,7 +143,7 @@ func (x *Exec) authorize(ctx context.Context, session Session, r wire.Request) (
 		if allowed.Edited != "" {
 			d.Command, d.Original = allowed.Edited, r.Command
 		}
-		if rest, detached := policy.Detached(d.Command); detached {
+		if rest, detached := bash.Detached(d.Command); detached {
 			d.Command, d.Detached = rest, true
 		}
 		d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd)

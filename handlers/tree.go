@@ -12,11 +12,12 @@ import (
 	"strings"
 	"syscall"
 
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // ListFolder returns the names in a folder for policy.Ask: at most so many, and none for what is no folder.
-func ListFolder(folder string, most int) (entries []policy.Entry, ok bool) {
+func ListFolder(folder string, most int) (entries []files.Entry, ok bool) {
 	f, err := os.OpenFile(folder, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, os.ErrNotExist) {
 		return nil, true
@@ -30,26 +31,26 @@ func ListFolder(folder string, most int) (entries []policy.Entry, ok bool) {
 		return nil, false
 	}
 	for _, name := range names {
-		e := policy.Entry{Name: name.Name()}
+		e := files.Entry{Name: name.Name()}
 		switch {
 		case name.IsDir():
-			e.Kind = policy.Folder
+			e.Kind = files.Folder
 		case name.Type()&os.ModeSymlink != 0:
-			e.Kind = policy.Link
+			e.Kind = files.Link
 		}
-		e.Plain = e.Kind == policy.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
+		e.Plain = e.Kind == files.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
 		switch file := filepath.Join(folder, e.Name); {
-		case e.Kind != policy.Folder && e.Name == "config" && filepath.Base(folder) == ".git":
+		case e.Kind != files.Folder && e.Name == "config" && filepath.Base(folder) == ".git":
 			body, ok := readRegular(file, 64<<10)
 			e.Runs = !ok || gitPrograms.Match(body)
-		case e.Kind != policy.Folder && e.Name == ".git":
+		case e.Kind != files.Folder && e.Name == ".git":
 			body, ok := readRegular(file, 4<<10)
 			e.Runs = !ok || !gitDirOutside.Match(body)
 		}
-		if e.Kind != policy.Folder && slices.Contains(ignoreFiles, e.Name) {
+		if e.Kind != files.Folder && slices.Contains(ignoreFiles, e.Name) {
 			e.Shows = shownNames(filepath.Join(folder, e.Name))
 		}
-		if e.Kind == policy.Folder && e.Name == ".git" {
+		if e.Kind == files.Folder && e.Name == ".git" {
 			e.Shows = shownNames(filepath.Join(folder, ".git/info/exclude"))
 		}
 		entries = append(entries, e)
@@ -66,7 +67,7 @@ func shownNames(file string) []string {
 	if !ok {
 		return []string{"*"}
 	}
-	return policy.ShownNames(string(body))
+	return program.ShownNames(string(body))
 }
 
 // gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential.

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/files"
 )
 
 // repository makes a git repository with these files, all added to its index.
@@ -118,7 +119,7 @@ func TestAGitConfigurationThatNamesProgramsIsNoticed(t *testing.T) {
 	runs := func(folder, name string) bool {
 		entries, ok := ListFolder(folder, 100)
 		is.True(ok)
-		i := slices.IndexFunc(entries, func(e policy.Entry) bool { return e.Name == name })
+		i := slices.IndexFunc(entries, func(e files.Entry) bool { return e.Name == name })
 		return entries[i].Runs
 	}
 	config := filepath.Join(dir, ".git/config")

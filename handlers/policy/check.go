@@ -3,27 +3,31 @@ package policy
 import (
 	"slices"
 	"strings"
+
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // check is a command that a rule matches, looked at for what no rule of that kind reaches.
 type check struct {
-	call
+	program.Call
 	ask Ask
 	in  []string // folders it may run in
 
-	places []place // the files that its arguments may name
-	reads  []tree  // the folders that it reads with all that lies below
+	places []files.Place  // the files that its arguments may name
+	reads  []program.Tree // the folders that it reads with all that lies below
 }
 
 // cause says why the command is asked although a rule matches it; empty when it is not.
 func (k *check) cause() string {
-	name := k.words[0]
-	if cause := alwaysAsked(name); cause != "" {
+	name := k.Words[0]
+	if cause := program.AlwaysAsked(name); cause != "" {
 		return cause
 	}
 	switch {
-	case interprets(name):
-		files, cause := k.script()
+	case program.Interprets(name):
+		files, cause := k.Script()
 		if cause != "" {
 			return cause
 		}
@@ -35,31 +39,31 @@ func (k *check) cause() string {
 	case name == "cd":
 		return "" // followed when the commands are put in their folders
 	}
-	inner, cause := k.subCommand()
+	inner, cause := k.SubCommand()
 	if cause != "" {
 		return cause
 	}
 	if inner != nil {
 		started := *k
-		started.words = inner
+		started.Words = inner
 		if cause := started.cause(); cause != "" {
 			return cause
 		}
 	}
-	u, cause := k.usage()
+	u, cause := k.Usage()
 	if cause != "" {
 		return cause
 	}
-	if cause := k.files(u.files, u.readsOnly); cause != "" {
+	if cause := k.files(u.Files, u.ReadsOnly); cause != "" {
 		return cause
 	}
-	k.reads = append(k.reads, u.trees...)
+	k.reads = append(k.reads, u.Trees...)
 	return ""
 }
 
 // curl decides about a request of curl: the rule must name the host of each URL.
 func (k *check) curl() string {
-	urls, cause := k.readCurl()
+	urls, cause := k.ReadCurl()
 	if len(urls) == 0 || slices.ContainsFunc(urls, func(u string) bool { return !k.namesHost(u) }) {
 		return "“curl” sends to other machines; a rule reaches that only when it names the host"
 	}
@@ -72,7 +76,7 @@ func (k *check) namesHost(url string) bool {
 	if cause != "" {
 		return false
 	}
-	for word := range k.named {
+	for word := range k.Named {
 		if p, wrong := parseURLPattern(word); wrong == nil && !strings.Contains(p.host, "*") && p.matches(u) && p.reaches(u) {
 			return true
 		}
@@ -81,7 +85,7 @@ func (k *check) namesHost(url string) bool {
 }
 
 // files looks at where arguments lead, from every folder the command may run in. Any argument may be a file.
-func (k *check) files(args []argument, readsOnly bool) string {
+func (k *check) files(args []program.Argument, readsOnly bool) string {
 	for _, a := range args {
 		for _, candidate := range candidates(a) {
 			if cause := k.file(candidate, readsOnly); cause != "" {
@@ -97,45 +101,45 @@ func (k *check) file(p string, readsOnly bool) string {
 		return ""
 	}
 	for _, folder := range k.in {
-		at, cause := k.ask.workspace().locate(folder, p)
+		at, cause := k.ask.workspace().Locate(folder, p)
 		if cause != "" {
 			return cause
 		}
 		k.places = append(k.places, at)
-		if !within(k.ask.Root, at.real) {
-			return quoted(p) + " is outside the workspace"
+		if !files.Within(k.ask.Root, at.Real) {
+			return display.Quote(p) + " is outside the workspace"
 		}
-		if cause := k.ask.workspace().mayRead(at); cause != "" {
+		if cause := k.ask.workspace().MayRead(at); cause != "" {
 			return cause
 		}
 		if readsOnly {
 			continue
 		}
-		if cause := k.ask.workspace().mayWrite(at); cause != "" {
+		if cause := k.ask.workspace().MayWrite(at); cause != "" {
 			return cause
 		}
-		if at.real == k.ask.Root && slices.Contains([]string{"rm", "mv", "chmod", "chown", "chgrp"}, k.words[0]) {
-			return quoted(p) + " is the whole workspace"
+		if at.Real == k.ask.Root && slices.Contains([]string{"rm", "mv", "chmod", "chown", "chgrp"}, k.Words[0]) {
+			return display.Quote(p) + " is the whole workspace"
 		}
 	}
 	return ""
 }
 
 // candidates are the paths an argument may name: itself, and what stands behind =, :, comma or @ and leads away.
-func candidates(a argument) []string {
-	list := []string{a.value}
-	attached := len(a.word) > 2 && a.word[0] == '-' && a.word[1] != '-' && strings.HasSuffix(a.word, a.value)
-	if i := strings.IndexByte(a.value, '/'); attached && i > 0 && i < 3 {
-		list = append(list, a.value[i:]) // -xo/tmp/f
+func candidates(a program.Argument) []string {
+	list := []string{a.Value}
+	attached := len(a.Word) > 2 && a.Word[0] == '-' && a.Word[1] != '-' && strings.HasSuffix(a.Word, a.Value)
+	if i := strings.IndexByte(a.Value, '/'); attached && i > 0 && i < 3 {
+		list = append(list, a.Value[i:]) // -xo/tmp/f
 	}
-	for i, c := range a.value {
+	for i, c := range a.Value {
 		if !strings.ContainsRune("=:,@", c) {
 			continue
 		}
-		rest := a.value[i+1:]
+		rest := a.Value[i+1:]
 		switch {
-		case c == ':' && strings.HasPrefix(rest, "//") && !strings.HasSuffix(a.value[:i], "file"): // a URL
-		case strings.HasPrefix(rest, "/"), strings.HasPrefix(rest, "../"), rest == "..", strings.HasPrefix(rest, "~"), secret(rest):
+		case c == ':' && strings.HasPrefix(rest, "//") && !strings.HasSuffix(a.Value[:i], "file"): // a URL
+		case strings.HasPrefix(rest, "/"), strings.HasPrefix(rest, "../"), rest == "..", strings.HasPrefix(rest, "~"), files.Secret(rest):
 			list = append(list, rest)
 		}
 	}

@@ -6,18 +6,23 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"pocketcoder/handlers/policy/bash"
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // bash decides about a command: every simple command in it, and every file the shell opens for it.
 func (e *evaluation) bash() Verdict {
 	a := e.ask
-	s := readCommand(a.Command)
+	s := bash.Read(a.Command)
 	if v, done := e.forbidCommand(s); done {
 		return v
 	}
-	cause, commands := s.cause, []placedCommand(nil)
+	cause, commands := s.Cause, []placedCommand(nil)
 	if cause == "" {
-		commands, cause = a.place(s.plain)
+		commands, cause = a.place(s.Plain)
 	}
 	e.matching(Allow, []string{"bash"}, func(r *compiled) bool { return mentions(s, r) })
 	if cause != "" {
@@ -26,7 +31,7 @@ func (e *evaluation) bash() Verdict {
 	var verdict = Verdict{Action: Allow}
 	for _, c := range commands {
 		rules, cause := e.allowing(c)
-		if cause == "" && s.detached {
+		if cause == "" && s.Detached {
 			var also []Rule
 			also, cause = e.detaching(c)
 			rules = append(rules, also...)
@@ -52,8 +57,8 @@ func (e *evaluation) bash() Verdict {
 }
 
 // mentions says whether a rule matches a command anywhere in the text.
-func mentions(s script, r *compiled) bool {
-	return r.everything() || slices.ContainsFunc(s.all, func(words []string) bool {
+func mentions(s bash.Script, r *compiled) bool {
+	return r.everything() || slices.ContainsFunc(s.All, func(words []string) bool {
 		if strings.Contains(words[0], "/") {
 			words = append([]string{path.Base(words[0])}, words[1:]...)
 		}
@@ -62,51 +67,51 @@ func mentions(s script, r *compiled) bool {
 }
 
 // forbidCommand looks for rules that deny or ask, at every command anywhere in the text and every file it opens.
-func (e *evaluation) forbidCommand(s script) (v Verdict, done bool) {
+func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 	a := e.ask
 	return e.forbid([]string{"bash", "edit", "write", "read"}, func(r *compiled) bool {
 		if r.Permission == "bash" || r.Permission == "*" {
 			return mentions(s, r)
 		}
-		return slices.ContainsFunc(s.redirs, func(to redirect) bool {
-			at, cause := a.workspace().locate(a.Cwd, to.target)
-			return to.writes == writes(r.Permission) && (r.everything() || cause == "" && r.keeps(a.lower(at)))
+		return slices.ContainsFunc(s.Redirects, func(to bash.Redirect) bool {
+			at, cause := a.workspace().Locate(a.Cwd, to.Target)
+			return to.Writes == writes(r.Permission) && (r.everything() || cause == "" && r.keeps(a.lower(at)))
 		})
 	})
 }
 
 func matchCommand(pattern, words []string) bool {
-	return len(words) > 0 && (matchWords(pattern, words) || matchWords(pattern, withoutQuiet(words)))
+	return len(words) > 0 && (matchWords(pattern, words) || matchWords(pattern, program.WithoutQuiet(words)))
 }
 
 // placedCommand is a command and where it may run.
 type placedCommand struct {
-	command
+	bash.Command
 	folders []string // more than one when the folder depends on what went before
 	moved   bool     // a cd stands before it
 }
 
 // place returns the commands with the folders that each may run in: a cd moves those behind it, for certain only behind &&.
-func (a Ask) place(plain []command) (commands []placedCommand, cause string) {
+func (a Ask) place(plain []bash.Command) (commands []placedCommand, cause string) {
 	switch {
 	case a.Root == "":
 		return nil, "the workspace is not known"
 	case a.Cwd == "":
 		return nil, "the folder it would run in is not known"
-	case !within(a.Root, a.Cwd):
-		return nil, "it would run in " + quoted(a.Cwd) + ", outside the workspace"
+	case !files.Within(a.Root, a.Cwd):
+		return nil, "it would run in " + display.Quote(a.Cwd) + ", outside the workspace"
 	}
-	start := []place{{a.Cwd, a.Cwd}}
+	start := []files.Place{{Lexical: a.Cwd, Real: a.Cwd}}
 	in, ever, moved := start, start, false
 	for i, c := range plain {
-		if i > 0 && c.line != plain[i-1].line {
+		if i > 0 && c.Line != plain[i-1].Line {
 			in = ever
 		}
 		commands = append(commands, placedCommand{c, folders(in), moved})
-		if len(c.words) == 0 || c.words[0] != "cd" {
+		if len(c.Words) == 0 || c.Words[0] != "cd" {
 			continue
 		}
-		next, cause := a.enter(in, c.words[1:])
+		next, cause := a.enter(in, c.Words[1:])
 		if cause != "" {
 			return nil, cause
 		}
@@ -114,7 +119,7 @@ func (a Ask) place(plain []command) (commands []placedCommand, cause string) {
 		if ever = union(ever, next); len(ever) > 16 { // each cd may double them
 			return nil, "it changes the folder more often than can be followed"
 		}
-		if c.sure {
+		if c.Sure {
 			in = next
 		} else {
 			in = ever
@@ -125,7 +130,7 @@ func (a Ask) place(plain []command) (commands []placedCommand, cause string) {
 
 // enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With -P, or if
 // no directory has that path, bash uses the parent of the physical directory.
-func (a Ask) enter(from []place, words []string) (to []place, cause string) {
+func (a Ask) enter(from []files.Place, words []string) (to []files.Place, cause string) {
 	physical := false
 	for len(words) > 0 && (words[0] == "-P" || words[0] == "-L") {
 		physical, words = words[0] == "-P", words[1:]
@@ -137,26 +142,26 @@ func (a Ask) enter(from []place, words []string) (to []place, cause string) {
 		return nil, "the target of “cd” cannot be read from the command"
 	}
 	for _, folder := range from {
-		real, cause := a.workspace().locate(folder.real, words[0])
+		real, cause := a.workspace().Locate(folder.Real, words[0])
 		if cause != "" {
 			return nil, cause
 		}
-		next := []place{{real.real, real.real}}
+		next := []files.Place{{Lexical: real.Real, Real: real.Real}}
 		if !physical {
-			named, cause := a.workspace().locate(folder.lexical, words[0])
+			named, cause := a.workspace().Locate(folder.Lexical, words[0])
 			if cause == "" {
-				named, cause = a.workspace().locate("", named.lexical)
+				named, cause = a.workspace().Locate("", named.Lexical)
 			}
 			if cause != "" {
 				return nil, cause
 			}
-			if next[0] = named; named.real != real.real {
-				next = append(next, place{real.real, real.real})
+			if next[0] = named; named.Real != real.Real {
+				next = append(next, files.Place{Lexical: real.Real, Real: real.Real})
 			}
 		}
 		for _, at := range next {
-			if !within(a.Root, at.real) {
-				return nil, quoted(words[0]) + " is outside the workspace"
+			if !files.Within(a.Root, at.Real) {
+				return nil, display.Quote(words[0]) + " is outside the workspace"
 			}
 		}
 		to = union(to, next)
@@ -164,19 +169,19 @@ func (a Ask) enter(from []place, words []string) (to []place, cause string) {
 	return to, ""
 }
 
-func union(a, b []place) []place {
+func union(a, b []files.Place) []files.Place {
 	all := slices.Concat(a, b)
-	slices.SortFunc(all, func(a, b place) int {
-		return cmp.Or(strings.Compare(a.lexical, b.lexical), strings.Compare(a.real, b.real))
+	slices.SortFunc(all, func(a, b files.Place) int {
+		return cmp.Or(strings.Compare(a.Lexical, b.Lexical), strings.Compare(a.Real, b.Real))
 	})
 	return slices.Compact(all)
 }
 
 // folders are where places really are.
-func folders(in []place) (real []string) {
+func folders(in []files.Place) (real []string) {
 	for _, at := range in {
-		if !slices.Contains(real, at.real) {
-			real = append(real, at.real)
+		if !slices.Contains(real, at.Real) {
+			real = append(real, at.Real)
 		}
 	}
 	return real
@@ -184,14 +189,14 @@ func folders(in []place) (real []string) {
 
 // allowing gives the rules that allow a command and the files the shell opens for it, or the cause why they do not.
 func (e *evaluation) allowing(c placedCommand) (rules []Rule, cause string) {
-	cause = "no rule allows " + quoted(c.String())
+	cause = "no rule allows " + display.Quote(c.String())
 	for _, r := range e.rules {
-		if !r.allows("bash") || !matchCommand(r.words, c.words) {
+		if !r.allows("bash") || !matchCommand(r.words, c.Words) {
 			continue
 		}
-		k := check{call: call{words: c.words, named: map[string]bool{}, piped: c.piped}, ask: e.ask, in: c.folders}
+		k := check{Call: program.Call{Words: c.Words, Named: map[string]bool{}, Piped: c.Piped}, ask: e.ask, in: c.folders}
 		for _, word := range r.words {
-			k.named[word], k.named[strings.TrimRight(word, "*")] = true, true
+			k.Named[word], k.Named[strings.TrimRight(word, "*")] = true, true
 		}
 		if cause = k.cause(); cause == "" {
 			cause = e.kept(&k)
@@ -204,7 +209,7 @@ func (e *evaluation) allowing(c placedCommand) (rules []Rule, cause string) {
 			break
 		}
 	}
-	for _, to := range c.redirs {
+	for _, to := range c.Redirects {
 		if cause != "" {
 			break
 		}
@@ -218,14 +223,14 @@ func (e *evaluation) allowing(c placedCommand) (rules []Rule, cause string) {
 // kept looks whether an argument names a file that another rule keeps from being read, or, by a program that may write,
 // from being written.
 func (e *evaluation) kept(k *check) string {
-	protected := e.protected(!k.onlyReads())
+	protected := e.protected(!k.OnlyReads())
 	if protected == nil {
 		return ""
 	}
 	places := k.places
-	for _, word := range k.words[1:] {
+	for _, word := range k.Words[1:] {
 		for _, folder := range k.in {
-			if at, cause := e.ask.workspace().locate(folder, word); cause == "" {
+			if at, cause := e.ask.workspace().Locate(folder, word); cause == "" {
 				places = append(places, at)
 			}
 		}
@@ -240,7 +245,7 @@ func (e *evaluation) kept(k *check) string {
 
 // protected returns a function that says why a rule keeps a place from being read, or, with alsoWrites, from being written. It
 // returns nil when there is no such rule. Rules that keep all files are for other tools: they would ask for every command.
-func (e *evaluation) protected(alsoWrites bool) func(place) (cause string) {
+func (e *evaluation) protected(alsoWrites bool) func(files.Place) (cause string) {
 	var rules []*compiled
 	for _, r := range e.rules {
 		keeps := r.Permission == "read" || writes(r.Permission) && alsoWrites
@@ -251,11 +256,11 @@ func (e *evaluation) protected(alsoWrites bool) func(place) (cause string) {
 	if len(rules) == 0 {
 		return nil
 	}
-	return func(at place) string {
+	return func(at files.Place) string {
 		low := e.ask.lower(at)
 		for _, r := range rules {
 			if r.keeps(low) {
-				return quotedPath(low.lexical) + " is protected by a rule: " + r.String()
+				return display.QuotePath(low.Lexical) + " is protected by a rule: " + r.String()
 			}
 		}
 		return ""
@@ -263,28 +268,28 @@ func (e *evaluation) protected(alsoWrites bool) func(place) (cause string) {
 }
 
 // opening gives the rules that allow the shell to open a file.
-func (e *evaluation) opening(c placedCommand, to redirect) (rules []Rule, cause string) {
+func (e *evaluation) opening(c placedCommand, to bash.Redirect) (rules []Rule, cause string) {
 	a := e.ask
-	if c.moved && to.writes {
-		return nil, "it changes the folder and then writes " + quoted(to.target)
+	if c.moved && to.Writes {
+		return nil, "it changes the folder and then writes " + display.Quote(to.Target)
 	}
-	permission, may := "read", a.workspace().mayRead
-	if to.writes {
-		permission, may = "write", a.workspace().mayWrite
+	permission, may := "read", a.workspace().MayRead
+	if to.Writes {
+		permission, may = "write", a.workspace().MayWrite
 	}
 	for _, folder := range c.folders {
-		at, cause := a.workspace().locate(folder, to.target)
+		at, cause := a.workspace().Locate(folder, to.Target)
 		if cause == "" {
 			cause = may(at)
 		}
 		if cause != "" {
 			return nil, cause
 		}
-		i := slices.IndexFunc(e.rules, func(r *compiled) bool { return r.allows(permission) && r.path.matches(at.real, a.Root) })
+		i := slices.IndexFunc(e.rules, func(r *compiled) bool { return r.allows(permission) && r.path.matches(at.Real, a.Root) })
 		if i < 0 {
-			return nil, fmt.Sprintf("no rule allows the shell to %s %s", permission, quoted(to.target))
+			return nil, fmt.Sprintf("no rule allows the shell to %s %s", permission, display.Quote(to.Target))
 		}
-		e.looked[i].Matched, e.looked[i].Why = true, "matches "+quoted(to.target)
+		e.looked[i].Matched, e.looked[i].Why = true, "matches "+display.Quote(to.Target)
 		rules = append(rules, e.rules[i].Rule)
 	}
 	return rules, ""

@@ -3,6 +3,10 @@ package policy
 import (
 	"slices"
 	"strings"
+
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // Explain says what the rules make of an ask, and for every rule whether it matched and why.
@@ -119,17 +123,17 @@ func (a Ask) unusable() string {
 		return ""
 	}
 	for _, p := range a.paths() {
-		at, cause := a.workspace().locate(a.Cwd, p)
-		if cause != "" || at.lexical == "/dev/null" {
+		at, cause := a.workspace().Locate(a.Cwd, p)
+		if cause != "" || at.Lexical == "/dev/null" {
 			continue
 		}
 		if a.Irregular != nil {
-			if what := a.Irregular(at.real); what != "" {
-				return quotedPath(at.lexical) + " is " + what + ". OpenCode opens only regular files and directories."
+			if what := a.Irregular(at.Real); what != "" {
+				return display.QuotePath(at.Lexical) + " is " + what + ". OpenCode opens only regular files and directories."
 			}
 		}
-		if a.Visible != nil && a.Root != "" && !within(a.Root, at.real) && !a.Visible(at.real) {
-			return quotedPath(at.real) + " does not exist for OpenCode. It sees the workspace, the system's programs and the directories of --expose."
+		if a.Visible != nil && a.Root != "" && !files.Within(a.Root, at.Real) && !a.Visible(at.Real) {
+			return display.QuotePath(at.Real) + " does not exist for OpenCode. It sees the workspace, the system's programs and the directories of --expose."
 		}
 	}
 	return ""
@@ -169,7 +173,7 @@ func (e *evaluation) path() Verdict {
 // file decides by where the file really is. What denies or asks for edits does so for writes, and the other way round.
 func (e *evaluation) file() Verdict {
 	a := e.ask
-	at, cause := a.workspace().locate(a.Cwd, a.Path)
+	at, cause := a.workspace().Locate(a.Cwd, a.Path)
 	switch {
 	case a.Unsure != "":
 		cause = a.Unsure
@@ -179,7 +183,7 @@ func (e *evaluation) file() Verdict {
 		cause = a.reaches()
 	}
 	found := cause == ""
-	matches := func(r *compiled) bool { return found && r.path.matches(at.real, a.Root) }
+	matches := func(r *compiled) bool { return found && r.path.matches(at.Real, a.Root) }
 	either := func(r *compiled) bool {
 		return r.everything() || found && r.keeps(a.lower(at)) || a.leaves(r) || a.writesSeveral(r)
 	}
@@ -193,9 +197,9 @@ func (e *evaluation) file() Verdict {
 	switch {
 	case !found:
 	case a.Type == "read", a.Type == "list":
-		cause = a.workspace().mayRead(at)
+		cause = a.workspace().MayRead(at)
 	default:
-		cause = a.workspace().mayWrite(at)
+		cause = a.workspace().MayWrite(at)
 	}
 	return e.permit([]string{a.Type, a.Also}, cause, matches)
 }
@@ -203,7 +207,7 @@ func (e *evaluation) file() Verdict {
 // writesSeveral reports whether a rule that denies or asks is about one of several files that a patch writes.
 func (a Ask) writesSeveral(r *compiled) bool {
 	return writes(a.Type) && len(a.Patterns) > 1 && slices.ContainsFunc(a.Patterns, func(p string) bool {
-		at, cause := a.workspace().locate(a.Cwd, p)
+		at, cause := a.workspace().Locate(a.Cwd, p)
 		return cause == "" && r.keeps(a.lower(at))
 	})
 }
@@ -212,8 +216,8 @@ func (a Ask) writesSeveral(r *compiled) bool {
 // writes each as folder/*.
 func (a Ask) leaves(r *compiled) bool {
 	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
-		at, cause := a.workspace().locate(a.Cwd, strings.TrimSuffix(p, "*"))
-		return cause == "" && (r.keeps(a.lower(at)) || r.keeps(a.lower(place{at.lexical + "/*", at.real + "/*"})))
+		at, cause := a.workspace().Locate(a.Cwd, strings.TrimSuffix(p, "*"))
+		return cause == "" && (r.keeps(a.lower(at)) || r.keeps(a.lower(files.Place{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
 	})
 }
 
@@ -233,11 +237,11 @@ func (e *evaluation) tree() Verdict {
 	a := e.ask
 	cause := ""
 	for _, p := range a.Patterns {
-		if why := readable(p, true); why != "" {
+		if why := display.Misleading(p, true); why != "" {
 			cause = "the pattern cannot be trusted: " + why
 		}
 		if a.Type == "glob" && (strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "..")) {
-			cause = quoted(p) + " may lead out of the workspace"
+			cause = display.Quote(p) + " may lead out of the workspace"
 		}
 	}
 	if len(a.Patterns) == 0 {
@@ -245,21 +249,21 @@ func (e *evaluation) tree() Verdict {
 	}
 	folder := a.Root
 	if a.Path != "" {
-		at, why := a.workspace().locate(a.Cwd, a.Path)
-		folder = at.real
-		switch clean, _ := a.workspace().locate(a.Cwd, at.lexical); {
+		at, why := a.workspace().Locate(a.Cwd, a.Path)
+		folder = at.Real
+		switch clean, _ := a.workspace().Locate(a.Cwd, at.Lexical); {
 		case why != "":
 			cause = why
-		case clean.real != at.real: // OpenCode takes the one for some tools, and the other for others
-			cause = quotedPath(a.Path) + " leads to two places: " + quotedPath(at.real) + " and " + quotedPath(clean.real)
+		case clean.Real != at.Real: // OpenCode takes the one for some tools, and the other for others
+			cause = display.QuotePath(a.Path) + " leads to two places: " + display.QuotePath(at.Real) + " and " + display.QuotePath(clean.Real)
 		default:
-			if why := a.workspace().mayRead(at); why != "" {
+			if why := a.workspace().MayRead(at); why != "" {
 				cause = why
 			}
 		}
 	}
 	matches := func(r *compiled) bool {
-		return r.everything() || r.Pattern == Inside && (folder == "" || within(a.Root, folder))
+		return r.everything() || r.Pattern == Inside && (folder == "" || files.Within(a.Root, folder))
 	}
 	if v, done := e.forbid([]string{a.Type}, matches); done {
 		return v
@@ -290,7 +294,7 @@ func (e *evaluation) named() Verdict {
 		}
 	}
 	if v, done := e.forbid(types, func(r *compiled) bool {
-		return r.everything() || slices.ContainsFunc(names, func(name string) bool { return glob(r.Pattern, name) })
+		return r.everything() || slices.ContainsFunc(names, func(name string) bool { return program.Glob(r.Pattern, name) })
 	}); done {
 		return v
 	}
@@ -303,19 +307,19 @@ func (e *evaluation) named() Verdict {
 	}
 	return e.permit(types, cause, func(r *compiled) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
-			return name == "" || r.Pattern != name && !(slices.Contains(noteTypes, a.Type) && glob(r.Pattern, name))
+			return name == "" || r.Pattern != name && !(slices.Contains(noteTypes, a.Type) && program.Glob(r.Pattern, name))
 		})
 	})
 }
 
 // inside says why a path is not read without a person: it leads out of the workspace, or to what is secret.
 func (a Ask) inside(p string) string {
-	at, cause := a.workspace().locate(a.Cwd, p)
+	at, cause := a.workspace().Locate(a.Cwd, p)
 	switch {
 	case cause != "":
 		return cause
-	case !within(a.Root, at.real):
-		return quoted(p) + " is outside the workspace"
+	case !files.Within(a.Root, at.Real):
+		return display.Quote(p) + " is outside the workspace"
 	}
-	return a.workspace().mayRead(at)
+	return a.workspace().MayRead(at)
 }

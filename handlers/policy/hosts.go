@@ -1,12 +1,17 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"pocketcoder/handlers/policy/bash"
+	"pocketcoder/handlers/policy/program"
+)
 
 // Reached returns the public addresses that a command names and will connect to, each once, and reports whether it runs a program that
 // needs a network. It reads what is written out: a host that a variable or a script holds is not returned.
 func Reached(command string) (named []Address, needs bool) {
-	for _, words := range readScript(command).all {
-		urls, connects := networkUse(words)
+	for _, words := range bash.Parse(command).All {
+		urls, connects := program.NetworkUse(words)
 		needs = needs || connects
 		for _, s := range urls {
 			u, cause := readURL(s)

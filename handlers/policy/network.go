@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"pocketcoder/handlers/policy/display"
 )
 
 // Address is where a command connects to: the name of a host in lower case, without a dot at its end, or an IP address as
@@ -34,7 +36,7 @@ func (a Address) Web() bool { return a.Port == 80 || a.Port == 443 }
 // ParseAddress reads host:port in any spelling there is of it; without a port it is 443. Its error says what is wrong in a
 // sentence: what it refuses cannot be trusted to be what a person sees.
 func ParseAddress(s string) (a Address, err error) {
-	if cause := readable(s, false); cause != "" {
+	if cause := display.Misleading(s, false); cause != "" {
 		return a, errors.New("the address cannot be trusted: " + cause)
 	}
 	host, port := splitPort(s)
@@ -51,7 +53,7 @@ func ParseAddress(s string) (a Address, err error) {
 func parsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%s is not a port", quoted(s))
+		return 0, fmt.Errorf("%s is not a port", display.Quote(s))
 	}
 	return uint16(n), nil
 }
@@ -64,14 +66,14 @@ const maxHostName = 253 // characters
 
 func parseHost(s string) (string, error) {
 	if strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) {
-		return "", fmt.Errorf("%s is not a plain name: one in other letters than a to z is written xn--…", quoted(s))
+		return "", fmt.Errorf("%s is not a plain name: one in other letters than a to z is written xn--…", display.Quote(s))
 	}
 	name := strings.TrimSuffix(strings.ToLower(s), ".")
 	if ip, ok := parseIP(name); ok {
 		return ip.String(), nil
 	}
 	if len(name) > maxHostName || !hostName.MatchString(name) {
-		return "", fmt.Errorf("%s is not the plain name of a host", quoted(s))
+		return "", fmt.Errorf("%s is not the plain name of a host", display.Quote(s))
 	}
 	return name, nil
 }
@@ -136,7 +138,7 @@ func Public(a netip.Addr) bool {
 func (a Address) private() string {
 	ip, err := netip.ParseAddr(a.Host)
 	if err == nil && !Public(ip) || err != nil && privateName(a.Host) {
-		return quoted(a.Host) + " is not a public host, and commands reach no other"
+		return display.Quote(a.Host) + " is not a public host, and commands reach no other"
 	}
 	return ""
 }

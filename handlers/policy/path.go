@@ -4,6 +4,10 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // checkPath says what is wrong with the pattern of a rule about files: absolute, or relative to the workspace, with * for
@@ -48,10 +52,10 @@ func parsePathPattern(pattern string) pathPattern {
 func (p pathPattern) matches(at, root string) bool {
 	switch {
 	case p.inside:
-		return within(root, at)
+		return files.Within(root, at)
 	case p.absolute:
 		at = at[1:]
-	case !within(root, at):
+	case !files.Within(root, at):
 		return false
 	default:
 		at = strings.TrimPrefix(strings.TrimPrefix(at, root), "/")
@@ -74,7 +78,7 @@ func matchParts(pattern, parts []string) bool {
 		case p < len(pattern) && pattern[p] == "**":
 			last, from = p, i
 			p++
-		case p < len(pattern) && glob(pattern[p], parts[i]):
+		case p < len(pattern) && program.Glob(pattern[p], parts[i]):
 			p++
 			i++
 		case last >= 0:
@@ -95,16 +99,16 @@ func (a Ask) leads() (cause string) {
 		paths = a.Patterns
 	}
 	for _, p := range paths {
-		at, unknown := a.workspace().locate(a.Cwd, p)
-		outside := a.Root != "" && !within(a.Root, at.real)
-		if unknown != "" || at.real == at.lexical || !outside && (cause != "" || !within(a.Root, at.lexical)) {
+		at, unknown := a.workspace().Locate(a.Cwd, p)
+		outside := a.Root != "" && !files.Within(a.Root, at.Real)
+		if unknown != "" || at.Real == at.Lexical || !outside && (cause != "" || !files.Within(a.Root, at.Lexical)) {
 			continue
 		}
 		name := "it"
 		if len(paths) > 1 {
-			name = quotedPath(strings.TrimPrefix(at.lexical, a.Root+"/"))
+			name = display.QuotePath(strings.TrimPrefix(at.Lexical, a.Root+"/"))
 		}
-		cause = name + " leads to " + cut(at.real, 120)
+		cause = name + " leads to " + display.QuoteStart(at.Real, 120)
 		if outside {
 			return cause + ", outside the workspace"
 		}
@@ -116,17 +120,17 @@ func (a Ask) leads() (cause string) {
 func (a Ask) reaches() string {
 	var folders []string
 	for _, p := range a.Patterns {
-		folders = append(folders, quotedPath(path.Clean(strings.TrimSuffix(p, "*"))))
+		folders = append(folders, display.QuotePath(path.Clean(strings.TrimSuffix(p, "*"))))
 	}
 	return "it reaches outside the workspace: " + strings.Join(folders, ", ")
 }
 
 // lowered is a place as a file system that ignores case sees it.
 type lowered struct {
-	place
+	files.Place
 	root string
 }
 
-func (a Ask) lower(at place) lowered {
-	return lowered{place{strings.ToLower(at.lexical), strings.ToLower(at.real)}, strings.ToLower(a.Root)}
+func (a Ask) lower(at files.Place) lowered {
+	return lowered{files.Place{Lexical: strings.ToLower(at.Lexical), Real: strings.ToLower(at.Real)}, strings.ToLower(a.Root)}
 }

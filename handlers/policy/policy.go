@@ -10,6 +10,8 @@
 // It must not know how an ask arrives, where rules are stored, or what happens after.
 package policy
 
+import "pocketcoder/handlers/policy/files"
+
 // Action is what a rule says about asks that match it, and what the policy says about an ask.
 type Action string
 
@@ -51,7 +53,7 @@ type Ask struct {
 
 	// List returns the names in a folder, at most so many, and none for what is no folder. ok is false when a folder cannot
 	// be read. Nil takes all folders as empty.
-	List func(folder string, most int) (entries []Entry, ok bool)
+	List func(folder string, most int) (entries []files.Entry, ok bool)
 
 	// Tracked returns the absolute paths of the files that git tracks in the repository around a folder; that of a submodule
 	// has a slash at its end. ok is false when
@@ -69,8 +71,8 @@ type Ask struct {
 }
 
 // workspace returns the file system as the caller shows it.
-func (a Ask) workspace() workspace {
-	return workspace{root: a.Root, resolve: a.Resolve, list: a.List, tracked: a.Tracked, ignored: a.Ignored}
+func (a Ask) workspace() files.Workspace {
+	return files.Workspace{Root: a.Root, Resolve: a.Resolve, List: a.List, Tracked: a.Tracked, Ignored: a.Ignored}
 }
 
 // Verdict is what the policy says about an ask.

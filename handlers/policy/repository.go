@@ -5,58 +5,62 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // git decides about a command of git: by its words, by the repositories whose configuration git obeys, and by what it shows.
 func (k *check) git() string {
-	g, cause := readGit(k.call)
-	if cause != "" || g.alone {
+	g, cause := program.ReadGit(k.Call)
+	if cause != "" || g.Alone {
 		return cause
 	}
 	if cause := k.otherRepository(g); cause != "" {
 		return cause
 	}
-	if cause := g.cause(); cause != "" {
+	if cause := g.Cause(); cause != "" {
 		return cause
 	}
 	if cause := k.gitReads(g); cause != "" {
 		return cause
 	}
-	return k.files(g.usage())
+	return k.files(g.Usage())
 }
 
 // otherRepository returns why a command of git is asked that obeys another repository's configuration than the workspace's own:
 // git runs programs that a configuration names, and only that of the workspace's repository is protected.
-func (k *check) otherRepository(g gitCommand) string {
-	sub := g.sub
+func (k *check) otherRepository(g program.Git) string {
+	sub := g.Sub
 	if k.ask.List == nil || sub == "version" {
 		return ""
 	}
 	ws := k.ask.workspace()
 	for _, folder := range k.in {
-		at, cause := ws.locate(folder, ".")
-		if cause != "" || !within(k.ask.Root, at.real) {
+		at, cause := ws.Locate(folder, ".")
+		if cause != "" || !files.Within(k.ask.Root, at.Real) {
 			return fmt.Sprintf("“git %s” works outside the workspace, where a repository's configuration may make git run programs", sub)
 		}
-		for dir := at.real; dir != k.ask.Root; dir = path.Dir(dir) {
-			if ws.isRepository(dir) {
-				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs", quoted(k.ask.relative(dir)))
+		for dir := at.Real; dir != k.ask.Root; dir = path.Dir(dir) {
+			if ws.IsRepository(dir) {
+				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs", display.Quote(k.ask.relative(dir)))
 			}
 		}
-		if ws.obeysPrograms() {
+		if ws.ObeysPrograms() {
 			return fmt.Sprintf("the repository's configuration may make “git %s” run programs", sub)
 		}
-		if !g.entersSubmodules() || k.ask.Tracked == nil {
+		if !g.EntersSubmodules() || k.ask.Tracked == nil {
 			continue
 		}
 		tracked, ok := k.ask.Tracked(folder)
-		if !ok && ws.isRepository(k.ask.Root) {
+		if !ok && ws.IsRepository(k.ask.Root) {
 			return fmt.Sprintf("the index of the repository cannot be read, so “git %s” may run git in submodules too; --ignore-submodules prevents that", sub)
 		}
 		for _, name := range tracked {
-			if strings.HasSuffix(name, "/") && ws.isRepository(strings.TrimSuffix(name, "/")) {
+			if strings.HasSuffix(name, "/") && ws.IsRepository(strings.TrimSuffix(name, "/")) {
 				return fmt.Sprintf("“git %s” also runs git in the submodule %s, whose configuration may name programs; --ignore-submodules prevents that",
-					sub, quoted(k.ask.relative(strings.TrimSuffix(name, "/"))))
+					sub, display.Quote(k.ask.relative(strings.TrimSuffix(name, "/"))))
 			}
 		}
 	}
@@ -68,27 +72,27 @@ func (a Ask) relative(p string) string { return strings.TrimPrefix(p, a.Root+"/"
 
 // gitReads notes the files in revisions that a command names, and the folders whose files it shows. It returns why content of
 // revisions is asked: they may hold files that git no longer tracks.
-func (k *check) gitReads(g gitCommand) (cause string) {
+func (k *check) gitReads(g program.Git) (cause string) {
 	ws := k.ask.workspace()
-	for _, p := range g.revisionPaths() {
+	for _, p := range g.RevisionPaths() {
 		for _, folder := range k.in {
-			k.places = append(k.places, ws.inRepository(folder, p)...)
+			k.places = append(k.places, ws.InRepository(folder, p)...)
 		}
 	}
-	content, shows := g.content(k.ask.Root)
+	content, shows := g.Content(k.ask.Root)
 	if !shows {
 		return ""
 	}
-	untracked := func(folder string) bool { return !ws.tracks(folder, content.limits) }
+	untracked := func(folder string) bool { return !ws.Tracks(folder, content.Limits) }
 	missing := func(name string) bool {
-		return slices.ContainsFunc(k.in, func(folder string) bool { return !ws.exists(folder, name) })
+		return slices.ContainsFunc(k.in, func(folder string) bool { return !ws.Exists(folder, name) })
 	}
 	switch {
 	case k.ask.List == nil:
-	case content.onlyLimits && len(content.limits) > 0 && !slices.ContainsFunc(k.in, untracked):
-	case content.revisions || slices.ContainsFunc(content.names, missing):
-		return fmt.Sprintf("“git %s” shows files of revisions, which may hold secret ones that git no longer tracks; name tracked files behind “--”", g.sub)
+	case content.OnlyLimits && len(content.Limits) > 0 && !slices.ContainsFunc(k.in, untracked):
+	case content.Revisions || slices.ContainsFunc(content.Names, missing):
+		return fmt.Sprintf("“git %s” shows files of revisions, which may hold secret ones that git no longer tracks; name tracked files behind “--”", g.Sub)
 	}
-	k.reads = append(k.reads, content.trees...)
+	k.reads = append(k.reads, content.Trees...)
 	return ""
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"pocketcoder/handlers/policy/display"
 )
 
 // Inside, as the pattern of a rule about files, matches everything in the workspace.
@@ -148,7 +150,7 @@ func (r Rule) checkText() *SyntaxError {
 	}
 	column := 0
 	for _, c := range r.Pattern {
-		if column++; !visible(c) || c == utf8.RuneError {
+		if column++; !display.Visible(c) || c == utf8.RuneError {
 			return &SyntaxError{column, fmt.Sprintf("%U cannot be seen", c)}
 		}
 	}
@@ -165,5 +167,5 @@ func (c *compiled) allows(permission string) bool {
 
 // keeps says whether a rule that denies or asks is about a place, by either of its names.
 func (c *compiled) keeps(at lowered) bool {
-	return c.kept.matches(at.real, at.root) || at.lexical != at.real && c.kept.matches(at.lexical, at.root)
+	return c.kept.matches(at.Real, at.root) || at.Lexical != at.Real && c.kept.matches(at.Lexical, at.root)
 }

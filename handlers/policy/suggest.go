@@ -4,6 +4,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"pocketcoder/handlers/policy/bash"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // Suggest gives the smallest sensible rules that would have allowed an ask, beside the default ones: for a command one for
@@ -15,7 +19,7 @@ func Suggest(a Ask, always []string) []Rule {
 	case t == "bash":
 		rules = suggestCommands(a, always)
 	case slices.Contains(pathTypes, t):
-		if at, cause := a.workspace().locate(a.Cwd, a.Path); cause == "" {
+		if at, cause := a.workspace().Locate(a.Cwd, a.Path); cause == "" {
 			if pattern := suggestPath(a, at); pattern != "" {
 				rules = []Rule{{Permission: t, Pattern: pattern}}
 			}
@@ -60,15 +64,15 @@ func Suggest(a Ask, always []string) []Rule {
 
 // suggestPath gives the files beside one, or it alone where that is the workspace itself. It gives nothing for a name with *, which
 // a rule would take for a pattern.
-func suggestPath(a Ask, at place) string {
-	folder := path.Dir(at.real)
+func suggestPath(a Ask, at files.Place) string {
+	folder := path.Dir(at.Real)
 	switch {
-	case strings.Contains(at.real, "*"):
+	case strings.Contains(at.Real, "*"):
 		return ""
-	case !within(a.Root, at.real):
-		return at.real
+	case !files.Within(a.Root, at.Real):
+		return at.Real
 	case folder == a.Root:
-		return strings.TrimPrefix(at.real, a.Root+"/")
+		return strings.TrimPrefix(at.Real, a.Root+"/")
 	}
 	return strings.TrimPrefix(folder, a.Root+"/") + "/*"
 }
@@ -76,11 +80,11 @@ func suggestPath(a Ask, at place) string {
 // suggestCommands tries for each simple command the patterns from the general to the exact one, and takes the first that
 // allows it.
 func suggestCommands(a Ask, always []string) (rules []Rule) {
-	s := readCommand(a.Command)
-	if s.cause != "" {
+	s := bash.Read(a.Command)
+	if s.Cause != "" {
 		return nil
 	}
-	commands, cause := a.place(s.plain)
+	commands, cause := a.place(s.Plain)
 	if cause != "" {
 		return nil
 	}
@@ -88,7 +92,7 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 		if permitted(a, c, rules) {
 			continue
 		}
-		patterns := suggestions(c.words, always)
+		patterns := suggestions(c.Words, always)
 		i := slices.IndexFunc(patterns, func(pattern string) bool {
 			return permitted(a, c, []Rule{{Permission: "bash", Pattern: pattern}})
 		})
@@ -97,8 +101,8 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 		}
 		rules = append(rules, Rule{Permission: "bash", Pattern: patterns[i], Action: Allow})
 	}
-	if s.detached {
-		return suggestDetached(rules, s.plain)
+	if s.Detached {
+		return suggestDetached(rules, s.Plain)
 	}
 	return rules
 }
@@ -122,9 +126,9 @@ func suggestions(words []string, always []string) (patterns []string) {
 			patterns = append(patterns, p)
 		}
 	}
-	words = withoutQuiet(words)
+	words = program.WithoutQuiet(words)
 	least := 1 // words that say what is done
-	if takesSubCommand(words[0]) {
+	if program.TakesSubCommand(words[0]) {
 		least = 2
 	}
 	if len(words) > 1 && slices.Contains([]string{"run", "run-script", "compose"}, words[1]) {

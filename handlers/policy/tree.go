@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // How many names below a folder are looked at before a command that reads them all is asked, and a search of OpenCode's own.
@@ -16,13 +19,13 @@ const (
 // hold secrets, or there is more than can be looked at.
 func (e *evaluation) below(k *check) string {
 	for _, r := range k.reads {
-		w := walk{tree: r, workspace: e.ask.workspace(), protected: e.protected(!k.onlyReads()), most: maxTree}
-		if e.ask.List == nil || r.noContent && w.protected == nil {
+		w := files.Walk{Tree: r, Workspace: e.ask.workspace(), Protected: e.protected(!k.OnlyReads()), Most: maxTree}
+		if e.ask.List == nil || r.NoContent && w.Protected == nil {
 			continue
 		}
 		for _, folder := range k.in {
 			if cause := w.From(folder); cause != "" {
-				return fmt.Sprintf("“%s” reads a whole folder: %s", k.words[0], cause)
+				return fmt.Sprintf("“%s” reads a whole folder: %s", k.Words[0], cause)
 			}
 		}
 	}
@@ -33,15 +36,15 @@ func (e *evaluation) below(k *check) string {
 // files name, and follows no symlinks. With include it reads all files that match, ignored ones as well.
 func (e *evaluation) searched(folder string) string {
 	a := e.ask
-	if a.Type != "grep" || a.List == nil || !within(a.Root, folder) {
+	if a.Type != "grep" || a.List == nil || !files.Within(a.Root, folder) {
 		return ""
 	}
 	if entries, ok := a.List(folder, 1); ok && len(entries) == 0 && folder != a.Root { // of a file, the folder around it is searched
 		folder = path.Dir(folder)
 	}
-	w := walk{tree: tree{hidden: true, skips: []string{".git"}}, workspace: a.workspace(), protected: e.protected(false), most: maxSearch, skipsIgnored: true}
+	w := files.Walk{Tree: program.Tree{Hidden: true, Skips: []string{".git"}}, Workspace: a.workspace(), Protected: e.protected(false), Most: maxSearch, SkipsIgnored: true}
 	if include := a.Include; include != "" && !strings.HasPrefix(include, "!") {
-		w.onlyOverrides, w.only = true, globNames(include)
+		w.OnlyOverrides, w.Only = true, program.GlobNames(include)
 	}
 	if cause := w.Folder(folder); cause != "" {
 		return "the search reads all that lies below: " + cause

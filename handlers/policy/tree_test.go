@@ -9,27 +9,29 @@ import (
 	"testing"
 
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/files"
+	"pocketcoder/handlers/policy/program"
 )
 
 // withFiles adds a workspace with these files to an ask; a name with an arrow is a symlink.
 func withFiles(a policy.Ask, names ...string) policy.Ask {
-	folders := map[string]map[string]policy.Entry{}
+	folders := map[string]map[string]files.Entry{}
 	links := map[string]string{}
-	add := func(p string, kind policy.Kind) {
-		for ; p != "/"; p, kind = path.Dir(p), policy.Folder {
+	add := func(p string, kind files.Kind) {
+		for ; p != "/"; p, kind = path.Dir(p), files.Folder {
 			if folders[path.Dir(p)] == nil {
-				folders[path.Dir(p)] = map[string]policy.Entry{}
+				folders[path.Dir(p)] = map[string]files.Entry{}
 			}
-			folders[path.Dir(p)][path.Base(p)] = policy.Entry{Name: path.Base(p), Kind: kind, Plain: strings.HasSuffix(p, ".git/config")}
+			folders[path.Dir(p)][path.Base(p)] = files.Entry{Name: path.Base(p), Kind: kind, Plain: strings.HasSuffix(p, ".git/config")}
 		}
 	}
 	for _, name := range names {
 		if link, to, ok := strings.Cut(name, " -> "); ok {
-			add("/workspace/"+link, policy.Link)
+			add("/workspace/"+link, files.Link)
 			links["/workspace/"+link] = to
 			continue
 		}
-		add("/workspace/"+name, policy.File)
+		add("/workspace/"+name, files.File)
 	}
 	a.Resolve = func(p string) (string, bool) {
 		for link, to := range links {
@@ -39,7 +41,7 @@ func withFiles(a policy.Ask, names ...string) policy.Ask {
 		}
 		return p, true
 	}
-	a.List = func(folder string, most int) ([]policy.Entry, bool) {
+	a.List = func(folder string, most int) ([]files.Entry, bool) {
 		entries := slices.Collect(maps.Values(folders[folder]))
 		return entries[:min(most, len(entries))], true
 	}
@@ -165,7 +167,7 @@ func TestGitAsksWhenItsConfigurationNamesPrograms(t *testing.T) {
 	for _, runs := range []bool{false, true} {
 		a := withFiles(bash("cd sub && git status"), ".git/config", "sub/a.go")
 		list := a.List
-		a.List = func(folder string, most int) ([]policy.Entry, bool) {
+		a.List = func(folder string, most int) ([]files.Entry, bool) {
 			entries, ok := list(folder, most)
 			for i := range entries {
 				entries[i].Runs = runs && folder == "/workspace/.git"
@@ -203,11 +205,11 @@ func TestRipgrepReadsHiddenFoldersThatAnIgnoreFileShows(t *testing.T) {
 	} {
 		a := withFiles(bash("rg x"), ".secrets/prod.key", ".private/a", ".env", "a.go", ".ignore")
 		list := a.List
-		a.List = func(folder string, most int) ([]policy.Entry, bool) {
+		a.List = func(folder string, most int) ([]files.Entry, bool) {
 			entries, ok := list(folder, most)
 			for i := range entries {
 				if entries[i].Name == ".ignore" {
-					entries[i].Shows = policy.ShownNames(text)
+					entries[i].Shows = program.ShownNames(text)
 				}
 			}
 			return entries, ok

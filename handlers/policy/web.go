@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/program"
 )
 
 // webURL is a URL, or the pattern of one, in parts that are compared one by one.
@@ -21,13 +24,13 @@ var hostLabels = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-
 
 // readURL takes a URL apart, or says why it cannot be trusted to lead where it seems to.
 func readURL(s string) (u webURL, cause string) {
-	if cause := readable(s, false); cause != "" {
+	if cause := display.Misleading(s, false); cause != "" {
 		return u, "the address cannot be trusted: " + cause
 	}
 	scheme, rest, ok := strings.Cut(s, "://")
 	u.scheme = strings.ToLower(scheme)
 	if !ok || u.scheme != "https" && u.scheme != "http" {
-		return u, quoted(s) + " is not an http or https address"
+		return u, display.Quote(s) + " is not an http or https address"
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -35,18 +38,18 @@ func readURL(s string) (u webURL, cause string) {
 	}
 	u.path = rest[end:]
 	if _, err := url.Parse(s); err != nil || strings.ContainsAny(s, `\ `) {
-		return u, quoted(s) + " is not a plain address"
+		return u, display.Quote(s) + " is not a plain address"
 	}
 	authority := strings.ToLower(rest[:end])
 	u.host, u.port = splitPort(authority)
 	if !hostLabels.MatchString(u.host) || strings.Trim(u.port, "0123456789") != "" {
-		return u, quoted(rest[:end]) + " is not the plain name of a host"
+		return u, display.Quote(rest[:end]) + " is not the plain name of a host"
 	}
 	if u.port == "" {
 		u.port = map[string]string{"http": "80", "https": "443"}[u.scheme]
 	}
 	if climbs.MatchString(u.path) {
-		return u, quoted(u.path) + " goes up in the path"
+		return u, display.Quote(u.path) + " goes up in the path"
 	}
 	return u, ""
 }
@@ -70,9 +73,9 @@ func (u webURL) private() string {
 	_, err := netip.ParseAddr(host)
 	switch {
 	case err == nil, strings.HasPrefix(last, "0x"), strings.Trim(last, "0123456789") == "":
-		return quoted(u.host) + " is a number, not a name"
+		return display.Quote(u.host) + " is a number, not a name"
 	case privateName(host):
-		return quoted(u.host) + " is not a public host"
+		return display.Quote(u.host) + " is not a public host"
 	}
 	return ""
 }
@@ -111,7 +114,7 @@ func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 		at += utf8.RuneCountInString(label) + 1
 	}
 	if !hostLabels.MatchString(strings.ReplaceAll(u.host, "*", "x")) || strings.Trim(u.port, "0123456789") != "" {
-		return u, &SyntaxError{utf8.RuneCountInString(scheme) + 4, fmt.Sprintf("%s is not the plain name of a host", quoted(authority))}
+		return u, &SyntaxError{utf8.RuneCountInString(scheme) + 4, fmt.Sprintf("%s is not the plain name of a host", display.Quote(authority))}
 	}
 	return u, nil
 }
@@ -129,7 +132,7 @@ func (p webURL) matches(u webURL) bool {
 	if pattern == "" {
 		pattern = "/"
 	}
-	return glob(pattern, path)
+	return program.Glob(pattern, path)
 }
 
 // reaches says whether a rule may open an address: one that is not public only when the rule names this machine.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"pocketcoder/handlers/policy/program"
 )
 
 // shellSyntax are the characters with which a command becomes more than its words.
@@ -58,9 +60,9 @@ func matchWords(pattern, words []string) bool {
 	for i, p := range pattern {
 		if i == len(pattern)-1 && strings.HasSuffix(p, "*") {
 			prefix := strings.TrimRight(p, "*")
-			return prefix == "" || i < len(words) && (glob(prefix, words[i]) || !nameGoesOn(prefix) && glob(p, words[i]))
+			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !nameGoesOn(prefix) && program.Glob(p, words[i]))
 		}
-		if i >= len(words) || !glob(p, words[i]) {
+		if i >= len(words) || !program.Glob(p, words[i]) {
 			return false
 		}
 	}

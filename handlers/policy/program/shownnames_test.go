@@ -1,10 +1,10 @@
-package policy_test
+package program_test
 
 import (
 	"strings"
 	"testing"
 
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/program"
 )
 
 // A line with ! in an ignore file makes ripgrep read a hidden name.
@@ -15,7 +15,7 @@ func TestIgnoreFilesShowHiddenNames(t *testing.T) {
 		".env": "", "!a.go": "", "!.env.example": ".env.example", "!.gitkeep\r": ".gitkeep", "!": "", "": "", "!/": "", "!docs/": "", "!docs*": "", "!/a/b-*": "",
 		"!{.env,x}": "*", "!{a/,.env}": "*", "!.secrets": ".secrets", "!.A\n!/.b/": ".a .b", "!*/": "*", "!docs/**": "*", "!a b": "*", "!.private/x": "",
 	} {
-		if got := strings.Join(policy.ShownNames(text), " "); got != want {
+		if got := strings.Join(program.ShownNames(text), " "); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -1,6 +1,10 @@
-package policy
+package program
 
-import "strings"
+import (
+	"strings"
+
+	"pocketcoder/handlers/policy/display"
+)
 
 // Why a program is always for a person, whatever a rule says of its name. “%s” is the name.
 const (
@@ -59,11 +63,11 @@ func table(names map[string]string) map[string]string {
 	return t
 }
 
-// alwaysAsked returns why a program is asked whatever a rule says of its name. It returns an empty string for other programs, for
+// AlwaysAsked returns why a program is asked whatever a rule says of its name. It returns an empty string for other programs, for
 // interpreters, of which a rule may name the script, and for curl, of which a rule may name the host.
-func alwaysAsked(name string) (cause string) {
+func AlwaysAsked(name string) (cause string) {
 	if !plainName.MatchString(name) {
-		return quoted(name) + " is not the plain name of a program"
+		return display.Quote(name) + " is not the plain name of a program"
 	}
 	why := mustAsk[name]
 	if why == "" || why == runsScripts || name == "curl" {
@@ -72,15 +76,15 @@ func alwaysAsked(name string) (cause string) {
 	return sentence(why, name)
 }
 
-// interprets reports whether a program runs a script that it is given by name.
-func interprets(name string) bool { return mustAsk[name] == runsScripts }
+// Interprets reports whether a program runs a script that it is given by name.
+func Interprets(name string) bool { return mustAsk[name] == runsScripts }
 
-// isListed reports whether a program is in the table of those that run others, change the machine or reach out.
-func isListed(name string) bool { return mustAsk[name] != "" }
+// IsListed reports whether a program is in the table of those that run others, change the machine or reach out.
+func IsListed(name string) bool { return mustAsk[name] != "" }
 
-// runsArguments reports whether the words behind one may be a command of their own: those of a program that starts others, and of
+// RunsArguments reports whether the words behind one may be a command of their own: those of a program that starts others, and of
 // find -exec. first says that the word is the name of the program.
-func runsArguments(name, before string, first bool) bool {
+func RunsArguments(name, before string, first bool) bool {
 	return first && mustAsk[name] == runsOthers || strings.HasPrefix(before, "-exec") || strings.HasPrefix(before, "-ok")
 }
 

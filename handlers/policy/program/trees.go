@@ -1,4 +1,4 @@
-package policy
+package program
 
 import (
 	"regexp"
@@ -18,83 +18,83 @@ type treeOptions struct {
 	noContent bool     // it shows no content: what rules keep counts, what may hold secrets does not
 }
 
-// tree is a folder, or several, that a command reads with all that lies below.
-type tree struct {
-	folders        []string // as the command names them
-	hidden, follow bool
-	noContent      bool
-	shown          bool     // of hidden names, only what an ignore file shows
-	tracked        bool     // only what git tracks; without folders all of it
-	skips          []string // names of folders
-	only           []string // patterns of names; nil is all
+// Tree is a folder, or several, that a command reads with all that lies below.
+type Tree struct {
+	Folders        []string // as the command names them
+	Hidden, Follow bool
+	NoContent      bool
+	Shown          bool     // of hidden names, only what an ignore file shows
+	Tracked        bool     // only what git tracks; without folders all of it
+	Skips          []string // names of folders
+	Only           []string // patterns of names; nil is all
 }
 
 // plainGlob is a pattern for names that all programs read alike.
 var plainGlob = regexp.MustCompile(`^[A-Za-z0-9_.*-]+$`)
 
 // trees returns the folders that the command reads with all that lies below.
-func (c call) trees(p program, args []argument) []tree {
+func (c Call) trees(p program, args []Argument) []Tree {
 	t := p.trees
-	if !t.always && !has(args, t.options...) || c.words[0] == "rg" && has(args, "files", "type-list") {
+	if !t.always && !has(args, t.options...) || c.Words[0] == "rg" && has(args, "files", "type-list") {
 		return nil
 	}
-	r := tree{noContent: t.noContent, hidden: t.visible == nil || has(args, t.visible...), follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
+	r := Tree{NoContent: t.noContent, Hidden: t.visible == nil || has(args, t.visible...), Follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
 	for _, a := range p.files(args) {
-		r.folders = append(r.folders, a.value)
+		r.Folders = append(r.Folders, a.Value)
 	}
-	if len(r.folders) == 0 && t.here && !(c.piped && c.words[0] == "rg") {
-		r.folders = []string{"."}
+	if len(r.Folders) == 0 && t.here && !(c.Piped && c.Words[0] == "rg") {
+		r.Folders = []string{"."}
 	}
-	if c.words[0] == "rg" {
+	if c.Words[0] == "rg" {
 		r.ripgrep(args)
 	}
 	onlyAll := has(args, "exclude", "exclude-from")
 	for _, a := range args {
 		switch {
-		case slices.Contains(t.skips, a.option) && plainGlob.MatchString(a.value) && !strings.Contains(a.value, "*"):
-			r.skips = append(r.skips, a.value)
+		case slices.Contains(t.skips, a.option) && plainGlob.MatchString(a.Value) && !strings.Contains(a.Value, "*"):
+			r.Skips = append(r.Skips, a.Value)
 		case slices.Contains(t.only, a.option):
-			onlyAll = onlyAll || !plainGlob.MatchString(a.value)
-			r.only = append(r.only, a.value)
+			onlyAll = onlyAll || !plainGlob.MatchString(a.Value)
+			r.Only = append(r.Only, a.Value)
 		}
 	}
 	if onlyAll {
-		r.only = nil
+		r.Only = nil
 	}
-	return []tree{r}
+	return []Tree{r}
 }
 
 // visibleTypes are the types of ripgrep that name no file with secrets. With any other type it may read hidden ones.
 var visibleTypes = set("c cpp cs css go h html java js kotlin md markdown php py python rust swift ts")
 
 // ripgrep notes that rg reads hidden names that match a glob or a type, and only those that match a glob.
-func (r *tree) ripgrep(args []argument) {
-	r.shown = !r.hidden
+func (r *Tree) ripgrep(args []Argument) {
+	r.Shown = !r.Hidden
 	limits, all := false, has(args, "iglob", "glob-case-insensitive")
 	for _, a := range args {
 		switch a.option {
 		case "iglob":
-			r.hidden = r.hidden || !strings.HasPrefix(a.value, "!")
+			r.Hidden = r.Hidden || !strings.HasPrefix(a.Value, "!")
 		case "g", "glob":
-			if strings.HasPrefix(a.value, "!") {
+			if strings.HasPrefix(a.Value, "!") {
 				continue
 			}
-			names := globNames(a.value)
-			limits, all, r.hidden = true, all || names == nil, true
-			r.only = append(r.only, names...)
+			names := GlobNames(a.Value)
+			limits, all, r.Hidden = true, all || names == nil, true
+			r.Only = append(r.Only, names...)
 		case "t", "type":
-			r.hidden = r.hidden || !visibleTypes[a.value]
+			r.Hidden = r.Hidden || !visibleTypes[a.Value]
 		case "type-add", "type-clear":
-			r.hidden = true
+			r.Hidden = true
 		}
 	}
 	if !limits || all {
-		r.only = nil
+		r.Only = nil
 	}
 }
 
-// globNames returns patterns for the names of the files that an include of ripgrep matches, or nil when it may match any.
-func globNames(include string) (names []string) {
+// GlobNames returns patterns for the names of the files that an include of ripgrep matches, or nil when it may match any.
+func GlobNames(include string) (names []string) {
 	for _, pattern := range expandBraces(include) {
 		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
 		if !plainGlob.MatchString(name) {
@@ -150,13 +150,13 @@ func set(names string) map[string]bool {
 	return s
 }
 
-// reads reports whether the command reads files of a name.
-func (t tree) reads(name string) bool {
-	return t.only == nil || slices.ContainsFunc(t.only, func(pattern string) bool { return glob(pattern, name) })
+// Reads reports whether the command reads files of a name.
+func (t Tree) Reads(name string) bool {
+	return t.Only == nil || slices.ContainsFunc(t.Only, func(pattern string) bool { return Glob(pattern, name) })
 }
 
-// glob compares s with a pattern in which * stands for any characters.
-func glob(pattern, s string) bool {
+// Glob compares s with a pattern in which * stands for any characters.
+func Glob(pattern, s string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {
 		return pattern == s

@@ -1,8 +1,10 @@
-package policy
+package program
 
 import (
 	"regexp"
 	"strings"
+
+	"pocketcoder/handlers/policy/display"
 )
 
 // jqWords are what a filter of jq may name besides fields, variables and the keys of objects: keywords, and functions that
@@ -21,13 +23,13 @@ var jqWords = set(`
 var jqWord = regexp.MustCompile(`^(\.|@|\$ *)?[A-Za-z_][A-Za-z0-9_:]*`)
 
 // jqFilter looks at the filter, the first argument: a word that it does not know may read the environment or other files.
-func jqFilter(_ call, args []argument) string {
+func jqFilter(_ Call, args []Argument) string {
 	n := positionals(args)
 	if len(n) == 0 {
 		return ""
 	}
 	if word := jqUnknown(n[0]); word != "" {
-		return quoted(word) + " is not known to make “jq” look at its input alone"
+		return display.Quote(word) + " is not known to make “jq” look at its input alone"
 	}
 	return ""
 }

@@ -1,11 +1,11 @@
-package policy_test
+package bash_test
 
 import (
 	"testing"
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/bash"
 )
 
 func TestDetachedIsOnlyWhatBeginsWithTheWord(t *testing.T) {
@@ -28,7 +28,7 @@ func TestDetachedIsOnlyWhatBeginsWithTheWord(t *testing.T) {
 		"echo detach npm run dev": "",
 	} {
 		is := is.New(t)
-		rest, ok := policy.Detached(command)
+		rest, ok := bash.Detached(command)
 		is.Equal(ok, want != "") // of the command
 		if ok {
 			is.Equal(rest, want)

@@ -1,4 +1,4 @@
-package policy
+package program
 
 // ValueKind is what an option takes, for tests.
 type ValueKind = valueKind

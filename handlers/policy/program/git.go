@@ -1,10 +1,12 @@
-package policy
+package program
 
 import (
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"pocketcoder/handlers/policy/display"
 )
 
 // What git's sub-commands do. Those in no list run other programs or change what later commands run: a rule does not reach
@@ -105,8 +107,8 @@ var gitForces = map[string][]string{
 // gitQuiet are options before the sub-command that change nothing but how git shows what it found.
 var gitQuiet = []string{"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"}
 
-// withoutQuiet gives a git command as a rule's pattern names it.
-func withoutQuiet(words []string) []string {
+// WithoutQuiet gives a git command as a rule's pattern names it.
+func WithoutQuiet(words []string) []string {
 	i := 1
 	for words[0] == "git" && i < len(words) && slices.Contains(gitQuiet, words[i]) {
 		i++
@@ -117,70 +119,70 @@ func withoutQuiet(words []string) []string {
 	return append([]string{"git"}, words[i:]...)
 }
 
-// gitCommand is a command of git as git reads it.
-type gitCommand struct {
-	call    call
-	alone   bool     // git is given no sub-command
-	sub     string   // the sub-command
+// Git is a command of git as git reads it.
+type Git struct {
+	call    Call
+	Alone   bool     // git is given no sub-command
+	Sub     string   // the sub-command
 	words   []string // that follow it
-	args    []argument
+	args    []Argument
 	program program
 }
 
-// readGit reads a command of git. cause is why git may read it in another way.
-func readGit(c call) (g gitCommand, cause string) {
-	words := withoutQuiet(c.words)
+// ReadGit reads a command of git. cause is why git may read it in another way.
+func ReadGit(c Call) (g Git, cause string) {
+	words := WithoutQuiet(c.Words)
 	if len(words) == 1 || len(words) == 2 && words[1] == "--version" {
-		return gitCommand{alone: true}, ""
+		return Git{Alone: true}, ""
 	}
 	sub := words[1]
 	if strings.HasPrefix(sub, "-") {
-		return gitCommand{}, fmt.Sprintf("%s stands before git's sub-command, where it changes what git runs or which repository it takes", quoted(sub))
+		return Git{}, fmt.Sprintf("%s stands before git's sub-command, where it changes what git runs or which repository it takes", display.Quote(sub))
 	}
 	if i := slices.Index(words, "--"); i >= 0 {
 		// stash list takes the -- away before it hands the rest to git log, which then reads options there
 		if j := slices.IndexFunc(words[i+1:], func(w string) bool { return strings.HasPrefix(w, "-") }); j >= 0 {
-			return gitCommand{}, fmt.Sprintf("%s follows --, but “git %s” may still read it as an option", quoted(words[i+1+j]), sub)
+			return Git{}, fmt.Sprintf("%s follows --, but “git %s” may still read it as an option", display.Quote(words[i+1+j]), sub)
 		}
 	}
 	p := gitProgram(words[1:])
-	return gitCommand{call: c, sub: sub, words: words[2:], args: p.read(words[2:]), program: p}, ""
+	return Git{call: c, Sub: sub, words: words[2:], args: p.read(words[2:]), program: p}, ""
 }
 
-// cause returns why the command is asked because of its words alone.
-func (g gitCommand) cause() string {
+// Cause returns why the command is asked because of its words alone.
+func (g Git) Cause() string {
 	for i, a := range g.args {
-		changes := g.sub == "branch" || g.sub == "tag" // what a rule names there it reaches
+		changes := g.Sub == "branch" || g.Sub == "tag" // what a rule names there it reaches
 		switch {
 		case a.unknown && !changes:
-			return fmt.Sprintf("%s is not an option of “git %s” that is known to be harmless", quoted(a.word), g.sub)
-		case g.program.dangerous(a), a.unknown && gitOptions.dangerous(a), slices.Contains(gitForces[g.sub], a.option) && !g.call.named[a.word]:
-			return fmt.Sprintf("%s makes “git %s” run, read, write or overwrite something else", quoted(a.word), g.sub)
-		case gitFormats[a.option] && gitVerifies.MatchString(a.value):
-			return quoted(a.word) + " makes git run a program that checks signatures"
-		case a.option == "L" && strings.Contains(a.value, ":"): // lines of a file
-			g.args[i].text, g.args[i].value = false, a.value[strings.LastIndexByte(a.value, ':')+1:]
+			return fmt.Sprintf("%s is not an option of “git %s” that is known to be harmless", display.Quote(a.Word), g.Sub)
+		case g.program.dangerous(a), a.unknown && gitOptions.dangerous(a), slices.Contains(gitForces[g.Sub], a.option) && !g.call.Named[a.Word]:
+			return fmt.Sprintf("%s makes “git %s” run, read, write or overwrite something else", display.Quote(a.Word), g.Sub)
+		case gitFormats[a.option] && gitVerifies.MatchString(a.Value):
+			return display.Quote(a.Word) + " makes git run a program that checks signatures"
+		case a.option == "L" && strings.Contains(a.Value, ":"): // lines of a file
+			g.args[i].text, g.args[i].Value = false, a.Value[strings.LastIndexByte(a.Value, ':')+1:]
 		}
 	}
-	if cause := gitMagic(g.sub, g.words, g.args); cause != "" {
+	if cause := gitMagic(g.Sub, g.words, g.args); cause != "" {
 		return cause
 	}
 	return g.subCause()
 }
 
-// usage returns the arguments that may name files, and whether the sub-command changes none of them.
-func (g gitCommand) usage() (files []argument, readsOnly bool) {
+// Usage returns the arguments that may name files, and whether the sub-command changes none of them.
+func (g Git) Usage() (files []Argument, readsOnly bool) {
 	args := g.args
-	if g.sub != "mv" {
-		args = slices.DeleteFunc(slices.Clone(args), func(a argument) bool { return a.word == "HEAD" }) // a commit, not the file
+	if g.Sub != "mv" {
+		args = slices.DeleteFunc(slices.Clone(args), func(a Argument) bool { return a.Word == "HEAD" }) // a commit, not the file
 	}
-	return g.program.files(args), gitLooks[g.sub] || gitKeeps[g.sub]
+	return g.program.files(args), gitLooks[g.Sub] || gitKeeps[g.Sub]
 }
 
-// entersSubmodules reports whether the command runs git in the submodules of the repository as well.
-func (g gitCommand) entersSubmodules() bool {
-	return gitEnters[g.sub] && !slices.ContainsFunc(g.args, func(a argument) bool {
-		return a.option == "ignore-submodules" && (a.value == "" || a.value == "all" || a.value == "dirty")
+// EntersSubmodules reports whether the command runs git in the submodules of the repository as well.
+func (g Git) EntersSubmodules() bool {
+	return gitEnters[g.Sub] && !slices.ContainsFunc(g.args, func(a Argument) bool {
+		return a.option == "ignore-submodules" && (a.Value == "" || a.Value == "all" || a.Value == "dirty")
 	})
 }
 
@@ -189,14 +191,14 @@ var gitEnters = set(`status diff diff-files diff-index describe add commit check
 
 // gitMagic returns why an argument that begins with ":" is asked: git may take it for a pathspec with magic, which is read from the
 // top of the repository and matches more than its words. Only show and cat-file take a plain file of the index.
-func gitMagic(sub string, words []string, args []argument) string {
+func gitMagic(sub string, words []string, args []Argument) string {
 	if gitRemotes[sub] {
 		return "" // it is a refspec
 	}
 	for _, n := range positionals(args) {
 		inIndex := (sub == "show" || sub == "cat-file") && revisionPath.MatchString(n) && !slices.Contains(words, "--")
 		if strings.HasPrefix(n, ":") && !inIndex {
-			return quoted(n) + " may make git look at more files than it names"
+			return display.Quote(n) + " may make git look at more files than it names"
 		}
 	}
 	return ""
@@ -226,10 +228,10 @@ func gitProgram(words []string) program {
 }
 
 // subCause returns why a sub-command is asked: it changes or reaches out, and the caller does not approve that by name.
-func (g gitCommand) subCause() string {
-	sub, args, n := g.sub, g.args, positionals(g.args)
+func (g Git) subCause() string {
+	sub, args, n := g.Sub, g.args, positionals(g.args)
 	switch list, isList := gitLists[sub]; {
-	case sub == "config" && len(args) == 2 && (args[0].word == "--get" || args[0].word == "get") && plainSetting.MatchString(args[1].word):
+	case sub == "config" && len(args) == 2 && (args[0].Word == "--get" || args[0].Word == "get") && plainSetting.MatchString(args[1].Word):
 		return ""
 	case gitLooks[sub], gitKeeps[sub]:
 		return ""
@@ -237,12 +239,12 @@ func (g gitCommand) subCause() string {
 		return g.listCause(sub, list, args, n)
 	case !gitChanges[sub]:
 		return fmt.Sprintf("“git %s” can run other programs, or change what later commands run", sub)
-	case !g.call.named[sub]:
+	case !g.call.Named[sub]:
 		return fmt.Sprintf("“git %s” changes files, history or a server: a rule reaches it only when it names it", sub)
 	case gitRemotes[sub] && len(n) > 0 && !remoteName.MatchString(n[0]):
-		return quoted(n[0]) + " is not the plain name of a remote"
+		return display.Quote(n[0]) + " is not the plain name of a remote"
 	case sub == "push" && slices.ContainsFunc(n, func(ref string) bool {
-		return strings.HasPrefix(ref, "+") || strings.HasPrefix(ref, ":") && !g.call.named[ref]
+		return strings.HasPrefix(ref, "+") || strings.HasPrefix(ref, ":") && !g.call.Named[ref]
 	}):
 		return "“git push” overwrites or deletes on the server"
 	}
@@ -281,7 +283,7 @@ var gitLists = map[string]gitList{
 
 // listCause says whether a sub-command that lists or changes only lists; what it changes a rule must name, and what it
 // configures no rule reaches.
-func (g gitCommand) listCause(sub string, list gitList, args []argument, n []string) string {
+func (g Git) listCause(sub string, list gitList, args []Argument, n []string) string {
 	lists := len(n) == 0 || slices.Contains(list.verbs, n[0]) || has(args, list.options...)
 	for _, a := range args {
 		if a.unknown || a.option != "" && !slices.Contains(list.options, a.option) && !slices.Contains(list.looks, a.option) {
@@ -295,8 +297,8 @@ func (g gitCommand) listCause(sub string, list gitList, args []argument, n []str
 		return fmt.Sprintf("“git %s” can change what later commands run", sub)
 	}
 	for _, a := range args {
-		if !g.call.named[a.word] {
-			return fmt.Sprintf("“git %s” changes more than it shows: a rule reaches that only when it names %s", sub, quoted(a.word))
+		if !g.call.Named[a.Word] {
+			return fmt.Sprintf("“git %s” changes more than it shows: a rule reaches that only when it names %s", sub, display.Quote(a.Word))
 		}
 	}
 	return ""

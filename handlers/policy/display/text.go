@@ -1,4 +1,10 @@
-package policy
+// Package display puts texts that come from outside into sentences for a person: quoted, on one line, and cut to a length. It also
+// says why a text may look different to a person than it is.
+//
+// Promises: a quoted text holds only characters that can be seen.
+//
+// It must not know what the texts are.
+package display
 
 import (
 	"fmt"
@@ -7,9 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// readable says why a text cannot be trusted to be what a person sees; empty when it can. Line ends and tabs are only fine
+// Misleading says why a text cannot be trusted to be what a person sees; empty when it can. Line ends and tabs are only fine
 // in a command.
-func readable(text string, isCommand bool) string {
+func Misleading(text string, isCommand bool) string {
 	if !utf8.ValidString(text) {
 		return "it is not valid text"
 	}
@@ -17,7 +23,7 @@ func readable(text string, isCommand bool) string {
 		if isCommand && (c == '\n' || c == '\t') {
 			continue
 		}
-		if !visible(c) {
+		if !Visible(c) {
 			return fmt.Sprintf("it holds the character %U, which cannot be seen", c)
 		}
 	}
@@ -34,7 +40,7 @@ var blank = &unicode.RangeTable{
 	R32: []unicode.Range32{{0xE0100, 0xE01EF, 1}},
 }
 
-func visible(c rune) bool {
+func Visible(c rune) bool {
 	if c < utf8.RuneSelf {
 		return c >= ' ' && c < 0x7f
 	}
@@ -44,11 +50,11 @@ func visible(c rune) bool {
 // maxQuoted is the longest text in a sentence, in runes.
 const maxQuoted = 60
 
-// quoted quotes a text for a sentence, on one line. It cuts off the end of a long text.
-func quoted(s string) string { return cut(s, maxQuoted) }
+// Quote quotes a text for a sentence, on one line. It cuts off the end of a long text.
+func Quote(s string) string { return QuoteStart(s, maxQuoted) }
 
-// quotedPath quotes a path for a sentence, on one line. It cuts off the start of a long path, because the file's name says most.
-func quotedPath(s string) string {
+// QuotePath quotes a path for a sentence, on one line. It cuts off the start of a long path, because the file's name says most.
+func QuotePath(s string) string {
 	r := []rune(printable(s))
 	if len(r) > maxQuoted {
 		return "“…" + string(r[len(r)-maxQuoted+1:]) + "”"
@@ -56,8 +62,8 @@ func quotedPath(s string) string {
 	return "“" + string(r) + "”"
 }
 
-// cut quotes at most so many runes of a text.
-func cut(s string, most int) string {
+// QuoteStart quotes at most so many runes of a text.
+func QuoteStart(s string, most int) string {
 	r := []rune(printable(s))
 	if len(r) > most {
 		return "“" + string(r[:most-1]) + "…”"
@@ -71,7 +77,7 @@ func printable(s string) string {
 		if c == '\n' || c == '\t' {
 			return ' '
 		}
-		if !visible(c) {
+		if !Visible(c) {
 			return '�'
 		}
 		return c

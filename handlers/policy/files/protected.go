@@ -1,10 +1,11 @@
-package policy
+package files
 
 import (
 	"path"
 	"slices"
 	"strings"
 
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/protected"
 )
 
@@ -64,9 +65,9 @@ func configures(p string) bool {
 	return false
 }
 
-// secret says whether a path is, or lies in, what holds keys and tokens. Names without a dot are common for folders of
+// Secret says whether a path is, or lies in, what holds keys and tokens. Names without a dot are common for folders of
 // source code: they count for files.
-func secret(p string) bool {
+func Secret(p string) bool {
 	parts := strings.Split(p, "/")
 	for i, part := range parts {
 		name, last := fold(part), i == len(parts)-1
@@ -84,43 +85,43 @@ func secret(p string) bool {
 
 func example(name string) bool { return slices.Contains(examples, path.Ext(name)) }
 
-// mayRead says why a place is never read without a person; empty when a rule may allow it.
-func (w workspace) mayRead(at place) string {
+// MayRead says why a place is never read without a person; empty when a rule may allow it.
+func (w Workspace) MayRead(at Place) string {
 	switch {
-	case at.lexical == "/dev/null":
+	case at.Lexical == "/dev/null":
 		return ""
 	case w.either(at, systemPlaces.read, nil):
-		return quotedPath(at.lexical) + " belongs to the system"
-	case w.either(at, nil, secret):
-		return quotedPath(at.lexical) + " may hold secrets"
+		return display.QuotePath(at.Lexical) + " belongs to the system"
+	case w.either(at, nil, Secret):
+		return display.QuotePath(at.Lexical) + " may hold secrets"
 	}
 	return ""
 }
 
-// mayWrite says why a place is never written without a person; empty when a rule may allow it.
-func (w workspace) mayWrite(at place) string {
+// MayWrite says why a place is never written without a person; empty when a rule may allow it.
+func (w Workspace) MayWrite(at Place) string {
 	switch {
-	case at.lexical == "/dev/null":
+	case at.Lexical == "/dev/null":
 		return ""
 	case w.either(at, systemPlaces.write, nil):
-		return quotedPath(at.lexical) + " belongs to the system"
+		return display.QuotePath(at.Lexical) + " belongs to the system"
 	case w.either(at, nil, configures):
-		return quotedPath(at.lexical) + " configures what programs do"
+		return display.QuotePath(at.Lexical) + " configures what programs do"
 	}
-	return w.mayRead(at)
+	return w.MayRead(at)
 }
 
 // either says whether a place, by one of its two names, is such or lies in one of the places. Where the workspace itself
 // lies says nothing about what is in it.
-func (w workspace) either(at place, places []string, such func(string) bool) bool {
-	for _, p := range []string{at.lexical, at.real} {
-		if w.root != "/" && within(w.root, p) {
-			if such != nil && such(strings.TrimPrefix(p, w.root)) {
+func (w Workspace) either(at Place, places []string, such func(string) bool) bool {
+	for _, p := range []string{at.Lexical, at.Real} {
+		if w.Root != "/" && Within(w.Root, p) {
+			if such != nil && such(strings.TrimPrefix(p, w.Root)) {
 				return true
 			}
 			continue
 		}
-		if such != nil && such(p) || slices.ContainsFunc(places, func(place string) bool { return within(place, p) }) {
+		if such != nil && such(p) || slices.ContainsFunc(places, func(place string) bool { return Within(place, p) }) {
 			return true
 		}
 	}

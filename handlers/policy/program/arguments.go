@@ -1,4 +1,4 @@
-package policy
+package program
 
 import (
 	"slices"
@@ -24,7 +24,7 @@ type program struct {
 	most      int         // arguments it takes before one names a file it writes; 0 is any number
 	readsOnly bool        // it changes no file
 	trees     treeOptions // which folders it reads with all that lies below
-	also      func(call, []argument) string
+	also      func(Call, []Argument) string
 }
 
 // valueKind is what an option takes.
@@ -60,19 +60,19 @@ func harmless(lists ...string) options {
 	return o
 }
 
-// argument is one of a command's arguments as the program would read it.
-type argument struct {
+// Argument is one of a command's arguments as the program would read it.
+type Argument struct {
 	option   string // letter or name; empty when it is no option
 	given    string // the option as it was given, perhaps abbreviated
-	value    string // of the option, or the argument
+	Value    string // of the option, or the argument
 	hasValue bool
 	text     bool   // the value is text, never a file
 	unknown  bool   // the program has options, and this is none of them
-	word     string // it came from
+	Word     string // it came from
 }
 
 // read cuts the arguments of a command (words without the name) into options and others.
-func (p program) read(words []string) (args []argument) {
+func (p program) read(words []string) (args []Argument) {
 	for i := 0; i < len(words); i++ {
 		w := words[i]
 		next := ""
@@ -85,24 +85,24 @@ func (p program) read(words []string) (args []argument) {
 			args, used = p.harmless(args, w, next)
 		case w == "--":
 			for _, w := range words[i+1:] {
-				args = append(args, argument{value: w, hasValue: true, word: w})
+				args = append(args, Argument{Value: w, hasValue: true, Word: w})
 			}
 			return args
 		case strings.HasPrefix(w, "--"), p.oneDash && strings.HasPrefix(w, "-") && len(w) > 2:
-			a := argument{word: w}
-			a.option, a.value, a.hasValue = strings.Cut(strings.TrimLeft(w, "-"), "=")
+			a := Argument{Word: w}
+			a.option, a.Value, a.hasValue = strings.Cut(strings.TrimLeft(w, "-"), "=")
 			a.given = a.option
 			if full := p.takesWord(a.option); full != "" {
 				a.option = full
 				if !a.hasValue && i+1 < len(words) {
-					a.value, a.hasValue, used = next, true, true
+					a.Value, a.hasValue, used = next, true, true
 				}
 			}
 			args = append(args, a)
 		case strings.HasPrefix(w, "-") && w != "-":
 			args, used = p.cluster(args, w, next)
 		default:
-			args = append(args, argument{value: w, hasValue: true, word: w})
+			args = append(args, Argument{Value: w, hasValue: true, Word: w})
 		}
 		if used {
 			i++
@@ -113,30 +113,30 @@ func (p program) read(words []string) (args []argument) {
 
 // harmless reads one word with options of a program that is known by them. A value in a word of its own that looks like an
 // option is unknown: should the program not take it as the value, it would be one.
-func (p program) harmless(args []argument, w, next string) (_ []argument, used bool) {
-	end := func(a argument, takes valueKind) ([]argument, bool) {
+func (p program) harmless(args []Argument, w, next string) (_ []Argument, used bool) {
+	end := func(a Argument, takes valueKind) ([]Argument, bool) {
 		inNext := !a.hasValue && (takes == text || takes == file)
 		if inNext {
-			a.value, a.hasValue = next, true
-			a.unknown = next == "" || !p.oneDash && next[0] == '-' && !number(next[1:])
+			a.Value, a.hasValue = next, true
+			a.unknown = next == "" || !p.oneDash && next[0] == '-' && !IsNumber(next[1:])
 		}
 		a.text = takes != file
 		return append(args, a), inNext
 	}
-	unknown := func(option string) ([]argument, bool) {
-		a := argument{option: option, word: w, unknown: true}
+	unknown := func(option string) ([]Argument, bool) {
+		a := Argument{option: option, Word: w, unknown: true}
 		if strings.HasPrefix(w, "--") {
 			a.given = option
 		}
 		return append(args, a), false
 	}
-	if number(w[1:]) && p.has("#") {
-		return append(args, argument{option: "#", word: w}), false
+	if IsNumber(w[1:]) && p.has("#") {
+		return append(args, Argument{option: "#", Word: w}), false
 	}
 	if long := strings.HasPrefix(w, "--"); long || p.oneDash {
-		a := argument{word: w}
+		a := Argument{Word: w}
 		if a.option = w[1:]; long {
-			a.option, a.value, a.hasValue = strings.Cut(w[2:], "=")
+			a.option, a.Value, a.hasValue = strings.Cut(w[2:], "=")
 		}
 		takes, ok := p.options[a.option]
 		if !ok || long && (p.oneDash || len(a.option) < 2) || a.hasValue && takes == nothing {
@@ -145,7 +145,7 @@ func (p program) harmless(args []argument, w, next string) (_ []argument, used b
 		return end(a, takes)
 	}
 	for i := 1; i < len(w); i++ {
-		a := argument{option: w[i : i+1], word: w}
+		a := Argument{option: w[i : i+1], Word: w}
 		takes, ok := p.options[a.option]
 		switch rest := w[i+1:]; {
 		case !ok:
@@ -153,7 +153,7 @@ func (p program) harmless(args []argument, w, next string) (_ []argument, used b
 		case takes != nothing && p.alone && rest != "":
 			return unknown(a.option)
 		case takes != nothing:
-			a.value, a.hasValue = rest, rest != ""
+			a.Value, a.hasValue = rest, rest != ""
 			return end(a, takes)
 		}
 		args = append(args, a)
@@ -179,23 +179,23 @@ func (p program) takesWord(option string) string {
 }
 
 // cluster reads short options joined in one word. What is no letter begins a value, even where none is known of.
-func (p program) cluster(args []argument, w, next string) (_ []argument, used bool) {
+func (p program) cluster(args []Argument, w, next string) (_ []Argument, used bool) {
 	for i := 1; i < len(w); i++ {
-		a := argument{option: w[i : i+1], word: w}
+		a := Argument{option: w[i : i+1], Word: w}
 		rest := w[i+1:]
 		if strings.Contains(p.valued, a.option) {
 			if rest == "" {
 				rest, used = next, true
 			}
-			a.value, a.hasValue = strings.TrimPrefix(rest, "="), true
+			a.Value, a.hasValue = strings.TrimPrefix(rest, "="), true
 			return append(args, a), used
 		}
 		if c := w[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
-			return append(args, argument{option: a.option, value: strings.TrimPrefix(w[i:], "="), hasValue: true, word: w}), false
+			return append(args, Argument{option: a.option, Value: strings.TrimPrefix(w[i:], "="), hasValue: true, Word: w}), false
 		}
 		args = append(args, a)
 		if !p.known {
-			a = argument{option: a.option, value: rest, hasValue: rest != "", word: w}
+			a = Argument{option: a.option, Value: rest, hasValue: rest != "", Word: w}
 			return append(args[:len(args)-1], a), false
 		}
 	}
@@ -203,7 +203,7 @@ func (p program) cluster(args []argument, w, next string) (_ []argument, used bo
 }
 
 // dangerous says whether an option is one of the program's dangerous ones, in full, abbreviated or as a letter.
-func (p program) dangerous(a argument) bool {
+func (p program) dangerous(a Argument) bool {
 	switch {
 	case a.option == "" || p.options != nil:
 		return false
@@ -216,7 +216,7 @@ func (p program) dangerous(a argument) bool {
 }
 
 // files are the arguments that may name files: all but patterns and text.
-func (p program) files(args []argument) (files []argument) {
+func (p program) files(args []Argument) (files []Argument) {
 	skip := p.pattern != nil && !has(args, p.pattern...)
 	for _, a := range args {
 		switch {
@@ -231,19 +231,19 @@ func (p program) files(args []argument) (files []argument) {
 }
 
 // positionals are the arguments that are no options.
-func positionals(args []argument) (values []string) {
+func positionals(args []Argument) (values []string) {
 	for _, a := range args {
 		if a.option == "" {
-			values = append(values, a.value)
+			values = append(values, a.Value)
 		}
 	}
 	return values
 }
 
 // has says whether one of these options is there, by its exact name.
-func has(args []argument, options ...string) bool {
-	return slices.ContainsFunc(args, func(a argument) bool { return a.option != "" && slices.Contains(options, a.option) })
+func has(args []Argument, options ...string) bool {
+	return slices.ContainsFunc(args, func(a Argument) bool { return a.option != "" && slices.Contains(options, a.option) })
 }
 
-// number reports whether s consists of digits.
-func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+// IsNumber reports whether s consists of digits.
+func IsNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

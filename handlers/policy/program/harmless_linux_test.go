@@ -1,4 +1,4 @@
-package policy_test
+package program_test
 
 import (
 	"bufio"
@@ -23,6 +23,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/program"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
@@ -311,7 +312,7 @@ func changes(before, after string) string {
 func everyday(t *testing.T) (commands []string) {
 	is := is.New(t)
 	for _, name := range []string{"permission_cases.jsonl", "more_cases.jsonl"} {
-		f, err := os.Open(filepath.Join("testdata", name))
+		f, err := os.Open(filepath.Join("../testdata", name))
 		is.NoErr(err)
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -407,7 +408,7 @@ func (g *generator) simple() string {
 	if g.chance(20) { // what shows the content of many files
 		words = strings.Fields(g.pick([]string{"git grep", "git grep --untracked", "git diff", "git log", "git log -p", "git show", "git blame", "rg", "rg LEAK", "grep -r LEAK", "cat", "diff"}))
 	}
-	options, oneDash := policy.Options(words)
+	options, oneDash := program.Options(words)
 	known := slices.Sorted(maps.Keys(options))
 	for range g.rand.IntN(5) {
 		words = append(words, g.argument(words[0], options, oneDash, known)...)
@@ -419,7 +420,7 @@ func (g *generator) simple() string {
 }
 
 // argument is an option with its value, a file, a program text or a hostile fragment.
-func (g *generator) argument(name string, options map[string]policy.ValueKind, oneDash bool, known []string) []string {
+func (g *generator) argument(name string, options map[string]program.ValueKind, oneDash bool, known []string) []string {
 	texts := map[string][]string{"sed": fuzzSed, "jq": fuzzJq, "printf": fuzzPrintf, "test": fuzzTest}[name]
 	switch n := g.rand.IntN(100); {
 	case texts != nil && n < 50:
@@ -449,7 +450,7 @@ func (g *generator) argument(name string, options map[string]policy.ValueKind, o
 }
 
 // option is a known option, sometimes cut short, joined with more or with another value than it takes.
-func (g *generator) option(options map[string]policy.ValueKind, oneDash bool, name string) []string {
+func (g *generator) option(options map[string]program.ValueKind, oneDash bool, name string) []string {
 	value := g.pick(hostile)
 	if g.chance(50) {
 		value = g.pick([]string{".env", "LEAK", "notes", "old.pem", "1", "2", "a", "a.txt", "src", "x:y", "never", "auto", "always", "name", "*.go", "5k", "%s", "%F", "HEAD"})
@@ -466,12 +467,12 @@ func (g *generator) option(options map[string]policy.ValueKind, oneDash bool, na
 	}
 	takes := options[name]
 	if g.chance(10) {
-		takes = []policy.ValueKind{policy.Nothing, policy.Attached, policy.Text}[g.rand.IntN(3)]
+		takes = []program.ValueKind{program.Nothing, program.Attached, program.Text}[g.rand.IntN(3)]
 	}
 	switch {
-	case takes == policy.Nothing:
+	case takes == program.Nothing:
 		return []string{dash + name}
-	case takes == policy.Attached, dash == "--" && g.chance(50):
+	case takes == program.Attached, dash == "--" && g.chance(50):
 		if dash == "--" {
 			return []string{dash + name + "=" + value}
 		}

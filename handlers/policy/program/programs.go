@@ -1,4 +1,4 @@
-package policy
+package program
 
 // programs are those whose arguments are known well enough to be reached by a rule on their name. Each that Defaults allow
 // has the list of its harmless options, from GNU's and ripgrep's manuals. An option that is missing in the list asks.

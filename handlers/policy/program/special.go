@@ -1,14 +1,16 @@
-package policy
+package program
 
 import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"pocketcoder/handlers/policy/display"
 )
 
-func noArguments(c call, args []argument) string {
+func noArguments(c Call, args []Argument) string {
 	if n := positionals(args); len(n) > 0 {
-		return fmt.Sprintf("%s changes what %s reports", quoted(n[0]), quoted(c.words[0]))
+		return fmt.Sprintf("%s changes what %s reports", display.Quote(n[0]), display.Quote(c.Words[0]))
 	}
 	return ""
 }
@@ -17,20 +19,20 @@ func noArguments(c call, args []argument) string {
 // no name or pattern should look like one.
 var findActions = regexp.MustCompile(`^-(exec|ok|fprint|fls|delete|files0)`)
 
-func findPredicates(c call, _ []argument) string {
-	for _, w := range c.words {
+func findPredicates(c Call, _ []Argument) string {
+	for _, w := range c.Words {
 		if findActions.MatchString(w) {
-			return quoted(w) + " makes “find” run commands, write or delete"
+			return display.Quote(w) + " makes “find” run commands, write or delete"
 		}
 	}
 	return ""
 }
 
 // dateSets refuses what sets the clock: any argument that is no format.
-func dateSets(_ call, args []argument) string {
+func dateSets(_ Call, args []Argument) string {
 	for _, n := range positionals(args) {
 		if !strings.HasPrefix(n, "+") {
-			return quoted(n) + " sets the clock"
+			return display.Quote(n) + " sets the clock"
 		}
 	}
 	return ""
@@ -40,15 +42,15 @@ func dateSets(_ call, args []argument) string {
 var printfPlain = regexp.MustCompile(`^([^%]|%%|%[-+ #0']*(\*|\d+)?(\.(\*|\d+)?)?[diouxXeEfFgGcsbqQ])*$`)
 
 // printfFormat refuses the option that sets a variable, and formats that do.
-func printfFormat(c call, _ []argument) string {
-	words := c.words[1:]
+func printfFormat(c Call, _ []Argument) string {
+	words := c.Words[1:]
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	} else if len(words) > 0 && strings.HasPrefix(words[0], "-") {
-		return quoted(words[0]) + " makes “printf” set a variable, which changes what programs do"
+		return display.Quote(words[0]) + " makes “printf” set a variable, which changes what programs do"
 	}
 	if len(words) > 0 && !printfPlain.MatchString(words[0]) {
-		return quoted(words[0]) + " is a format that may set a variable, which changes what programs do"
+		return display.Quote(words[0]) + " is a format that may set a variable, which changes what programs do"
 	}
 	return ""
 }
@@ -56,10 +58,10 @@ func printfFormat(c call, _ []argument) string {
 // testPlain are the operators of test that look at files, texts and numbers. -v and -R expand what they are given.
 var testPlain = set("-a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -O -G -L -N -S -nt -ot -ef -z -n -eq -ne -lt -le -gt -ge -o")
 
-func testOperators(c call, _ []argument) string {
-	for _, w := range c.words[1:] {
-		if strings.HasPrefix(w, "-") && !testPlain[w] && !number(w[1:]) {
-			return quoted(w) + " is not an operator of “test” that is known to be harmless"
+func testOperators(c Call, _ []Argument) string {
+	for _, w := range c.Words[1:] {
+		if strings.HasPrefix(w, "-") && !testPlain[w] && !IsNumber(w[1:]) {
+			return display.Quote(w) + " is not an operator of “test” that is known to be harmless"
 		}
 	}
 	return ""
@@ -84,11 +86,11 @@ func withoutVariables(words []string) (rest []string) {
 }
 
 // sedScripts looks at the scripts: those of -e, or the first argument.
-func sedScripts(_ call, args []argument) string {
+func sedScripts(_ Call, args []Argument) string {
 	var scripts []string
 	for _, a := range args {
 		if a.option == "e" || a.option == "expression" {
-			scripts = append(scripts, a.value)
+			scripts = append(scripts, a.Value)
 		}
 	}
 	if n := positionals(args); len(scripts) == 0 && len(n) > 0 {
@@ -96,7 +98,7 @@ func sedScripts(_ call, args []argument) string {
 	}
 	for _, s := range scripts {
 		if !plainSed.MatchString(s) {
-			return quoted(s) + " may write files or run commands"
+			return display.Quote(s) + " may write files or run commands"
 		}
 	}
 	return ""
@@ -118,10 +120,10 @@ func dashes(words []string) []string {
 	return append(options, rest...)
 }
 
-func tarArchives(_ call, args []argument) string {
+func tarArchives(_ Call, args []Argument) string {
 	for _, a := range args {
-		if (a.option == "f" || a.option == "file") && strings.Contains(a.value, ":") {
-			return quoted(a.value) + " is an archive on another machine"
+		if (a.option == "f" || a.option == "file") && strings.Contains(a.Value, ":") {
+			return display.Quote(a.Value) + " is an archive on another machine"
 		}
 	}
 	return ""
@@ -130,25 +132,25 @@ func tarArchives(_ call, args []argument) string {
 // plainLinking are the flags for the linker that only name values.
 var plainLinking = regexp.MustCompile(`^(-s|-w|-X|[A-Za-z0-9_./-]+=[^ '"]*|\s)*$`)
 
-func goFlags(c call, args []argument) string {
+func goFlags(c Call, args []Argument) string {
 	for _, a := range args {
 		switch {
-		case a.option == "ldflags" && (!plainLinking.MatchString(a.value) || strings.Contains(a.value, "-ext")):
-			return quoted(a.word) + " can make the linker run another program"
-		case a.option == "" && strings.Contains(a.value, "@") && c.words[1] != "list" && !c.named[a.value]:
-			return quoted(a.value) + " is code from elsewhere"
-		case a.option == "u" && c.words[1] == "env":
-			return quoted(a.word) + " changes what go does from now on"
+		case a.option == "ldflags" && (!plainLinking.MatchString(a.Value) || strings.Contains(a.Value, "-ext")):
+			return display.Quote(a.Word) + " can make the linker run another program"
+		case a.option == "" && strings.Contains(a.Value, "@") && c.Words[1] != "list" && !c.Named[a.Value]:
+			return display.Quote(a.Value) + " is code from elsewhere"
+		case a.option == "u" && c.Words[1] == "env":
+			return display.Quote(a.Word) + " changes what go does from now on"
 		}
 	}
 	return ""
 }
 
 // makeVariables refuses what is given for a variable of the makefile: SHELL is one, and any may be part of a recipe.
-func makeVariables(c call, args []argument) string {
+func makeVariables(c Call, args []Argument) string {
 	for _, n := range positionals(args) {
-		if strings.Contains(n, "=") && !c.named[n] {
-			return quoted(n) + " changes what the makefile runs; a rule reaches it only when it names it"
+		if strings.Contains(n, "=") && !c.Named[n] {
+			return display.Quote(n) + " changes what the makefile runs; a rule reaches it only when it names it"
 		}
 	}
 	return ""
@@ -160,17 +162,17 @@ var (
 	curlFlags = set("s S f i I v m H X w o silent show-error fail include head verbose max-time header request write-out output connect-timeout compressed http1.1 http2")
 )
 
-// readCurl returns the URLs that curl is given. cause is why curl would read, write or send more than URLs and plain headers.
-func (c call) readCurl() (urls []string, cause string) {
-	args := curlPlain.read(c.words[1:])
+// ReadCurl returns the URLs that curl is given. cause is why curl would read, write or send more than URLs and plain headers.
+func (c Call) ReadCurl() (urls []string, cause string) {
+	args := curlPlain.read(c.Words[1:])
 	urls = positionals(args)
 	for _, a := range args {
 		switch {
 		case a.option == "":
-		case !curlFlags[a.option], (a.option == "o" || a.option == "output") && a.value != "/dev/null",
-			(a.option == "X" || a.option == "request") && a.value != "GET" && a.value != "HEAD",
-			strings.HasPrefix(a.value, "@"), strings.Contains(a.value, "%output"), strings.Contains(a.value, "%header"):
-			return urls, fmt.Sprintf("%s makes “curl” read, write or send more than a URL", quoted(a.word))
+		case !curlFlags[a.option], (a.option == "o" || a.option == "output") && a.Value != "/dev/null",
+			(a.option == "X" || a.option == "request") && a.Value != "GET" && a.Value != "HEAD",
+			strings.HasPrefix(a.Value, "@"), strings.Contains(a.Value, "%output"), strings.Contains(a.Value, "%header"):
+			return urls, fmt.Sprintf("%s makes “curl” read, write or send more than a URL", display.Quote(a.Word))
 		}
 	}
 	return urls, ""

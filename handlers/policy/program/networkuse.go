@@ -1,4 +1,4 @@
-package policy
+package program
 
 import (
 	"path"
@@ -19,9 +19,9 @@ var networkPrograms = map[string][]string{
 // notConnected are the options of curl and wget whose value is a URL that they do not connect to.
 var notConnected = set("-d --data --data-raw --data-binary --data-urlencode --json -F --form -H --header -e --referer -A --user-agent -x --proxy -b --cookie")
 
-// networkUse returns the URLs that the arguments of a command name and that it will connect to, and reports whether the command
+// NetworkUse returns the URLs that the arguments of a command name and that it will connect to, and reports whether the command
 // does nothing without a network.
-func networkUse(words []string) (urls []string, needs bool) {
+func NetworkUse(words []string) (urls []string, needs bool) {
 	name, rest := unwrapped(words)
 	subs, known := networkPrograms[name]
 	if !known || subs != nil && (len(rest) == 0 || !slices.Contains(subs, rest[0])) {

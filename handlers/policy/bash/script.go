@@ -1,4 +1,11 @@
-package policy
+// Package bash reads a command's text as bash does, with the parser of mvdan.cc/sh: into simple commands, their words, and the files
+// that the shell itself opens for them.
+//
+// Promises: what it cannot read in full has a cause in Script.Cause. Script.All and Script.Redirects hold every simple command and
+// every redirect anywhere in the text, also in substitutions, functions and the arguments of programs that run others.
+//
+// It must not know rules, folders, or which commands are harmless.
+package bash
 
 import (
 	"path"
@@ -6,105 +13,108 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/program"
 )
 
-// command is a simple command as bash would run it.
-type command struct {
-	words  []string // quotes removed
-	line   int      // the statement it is in, from 0
-	piped  bool     // it reads what the command before it prints
-	sure   bool     // what follows it in the statement runs only when it worked, and in the same shell
-	redirs []redirect
+// Command is a simple command as bash would run it.
+type Command struct {
+	Words     []string // quotes removed
+	Line      int      // the statement it is in, from 0
+	Piped     bool     // it reads what the command before it prints
+	Sure      bool     // what follows it in the statement runs only when it worked, and in the same shell
+	Redirects []Redirect
 }
 
-func (c command) String() string { return strings.Join(c.words, " ") }
+func (c Command) String() string { return strings.Join(c.Words, " ") }
 
-// redirect is a file a command reads or writes by the shell's hand.
-type redirect struct {
-	writes bool
-	target string
+// Redirect is a file a command reads or writes by the shell's hand.
+type Redirect struct {
+	Writes bool
+	Target string
 }
 
 // maxCommand is the length of the longest command that is read, in bytes. A person reads longer ones.
 const maxCommand = 4 << 10
 
-// script is what was read of a command's text.
-type script struct {
-	plain    []command  // in order; complete only without a cause
-	cause    string     // why the text is more than plain commands
-	all      [][]string // every simple command anywhere in it, as far as its words are known: what rules that deny look at
-	redirs   []redirect // every redirect anywhere in it, likewise
-	detached bool       // it runs on by itself
+// Script is what was read of a command's text.
+type Script struct {
+	Plain     []Command  // in order; complete only without a cause
+	Cause     string     // why the text is more than plain commands
+	All       [][]string // every simple command anywhere in it, as far as its words are known: what rules that deny look at
+	Redirects []Redirect // every redirect anywhere in it, likewise
+	Detached  bool       // it runs on by itself
 }
 
-// detach is the word in front of a command that runs on by itself, while whoever asked for it does not wait.
-const detach = "detach"
+// DetachWord is the word in front of a command that runs on by itself, while whoever asked for it does not wait.
+const DetachWord = "detach"
 
 // Detached gives what stands behind "detach " at the very beginning of a command. Anywhere else, and however it is quoted
 // otherwise, the word is the name of a program that there is not.
 func Detached(command string) (rest string, ok bool) {
-	rest, ok = strings.CutPrefix(command, detach+" ")
+	rest, ok = strings.CutPrefix(command, DetachWord+" ")
 	return rest, ok && strings.TrimSpace(rest) != ""
 }
 
-// readCommand reads a command's text. Of one that is detached it reads what runs; rules that deny or ask see each of its
+// Read reads a command's text. Of one that is detached it reads what runs; rules that deny or ask see each of its
 // commands both with the word and without.
-func readCommand(text string) script {
+func Read(text string) Script {
 	rest, detached := Detached(text)
 	if !detached {
-		return readScript(text)
+		return Parse(text)
 	}
-	s := readScript(rest)
-	s.detached = true
-	for _, words := range s.all[:len(s.all):len(s.all)] {
-		s.all = append(s.all, append([]string{detach}, words...))
+	s := Parse(rest)
+	s.Detached = true
+	for _, words := range s.All[:len(s.All):len(s.All)] {
+		s.All = append(s.All, append([]string{DetachWord}, words...))
 	}
 	return s
 }
 
-// readScript reads a command's text as bash does.
-func readScript(text string) (s script) {
+// Parse reads a command's text as bash does.
+func Parse(text string) (s Script) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return script{cause: "the command is empty"}
+		return Script{Cause: "the command is empty"}
 	case len(text) > maxCommand:
-		s.cause = "the command is too long to be read at a glance"
+		s.Cause = "the command is too long to be read at a glance"
 		if words := strings.Fields(text[:maxCommand]); len(words) > 0 {
-			s.all = [][]string{words}
+			s.All = [][]string{words}
 		}
 		return s
 	case strings.Contains(text, "\\\n"):
-		s.cause = "a backslash at the end of a line joins what does not look joined"
+		s.Cause = "a backslash at the end of a line joins what does not look joined"
 	default:
-		if cause := readable(text, true); cause != "" {
-			s.cause = "the command cannot be trusted: " + cause
+		if cause := display.Misleading(text, true); cause != "" {
+			s.Cause = "the command cannot be trusted: " + cause
 		}
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil {
 		if words := strings.Fields(text); len(words) > 0 {
-			s.all = [][]string{words}
+			s.All = [][]string{words}
 		}
-		if s.cause == "" {
-			s.cause = "bash would not read it"
+		if s.Cause == "" {
+			s.Cause = "bash would not read it"
 			if wrong, ok := err.(syntax.ParseError); ok {
-				s.cause += ": " + wrong.Text
+				s.Cause += ": " + wrong.Text
 			}
 		}
 		return s
 	}
 	s.collect(file, text, 0)
 	for line, st := range file.Stmts {
-		s.statement(st, text, command{line: line, sure: true})
+		s.statement(st, text, Command{Line: line, Sure: true})
 	}
-	if len(s.plain) == 0 && s.cause == "" {
-		s.cause = "there is no command in it"
+	if len(s.Plain) == 0 && s.Cause == "" {
+		s.Cause = "there is no command in it"
 	}
 	return s
 }
 
 // statement reads what is made of simple commands joined by &&, ||, ;, | and line ends; all else is a cause.
-func (s *script) statement(st *syntax.Stmt, text string, as command) {
+func (s *Script) statement(st *syntax.Stmt, text string, as Command) {
 	switch {
 	case st.Background, st.Coprocess, st.Disown:
 		s.because("& lets it run on unseen")
@@ -116,9 +126,9 @@ func (s *script) statement(st *syntax.Stmt, text string, as command) {
 		if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt && c.Op != syntax.Pipe {
 			s.because(c.Op.String() + " is not one of &&, ||, ; and |")
 		}
-		as.sure = as.sure && c.Op == syntax.AndStmt
+		as.Sure = as.Sure && c.Op == syntax.AndStmt
 		s.statement(c.X, text, as)
-		as.piped = c.Op == syntax.Pipe
+		as.Piped = c.Op == syntax.Pipe
 		s.statement(c.Y, text, as)
 	case *syntax.CallExpr:
 		s.simple(st, c, text, as)
@@ -126,41 +136,41 @@ func (s *script) statement(st *syntax.Stmt, text string, as command) {
 		s.because("a redirect without a command")
 	default:
 		from, to := int(c.Pos().Offset()), int(c.End().Offset())
-		s.because(quoted(text[from:to]) + " is more than simple commands joined by &&, ||, ; and |")
+		s.because(display.Quote(text[from:to]) + " is more than simple commands joined by &&, ||, ; and |")
 	}
 }
 
 // because keeps the first cause.
-func (s *script) because(cause string) {
-	if s.cause == "" {
-		s.cause = cause
+func (s *Script) because(cause string) {
+	if s.Cause == "" {
+		s.Cause = cause
 	}
 }
 
-func (s *script) simple(st *syntax.Stmt, call *syntax.CallExpr, text string, c command) {
+func (s *Script) simple(st *syntax.Stmt, call *syntax.CallExpr, text string, c Command) {
 	if len(call.Assigns) > 0 {
 		a := call.Assigns[0]
-		s.because(quoted(text[a.Pos().Offset():a.End().Offset()]) + " sets a variable, which changes what programs do")
+		s.because(display.Quote(text[a.Pos().Offset():a.End().Offset()]) + " sets a variable, which changes what programs do")
 		return
 	}
 	for _, w := range call.Args {
 		word, cause := plainWord(w, text)
 		s.because(cause)
-		c.words = append(c.words, word)
+		c.Words = append(c.Words, word)
 	}
 	for _, r := range st.Redirs {
 		redir, isFile, cause := plainRedirect(r, text)
 		s.because(cause)
 		if isFile {
-			c.redirs = append(c.redirs, redir)
+			c.Redirects = append(c.Redirects, redir)
 		}
 	}
-	s.plain = append(s.plain, c)
+	s.Plain = append(s.Plain, c)
 }
 
 // collect finds every simple command and every redirect, also where the grammar is not plain: in substitutions, control
 // flow, functions, behind programs that run what they are given, and in texts for a shell.
-func (s *script) collect(node syntax.Node, text string, depth int) {
+func (s *Script) collect(node syntax.Node, text string, depth int) {
 	syntax.Walk(node, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CallExpr:
@@ -177,7 +187,7 @@ func (s *script) collect(node syntax.Node, text string, depth int) {
 			s.found(words, false, depth)
 		case *syntax.Redirect:
 			if r, isFile, _ := plainRedirect(n, text); isFile {
-				s.redirs = append(s.redirs, r)
+				s.Redirects = append(s.Redirects, r)
 			}
 		}
 		return true
@@ -186,19 +196,19 @@ func (s *script) collect(node syntax.Node, text string, depth int) {
 
 // found keeps a command, and those it may run: of a program that runs its arguments every end of them, because which word
 // the command begins with depends on the program's options.
-func (s *script) found(words []string, deeper bool, depth int) {
+func (s *Script) found(words []string, deeper bool, depth int) {
 	if len(words) == 0 {
 		return
 	}
-	s.all = append(s.all, words)
+	s.All = append(s.All, words)
 	name := path.Base(words[0])
 	inside := false
 	for i, w := range words[1:] {
-		if inside = inside || runsArguments(name, words[i], i == 0); inside {
-			s.all = append(s.all, words[i+1:])
+		if inside = inside || program.RunsArguments(name, words[i], i == 0); inside {
+			s.All = append(s.All, words[i+1:])
 		}
 		if deeper && strings.ContainsAny(w, " ;|&\n$`") {
-			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && isListed(name) {
+			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && program.IsListed(name) {
 				s.collect(inner, w, depth+1)
 			}
 		}
@@ -218,26 +228,26 @@ func plainWord(w *syntax.Word, text string) (word, cause string) {
 			bare := literal.ReplaceAllString(p.Value, "")
 			switch {
 			case strings.Contains(p.Value, `\`):
-				return source, quoted(source) + " holds a backslash outside quotes"
+				return source, display.Quote(source) + " holds a backslash outside quotes"
 			case strings.ContainsAny(bare, "*?[{$`"):
-				return source, quoted(source) + " is expanded by the shell"
+				return source, display.Quote(source) + " is expanded by the shell"
 			case i == 0 && strings.HasPrefix(bare, "~"), strings.Contains(bare, "=~"), strings.Contains(bare, ":~"):
-				return source, quoted(source) + " leads to a home folder"
+				return source, display.Quote(source) + " leads to a home folder"
 			}
 			out.WriteString(p.Value)
 		case *syntax.SglQuoted:
 			if p.Dollar {
-				return source, quoted(source) + " is rewritten by the shell"
+				return source, display.Quote(source) + " is rewritten by the shell"
 			}
 			out.WriteString(p.Value)
 		case *syntax.DblQuoted:
 			inner, ok := plainQuoted(p)
 			if !ok {
-				return source, quoted(source) + " is expanded by the shell"
+				return source, display.Quote(source) + " is expanded by the shell"
 			}
 			out.WriteString(inner)
 		default:
-			return source, quoted(source) + " is expanded by the shell"
+			return source, display.Quote(source) + " is expanded by the shell"
 		}
 	}
 	return out.String(), ""
@@ -284,13 +294,13 @@ func anyWord(w *syntax.Word, text string) string {
 }
 
 // plainRedirect reads a redirect. One that only joins or closes file descriptors is no file, and /dev/null is free.
-func plainRedirect(r *syntax.Redirect, text string) (redir redirect, isFile bool, cause string) {
+func plainRedirect(r *syntax.Redirect, text string) (redir Redirect, isFile bool, cause string) {
 	source := text[r.Pos().Offset():r.End().Offset()]
-	if r.N != nil && !number(r.N.Value) {
-		cause = quoted(source) + " sets a variable"
+	if r.N != nil && !program.IsNumber(r.N.Value) {
+		cause = display.Quote(source) + " sets a variable"
 	}
-	if end := r.End().Offset(); number(text[r.Word.Pos().Offset():end]) && int(end) < len(text) && strings.IndexByte("<>", text[end]) >= 0 {
-		cause = quoted(source) + " is read as a descriptor by some shells"
+	if end := r.End().Offset(); program.IsNumber(text[r.Word.Pos().Offset():end]) && int(end) < len(text) && strings.IndexByte("<>", text[end]) >= 0 {
+		cause = display.Quote(source) + " is read as a descriptor by some shells"
 	}
 	target, wordCause := plainWord(r.Word, text)
 	if wordCause != "" {
@@ -299,17 +309,17 @@ func plainRedirect(r *syntax.Redirect, text string) (redir redirect, isFile bool
 	}
 	switch r.Op {
 	case syntax.DplOut, syntax.DplIn:
-		if target == "-" || number(target) {
+		if target == "-" || program.IsNumber(target) {
 			return redir, false, cause
 		}
-		return redirect{r.Op == syntax.DplOut, target}, true, cause
+		return Redirect{r.Op == syntax.DplOut, target}, true, cause
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
-		return redirect{true, target}, target != "/dev/null", cause
+		return Redirect{true, target}, target != "/dev/null", cause
 	case syntax.RdrIn:
-		return redirect{false, target}, target != "/dev/null", cause
+		return Redirect{false, target}, target != "/dev/null", cause
 	case syntax.RdrInOut:
-		return redirect{true, target}, true, quoted(source) + " opens a file to read and write"
+		return Redirect{true, target}, true, display.Quote(source) + " opens a file to read and write"
 	default:
-		return redir, false, quoted(source) + " is text the shell hands over"
+		return redir, false, display.Quote(source) + " is text the shell hands over"
 	}
 }

@@ -1,4 +1,4 @@
-package policy
+package program
 
 import (
 	"regexp"
@@ -19,17 +19,17 @@ var revisionPath = regexp.MustCompile(`^[^:(]*:(\d:)?[A-Za-z0-9_.][A-Za-z0-9_./ 
 // gitObject is a name of an object. git show writes a file's object in full, also with --stat and the like.
 var gitObject = regexp.MustCompile(`(?i)(^|-g)[0-9a-f]{4,64}(\^\{.*)?$`)
 
-// gitContent is what a command of git shows of the content of files.
-type gitContent struct {
-	trees      []tree
-	limits     []string // the paths behind --; none when git may take one of them for a pattern
-	onlyLimits bool     // when git tracks the files in limits, their content is all that is shown
-	revisions  bool     // the content is from revisions, which may hold files that git no longer tracks
-	names      []string // each of these is a revision, unless a file has that name
+// GitContent is what a command of git shows of the content of files.
+type GitContent struct {
+	Trees      []Tree
+	Limits     []string // the paths behind --; none when git may take one of them for a pattern
+	OnlyLimits bool     // when git tracks the files in limits, their content is all that is shown
+	Revisions  bool     // the content is from revisions, which may hold files that git no longer tracks
+	Names      []string // each of these is a revision, unless a file has that name
 }
 
-// revisionPaths returns the paths of files in revisions that the command names, from the top of the repository.
-func (g gitCommand) revisionPaths() (paths []string) {
+// RevisionPaths returns the paths of files in revisions that the command names, from the top of the repository.
+func (g Git) RevisionPaths() (paths []string) {
 	for _, n := range positionals(g.args) {
 		for i := range n {
 			if n[i] == ':' {
@@ -40,50 +40,50 @@ func (g gitCommand) revisionPaths() (paths []string) {
 	return paths
 }
 
-// content returns what the command shows of the content of files that it does not name as files in a revision. all is a folder
+// Content returns what the command shows of the content of files that it does not name as files in a revision. all is a folder
 // that holds everything that git may search. ok is false when the command shows no content.
-func (g gitCommand) content(all string) (c gitContent, ok bool) {
+func (g Git) Content(all string) (c GitContent, ok bool) {
 	named := positionals(g.args)
-	if !gitShows(g.sub, named, g.args) {
+	if !gitShows(g.Sub, named, g.args) {
 		return c, false
 	}
 	onlyPaths := len(named) > 0 && !slices.ContainsFunc(named, func(n string) bool { return !revisionPath.MatchString(n) })
-	if onlyPaths && (g.sub == "show" || g.sub == "cat-file") {
+	if onlyPaths && (g.Sub == "show" || g.Sub == "cat-file") {
 		return c, false
 	}
 	if i := slices.Index(g.words, "--"); i >= 0 {
-		c.limits = g.words[i+1:]
-		named = named[:len(named)-len(c.limits)]
+		c.Limits = g.words[i+1:]
+		named = named[:len(named)-len(c.Limits)]
 	}
-	if g.sub == "grep" && !has(g.args, "e", "and", "or", "not") { // the first word is the pattern, also behind --
+	if g.Sub == "grep" && !has(g.args, "e", "and", "or", "not") { // the first word is the pattern, also behind --
 		if len(named) == 0 {
-			c.limits = nil
+			c.Limits = nil
 		} else {
 			named = named[1:]
 		}
 	}
-	paths := slices.Concat(named, c.limits)
-	if slices.ContainsFunc(c.limits, patterned) {
-		c.limits = nil
+	paths := slices.Concat(named, c.Limits)
+	if slices.ContainsFunc(c.Limits, patterned) {
+		c.Limits = nil
 	}
-	c.onlyLimits = g.sub != "stash" && g.sub != "range-diff" && !has(g.args, "follow")
-	switch g.sub {
+	c.OnlyLimits = g.Sub != "stash" && g.Sub != "range-diff" && !has(g.args, "follow")
+	switch g.Sub {
 	case "diff-files":
 	case "grep", "diff":
-		c.revisions = g.sub == "diff" && has(g.args, "cached", "staged", "merge-base")
-		c.names = named
+		c.Revisions = g.Sub == "diff" && has(g.args, "cached", "staged", "merge-base")
+		c.Names = named
 	default:
-		c.revisions = true
+		c.Revisions = true
 	}
-	c.trees = []tree{{tracked: true, hidden: true, folders: c.limits}}
+	c.Trees = []Tree{{Tracked: true, Hidden: true, Folders: c.Limits}}
 	switch outside := func(n string) bool { return strings.HasPrefix(n, "/") || strings.HasPrefix(n, "..") }; {
 	case has(g.args, "no-index", "untracked"):
 		if paths = append(paths, "."); slices.ContainsFunc(paths, patterned) {
 			paths = []string{all}
 		}
-		c.trees = append(c.trees, tree{hidden: true, folders: paths})
-	case g.sub == "diff" && slices.ContainsFunc(paths, outside): // outside its repository git compares the files themselves
-		c.trees = append(c.trees, tree{hidden: true, folders: paths})
+		c.Trees = append(c.Trees, Tree{Hidden: true, Folders: paths})
+	case g.Sub == "diff" && slices.ContainsFunc(paths, outside): // outside its repository git compares the files themselves
+		c.Trees = append(c.Trees, Tree{Hidden: true, Folders: paths})
 	}
 	return c, true
 }
@@ -92,7 +92,7 @@ func (g gitCommand) content(all string) (c gitContent, ok bool) {
 func patterned(word string) bool { return strings.ContainsAny(word, ":*?[\\") }
 
 // gitShows reports whether a sub-command shows the content of files.
-func gitShows(sub string, named []string, args []argument) bool {
+func gitShows(sub string, named []string, args []Argument) bool {
 	switch sub {
 	case "show", "diff", "range-diff":
 		return has(args, gitPatches...) || !has(args, gitNames...) || sub == "show" && slices.ContainsFunc(named, gitObject.MatchString)

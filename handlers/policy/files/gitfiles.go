@@ -1,0 +1,68 @@
+package files
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// maxEntries is how many names of a folder are read to look for a repository or a file.
+const maxEntries = 20_000
+
+// ObeysPrograms reports whether the configuration of the workspace's repository may name programs. Its top is the workspace, or
+// a folder above.
+func (w Workspace) ObeysPrograms() bool {
+	for dir := w.Root; ; dir = path.Dir(dir) {
+		if w.IsRepository(dir) {
+			entries, _ := w.List(dir, maxEntries)
+			config, _ := w.List(dir+"/.git", maxEntries)
+			return slices.ContainsFunc(entries, func(e Entry) bool { return e.Runs }) || slices.ContainsFunc(config, func(e Entry) bool { return e.Runs })
+		}
+		if dir == "/" {
+			return false
+		}
+	}
+}
+
+// IsRepository reports whether git may take a folder for the top of a repository.
+func (w Workspace) IsRepository(dir string) bool {
+	entries, ok := w.List(dir, maxEntries)
+	return !ok || slices.ContainsFunc(entries, func(e Entry) bool { return strings.EqualFold(e.Name, ".git") })
+}
+
+// Exists reports whether a path from a folder exists.
+func (w Workspace) Exists(folder, p string) bool {
+	at, cause := w.Locate(folder, p)
+	if cause != "" {
+		return false
+	}
+	if at.Lexical == w.Root {
+		return true
+	}
+	entries, ok := w.List(path.Dir(at.Lexical), maxEntries)
+	return ok && slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == path.Base(at.Lexical) })
+}
+
+// Tracks reports whether git tracks a file by each of these names, in the repository around a folder.
+func (w Workspace) Tracks(folder string, names []string) bool {
+	if w.Tracked == nil {
+		return false
+	}
+	paths, ok := w.Tracked(folder)
+	return ok && !slices.ContainsFunc(names, func(name string) bool {
+		at, cause := w.Locate(folder, name)
+		return cause != "" || !slices.Contains(paths, at.Lexical)
+	})
+}
+
+// InRepository returns where a path from the top of the repository around a folder may lead: the top is the folder or one above it.
+func (w Workspace) InRepository(folder, p string) (places []Place) {
+	for top := folder; ; top = path.Dir(top) {
+		if at, cause := w.Locate(top, p); cause == "" {
+			places = append(places, at)
+		}
+		if top == "/" {
+			return places
+		}
+	}
+}
