@@ -33,7 +33,7 @@ var mayImport = map[string]string{
 	"handlers":                     "events events/log events/secret sandbox/wire handlers/policy handlers/policy/bash handlers/policy/files handlers/policy/program",
 	"handlers/account":             "events events/log events/secret handlers",
 	"handlers/policy":              "handlers/policy/bash handlers/policy/display handlers/policy/files handlers/policy/program",
-	"handlers/policy/bash":         "handlers/policy/display handlers/policy/program",
+	"handlers/policy/bash":         "handlers/policy/display handlers/policy/files handlers/policy/program",
 	"handlers/policy/display":      "",
 	"handlers/policy/files":        "handlers/policy/display handlers/policy/program sandbox/protected",
 	"handlers/policy/program":      "handlers/policy/display",

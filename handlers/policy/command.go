@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -20,9 +19,9 @@ func (e *evaluation) bash() Verdict {
 	if v, done := e.forbidCommand(s); done {
 		return v
 	}
-	cause, commands := s.Cause, []placedCommand(nil)
+	cause, commands := s.Cause, []bash.PlacedCommand(nil)
 	if cause == "" {
-		commands, cause = a.place(s.Plain)
+		commands, cause = s.Follow(a.workspace(), a.Cwd)
 	}
 	e.matching(Allow, []string{"bash"}, func(r *compiled) bool { return mentions(s, r) })
 	if cause != "" {
@@ -84,117 +83,14 @@ func matchCommand(pattern, words []string) bool {
 	return len(words) > 0 && (matchWords(pattern, words) || matchWords(pattern, program.WithoutQuiet(words)))
 }
 
-// placedCommand is a command and where it may run.
-type placedCommand struct {
-	bash.Command
-	folders []string // more than one when the folder depends on what went before
-	moved   bool     // a cd stands before it
-}
-
-// place returns the commands with the folders that each may run in: a cd moves those behind it, for certain only behind &&.
-func (a Ask) place(plain []bash.Command) (commands []placedCommand, cause string) {
-	switch {
-	case a.Root == "":
-		return nil, "the workspace is not known"
-	case a.Cwd == "":
-		return nil, "the folder it would run in is not known"
-	case !files.Within(a.Root, a.Cwd):
-		return nil, "it would run in " + display.Quote(a.Cwd) + ", outside the workspace"
-	}
-	start := []files.Place{{Lexical: a.Cwd, Real: a.Cwd}}
-	in, ever, moved := start, start, false
-	for i, c := range plain {
-		if i > 0 && c.Line != plain[i-1].Line {
-			in = ever
-		}
-		commands = append(commands, placedCommand{c, folders(in), moved})
-		if len(c.Words) == 0 || c.Words[0] != "cd" {
-			continue
-		}
-		next, cause := a.enter(in, c.Words[1:])
-		if cause != "" {
-			return nil, cause
-		}
-		moved = true
-		if ever = union(ever, next); len(ever) > 16 { // each cd may double them
-			return nil, "it changes the folder more often than can be followed"
-		}
-		if c.Sure {
-			in = next
-		} else {
-			in = ever
-		}
-	}
-	return commands, ""
-}
-
-// enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With -P, or if
-// no directory has that path, bash uses the parent of the physical directory.
-func (a Ask) enter(from []files.Place, words []string) (to []files.Place, cause string) {
-	physical := false
-	for len(words) > 0 && (words[0] == "-P" || words[0] == "-L") {
-		physical, words = words[0] == "-P", words[1:]
-	}
-	if len(words) > 0 && words[0] == "--" {
-		words = words[1:]
-	}
-	if len(words) != 1 || words[0] == "" || words[0][0] == '-' { // also behind -- bash takes "-" for the previous directory
-		return nil, "the target of “cd” cannot be read from the command"
-	}
-	for _, folder := range from {
-		real, cause := a.workspace().Locate(folder.Real, words[0])
-		if cause != "" {
-			return nil, cause
-		}
-		next := []files.Place{{Lexical: real.Real, Real: real.Real}}
-		if !physical {
-			named, cause := a.workspace().Locate(folder.Lexical, words[0])
-			if cause == "" {
-				named, cause = a.workspace().Locate("", named.Lexical)
-			}
-			if cause != "" {
-				return nil, cause
-			}
-			if next[0] = named; named.Real != real.Real {
-				next = append(next, files.Place{Lexical: real.Real, Real: real.Real})
-			}
-		}
-		for _, at := range next {
-			if !files.Within(a.Root, at.Real) {
-				return nil, display.Quote(words[0]) + " is outside the workspace"
-			}
-		}
-		to = union(to, next)
-	}
-	return to, ""
-}
-
-func union(a, b []files.Place) []files.Place {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, func(a, b files.Place) int {
-		return cmp.Or(strings.Compare(a.Lexical, b.Lexical), strings.Compare(a.Real, b.Real))
-	})
-	return slices.Compact(all)
-}
-
-// folders are where places really are.
-func folders(in []files.Place) (real []string) {
-	for _, at := range in {
-		if !slices.Contains(real, at.Real) {
-			real = append(real, at.Real)
-		}
-	}
-	return real
-}
-
 // allowing gives the rules that allow a command and the files the shell opens for it, or the cause why they do not.
-func (e *evaluation) allowing(c placedCommand) (rules []Rule, cause string) {
+func (e *evaluation) allowing(c bash.PlacedCommand) (rules []Rule, cause string) {
 	cause = "no rule allows " + display.Quote(c.String())
 	for _, r := range e.rules {
 		if !r.allows("bash") || !matchCommand(r.words, c.Words) {
 			continue
 		}
-		k := check{Call: program.Call{Words: c.Words, Named: map[string]bool{}, Piped: c.Piped}, ask: e.ask, in: c.folders}
+		k := check{Call: program.Call{Words: c.Words, Named: map[string]bool{}, Piped: c.Piped}, ask: e.ask, in: c.Folders}
 		for _, word := range r.words {
 			k.Named[word], k.Named[strings.TrimRight(word, "*")] = true, true
 		}
@@ -268,16 +164,16 @@ func (e *evaluation) protected(alsoWrites bool) func(files.Place) (cause string)
 }
 
 // opening gives the rules that allow the shell to open a file.
-func (e *evaluation) opening(c placedCommand, to bash.Redirect) (rules []Rule, cause string) {
+func (e *evaluation) opening(c bash.PlacedCommand, to bash.Redirect) (rules []Rule, cause string) {
 	a := e.ask
-	if c.moved && to.Writes {
+	if c.Moved && to.Writes {
 		return nil, "it changes the folder and then writes " + display.Quote(to.Target)
 	}
 	permission, may := "read", a.workspace().MayRead
 	if to.Writes {
 		permission, may = "write", a.workspace().MayWrite
 	}
-	for _, folder := range c.folders {
+	for _, folder := range c.Folders {
 		at, cause := a.workspace().Locate(folder, to.Target)
 		if cause == "" {
 			cause = may(at)

@@ -7,7 +7,8 @@
 // component after symlinks are resolved; what configures programs is never written, and secrets are never read, without
 // a person.
 //
-// It must not know how an ask arrives, where rules are stored, or what happens after.
+// It must not know how an ask arrives, where rules are stored, or what happens after. Package bash reads commands, package program
+// knows programs, and package files finds where paths lead: none of them knows rules.
 package policy
 
 import "pocketcoder/handlers/policy/files"

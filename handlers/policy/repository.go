@@ -47,7 +47,7 @@ func (k *check) otherRepository(g program.Git) string {
 				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs", display.Quote(k.ask.relative(dir)))
 			}
 		}
-		if ws.ObeysPrograms() {
+		if ws.NamesPrograms() {
 			return fmt.Sprintf("the repository's configuration may make “git %s” run programs", sub)
 		}
 		if !g.EntersSubmodules() || k.ask.Tracked == nil {

@@ -84,7 +84,7 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 	if s.Cause != "" {
 		return nil
 	}
-	commands, cause := a.place(s.Plain)
+	commands, cause := s.Follow(a.workspace(), a.Cwd)
 	if cause != "" {
 		return nil
 	}
@@ -108,7 +108,7 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 }
 
 // permitted says whether these rules and the default ones allow one command.
-func permitted(a Ask, c placedCommand, rules []Rule) bool {
+func permitted(a Ask, c bash.PlacedCommand, rules []Rule) bool {
 	e := evaluation{ask: a}
 	for _, r := range slices.Concat(Defaults, rules) {
 		e.rules = append(e.rules, compile(r))

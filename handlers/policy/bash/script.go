@@ -1,10 +1,10 @@
-// Package bash reads a command's text as bash does, with the parser of mvdan.cc/sh: into simple commands, their words, and the files
-// that the shell itself opens for them.
+// Package bash reads a command's text as bash does, with the parser of mvdan.cc/sh: into simple commands, their words, the files
+// that the shell itself opens for them, and the folders that cd leads to.
 //
 // Promises: what it cannot read in full has a cause in Script.Cause. Script.All and Script.Redirects hold every simple command and
 // every redirect anywhere in the text, also in substitutions, functions and the arguments of programs that run others.
 //
-// It must not know rules, folders, or which commands are harmless.
+// It must not know rules, or which commands are harmless.
 package bash
 
 import (
@@ -18,7 +18,7 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Command is a simple command as bash would run it.
+// Command is a simple command as bash runs it.
 type Command struct {
 	Words     []string // quotes removed
 	Line      int      // the statement it is in, from 0
@@ -29,7 +29,7 @@ type Command struct {
 
 func (c Command) String() string { return strings.Join(c.Words, " ") }
 
-// Redirect is a file a command reads or writes by the shell's hand.
+// Redirect is a file that the shell opens for a command, to read or to write it.
 type Redirect struct {
 	Writes bool
 	Target string
@@ -38,27 +38,27 @@ type Redirect struct {
 // maxCommand is the length of the longest command that is read, in bytes. A person reads longer ones.
 const maxCommand = 4 << 10
 
-// Script is what was read of a command's text.
+// Script is a command's text as bash reads it.
 type Script struct {
 	Plain     []Command  // in order; complete only without a cause
 	Cause     string     // why the text is more than plain commands
-	All       [][]string // every simple command anywhere in it, as far as its words are known: what rules that deny look at
+	All       [][]string // every simple command anywhere in it, as far as its words are known
 	Redirects []Redirect // every redirect anywhere in it, likewise
-	Detached  bool       // it runs on by itself
+	Detached  bool       // it runs in the background: the text begins with DetachWord
 }
 
-// DetachWord is the word in front of a command that runs on by itself, while whoever asked for it does not wait.
+// DetachWord stands in front of a command that runs in the background, so that the caller does not wait for it.
 const DetachWord = "detach"
 
-// Detached gives what stands behind "detach " at the very beginning of a command. Anywhere else, and however it is quoted
-// otherwise, the word is the name of a program that there is not.
+// Detached returns the command behind "detach " at the very beginning of a text. ok is false for a text without it. Anywhere else, or
+// in quotes, the word is the name of a program, which does not exist.
 func Detached(command string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(command, DetachWord+" ")
 	return rest, ok && strings.TrimSpace(rest) != ""
 }
 
-// Read reads a command's text. Of one that is detached it reads what runs; rules that deny or ask see each of its
-// commands both with the word and without.
+// Read reads a command's text, which may begin with DetachWord. Plain then holds the commands without the word, and All holds each
+// command both with the word and without.
 func Read(text string) Script {
 	rest, detached := Detached(text)
 	if !detached {
@@ -72,7 +72,7 @@ func Read(text string) Script {
 	return s
 }
 
-// Parse reads a command's text as bash does.
+// Parse reads a command's text as bash does. DetachWord is the name of a program to it.
 func Parse(text string) (s Script) {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -208,7 +208,7 @@ func (s *Script) found(words []string, deeper bool, depth int) {
 			s.All = append(s.All, words[i+1:])
 		}
 		if deeper && strings.ContainsAny(w, " ;|&\n$`") {
-			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && program.IsListed(name) {
+			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && program.NeedsPerson(name) {
 				s.collect(inner, w, depth+1)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Misleading says why a text cannot be trusted to be what a person sees; empty when it can. Line ends and tabs are only fine
-// in a command.
+// Misleading returns why a person may see another text than the program that gets it. It returns an empty string when both see the
+// same. Line ends and tabs are fine in a command only.
 func Misleading(text string, isCommand bool) string {
 	if !utf8.ValidString(text) {
 		return "it is not valid text"
@@ -40,6 +40,7 @@ var blank = &unicode.RangeTable{
 	R32: []unicode.Range32{{0xE0100, 0xE01EF, 1}},
 }
 
+// Visible reports whether a person can see a character.
 func Visible(c rune) bool {
 	if c < utf8.RuneSelf {
 		return c >= ' ' && c < 0x7f

@@ -40,7 +40,7 @@ type Entry struct {
 	Kind  Kind
 	Plain bool     // its name is a secret one, but its content was read and holds none
 	Runs  bool     // of a .git/config, or of a .git that is a file: git may run programs that a configuration names
-	Shows []string // of an ignore file: the hidden names that it makes ripgrep read; see ShownNames
+	Shows []string // of an ignore file: the hidden names that it makes ripgrep read; see program.ShownNames
 }
 
 // Place is where a path leads.
@@ -52,7 +52,7 @@ type Place struct {
 // maxPath is the length of the longest path that the policy reads, in bytes. A person reads longer ones.
 const maxPath = 4 << 10
 
-// Locate finds where a path leads from a folder. A .. goes up from where the symlink before it leads, as the kernel does.
+// Locate returns where a path leads from a folder. cause is why that is not known. A .. goes up from where the symlink before it leads, as the kernel does.
 func (w Workspace) Locate(cwd, p string) (at Place, cause string) {
 	switch {
 	case p == "":
@@ -104,7 +104,7 @@ func (w Workspace) resolved(p string) (string, bool) {
 	return w.Resolve(p)
 }
 
-// Within compares by component: /workspace2 is not in /workspace.
+// Within reports whether a path is root or lies below it. It compares by component: /workspace2 is not in /workspace.
 func Within(root, p string) bool {
 	return root != "" && (p == root || root == "/" || strings.HasPrefix(p, root+"/"))
 }

@@ -65,7 +65,7 @@ func configures(p string) bool {
 	return false
 }
 
-// Secret says whether a path is, or lies in, what holds keys and tokens. Names without a dot are common for folders of
+// Secret reports whether a path is, or lies in, what holds keys and tokens. Names without a dot are common for folders of
 // source code: they count for files.
 func Secret(p string) bool {
 	parts := strings.Split(p, "/")
@@ -85,7 +85,7 @@ func Secret(p string) bool {
 
 func example(name string) bool { return slices.Contains(examples, path.Ext(name)) }
 
-// MayRead says why a place is never read without a person; empty when a rule may allow it.
+// MayRead returns why a place is never read without a person, or an empty string when a rule may allow it.
 func (w Workspace) MayRead(at Place) string {
 	switch {
 	case at.Lexical == "/dev/null":
@@ -98,7 +98,7 @@ func (w Workspace) MayRead(at Place) string {
 	return ""
 }
 
-// MayWrite says why a place is never written without a person; empty when a rule may allow it.
+// MayWrite returns why a place is never written without a person, or an empty string when a rule may allow it.
 func (w Workspace) MayWrite(at Place) string {
 	switch {
 	case at.Lexical == "/dev/null":

@@ -79,8 +79,8 @@ func AlwaysAsked(name string) (cause string) {
 // Interprets reports whether a program runs a script that it is given by name.
 func Interprets(name string) bool { return mustAsk[name] == runsScripts }
 
-// IsListed reports whether a program is in the table of those that run others, change the machine or reach out.
-func IsListed(name string) bool { return mustAsk[name] != "" }
+// NeedsPerson reports whether a program is in the table of those that run others, change the machine or reach out.
+func NeedsPerson(name string) bool { return mustAsk[name] != "" }
 
 // RunsArguments reports whether the words behind one may be a command of their own: those of a program that starts others, and of
 // find -exec. first says that the word is the name of the program.

@@ -107,7 +107,8 @@ var gitForces = map[string][]string{
 // gitQuiet are options before the sub-command that change nothing but how git shows what it found.
 var gitQuiet = []string{"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"}
 
-// WithoutQuiet gives a git command as a rule's pattern names it.
+// WithoutQuiet returns a command without the options before git's sub-command that change only how git shows its result. It returns
+// commands of other programs as they are.
 func WithoutQuiet(words []string) []string {
 	i := 1
 	for words[0] == "git" && i < len(words) && slices.Contains(gitQuiet, words[i]) {
@@ -149,7 +150,7 @@ func ReadGit(c Call) (g Git, cause string) {
 	return Git{call: c, Sub: sub, words: words[2:], args: p.read(words[2:]), program: p}, ""
 }
 
-// Cause returns why the command is asked because of its words alone.
+// Cause returns why the words of the command are not harmless.
 func (g Git) Cause() string {
 	for i, a := range g.args {
 		changes := g.Sub == "branch" || g.Sub == "tag" // what a rule names there it reaches

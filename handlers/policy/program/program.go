@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Call is one command as a program is started with it.
+// Call is the start of a program: its name and its arguments.
 type Call struct {
 	Words []string        // the program's name first
 	Named map[string]bool // words that the caller approves one by one, because a person wrote each of them
@@ -36,7 +36,7 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9_.+-]*$`)
 // scriptName is a script or package an interpreter is given by name.
 var scriptName = regexp.MustCompile(`^[A-Za-z0-9_@.][A-Za-z0-9_@./:-]*$`)
 
-// Usage reads the arguments. cause is why one of them, or what the program is not known to do with it, is not harmless.
+// Usage reads the arguments. cause is why an argument is not harmless, or not known to be.
 func (c Call) Usage() (u Usage, cause string) {
 	p, described := programs[c.Words[0]]
 	if _, ok := tools[c.Words[0]]; ok {

@@ -18,18 +18,19 @@ type treeOptions struct {
 	noContent bool     // it shows no content: what rules keep counts, what may hold secrets does not
 }
 
-// Tree is a folder, or several, that a command reads with all that lies below.
+// Tree says which folders a command reads with all that lies below, and what it skips there.
 type Tree struct {
-	Folders        []string // as the command names them
-	Hidden, Follow bool
-	NoContent      bool
-	Shown          bool     // of hidden names, only what an ignore file shows
-	Tracked        bool     // only what git tracks; without folders all of it
-	Skips          []string // names of folders
-	Only           []string // patterns of names; nil is all
+	Folders   []string // as the command names them
+	Hidden    bool     // also names that begin with a dot
+	Follow    bool     // also what symlinks lead to
+	NoContent bool     // it shows no content, so that secrets do not count
+	Shown     bool     // of hidden names, only what an ignore file shows
+	Tracked   bool     // only what git tracks; without folders all of it
+	Skips     []string // names of folders
+	Only      []string // patterns of names; nil is all
 }
 
-// plainGlob is a pattern for names that all programs read alike.
+// plainGlob matches a pattern for names that all programs read alike.
 var plainGlob = regexp.MustCompile(`^[A-Za-z0-9_.*-]+$`)
 
 // trees returns the folders that the command reads with all that lies below.
@@ -93,7 +94,7 @@ func (r *Tree) ripgrep(args []Argument) {
 	}
 }
 
-// GlobNames returns patterns for the names of the files that an include of ripgrep matches, or nil when it may match any.
+// GlobNames returns patterns for the names of the files that a glob of ripgrep matches, or nil when the glob may match any.
 func GlobNames(include string) (names []string) {
 	for _, pattern := range expandBraces(include) {
 		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
@@ -141,7 +142,7 @@ func ShownNames(text string) (names []string) {
 	return names
 }
 
-// set returns the words of a text.
+// set returns the words of a text as a set.
 func set(names string) map[string]bool {
 	s := map[string]bool{}
 	for _, name := range strings.Fields(names) {

@@ -9,9 +9,9 @@ import (
 // maxEntries is how many names of a folder are read to look for a repository or a file.
 const maxEntries = 20_000
 
-// ObeysPrograms reports whether the configuration of the workspace's repository may name programs. Its top is the workspace, or
+// NamesPrograms reports whether the configuration of the workspace's repository may name programs. Its top is the workspace, or
 // a folder above.
-func (w Workspace) ObeysPrograms() bool {
+func (w Workspace) NamesPrograms() bool {
 	for dir := w.Root; ; dir = path.Dir(dir) {
 		if w.IsRepository(dir) {
 			entries, _ := w.List(dir, maxEntries)

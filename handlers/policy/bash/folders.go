@@ -1,0 +1,115 @@
+package bash
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/files"
+)
+
+// PlacedCommand is a command and where it may run.
+type PlacedCommand struct {
+	Command
+	Folders []string // more than one when the folder depends on what went before
+	Moved   bool     // a cd stands before it
+}
+
+// Follow returns the plain commands with the folders that each may run in, when bash starts in cwd. A cd moves those behind it, for
+// certain only behind &&. cause is why the folders are not known, or not all in the workspace.
+func (s Script) Follow(ws files.Workspace, cwd string) (commands []PlacedCommand, cause string) {
+	switch {
+	case ws.Root == "":
+		return nil, "the workspace is not known"
+	case cwd == "":
+		return nil, "the folder it would run in is not known"
+	case !files.Within(ws.Root, cwd):
+		return nil, "it would run in " + display.Quote(cwd) + ", outside the workspace"
+	}
+	start := []files.Place{{Lexical: cwd, Real: cwd}}
+	in, ever, moved := start, start, false
+	for i, c := range s.Plain {
+		if i > 0 && c.Line != s.Plain[i-1].Line {
+			in = ever
+		}
+		commands = append(commands, PlacedCommand{Command: c, Folders: folders(in), Moved: moved})
+		if len(c.Words) == 0 || c.Words[0] != "cd" {
+			continue
+		}
+		next, cause := enter(ws, in, c.Words[1:])
+		if cause != "" {
+			return nil, cause
+		}
+		moved = true
+		if ever = union(ever, next); len(ever) > 16 { // each cd may double them
+			return nil, "it changes the folder more often than can be followed"
+		}
+		if c.Sure {
+			in = next
+		} else {
+			in = ever
+		}
+	}
+	return commands, ""
+}
+
+// enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With -P, or if
+// no directory has that path, bash uses the parent of the physical directory.
+func enter(ws files.Workspace, from []files.Place, words []string) (to []files.Place, cause string) {
+	physical := false
+	for len(words) > 0 && (words[0] == "-P" || words[0] == "-L") {
+		physical, words = words[0] == "-P", words[1:]
+	}
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	if len(words) != 1 || words[0] == "" || words[0][0] == '-' { // also behind -- bash takes "-" for the previous directory
+		return nil, "the target of “cd” cannot be read from the command"
+	}
+	for _, folder := range from {
+		real, cause := ws.Locate(folder.Real, words[0])
+		if cause != "" {
+			return nil, cause
+		}
+		next := []files.Place{{Lexical: real.Real, Real: real.Real}}
+		if !physical {
+			named, cause := ws.Locate(folder.Lexical, words[0])
+			if cause == "" {
+				named, cause = ws.Locate("", named.Lexical)
+			}
+			if cause != "" {
+				return nil, cause
+			}
+			if next[0] = named; named.Real != real.Real {
+				next = append(next, files.Place{Lexical: real.Real, Real: real.Real})
+			}
+		}
+		for _, at := range next {
+			if !files.Within(ws.Root, at.Real) {
+				return nil, display.Quote(words[0]) + " is outside the workspace"
+			}
+		}
+		to = union(to, next)
+	}
+	return to, ""
+}
+
+// union returns the places of both lists, sorted, each once.
+func union(a, b []files.Place) []files.Place {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(a, b files.Place) int {
+		return cmp.Or(strings.Compare(a.Lexical, b.Lexical), strings.Compare(a.Real, b.Real))
+	})
+	return slices.Compact(all)
+}
+
+// folders are where places really are.
+func folders(in []files.Place) (real []string) {
+	for _, at := range in {
+		if !slices.Contains(real, at.Real) {
+			real = append(real, at.Real)
+		}
+	}
+	return real
+}
