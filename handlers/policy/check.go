@@ -49,6 +49,7 @@ func (k *check) cause() string {
 		if cause := started.cause(); cause != "" {
 			return cause
 		}
+		k.places, k.reads = started.places, started.reads
 	}
 	u, cause := k.Usage()
 	if cause != "" {

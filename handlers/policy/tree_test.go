@@ -76,6 +76,23 @@ func TestProgramsThatReadTreesAskForWhatLiesBelow(t *testing.T) {
 	}
 }
 
+func TestACommandThatAnotherStartsReadsTreesToo(t *testing.T) {
+	t.Parallel()
+	rules := append([]policy.Rule{{Permission: "bash", Pattern: "uv run grep*"}, {Permission: "bash", Pattern: "uv run git diff*"}}, policy.Defaults...)
+	for _, command := range []string{"uv run grep -rn x .", "uv run git diff"} {
+		a := withFiles(bash(command), ".git/config", ".env", "src/a.go")
+		a.Tracked = func(string) ([]string, bool) { return []string{"/workspace/.env"}, true }
+		if v := policy.Evaluate(rules, a); v.Action != policy.AskPerson {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+		a = withFiles(bash(command), ".git/config", "src/a.go")
+		a.Tracked = func(string) ([]string, bool) { return []string{"/workspace/src/a.go"}, true }
+		if v := policy.Evaluate(rules, a); v.Action != policy.Allow {
+			t.Errorf("%s without secrets: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+}
+
 func TestRipgrepSkipsHiddenNames(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]policy.Action{
