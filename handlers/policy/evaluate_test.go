@@ -6,6 +6,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
 )
 
@@ -114,7 +115,7 @@ func TestWhatOpenCodeCannotUseIsDenied(t *testing.T) {
 			c.ask.Cwd, c.ask.Root, c.ask.Irregular, c.ask.Visible = "/workspace", "/workspace", irregular, visible
 			v := policy.Evaluate(append([]policy.Rule{everything}, policy.Defaults...), c.ask)
 			is.Equal(v.Action == policy.Deny, c.says != "")
-			is.True(strings.Contains(v.Reason, c.says))
+			expect.Contains(t, v.Reason, c.says)
 		})
 	}
 }
