@@ -39,13 +39,12 @@ func ListFolder(folder string, most int) (entries []files.Entry, ok bool) {
 			e.Kind = files.Link
 		}
 		e.Plain = e.Kind == files.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
-		switch file := filepath.Join(folder, e.Name); {
-		case e.Kind != files.Folder && e.Name == "config" && filepath.Base(folder) == ".git":
-			body, ok := readRegular(file, 64<<10)
-			e.Runs = !ok || gitPrograms.Match(body)
-		case e.Kind != files.Folder && e.Name == ".git":
-			body, ok := readRegular(file, 4<<10)
-			e.Runs = !ok || !gitDirOutside.Match(body)
+		switch git := filepath.Join(folder, e.Name); {
+		case e.Name != ".git":
+		case e.Kind == files.Folder:
+			e.Runs = !isMissing(filepath.Join(git, "commondir")) || runsPrograms(git)
+		default:
+			e.Runs = fileRunsPrograms(git)
 		}
 		if e.Kind != files.Folder && slices.Contains(ignoreFiles, e.Name) {
 			e.Shows = shownNames(filepath.Join(folder, e.Name))

@@ -112,30 +112,55 @@ func TestTrackedFilesAreThoseOfTheIndex(t *testing.T) {
 	}
 }
 
-func TestAGitConfigurationThatNamesProgramsIsNoticed(t *testing.T) {
+func TestARepositoryThatNamesProgramsIsNoticed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	dir := repository(t, "a")
-	runs := func(folder, name string) bool {
+	runs := func(folder string) bool {
 		entries, ok := ListFolder(folder, 100)
 		is.True(ok)
-		i := slices.IndexFunc(entries, func(e files.Entry) bool { return e.Name == name })
-		return entries[i].Runs
+		return entries[slices.IndexFunc(entries, func(e files.Entry) bool { return e.Name == ".git" })].Runs
 	}
+	write := func(path, text string) {
+		is.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
+		is.NoErr(os.WriteFile(path, []byte(text), 0o600))
+	}
+	dir := repository(t, "a")
+	git(t, dir, "remote", "add", "origin", "https://example.org/a.git")
+	git(t, dir, "config", "branch.main.remote", "origin")
 	config := filepath.Join(dir, ".git/config")
 	ordinary, err := os.ReadFile(config)
 	is.NoErr(err)
-	is.True(!runs(filepath.Join(dir, ".git"), "config"))
+	is.True(!runs(dir))
 	for _, text := range []string{"[core]\n\tfsmonitor = x", "[core]FsMonitor=x", "[filter \"x\"]\n\tclean = x", "[diff]\n\texternal = x", "[diff \"a\"]\n\tcommand = x",
-		"[diff \"a\"]\n\ttextconv = x", "[include]\n\tpath = x", "[includeIf \"gitdir:/\"]\n\tpath = x", "[extensions]\n\tworktreeConfig = true"} {
-		is.NoErr(os.WriteFile(config, append(slices.Clone(ordinary), text...), 0o600))
-		is.True(runs(filepath.Join(dir, ".git"), "config")) // it names a program
+		"[diff \"a\"]\n\ttextconv = x", "[include]\n\tpath = x", "[includeIf \"gitdir:/\"]\n\tpath = x", "[extensions]\n\tworktreeConfig = true", "[log]\n\tshowSignature = true",
+		"[gpg]\n\tprogram = x", "[format]\n\tpretty = format:%G?", "[core]\n\thooksPath = x", "[extensions]\n\tpartialClone = origin",
+		"[remote \"origin\"]\n\tuploadpack = x", "[remote \"origin\"]\n\turl = a\\\n\tuploadpack = x", "[user]\n\tname = a\n[core \"x\"] fsmonitor = x", "\ufeff[core]\n\tfsmonitor = x"} {
+		is.NoErr(os.WriteFile(config, append(slices.Clone(ordinary), "\n"+text...), 0o600))
+		is.True(runs(dir)) // the configuration names a program
 	}
-	other := t.TempDir()
-	for text, want := range map[string]bool{"gitdir: ../.git/modules/x\n": false, "gitdir: /repo/.git/worktrees/x\n": false, "gitdir: evil\n": true, "x": true} {
-		is.NoErr(os.WriteFile(filepath.Join(other, ".git"), []byte(text), 0o600))
-		is.Equal(runs(other, ".git"), want)
+	is.NoErr(os.WriteFile(config, ordinary, 0o600))
+	for _, name := range []string{"hooks/post-index-change", "commondir", "config.worktree"} {
+		file := filepath.Join(dir, ".git", name)
+		write(file, "x")
+		is.True(runs(dir)) // a hook, or a configuration elsewhere
+		is.NoErr(os.Remove(file))
 	}
+	is.True(!runs(dir))
+
+	git(t, dir, "commit", "-q", "-m", "x")
+	git(t, dir, "worktree", "add", "-q", "../elsewhere")
+	worktree := filepath.Join(filepath.Dir(dir), "elsewhere")
+	is.True(!runs(worktree))
+	is.NoErr(os.WriteFile(config, append(slices.Clone(ordinary), "\n[core]\n\tfsmonitor = x"...), 0o600))
+	is.True(runs(worktree)) // which shares the configuration
+	inside := t.TempDir()
+	write(filepath.Join(inside, "data/config"), "[core]\n\tbare = false\n")
+	for _, to := range []string{"data", "../" + filepath.Base(inside) + "/data", inside + "/data", "/proc/self/cwd/data"} {
+		write(filepath.Join(inside, ".git"), "gitdir: "+to+"\n")
+		is.True(runs(inside)) // it lies in the workspace, or may
+	}
+	write(filepath.Join(inside, ".git"), "x")
+	is.True(runs(inside))
 }
 
 func TestATreeIsLookedThroughAsItIs(t *testing.T) {

@@ -187,7 +187,7 @@ func TestGitAsksWhenItsConfigurationNamesPrograms(t *testing.T) {
 		a.List = func(folder string, most int) ([]files.Entry, bool) {
 			entries, ok := list(folder, most)
 			for i := range entries {
-				entries[i].Runs = runs && folder == "/workspace/.git"
+				entries[i].Runs = runs && entries[i].Name == ".git"
 			}
 			return entries, ok
 		}

@@ -39,7 +39,7 @@ type Entry struct {
 	Name  string
 	Kind  Kind
 	Plain bool     // its name is a secret one, but its content was read and holds none
-	Runs  bool     // of a .git/config, or of a .git that is a file: git may run programs that a configuration names
+	Runs  bool     // of .git: git may run programs that it names
 	Shows []string // of an ignore file: the hidden names that it makes ripgrep read; see program.ShownNames
 }
 

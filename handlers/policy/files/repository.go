@@ -9,14 +9,14 @@ import (
 // maxEntries is how many names of a folder are read to look for a repository or a file.
 const maxEntries = 20_000
 
-// NamesPrograms reports whether the configuration of the workspace's repository may name programs. Its top is the workspace, or
-// a folder above.
+// NamesPrograms reports whether the workspace's repository may name programs that git runs. Its top is the workspace, or a
+// folder above.
 func (w Workspace) NamesPrograms() bool {
 	for dir := w.Root; ; dir = path.Dir(dir) {
 		if w.IsRepository(dir) {
-			entries, _ := w.List(dir, maxEntries)
-			config, _ := w.List(dir+"/.git", maxEntries)
-			return slices.ContainsFunc(entries, func(e Entry) bool { return e.Runs }) || slices.ContainsFunc(config, func(e Entry) bool { return e.Runs })
+			entries, ok := w.List(dir, maxEntries+1)
+			git := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == ".git" })
+			return !ok || git < 0 || entries[git].Runs
 		}
 		if dir == "/" {
 			return false
@@ -24,10 +24,15 @@ func (w Workspace) NamesPrograms() bool {
 	}
 }
 
-// IsRepository reports whether git may take a folder for the top of a repository.
+// IsRepository reports whether git may take a folder for the top of a repository, or for a repository without files of its own.
+// It is true for a folder with too many names to see them all.
 func (w Workspace) IsRepository(dir string) bool {
-	entries, ok := w.List(dir, maxEntries)
-	return !ok || slices.ContainsFunc(entries, func(e Entry) bool { return strings.EqualFold(e.Name, ".git") })
+	entries, ok := w.List(dir, maxEntries+1)
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e Entry) bool { return strings.EqualFold(e.Name, name) })
+	}
+	bare := has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+	return !ok || len(entries) > maxEntries || has(".git") || bare
 }
 
 // Exists reports whether a path from a folder exists.
