@@ -21,6 +21,7 @@ type ask struct {
 
 	editing bool                       // the next line is the command that shall run instead
 	always  *handlers.AlwaysPermission // the next line says whether this becomes a rule
+	shown   handlers.Proposal          // of it
 }
 
 // name tells one prompt from every other: an answer to one is none to another.
@@ -211,7 +212,12 @@ func (c *conversation) promptTerminal() {
 		c.terminal.ask(c.show.paint(cyan, "› "), "")
 		return
 	}
-	if a := c.waiting[0]; c.covered && !a.editing && a.always == nil {
+	switch a := c.waiting[0]; {
+	case !c.covered, a.editing:
+	case a.always != nil:
+		c.covered = false
+		c.show.proposal(*a.always, a.shown)
+	default:
 		c.covered, c.prompted = false, false
 		if a.permission != nil {
 			a.permission.shown = false

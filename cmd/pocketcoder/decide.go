@@ -167,7 +167,7 @@ func (c *conversation) propose(ctx context.Context, a *ask, w handlers.AlwaysPer
 		return fmt.Errorf("propose a rule: %w", err)
 	}
 	w.ShownRules = p.Rules
-	a.always = &w
+	a.always, a.shown, c.covered = &w, p, false
 	c.show.proposal(w, p)
 	return nil
 }

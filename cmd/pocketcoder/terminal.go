@@ -314,7 +314,11 @@ func (t *terminal) release() bool {
 	if t.held.Len() == 0 {
 		return false
 	}
+	whole := bytes.HasSuffix(t.held.Bytes(), []byte("\n"))
 	t.held.WriteTo(&t.pending)
+	if !whole { // what is printed next must not go on in that line
+		t.pending.WriteByte('\n')
+	}
 	t.arm()
 	return true
 }

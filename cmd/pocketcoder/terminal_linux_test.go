@@ -147,15 +147,15 @@ func TestNoOutputStandsBelowARequest(t *testing.T) {
 	fmt.Fprint(s.terminal, "? bash  touch x\n")
 	s.ask("allow it? ", "per_1")
 	s.sees(t, "touch x\r\nallow it? ")
-	fmt.Fprint(s.terminal, "? bash  ls\n")
+	fmt.Fprint(s.terminal, "? bash  ls\n? bash  go test # ")
 	is.Equal(s.heldLines(), 1)
 	s.ask("allow it? ", "per_1")
 	is.Equal(s.enters(t, "y\r"), typedLine{"y", "per_1", true})
 	expect.Lacks(t, s.seen.String(), "bash  ls")
 	is.True(s.release())
 	s.ask("› ", "")
-	s.sees(t, "? bash  ls\r\n› ")
-	is.True(!s.release()) // nothing is left
+	s.sees(t, "? bash  go test # \r\n› ") // on a line of its own
+	is.True(!s.release())                 // nothing is left
 	fmt.Fprint(s.terminal, "more\n")
 	s.sees(t, "more\r\n› ")
 }
