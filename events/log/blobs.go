@@ -35,8 +35,9 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
-	if err := bucket.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-		return events.Blob{}, fmt.Errorf("replace blob %s: %w", name, err)
+	before, err := bucket.GetInfo(ctx, name)
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return events.Blob{}, fmt.Errorf("look up blob %s: %w", name, err)
 	}
 	sum := sha256.New()
 	info := jetstream.ObjectInfo{Bucket: blobsBucket, NUID: nuid.Next(), ObjectMeta: jetstream.ObjectMeta{Name: name}}
@@ -53,6 +54,9 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
+	if before != nil {
+		l.purgeChunks(ctx, before.NUID)
+	}
 	return events.Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
@@ -63,9 +67,7 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 		if err == nil {
 			return
 		}
-		if stream, e := l.js.Stream(context.WithoutCancel(ctx), blobsStream); e == nil {
-			_ = stream.Purge(context.WithoutCancel(ctx), jetstream.WithPurgeSubject(subject)) // what is left is never read
-		}
+		l.purgeChunks(context.WithoutCancel(ctx), info.NUID)
 	}()
 	var inFlight []jetstream.PubAckFuture
 	await := func(most int) error {
@@ -101,6 +103,13 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 		if err := await(chunksInFlight - 1); err != nil {
 			return err
 		}
+	}
+}
+
+// purgeChunks removes the content of a blob that no name leads to any more. What it cannot remove is never read.
+func (l *Log) purgeChunks(ctx context.Context, nuid string) {
+	if stream, err := l.js.Stream(ctx, blobsStream); err == nil {
+		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(nuid)))
 	}
 }
 
