@@ -168,7 +168,7 @@ func (p *process) worker(t *testing.T) (worker int) {
 	t.Helper()
 	expect.Eventually(t, "a worker is ready", func() bool {
 		for pid, args := range p.leftover(t) {
-			if strings.Contains(args, "pocketcoder sandbox --lifeline") {
+			if strings.Contains(args, "pocketcoder worker --lifeline") {
 				worker = pid
 				return p.health(t).code == 200
 			}
