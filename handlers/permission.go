@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/wire"
@@ -203,6 +204,9 @@ func (s *permissions) grant(request, cwd string, files []events.FileFingerprint,
 func (h *Handlers) DecidePermission(ctx context.Context, c DecidePermission) (uint64, error) {
 	if err := c.check(h.Log.Redactor()); err != nil {
 		return 0, err
+	}
+	if c.Decision == events.Denied { // also while the disk is almost full: the turn may be what fills it
+		ctx = log.UseLastSpace(ctx)
 	}
 	f := h.chatPermissions(ctx, c.Chat)
 	return h.handleOn(ctx, c.Chat, c.Command, f, func() (events.Data, uint64, error) {

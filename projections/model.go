@@ -91,8 +91,8 @@ func (m *Model) setTrouble(text string) {
 const fullPause = time.Second
 
 // Run is the worker. It applies every event of the log from the checkpoint on, commits what has arrived without waiting
-// for more, and goes on until ctx ends or the log or the disk fails. A file found damaged is moved aside and made again. A
-// full disk is waited for: the log has what is missing, and queries go on with what there is.
+// for more, and goes on until ctx ends, or the log or the disk fails. A file found damaged is moved aside and made again. A
+// full disk and a log that does not answer are waited for: the log has what is missing, and queries go on with what there is.
 func (m *Model) Run(ctx context.Context) error {
 	var err error
 	for err == nil {
@@ -102,15 +102,23 @@ func (m *Model) Run(ctx context.Context) error {
 			err = m.exchange(func() (*file, error) { return m.startOver(ctx, errors.Join(err, m.current.close())) })
 		case isFull(err):
 			m.setTrouble("no disk space: " + err.Error())
-			select {
-			case <-time.After(fullPause):
-				err = nil
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
+			err = pause(ctx)
+		case log.IsUnavailable(err) && ctx.Err() == nil: // after a full disk it opens again
+			m.setTrouble("the log does not answer: " + err.Error())
+			err = pause(ctx)
 		}
 	}
 	return fmt.Errorf("run read models: %w", err)
+}
+
+// pause waits before the next try.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(fullPause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // work follows the log until that fails, or the file is found damaged.

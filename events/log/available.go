@@ -47,7 +47,7 @@ func (l *Log) Failing() (since time.Time, err error) {
 
 // observe notes the result of an append.
 func (l *Log) observe(err error) {
-	if !notStored(err) {
+	if !IsUnavailable(err) {
 		if err == nil && l.failed.Load() != nil {
 			l.failed.Store(nil)
 		}
@@ -60,8 +60,9 @@ func (l *Log) observe(err error) {
 	l.failed.Store(f)
 }
 
-// notStored reports whether an error means that the server does not store. A refusal of this one event is none.
-func notStored(err error) bool {
+// IsUnavailable reports whether an error means that the server does not answer or does not store at present. A refusal of one
+// event is no such error.
+func IsUnavailable(err error) bool {
 	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
 		return api.Code >= http.StatusInternalServerError || api.ErrorCode == codeBatchIncomplete
 	}

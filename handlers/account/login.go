@@ -151,9 +151,6 @@ func (a *Accounts) failed(ctx context.Context, t attempt, reason string, answer 
 	if err != nil {
 		return err
 	}
-	if err := a.log.Accepting(ctx); err != nil {
-		return err
-	}
 	if _, err := a.log.Append(ctx, e); err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ func Free(dir string) (uint64, error) {
 func (s *Server) WriteError() error {
 	var all []error
 	for _, e := range s.Healthz(&server.HealthzOptions{Details: true}).Errors {
+		if e.Type == server.HealthzErrorAccount || strings.HasPrefix(e.Stream, ".") {
+			continue // a file of another program, which the server takes for one of its own
+		}
 		all = append(all, errors.New(e.Error))
 	}
 	return errors.Join(all...)
