@@ -72,12 +72,6 @@ func shownNames(file string) []string {
 // gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential.
 var gitSecret = regexp.MustCompile(`(?i)://[^/\s]*@|header|credential|token|passw|secret|key|cookie`)
 
-// gitPrograms finds in a git configuration what makes git run a program when it only looks, or read another configuration.
-var gitPrograms = regexp.MustCompile(`(?i)fsmonitor|\[\s*filter|textconv|external|\[\s*include|command\s*=|worktree`)
-
-// gitDirOutside matches a .git that is a file and leads out of its folder, as those of worktrees and submodules do.
-var gitDirOutside = regexp.MustCompile(`^gitdir: (\.\./|/)`)
-
 // plainGitConfig reports whether a git configuration holds no secret. Every repository has one: without a look at it, each
 // grep -r would ask.
 func plainGitConfig(path string) bool {
