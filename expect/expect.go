@@ -26,12 +26,15 @@ func Lacks(t testing.TB, text, unwanted string) {
 // patience is how long Eventually waits. A machine with much to do takes its time: no test ends sooner because of it.
 const patience = 2 * time.Minute
 
-// Eventually waits until a condition holds. It fails the test after two minutes, with what was expected.
+// Eventually waits until a condition holds. It fails the test after two minutes, with what was expected. It looks less and less
+// often, up to 20 times a second: a look may be a request.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	pause := time.Millisecond
+	for end := time.Now().Add(patience); !holds(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
+		pause = min(pause*3/2, 50*time.Millisecond)
 	}
 }
