@@ -26,6 +26,7 @@ const (
 type logDisk struct {
 	data   dataDir
 	server *natsconf.Server // nil with --nats
+	opened func()           // is called when the server has opened the log again
 	logger *slog.Logger
 	failed atomic.Pointer[error] // why the server does not store; nil if it does
 	next   time.Time             // when the log may be opened again
@@ -67,6 +68,7 @@ func (d *logDisk) look() string {
 			d.next = time.Now().Add(reopenPause)
 		} else {
 			err = d.server.WriteError()
+			d.opened()
 		}
 	}
 	if err == nil {

@@ -90,6 +90,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	if err != nil {
 		return err
 	}
+	disk.opened = log.Reopened
 	last, err := log.Last(ctx)
 	if err != nil {
 		return err

@@ -182,6 +182,7 @@ func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
 		is.True(s.append() != nil) // space alone changes nothing
 		is.NoErr(s.server.Reopen())
 		is.NoErr(s.server.WriteError())
+		s.Reopened()
 		is.NoErr(s.append())
 		_, err = s.Failing()
 		is.NoErr(err)
@@ -201,9 +202,12 @@ func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 	done := make(chan struct{})
 	reopening.Go(func() {
 		defer close(done)
-		for range 20 {
+		for i := range 20 {
 			if err := s.server.Reopen(); err != nil {
 				t.Error(err)
+			}
+			if i%2 == 0 { // else the client library notices by itself
+				s.Reopened()
 			}
 			time.Sleep(100 * time.Millisecond)
 		}

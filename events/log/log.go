@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,9 @@ type Log struct {
 	chunks jetstream.JetStream     // what puts blobs
 	refuse func() error            // nil if nothing is refused
 	failed atomic.Pointer[failure] // the appends that failed since the last success; nil for none
+
+	reading sync.Mutex
+	readers map[context.Context]context.CancelCauseFunc // Reopened ends them
 
 	*secret.Known // replaced in everything that is stored
 }

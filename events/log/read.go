@@ -12,8 +12,9 @@ import (
 	"pocketcoder/events"
 )
 
-// Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch of a log without matching
-// events is empty. Behind is the number of matching events still to come; 0 means that the reader has caught up.
+// Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch after reading began, or
+// began again, is empty if nothing matches. Behind is the number of matching events still to come; 0 means that the reader has
+// caught up.
 type Batch struct {
 	Events []events.Event
 	Behind uint64
@@ -23,18 +24,61 @@ type Batch struct {
 // and continues with new ones until ctx ends or fn returns an error. ErrStop ends it without an error. It does not wait to
 // fill a batch.
 func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
-	err := l.read(ctx, after, filters, fn)
-	if errors.Is(err, events.ErrStop) {
-		return nil
+	for {
+		var ended error // by fn
+		reading, end := l.reader(ctx)
+		err := l.read(reading, after, filters, func(b Batch) error {
+			if n := len(b.Events); n > 0 {
+				after = b.Events[n-1].Seq
+			}
+			ended = fn(b)
+			return ended
+		})
+		reopened := errors.Is(context.Cause(reading), errReopened)
+		end()
+		switch {
+		case errors.Is(err, events.ErrStop):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case ended != nil || !reopened:
+			return err
+		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+}
+
+// errReopened ends a reader whose consumer is gone, because the server has opened its streams again. The reader begins again.
+var errReopened = errors.New("the streams were opened again")
+
+// Reopened lets every reader begin again behind its last event, for a server that has opened its streams again. Without it the
+// client library notices after two missing heartbeats that its consumer is gone.
+func (l *Log) Reopened() {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	for _, end := range l.readers {
+		end(errReopened)
 	}
-	return err
+}
+
+// reader registers a reader until its context ends.
+func (l *Log) reader(ctx context.Context) (reading context.Context, end func()) {
+	reading, cancel := context.WithCancelCause(ctx)
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	if l.readers == nil {
+		l.readers = map[context.Context]context.CancelCauseFunc{}
+	}
+	l.readers[reading] = cancel
+	return reading, func() {
+		cancel(nil)
+		l.reading.Lock()
+		defer l.reading.Unlock()
+		delete(l.readers, reading)
+	}
 }
 
 // readHeartbeat is how often the server sends a heartbeat to a reader that waits. After two missing ones the client library
-// creates the consumer again, which is necessary after the server opened its streams again.
+// creates the consumer again.
 const readHeartbeat = jetstream.PullHeartbeat(2 * time.Second)
 
 func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {

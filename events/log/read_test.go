@@ -89,3 +89,33 @@ func TestLogIsTheSameAfterARestart(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(last, uint64(3))
 }
+
+func TestReaderThatBeginsAgainReceivesEachEventOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	const n = 200
+	var received []uint64
+	ended := make(chan error)
+	go func() {
+		ended <- l.Read(t.Context(), 0, nil, func(b log.Batch) error {
+			for _, e := range b.Events {
+				received = append(received, e.Seq)
+			}
+			if len(received) == n {
+				return events.ErrStop
+			}
+			return nil
+		})
+	}()
+	for i := range n {
+		appendLost(t, l, "chat1", i, 1)
+		if i%10 == 0 {
+			l.Reopened()
+		}
+	}
+	is.NoErr(<-ended)
+	for i, seq := range received {
+		is.Equal(seq, uint64(i+1))
+	}
+}
