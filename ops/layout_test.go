@@ -49,7 +49,8 @@ var mayImport = map[string]string{
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shellsocket":  "",
 	"bridge/egress":                "handlers handlers/policy",
-	"bridge/push":                  "bridge/egress events events/log events/secret handlers handlers/account projections",
+	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/secret handlers handlers/account projections",
+	"bridge/push/service":          "bridge/egress events",
 	"bridge/ssh":                   "handlers handlers/account projections",
 	"web":                          "events/log events/secret handlers handlers/account projections web/api web/chats web/ports web/realtime web/records web/stream",
 	"web/api":                      "events events/log handlers handlers/account projections web/query web/query/filter web/query/schema",
@@ -61,12 +62,12 @@ var mayImport = map[string]string{
 	"web/realtime":                 "events events/log handlers/account projections web/api web/query web/query/filter web/query/schema web/records",
 	"web/records":                  "events events/log events/secret handlers handlers/account projections web/api web/query web/query/filter web/query/schema",
 	"web/stream":                   "events events/log projections web/api web/query web/query/filter",
-	"web/webtest":                  "bridge/opencode/recording bridge/push events events/eventstest events/log events/secret expect handlers handlers/account handlers/policy projections web web/api web/chats",
+	"web/webtest":                  "bridge/opencode/recording bridge/push bridge/push/service events events/eventstest events/log events/secret expect handlers handlers/account handlers/policy projections web web/api web/chats",
 	"ops":                          "",
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "bridge/opencode/shellsocket",
-	"cmd/pocketcoder": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/ssh events events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections " +
+	"cmd/pocketcoder": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh events events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections " +
 		"sandbox sandbox/inside sandbox/isolation sandbox/wire web web/api web/chats web/ports web/records",
 }
 

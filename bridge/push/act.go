@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -43,17 +44,17 @@ func actionKey(token string) string {
 }
 
 // buttons makes the buttons of an ask: to approve it when the notification shows all of it, and to deny it.
-func (p *Push) buttons(ctx context.Context, d device, n events.Notice) (list []button, err error) {
-	if n.Permission == "" || d.service == serviceFCM {
+func (p *Push) buttons(ctx context.Context, d service.Device, n events.Notice) (list []service.Button, err error) {
+	if n.Permission == "" || d.Service == service.FCM {
 		return nil, nil
 	}
 	offer := func(name, title string, decision events.Decision) error {
 		b := make([]byte, actionTokenBytes)
 		rand.Read(b)
 		token := base64.RawURLEncoding.EncodeToString(b)
-		list = append(list, button{name, title, p.URL + "/api/pocketcoder/act/" + token})
+		list = append(list, service.Button{Action: name, Title: title, URL: p.Sender.URL + "/api/pocketcoder/act/" + token})
 		return p.keep(ctx, token, action{
-			Chat: n.Chat, Permission: n.Permission, Decision: decision, User: d.user, Device: d.id, Expires: time.Now().Add(actionLife).UTC(),
+			Chat: n.Chat, Permission: n.Permission, Decision: decision, User: d.User, Device: d.ID, Expires: time.Now().Add(actionLife).UTC(),
 		})
 	}
 	if n.Whole {
@@ -104,10 +105,10 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 	if err != nil {
 		return err
 	}
-	if !active || d.user != a.User || !allowed {
+	if !active || d.User != a.User || !allowed {
 		return refuse(handlers.Conflict, "this device may not decide that any more")
 	}
-	name, _ := p.shown(d.name, maxTitle)
+	name, _ := p.shown(d.Name, maxTitle)
 	_, err = p.Handlers.DecidePermission(ctx, handlers.DecidePermission{
 		Command: handlers.Command{ID: identify(actionPrefix, token), Actor: events.UserActor(a.User)},
 		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name},

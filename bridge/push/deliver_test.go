@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
@@ -160,7 +161,7 @@ func TestHostileEndpointsAreNotReached(t *testing.T) {
 		{"::", "the endpoint is no URL", true},
 		{"", "the endpoint is no URL", true},
 	} {
-		s := newSystem(t, func(p *push.Push) { p.AllowPrivate, p.RetryAfter = c.private, nil })
+		s := newSystem(t, func(p *push.Push) { p.Sender.AllowPrivate, p.RetryAfter = c.private, nil })
 		chat := s.ask(c.endpoint)
 		s.becomes("evt.chat."+chat, "queued", "failed")
 		got := s.told("evt.chat." + chat)[1].(events.NotificationFailed)
@@ -259,7 +260,7 @@ func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
 	is := is.New(t)
 	r := newReceiver(t, nil)
 	s := newSystem(t, func(p *push.Push) {
-		p.Relay, p.AllowPrivate = push.Relay{URL: r.URL + "/push", Secret: "shared"}, false
+		p.Sender.Relay, p.Sender.AllowPrivate = service.Relay{URL: r.URL + "/push", Secret: "shared"}, false
 	})
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "fcm", "firebase-name")

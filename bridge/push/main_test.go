@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -34,7 +35,7 @@ type system struct {
 	model    *projections.Model
 	accounts *account.Accounts
 	handlers *handlers.Handlers
-	vapid    push.VAPID
+	vapid    service.VAPID
 	lines    lockedBuffer // what is logged
 	present  atomic.Value // user/chat of who looks at what
 	receiver *receiver    // of the tests that have one
@@ -61,7 +62,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)
 	s.handlers = &handlers.Handlers{Log: s.log}
-	s.vapid, err = push.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
+	s.vapid, err = service.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)
 	stopModel := s.background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
@@ -76,7 +77,7 @@ func (s *system) start(change ...func(*push.Push)) {
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers,
 		Logger:  slog.New(slog.NewTextHandler(&s.lines, nil)),
 		Present: func(user, chat string) bool { return s.present.Load() == user+"/"+chat },
-		URL:     baseURL, VAPID: s.vapid, AllowPrivate: true, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
+		Sender:  service.Sender{URL: baseURL, VAPID: s.vapid, AllowPrivate: true}, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
 		AwayAfter: 30 * time.Millisecond,
 	}
 	for _, f := range change {

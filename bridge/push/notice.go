@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
@@ -17,11 +18,9 @@ import (
 
 // The types of notifications, as clients know them and people's notification_rules name them.
 const (
-	typePermission   = "permission"
-	typeQuestion     = "question"
-	typeTaskComplete = "task_complete"
-	typeTaskError    = "task_error"
-	typeServer       = "mcp_request"
+	typePermission = "permission"
+	typeQuestion   = "question"
+	typeServer     = "mcp_request"
 )
 
 // mcpServers is the collection of the tool servers that administrators let in, and pending what waits for one.
@@ -105,13 +104,13 @@ func (p *Push) ended(ctx context.Context, e events.Event) error {
 	n := events.Notice{Chat: e.Subject.ID}
 	switch {
 	case turn.Failed():
-		n.Type, n.Title = typeTaskError, p.titled(turn.Title, "it went wrong")
+		n.Type, n.Title = service.TaskError, p.titled(turn.Title, "it went wrong")
 		n.Message, _ = p.shownLines(cmp.Or(errorText(turn.Error), "The turn ended with an error."), maxShown)
 	case turn.Denied():
-		n.Type, n.Title = typeTaskComplete, p.titled(turn.Title, "stopped: denied")
+		n.Type, n.Title = service.TaskComplete, p.titled(turn.Title, "stopped: denied")
 		n.Message, _ = p.shown(turn.DeniedRequest, maxShown)
 	case turn.Completed():
-		n.Type, n.Title = typeTaskComplete, p.titled(turn.Title, "done")
+		n.Type, n.Title = service.TaskComplete, p.titled(turn.Title, "done")
 		n.Message, _ = p.shownLines(cmp.Or(lastParagraph(turn.Answer), turn.Preview, "The turn is over."), maxShown)
 	default:
 		return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/projections"
@@ -52,32 +53,18 @@ func (p *Push) kept(ctx context.Context, collection, id string) (record, bool, e
 	return newRecord(all[i]), true, nil
 }
 
-// device is where a person can be told something.
-type device struct {
-	id, user, name string
-	service        string // fcm, unifiedpush, webpush
-	token          string // its URL, its subscription as JSON, or Firebase's name for it: a secret
-}
-
-// The services of devices.
-const (
-	serviceFCM         = "fcm"
-	serviceUnifiedPush = handlers.ServiceUnifiedPush
-	serviceWebPush     = "webpush"
-)
-
 // device gives an active device, and whether there is one.
-func (p *Push) device(ctx context.Context, id string) (device, bool, error) {
+func (p *Push) device(ctx context.Context, id string) (service.Device, bool, error) {
 	r, found, err := p.kept(ctx, devicesCollection, id)
 	return newDevice(r), found && r.flag("is_active"), err
 }
 
-func newDevice(r record) device {
-	return device{r.id, r.text("user"), r.text("name"), r.text("push_service"), r.text("push_token")}
+func newDevice(r record) service.Device {
+	return service.Device{ID: r.id, User: r.text("user"), Name: r.text("name"), Service: r.text("push_service"), Token: r.text("push_token")}
 }
 
 // devicesOf are the active devices of an account.
-func (p *Push) devicesOf(ctx context.Context, user string) (list []device, err error) {
+func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Device, err error) {
 	all, err := p.Model.Kept(ctx, devicesCollection)
 	for _, c := range slices.Backward(all) {
 		if r := newRecord(c); r.flag("is_active") && r.text("user") == user && len(list) < maxDevices {

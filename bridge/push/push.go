@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
@@ -33,7 +34,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// Push is the worker. Its zero value but for the exported fields is ready; those must be set, Relay as far as there is one.
+// Push is the worker. Its zero value but for the exported fields is ready; those must be set.
 type Push struct {
 	Log      *log.Log
 	Secrets  *secret.Store
@@ -42,15 +43,11 @@ type Push struct {
 	Handlers *handlers.Handlers
 	Logger   *slog.Logger
 
-	Present      func(user, chat string) bool // whether an account looks at a chat just now
-	URL          string                       // under which devices reach us, without a / at its end
-	VAPID        VAPID
-	Relay        Relay
-	AllowPrivate bool            // endpoints may be at private and loopback addresses, and speak http there
-	RetryAfter   []time.Duration // pauses between tries
-	AwayAfter    time.Duration   // an account that is absent for that long has left the chat
+	Sender     service.Sender
+	Present    func(user, chat string) bool // whether an account looks at a chat just now
+	RetryAfter []time.Duration              // pauses between tries
+	AwayAfter  time.Duration                // an account that is absent for that long has left the chat
 
-	clients  clients
 	told     told
 	withheld withheld
 

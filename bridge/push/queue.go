@@ -2,9 +2,11 @@ package push
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 )
@@ -22,19 +24,19 @@ type job struct {
 const maxQueue = 50
 
 // queue notes that a device is to be told something and hands that to its queue, unless it was noted before.
-func (p *Push) queue(ctx context.Context, about events.Subject, id string, d device, n events.Notice, cause string) error {
+func (p *Push) queue(ctx context.Context, about events.Subject, id string, d service.Device, n events.Notice, cause string) error {
 	p.queueing.Lock()
 	defer p.queueing.Unlock()
 	states, err := p.told.of(ctx, p.Log, about)
-	t := target{id, d.id}
+	t := target{id, d.ID}
 	if _, known := states[t]; err != nil || known {
 		return err
 	}
-	noted := events.NotificationQueued{Notification: id, Device: d.id, User: d.user, Notice: n}
+	noted := events.NotificationQueued{Notification: id, Device: d.ID, User: d.User, Notice: n}
 	if err := p.record(ctx, about, t, cause, noted); err != nil {
 		return err
 	}
-	p.put(ctx, job{about: about, target: t, notice: n, cause: identify(noted.Kind(), id, d.id)})
+	p.put(ctx, job{about: about, target: t, notice: n, cause: identify(noted.Kind(), id, d.ID)})
 	return nil
 }
 
@@ -60,7 +62,7 @@ func (p *Push) open(serves func(chan job)) {
 // is left to the next Run.
 func (p *Push) put(ctx context.Context, j job) {
 	if !p.fits(j) && !j.withdraw {
-		p.fail(ctx, j, device{}, 0, permanent{reason: "too much waits for this device"})
+		p.fail(ctx, j, service.Device{}, 0, service.Permanent{Reason: "too much waits for this device"})
 	}
 }
 
@@ -106,18 +108,18 @@ func (p *Push) deliver(ctx context.Context, j job) {
 		d, err := p.attempt(ctx, j)
 		if err == nil {
 			p.note(ctx, j, events.NotificationSent{
-				Notification: j.target.notification, Device: d.id, Service: d.service, Host: d.host(p.Relay), Attempts: attempt,
+				Notification: j.target.notification, Device: d.ID, Service: d.Service, Host: p.Sender.Host(d), Attempts: attempt,
 			})
 			return
 		}
 		if ctx.Err() != nil {
 			return // the next process goes on
 		}
-		if errors.As(err, new(permanent)) || attempt > len(p.RetryAfter) {
+		if errors.As(err, new(service.Permanent)) || attempt > len(p.RetryAfter) {
 			p.fail(ctx, j, d, attempt, err)
 			return
 		}
-		p.Logger.Warn("push", "device", d.id, "host", d.host(p.Relay), "attempt", attempt, "err", err)
+		p.Logger.Warn("push", "device", d.ID, "host", p.Sender.Host(d), "attempt", attempt, "err", err)
 		select {
 		case <-time.After(p.RetryAfter[attempt-1]):
 		case <-ctx.Done():
@@ -127,20 +129,20 @@ func (p *Push) deliver(ctx context.Context, j job) {
 }
 
 // attempt tells the device once, if it is still there and there is still something to tell.
-func (p *Push) attempt(ctx context.Context, j job) (device, error) {
+func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
 	d, active, err := p.device(ctx, j.target.device)
 	if err != nil {
 		return d, err
 	}
 	if !active {
-		return device{id: j.target.device}, permanent{reason: "the device is not active any more"}
+		return service.Device{ID: j.target.device}, service.Permanent{Reason: "the device is not active any more"}
 	}
 	waiting, err := p.waits(ctx, j.notice)
 	if err != nil {
 		return d, err
 	}
 	if !waiting {
-		return d, permanent{reason: "it was decided before it could be sent"}
+		return d, service.Permanent{Reason: "it was decided before it could be sent"}
 	}
 	buttons, err := p.buttons(ctx, d, j.notice)
 	if err != nil {
@@ -149,7 +151,7 @@ func (p *Push) attempt(ctx context.Context, j job) (device, error) {
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
-	return d, p.send(patient, d, message{id: j.target.notification, Notice: j.notice, buttons: buttons})
+	return d, p.Sender.Send(patient, d, service.Message{ID: j.target.notification, Notice: j.notice, Buttons: buttons})
 }
 
 // grace is how long a shutdown waits for the answer to what was sent: without it, it would be sent again.
@@ -166,27 +168,27 @@ func (p *Push) takeBack(ctx context.Context, j job) {
 		return
 	}
 	p.told.withdraw(j.about, j.target) // OpenCode's echo of a decision takes it back no second time
-	if err := p.send(ctx, d, message{id: j.target.notification, Notice: j.notice, done: true}); err != nil && ctx.Err() == nil {
-		p.Logger.Info("withdraw push", "device", d.id, "host", d.host(p.Relay), "err", err)
+	if err := p.Sender.Send(ctx, d, service.Message{ID: j.target.notification, Notice: j.notice, Done: true}); err != nil && ctx.Err() == nil {
+		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
 	}
 }
 
 // fail notes that a device was not told. One that its push service does not know any more is deactivated.
-func (p *Push) fail(ctx context.Context, j job, d device, attempts int, cause error) {
-	var final permanent
+func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, cause error) {
+	var final service.Permanent
 	errors.As(cause, &final)
-	if final.gone {
+	if final.Gone {
 		_, _, err := p.Handlers.SaveRecord(ctx, handlers.SaveRecord{
 			Command:    handlers.Command{Actor: events.ActorSystem},
-			Collection: devicesCollection, Record: d.id, Set: inactive,
+			Collection: devicesCollection, Record: d.ID, Set: map[string]json.RawMessage{"is_active": json.RawMessage("false")},
 		})
 		if err != nil {
-			p.Logger.Error("deactivate device", "device", d.id, "err", err)
+			p.Logger.Error("deactivate device", "device", d.ID, "err", err)
 		}
 	}
 	p.note(ctx, j, events.NotificationFailed{
-		Notification: j.target.notification, Device: j.target.device, Service: d.service, Host: d.host(p.Relay),
-		Attempts: attempts, Reason: cause.Error(), Gone: final.gone,
+		Notification: j.target.notification, Device: j.target.device, Service: d.Service, Host: p.Sender.Host(d),
+		Attempts: attempts, Reason: cause.Error(), Gone: final.Gone,
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
@@ -34,7 +35,7 @@ func (p *Push) Test(ctx context.Context, user, id string) error {
 	if err != nil {
 		return err
 	}
-	if !active || d.user != user {
+	if !active || d.User != user {
 		return handlers.Refused{Code: handlers.NotFound, Field: "device", Text: "there is no such active device"}
 	}
 	n := events.Notice{Type: typeTest, Title: "PocketCoder", Message: "This device gets notifications."}
@@ -76,7 +77,7 @@ func (p *Push) testDevice(ctx context.Context, c TestDevice) (handlers.Accepted,
 	if err != nil {
 		return handlers.Accepted{}, err
 	}
-	if err := p.Test(ctx, d.user, d.id); err != nil {
+	if err := p.Test(ctx, d.User, d.ID); err != nil {
 		return handlers.Accepted{}, err
 	}
 	result, err := p.awaitTest(ctx, d, after)
@@ -88,17 +89,17 @@ func (p *Push) testDevice(ctx context.Context, c TestDevice) (handlers.Accepted,
 }
 
 // awaitTest waits for the result of a test after a sequence, for at most testTime.
-func (p *Push) awaitTest(ctx context.Context, d device, after uint64) (result TestResult, err error) {
+func (p *Push) awaitTest(ctx context.Context, d service.Device, after uint64) (result TestResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
-	result.Host = d.host(p.Relay)
-	err = p.Log.Read(ctx, after, []string{events.UserSubject(d.user, "notification.*")}, func(b log.Batch) error {
+	result.Host = p.Sender.Host(d)
+	err = p.Log.Read(ctx, after, []string{events.UserSubject(d.User, "notification.*")}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			switch n, _ := events.Decode(e); n := n.(type) {
 			case events.NotificationSent:
-				result.Sent = n.Device == d.id
+				result.Sent = n.Device == d.ID
 			case events.NotificationFailed:
-				if n.Device == d.id {
+				if n.Device == d.ID {
 					result.Failed = n.Reason
 				}
 			}

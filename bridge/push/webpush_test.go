@@ -19,7 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
@@ -155,19 +155,19 @@ func TestKeysOfWebPushAreKeptAndKeptSecret(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	file := filepath.Join(t.TempDir(), "webpush.json")
-	made, err := push.LoadVAPID(file)
+	made, err := service.LoadVAPID(file)
 	is.NoErr(err)
-	again, err := push.LoadVAPID(file)
+	again, err := service.LoadVAPID(file)
 	is.NoErr(err)
 	is.Equal(again, made)
 	info, err := os.Stat(file)
 	is.NoErr(err)
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
 	is.NoErr(os.Chmod(file, 0o644))
-	_, err = push.LoadVAPID(file)
+	_, err = service.LoadVAPID(file)
 	expect.Contains(t, err.Error(), "only its owner can read")
 	is.NoErr(os.WriteFile(file, []byte("{}"), 0o600))
 	is.NoErr(os.Chmod(file, 0o600))
-	_, err = push.LoadVAPID(file)
+	_, err = service.LoadVAPID(file)
 	expect.Contains(t, err.Error(), "does not hold")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/web/api"
 )
 
@@ -38,8 +39,8 @@ func (o upOptions) reached(address string) string {
 func (s *parts) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.o.logger,
-		Present: s.web.Realtime.Present, URL: s.reached, VAPID: s.vapid, Relay: s.o.relay, AllowPrivate: s.o.pushPrivate, RetryAfter: push.DefaultRetryAfter,
-		AwayAfter: push.DefaultAwayAfter,
+		Sender:  service.Sender{URL: s.reached, VAPID: s.vapid, Relay: s.o.relay, AllowPrivate: s.o.pushPrivate},
+		Present: s.web.Realtime.Present, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
 	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.push.Tell, Test: s.push.Test, Act: s.push.Act}
 }

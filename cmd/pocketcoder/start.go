@@ -18,6 +18,7 @@ import (
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
@@ -109,7 +110,7 @@ func up(ctx context.Context, env environment, o upOptions, ready func(running)) 
 	if err != nil {
 		return err
 	}
-	vapid, err := push.LoadVAPID(o.data.path("keys", "webpush.json"))
+	vapid, err := service.LoadVAPID(o.data.path("keys", "webpush.json"))
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ type parts struct {
 	provider opencode.Provider
 	isDemo   bool
 	stderr   io.Writer
-	vapid    push.VAPID
+	vapid    service.VAPID
 	reached  string       // the URL under which people reach the web server
 	ports    string       // template of the URLs of ports
 	leaving  net.Listener // of the proxy through which commands reach hosts

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/isolation"
@@ -69,7 +69,7 @@ type upOptions struct {
 	isolation string
 	expose    paths
 	limits    *commandLimits
-	relay     push.Relay
+	relay     service.Relay
 	logger    *slog.Logger
 
 	pushPrivate bool // push services may be at private addresses

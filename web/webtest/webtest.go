@@ -26,6 +26,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -99,7 +100,8 @@ func NewSystem(t testing.TB) *System {
 	s.Server.Config.Handler = s.Web.Ports.PortOrigins(s.Web.Routes())
 	pushes := &push.Push{
 		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Handlers: s.Handlers, Logger: s.Web.API.Logger,
-		Present: s.Web.Realtime.Present, URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true, AwayAfter: 50 * time.Millisecond,
+		Sender:  service.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
+		Present: s.Web.Realtime.Present, AwayAfter: 50 * time.Millisecond,
 	}
 	s.Web.API.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
 	s.Run(t, s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run)

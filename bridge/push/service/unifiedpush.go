@@ -1,4 +1,4 @@
-package push
+package service
 
 import (
 	"bytes"
@@ -22,38 +22,38 @@ type payload struct {
 	Data    map[string]string `json:"data"`
 	Click   string            `json:"click"`
 	Done    bool              `json:"done,omitempty"` // what was asked is decided: an earlier one with the id is to go
-	Actions []button          `json:"actions,omitempty"`
+	Actions []Button          `json:"actions,omitempty"`
 }
 
-// button is what a notification offers to do: a POST to its URL does it.
-type button struct {
+// Button is what a notification offers to do: a POST to its URL does it.
+type Button struct {
 	Action string `json:"action"` // approve, deny
 	Title  string `json:"title"`
 	URL    string `json:"url"`
 }
 
-func (p *Push) payload(m message) payload {
-	body := payload{ID: m.id, Title: m.Title, Message: m.Message, Type: m.Type, Chat: m.Chat, Data: map[string]string{"type": m.Type}, Click: p.click(m), Done: m.done}
+func (s *Sender) payload(m Message) payload {
+	body := payload{ID: m.ID, Title: m.Title, Message: m.Message, Type: m.Type, Chat: m.Chat, Data: map[string]string{"type": m.Type}, Click: s.click(m), Done: m.Done}
 	for name, value := range map[string]string{"chat": m.Chat, "permission": m.Permission, "question": m.Question, "server": m.Server} {
 		if value != "" {
 			body.Data[name] = value
 		}
 	}
-	if m.done {
+	if m.Done {
 		body.Title, body.Message = cmp.Or(m.Title, "PocketCoder"), "It is decided."
 	}
 	return body
 }
 
 // click returns the URL that a tap opens: the page of a permission request, or else the web interface.
-func (p *Push) click(m message) string {
+func (s *Sender) click(m Message) string {
 	switch {
 	case m.Permission != "":
-		return p.URL + "/requests/" + url.PathEscape(m.Permission)
+		return s.URL + "/requests/" + url.PathEscape(m.Permission)
 	case m.Chat == "":
-		return p.URL + "/"
+		return s.URL + "/"
 	}
-	return p.URL + "/?chat=" + url.QueryEscape(m.Chat)
+	return s.URL + "/?chat=" + url.QueryEscape(m.Chat)
 }
 
 // encoded gives JSON without escapes that are for HTML: a push service takes 4 KiB.
@@ -70,31 +70,31 @@ func encoded(v any) []byte {
 // sendUnifiedPush posts to a UnifiedPush endpoint (https://unifiedpush.org/developers/spec/server) or to a topic of an ntfy
 // server (https://docs.ntfy.sh/publish). The body is JSON for an app that takes it from its distributor (?up=1, where ntfy heeds no
 // header); for the rest the headers say the same, and Template makes ntfy show the JSON's message instead of the JSON.
-func (p *Push) sendUnifiedPush(ctx context.Context, d device, m message) error {
-	client, err := p.client(d.token)
+func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error {
+	client, err := s.client(d.Token)
 	if err != nil {
 		return err
 	}
-	if m.done {
-		return p.clear(ctx, client, d.token, m.id)
+	if m.Done {
+		return s.clear(ctx, client, d.Token, m.ID)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.token, bytes.NewReader(encoded(p.payload(m))))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Token, bytes.NewReader(encoded(s.payload(m))))
 	if err != nil {
-		return permanent{reason: "the endpoint is no URL"}
+		return Permanent{Reason: "the endpoint is no URL"}
 	}
 	priority, tags := "high", "raised_hand"
 	switch m.Type {
-	case typeTaskComplete:
+	case TaskComplete:
 		priority, tags = "default", "white_check_mark"
-	case typeTaskError:
+	case TaskError:
 		tags = "warning"
 	}
 	header := map[string]string{
 		"Content-Type": "application/json", "TTL": lifetime, "Urgency": "high",
 		"Title": encodedWord(strings.ReplaceAll(m.Title, "{", "{ ")), "Template": "yes", "Message": "{{.message}}",
-		"Click": p.click(m), "Priority": priority, "Tags": tags + "," + m.Type, "X-Sequence-ID": m.id,
+		"Click": s.click(m), "Priority": priority, "Tags": tags + "," + m.Type, "X-Sequence-ID": m.ID,
 	}
-	if actions := ntfyActions(m.buttons); actions != "" {
+	if actions := ntfyActions(m.Buttons); actions != "" {
 		header["Actions"] = actions
 	}
 	for name, value := range header {
@@ -110,7 +110,7 @@ const lifetime = "86400"
 func encodedWord(s string) string { return mime.BEncoding.Encode("UTF-8", s) }
 
 // ntfyActions are buttons in ntfy's short form (https://docs.ntfy.sh/publish/#action-buttons).
-func ntfyActions(buttons []button) string {
+func ntfyActions(buttons []Button) string {
 	var all []string
 	for _, b := range buttons {
 		all = append(all, "http, "+b.Title+", "+b.URL+", method=POST, clear=true")
@@ -120,14 +120,14 @@ func ntfyActions(buttons []button) string {
 
 // clear takes a notification from those who were told: PUT <topic>/<sequence id>/clear, ntfy 2.16 and later. Where there is no such
 // thing nothing happens: that the server does not know it says nothing about the device.
-func (p *Push) clear(ctx context.Context, client *http.Client, endpoint, id string) error {
+func (s *Sender) clear(ctx context.Context, client *http.Client, endpoint, id string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return permanent{reason: "the endpoint is no URL"}
+		return Permanent{Reason: "the endpoint is no URL"}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, u.JoinPath(id, "clear").String(), nil)
 	if err != nil {
-		return permanent{reason: "the endpoint is no URL"}
+		return Permanent{Reason: "the endpoint is no URL"}
 	}
 	return judge(client.Do(r))
 }

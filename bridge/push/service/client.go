@@ -1,4 +1,4 @@
-package push
+package service
 
 import (
 	"fmt"
@@ -36,21 +36,21 @@ func guarded(guard func(netip.Addr) error) *http.Client {
 }
 
 // client gives the client for an endpoint that a person gave us.
-func (p *Push) client(endpoint string) (*http.Client, error) {
-	p.clients.open()
+func (s *Sender) client(endpoint string) (*http.Client, error) {
+	s.clients.open()
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return nil, permanent{reason: "the endpoint is no URL"}
+		return nil, Permanent{Reason: "the endpoint is no URL"}
 	}
 	switch {
-	case u.Scheme == "https" && p.AllowPrivate:
-		return p.clients.either, nil
+	case u.Scheme == "https" && s.AllowPrivate:
+		return s.clients.either, nil
 	case u.Scheme == "https":
-		return p.clients.public, nil
-	case u.Scheme == "http" && p.AllowPrivate:
-		return p.clients.private, nil
+		return s.clients.public, nil
+	case u.Scheme == "http" && s.AllowPrivate:
+		return s.clients.private, nil
 	}
-	return nil, permanent{reason: "the endpoint must be https"}
+	return nil, Permanent{Reason: "the endpoint must be https"}
 }
 
 func (c *clients) open() {

@@ -1,4 +1,4 @@
-package push
+package service
 
 import (
 	"context"
@@ -74,44 +74,44 @@ func createVAPID(file string) (v VAPID, err error) {
 // subscription reads what a browser's PushSubscription is as JSON.
 func subscription(token string) (s webpush.Subscription, err error) {
 	if err := json.Unmarshal([]byte(token), &s); err != nil || s.Endpoint == "" || s.Keys.Auth == "" || s.Keys.P256dh == "" {
-		return s, permanent{reason: "the push_token is no subscription with endpoint, keys.auth and keys.p256dh"}
+		return s, Permanent{Reason: "the push_token is no subscription with endpoint, keys.auth and keys.p256dh"}
 	}
 	return s, nil
 }
 
 // sendWebPush sends a message that only the browser can read (RFC 8291). What is done with has the same topic, so that it takes the
 // place of what was not delivered yet (RFC 8030, 5.4), and the same id, so that the service worker takes away what was.
-func (p *Push) sendWebPush(ctx context.Context, d device, m message) error {
-	s, err := subscription(d.token)
+func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
+	browser, err := subscription(d.Token)
 	if err != nil {
 		return err
 	}
-	client, err := p.client(s.Endpoint)
+	client, err := s.client(browser.Endpoint)
 	if err != nil {
 		return err
 	}
-	body := p.payload(m)
-	body.Actions = m.buttons
+	body := s.payload(m)
+	body.Actions = m.Buttons
 	seconds, _ := strconv.Atoi(lifetime)
 	o := webpush.Options{
-		HTTPClient: client, Topic: m.id, TTL: seconds, Urgency: webpush.UrgencyHigh, Subscriber: p.contact(),
-		VAPIDPublicKey: p.VAPID.Public, VAPIDPrivateKey: p.VAPID.Private,
+		HTTPClient: client, Topic: m.ID, TTL: seconds, Urgency: webpush.UrgencyHigh, Subscriber: s.contact(),
+		VAPIDPublicKey: s.VAPID.Public, VAPIDPrivateKey: s.VAPID.Private,
 	}
-	if m.Type == typeTaskComplete || m.done {
+	if m.Type == TaskComplete || m.Done {
 		o.Urgency = webpush.UrgencyNormal
 	}
-	resp, err := webpush.SendNotificationWithContext(ctx, encoded(body), &s, &o)
+	resp, err := webpush.SendNotificationWithContext(ctx, encoded(body), &browser, &o)
 	if err != nil && !errors.As(err, new(*url.Error)) { // it was not sent at all: a key of the subscription is none
-		return permanent{reason: "the push_token is no subscription: " + err.Error()}
+		return Permanent{Reason: "the push_token is no subscription: " + err.Error()}
 	}
 	return judge(resp, err)
 }
 
 // contact is whom a push service may ask about us (RFC 8292, 2.1): the address of this installation, which has TLS where browsers
 // reach it.
-func (p *Push) contact() string {
-	if strings.HasPrefix(p.URL, "https:") {
-		return p.URL
+func (s *Sender) contact() string {
+	if strings.HasPrefix(s.URL, "https:") {
+		return s.URL
 	}
 	return "https://localhost"
 }
