@@ -37,9 +37,12 @@ var mayImport = map[string]string{
 	"handlers/policy/display":      "",
 	"handlers/policy/files":        "handlers/policy/display handlers/policy/program sandbox/protected",
 	"handlers/policy/program":      "handlers/policy/display",
-	"sandbox":                      "events sandbox/inside sandbox/isolation sandbox/wire",
+	"sandbox":                      "events sandbox/files sandbox/inside sandbox/isolation sandbox/limit sandbox/proc sandbox/wire",
 	"sandbox/inside":               "",
 	"sandbox/isolation":            "sandbox/protected",
+	"sandbox/files":                "sandbox/wire",
+	"sandbox/limit":                "sandbox/proc sandbox/wire",
+	"sandbox/proc":                 "",
 	"sandbox/protected":            "",
 	"sandbox/wire":                 "",
 	"bridge/opencode":              "bridge/opencode/client bridge/opencode/shellsocket events events/log sandbox/inside sandbox/isolation sandbox/protected sandbox/wire handlers projections",
@@ -68,7 +71,7 @@ var mayImport = map[string]string{
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "bridge/opencode/shellsocket",
 	"cmd/pocketcoder": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh events events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections " +
-		"sandbox sandbox/inside sandbox/isolation sandbox/wire web web/api web/chats web/ports web/records",
+		"sandbox sandbox/inside sandbox/isolation sandbox/limit sandbox/wire web web/api web/chats web/ports web/records",
 }
 
 // meaningless are package names that say nothing about what is inside.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/limit"
 )
 
 // needGroups skips the test where a worker can make no cgroups, as in most containers.
@@ -39,25 +39,25 @@ func TestEachCommandHasACgroupUntilItsLastProcessEnds(t *testing.T) {
 		lines[0], lines[1] = lines[1], lines[0]
 	}
 	group := filepath.Base(lines[0])
-	is.Equal(filepath.Base(filepath.Dir(lines[0])), filepath.Base(w.groups.dir))
-	_, err := os.Stat(filepath.Join(w.groups.dir, group))
+	is.Equal(filepath.Base(filepath.Dir(lines[0])), filepath.Base(w.groups.Dir))
+	_, err := os.Stat(filepath.Join(w.groups.Dir, group))
 	is.NoErr(err) // the daemon is in it
 	daemon, err := strconv.Atoi(lines[1])
 	is.NoErr(err)
 	is.NoErr(exec.Command("kill", strconv.Itoa(daemon)).Run())
 	expect.Eventually(t, "the cgroup is removed", func() bool {
-		_, err := os.Stat(filepath.Join(w.groups.dir, group))
+		_, err := os.Stat(filepath.Join(w.groups.Dir, group))
 		return os.IsNotExist(err)
 	})
 }
 
 func TestIsolatedCommandCannotLeaveItsCgroup(t *testing.T) {
 	t.Parallel()
-	limited(t, Limits{}, func(t *testing.T, w *Worker) {
+	limited(t, limit.Limits{}, func(t *testing.T, w *Worker) {
 		t.Parallel()
 		needGroups(t, w)
 		is := is.New(t)
-		result, _, stderr := run(t, w, "echo $$ > '"+filepath.Dir(w.groups.dir)+"/cgroup.procs'")
+		result, _, stderr := run(t, w, "echo $$ > '"+filepath.Dir(w.groups.Dir)+"/cgroup.procs'")
 		if w.config.Isolation.Level == isolation.None {
 			is.Equal(result.ExitCode == 0, os.Getuid() == 0) // else this proves nothing
 			return
@@ -85,7 +85,7 @@ func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
 	worker.Wait()
 	other := open(t)
 	is.True(alive(stray)) // another workspace's
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(other.groups.dir), groupPrefix+"*-"+strconv.Itoa(worker.Process.Pid)+"-*"))
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(other.groups.Dir), "pocketcoder-*-"+strconv.Itoa(worker.Process.Pid)+"-*"))
 	is.Equal(len(left), 1)
 	next, err := Open(Config{Isolation: unprotected, Workspace: workspace, Home: t.TempDir()})
 	is.NoErr(err)
@@ -95,51 +95,18 @@ func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
 	is.True(os.IsNotExist(err))
 }
 
-// As systemd names them.
-func TestCgroupsOfDeadWorkersAreFoundWhateverTheirParentIsCalled(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	parent := filepath.Join(t.TempDir(), `user\x2d[1000].slice`)
-	living := newIdentity().marker
-	worker := strings.Split(living, "/")
-	worker[2] = "1" // when it started: another one with that pid
-	dead := filepath.Join(parent, groupName(strings.Join(worker, "/"), "/elsewhere"))
-	is.NoErr(os.MkdirAll(dead, 0o755))
-	is.NoErr(os.Mkdir(filepath.Join(parent, groupName(living, "/elsewhere")), 0o755))
-	removeDeadGroups(parent, t.TempDir())
-	left, err := os.ReadDir(parent)
-	is.NoErr(err)
-	is.Equal(len(left), 1)
-	is.Equal(left[0].Name(), groupName(living, "/elsewhere"))
-}
-
-// TestACgroupThatCannotBeUsedIsRemoved runs alone: nobody can open a file meanwhile.
-func TestACgroupThatCannotBeUsedIsRemoved(t *testing.T) {
-	is := is.New(t)
-	g := &groups{dir: t.TempDir()}
-	var limit unix.Rlimit
-	is.NoErr(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	is.NoErr(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}))
-	_, err := g.make(7, Limits{})
-	is.NoErr(unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-	is.True(errors.Is(err, unix.EMFILE))
-	left, err := os.ReadDir(g.dir)
-	is.NoErr(err)
-	is.Equal(len(left), 0)
-}
-
 // The top is no worker's own, where it gives no controllers.
 func TestAWorkerMakesCgroupsInOnePlace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	needGroups(t, open(t))
-	_, top, err := ownCgroup()
-	is.NoErr(err)
+	w := open(t)
+	needGroups(t, w)
+	top := filepath.Dir(w.groups.Dir)
 	own := filepath.Join(top, fmt.Sprintf("test-%d", os.Getpid()))
 	if err := os.Mkdir(own, 0o755); err != nil {
 		t.Skip("no cgroup can be made for a worker: ", err)
 	}
-	t.Cleanup(func() { removeGroup(own) })
+	t.Cleanup(func() { (&limit.Groups{Dir: own}).Close() })
 	dir, err := os.Open(own)
 	is.NoErr(err)
 	defer dir.Close()
@@ -162,7 +129,7 @@ func TestAWorkerMakesCgroupsInOnePlace(t *testing.T) {
 	is.NoErr(worker.Process.Kill())
 	worker.Wait()
 	for _, dir := range made {
-		removeGroup(dir)
+		(&limit.Groups{Dir: dir}).Close()
 	}
 	is.Equal(len(made), 1)
 }

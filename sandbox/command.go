@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/sandbox/inside"
+	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -60,10 +61,10 @@ func (w *Worker) copy(ctx context.Context, to io.Writer, from *screen, exec stri
 }
 
 // wait returns why the command is over, or has to be.
-func (c *command) wait(ctx context.Context, limit time.Duration, finished <-chan struct{}) wire.Reason {
+func (c *command) wait(ctx context.Context, most time.Duration, finished <-chan struct{}) wire.Reason {
 	var expired <-chan time.Time
-	if limit > 0 {
-		t := time.NewTimer(limit)
+	if most > 0 {
+		t := time.NewTimer(most)
 		defer t.Stop()
 		expired = t.C
 	}
@@ -91,7 +92,7 @@ func (c *command) wait(ctx context.Context, limit time.Duration, finished <-chan
 // end kills the command's whole tree and waits until its output is passed on. Who gave up on it leaves it a moment to
 // clean up; a limit does not, as the command could take more meanwhile.
 func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
-	if !isLimit(reason) {
+	if !limit.Is(reason) {
 		c.ask(finished)
 	}
 	syscall.Kill(-c.shell, syscall.SIGKILL) // of bubblewrap: the kernel then kills all in its namespaces
@@ -139,7 +140,7 @@ func isClosed(c <-chan struct{}) bool {
 //
 // Bubblewrap does not end by the signal that ended the command, but exits with 128+n. A command may exit with that of its
 // own will, so it is taken for a signal only when we ended the command.
-func (c *command) reap(reason wire.Reason, l Limits) wire.Result {
+func (c *command) reap(reason wire.Reason, l limit.Limits) wire.Result {
 	state, err := c.process.Wait()
 	if err != nil {
 		return wire.Result{ExitCode: wire.ExitLost, Reason: wire.Lost, Error: fmt.Sprintf("wait for shell: %v", err)}
@@ -152,7 +153,7 @@ func (c *command) reap(reason wire.Reason, l Limits) wire.Result {
 	if r.Reason == wire.Exited && r.ExitCode != 0 {
 		r.Reason = c.hit(r.ExitCode, state.UserTime()+state.SystemTime(), l)
 	}
-	if isLimit(r.Reason) && r.ExitCode == 0 { // not of what was killed, but of a shell that had left it behind
+	if limit.Is(r.Reason) && r.ExitCode == 0 { // not of what was killed, but of a shell that had left it behind
 		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)
 	}
 	if c.monitored && r.Reason != wire.Exited && r.Signal == "" && r.ExitCode > 128 {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"pocketcoder/sandbox/proc"
 )
 
 // loopback are the addresses of localhost, each followed by the others that take connections to it: the kernel gives a
@@ -67,7 +69,7 @@ func readAddress(words string) netip.Addr {
 func sockets(pids []int) map[string]bool {
 	found := map[string]bool{}
 	for _, pid := range pids {
-		dir := procPath(pid, "fd/")
+		dir := proc.Path(pid, "fd/")
 		descriptors, _ := os.ReadDir(dir) // of one that has ended there are none
 		for _, fd := range descriptors {
 			if target, _ := os.Readlink(dir + fd.Name()); strings.HasPrefix(target, "socket:") {

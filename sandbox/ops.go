@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"pocketcoder/sandbox/files"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -34,9 +35,9 @@ func (w *Worker) other(ctx context.Context, r wire.Request, stdout, stderr io.Wr
 	}
 	switch r.Op {
 	case wire.Changes:
-		return w.changes(ctx, r.Since, stdout)
+		return files.Changes(ctx, w.workspace, r.Since, stdout)
 	case wire.Read:
-		return w.read(r.Path, stdout)
+		return files.Read(w.workspace, r.Path, stdout)
 	case wire.Dial:
 		return w.dial(ctx, r, stdout, stderr)
 	}

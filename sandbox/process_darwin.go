@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/limit"
 )
 
 // openDir opens a directory and returns its path with symlinks resolved. The check is by name: macOS cannot enter an
@@ -52,7 +54,7 @@ type label struct{}
 
 func (identity) label() label                 { return label{} }
 func (identity) command(string, uint32) label { return label{} }
-func (label) stick(int, Limits) error         { return nil }
+func (label) stick(int, limit.Limits) error   { return nil }
 func (label) on(int) bool                     { return false }
 
 func isLeftover(int, string) bool { return false }

@@ -10,6 +10,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/limit"
+	"pocketcoder/sandbox/proc"
 )
 
 // openDir opens a directory and returns the path the kernel reached it by, symlinks resolved. What is checked is what
@@ -70,7 +73,7 @@ type identity struct {
 func newIdentity() identity {
 	number := 1<<30 | rand.Uint64N(1<<30)
 	namespace, _ := os.Readlink("/proc/self/ns/pid")
-	_, start := stat(os.Getpid())
+	_, start := proc.State(os.Getpid())
 	return identity{fmt.Sprintf("%s/%d/%s/%x", namespace, os.Getpid(), start, number), number << 32}
 }
 
@@ -99,7 +102,7 @@ func (l label) serial() uint32 { return uint32(l.tag) }
 
 // stick tags a process from startStopped, from the same thread, holds it to limits and lets it run, or kills it. Where it
 // may not be tagged the marker remains.
-func (l label) stick(pid int, limits Limits) error {
+func (l label) stick(pid int, limits limit.Limits) error {
 	applied := make(chan error)
 	go func() { applied <- l.limit(pid, limits) }() // on another thread: behind walls, this one may limit nobody
 	if err := <-applied; err != nil {
@@ -109,24 +112,24 @@ func (l label) stick(pid int, limits Limits) error {
 	return nil
 }
 
-func (l label) limit(pid int, limits Limits) error {
-	if err := limits.apply(pid); err != nil {
+func (l label) limit(pid int, limits limit.Limits) error {
+	if err := limits.Apply(pid); err != nil {
 		return err
 	}
-	var limit unix.Rlimit
-	if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil {
-		limit.Cur = l.tag
-		unix.Prlimit(pid, unix.RLIMIT_RTTIME, &limit, nil)
+	var tag unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &tag) == nil {
+		tag.Cur = l.tag
+		unix.Prlimit(pid, unix.RLIMIT_RTTIME, &tag, nil)
 	}
 	return nil
 }
 
 func (l label) on(pid int) bool {
-	var limit unix.Rlimit
-	if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil && limit.Cur&l.mask == l.tag {
+	var tag unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &tag) == nil && tag.Cur&l.mask == l.tag {
 		return true
 	}
-	env := environ(pid)
+	env := proc.Environ(pid)
 	for _, m := range l.markers {
 		if !bytes.Contains(env, []byte("\x00"+m+"\x00")) {
 			return false

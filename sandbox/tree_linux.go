@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"iter"
 	"os"
 	"slices"
@@ -13,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/sandbox/limit"
+	"pocketcoder/sandbox/proc"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -21,7 +22,7 @@ import (
 type tree struct {
 	label
 	exec      string
-	group     *group             // its cgroup; nil where there is none
+	sampler   limit.Sampler      // and its cgroup
 	shell     int                // pid of the process we started, also when that is not yet the shell
 	monitored bool               // that process is bubblewrap's, outside its namespaces
 	over      chan wire.Reason   // holds the limit it passed
@@ -29,16 +30,26 @@ type tree struct {
 	leave     func()             // lets go of the walls
 	began     atomic.Bool        // its first process is no copy of ours any more
 	ended     atomic.Bool        // its Exec is over
-	full      atomic.Bool        // a process was seen with as many open files as it may have
-	spent     spending           // for the watch alone
+}
+
+// groups are the cgroups of a worker's commands.
+type groups = limit.Groups
+
+func (w *Worker) openGroups() (*groups, string) {
+	return limit.OpenGroups(limit.Worker{Marker: w.id.marker, Workspace: w.workspace, IsDead: workerIsDead})
+}
+
+// hit names the limit that a command met which failed by itself.
+func (t *tree) hit(code int, took time.Duration, l limit.Limits) wire.Reason {
+	return t.sampler.Hit(code, took, l)
 }
 
 // attributes are those to start its first process with.
-func (t *tree) attributes() *syscall.SysProcAttr { return t.group.attributes() }
+func (t *tree) attributes() *syscall.SysProcAttr { return t.sampler.Group.Attributes() }
 
 // alive lists the processes of the tree that live, and reaps the dead but for the shell.
 func (t *tree) alive() []int {
-	pids := append(t.group.processes(), slices.Collect(members(t.on, t.keep))...)
+	pids := append(t.sampler.Group.Processes(), slices.Collect(members(t.on, t.keep))...)
 	slices.Sort(pids)
 	return slices.Compact(pids)
 }
@@ -49,7 +60,7 @@ func (t *tree) alive() []int {
 func (t *tree) signal(s syscall.Signal) {
 	for _, pid := range t.alive() {
 		p, err := os.FindProcess(pid) // holds the process: from here on the pid cannot mean another
-		if err == nil && !(t.monitored && pid == t.shell) && (t.on(pid) || slices.Contains(t.group.processes(), pid)) {
+		if err == nil && !(t.monitored && pid == t.shell) && (t.on(pid) || slices.Contains(t.sampler.Group.Processes(), pid)) {
 			p.Signal(s)
 			if needsWake(s) {
 				p.Signal(syscall.SIGCONT)
@@ -60,18 +71,18 @@ func (t *tree) signal(s syscall.Signal) {
 
 // kill ends the tree at once.
 func (t *tree) kill() {
-	t.group.kill()
+	t.sampler.Group.Kill()
 	kill(t.on, t.keep)
 }
 
 // isLeftover says whether pid is of this user and belongs to a command of the workspace whose worker is dead.
 func isLeftover(pid int, workspace string) bool {
 	var owner unix.Stat_t
-	if unix.Stat(procPath(pid, ""), &owner) != nil || int(owner.Uid) != os.Getuid() {
+	if unix.Stat(proc.Path(pid, ""), &owner) != nil || int(owner.Uid) != os.Getuid() {
 		return false
 	}
-	env := environ(pid)
-	return valueOf(env, workspaceMarker) == workspace && workerIsDead(valueOf(env, workerMarker))
+	env := proc.Environ(pid)
+	return proc.Variable(env, workspaceMarker) == workspace && workerIsDead(proc.Variable(env, workerMarker))
 }
 
 // workerIsDead judges a worker by its marker, see identity. One in another pid namespace cannot be seen, and is not dead.
@@ -85,7 +96,7 @@ func workerIsDead(marker string) bool {
 	if err != nil || worker[0] != namespace {
 		return false
 	}
-	state, start := stat(pid)
+	state, start := proc.State(pid)
 	return state == "" || state == "Z" || start != worker[2]
 }
 
@@ -126,11 +137,11 @@ func kill(match, keep func(pid int) bool) int {
 // keep (it may be nil).
 func members(match, keep func(pid int) bool) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for pid := range processes() {
+		for pid := range proc.All() {
 			if pid == os.Getpid() || !match(pid) {
 				continue
 			}
-			switch state, _ := stat(pid); state {
+			switch state, _ := proc.State(pid); state {
 			case "", "X":
 			case "Z":
 				reap(pid, keep)
@@ -149,94 +160,3 @@ func reap(pid int, keep func(pid int) bool) {
 		unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}
 }
-
-// processes are the pids of all processes, rising, read piece by piece: those that are born meanwhile come last.
-func processes() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		proc, err := os.Open("/proc")
-		if err != nil {
-			return
-		}
-		defer proc.Close()
-		for {
-			names, err := proc.Readdirnames(64)
-			for _, name := range names {
-				if pid, err := strconv.Atoi(name); err == nil && !yield(pid) {
-					return
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}
-}
-
-// stat returns a process's state letter and its start time in clock ticks since boot (proc_pid_stat(5), fields 3 and
-// 22), or nothing when it does not exist. The kernel says Z, too, when the first thread has ended and others (field 20) run
-// on: that is no dead process, and its letter is S.
-func stat(pid int) (state, start string) {
-	fields := statFields(pid)
-	if len(fields) < 20 {
-		return "", ""
-	}
-	if state = fields[0]; state == "Z" && fields[17] != "0" && fields[17] != "1" {
-		state = "S"
-	}
-	return state, fields[19]
-}
-
-// speaker is the thread to ask about a process: what a first thread that has ended leaves in /proc tells nothing.
-func speaker(pid int) (thread int) {
-	if fields := statFields(pid); len(fields) == 0 || fields[0] != "Z" {
-		return pid
-	}
-	threads, _ := os.ReadDir(procPath(pid, "task"))
-	for _, t := range threads {
-		if thread, _ = strconv.Atoi(t.Name()); thread != pid {
-			return thread
-		}
-	}
-	return pid
-}
-
-// statFields are those of proc_pid_stat(5) from the third on.
-func statFields(pid int) []string {
-	data := readProc(pid, "stat")
-	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])) // the name before may hold anything
-}
-
-// environ is the environment a process was started with, each variable between NULs; empty when it may not be read.
-func environ(pid int) []byte {
-	data, _ := os.ReadFile(procPath(pid, "environ"))
-	return append([]byte{0}, data...)
-}
-
-func valueOf(env []byte, name string) string {
-	_, after, _ := bytes.Cut(env, []byte("\x00"+name+"="))
-	value, _, _ := bytes.Cut(after, []byte{0})
-	return string(value)
-}
-
-// readProc reads a file of a process; nothing when that has ended. It takes half as long as os.ReadFile, which prepares to
-// wait for what may never come.
-func readProc(pid int, file string) []byte {
-	fd, err := unix.Open(procPath(pid, file), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	defer unix.Close(fd)
-	data := make([]byte, 0, 4096) // a status takes 1,500
-	for {
-		n, err := unix.Read(fd, data[len(data):cap(data)])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			return data
-		}
-		data = slices.Grow(data[:len(data)+n], 1024)
-	}
-}
-
-func procPath(pid int, file string) string { return "/proc/" + strconv.Itoa(pid) + "/" + file }

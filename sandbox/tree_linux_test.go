@@ -19,6 +19,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/proc"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -71,7 +72,7 @@ func (l *lines) pids(t *testing.T, n int) (pids []int) {
 }
 
 func alive(pid int) bool {
-	state, _ := stat(pid)
+	state, _ := proc.State(pid)
 	return state != "" && state != "Z"
 }
 
@@ -156,7 +157,7 @@ func TestStrayThatShedBothLabelsDoesNotHoldTheResult(t *testing.T) {
 
 // withoutGroups makes the worker find its processes by their labels alone, as where it may make no cgroups.
 func withoutGroups(w *Worker) *Worker {
-	w.groups.close()
+	w.groups.Close()
 	w.groups = nil
 	return w
 }
@@ -247,7 +248,7 @@ func TestEndedDaemonsAreReaped(t *testing.T) {
 	_, stdout, _ := run(t, w, "setsid sleep 0.1 >/dev/null 2>&1 & echo $!")
 	pid, err := strconv.Atoi(strings.TrimSpace(stdout))
 	is.NoErr(err)
-	expect.Eventually(t, "the zombie is gone", func() bool { state, _ := stat(pid); return state == "" })
+	expect.Eventually(t, "the zombie is gone", func() bool { state, _ := proc.State(pid); return state == "" })
 }
 
 func TestKilledWorkerLeavesNothingTheNextDoesNotFind(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/sandbox/limit"
+	"pocketcoder/sandbox/proc"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -21,11 +23,11 @@ const (
 
 // plant makes the tree of a command that is about to start. From now on it is watched.
 func (w *Worker) plant(exec string, l label) (*tree, error) {
-	group, err := w.groups.make(l.serial(), w.config.Limits)
+	group, err := w.groups.Make(l.serial(), w.config.Limits)
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{label: l, exec: exec, group: group, over: make(chan wire.Reason, 1), keep: w.isShell, leave: func() {}}
+	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, over: make(chan wire.Reason, 1), keep: w.isShell, leave: func() {}}
 	w.mu.Lock()
 	w.trees[l.serial()] = t
 	w.mu.Unlock()
@@ -93,15 +95,15 @@ func nap(d time.Duration) {
 // of them comes close to a limit.
 func (w *Worker) look() (left int, near bool) {
 	limits := w.config.Limits
-	quarter := Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4, CPUTime: limits.CPUTime / 4}
+	quarter := limit.Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4, CPUTime: limits.CPUTime / 4}
 	w.mu.Lock()
 	trees := maps.Clone(w.trees)
 	w.mu.Unlock()
 	found := map[uint32][]int{}
-	for pid := range processes() {
-		var limit unix.Rlimit
-		if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &limit) == nil && w.id.owns(limit.Cur) {
-			found[uint32(limit.Cur)] = append(found[uint32(limit.Cur)], pid)
+	for pid := range proc.All() {
+		var tag unix.Rlimit
+		if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &tag) == nil && w.id.owns(tag.Cur) {
+			found[uint32(tag.Cur)] = append(found[uint32(tag.Cur)], pid)
 		}
 	}
 	for serial, t := range trees {
@@ -109,14 +111,14 @@ func (w *Worker) look() (left int, near bool) {
 		if !over && !t.began.Load() {
 			continue // until it executes the shell, what it has is ours
 		}
-		pids := append(found[serial], t.group.processes()...)
+		pids := append(found[serial], t.sampler.Group.Processes()...)
 		slices.Sort(pids)
-		use := t.use(slices.Compact(pids), limits)
-		near = near || quarter.passed(use) != wire.Exited
-		if reason := limits.passed(use); reason != wire.Exited && use.processes > 0 { // what it took does not go away with it
+		use := t.sampler.Sample(slices.Compact(pids), limits, func(pid int) { reap(pid, t.keep) })
+		near = near || quarter.Passed(use) != wire.Exited
+		if reason := limits.Passed(use); reason != wire.Exited {
 			w.stopTree(t, reason)
 		}
-		if over && use.processes == 0 && t.group.remove() {
+		if over && use.Processes == 0 && t.sampler.Group.Remove() {
 			w.mu.Lock()
 			delete(w.trees, serial)
 			w.mu.Unlock()

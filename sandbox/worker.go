@@ -19,13 +19,13 @@
 //     ends with the shell. At a terminal, it ends with the shell, and who is left is hung up on.
 //   - Timeout and a cancelled context end the whole tree, whatever left the process group included: SIGTERM to all,
 //     wire.KillGrace later SIGKILL.
-//   - A command that takes more than its Limits is killed, and the Result names the limit; so are the daemons it left.
+//   - A command that takes more than its limits is killed, and the Result names the limit; so are the daemons it left.
 //   - Exit code and signal come from wait(2) alone; no text a command prints means anything. Of a shell that died by a
 //     signal bubblewrap gives only the code, 128+n.
 //   - When the worker is killed, the kernel kills each shell with it; what those shells had started is found and killed by
 //     the next Open of the same workspace. Behind bubblewrap the kernel kills all.
 //
-// How a tree is found: by its cgroup, where one can be made (see groups). Besides, every process of a command carries its
+// How a tree is found: by its cgroup, where one can be made (limit.Groups). Besides, every process of a command carries its
 // label, an environment marker and a value in an inherited resource limit that nothing else uses. The first is lost by
 // clearing the environment, the second only by setting that very limit; without cgroups a process that sheds both and
 // leaves the group is not found, nor is, by the next Open, one that shed the first, nor is one watched that shed the second.
@@ -48,6 +48,7 @@ import (
 	"time"
 
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -57,7 +58,7 @@ type Config struct {
 	Home      string          // HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
 	Shell     string          // called with -c and the command; default bash, else sh
 	Timeout   time.Duration   // for requests that name none; 0 is no limit
-	Limits    Limits          // for each command
+	Limits    limit.Limits    // for each command
 	Isolation isolation.Found // required
 	Expose    []string        // directories that commands may read besides the system's and the workspace
 	Log       *slog.Logger    // default slog.Default()
@@ -129,7 +130,7 @@ func Open(c Config) (*Worker, error) {
 	w.path = w.walls.Path(commandPath(os.Getenv("PATH")))
 	reason := "this isolation lets no command start in a cgroup"
 	if w.walls.Clone3() {
-		w.groups, reason = openGroups(w.id, workspace)
+		w.groups, reason = w.openGroups()
 	}
 	c.Log.Info("limits of a command", "limits", c.Limits, "enforced by", reason)
 	w.execs.Go(w.watch)
@@ -177,7 +178,7 @@ func (w *Worker) Close() {
 	if n := kill(w.id.label().on, nil); n > 0 {
 		w.config.Log.Info("killed background processes of ended commands", "processes", n)
 	}
-	w.groups.close()
+	w.groups.Close()
 	for _, t := range w.trees {
 		t.leave()
 	}

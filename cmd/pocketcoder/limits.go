@@ -6,18 +6,18 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/limit"
 )
 
 // commandLimits are what one command may take, as flags of the worker and of up, which hands them to its worker.
 type commandLimits struct {
-	sandbox.Limits
+	limit.Limits
 	timeout time.Duration
 }
 
 // limitFlags adds the flags. Each has a variable in the environment too, which the error names when it is wrong.
 func limitFlags(fs *flag.FlagSet, env environment) (*commandLimits, error) {
-	l := &commandLimits{sandbox.DefaultLimits(), sandboxTimeout}
+	l := &commandLimits{limit.Default(), sandboxTimeout}
 	fs.Var(&l.Memory, "memory", "most memory a command may take, such as `512MiB`; 0 is no limit (POCKETCODER_MEMORY)")
 	fs.Int64Var(&l.Processes, "processes", l.Processes, "most processes and threads a command may have; 0 is no limit (POCKETCODER_PROCESSES)")
 	fs.Var(&l.FileSize, "file-size", "most a command may write to one file, such as `512MiB`; 0 is no limit (POCKETCODER_FILE_SIZE)")

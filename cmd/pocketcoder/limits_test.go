@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/limit"
 )
 
 func TestLimitsComeFromFlagsBeforeTheEnvironment(t *testing.T) {
@@ -21,13 +21,13 @@ func TestLimitsComeFromFlagsBeforeTheEnvironment(t *testing.T) {
 	is.NoErr(err)
 	_, err = parse(fs, []string{"--memory=512MiB", "--file-size", "1.5GB", "--cpu-time=90s", "--processes=0"}, 0)
 	is.NoErr(err)
-	want := commandLimits{sandbox.Limits{Memory: 512 << 20, FileSize: 1_500_000_000, CPUTime: 90 * time.Second, OpenFiles: 99}, 5 * time.Minute}
+	want := commandLimits{limit.Limits{Memory: 512 << 20, FileSize: 1_500_000_000, CPUTime: 90 * time.Second, OpenFiles: 99}, 5 * time.Minute}
 	is.Equal(*l, want)
 
 	fs = newFlags(env, "worker", "")
 	again, err := limitFlags(fs, environment{getenv: func(string) string { return "" }})
 	is.NoErr(err)
-	is.Equal(*again, commandLimits{sandbox.DefaultLimits(), sandboxTimeout})
+	is.Equal(*again, commandLimits{limit.Default(), sandboxTimeout})
 	_, err = parse(fs, l.args(), 0)
 	is.NoErr(err)
 	is.Equal(*again, want) // the worker has what up was given

@@ -1,4 +1,13 @@
-package sandbox
+// Package limit bounds what a command may take: memory, processes, processor time, the size of its files and how many it has
+// open.
+//
+// Resource limits of the kernel bound each process (Apply). A cgroup of version 2 bounds memory and processes of the whole
+// command and counts its processor time, where the machine lets the worker make one (Groups). Where it does not, a Sampler
+// looks at the command's processes from time to time, so that a limit is passed by no more than a command takes from one look
+// to the next.
+//
+// It must not know what runs a command, nor which processes belong to it.
+package limit
 
 import (
 	"fmt"
@@ -13,12 +22,7 @@ import (
 
 // Limits are what one command may take, all its processes together where nothing else is said. 0 is no limit. A command
 // that takes more is ended, and its Result names the limit.
-//
-// Three things enforce them, the surest that the machine has: a cgroup (see groups) bounds memory and processes; resource
-// limits bound each process's files, open files and processor time; and everywhere the processes are looked at (see watch),
-// so that what nothing else bounds is passed by no more than a command takes from one look to the next. That costs a
-// hundredth of one processor's time while a command of a few processes runs, and about a twentieth with hundreds
-// (measured). On macOS only Config.Timeout holds.
+// On macOS none of them holds.
 type Limits struct {
 	Memory    Size          // what it keeps in memory that is not a file's: heaps, stacks, shared memory, its own tmpfs
 	Processes int64         // threads count, as they do for the kernel
@@ -27,9 +31,9 @@ type Limits struct {
 	OpenFiles int64         // of each process. At the limit open(2) fails; it is named when the command then fails by itself
 }
 
-// DefaultLimits bound accidents, not work: they are far above what builds and tests take and below what makes a machine
+// Default limits bound accidents, not work: they are far above what builds and tests take and below what makes a machine
 // unusable.
-func DefaultLimits() Limits {
+func Default() Limits {
 	memory := Size(4 << 30) // what compiling and linking large C++ and Rust programs takes; a machine that has less keeps a quarter for the rest
 	if machine := totalMemory(); machine > 0 {
 		memory = min(memory, machine/4*3)
@@ -43,8 +47,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// isLimit says whether a command ended for one of its Limits.
-func isLimit(r wire.Reason) bool {
+// Is reports whether a command ended for one of its Limits.
+func Is(r wire.Reason) bool {
 	switch r {
 	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles:
 		return true

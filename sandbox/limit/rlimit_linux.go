@@ -1,4 +1,4 @@
-package sandbox
+package limit
 
 import (
 	"bytes"
@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apply puts the limits that the kernel keeps on a process that has not run yet; all it starts inherit them.
+// Apply puts the limits that the kernel keeps on a process that has not run yet; all it starts inherit them.
 //
 // The address space (RLIMIT_AS) is not bounded: Go, Java and JavaScript engines reserve hundreds of gigabytes that they
 // never touch.
-func (l Limits) apply(pid int) error {
+func (l Limits) Apply(pid int) error {
 	limits := []struct {
 		name     string
 		resource int

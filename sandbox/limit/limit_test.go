@@ -1,4 +1,4 @@
-package sandbox
+package limit
 
 import (
 	"strings"
@@ -47,10 +47,10 @@ func TestLimitsNoShellCouldStartWithAreRefused(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			is := is.New(t)
-			_, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: unprotected, Limits: l})
+			err := l.Validate()
 			is.True(err != nil)
 			is.True(strings.HasPrefix(err.Error(), "limit "+want))
 		})
 	}
-	is.New(t).NoErr(DefaultLimits().Validate())
+	is.New(t).NoErr(Default().Validate())
 }

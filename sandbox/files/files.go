@@ -1,4 +1,6 @@
-package sandbox
+// Package files finds and reads files of a workspace: which changed since a moment, and the content of one. No symbolic link leads
+// out of the workspace. It must not know what a command is.
+package files
 
 import (
 	"bufio"
@@ -32,10 +34,10 @@ const (
 // moves with its timer, every 10 ms at the slowest (CONFIG_HZ=100).
 const changeSlack = int64(10 * time.Millisecond)
 
-// read writes a regular file of the workspace. No symlink leads out of it, and nothing that is no file is opened for long
+// Read writes a regular file of a workspace. No symlink leads out of it, and nothing that is no file is opened for long
 // enough to block.
-func (w *Worker) read(name string, to io.Writer) error {
-	root, err := os.OpenRoot(w.workspace)
+func Read(workspace, name string, to io.Writer) error {
+	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return fmt.Errorf("open workspace: %w", err)
 	}
@@ -72,12 +74,12 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// changes lists the regular files below the workspace whose content or state changed since then, but for git's own, in no
-// order: at most wire.MaxChanges of them, then how many more there are.
-func (w *Worker) changes(ctx context.Context, since int64, to io.Writer) error {
+// Changes lists the regular files below a workspace whose content or state changed since then, but for git's own, in no
+// order: at most wire.MaxChanges of them, then how many more there are. since is in nanoseconds since 1970.
+func Changes(ctx context.Context, workspace string, since int64, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, changesWithin)
 	defer cancel()
-	root, err := os.OpenRoot(w.workspace)
+	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return fmt.Errorf("open workspace: %w", err)
 	}
@@ -147,7 +149,7 @@ func (s *search) visit(ctx context.Context, dir *os.Root, e fs.DirEntry, at stri
 		return
 	}
 	info, err := dir.Lstat(e.Name())
-	if err != nil || !info.Mode().IsRegular() || changeTime(info) < s.since {
+	if err != nil || !info.Mode().IsRegular() || ChangeTime(info) < s.since {
 		return
 	}
 	if s.listed == wire.MaxChanges || !utf8.ValidString(at) { // JSON could not name it

@@ -5,18 +5,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/wire"
 )
-
-// apply does nothing: macOS sets no limits of another process.
-func (l Limits) apply(int) error { return nil }
-
-func totalMemory() Size {
-	bytes, _ := unix.SysctlUint64("hw.memsize")
-	return Size(bytes)
-}
 
 // tree is the process group of one command: others' processes cannot be told apart here.
 type tree struct {
@@ -28,7 +19,6 @@ type tree struct {
 	leave     func()           // lets go of the walls
 	began     atomic.Bool
 	ended     atomic.Bool
-	full      atomic.Bool
 }
 
 func (w *Worker) plant(exec string, l label) (*tree, error) {
@@ -48,13 +38,13 @@ func (t *tree) signal(s syscall.Signal) {
 
 func (t *tree) kill() {}
 
-func (t *tree) hit(int, time.Duration, Limits) wire.Reason { return wire.Exited }
+func (t *tree) hit(int, time.Duration, limit.Limits) wire.Reason { return wire.Exited }
 
 func (w *Worker) watch() {}
 
 // groups are Linux's.
 type groups struct{}
 
-func openGroups(identity, string) (*groups, string) { return nil, "nothing but the timeout on macOS" }
+func (w *Worker) openGroups() (*groups, string) { return nil, "nothing but the timeout on macOS" }
 
-func (g *groups) close() {}
+func (g *groups) Close() {}

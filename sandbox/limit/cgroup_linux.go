@@ -1,4 +1,4 @@
-package sandbox
+package limit
 
 import (
 	"bytes"
@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// group is the cgroup of one command. The methods of a nil group say that there is none.
-type group struct {
+// Group is the cgroup of one command. The methods of a nil Group say that there is none.
+type Group struct {
 	dir     string
 	file    *os.File // dir, open for as long as a process may be started in it
 	bounded bool
 }
 
-// make makes the cgroup of one command.
-func (g *groups) make(serial uint32, l Limits) (*group, error) {
+// Make makes the cgroup of one command.
+func (g *Groups) Make(serial uint32, l Limits) (*Group, error) {
 	if g == nil {
 		return nil, nil
 	}
-	dir := filepath.Join(g.dir, strconv.FormatUint(uint64(serial), 10))
+	dir := filepath.Join(g.Dir, strconv.FormatUint(uint64(serial), 10))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
 	}
@@ -32,10 +32,10 @@ func (g *groups) make(serial uint32, l Limits) (*group, error) {
 		os.Remove(dir)
 		return nil, fmt.Errorf("open cgroup: %w", err)
 	}
-	c := &group{dir, file, g.bounded}
+	c := &Group{dir, file, g.bounded}
 	if g.bounded {
 		if err := c.bound(l); err != nil {
-			c.remove()
+			c.Remove()
 			return nil, fmt.Errorf("bound cgroup: %w", err)
 		}
 	}
@@ -44,7 +44,7 @@ func (g *groups) make(serial uint32, l Limits) (*group, error) {
 
 // bound sets the limits of the controllers (the kernel's Documentation/admin-guide/cgroup-v2.rst). Without swap, which
 // would only make a command that needs too much slow, and with it everything.
-func (g *group) bound(l Limits) error {
+func (g *Group) bound(l Limits) error {
 	if l.Memory > 0 {
 		bytes := strconv.FormatInt(int64(l.Memory), 10)
 		if err := errors.Join(writeGroup(g.dir, "memory.max", bytes), writeGroup(g.dir, "memory.oom.group", "1")); err != nil {
@@ -60,30 +60,31 @@ func (g *group) bound(l Limits) error {
 	return nil
 }
 
-// attributes make a process start in the cgroup.
-func (g *group) attributes() *syscall.SysProcAttr {
+// Attributes make a process start in the cgroup.
+func (g *Group) Attributes() *syscall.SysProcAttr {
 	if g == nil {
 		return &syscall.SysProcAttr{}
 	}
 	return &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(g.file.Fd())}
 }
 
-func (g *group) processes() []int {
+// Processes lists the processes in the cgroup.
+func (g *Group) Processes() []int {
 	if g == nil {
 		return nil
 	}
 	return cgroupProcesses(g.dir)
 }
 
-// kill ends all processes of the cgroup, those included that are born meanwhile.
-func (g *group) kill() {
+// Kill ends all processes of the cgroup, those included that are born meanwhile.
+func (g *Group) Kill() {
 	if g != nil {
 		writeGroup(g.dir, "cgroup.kill", "1")
 	}
 }
 
-// remove removes the cgroup if no process is left in it.
-func (g *group) remove() bool {
+// Remove removes the cgroup if no process is left in it, and reports whether it is gone.
+func (g *Group) Remove() bool {
 	if g == nil {
 		return true
 	}
@@ -96,7 +97,7 @@ func (g *group) remove() bool {
 }
 
 // cpuTime is the processor time its processes took, the dead included.
-func (g *group) cpuTime() time.Duration {
+func (g *Group) cpuTime() time.Duration {
 	if g == nil {
 		return 0
 	}
@@ -104,14 +105,14 @@ func (g *group) cpuTime() time.Duration {
 }
 
 // boundsMemory says that the kernel ends the command when it takes more memory than it may.
-func (g *group) boundsMemory() bool { return g != nil && g.bounded }
+func (g *Group) boundsMemory() bool { return g != nil && g.bounded }
 
 // killedForMemory and refusedProcesses say that a limit of the controllers was hit.
-func (g *group) killedForMemory() bool {
+func (g *Group) killedForMemory() bool {
 	return g != nil && g.bounded && g.count("memory.events", "oom_kill") > 0
 }
 
-func (g *group) refusedProcesses() bool {
+func (g *Group) refusedProcesses() bool {
 	return g != nil && g.bounded && g.count("pids.events", "max") > 0
 }
 
@@ -127,7 +128,7 @@ func writeGroup(dir, file, value string) error {
 }
 
 // count is one number of a file of lines with a name and a number.
-func (g *group) count(file, name string) int64 {
+func (g *Group) count(file, name string) int64 {
 	data, _ := os.ReadFile(filepath.Join(g.dir, file))
 	for line := range bytes.Lines(data) {
 		if n, found := bytes.CutPrefix(line, []byte(name+" ")); found {

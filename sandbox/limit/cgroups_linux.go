@@ -1,4 +1,4 @@
-package sandbox
+package limit
 
 import (
 	"bufio"
@@ -20,56 +20,63 @@ const (
 	ownGroup    = groupPrefix + "self" // where the worker's own processes go when its cgroup is made a parent of others
 )
 
-// groups are the cgroups of a worker's commands: one each, below the cgroup (version 2) that the worker itself is in. A
+// Groups are the cgroups of a worker's commands: one each, below the cgroup (version 2) that the worker itself is in. A
 // process cannot leave its cgroup unless it may write to the cgroup file system, which no isolated command sees. So all of
 // a command's processes are known, end at once, and their processor time is exact.
 //
 // Memory and processes are bounded too where the worker's cgroup has these controllers to give: when systemd delegated it
 // (Delegate=yes), or nobody but the worker is in it, as in a container of its own; and for root, who may put cgroups at the
 // top, where systemd gives both.
-type groups struct {
-	dir     string // <the worker's cgroup>/pocketcoder-<worker>
+type Groups struct {
+	Dir     string // <the worker's cgroup>/pocketcoder-<worker>
 	bounded bool   // memory.max and pids.max hold
 }
 
-// openGroups makes the directory for a worker's cgroups, and removes those of dead workers. reason is for the log: why
-// there are none, or not all.
-func openGroups(id identity, workspace string) (g *groups, reason string) {
+// Worker names the worker that Groups are made for.
+type Worker struct {
+	Marker    string                   // unique on this machine
+	Workspace string                   // that it serves
+	IsDead    func(marker string) bool // reports whether a worker has ended
+}
+
+// OpenGroups makes the directory for a worker's cgroups, and removes those of dead workers. It returns nil where there can be
+// none. how is for people: what enforces the limits, and what does not.
+func OpenGroups(w Worker) (g *Groups, how string) {
 	own, top, err := ownCgroup()
 	if err != nil {
-		return nil, err.Error()
+		return nil, "sampling, because there is no cgroup: " + err.Error()
 	}
 	for _, parent := range []string{own, top} {
-		removeDeadGroups(parent, workspace)
+		w.removeDead(parent)
 	}
-	name := groupName(id.marker, workspace)
+	name := w.groupName()
 	g, err = makeGroups(own, name, takeControllers)
 	if g != nil && g.bounded {
-		return g, "cgroup " + g.dir
+		return g, "cgroup " + g.Dir
 	}
 	atTop, _ := makeGroups(top, name, hasControllers)
 	if atTop != nil && atTop.bounded {
-		g.close()
-		return atTop, "cgroup " + atTop.dir
+		g.Close()
+		return atTop, "cgroup " + atTop.Dir
 	}
-	atTop.close()
-	return g, fmt.Sprintf("memory and processes are only watched: %v", err)
+	atTop.Close()
+	return g, fmt.Sprintf("sampling, because no cgroup bounds memory and processes: %v", err)
 }
 
 // makeGroups makes the directory in parent, bounded if controllers returns no error. Even so the error may say why it is
 // not.
-func makeGroups(parent, name string, controllers func(parent string) error) (*groups, error) {
-	g := &groups{dir: filepath.Join(parent, name)}
-	if err := os.Mkdir(g.dir, 0o755); err != nil {
+func makeGroups(parent, name string, controllers func(parent string) error) (*Groups, error) {
+	g := &Groups{Dir: filepath.Join(parent, name)}
+	if err := os.Mkdir(g.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
 	}
-	if _, err := os.Stat(filepath.Join(g.dir, "cgroup.kill")); err != nil {
-		g.close()
+	if _, err := os.Stat(filepath.Join(g.Dir, "cgroup.kill")); err != nil {
+		g.Close()
 		return nil, errors.New("cgroups cannot be killed: Linux 5.14 is needed")
 	}
 	err := controllers(parent)
 	if err == nil {
-		err = giveControllers(g.dir)
+		err = giveControllers(g.Dir)
 	}
 	g.bounded = err == nil
 	return g, err
@@ -169,10 +176,10 @@ func moveIntoOwn(dir string) error {
 	return nil
 }
 
-// close kills what is left in the worker's cgroups and removes them.
-func (g *groups) close() {
+// Close kills what is left in the worker's cgroups and removes them.
+func (g *Groups) Close() {
 	if g != nil {
-		removeGroup(g.dir)
+		removeGroup(g.Dir)
 	}
 }
 
@@ -199,26 +206,26 @@ func removeBelow(dir string) {
 }
 
 // groupName tells a worker's cgroups from others': which worker, and what workspace it serves.
-func groupName(marker, workspace string) string {
+func (w Worker) groupName() string {
 	hash := fnv.New32a()
-	hash.Write([]byte(workspace))
-	return fmt.Sprintf("%s%s-%08x", groupPrefix, strings.ReplaceAll(marker, "/", "-"), hash.Sum32())
+	hash.Write([]byte(w.Workspace))
+	return fmt.Sprintf("%s%s-%08x", groupPrefix, strings.ReplaceAll(w.Marker, "/", "-"), hash.Sum32())
 }
 
-// removeDeadGroups removes what dead workers left: their processes too when they served this workspace, else only what
+// removeDead removes what dead workers left: their processes too when they served this workspace, else only what
 // is empty.
-func removeDeadGroups(own, workspace string) {
-	entries, _ := os.ReadDir(own) // of what cannot be listed, nothing can be removed
+func (w Worker) removeDead(parent string) {
+	entries, _ := os.ReadDir(parent) // of what cannot be listed, nothing can be removed
 	for _, e := range entries {
 		if ours, _ := filepath.Match(groupPrefix+"*-*-*-*-*", e.Name()); !ours {
 			continue
 		}
-		dir := filepath.Join(own, e.Name())
+		dir := filepath.Join(parent, e.Name())
 		parts := strings.Split(strings.TrimPrefix(e.Name(), groupPrefix), "-")
-		marker := strings.Join(parts[:len(parts)-1], "/")
+		left := Worker{Marker: strings.Join(parts[:len(parts)-1], "/"), Workspace: w.Workspace}
 		switch {
-		case !workerIsDead(marker):
-		case e.Name() == groupName(marker, workspace):
+		case !w.IsDead(left.Marker):
+		case e.Name() == left.groupName():
 			removeGroup(dir)
 		default:
 			removeBelow(dir)

@@ -1,0 +1,11 @@
+package limit
+
+import "golang.org/x/sys/unix"
+
+// Apply does nothing: macOS sets no limits of another process.
+func (l Limits) Apply(int) error { return nil }
+
+func totalMemory() Size {
+	bytes, _ := unix.SysctlUint64("hw.memsize")
+	return Size(bytes)
+}

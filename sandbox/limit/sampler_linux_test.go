@@ -1,0 +1,18 @@
+package limit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/wire"
+)
+
+func TestNothingIsStoppedWhenAllProcessesHaveEnded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := Limits{CPUTime: time.Second}
+	is.Equal(l.Passed(Usage{CPUTime: time.Minute, Processes: 1}), wire.CPUTime)
+	is.Equal(l.Passed(Usage{CPUTime: time.Minute}), wire.Exited)
+}
