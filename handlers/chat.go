@@ -119,7 +119,7 @@ func (s *chatState) missing(chat string) error {
 }
 
 // CreateChat carries out the command. A chat that was created with the same content is not created again, however it was
-// changed since.
+// changed since, as long as it has the same owner.
 func (h *Handlers) CreateChat(ctx context.Context, c CreateChat) (chat string, seq uint64, err error) {
 	if c.Chat == "" {
 		c.Chat = events.NewID()
@@ -138,7 +138,7 @@ func (h *Handlers) CreateChat(ctx context.Context, c CreateChat) (chat string, s
 		switch {
 		case s.deleted != 0:
 			return nil, 0, refuseField(Conflict, "id", "chat %s was deleted", c.Chat)
-		case s.created != 0 && s.as != created:
+		case s.created != 0 && (s.as != created || s.now.user != c.User):
 			return nil, 0, refuseField(Conflict, "id", "chat %s exists already", c.Chat)
 		case s.created != 0:
 			return nil, s.created, nil

@@ -184,7 +184,7 @@ func (h *Handlers) handleOn(ctx context.Context, chat string, c Command, f *fold
 
 // carryOut is the loop of every command: fold, decide, append what was decided, whole, expecting the guarded filters
 // unchanged, or begin again. A decide that returns no event found the command carried out already, at seq. Inside a
-// transaction nothing is appended yet, and the sequence is 0.
+// transaction nothing is appended yet, and the sequence of what was decided is 0.
 func (h *Handlers) carryOut(ctx context.Context, c Command, f *folded,
 	decide func() (all []events.Event, seq uint64, err error)) (uint64, error) {
 	f.mu.Lock()
@@ -199,7 +199,7 @@ func (h *Handlers) carryOut(ctx context.Context, c Command, f *folded,
 		}
 		writes := f.writes(all, c.ID)
 		if t := transactionOf(ctx); t != nil {
-			return 0, t.add(writes, seq)
+			return seq, t.add(writes, seq)
 		}
 		if len(writes) == 0 {
 			return seq, nil

@@ -27,8 +27,8 @@ func transactionOf(ctx context.Context) *transaction {
 }
 
 // Transaction carries out the commands that fn gives with the context it is called with, one after the other: all of them
-// or, when fn returns an error, none. Each decides on the log and on what those before it decided, and answers with
-// sequence 0; seq is that of the last event of all.
+// or, when fn returns an error, none. Each decides on the log and on what those before it decided. It answers with
+// sequence 0, or, if it was carried out before, with the sequence of its event; seq is that of the last event of all.
 //
 // Their events are stored as one atomic batch, on the condition that nothing was appended meanwhile which a command that
 // has events would have had to know of; else fn is called again, so it must do nothing but give commands. A command that

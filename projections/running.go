@@ -8,18 +8,26 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-// RunningTurns counts the chats of an engine that have a turn running, or one that was handed over and has not shown yet. It leaves
-// out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other chats.
-func (m *Model) RunningTurns(ctx context.Context, engine string) (int, error) {
-	rows, err := list[struct{ N int }](ctx, m, "running turns", `SELECT count(*) AS n FROM (
-		SELECT id FROM sessions WHERE parent='' AND engine={:engine} AND status<>'idle' AND chat NOT IN (`+waiting+`)
-		UNION SELECT id FROM sessions s WHERE parent='' AND engine={:engine} AND awaiting<>''
-			AND NOT EXISTS (SELECT 1 FROM messages WHERE ai_engine_message_id=s.awaiting AND user_message_status='sending'))`,
-		dbx.Params{"engine": engine})
+// RunningTurns counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner): those of
+// chats that have a turn running, or one that was handed over and has not shown yet. It leaves out turns that wait for a
+// person's decision or answer: those may wait for days, and must not hold up other chats.
+func (m *Model) RunningTurns(ctx context.Context, engine string) (map[string]int, error) {
+	rows, err := list[struct {
+		User string
+		N    int
+	}](ctx, m, "running turns", `SELECT coalesce(c.user,'') AS user, count(*) AS n FROM (
+		SELECT id, chat FROM sessions WHERE parent='' AND engine={:engine} AND status<>'idle' AND chat NOT IN (`+waiting+`)
+		UNION SELECT id, chat FROM sessions s WHERE parent='' AND engine={:engine} AND awaiting<>''
+			AND NOT EXISTS (SELECT 1 FROM messages WHERE ai_engine_message_id=s.awaiting AND user_message_status='sending')) t
+		LEFT JOIN chats c ON c.id=t.chat GROUP BY 1`, dbx.Params{"engine": engine})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return rows[0].N, nil
+	turns := map[string]int{}
+	for _, r := range rows {
+		turns[r.User] = r.N
+	}
+	return turns, nil
 }
 
 // waiting selects the chats with an open request that the policy left to a person, or an open question, in OpenCode.

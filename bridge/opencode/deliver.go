@@ -13,11 +13,11 @@ import (
 )
 
 // Deliver hands submitted messages to OpenCode until ctx ends: in order and one turn at a time in each chat, at most
-// MaxTurns across chats. What is to be delivered is read from the read model, which is to say from the log: nothing
+// MaxTurns across chats, of which one account gets a share. What is to be delivered is read from the read model, which is to say from the log: nothing
 // else remembers it, so a crash anywhere loses nothing. The ids OpenCode gets are appended before it gets them, so that
 // what is sent again after a crash is the same message to it.
 func (b *Bridge) Deliver(ctx context.Context) error {
-	d := &deliveries{Bridge: b, done: make(chan string), busy: map[string]bool{}}
+	d := &deliveries{Bridge: b, done: make(chan string), busy: map[string]string{}}
 	return b.watch(ctx, d.done, func(chat string) { delete(d.busy, chat) }, d.start)
 }
 
@@ -50,7 +50,7 @@ func (b *Bridge) watch(ctx context.Context, done chan string, ended func(string)
 type deliveries struct {
 	*Bridge
 	done chan string     // chats whose delivery ended
-	busy map[string]bool // chats with a delivery under way
+	busy map[string]string // chats with a delivery under way, and their owners
 }
 
 func (d *deliveries) start(ctx context.Context) error {
@@ -64,7 +64,7 @@ func (d *deliveries) start(ctx context.Context) error {
 	}
 	held := map[string]bool{} // chats: what is behind a message that is held waits with it, though it may be free by now
 	for _, m := range waiting {
-		if m.Engine != d.Engine || d.busy[m.Chat] || !m.Free {
+		if _, busy := d.busy[m.Chat]; m.Engine != d.Engine || busy || !m.Free {
 			continue
 		}
 		if m.EngineMessage == "" && d.held(ctx, m) {
@@ -73,10 +73,10 @@ func (d *deliveries) start(ctx context.Context) error {
 		if held[m.Chat] {
 			continue
 		}
-		if d.MaxTurns > 0 && running+len(d.busy) >= d.MaxTurns {
-			return nil
+		if !d.mayRun(m.ChatUser, running) {
+			continue
 		}
-		d.busy[m.Chat] = true
+		d.busy[m.Chat] = m.ChatUser
 		go func() {
 			if err := d.deliver(ctx, m); err != nil && ctx.Err() == nil {
 				d.Logger.Error("deliver message", "chat", m.Chat, "message", m.ID, "err", err)
@@ -88,6 +88,25 @@ func (d *deliveries) start(ctx context.Context) error {
 		}()
 	}
 	return nil
+}
+
+// mayRun reports whether a chat of an account may begin a turn. One account never takes the last quarter of the turns: it is for
+// others.
+func (d *deliveries) mayRun(user string, running map[string]int) bool {
+	if d.MaxTurns <= 0 {
+		return true
+	}
+	all, own := len(d.busy), running[user]
+	for _, n := range running {
+		all += n
+	}
+	for _, owner := range d.busy {
+		if owner == user {
+			own++
+		}
+	}
+	share := max(1, d.MaxTurns-d.MaxTurns/4)
+	return all < d.MaxTurns && (user == "" || own < share)
 }
 
 // deliver sends one message, trying again while trying again may help, and appends what came of it. Of a chat that was

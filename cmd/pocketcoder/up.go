@@ -101,7 +101,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	fs.StringVar(&o.nats, "nats", env.getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
 	fs.StringVar(&o.opencode, "opencode", env.getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
 	fs.IntVar(&o.replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
-	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats; 0 is no limit")
+	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats, of which one account gets at most three quarters; 0 is no limit")
 	fs.StringVar(&o.isolation, "isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
 	fs.Var(&o.expose, "expose", exposeHelp)
 	err := o.model.flags(fs, env)

@@ -16,11 +16,11 @@ import (
 )
 
 // What a request's body may be. A message of 1 MiB in the worst JSON escaping is refused by its own limit, not by this one.
-// Nobody in particular has little to say: a login, and what they would follow.
+// A caller without an account has little to say, a login or what they would follow, and anybody can open many connections.
 const (
 	maxBody       = 8 << 20 // bytes
 	bodyPatience  = 30 * time.Second
-	maxGuestBody  = 4 << 20
+	maxGuestBody  = 64 << 10
 	guestPatience = 10 * time.Second
 )
 

@@ -146,7 +146,7 @@ func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collectio
 		return "", 0, api.BadRequest("Failed to create record.")
 	}
 	id, seq, err := writerOf(c).create(s, ctx, w)
-	if err == nil {
+	if err == nil && seq == 0 { // a record that was there before may be another's by now
 		fresh.add(c.ID, id, values)
 	}
 	return id, seq, err

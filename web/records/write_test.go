@@ -55,6 +55,32 @@ func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// The former owner repeats the creation, which changes nothing and proves nothing.
+func TestABatchGivesNobodyAChatThatTheyGaveAway(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", account.Admin)
+	ada, adas := s.User(t, "ada", account.User)
+	_, bob := s.User(t, "bob", account.User)
+	const chats, id = "/api/collections/chats/records", "chat00000000001"
+	create := webtest.Object{"method": "POST", "url": chats, "body": webtest.Object{"id": id, "title": "plan"}}
+	status, _, _ := s.Batch(t, bob, create)
+	is.Equal(status, 200)
+	status, _ = s.Call(t, root, "PATCH", chats+"/"+id, webtest.Object{"user": ada})
+	is.Equal(status, 200)
+	for _, second := range []webtest.Object{
+		{"method": "POST", "url": "/api/collections/messages/records", "body": webtest.Object{"chat": id, "role": "user", "parts": []webtest.Object{{"type": "text", "text": "x"}}}},
+		{"method": "PATCH", "url": chats + "/" + id, "body": webtest.Object{"title": "bob's"}},
+		{"method": "DELETE", "url": chats + "/" + id},
+	} {
+		status, _, _ := s.Batch(t, bob, create, second)
+		is.Equal(status, 400)
+	}
+	status, chat := s.Call(t, adas, "GET", chats+"/"+id, nil)
+	is.Equal([]any{status, chat["title"]}, []any{200, "plan"})
+}
+
 func TestNothingIsWrittenWhenTheAnswerCouldNotBe(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
