@@ -42,6 +42,19 @@ func TestDefaultsAskForWhatRunsOrWrites(t *testing.T) {
 	}
 }
 
+// What follows a file runs until someone stops it, and would keep its place in the sandbox.
+func TestTailAsksBeforeItFollowsAFile(t *testing.T) {
+	for _, command := range []string{"tail -f a.log", "tail -n 5 -F a.log", "tail -5f a.log", "tail -qf a.log", "tail --follow a.log", "tail --follow=name a.log", "tail --foll a.log", "tail --retry a.log"} {
+		if v := policy.Evaluate(policy.Defaults, bash(command)); v.Action != policy.AskPerson {
+			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
+		}
+	}
+	is := is.New(t)
+	is.Equal(policy.Evaluate(policy.Defaults, bash("tail -f a.log")).Reason, "“-f” makes “tail” run until it is stopped; a rule reaches it only when it names it")
+	is.Equal(policy.Evaluate([]policy.Rule{{Permission: "bash", Pattern: "tail -f *"}}, bash("tail -f a.log")).Action, policy.Allow)
+	is.Equal(policy.Evaluate(policy.Defaults, bash("tail -n 5 -q a.log")).Action, policy.Allow)
+}
+
 func TestAReasonNamesTheWord(t *testing.T) {
 	rules := append([]policy.Rule{{Permission: "bash", Pattern: "*"}}, policy.Defaults...)
 	for command, reason := range map[string]string{

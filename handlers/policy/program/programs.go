@@ -33,7 +33,7 @@ var programs = map[string]program{
 	"rev":     {readsOnly: true, options: options{}},
 	"nl":      {readsOnly: true, options: harmless("b= d= f= h= i= l= n= p s= v= w= body-numbering= section-delimiter= line-increment= number-format= no-renumber number-separator= number-width=")},
 	"head":    {readsOnly: true, options: harmless("# c= n= q v z bytes= lines= quiet silent verbose zero-terminated")},
-	"tail":    {readsOnly: true, options: harmless("# c= n= f F q s= v z bytes= lines= follow=? quiet silent sleep-interval= verbose retry pid= zero-terminated")},
+	"tail":    {readsOnly: true, options: harmless("# c= n= f F q s= v z bytes= lines= follow=? quiet silent sleep-interval= verbose retry pid= zero-terminated"), also: tailFollows},
 	"wc":      {readsOnly: true, options: harmless("c m l L w bytes chars lines words max-line-length total=")},
 	"cut":     {readsOnly: true, options: harmless("b= c= d= f= n s z bytes= characters= delimiter= fields= complement only-delimited output-delimiter= zero-terminated")},
 	"paste":   {readsOnly: true, options: harmless("d= s z delimiters= serial zero-terminated")},

@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"pocketcoder/handlers/policy/display"
@@ -33,6 +34,16 @@ func dateSets(_ Call, args []Argument) string {
 	for _, n := range positionals(args) {
 		if !strings.HasPrefix(n, "+") {
 			return display.Quote(n) + " sets the clock"
+		}
+	}
+	return ""
+}
+
+// tailFollows refuses the options with which tail never ends, unless the caller approves them by name.
+func tailFollows(c Call, args []Argument) string {
+	for _, a := range args {
+		if slices.Contains([]string{"f", "F", "follow", "retry"}, a.option) && !c.Named[a.Word] {
+			return display.Quote(a.Word) + " makes “tail” run until it is stopped; a rule reaches it only when it names it"
 		}
 	}
 	return ""
