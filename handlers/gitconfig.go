@@ -61,24 +61,36 @@ func runsPrograms(dir string) bool {
 	return false
 }
 
-// fileRunsPrograms is runsPrograms for a .git that is a file, as those of worktrees and submodules are. It holds the path of the git
-// directory, which may name another one for what worktrees share.
+// fileRunsPrograms is runsPrograms for a .git that is a file.
 func fileRunsPrograms(file string) bool {
 	folder, err := filepath.EvalSymlinks(filepath.Dir(file))
-	if err != nil {
+	dir, ok := gitDirectory(file)
+	if err != nil || !ok {
 		return true
-	}
-	dir, ok := pathIn(file, "gitdir: ")
-	if !ok {
-		return true
-	}
-	if !isMissing(filepath.Join(dir, "commondir")) {
-		if dir, ok = pathIn(filepath.Join(dir, "commondir"), ""); !ok {
-			return true
-		}
 	}
 	inside := dir == folder || strings.HasPrefix(dir, folder+"/") // what lies in the workspace is not protected there
 	return inside || runsPrograms(dir)
+}
+
+// gitDirectory returns the directory with the configuration that git obeys, for a .git that is a file, as those of worktrees and
+// submodules are. The file holds the path of the git directory, which may name another one for what worktrees share.
+func gitDirectory(file string) (dir string, ok bool) {
+	dir, ok = pathIn(file, "gitdir: ")
+	if ok && !isMissing(filepath.Join(dir, "commondir")) {
+		return pathIn(filepath.Join(dir, "commondir"), "")
+	}
+	return dir, ok
+}
+
+// holdsSecrets reports whether the configuration of a .git, which is a folder or a file, may hold a secret.
+func holdsSecrets(git string, folder bool) bool {
+	if ok := true; !folder {
+		if git, ok = gitDirectory(git); !ok {
+			return true
+		}
+	}
+	config := filepath.Join(git, "config")
+	return !isMissing(config) && !plainGitConfig(config)
 }
 
 // pathIn returns where the path in a file of git leads, from the file's folder. ok is false for a path that leads through /proc, where

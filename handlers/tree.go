@@ -38,7 +38,7 @@ func ListFolder(folder string, most int) (entries []files.Entry, ok bool) {
 		case name.Type()&os.ModeSymlink != 0:
 			e.Kind = files.Link
 		}
-		e.Plain = e.Kind == files.File && e.Name == "config" && filepath.Base(folder) == ".git" && plainGitConfig(filepath.Join(folder, e.Name))
+		e.Plain = e.Kind == files.File && isPlainGitFile(folder, e.Name)
 		switch git := filepath.Join(folder, e.Name); {
 		case e.Name != ".git":
 		case e.Kind == files.Folder:
@@ -46,6 +46,7 @@ func ListFolder(folder string, most int) (entries []files.Entry, ok bool) {
 		default:
 			e.Runs = fileRunsPrograms(git)
 		}
+		e.Secret = e.Name == ".git" && holdsSecrets(filepath.Join(folder, e.Name), e.Kind == files.Folder)
 		if e.Kind != files.Folder && slices.Contains(ignoreFiles, e.Name) {
 			e.Shows = shownNames(filepath.Join(folder, e.Name))
 		}
@@ -69,14 +70,33 @@ func shownNames(file string) []string {
 	return program.ShownNames(string(body))
 }
 
-// gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential.
-var gitSecret = regexp.MustCompile(`(?i)://[^/\s]*@|header|credential|token|passw|secret|key|cookie`)
+// gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential. gitLoginURL finds a
+// URL with a login.
+var (
+	gitSecret   = regexp.MustCompile(`(?i)://[^/\s]*@|header|credential|token|passw|secret|key|cookie`)
+	gitLoginURL = regexp.MustCompile(`://[^/\s]*@`)
+)
 
 // plainGitConfig reports whether a git configuration holds no secret. Every repository has one: without a look at it, each
 // grep -r would ask.
 func plainGitConfig(path string) bool {
 	body, ok := readRegular(path, 64<<10)
 	return ok && !gitSecret.Match(body)
+}
+
+// isPlainGitFile reports whether a file in a folder .git, or below one, is a configuration or a FETCH_HEAD that holds no secret.
+func isPlainGitFile(folder, name string) bool {
+	if !strings.Contains(folder+"/", "/.git/") {
+		return false
+	}
+	switch file := filepath.Join(folder, name); name {
+	case "config", "config.worktree":
+		return plainGitConfig(file)
+	case "FETCH_HEAD": // it names branches, which may be called like what is secret, and URLs
+		body, ok := readRegular(file, 1<<20)
+		return ok && !gitLoginURL.Match(body)
+	}
+	return false
 }
 
 // readRegular reads a regular file of at most so many bytes.

@@ -177,6 +177,23 @@ func TestATreeIsLookedThroughAsItIs(t *testing.T) {
 	git(t, dir, "remote", "add", "origin", "https://me:password@example.org/a.git")
 	is.Equal(ask("grep -r x ."), policy.AskPerson) // the configuration holds a password
 	is.Equal(ask("grep -r x src"), policy.Allow)
+	is.Equal(ask("git remote -v"), policy.AskPerson)
+	is.Equal(ask("git remote get-url origin"), policy.AskPerson)
+	git(t, dir, "remote", "set-url", "origin", "https://example.org/a.git")
+	is.Equal(ask("git remote -v"), policy.Allow)
+	write := func(name, text string) {
+		is.NoErr(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		is.NoErr(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write(".git/FETCH_HEAD", "0\t\tbranch 'key' of https://example.org/a\n")
+	write(".git/modules/sub/config", "[remote \"origin\"]\n\turl = https://example.org/sub\n")
+	is.Equal(ask("grep -r x ."), policy.Allow) // neither holds a secret
+	for _, name := range []string{".git/FETCH_HEAD", ".git/modules/sub/config", ".git/worktrees/a/config.worktree"} {
+		write(name, "\turl = https://token@example.org/sub\n")
+		is.Equal(ask("grep -r x ."), policy.AskPerson)
+		is.NoErr(os.Remove(filepath.Join(dir, name)))
+	}
+	is.NoErr(os.RemoveAll(filepath.Join(dir, ".git/worktrees")))
 
 	is.NoErr(os.WriteFile(filepath.Join(dir, "src/.env"), nil, 0o600))
 	is.Equal(ask("grep -r x src"), policy.AskPerson)

@@ -42,6 +42,22 @@ func TestDefaultsAskForWhatRunsOrWrites(t *testing.T) {
 	}
 }
 
+func TestBackupsAndVariantsOfSecretFilesAreAsked(t *testing.T) {
+	for name, want := range map[string]policy.Action{
+		".git/modules/sub/config": policy.AskPerson, ".git/worktrees/a/config.worktree": policy.AskPerson, ".git/FETCH_HEAD": policy.AskPerson, "sub/.git/config": policy.AskPerson,
+		".git/config.bak": policy.AskPerson, ".git/HEAD": policy.Allow, "config": policy.Allow, "src/config.worktree": policy.Allow,
+		".env~": policy.AskPerson, ".env-prod": policy.AskPerson, ".env_old": policy.AskPerson, ".env.local": policy.AskPerson, ".ENV~": policy.AskPerson, ".env.swp": policy.AskPerson,
+		".env.example": policy.Allow, ".environment": policy.Allow, ".env2": policy.Allow, "env~": policy.Allow,
+		"server.key~": policy.AskPerson, "server.pem.bak": policy.AskPerson, "id_rsa.orig": policy.AskPerson, "wallet.dat.save": policy.AskPerson, ".netrc.swp": policy.AskPerson,
+		".id_rsa.swp": policy.AskPerson, "id_rsa.bak~": policy.AskPerson, ".ssh.bak/known": policy.AskPerson, "a.go~": policy.Allow, "a.go.orig": policy.Allow, "~": policy.Allow, ".swp": policy.Allow,
+	} {
+		v := policy.Evaluate(policy.Defaults, policy.Ask{Type: "read", Path: "/workspace/" + name, Cwd: "/workspace", Root: "/workspace"})
+		if v.Action != want {
+			t.Errorf("%s: %s: %s", name, v.Action, v.Reason)
+		}
+	}
+}
+
 // What follows a file runs until someone stops it, and would keep its place in the sandbox.
 func TestTailAsksBeforeItFollowsAFile(t *testing.T) {
 	for _, command := range []string{"tail -f a.log", "tail -n 5 -F a.log", "tail -5f a.log", "tail -qf a.log", "tail --follow a.log", "tail --follow=name a.log", "tail --foll a.log", "tail --retry a.log"} {

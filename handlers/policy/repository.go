@@ -23,6 +23,9 @@ func (k *check) git() string {
 	if cause := g.Cause(); cause != "" {
 		return cause
 	}
+	if k.ask.List != nil && g.ShowsURLs() && k.ask.workspace().HoldsSecrets() {
+		return fmt.Sprintf("“git %s” shows the URLs of remotes, and the repository's configuration may hold secrets", g.Sub)
+	}
 	if cause := k.gitReads(g); cause != "" {
 		return cause
 	}

@@ -198,6 +198,34 @@ func TestGitAsksWhenItsConfigurationNamesPrograms(t *testing.T) {
 	}
 }
 
+func TestGitAsksBeforeItShowsURLsWithSecrets(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]policy.Action{
+		"git remote -v": policy.AskPerson, "git remote --verbose": policy.AskPerson, "git remote get-url origin": policy.AskPerson, "cd sub && git --no-pager remote -v": policy.AskPerson,
+		"git ls-remote origin": policy.AskPerson, "git remote": policy.Allow, "git status": policy.Allow,
+	} {
+		for _, secrets := range []bool{true, false} {
+			a := withFiles(bash(command), ".git/config", "sub/a.go")
+			a.Tracked = func(string) ([]string, bool) { return nil, true }
+			list := a.List
+			a.List = func(folder string, most int) ([]files.Entry, bool) {
+				entries, ok := list(folder, most)
+				for i := range entries {
+					entries[i].Secret = secrets && entries[i].Name == ".git"
+				}
+				return entries, ok
+			}
+			if !secrets {
+				want = policy.Allow
+			}
+			rules := append([]policy.Rule{{Permission: "bash", Pattern: "git ls-remote*"}}, policy.Defaults...)
+			if v := policy.Evaluate(rules, a); v.Action != want {
+				t.Errorf("%s, secrets %t: %s: %s", command, secrets, v.Action, v.Reason)
+			}
+		}
+	}
+}
+
 func TestATreeThatIsTooLargeToLookThroughIsAsked(t *testing.T) {
 	t.Parallel()
 	var names []string

@@ -36,11 +36,12 @@ const (
 
 // Entry is a name in a folder.
 type Entry struct {
-	Name  string
-	Kind  Kind
-	Plain bool     // its name is a secret one, but its content was read and holds none
-	Runs  bool     // of .git: git may run programs that it names
-	Shows []string // of an ignore file: the hidden names that it makes ripgrep read; see program.ShownNames
+	Name   string
+	Kind   Kind
+	Plain  bool     // its name is a secret one, but its content was read and holds none
+	Runs   bool     // of .git: git may run programs that it names
+	Secret bool     // of .git: its configuration may hold a secret, such as a token in the URL of a remote
+	Shows  []string // of an ignore file: the hidden names that it makes ripgrep read; see program.ShownNames
 }
 
 // Place is where a path leads.

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/sandbox/protected"
@@ -23,6 +25,9 @@ var secretNames = foldedSet(strings.Fields(`
 `))
 
 var secretEndings = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".gpg", ".age", ".tfstate", ".tfvars", ".ovpn", ".kubeconfig", ".env"}
+
+// backups are the endings of files in which editors and people keep an older version of a file.
+var backups = []string{"~", ".bak", ".orig", ".save", ".swp"}
 
 // examples are the endings of files that only show what a secret one looks like.
 var examples = []string{".example", ".sample", ".template", ".dist", ".tmpl"}
@@ -65,22 +70,55 @@ func configures(p string) bool {
 	return false
 }
 
-// Secret reports whether a path is, or lies in, what holds keys and tokens. Names without a dot are common for folders of
-// source code: they count for files.
+// Secret reports whether a path is, or lies in, what holds keys and tokens.
 func Secret(p string) bool {
 	parts := strings.Split(p, "/")
+	inGit := false
 	for i, part := range parts {
-		name, last := fold(part), i == len(parts)-1
-		switch {
-		case example(name):
-		case secretNames[name] && (last || strings.HasPrefix(name, ".")), strings.HasPrefix(name, ".env."),
-			last && slices.Contains(secretEndings, path.Ext(name)),
-			last && strings.HasPrefix(name, "service-account") && path.Ext(name) == ".json",
-			name == "config" && i > 0 && fold(parts[i-1]) == ".git":
+		name := fold(part)
+		if secretName(name, i == len(parts)-1, inGit) {
 			return true
 		}
+		inGit = inGit || name == ".git"
 	}
 	return false
+}
+
+// secretName reports whether a folded name, or the name of the file that it is a backup of, is one of what holds secrets.
+func secretName(name string, last, inGit bool) bool {
+	for swapped := false; ; {
+		if holdsSecret(name, last, inGit) || swapped && holdsSecret(strings.TrimPrefix(name, "."), last, inGit) { // vim puts a dot in front
+			return true
+		}
+		i := slices.IndexFunc(backups, func(ending string) bool { return strings.HasSuffix(name, ending) })
+		if i < 0 {
+			return false
+		}
+		swapped = swapped || backups[i] == ".swp"
+		name = strings.TrimSuffix(name, backups[i])
+	}
+}
+
+// holdsSecret compares a folded name itself. Names without a dot are common for folders of source code: they count for files. Below a
+// folder .git, files may hold the URLs of remotes.
+func holdsSecret(name string, last, inGit bool) bool {
+	switch {
+	case example(name):
+		return false
+	case secretNames[name] && (last || strings.HasPrefix(name, ".")), envName(name),
+		last && slices.Contains(secretEndings, path.Ext(name)),
+		last && strings.HasPrefix(name, "service-account") && path.Ext(name) == ".json",
+		inGit && slices.Contains([]string{"config", "config.worktree", "fetch_head"}, name):
+		return true
+	}
+	return false
+}
+
+// envName reports whether a name is .env with more behind it: .env-prod, .env~, but not .environment.
+func envName(name string) bool {
+	rest, ok := strings.CutPrefix(name, ".env")
+	next, _ := utf8.DecodeRuneInString(rest)
+	return ok && rest != "" && !unicode.IsLetter(next) && !unicode.IsDigit(next)
 }
 
 func example(name string) bool { return slices.Contains(examples, path.Ext(name)) }

@@ -9,17 +9,32 @@ import (
 // maxEntries is how many names of a folder are read to look for a repository or a file.
 const maxEntries = 20_000
 
-// NamesPrograms reports whether the workspace's repository may name programs that git runs. Its top is the workspace, or a
-// folder above.
+// NamesPrograms reports whether the workspace's repository may name programs that git runs.
 func (w Workspace) NamesPrograms() bool {
+	git, found, ok := w.repository()
+	return !ok || found && git.Runs
+}
+
+// HoldsSecrets reports whether the configuration of the workspace's repository may hold a secret.
+func (w Workspace) HoldsSecrets() bool {
+	git, found, ok := w.repository()
+	return !ok || found && git.Secret
+}
+
+// repository returns the entry .git of the workspace's repository, whose top is the workspace or a folder above. ok is false when the
+// repository has none that can be seen.
+func (w Workspace) repository() (git Entry, found, ok bool) {
 	for dir := w.Root; ; dir = path.Dir(dir) {
 		if w.IsRepository(dir) {
 			entries, ok := w.List(dir, maxEntries+1)
-			git := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == ".git" })
-			return !ok || git < 0 || entries[git].Runs
+			i := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == ".git" })
+			if !ok || i < 0 {
+				return git, false, false
+			}
+			return entries[i], true, true
 		}
 		if dir == "/" {
-			return false
+			return git, false, true
 		}
 	}
 }

@@ -187,6 +187,9 @@ func (g Git) EntersSubmodules() bool {
 	})
 }
 
+// ShowsURLs reports whether the command shows the URLs of remotes.
+func (g Git) ShowsURLs() bool { return g.Sub == "remote" && len(g.args) > 0 || g.Sub == "ls-remote" }
+
 // gitEnters are the sub-commands that run git in the submodules of a repository as well.
 var gitEnters = set(`status diff diff-files diff-index describe add commit checkout switch restore reset rm mv merge rebase cherry-pick revert stash pull`)
 
