@@ -2,6 +2,8 @@
 package expect
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -37,4 +39,17 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 		}
 		pause = min(pause*3/2, 50*time.Millisecond)
 	}
+}
+
+// Program returns the path of a program. Without it the test is skipped, but fails in CI, where everything must be tested.
+func Program(t testing.TB, name string) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatalf("%s is needed", name)
+	}
+	if err != nil {
+		t.Skipf("%s is not on PATH", name)
+	}
+	return path
 }

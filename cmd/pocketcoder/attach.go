@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -96,20 +94,7 @@ func runAttach(ctx context.Context, env environment, args []string) error {
 			return fmt.Errorf("attach: %w", err)
 		}
 	}
-	// This process becomes the client. TMUX would make it refuse to run inside another one.
-	client := append(viewerEnvironment(env.getenv), "TERM="+terminalKind(ctx, env))
-	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", "=" + chat}, client)
-}
-
-// terminalKind is TERM, or what nearly every terminal understands when this machine has no description of that one.
-func terminalKind(ctx context.Context, env environment) string {
-	kind := env.getenv("TERM")
-	probe := exec.CommandContext(ctx, "tput", "-T", kind, "longname")
-	probe.Env = viewerEnvironment(env.getenv)
-	if err := probe.Run(); errors.As(err, new(*exec.ExitError)) {
-		return "xterm-256color"
-	}
-	return kind
+	return v.attach(ctx, chat, env.getenv)
 }
 
 // attachTo finds the chat that is meant.

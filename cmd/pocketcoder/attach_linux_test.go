@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,36 +16,38 @@ import (
 	"pocketcoder/projections"
 )
 
-// tmuxFor gives the viewer of a system's data directory, which stops it with itself.
-func tmuxFor(t *testing.T, data dataDir) viewer {
+// tmux is the tmux server of a system's data directory, which the system stops with itself.
+type tmux struct{ path, socket string }
+
+func tmuxFor(t *testing.T, data dataDir) tmux {
 	t.Helper()
-	needs(t, "tmux")
-	v, err := openViewer(t.Context(), data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.self = filepath.Join(binaries, "pocketcoder")
-	if err := os.MkdirAll(filepath.Dir(v.socket()), 0o700); err != nil {
+	v := tmux{expect.Program(t, "tmux"), data.path("tmux", "socket")}
+	if err := os.MkdirAll(filepath.Dir(v.socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-// needs leaves the test out when a program is missing, but not where everything must be tested.
-func needs(t *testing.T, program string) (path string) {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil && os.Getenv("CI") != "" {
-		t.Fatalf("%s is needed", program)
-	}
-	if err != nil {
-		t.Skipf("%s is not on PATH", program)
-	}
-	return path
+func (v tmux) output(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, v.path, append([]string{"-S", v.socket, "-f", os.DevNull}, args...)...)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (v tmux) run(ctx context.Context, args ...string) error {
+	_, err := v.output(ctx, args...)
+	return err
+}
+
+// windows are the names of a chat's windows.
+func (v tmux) windows(ctx context.Context, chat string) ([]string, error) {
+	out, err := v.output(ctx, "list-windows", "-t", "="+chat, "-F", "#{window_name}")
+	return strings.Fields(out), err
 }
 
 // screenOf is what a window of a chat shows and has shown.
-func (v viewer) screenOf(t *testing.T, chat, window string) string {
+func (v tmux) screenOf(t *testing.T, chat, window string) string {
 	t.Helper()
 	out, err := v.output(t.Context(), "capture-pane", "-p", "-J", "-S", "-", "-t", "="+chat+":"+window)
 	is.New(t).NoErr(err)
@@ -103,6 +107,9 @@ func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
 	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil) // it ends with the system
 }
 
+// boundKeys is how many keys do something: those of the viewer's settings, and the ten digits.
+const boundKeys = 22 + 10
+
 func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -116,7 +123,7 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	is.NoErr(v.run(t.Context(), "set-option", "-g", "assume-paste-time", "0")) // what is typed this fast would be taken for pasted, and no key be heard
 	keys, err := v.output(t.Context(), "list-keys")
 	is.NoErr(err)
-	is.Equal(strings.Count(keys, "\n"), len(tmuxKeys)+10) // nothing of tmux's own
+	is.Equal(strings.Count(keys, "\n"), boundKeys) // nothing of tmux's own
 
 	mark := filepath.Join(t.TempDir(), "ran")
 	for _, attempt := range []string{
@@ -140,7 +147,7 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 
 	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"}, {"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
 		stays := []string{"set-option", "-p", "-t", "=" + chat + ":=" + made[4], "remain-on-exit", "on"} // so that it can be seen how it ends
-		is.NoErr(v.run(t.Context(), joined([][]string{made, stays})...))                                 // what tmux would run without a command, or through its shell, is this program
+		is.NoErr(v.run(t.Context(), slices.Concat(made, []string{";"}, stays)...))                       // what tmux would run without a command, or through its shell, is this program
 		expect.Eventually(t, "it refuses", func() bool { return strings.Contains(v.screenOf(t, chat, made[4]), "pocketcoder") })
 	}
 	_, err = os.Stat(mark)
@@ -158,7 +165,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 	ask := p.ask(t, chat, 1)
 	s := p.attach(t, chat)
 	s.sees("subagent general: look after it")
-	name := windowName("general", ask.SessionID)
+	name := "general-" + ask.SessionID[len(ask.SessionID)-4:]
 	windows := func() []string {
 		names, err := v.windows(t.Context(), chat)
 		is.NoErr(err)
@@ -214,31 +221,4 @@ func TestDeletedChatsSessionEnds(t *testing.T) {
 	p.admin(t).do(t, "DELETE", recordPath("chats", chat), nil)
 	s.leaves()
 	expect.Eventually(t, "the session is gone", func() bool { return v.run(t.Context(), "has-session", "-t", "="+chat) != nil })
-}
-
-func TestTmuxVersionsThatLetEscapesPassAreRefused(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	for version, tooOld := range map[string]bool{"tmux 2.9": true, "tmux 3.2a": true, "tmux 3.3": false, "tmux 3.3a": false, "tmux next-3.6": false, "tmux 10.0": false, "tmux master": false} {
-		is.Equal(tmuxTooOld(version), tooOld)
-	}
-}
-
-func TestWordsForTmuxStayWords(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	v := tmuxFor(t, dataDir(t.TempDir()))
-	t.Cleanup(func() { stopViewer(v.data) })
-	file := filepath.Join(t.TempDir(), "words")
-	words := []string{"a b", `"q"`, "$HOME", "#{session_name}", "end;", `back\slash`, "~", "'", "{", "line\nbreak", "%H"}
-	say := append([]string{"sh", "-c", `printf '%s\0' "$@" > "$0"`, file}, words...)
-	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "y", "--", "sleep", "60")) // first: without a session the server ends
-	is.NoErr(v.run(t.Context(), append([]string{"new-session", "-d", "-s", "x", "--"}, say...)...))
-	read := func() string { all, _ := os.ReadFile(file); return string(all) }
-	want := strings.Join(words, "\x00") + "\x00"
-	expect.Eventually(t, "the words are there", func() bool { return read() == want })
-	is.NoErr(os.Remove(file))
-	is.NoErr(v.run(t.Context(), "set-option", "-t", "=y:", "@shell", tmuxLine(append([]string{"new-window", "--"}, say...))))
-	is.NoErr(v.run(t.Context(), "run-shell", "-C", "-t", "=y:", "#{@shell}"))
-	expect.Eventually(t, "the words are there again", func() bool { return read() == want })
 }

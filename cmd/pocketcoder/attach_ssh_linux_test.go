@@ -21,8 +21,8 @@ import (
 func startWithSSH(t *testing.T, args ...string) (p *process, port string) {
 	t.Helper()
 	is := is.New(t)
-	needs(t, "ssh")
-	needs(t, "tmux")
+	expect.Program(t, "ssh")
+	expect.Program(t, "tmux")
 	if _, err := ssh.Find(); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -105,7 +105,8 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 		c.at.types("exit 0\r")
 		p.finished(t, chat, i+2) // after the assistant's command and the first shell
 	}
-	is.NoErr(v.openShell(t.Context(), chat, "nobody"))
+	shell := []string{filepath.Join(binaries, "pocketcoder"), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody", "--", chat}
+	is.NoErr(v.run(t.Context(), append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, shell...)...))
 	owned.sees("C-b x closes the window") // why it failed stays
 	owned.presses(v, chat, "x")
 	expect.Eventually(t, "the window is closed", onlyTranscript)

@@ -45,22 +45,22 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x := &execBench{b: b, socket: d.shellSocket(), workspace: b.TempDir()}
 	keys, err := natsconf.LoadKeys(d.path("keys"))
 	x.must(err)
-	connected, err := openNATS(b.Context(), upOptions{data: d}, keys)
+	connected, err := openNATSOf(b.Context(), d, keys)
 	x.must(err)
-	b.Cleanup(connected.Close)
-	nc, url := connected.Conn, connected.url
+	b.Cleanup(connected.close)
+	nc, url := connected.Conn, connected.server.ClientURL()
 	log, err := log.Open(b.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	x.must(err)
 	x.handlers = &handlers.Handlers{Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	gate := handlers.Exec{Handlers: x.handlers, Conn: nc, Engine: engine, Pool: pool, Log: slog.Default(), Session: func(string) (handlers.Session, bool) {
+	gate := handlers.Exec{Handlers: x.handlers, Conn: nc, Engine: handlers.DefaultEngine, Pool: pool, Log: slog.Default(), Session: func(string) (handlers.Session, bool) {
 		return handlers.Session{Chat: benchChat, Directory: x.workspace}, true
 	}}
 	running.Go(func() { _ = gate.Run(ctx) })
 	listener, err := opencode.ListenForShells(x.socket)
 	x.must(err)
-	shells := opencode.Shells{Listener: listener, Conn: nc, Engine: engine, Logger: slog.Default()}
+	shells := opencode.Shells{Listener: listener, Conn: nc, Engine: handlers.DefaultEngine, Logger: slog.Default()}
 	running.Go(func() { _ = shells.Serve(ctx) })
 	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)

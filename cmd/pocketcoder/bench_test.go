@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -101,11 +105,11 @@ func fill(b *testing.B, d dataDir, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	nc, err := openNATS(b.Context(), upOptions{data: d}, keys)
+	nc, err := openNATSOf(b.Context(), d, keys)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer nc.Close()
+	defer nc.close()
 	l, err := log.Open(b.Context(), nc.Conn, log.DefaultOptions, secret.NewRedactor())
 	if err != nil {
 		b.Fatal(err)
@@ -115,7 +119,7 @@ func fill(b *testing.B, d dataDir, n int) {
 		chat := "chat" + strconv.Itoa(i%1000)
 		body := fmt.Sprintf(`{"sessionID":"ses_%s","part":{"id":"prt_%d","messageID":"msg_%s_%d","sessionID":"ses_%s","type":"text","text":"%s"},"time":1}`,
 			chat, i, chat, i/20000, chat, strings.Repeat("word ", 40))
-		e, err := events.NewOpenCode(chat, engine, "evt_"+strconv.Itoa(i), int64(i/1000), events.OpenCode{Type: "message.part.updated", Properties: []byte(body)})
+		e, err := events.NewOpenCode(chat, handlers.DefaultEngine, "evt_"+strconv.Itoa(i), int64(i/1000), events.OpenCode{Type: "message.part.updated", Properties: []byte(body)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -136,12 +140,12 @@ func natsTime(b *testing.B, d dataDir) time.Duration {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	nc, err := openNATS(b.Context(), upOptions{data: d}, keys)
+	nc, err := openNATSOf(b.Context(), d, keys)
 	took := time.Since(began)
 	if err != nil {
 		b.Fatal(err)
 	}
-	nc.Close()
+	nc.close()
 	return took
 }
 
@@ -172,4 +176,28 @@ func upTime(b *testing.B, d dataDir) time.Duration {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+// natsOf is the embedded NATS server of a data directory, and a connection to it.
+type natsOf struct {
+	*nats.Conn
+	server *natsconf.Server
+}
+
+// openNATSOf starts NATS as up does.
+func openNATSOf(ctx context.Context, d dataDir, keys natsconf.Keys) (n natsOf, err error) {
+	options, err := keys.Options(natsconf.Core, "pocketcoder")
+	if err != nil {
+		return n, err
+	}
+	if n.server, err = natsconf.Start(ctx, natsConfig(d, keys)); err != nil {
+		return n, err
+	}
+	n.Conn, err = nats.Connect("", append(options, nats.InProcessServer(n.server.Server))...)
+	return n, err
+}
+
+func (n natsOf) close() {
+	n.Conn.Close()
+	n.server.Close()
 }

@@ -70,6 +70,15 @@ func steps(n int, usage string) string {
 	return strings.Repeat("@@usage "+usage+"\n"+call("todowrite", map[string]any{"todos": []any{}})+"\n@@next\n@@wait 3000\n", n) + "@@usage in=1\n@@say over"
 }
 
+// spentBudget is a budget as budget list prints it.
+type spentBudget struct {
+	handlers.Budget
+	Spent *projections.Spending
+}
+
+// pricePerMillion is what a million tokens of the demo model cost.
+const pricePerMillion = 10
+
 func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -96,9 +105,9 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	is.Equal(n["message.held"], 1)
 	is.Equal(n["message.submitted"], 3)
 	list := p.budget(t, "list", "--json")
-	var all []shownBudget
+	var all []spentBudget
 	decode(t, list, &all)
-	i := slices.IndexFunc(all, func(b shownBudget) bool { return b.Name == "pauses" })
+	i := slices.IndexFunc(all, func(b spentBudget) bool { return b.Name == "pauses" })
 	is.Equal([]any{all[i].Chat, all[i].Cost, all[i].Spent.Tokens > 0}, []any{chat, 0.5, true})
 }
 
@@ -193,7 +202,7 @@ func TestAForkHasSpentNothing(t *testing.T) {
 		var spent projections.Spending
 		is.NoErr(p.query(t.Context(), "spent", map[string]any{"chat": chat}, &spent))
 		is.Equal(spent.Tokens, tokens)
-		is.Equal(spent.Cost, float64(tokens)*demoPrice/1e6)
+		is.Equal(spent.Cost, float64(tokens)*pricePerMillion/1e6)
 	}
 }
 
@@ -234,7 +243,7 @@ func spentToday(t *testing.T, p *process) int64 {
 	t.Helper()
 	p.budget(t, "set", "all", "--tokens", "1000000000")
 	defer p.budget(t, "clear", "all")
-	var list []shownBudget
+	var list []spentBudget
 	decode(t, p.budget(t, "list", "--json"), &list)
 	return list[0].Spent.Tokens
 }

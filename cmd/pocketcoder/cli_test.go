@@ -104,8 +104,8 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 	is.True(strings.Contains(stdout, "replayed\n") && strings.Contains(stdout, "done"))
 	at, _, code := p.cli(t, "", "replay", chat, "--at", strconv.FormatUint(asked, 10), "--json")
 	is.Equal(code, 0)
-	var then moment
-	is.NoErr(json.Unmarshal([]byte(at), &struct{ Permissions *[]events.PermissionAsk }{&then.Permissions}))
+	var then struct{ Permissions []events.PermissionAsk }
+	is.NoErr(json.Unmarshal([]byte(at), &then))
 	is.Equal(len(then.Permissions), 1) // it waited then
 	expect.Lacks(t, at, "exec.requested")
 }
@@ -136,7 +136,11 @@ func TestNATSContextReadsAndCannotWrite(t *testing.T) {
 	config := t.TempDir()
 	_, stderr, code := runProgram(t, []string{"XDG_CONFIG_HOME=" + config}, "", "nats-context", "--data", string(p.data))
 	is.Equal([]any{code, stderr}, []any{0, ""})
-	var c natsContext
+	var c struct {
+		URL, NKey   string
+		InboxPrefix string `json:"inbox_prefix"`
+		APIPrefix   string `json:"jetstream_api_prefix"`
+	}
 	is.NoErr(json.Unmarshal([]byte(read(t, filepath.Join(config, "nats", "context", "pocketcoder.json"))), &c))
 	key, err := nats.NkeyOptionFromSeed(c.NKey)
 	is.NoErr(err)
@@ -186,17 +190,20 @@ func TestVersionAndDoctorAnswerForScripts(t *testing.T) {
 	p := sharedSystem(t)
 	stdout, _, code := runProgram(t, nil, "", "version", "--json")
 	is.Equal(code, 0)
-	var v versions
+	var v struct {
+		OpenCode   string
+		NATSServer string `json:"nats_server"`
+	}
 	is.NoErr(json.Unmarshal([]byte(stdout), &v))
 	is.True(v.OpenCode != "" && v.NATSServer != "")
 	stdout, _, _ = p.cli(t, "", "doctor", "--json", "--opencode", p.args[len(p.args)-1])
-	var checks []check
+	var checks []struct{ Name, State string }
 	is.NoErr(json.Unmarshal([]byte(stdout), &checks))
-	found := map[string]checkState{}
+	found := map[string]string{}
 	for _, c := range checks {
 		found[c.Name] = c.State
 	}
-	is.Equal([]checkState{found["opencode"], found["nats"], found["data"], found["http"]}, []checkState{checkOK, checkOK, checkOK, checkOK})
+	is.Equal([]string{found["opencode"], found["nats"], found["data"], found["http"]}, []string{"ok", "ok", "ok", "ok"})
 }
 
 func TestCommandLineNamesWhatIsWrongWithAMessage(t *testing.T) {

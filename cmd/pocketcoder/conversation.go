@@ -18,8 +18,7 @@ import (
 // is shown keep their order.
 type conversation struct {
 	*system
-	chatOptions
-	interactive bool
+	consoleOptions
 	show        *renderer
 	terminal    *terminal // nil when stdin is none
 	suggestion  string    // what is typed for the person below the next prompt
@@ -46,10 +45,10 @@ type conversation struct {
 	connected  <-chan bool // whether there is a connection, as it changes
 }
 
-func newConversation(env environment, s *system, o chatOptions, interrupts <-chan os.Signal) *conversation {
+func newConversation(s *system, o consoleOptions, interrupts <-chan os.Signal) *conversation {
 	return &conversation{
-		system: s, chatOptions: o, interactive: env.interactive, interrupts: interrupts,
-		show: newRenderer(newScreen(env)), turn: newTurn(""),
+		system: s, consoleOptions: o, interrupts: interrupts,
+		show: newRenderer(newScreen(o.out, o.interactive, o.colours)), turn: newTurn(""),
 		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
 	}
 }
@@ -80,11 +79,8 @@ func (c *conversation) follow(ctx context.Context, after uint64) {
 	c.connected = c.connection()
 }
 
-// reconnectTime is how long a lost connection may take to come back.
-const reconnectTime = 20 * time.Second
-
 // run goes on until the conversation is over, and says how.
-func (c *conversation) run(ctx context.Context) (exitCode, error) {
+func (c *conversation) run(ctx context.Context) (turnEnd, error) {
 	var lost <-chan time.Time
 	tick, aborts, stop := c.atTerminal()
 	defer stop()
@@ -165,7 +161,7 @@ func (c *conversation) status(now time.Time) string {
 	text := fmt.Sprintf("working %s", now.Sub(c.since).Round(time.Second))
 	if x := c.show.running(); x != nil {
 		text = fmt.Sprintf("running %s", max(0, now.Sub(x.since)).Round(time.Second))
-		if n := x.lines + len(x.held) + x.folded; n > 0 {
+		if n := x.outputLines(); n > 0 {
 			text += fmt.Sprintf(", %d lines", n)
 		}
 	}
@@ -194,7 +190,7 @@ func (c *conversation) lines() lines {
 }
 
 // over says whether there is nothing left to do, and how it ended.
-func (c *conversation) over() (exitCode, bool) {
+func (c *conversation) over() (turnEnd, bool) {
 	switch {
 	case c.ended && len(c.waiting) > 0:
 		return exitPending, true
@@ -293,10 +289,8 @@ func (c *conversation) open(ctx context.Context, text string) error {
 	return err
 }
 
-func newCommand() handlers.Command { return handlers.Command{ID: events.NewID()} }
-
 // line does what a line of stdin says; ok is false at its end.
-func (c *conversation) line(ctx context.Context, line typedLine, ok bool) (code exitCode, leave bool, err error) {
+func (c *conversation) line(ctx context.Context, line typedLine, ok bool) (code turnEnd, leave bool, err error) {
 	if c.terminal != nil || c.interactive && c.show.writing == promptWriter {
 		c.show.writing = "" // the terminal has ended the line
 	}
@@ -375,7 +369,7 @@ func (c *conversation) remember(line string) {
 }
 
 // interrupt is Ctrl-C: it stops the turn, and when there is none or it was asked before, the conversation.
-func (c *conversation) interrupt(ctx context.Context) (code exitCode, leave bool, err error) {
+func (c *conversation) interrupt(ctx context.Context) (code turnEnd, leave bool, err error) {
 	if c.terminal != nil {
 		c.covered = c.terminal.release() || c.covered
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -29,26 +30,26 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	workers.Go(func() { model.Serve(ctx, nc) })
 	defer func() { cancel(); workers.Wait(); model.Close() }()
 
-	all, _ := trace(t, "perm-bash-reject-message")
+	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
 	session := readOpenCode(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = append([]events.Event{
-		own(t, 1, "user:u", events.ChatCreated{Engine: "local"}), own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
+		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}), cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
 	}, all...)
 	_, err = eventLog.AppendAll(t.Context(), all)
 	is.NoErr(err)
 
 	var out bytes.Buffer
-	c := newConversation(environment{stdout: &out}, &system{nc: nc, log: eventLog}, chatOptions{chat: "chat1", once: true}, nil)
+	c := newConversation(&system{nc: nc, log: eventLog}, consoleOptions{chat: "chat1", once: true, out: &out}, nil)
 	expect.Eventually(t, "the read model holds the turn", func() bool {
 		return c.query(t.Context(), "chat", map[string]any{"chat": "chat1", "after": len(all)}, &projections.Chat{}) == nil
 	})
 	c.working, c.caughtUp = true, true
 	over := false
 	for i, e := range all {
-		is.NoErr(c.take(t.Context(), log.Batch{Events: []events.Event{numbered(e, i+1)}}))
-		var code exitCode
+		is.NoErr(c.take(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, i+1)}}))
+		var code turnEnd
 		if code, over = c.over(); over {
-			is.Equal(code, exitCode(exitCompleted))
+			is.Equal(code, turnEnd(exitCompleted))
 			is.True(bytes.Contains(out.Bytes(), []byte("done")))
 		}
 	}

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"pocketcoder/bridge/opencode/client"
+	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -174,9 +173,9 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 			}
 		}
 	}
-	client, _ := p.engine(t)
+	api, _ := p.engine(t)
 	for _, session := range sessions {
-		held, err := client.Messages(t.Context(), session, 0)
+		held, err := api.Messages(t.Context(), session, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +186,7 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 }
 
 // said lists the user messages among what OpenCode holds, by id and text.
-func said(t *testing.T, held []client.Message) (texts []string) {
+func said(t *testing.T, held []opencode.Message) (texts []string) {
 	t.Helper()
 	for _, m := range held {
 		if m.Info.Role != "user" {
@@ -209,8 +208,8 @@ func said(t *testing.T, held []client.Message) (texts []string) {
 // checkHistory: the log has every durable event OpenCode has, but for a tool part's growing output, which it need not have.
 func (p *process) checkHistory(t *testing.T) {
 	t.Helper()
-	client, _ := p.engine(t)
-	history, err := client.History(t.Context(), map[string]int64{})
+	api, _ := p.engine(t)
+	history, err := api.History(t.Context(), map[string]int64{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +234,8 @@ func (p *process) checkHistory(t *testing.T) {
 // checkModel: the read models are those the log gives, computed again; nothing was set aside, and every part is ready.
 func (p *process) checkModel(t *testing.T) {
 	t.Helper()
-	if err := rebuild(t.Context(), environment{stdout: io.Discard}, p.nc); err != nil {
-		t.Errorf("rebuild: %v", err)
+	if stdout, stderr, code := p.cli(t, "", "admin", "rebuild"); code != 0 {
+		t.Errorf("rebuild: %d %s%s", code, stdout, stderr)
 	}
 	resp, err := http.Get(p.HTTP + "/api/health")
 	if err != nil {

@@ -225,3 +225,11 @@ func writeFile(path string, body []byte) error {
 	}
 	return os.Rename(part.Name(), path)
 }
+
+// absolute makes a path absolute. It fails only when the current directory is gone, and then opening the path says so.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}

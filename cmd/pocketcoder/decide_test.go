@@ -171,15 +171,18 @@ func (p *process) referred(t testing.TB, chat string, ask events.PermissionAsk) 
 	p.event(t, chat, "permission.referred", func(e events.Event) bool { return strings.Contains(string(e.Data), `"`+ask.ID+`"`) })
 }
 
+// madeRule is a rule as policy list prints it.
+type madeRule struct{ ID, Rule, State, Chat, Expires, Author string }
+
 // rulesOf are the rules that are made for a chat.
-func (p *process) rulesOf(t testing.TB, chat string) (rules []listedRule) {
+func (p *process) rulesOf(t testing.TB, chat string) (rules []madeRule) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "policy", "list", "--json")
 	if code != 0 {
 		t.Fatalf("policy list: %d %s", code, stderr)
 	}
 	decode(t, stdout, &rules)
-	return slices.DeleteFunc(rules, func(r listedRule) bool { return r.Chat != chat })
+	return slices.DeleteFunc(rules, func(r madeRule) bool { return r.Chat != chat })
 }
 
 func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
@@ -264,7 +267,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	stdout, _, code := p.cli(t, "", "policy", "list", "--all")
 	is.Equal(code, 0)
 	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") && strings.Contains(stdout, "deny bash: touch *"))
-	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r listedRule) bool { return r.Author == "operator" })) // made at the command line
+	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r madeRule) bool { return r.Author == "operator" })) // made at the command line
 	stdout, _, _ = p.cli(t, "", "policy", "list")
 	expect.Lacks(t, stdout, "built in")
 	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(), 1) // no such chat

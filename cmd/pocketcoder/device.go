@@ -55,7 +55,7 @@ func runDevice(ctx context.Context, env environment, args []string) error {
 const ntfyServer = "https://ntfy.sh"
 
 func (d *deviceCommand) add(ctx context.Context, args []string) error {
-	owner, err := d.owner(ctx, d.env, d.user)
+	owner, err := owner(ctx, d.system, d.env, d.user)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (d *deviceCommand) showQR(address string) {
 
 func (d *deviceCommand) list(ctx context.Context, _ []string) error {
 	var all []handlers.Device
-	emails, err := d.ownedBy(ctx, d.env, "device.list", &all)
+	emails, err := ownedBy(ctx, d.system, d.env, "device.list", &all)
 	if err != nil {
 		return err
 	}
@@ -135,5 +135,5 @@ func (d *deviceCommand) test(ctx context.Context, args []string) error {
 }
 
 func (d *deviceCommand) remove(ctx context.Context, args []string) error {
-	return d.removeRecord(ctx, handlers.DeviceCollection, args[0])
+	return removeRecord(ctx, d.system, handlers.DeviceCollection, args[0])
 }

@@ -18,6 +18,8 @@ import (
 	"pocketcoder/handlers"
 )
 
+const refusalOfAFullDisk = "The disk of the data directory is full; free some space."
+
 func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -70,14 +72,14 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		is.True(strings.HasPrefix(problem, "the disk of "+string(p.data)+" is full: 0 MiB are free"))
 		r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
 		is.Equal(r.code, http.StatusServiceUnavailable)
-		expect.Contains(t, r.body, string(diskIsFull))
+		expect.Contains(t, r.body, refusalOfAFullDisk)
 		_, err := handlers.Give(t.Context(), p.nc, "permission.decide", handlers.DecidePermission{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
 		refused := handlers.Refused{}
 		is.True(errors.As(err, &refused))
-		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: string(diskIsFull)})
+		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: refusalOfAFullDisk})
 		_, stderr, exit := p.cli(t, "", "chat", "-m", "hello")
 		is.True(exit != 0)
-		expect.Contains(t, stderr, string(diskIsFull))
+		expect.Contains(t, stderr, refusalOfAFullDisk)
 
 		lines := strings.Count(p.output.String(), "no space left on device")
 		expect.Eventually(t, "an append has met the full disk, and the operator can read it", func() bool {

@@ -44,25 +44,6 @@ func checkProgram(ctx context.Context, absent checkState, name, versionFlag, pur
 	return c
 }
 
-// programVersion is the first line of what a program says about its version.
-func programVersion(ctx context.Context, path, versionFlag string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	home, err := os.MkdirTemp("", "pocketcoder-doctor-") // OpenCode makes its directories whatever it is asked
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(home)
-	cmd := exec.CommandContext(ctx, path, versionFlag)
-	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", path, versionFlag, err)
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return line, nil
-}
-
 // checkIsolation chooses the isolation level, as the worker does.
 func checkIsolation(level string) check {
 	c := check{Name: "isolation", State: checkMissing, For: "isolating commands and OpenCode from the rest of the machine: without it neither runs"}

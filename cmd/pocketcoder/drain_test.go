@@ -32,10 +32,10 @@ func startWorker(t *testing.T) *remoteWorker {
 	d := dataDir(t.TempDir())
 	keys, err := natsconf.LoadKeys(d.path("keys"))
 	is.NoErr(err)
-	connected, err := openNATS(t.Context(), upOptions{data: d}, keys)
+	connected, err := openNATSOf(t.Context(), d, keys)
 	is.NoErr(err)
-	t.Cleanup(connected.Close)
-	nc, url := connected.Conn, connected.url
+	t.Cleanup(connected.close)
+	nc, url := connected.Conn, connected.server.ClientURL()
 	w := &remoteWorker{t: t, nc: nc, workspace: t.TempDir()}
 	w.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", "none",
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", w.workspace, "--capacity", "2")

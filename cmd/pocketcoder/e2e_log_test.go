@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,21 +53,4 @@ func (p *process) kinds(ctx context.Context, chat string) (kinds []string) {
 func (p *process) turnEnds(t testing.TB, chat string) {
 	t.Helper()
 	expect.Eventually(t, "the turn of chat "+chat+" ends", func() bool { return p.row(t, chat).Turn == projections.TurnUser })
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

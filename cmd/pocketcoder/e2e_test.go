@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -63,7 +64,7 @@ type process struct {
 	t         testing.TB
 	cmd       *exec.Cmd
 	exited    chan struct{}
-	output    *lockedBuffer
+	output    *cmdtest.Buffer
 	data      dataDir
 	workspace string
 	args      []string
@@ -159,7 +160,7 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 // launch runs the program.
 func (p *process) launch(ripgrepDir string) {
 	p.t.Helper()
-	p.output, p.exited = &lockedBuffer{}, make(chan struct{})
+	p.output, p.exited = &cmdtest.Buffer{}, make(chan struct{})
 	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), append(slices.Clip(p.args), p.asks...)...)
 	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output

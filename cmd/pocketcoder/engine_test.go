@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/client"
+	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
@@ -53,10 +53,10 @@ func TestSessionMadeInOpenCodeBecomesAChat(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	api, _ := p.engine(t)
-	s, err := api.CreateSession(t.Context(), client.NewSession{Directory: p.workspace, Title: "made elsewhere"})
+	s, err := api.CreateSession(t.Context(), opencode.NewSession{Directory: p.workspace, Title: "made elsewhere"})
 	is.NoErr(err)
-	is.NoErr(api.Prompt(t.Context(), s.ID, client.Prompt{
-		MessageID: client.NewID("msg", time.Now()), Parts: []client.PromptPart{{ID: client.NewID("prt", time.Now()), Type: "text", Text: bash("echo adopted")}},
+	is.NoErr(api.Prompt(t.Context(), s.ID, opencode.Prompt{
+		MessageID: opencode.NewID("msg", time.Now()), Parts: []opencode.PromptPart{{ID: opencode.NewID("prt", time.Now()), Type: "text", Text: bash("echo adopted")}},
 	}))
 	var chat string
 	expect.Eventually(t, "the session is adopted", func() bool {

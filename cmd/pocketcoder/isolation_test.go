@@ -3,14 +3,12 @@ package main
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
-	"pocketcoder/web/api"
 )
 
 func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
@@ -34,7 +32,7 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			env, said := toEnvironment(map[string]string{"POCKETCODER_MEMORY": c.memory})
-			is.Equal(app(t.Context(), env, c.args), errUsage)
+			is.Equal(runMain(t.Context(), env, c.args), errUsage)
 			expect.Contains(t, said.String(), c.says) // c.says
 		})
 	}
@@ -46,19 +44,6 @@ func TestDoctorHasNoCureForALevelThatIsNone(t *testing.T) {
 	is.Equal(err, errUsage)
 	is.Equal(stdout, "")
 	is.Equal(stderr, "doctor: --isolation: there is no isolation \"steel\": choose auto, bwrap, landlock, container or none\n")
-}
-
-func TestWorkerWithoutIsolationRefusesWithTheCure(t *testing.T) {
-	is := is.New(t)
-	t.Setenv("PATH", t.TempDir())
-	found, err := chooseIsolation("bwrap")
-	is.NoErr(err)
-	is.Equal(found.Level, isolation.Level(""))
-	is.True(strings.HasPrefix(found.String(), "refused: no commands can be isolated: bwrap does not work here: bubblewrap is not installed"))
-	c := checkIsolation("bwrap")
-	is.Equal(c.State, checkMissing)
-	expect.Contains(t, c.Found, "apt install bubblewrap")
-	is.Equal(checkIsolation("none").State, checkWrong)
 }
 
 func TestHealthSaysBehindWhichWallsCommandsRun(t *testing.T) {
@@ -77,25 +62,4 @@ func TestHealthSaysBehindWhichWallsCommandsRun(t *testing.T) {
 	is.NoErr(json.Unmarshal([]byte(p.admin(t).do(t, "GET", "/api/health", nil).body), &health))
 	is.Equal(health.Data.Sandbox.Detail.Isolation, string(found.Level))
 	is.Equal(health.Data.Sandbox.Detail.Reason, found.Reason)
-}
-
-func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
-	is := is.New(t)
-	t.Setenv("PATH", t.TempDir())
-	refused, err := chooseIsolation("bwrap")
-	is.NoErr(err)
-	var said []string
-	w := &workerProcess{ready: func(walls string) { said = append(said, walls) }, changed: func() {}}
-	is.Equal(w.health().State, api.Starting)
-	w.announce(1, "landlock: it works")
-	is.Equal(w.health().State, api.Ready)
-	w.pid.Store(0)
-	w.announce(2, "landlock: it works") // it was started again
-	is.Equal(len(said), 1)
-	w.announce(3, refused.String())
-	is.Equal(said, []string{"landlock: it works", refused.String()}) // and is behind other walls
-	is.Equal(w.health().State, api.Degraded)
-	is.True(api.Health{"sandbox": w.health()}.Ready()) // the process is: it answers, with the reason
-	w.pid.Store(0)
-	is.Equal(w.health().State, api.Starting)
 }

@@ -59,7 +59,7 @@ func (k *keyCommand) add(ctx context.Context, args []string) error {
 	if strings.Contains(line, "PRIVATE KEY") {
 		return errors.New("read the key: this is a private key, which stays on its device; name the file that ends in .pub")
 	}
-	owner, err := k.owner(ctx, k.env, k.user)
+	owner, err := owner(ctx, k.system, k.env, k.user)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (k *keyCommand) read(path string) (string, error) {
 
 func (k *keyCommand) list(ctx context.Context, _ []string) error {
 	var all []handlers.RegisteredKey
-	emails, err := k.ownedBy(ctx, k.env, "key.list", &all)
+	emails, err := ownedBy(ctx, k.system, k.env, "key.list", &all)
 	if err != nil {
 		return err
 	}
@@ -121,5 +121,5 @@ func recordMinute(text string) string {
 }
 
 func (k *keyCommand) remove(ctx context.Context, args []string) error {
-	return k.removeRecord(ctx, handlers.SSHKeyCollection, args[0])
+	return removeRecord(ctx, k.system, handlers.SSHKeyCollection, args[0])
 }

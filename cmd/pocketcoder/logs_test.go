@@ -69,3 +69,11 @@ func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
 		is.Equal(both.String(), "outerr\\xe2␍\nended: exit 0, 0s\n")
 	}
 }
+
+func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
+	is := is.New(t)
+	var notes strings.Builder
+	refused := projections.Run{Execution: projections.Execution{Status: projections.ExecRefused, Reason: "nothing\x1b authorized it"}}
+	is.NoErr(newPrinted(nil, environment{stderr: &notes}, refused).show(t.Context(), false))
+	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")
+}

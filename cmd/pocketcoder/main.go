@@ -10,10 +10,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -47,37 +45,14 @@ Every command explains itself with -h. Everything is kept in one data directory:
 or pocketcoder in $XDG_DATA_HOME (~/.local/share).
 `
 
-// environment is what surrounds a run of the program.
-type environment struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	getenv         func(string) string
-	interactive    bool // stdin and stdout are a terminal
-}
-
-// exitCode ends the program with that status and no message: what there was to say was said.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
-
-// launcher starts a program with the file mode mask that this process was started with: what it writes is the person's.
-// It is empty in tests that call app.
-var launcher []string
-
-// maskFiles makes each file of this process one for its owner alone. A worker writes nothing but the person's files.
-func maskFiles(args []string) {
-	if len(args) > 0 && (args[0] == "worker" || args[0] == "sandbox" || args[0] == inside.Name || args[0] == isolation.LinksName) {
-		return
-	}
-	launcher = []string{"/bin/sh", "-c", `umask "$0" && exec "$@"`, fmt.Sprintf("%04o", syscall.Umask(0o077))}
-}
-
 func main() {
-	maskFiles(os.Args[1:])
+	if ownFiles(os.Args[1:]) {
+		maskFiles()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	env := environment{os.Stdin, os.Stdout, os.Stderr, os.Getenv, term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))}
-	err := app(ctx, env, os.Args[1:])
+	err := runMain(ctx, env, os.Args[1:])
 	var code exitCode
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -93,11 +68,13 @@ func main() {
 	}
 }
 
-// errUsage is what wrong arguments end with; the flag set has said what was wrong.
-var errUsage = errors.New("wrong usage")
+// ownFiles reports whether a command writes files of the system. A worker writes nothing but the person's files.
+func ownFiles(args []string) bool {
+	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", inside.Name, isolation.LinksName}, args[0])
+}
 
-// app is main with its surroundings as arguments.
-func app(ctx context.Context, env environment, args []string) error {
+// runMain is main with its surroundings as arguments.
+func runMain(ctx context.Context, env environment, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(env.stderr, usage)
 		return errUsage
@@ -111,7 +88,7 @@ func app(ctx context.Context, env environment, args []string) error {
 	if now, ok := formerNames[args[0]]; ok {
 		args = append(slices.Clone(now), args[1:]...)
 	}
-	run, ok := map[string]func(context.Context, environment, []string) error{
+	command, ok := map[string]func(context.Context, environment, []string) error{
 		"up":       runUp,
 		"sandbox":  runSandboxCommand,
 		"chat":     runChat,
@@ -134,7 +111,7 @@ func app(ctx context.Context, env environment, args []string) error {
 		switch args[0] {
 		case "help", "-h", "-help", "--help":
 			if args[0] == "help" && len(args) > 1 {
-				return app(ctx, env, append(args[1:], "-h"))
+				return runMain(ctx, env, append(args[1:], "-h"))
 			}
 			fmt.Fprint(env.stdout, usage)
 			return nil
@@ -142,51 +119,14 @@ func app(ctx context.Context, env environment, args []string) error {
 		fmt.Fprintf(env.stderr, "pocketcoder: there is no command %q\n\n%s", args[0], usage)
 		return errUsage
 	}
-	return run(ctx, env, args[1:])
+	return command(ctx, env, args[1:])
 }
 
-// parse reads the arguments; flags may stand before, between and behind the others, which are returned.
-func parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
-	var rest []string
-	for {
-		if err := fs.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return nil, err
-			}
-			return nil, errUsage
-		}
-		if fs.NArg() == 0 {
-			break
-		}
-		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
-	}
-	if data := fs.Lookup("data"); data != nil && data.Value.String() == "" {
-		fmt.Fprintf(fs.Output(), "%s: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n", fs.Name())
-		return nil, errUsage
-	}
-	if len(rest) > most {
-		fmt.Fprintf(fs.Output(), "%s: unexpected argument %q\n", fs.Name(), rest[most])
-		return nil, errUsage
-	}
-	return rest, nil
-}
-
-// or gives the value of an environment variable, or a default.
-func or(env environment, name, otherwise string) string {
-	if v := env.getenv(name); v != "" {
-		return v
-	}
-	return otherwise
-}
-
-// dataFlag is --data, which every subcommand takes.
-func dataFlag(fs *flag.FlagSet, env environment) *string {
-	standard := ""
-	switch data, home := env.getenv("XDG_DATA_HOME"), env.getenv("HOME"); {
-	case data != "":
-		standard = filepath.Join(data, "pocketcoder")
-	case home != "":
-		standard = filepath.Join(home, ".local", "share", "pocketcoder")
-	}
-	return fs.String("data", or(env, "POCKETCODER_DATA", standard), "data `directory` (POCKETCODER_DATA)")
+// formerNames are names by which commands were called before. Scripts may still use them.
+var formerNames = map[string][]string{
+	"why":          {"policy", "why"},
+	"transcript":   {"replay", "--follow"},
+	"rebuild":      {"admin", "rebuild"},
+	"nats-context": {"admin", "nats-context"},
+	"nats-config":  {"admin", "nats-config"},
 }

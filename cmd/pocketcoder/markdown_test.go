@@ -7,6 +7,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -75,6 +76,7 @@ func TestProseWithoutATerminalIsAsItWasGiven(t *testing.T) {
 }
 
 func TestLongOutputIsFolded(t *testing.T) {
+	const limit = 20 // lines
 	is := is.New(t)
 	var all strings.Builder
 	for i := range 400 {
@@ -84,20 +86,20 @@ func TestLongOutputIsFolded(t *testing.T) {
 		text := strings.Join(strings.SplitAfter(all.String(), "\n")[:lines], "")
 		var out bytes.Buffer
 		r := newRenderer(&screen{w: &out})
-		r.fold = shownOutput
-		r.event(own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "c"}))
+		r.fold = limit
+		r.event(cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "c"}))
 		for from := 0; live && from < len(text); from += 9 {
 			to := min(from+9, len(text))
 			r.fragment(log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])})
 		}
-		r.event(own(t, 2, "sandbox", events.ExecFinished{Exec: "x1", Stdout: events.Output{Bytes: int64(len(text)), Text: text}}))
+		r.event(cmdtest.Own(t, 2, "sandbox", events.ExecFinished{Exec: "x1", Stdout: events.Output{Bytes: int64(len(text)), Text: text}}))
 		return out.String()
 	}
 	for _, live := range []bool{false, true} {
 		got := story(400, live)
 		expect.Contains(t, got, "\n  … 372 lines (pocketcoder sandbox logs x1)\n")
-		is.Equal(strings.Count(got, "  │ "), shownOutput+foldedTail)
+		is.Equal(strings.Count(got, "  │ "), limit+foldedTail)
 		is.True(strings.HasSuffix(got, "  │ xxx\n  │ xxxx\n  │ xxxxx\n  │ xxxxxx\n  │ \n  └ exit 0, 0s\n") || strings.Contains(got, "  └ exit 0, 0s\n"))
-		is.Equal(strings.Count(story(shownOutput+foldedTail, live), "…"), 0) // it fits
+		is.Equal(strings.Count(story(limit+foldedTail, live), "…"), 0) // it fits
 	}
 }

@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
-
-	"golang.org/x/term"
 
 	"pocketcoder/handlers"
 	"pocketcoder/sandbox/wire"
@@ -32,7 +27,7 @@ func runOwnShell(ctx context.Context, env environment, args []string) (err error
 	data := dataFlag(fs, env)
 	private := fs.Bool("private", false, "do not record what it prints or changes")
 	user := fs.String("user", "", "`id` of the account whose shell it is, which must see the chat: for \"attach\"; the operator's when empty")
-	client := fs.String("client", "", "`pid` of the client of \"attach\" whose shell it is: for the key C-b c")
+	pid := fs.String("client", "", "`pid` of the client of \"attach\" whose shell it is: for the key C-b c")
 	stay := fs.Bool("stay", false, "when it fails, wait until the window is closed: for \"attach\"")
 	rest, err := parse(fs, args, 1)
 	if err != nil {
@@ -50,9 +45,9 @@ func runOwnShell(ctx context.Context, env environment, args []string) (err error
 	if !env.interactive {
 		return errors.New("sandbox shell: it needs a terminal; over SSH ask for one with: ssh -t")
 	}
-	if *client != "" {
-		if *user, err = accountOfClient(ctx, dataDir(*data), *client); err != nil {
-			return fmt.Errorf("sandbox shell: --client %q: %w", *client, err)
+	if *pid != "" {
+		if *user, err = accountOfClient(ctx, dataDir(*data), *pid); err != nil {
+			return fmt.Errorf("sandbox shell: --client %q: %w", *pid, err)
 		}
 	}
 	s, err := connect(ctx, dataDir(*data))
@@ -64,7 +59,7 @@ func runOwnShell(ctx context.Context, env environment, args []string) (err error
 	if *private {
 		r.Call = handlers.PrivateShell
 	}
-	result, err := s.ownShell(ctx, env, r)
+	result, err := runShell(ctx, s.nc, shellTerminal{in: env.stdin, out: env.stdout, err: env.stderr, kind: env.getenv("TERM")}, r)
 	switch {
 	case err != nil:
 		return fmt.Errorf("sandbox shell: %w", err)
@@ -85,78 +80,9 @@ func stays(ctx context.Context, env environment, err error) {
 	<-ctx.Done()
 }
 
-// accountOfClient is the account for which a client of the viewer was attached, empty for the operator.
-func accountOfClient(ctx context.Context, data dataDir, client string) (string, error) {
-	pid, err := strconv.Atoi(client)
-	if err != nil {
-		return "", err
-	}
-	v, err := openViewer(ctx, data)
-	if err != nil {
-		return "", err
-	}
-	return v.clientUser(ctx, pid)
-}
-
 func endOf(r wire.Result) string {
 	if r.Error != "" {
 		return visible(r.Error)
 	}
 	return "it was ended: " + reasonText(string(r.Reason))
-}
-
-// ownShell is one shell, at the terminal of this process. It is one to its end: whatever comes between, the terminal is given
-// back as it was.
-func (s *system) ownShell(ctx context.Context, env environment, r wire.Request) (wire.Result, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	terminal := int(os.Stdin.Fd())
-	before, err := term.MakeRaw(terminal)
-	if err != nil {
-		return wire.Result{}, fmt.Errorf("make the terminal raw: %w", err)
-	}
-	defer term.Restore(terminal, before)
-	input := make(chan wire.Input)
-	go func() {
-		defer stop() // the terminal is gone
-		passTyped(ctx, env.stdin, input)
-	}()
-	go resized(ctx, env, terminal, input)
-	r.Cwd, r.Terminal, r.Input = "/", window(env, terminal), input
-	return wire.Call(ctx, s.nc, wire.PersonSubject, r, env.stdout, env.stderr)
-}
-
-// passTyped passes on what the person types, until they cannot any more.
-func passTyped(ctx context.Context, from io.Reader, to chan<- wire.Input) {
-	for {
-		b := make([]byte, 4096)
-		n, err := from.Read(b)
-		if n > 0 && handOn(ctx, to, wire.Input{Data: b[:n]}) != nil || err != nil {
-			return
-		}
-	}
-}
-
-// resized passes on the sizes of the window.
-func resized(ctx context.Context, env environment, terminal int, to chan<- wire.Input) {
-	changes := make(chan os.Signal, 1)
-	signal.Notify(changes, syscall.SIGWINCH)
-	defer signal.Stop(changes)
-	for {
-		select {
-		case <-changes:
-			_ = handOn(ctx, to, wire.Input{Size: window(env, terminal)}) // it ends with ctx
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// window is the size of the terminal, and its kind; the size of the oldest ones when it does not say.
-func window(env environment, terminal int) *wire.Terminal {
-	cols, rows, err := term.GetSize(terminal)
-	if err != nil {
-		cols, rows = 80, 24
-	}
-	return &wire.Terminal{Rows: uint16(rows), Cols: uint16(cols), Kind: env.getenv("TERM")}
 }

@@ -95,32 +95,3 @@ func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {
 	person.sees("there is no chat nothing")
 	is.Equal(person.cmd.ProcessState.ExitCode(), 1)
 }
-
-func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	v := tmuxFor(t, dataDir(t.TempDir()))
-	t.Cleanup(func() { stopViewer(v.data) })
-	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "x", "--", "sleep", "60"))
-	_, err := v.clientUser(t.Context(), 4242)
-	is.True(err != nil) // and not the operator's
-	file := filepath.Join(t.TempDir(), "words")
-	var press []string
-	for _, k := range tmuxKeys {
-		if k.key == "-T prefix c" {
-			press = k.command
-		}
-	}
-	is.NoErr(v.run(t.Context(), "set-option", "-t", "=x:", "@shell", tmuxLine([]string{"new-window", "--", "sh", "-c", `printf %s "$1" > "$0"`, file})))
-	is.NoErr(v.run(t.Context(), press...)) // from no client at all
-	expect.Eventually(t, "the shell's window has run", func() bool { text, _ := os.ReadFile(file); return len(text) > 0 })
-	is.Equal(read(t, file), "--client=0")
-	_, err = accountOfClient(t.Context(), v.data, "0")
-	is.True(err != nil && strings.Contains(err.Error(), "nobody has attached"))
-	for _, user := range []string{"ann", ""} {
-		is.NoErr(v.enter(t.Context(), 4242, user))
-		as, err := v.clientUser(t.Context(), 4242)
-		is.NoErr(err)
-		is.Equal(as, user)
-	}
-}

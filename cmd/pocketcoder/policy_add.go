@@ -59,7 +59,7 @@ func addsRule(action policy.Action) func(context.Context, environment, []string)
 			return err
 		}
 		defer s.close()
-		return s.addRule(ctx, env, rule, *chat, *lasts)
+		return addRule(ctx, s, env, rule, *chat, *lasts)
 	}
 }
 
@@ -75,7 +75,7 @@ func parseAction(action policy.Action, text string) (policy.Rule, error) {
 	return rule.OfTool(), err
 }
 
-func (s *system) addRule(ctx context.Context, env environment, rule policy.Rule, chat string, lasts time.Duration) error {
+func addRule(ctx context.Context, s *system, env environment, rule policy.Rule, chat string, lasts time.Duration) error {
 	fields := map[string]string{
 		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "", "expires_at": "", "note": "pocketcoder policy " + string(rule.Action),
 	}

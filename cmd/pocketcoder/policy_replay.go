@@ -54,7 +54,7 @@ func runPolicyReplay(ctx context.Context, env environment, args []string) error 
 	if *asJSON {
 		return printJSON(env.stdout, run)
 	}
-	show := newRenderer(newScreen(env))
+	show := rendererOf(env)
 	does := map[policy.Action]string{policy.Deny: "denied", policy.AskPerson: "asked a person about"}
 	show.note("", bold, "%s would have %s %d of %d asks", rule, cmp.Or(does[rule.Action], "allowed"), run.Allowed, run.Asks)
 	show.commands(run, len(run.Commands))

@@ -13,9 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 )
 
@@ -74,7 +72,7 @@ func runPolicyList(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	defer s.close()
-	kept, err := s.keptRules(ctx)
+	kept, err := keptRules(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -96,7 +94,7 @@ func runPolicyList(ctx context.Context, env environment, args []string) error {
 }
 
 // keptRules reads the rules that people keep.
-func (s *system) keptRules(ctx context.Context) ([]listedRule, error) {
+func keptRules(ctx context.Context, s *system) ([]listedRule, error) {
 	last, err := s.log.Last(ctx)
 	if err != nil {
 		return nil, err
@@ -127,30 +125,6 @@ func (s *system) keptRules(ctx context.Context) ([]listedRule, error) {
 		}
 	}
 	return all, nil
-}
-
-// emails are those of the accounts, by id.
-func (s *system) emails(ctx context.Context) (map[string]string, error) {
-	accounts, err := give[[]account.Account](ctx, s, "user.list", struct{}{})
-	emails := map[string]string{}
-	for _, a := range accounts {
-		emails[a.ID] = a.Email
-	}
-	return emails, err
-}
-
-// emailOf looks up accounts by id. It asks for them once, and again for an account that is new.
-func (s *system) emailOf(ctx context.Context) func(user string) string {
-	var known map[string]string
-	return func(user string) string {
-		if _, ok := known[user]; !ok && user != string(natsconf.Operator) {
-			if known, _ = s.emails(ctx); known == nil { // without them the ids are shown
-				known = map[string]string{}
-			}
-			known[user] += "" // asked for
-		}
-		return known[user]
-	}
 }
 
 // text is the rule as a person writes it. An action without a value is for all targets, and a target is for all such actions.
@@ -200,11 +174,11 @@ func printRules(w io.Writer, all []listedRule) error {
 
 // Pausing, resuming and revoking a rule, by the name of the subcommand.
 func runPolicyPause(ctx context.Context, env environment, args []string) error {
-	return changeRule(ctx, env, "policy pause", args, func(s *system, collection, record string) error { return s.setActive(ctx, collection, record, false) })
+	return changeRule(ctx, env, "policy pause", args, func(s *system, collection, record string) error { return setActive(ctx, s, collection, record, false) })
 }
 
 func runPolicyResume(ctx context.Context, env environment, args []string) error {
-	return changeRule(ctx, env, "policy resume", args, func(s *system, collection, record string) error { return s.setActive(ctx, collection, record, true) })
+	return changeRule(ctx, env, "policy resume", args, func(s *system, collection, record string) error { return setActive(ctx, s, collection, record, true) })
 }
 
 func runPolicyRevoke(ctx context.Context, env environment, args []string) error {
@@ -214,7 +188,7 @@ func runPolicyRevoke(ctx context.Context, env environment, args []string) error 
 	})
 }
 
-func (s *system) setActive(ctx context.Context, collection, record string, active bool) error {
+func setActive(ctx context.Context, s *system, collection, record string, active bool) error {
 	_, err := handlers.Give(ctx, s.nc, "record.save", handlers.SaveRecord{
 		Command: newCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
 	})

@@ -20,7 +20,7 @@ import (
 func policyTest(t testing.TB, stdin string, args ...string) (stdout, stderr string, err error) {
 	var out, errs strings.Builder
 	env := environment{strings.NewReader(stdin), &out, &errs, func(string) string { return "" }, false}
-	err = app(t.Context(), env, append([]string{"policy", "test", "--data", "testdata/nothing-runs-here"}, args...))
+	err = runMain(t.Context(), env, append([]string{"policy", "test", "--data", "testdata/nothing-runs-here"}, args...))
 	return out.String(), errs.String(), err
 }
 
@@ -77,7 +77,10 @@ func corpusCase(t *testing.T, line, workspace string) {
 	is.NoErr(err)
 	stdout, _, err := policyTest(t, "", "--json", "--permission", c.Permission, "--cwd", c.Cwd, "--workspace", c.Cwd, "--rules", string(body), "--", c.Asked)
 	is.NoErr(err)
-	var got policyAnswer
+	var got struct {
+		Decision policy.Action
+		Reason   string
+	}
 	is.NoErr(json.Unmarshal([]byte(stdout), &got))
 	if got.Decision == policy.AskPerson && strings.Contains(got.Reason, "files of revisions") {
 		return // git tracks nothing here, because the workspace is no repository
@@ -132,9 +135,9 @@ func TestPolicyTestOfWrongUsage(t *testing.T) {
 	is := is.New(t)
 	var errs strings.Builder
 	env := environment{nil, &errs, &errs, func(string) string { return "" }, false}
-	is.Equal(app(t.Context(), env, []string{"policy", "nonsense"}), errUsage)
+	is.Equal(runMain(t.Context(), env, []string{"policy", "nonsense"}), errUsage)
 	expect.Contains(t, errs.String(), `"nonsense"`)
-	is.Equal(app(t.Context(), env, []string{"policy"}), errUsage)
+	is.Equal(runMain(t.Context(), env, []string{"policy"}), errUsage)
 }
 
 func TestPolicyTestFindsTheWorkspace(t *testing.T) {
@@ -166,7 +169,7 @@ func TestPolicyRulesOfWrongUsage(t *testing.T) {
 		is := is.New(t)
 		var errs strings.Builder
 		env := environment{nil, &errs, &errs, func(string) string { return "" }, false}
-		err := app(t.Context(), env, append([]string{"policy", args[0], "--data", "testdata/nothing-runs-here"}, args[1:]...))
+		err := runMain(t.Context(), env, append([]string{"policy", args[0], "--data", "testdata/nothing-runs-here"}, args[1:]...))
 		is.Equal(err, errUsage) // args
 		is.True(errs.String() != "")
 	}

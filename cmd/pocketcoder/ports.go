@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strconv"
 
 	"pocketcoder/handlers"
@@ -53,17 +52,4 @@ func runPorts(ctx context.Context, env environment, args []string) error {
 	}
 	_, err = fmt.Fprintln(env.stdout, address)
 	return err
-}
-
-// portTemplate is the template of the addresses of ports, when the web server listens at address. Behind a proxy there is none
-// unless the operator names one: only the operator knows which names lead here.
-func (o upOptions) portTemplate(address string) string {
-	if o.portsURL != "" || o.proxied {
-		return o.portsURL
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return ""
-	}
-	return "http://{port}.localhost:" + port
 }

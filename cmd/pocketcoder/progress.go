@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"sync"
 	"time"
 )
@@ -58,13 +56,4 @@ Try, in another terminal:
 
 Ctrl-C stops everything.
 `, r.HTTP, r.NATS, s.engine.Tools.OpenCode, s.engine.Tools.Version, model, s.worker.pid.Load(), r.Workspace, s.o.data, commandName())
-}
-
-// commandName is what a person types to run this program again: "go run" leaves no program behind.
-func commandName() string {
-	self, err := os.Executable()
-	if err == nil && strings.Contains(self, "go-build") {
-		return "go run ./cmd/pocketcoder"
-	}
-	return "pocketcoder"
 }

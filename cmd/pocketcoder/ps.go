@@ -106,8 +106,8 @@ func runWorkers(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	defer s.close()
-	var workers []wire.WorkerInfo
-	if err := s.tell(ctx, "exec.workers", struct{}{}, &workers); err != nil {
+	workers, err := give[[]wire.WorkerInfo](ctx, s, "exec.workers", struct{}{})
+	if err != nil {
 		return err
 	}
 	if len(workers) == 0 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/client"
+	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -100,7 +100,7 @@ func TestAbortedQuestionExpires(t *testing.T) {
 	expect.Eventually(t, "OpenCode waits for none of them", func() bool {
 		listed, err := api.QuestionRequests(t.Context(), p.workspace)
 		is.NoErr(err)
-		return !slices.ContainsFunc(listed, func(q client.QuestionRequest) bool {
+		return !slices.ContainsFunc(listed, func(q opencode.QuestionRequest) bool {
 			return strings.Contains(string(q.Raw), p.row(t, here).Session) || strings.Contains(string(q.Raw), p.row(t, there).Session)
 		})
 	})

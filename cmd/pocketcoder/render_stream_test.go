@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -31,7 +32,7 @@ func streamed(all []events.Event, deltas []log.Delta, at []int) string {
 }
 
 func TestStreamedTextIsWholeWheneverItsFragmentsCome(t *testing.T) {
-	all, deltas := trace(t, "reasoning")
+	all, deltas := cmdtest.Trace(t, "reasoning")
 	want := streamed(all, nil, nil)
 	rapid.Check(t, func(t *rapid.T) {
 		at := rapid.SliceOfN(rapid.IntRange(0, len(all)), len(deltas), len(deltas)).Draw(t, "at")
@@ -50,7 +51,7 @@ func sortedWords(s string) string {
 }
 
 func TestMissedFragmentLosesNoText(t *testing.T) {
-	all, deltas := trace(t, "reasoning")
+	all, deltas := cmdtest.Trace(t, "reasoning")
 	opened := slices.IndexFunc(all, func(e events.Event) bool { return bytes.Contains(e.Data, []byte(`"type":"reasoning"`)) })
 	at := make([]int, len(deltas))
 	for i := range at {

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -22,53 +22,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "accept what the tests print as golden")
-
-// reported is one line of a recorded trace: an event of the real OpenCode 1.18.33.
-type reported struct {
-	ID, Type   string
-	Properties json.RawMessage
-}
-
-// trace reads a recording as events of a chat, numbered from 1.
-func trace(t testing.TB, name string) (all []events.Event, deltas []log.Delta) {
-	t.Helper()
-	body, err := os.ReadFile(filepath.Join("testdata", "traces", name+".jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for dec := json.NewDecoder(bytes.NewReader(body)); dec.More(); {
-		var r reported
-		if err := dec.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
-		if r.Type == "message.part.delta" {
-			deltas = append(deltas, log.Delta{Subject: "delta.chat.chat1.m.p", Type: "opencode." + r.Type, Data: r.Properties})
-			continue
-		}
-		e, err := events.NewOpenCode("chat1", "local", r.ID, -1, events.OpenCode{Type: r.Type, Properties: r.Properties})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, numbered(e, len(all)+1))
-	}
-	return all, deltas
-}
-
-// numbered gives an event its place, and a time of a second for each.
-func numbered(e events.Event, seq int) events.Event {
-	e.Seq, e.Time = uint64(seq), time.Unix(int64(seq), 0).UTC()
-	return e
-}
-
-// own makes a fact of ours about the chat.
-func own(t testing.TB, seq int, actor string, d events.Data) events.Event {
-	t.Helper()
-	e, err := events.New("chat1", actor, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return numbered(e, seq)
-}
 
 // rendered shows events as a replay does.
 func rendered(all []events.Event) string {
@@ -88,7 +41,7 @@ func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
 	for _, name := range []string{"perm-bash-once", "perm-bash-reject-message", "child-shell", "perm-edit", "question", "abort-text", "error-401", "reasoning"} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			all, _ := trace(t, name)
+			all, _ := cmdtest.Trace(t, name)
 			got, file := rendered(all), filepath.Join("testdata", "golden", name+".txt")
 			if *update {
 				is.NoErr(os.MkdirAll(filepath.Dir(file), 0o755))
@@ -111,10 +64,10 @@ func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
 		asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: events.PermissionAsked, Properties: body})
 		is.NoErr(err)
 		return rendered([]events.Event{
-			own(t, 1, "user:u", events.ChatCreated{}),
-			own(t, 2, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
-			numbered(asked, 3),
-			own(t, 4, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it"}),
+			cmdtest.Own(t, 1, "user:u", events.ChatCreated{}),
+			cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
+			cmdtest.Numbered(asked, 3),
+			cmdtest.Own(t, 4, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it"}),
 		})
 	}
 	_, below, _ := strings.Cut(shown(60), "    ls\n")
@@ -131,17 +84,17 @@ func TestWholeStoryOfACommandIsShown(t *testing.T) {
 	asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: events.PermissionAsked, Properties: body})
 	is.NoErr(err)
 	got := rendered([]events.Event{
-		own(t, 1, "user:u", events.ChatCreated{Title: "a\x1b]0;b"}),
-		own(t, 2, "user:u", events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "do\nit"}, {Type: "file", Filename: "a.png", Mime: "image/png"}}}),
-		own(t, 3, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
-		numbered(asked, 4),
-		own(t, 5, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule says what “make” may do", Cwd: "/workspace/sub"}),
-		own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash", Session: "ses_1", Command: "make\x1b[2K\rtest", Edited: "make\ntrue"}),
-		own(t, 6, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "make\ntrue", Original: "make\x1b[2K\rtest"}),
-		own(t, 7, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500, Stdout: events.Output{Bytes: 3, Text: "ok\n"},
+		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: "a\x1b]0;b"}),
+		cmdtest.Own(t, 2, "user:u", events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "do\nit"}, {Type: "file", Filename: "a.png", Mime: "image/png"}}}),
+		cmdtest.Own(t, 3, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
+		cmdtest.Numbered(asked, 4),
+		cmdtest.Own(t, 5, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule says what “make” may do", Cwd: "/workspace/sub"}),
+		cmdtest.Own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash", Session: "ses_1", Command: "make\x1b[2K\rtest", Edited: "make\ntrue"}),
+		cmdtest.Own(t, 6, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "make\ntrue", Original: "make\x1b[2K\rtest"}),
+		cmdtest.Own(t, 7, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500, Stdout: events.Output{Bytes: 3, Text: "ok\n"},
 			Stderr: events.Output{Bytes: 3 << 20, Blob: &events.Blob{Name: "x1.stderr", Size: 3 << 20}}}),
-		own(t, 8, "engine:local", events.ExecRefused{Session: "ses_1", Command: "rm", Reason: "nothing authorized it"}),
-		own(t, 9, "engine:local", events.TurnLost{Session: "ses_1"}),
+		cmdtest.Own(t, 8, "engine:local", events.ExecRefused{Session: "ses_1", Command: "rm", Reason: "nothing authorized it"}),
+		cmdtest.Own(t, 9, "engine:local", events.TurnLost{Session: "ses_1"}),
 	})
 	is.Equal(got, strings.TrimLeft(`
 chat chat1: a␛]0;b
@@ -173,21 +126,21 @@ func TestWhatBecomesOfExecutionsIsShown(t *testing.T) {
 		many = append(many, events.Artifact{Path: "f" + string(rune('a'+i)), Size: int64(i)})
 	}
 	got := rendered([]events.Event{
-		own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "npm run dev", Detached: true}),
-		own(t, 2, "sandbox", events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}),
-		own(t, 3, "policy", events.ExecConnected{Exec: "x1", Host: "evil\x1b.example", Port: 443, Reason: "no rule"}),
-		own(t, 4, "policy", events.ExecConnected{Exec: "x1", Host: "example.org", Port: 443, Allowed: true, Reason: "a rule"}),
-		own(t, 5, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGHUP"}),
-		own(t, 6, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 137, Signal: "SIGKILL", Reason: "memory", DurationMS: 1500}),
-		own(t, 7, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a\x1b[31m\nb", Size: 2048}}}),
-		own(t, 8, "sandbox", events.ExecChanged{Exec: "x1", Files: many, More: 3}),
-		own(t, 9, "user:u", events.ExecRequested{Exec: "x2", Terminal: true}),
-		own(t, 10, "sandbox", events.ExecFinished{Exec: "x2", Stdout: events.Output{Bytes: 3, Text: "$ \x07"}}),
-		own(t, 11, "user:u", events.ExecRequested{Exec: "x3", Terminal: true, Private: true}),
-		own(t, 12, "sandbox", events.ExecFinished{Exec: "x3", Reason: "cancelled"}),
-		own(t, 13, "engine:local", events.ExecRequested{Exec: "x4", Session: "ses_1", Call: "c4", Command: "yes"}),
-		own(t, 14, "sandbox", events.ExecStarted{Exec: "x4", Worker: "w1", Isolation: "bwrap"}),
-		own(t, 15, "sandbox", events.ExecFinished{Exec: "x4", ExitCode: 143, Signal: "SIGTERM", Reason: "output-size"}),
+		cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "npm run dev", Detached: true}),
+		cmdtest.Own(t, 2, "sandbox", events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}),
+		cmdtest.Own(t, 3, "policy", events.ExecConnected{Exec: "x1", Host: "evil\x1b.example", Port: 443, Reason: "no rule"}),
+		cmdtest.Own(t, 4, "policy", events.ExecConnected{Exec: "x1", Host: "example.org", Port: 443, Allowed: true, Reason: "a rule"}),
+		cmdtest.Own(t, 5, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGHUP"}),
+		cmdtest.Own(t, 6, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 137, Signal: "SIGKILL", Reason: "memory", DurationMS: 1500}),
+		cmdtest.Own(t, 7, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a\x1b[31m\nb", Size: 2048}}}),
+		cmdtest.Own(t, 8, "sandbox", events.ExecChanged{Exec: "x1", Files: many, More: 3}),
+		cmdtest.Own(t, 9, "user:u", events.ExecRequested{Exec: "x2", Terminal: true}),
+		cmdtest.Own(t, 10, "sandbox", events.ExecFinished{Exec: "x2", Stdout: events.Output{Bytes: 3, Text: "$ \x07"}}),
+		cmdtest.Own(t, 11, "user:u", events.ExecRequested{Exec: "x3", Terminal: true, Private: true}),
+		cmdtest.Own(t, 12, "sandbox", events.ExecFinished{Exec: "x3", Reason: "cancelled"}),
+		cmdtest.Own(t, 13, "engine:local", events.ExecRequested{Exec: "x4", Session: "ses_1", Call: "c4", Command: "yes"}),
+		cmdtest.Own(t, 14, "sandbox", events.ExecStarted{Exec: "x4", Worker: "w1", Isolation: "bwrap"}),
+		cmdtest.Own(t, 15, "sandbox", events.ExecFinished{Exec: "x4", ExitCode: 143, Signal: "SIGTERM", Reason: "output-size"}),
 	})
 	is.Equal(got, strings.TrimLeft(`
 $ npm run dev  (in the background)
@@ -210,11 +163,11 @@ $ yes
 
 func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 	is := is.New(t)
-	all, _ := trace(t, "perm-bash-once")
+	all, _ := cmdtest.Trace(t, "perm-bash-once")
 	at := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
 	var ask events.PermissionAsk
 	is.NoErr(json.Unmarshal(all[at].Data, &ask))
-	decided := own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
+	decided := cmdtest.Own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
 	got := rendered(slices.Insert(all, at+1, decided))
 	expect.Contains(t, got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\" · "+recordOf(ask.ID)+"\n")
 	expect.Lacks(t, got, "? bash")
@@ -256,19 +209,6 @@ func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
 	})
 }
 
-func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
-	is := is.New(t)
-	show := func(interactive bool, noColor string) string {
-		var out bytes.Buffer
-		env := environment{stdout: &out, interactive: interactive, getenv: func(string) string { return noColor }}
-		newRenderer(newScreen(env)).note("", red, "x")
-		return out.String()
-	}
-	is.Equal(show(true, ""), "\x1b[31mx\x1b[0m\n")
-	is.Equal(show(true, "1"), "x\n")
-	is.Equal(show(false, ""), "x\n")
-}
-
 func TestBrokenOutputIsReported(t *testing.T) {
 	is := is.New(t)
 	s := &screen{w: brokenPipe{}}
@@ -283,9 +223,9 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
 func TestAReplayShowsOutputBeforeTheSignalThatCutIt(t *testing.T) {
 	is := is.New(t)
 	got := rendered([]events.Event{
-		own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "sleep 100"}),
-		own(t, 2, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGTERM"}),
-		own(t, 3, "sandbox", events.ExecFinished{Exec: "x1", Signal: "SIGTERM", Reason: "cancelled", Stdout: events.Output{Bytes: 6, Text: "begun\n"}}),
+		cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "sleep 100"}),
+		cmdtest.Own(t, 2, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGTERM"}),
+		cmdtest.Own(t, 3, "sandbox", events.ExecFinished{Exec: "x1", Signal: "SIGTERM", Reason: "cancelled", Stdout: events.Output{Bytes: 6, Text: "begun\n"}}),
 	})
 	is.Equal(got, "$ sleep 100\n  │ begun\n  · u sent TERM\n  └ cancelled, TERM, 0s\n")
 }
@@ -296,7 +236,7 @@ func TestTodosAreAList(t *testing.T) {
 		`"input":{"todos":[{"content":"read","status":"completed"},{"content":"write\u001b[2J","status":"in_progress"},{"content":"test","status":"pending"}]}}}}`
 	e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: "message.part.updated", Properties: json.RawMessage(part)})
 	is.NoErr(err)
-	is.Equal(rendered([]events.Event{numbered(e, 1)}), "● todo\n  ☑ read\n  ▶ write␛[2J\n  ☐ test\n")
+	is.Equal(rendered([]events.Event{cmdtest.Numbered(e, 1)}), "● todo\n  ☑ read\n  ▶ write␛[2J\n  ☐ test\n")
 }
 
 func TestWhoDecidedIsAnEmail(t *testing.T) {
@@ -305,7 +245,7 @@ func TestWhoDecidedIsAnEmail(t *testing.T) {
 	r := newRenderer(&screen{w: &out})
 	r.email = func(user string) string { return map[string]string{"u1": "a\x1b@example.org"}[user] }
 	for _, actor := range []string{"user:u1", "user:operator", "policy"} {
-		r.event(own(t, 1, actor, events.AbortRequested{}))
+		r.event(cmdtest.Own(t, 1, actor, events.AbortRequested{}))
 	}
 	is.Equal(out.String(), "a␛@example.org asked to stop\noperator asked to stop\npolicy asked to stop\n")
 }
@@ -328,15 +268,4 @@ func TestWhySaysWhoSentASignal(t *testing.T) {
 	r.email = func(string) string { return "a@example.org" }
 	r.whyExecution(handlers.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w", Signals: []handlers.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
 	expect.Contains(t, out.String(), "a@example.org sent TERM")
-}
-
-func TestADeniedBudgetEndsAsDenied(t *testing.T) {
-	is := is.New(t)
-	f := newTurn("ses_1")
-	f.apply(own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
-	f.apply(own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
-	is.Equal(f.exit(), exitCode(exitPending))
-	f.apply(own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: handlers.BudgetAsk, Decision: events.Denied}))
-	is.Equal(f.exit(), exitCode(exitDenied))
-	expect.Lacks(t, ask{permission: &shownAsk{ask: events.PermissionAsk{Permission: handlers.BudgetAsk}}}.promptText(), "always") // no rule decides about it
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -22,11 +24,11 @@ import (
 func logged(t *testing.T, name string) (*log.Log, []events.Event) {
 	t.Helper()
 	log := eventstest.Log(t)
-	all, _ := trace(t, name)
+	all, _ := cmdtest.Trace(t, name)
 	session := readOpenCode(events.OpenCode{Properties: all[0].Data}).SessionID
-	all = slices.Insert(all, 0, own(t, 1, "user:u", events.ChatCreated{Title: name}), own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
+	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}), cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
 	for i := range all {
-		all[i] = numbered(all[i], i+1)
+		all[i] = cmdtest.Numbered(all[i], i+1)
 	}
 	if _, err := log.AppendAll(t.Context(), all); err != nil {
 		t.Fatal(err)
@@ -36,23 +38,37 @@ func logged(t *testing.T, name string) (*log.Log, []events.Event) {
 
 func replayed(t *testing.T, log *log.Log, o replayOptions) string {
 	t.Helper()
-	env, out := toEnvironment(nil)
+	var out bytes.Buffer
 	if o.to == 0 {
 		o.to = math.MaxUint64
 	}
 	if o.speed == 0 {
 		o.speed = math.Inf(1)
 	}
-	if err := replay(t.Context(), env, log, o, nil); err != nil {
+	if err := replayChat(t.Context(), log, o, newRenderer(newScreen(&out, false, false)), &out); err != nil {
 		t.Fatal(err)
 	}
+	return out.String()
+}
+
+// rendered shows events as they happen.
+func renderedLive(all []events.Event) string {
+	var out bytes.Buffer
+	r := newRenderer(newScreen(&out, false, false))
+	for _, e := range all {
+		r.event(e)
+		for _, a := range r.due() {
+			r.showAsk(a)
+		}
+	}
+	r.endLine()
 	return out.String()
 }
 
 func TestReplayShowsWhatALivePersonSaw(t *testing.T) {
 	is := is.New(t)
 	log, all := logged(t, "child-shell")
-	is.Equal(replayed(t, log, replayOptions{chat: "chat1"}), rendered(all))
+	is.Equal(replayed(t, log, replayOptions{chat: "chat1"}), renderedLive(all))
 }
 
 func TestReplayFromTheMiddleKnowsTheSubagents(t *testing.T) {
@@ -90,11 +106,11 @@ func TestReplayedJSONIsEveryEvent(t *testing.T) {
 func TestUnknownChatIsNotReplayed(t *testing.T) {
 	is := is.New(t)
 	log, _ := logged(t, "error-401")
-	env, _ := toEnvironment(nil)
-	err := replay(t.Context(), env, log, replayOptions{chat: "chat2", to: math.MaxUint64}, nil)
+	show := newRenderer(newScreen(io.Discard, false, false))
+	err := replayChat(t.Context(), log, replayOptions{chat: "chat2", to: math.MaxUint64}, show, io.Discard)
 	is.True(err != nil)
 	is.Equal(err.Error(), "there is no chat chat2 in the log")
-	err = replay(t.Context(), env, log, replayOptions{chat: "chat1", at: 0, from: 10_000, to: math.MaxUint64}, nil)
+	err = replayChat(t.Context(), log, replayOptions{chat: "chat1", at: 0, from: 10_000, to: math.MaxUint64}, show, io.Discard)
 	is.NoErr(err) // the chat is there, that part of it is empty
 }
 
@@ -124,19 +140,19 @@ func TestMomentHasWhatWasPendingThen(t *testing.T) {
 
 func TestMomentHasPendingQuestions(t *testing.T) {
 	is := is.New(t)
-	all, _ := trace(t, "question")
+	all, _ := cmdtest.Trace(t, "question")
 	asked := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
 	is.Equal(len(pendingQuestions(all[:asked+1])), 2)
 	is.Equal(len(pendingQuestions(all)), 0)
 	id := strings.TrimSuffix(pendingQuestions(all[:asked+1])[0], "/0")
-	one := own(t, 100, "user:u", events.QuestionAnswered{Question: id, Index: 0, Answers: []string{"Red"}})
+	one := cmdtest.Own(t, 100, "user:u", events.QuestionAnswered{Question: id, Index: 0, Answers: []string{"Red"}})
 	is.Equal(pendingQuestions(append(all[:asked+1:asked+1], one)), []string{id + "/1"})
 }
 
 func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
 	is := is.New(t)
 	f := newFold()
-	all, _ := trace(t, "perm-bash-once")
+	all, _ := cmdtest.Trace(t, "perm-bash-once")
 	last := ""
 	for _, e := range all {
 		f.apply(e)

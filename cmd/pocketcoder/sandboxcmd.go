@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 )
 
 // sandboxVerbs are the subcommands of sandbox.
@@ -61,24 +57,4 @@ func oneID(env environment, command, what string, rest []string) (string, error)
 		return "", wrongUsage(env, "%s: %v", command, err)
 	}
 	return id, nil
-}
-
-// tell gives a command that answers with a result, and reads that.
-func (s *system) tell(ctx context.Context, name string, command, result any) error {
-	a, err := handlers.Give(ctx, s.nc, name, command)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(a.Result, result); err != nil {
-		return fmt.Errorf("read the answer to %s: %w", name, err)
-	}
-	return nil
-}
-
-// invalidUsage turns the refusal of what makes no sense into wrong usage.
-func invalidUsage(env environment, command string, err error) error {
-	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
-		return wrongUsage(env, "%s: %s", command, r.Text)
-	}
-	return err
 }

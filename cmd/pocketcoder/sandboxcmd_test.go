@@ -196,14 +196,6 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 	expect.Contains(t, stderr, "it needs a terminal")
 }
 
-func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
-	is := is.New(t)
-	var notes strings.Builder
-	refused := projections.Run{Execution: projections.Execution{Status: projections.ExecRefused, Reason: "nothing\x1b authorized it"}}
-	is.NoErr(newPrinted(nil, environment{stderr: &notes}, refused).show(t.Context(), false))
-	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")
-}
-
 func TestWorkersAreListed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/bridge/opencode/client"
+	opencode "pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -200,7 +200,7 @@ func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdou
 
 // engine is a client of the OpenCode that runs below a system, and its pid. Where it listens and its password are in its
 // command line and its environment, which only its owner can read.
-func (p *process) engine(t testing.TB) (api *client.Client, pid int) {
+func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	t.Helper()
 	var file struct{ PID int }
 	body, err := os.ReadFile(p.data.path("opencode", "pid"))
@@ -225,9 +225,9 @@ func (p *process) engine(t testing.TB) (api *client.Client, pid int) {
 		t.Skip("what OpenCode was started with cannot be read on this machine")
 	}
 	if inner := innermost(file.PID); inner != file.PID {
-		return client.New("http://"+enterNetwork(t, inner, port), password), file.PID
+		return opencode.New("http://"+enterNetwork(t, inner, port), password), file.PID
 	}
-	return client.New("http://127.0.0.1:"+port, password), file.PID
+	return opencode.New("http://127.0.0.1:"+port, password), file.PID
 }
 
 // innermost is OpenCode itself, given the process that was started for it: bubblewrap has one child, which has one child.

@@ -31,10 +31,10 @@ type screen struct {
 	err     error      // the first one; nothing is written after it
 }
 
-// newScreen uses colours on a terminal, unless NO_COLOR is set (no-color.org).
-func newScreen(env environment) *screen {
-	s := &screen{w: env.stdout, colours: env.interactive && env.getenv("NO_COLOR") == ""}
-	if out, ok := env.stdout.(*os.File); ok && env.interactive {
+// newScreen returns a screen that writes to w. Text is wrapped to the width of w if that is a terminal.
+func newScreen(w io.Writer, isTerminal, colours bool) *screen {
+	s := &screen{w: w, colours: colours}
+	if out, ok := w.(*os.File); ok && isTerminal {
 		s.columns = func() int {
 			width, _, err := term.GetSize(int(out.Fd()))
 			if err != nil {

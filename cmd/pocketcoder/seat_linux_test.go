@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/expect"
 )
 
@@ -18,7 +19,7 @@ import (
 type seat struct {
 	t      *testing.T
 	person *os.File
-	seen   lockedBuffer // everything the terminal was given, byte for byte
+	seen   cmdtest.Buffer // everything the terminal was given, byte for byte
 	exited chan struct{}
 	cmd    *exec.Cmd
 }
@@ -27,7 +28,7 @@ type seat struct {
 func sit(t *testing.T, cmd *exec.Cmd) *seat {
 	t.Helper()
 	is := is.New(t)
-	terminal, person := openTerminal(t)
+	terminal, person := cmdtest.Terminal(t)
 	is.NoErr(unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120}))
 	s := &seat{t: t, person: person, exited: make(chan struct{}), cmd: cmd}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
@@ -65,7 +66,7 @@ func (s *seat) types(text string) {
 
 // presses types C-b and, once tmux has taken that, what follows: keys that come within a millisecond are pasted text to tmux
 // (assume-paste-time), and do nothing.
-func (s *seat) presses(v viewer, chat, keys string) {
+func (s *seat) presses(v tmux, chat, keys string) {
 	s.t.Helper()
 	defer s.tell()
 	waiting := func() bool { // for what follows C-b

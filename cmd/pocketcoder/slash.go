@@ -268,15 +268,3 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (message, 
 	}
 	return "", "", errors.New("there is no turn to undo")
 }
-
-// messageText is a message as a person reads it.
-func messageText(d events.MessageSubmitted) string {
-	var text []string
-	for _, p := range d.Parts {
-		if p.Type == "file" {
-			p.Text = fmt.Sprintf("[file %s, %s]", p.Filename, p.Mime)
-		}
-		text = append(text, p.Text)
-	}
-	return strings.Join(text, "\n")
-}

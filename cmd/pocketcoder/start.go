@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -30,102 +30,119 @@ import (
 	"pocketcoder/web"
 )
 
-// up opens the foundations in order, each closed in reverse when every actor is done, and runs the actors until one of
-// them ends, a signal comes or ctx ends. ready is called once everything works.
+// newSystem opens the foundations of a system in order. It closes what it has opened if it returns an error.
 //
 //	browser ─▶ http ─────────▶ handlers ─▶ log (NATS) ─▶ model (SQLite) ─▶ http, cmd
 //	            OpenCode ◀─▶ bridge ─▲       │
 //	               └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
-func up(ctx context.Context, env environment, o upOptions, ready func(running)) error {
-	say := newProgress(env.stderr)
+func newSystem(ctx context.Context, o upOptions) (_ *parts, err error) {
+	s := &parts{o: o, say: newProgress(o.stderr)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	release, err := o.data.open()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer release()
-	listener, err := net.Listen("tcp", o.http)
-	if err != nil {
-		return fmt.Errorf("open web server on %s: %w; choose another with --http", o.http, err)
+	s.closes(release)
+	if s.listener, err = net.Listen("tcp", o.http); err != nil {
+		return nil, fmt.Errorf("open web server on %s: %w; choose another with --http", o.http, err)
 	}
-	defer listener.Close()
-	leaving, err := openEgress(o)
-	if err != nil {
-		return err
+	s.closes(func() { s.listener.Close() })
+	if s.leaving, err = openEgress(o); err != nil {
+		return nil, err
 	}
-	defer leaving.Close()
-	confined, err := isolation.Choose(o.isolation)
-	if err != nil {
-		return fmt.Errorf("isolate OpenCode: %w", err)
+	s.closes(func() { s.leaving.Close() })
+	if s.confined, err = isolation.Choose(o.isolation); err != nil {
+		return nil, fmt.Errorf("isolate OpenCode: %w", err)
 	}
-	shells, err := openShells(o, confined)
-	if err != nil {
-		return err
+	if s.shells, err = openShells(o, s.confined); err != nil {
+		return nil, err
 	}
-	defer shells.Close()
+	s.closes(func() { s.shells.Close() })
 	stopViewer(o.data) // a crash leaves it
-	sshServer, err := openSSH(ctx, o, say)
-	if err != nil {
-		return err
+	if s.ssh, err = openSSH(ctx, o, s.say); err != nil {
+		return nil, err
 	}
-	defer sshServer.Close()
-
-	keys, err := natsconf.LoadKeys(o.data.path("keys"))
-	if err != nil {
-		return err
+	s.closes(func() { s.ssh.Close() })
+	if err := s.openLog(ctx); err != nil {
+		return nil, err
 	}
-	connected, err := openNATS(ctx, o, keys)
-	if err != nil {
-		return err
+	if err := s.openAccounts(ctx); err != nil {
+		return nil, err
 	}
-	defer connected.Close()
-	nc, url := connected.Conn, connected.url
-	disk := &logDisk{data: o.data, server: connected.server, logger: o.logger}
-	provider, isDemo, closeModel, err := openProvider(ctx, env, o.model)
-	if err != nil {
-		return err
+	if s.vapid, err = service.LoadVAPID(o.data.path("keys", "webpush.json")); err != nil {
+		return nil, err
 	}
-	defer closeModel()
-	streams := streamOptions(o)
-	streams.Refuse = disk.refusal
-	log, err := log.Open(ctx, nc, streams, secret.NewRedactor(provider.Secrets()...))
-	if err != nil {
-		return err
-	}
-	disk.opened = log.Reopened
-	last, err := log.Last(ctx)
-	if err != nil {
-		return err
-	}
-	say.done("log", "NATS at %s, %d events", url, last)
-	model, err := projections.Open(ctx, string(o.data), log)
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	if aside := model.SetAside(); aside != "" {
-		say.note("read model", "%s", aside)
-	}
-
-	secrets, accounts, err := openAccounts(ctx, nc, o, log, say)
-	if err != nil {
-		return err
-	}
-	vapid, err := service.LoadVAPID(o.data.path("keys", "webpush.json"))
-	if err != nil {
-		return err
-	}
-	log.Conceal("push", vapid.Private, o.relay.Secret)
-	s := &parts{
-		o: o, say: say, keys: keys, url: url, nc: nc, disk: disk, log: log, model: model, provider: provider, isDemo: isDemo, stderr: env.stderr,
-		secrets: secrets, accounts: accounts, vapid: vapid, reached: o.reached(listener.Addr().String()), ports: o.portTemplate(listener.Addr().String()), leaving: leaving, shells: shells, confined: confined, ssh: sshServer,
-	}
+	s.log.Conceal("push", s.vapid.Private, o.relay.Secret)
+	s.reached, s.ports = o.reached(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
 	s.wire()
-	r := running{PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: url, HTTP: "http://" + listener.Addr().String(), Workspace: o.workspace}
-	if err := o.data.announce(r); err != nil {
+	return s, nil
+}
+
+// openLog opens NATS, the log, what answers for the model provider, and the read model.
+func (s *parts) openLog(ctx context.Context) (err error) {
+	if s.keys, err = natsconf.LoadKeys(s.o.data.path("keys")); err != nil {
 		return err
 	}
-	return s.run(ctx, listener, func() {
-		say.ready(r, s)
+	connected, err := openNATS(ctx, s.o, s.keys)
+	if err != nil {
+		return err
+	}
+	s.closes(connected.Close)
+	s.nc, s.url = connected.Conn, connected.url
+	s.disk = &logDisk{data: s.o.data, server: connected.server, logger: s.o.logger}
+	var closeModel func()
+	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.getenv, s.o.model); err != nil {
+		return err
+	}
+	s.closes(closeModel)
+	streams := streamOptions(s.o)
+	streams.Refuse = s.disk.refusal
+	if s.log, err = log.Open(ctx, s.nc, streams, secret.NewRedactor(s.provider.Secrets()...)); err != nil {
+		return err
+	}
+	s.disk.opened = s.log.Reopened
+	last, err := s.log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	s.say.done("log", "NATS at %s, %d events", s.url, last)
+	if s.model, err = projections.Open(ctx, string(s.o.data), s.log); err != nil {
+		return err
+	}
+	s.closes(func() { s.model.Close() })
+	if aside := s.model.SetAside(); aside != "" {
+		s.say.note("read model", "%s", aside)
+	}
+	return nil
+}
+
+// closes adds a function that close calls, before those that were added earlier.
+func (s *parts) closes(fn func()) { s.closers = append(s.closers, fn) }
+
+// close closes the foundations, the newest first.
+func (s *parts) close() {
+	for _, fn := range slices.Backward(s.closers) {
+		fn()
+	}
+	s.closers = nil
+}
+
+// run runs the actors until one of them ends, a signal comes or ctx ends, and then closes the foundations. It calls ready once
+// everything works.
+func (s *parts) run(ctx context.Context, ready func(running)) error {
+	defer s.close()
+	r := running{
+		PID: os.Getpid(), Started: time.Now().UTC(), Version: version(), NATS: s.url, HTTP: "http://" + s.listener.Addr().String(), Workspace: s.o.workspace,
+	}
+	if err := s.o.data.announce(r); err != nil {
+		return err
+	}
+	return s.runActors(ctx, func() {
+		s.say.ready(r, s)
 		s.offerSetup(ctx)
 		ready(r)
 	})
@@ -157,6 +174,8 @@ func openShells(o upOptions, confined isolation.Found) (s shellListener, err err
 // parts is everything that runs, wired.
 type parts struct {
 	o        upOptions
+	closers  []func()     // of the foundations, in the order in which they were opened
+	listener net.Listener // of the web server
 	say      *progress
 	keys     natsconf.Keys
 	url      string
@@ -168,7 +187,6 @@ type parts struct {
 	accounts *account.Accounts
 	provider opencode.Provider
 	isDemo   bool
-	stderr   io.Writer
 	vapid    service.VAPID
 	reached  string       // the URL under which people reach the web server
 	ports    string       // template of the URLs of ports
@@ -218,7 +236,7 @@ func (s *parts) wire() {
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", pool,
 			"--workspace", s.o.workspace, "--home", s.o.data.path("home"), "--isolation", s.o.isolation,
 		},
-		stderr: s.stderr, logger: s.o.logger, changed: s.change, ready: s.sayWalls,
+		stderr: s.o.stderr, logger: s.o.logger, changed: s.change, ready: s.sayWalls,
 	}
 	s.worker.args = append(s.worker.args, s.o.limits.args()...)
 	for _, dir := range s.o.expose {
@@ -243,9 +261,9 @@ func (s *parts) change() {
 // stopTime bounds how long an actor may take to end before the next one is stopped.
 const stopTime = 6 * time.Second
 
-// run starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode first,
+// runActors starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode first,
 // while what it has to say is still heard, then its commands, and people's shells before exec, which finds out what they changed.
-func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) error {
+func (s *parts) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
@@ -265,7 +283,7 @@ func (s *parts) run(ctx context.Context, listener net.Listener, ready func()) er
 	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.logger) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, listener, s.web) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.web) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))

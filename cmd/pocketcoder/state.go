@@ -70,7 +70,7 @@ func (s *parts) health() api.Health {
 	bridge := s.bridge.Condition()
 	h["opencode"] = s.engineState(bridge)
 	h["sandbox"] = s.worker.health()
-	h["data"] = s.o.data.health()
+	h["data"] = dataHealth(s.o.data)
 	return h
 }
 
@@ -105,8 +105,8 @@ func (s *parts) engineIsolation() (level isolation.Level, reason string) {
 	return s.confined.Level, s.confined.Reason
 }
 
-// health reports whether the data directory can be used.
-func (d dataDir) health() api.Part {
+// dataHealth reports whether the data directory can be used.
+func dataHealth(d dataDir) api.Part {
 	if err := d.usable(); err != nil {
 		return api.Part{State: api.Offline, Detail: map[string]any{"path": string(d), "error": err.Error()}}
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -81,4 +83,31 @@ func (s *system) query(ctx context.Context, name string, args map[string]any, ou
 		return fmt.Errorf("query %s: %w", name, err)
 	}
 	return nil
+}
+
+// give gives a command that answers with a result.
+func give[R any](ctx context.Context, s *system, name string, command any) (result R, err error) {
+	a, err := handlers.Give(ctx, s.nc, name, command)
+	if err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal(a.Result, &result); err != nil {
+		return result, fmt.Errorf("read the answer to %s: %w", name, err)
+	}
+	return result, nil
+}
+
+func newCommand() handlers.Command { return handlers.Command{ID: events.NewID()} }
+
+// reconnectTime is how long a lost connection may take to come back.
+const reconnectTime = 20 * time.Second
+
+// handOn hands something on, unless ctx ends first.
+func handOn[V any](ctx context.Context, to chan<- V, v V) error {
+	select {
+	case to <- v:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 )
 
@@ -68,9 +67,9 @@ type keys struct {
 }
 
 // newTerminal makes stdin a terminal whose line is edited here. It returns nil when stdin cannot be one.
-func newTerminal(ctx context.Context, env environment, h *history) *terminal {
-	in, ok := env.stdin.(*os.File)
-	if !ok || !env.interactive {
+func newTerminal(ctx context.Context, stdin io.Reader, stdout io.Writer, interactive bool, h *history) *terminal {
+	in, ok := stdin.(*os.File)
+	if !ok || !interactive {
 		return nil
 	}
 	cooked, err := term.MakeRaw(int(in.Fd()))
@@ -85,7 +84,7 @@ func newTerminal(ctx context.Context, env environment, h *history) *terminal {
 	t.edit = term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{keyReader{t}, env.stdout}, "")
+	}{keyReader{t}, stdout}, "")
 	t.edit.History = h
 	t.edit.SetBracketedPasteMode(true)
 	t.resize()
@@ -394,11 +393,6 @@ func displayWidth(text string) int {
 		_, rest, _ = strings.Cut(rest, "m")
 		text = before + rest
 	}
-}
-
-// tabbedWidth counts a tab as the widest it can be.
-func tabbedWidth(text string) int {
-	return uniseg.StringWidth(strings.ReplaceAll(text, "\t", "        "))
 }
 
 // setStatus shows a line above the prompt, or none. It is hidden while a line is edited.

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/expect"
 )
 
@@ -18,14 +19,14 @@ type sitting struct {
 	*terminal
 	person *os.File
 	file   *os.File // the terminal itself
-	seen   lockedBuffer
+	seen   cmdtest.Buffer
 	lines  <-chan typedLine
 }
 
 func sitDown(t *testing.T) *sitting {
 	t.Helper()
 	is := is.New(t)
-	file, person := openTerminal(t)
+	file, person := cmdtest.Terminal(t)
 	is.NoErr(unix.IoctlSetWinsize(int(file.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 40}))
 	s := &sitting{person: person, file: file}
 	go func() {
@@ -40,8 +41,7 @@ func sitDown(t *testing.T) *sitting {
 	}()
 	h, err := loadHistory(filepath.Join(t.TempDir(), "history"))
 	is.NoErr(err)
-	env := environment{stdin: file, stdout: file, interactive: true, getenv: func(string) string { return "" }}
-	s.terminal = newTerminal(t.Context(), env, h)
+	s.terminal = newTerminal(t.Context(), file, file, true, h)
 	is.True(s.terminal != nil)
 	s.lines = s.terminal.lines()
 	t.Cleanup(func() {
@@ -195,10 +195,10 @@ func TestTheTerminalIsGivenBackAsItWas(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
-	is.True(!echoes(t, s.file))
+	is.True(!cmdtest.Echoes(t, s.file))
 	s.ask("› ", "")
 	s.close()
-	is.True(echoes(t, s.file))
+	is.True(cmdtest.Echoes(t, s.file))
 }
 
 func TestHistoryHoldsMessagesAndIsPrivate(t *testing.T) {
@@ -230,7 +230,9 @@ func TestHistoryHasAnEnd(t *testing.T) {
 	for i := range 2*maxHistory + 1 {
 		is.NoErr(h.remember(fmt.Sprint("line ", i)))
 	}
-	is.NoErr(os.WriteFile(path, []byte(read(t, path)+"\"half"), 0o600))
+	text, err := os.ReadFile(path)
+	is.NoErr(err)
+	is.NoErr(os.WriteFile(path, append(text, "\"half"...), 0o600))
 	h, err = loadHistory(path)
 	is.NoErr(err)
 	is.Equal([]any{h.Len(), h.At(0)}, []any{maxHistory, fmt.Sprint("line ", 2*maxHistory)})

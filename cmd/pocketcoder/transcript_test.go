@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
@@ -18,7 +20,7 @@ import (
 type followed struct {
 	t    *testing.T
 	log  *log.Log
-	seen lockedBuffer
+	seen cmdtest.Buffer
 }
 
 // followTranscript follows chat1, of which these events are there already, for as long as the test lasts.
@@ -28,8 +30,8 @@ func followTranscript(t *testing.T, o transcriptOptions, before ...events.Data) 
 	f := &followed{t: t, log: eventstest.Open(t, nc)}
 	f.append(append([]events.Data{events.ChatCreated{Title: "a chat"}, events.SessionBound{Session: "ses_1", Directory: "/workspace"}}, before...)...)
 	o.chat = "chat1"
-	transcript := newTranscript(&screen{w: &f.seen}, &system{nc: nc, log: f.log}, o)
-	transcript.patience = eventTimeout // on a busy machine fragments take their time
+	transcript := newTranscript(newRenderer(newScreen(&f.seen, false, false)), &system{nc: nc, log: f.log}, o)
+	transcript.patience = 90 * time.Second // on a busy machine fragments take their time
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); transcript.run(ctx) }()
@@ -42,7 +44,7 @@ func (f *followed) append(all ...events.Data) {
 	f.t.Helper()
 	var list []events.Event
 	for _, d := range all {
-		list = append(list, own(f.t, 0, "engine:local", d))
+		list = append(list, cmdtest.Own(f.t, 0, "engine:local", d))
 	}
 	if _, err := f.log.AppendAll(f.t.Context(), list); err != nil {
 		f.t.Fatal(err)
@@ -140,6 +142,6 @@ func TestTranscriptOfASubagentIsOverWithItsTurn(t *testing.T) {
 	})
 	is.NoErr(err)
 	is.True(child != "")
-	var seen lockedBuffer
-	is.NoErr(newTranscript(&screen{w: &seen}, &system{nc: nc, log: log}, transcriptOptions{chat: "chat1", session: child}).run(t.Context())) // it is over already
+	var seen cmdtest.Buffer
+	is.NoErr(newTranscript(newRenderer(newScreen(&seen, false, false)), &system{nc: nc, log: log}, transcriptOptions{chat: "chat1", session: child}).run(t.Context())) // it is over already
 }

@@ -8,7 +8,9 @@ import (
 	"pocketcoder/projections"
 )
 
-// How a turn ended, as an exit status. 2 is wrong usage.
+// turnEnd is how a turn ended, as an exit status. 2 is wrong usage.
+type turnEnd int
+
 const (
 	exitCompleted = 0
 	exitFailed    = 1
@@ -54,7 +56,7 @@ func (t *turn) begin() {
 }
 
 // exit is how the turn ended.
-func (t *turn) exit() exitCode {
+func (t *turn) exit() turnEnd {
 	switch {
 	case t.lost:
 		return exitLost

@@ -4,19 +4,11 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 
-	"pocketcoder/bridge/push/service"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/isolation"
-	"pocketcoder/web/ports"
 )
 
 const upUsage = `pocketcoder up: start everything on this machine.
@@ -49,35 +41,6 @@ var upGroups = []flagGroup{
 	{"SSH", []string{"ssh", "authorized-keys"}},
 }
 
-// upOptions is what a person may choose.
-type upOptions struct {
-	data      dataDir
-	http      string
-	portsURL  string    // template of the addresses of ports; empty for a name below localhost
-	url       string    // under which people reach the web server; empty for its address
-	admin     [2]string // email and password of the first administrator; empty for a setup link
-	workspace string
-	nats      string
-	opencode  string
-	model     modelOptions
-	proxied   bool // a proxy with TLS is in front
-	maxTurns  int
-	replicas  int
-	rules     []policy.Rule
-	network   handlers.NetworkMode
-	egress    string // address of the egress proxy
-	isolation string
-	expose    paths
-	limits    *commandLimits
-	relay     service.Relay
-	logger    *slog.Logger
-
-	pushPrivate bool // push services may be at private addresses
-
-	ssh            string // address of the SSH server; empty for none
-	authorizedKeys string // a second authorized_keys file
-}
-
 // rules is a flag that may be given several times.
 type rules []policy.Rule
 
@@ -103,17 +66,17 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	fs.IntVar(&o.replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.maxTurns, "max-turns", 8, "turns that may run at once, across chats, of which one account gets at most three quarters; 0 is no limit")
 	fs.StringVar(&o.isolation, "isolation", or(env, "POCKETCODER_ISOLATION", isolation.Auto), isolationHelp)
-	fs.Var(&o.expose, "expose", exposeHelp)
-	err := o.model.flags(fs, env)
+	fs.Var((*paths)(&o.expose), "expose", exposeHelp)
+	err := modelFlags(&o.model, fs, env)
 	if err != nil {
 		return o, wrongUsage(env, "up: %v", err)
 	}
 	if o.limits, err = limitFlags(fs, env); err != nil {
 		return o, wrongUsage(env, "up: %v", err)
 	}
-	o.networkFlags(fs, env)
-	o.pushFlags(fs, env)
-	o.sshFlags(fs, env)
+	networkFlags(&o, fs, env)
+	pushFlags(&o, fs, env)
+	sshFlags(&o, fs, env)
 	var allow rules
 	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
 	args, all := helpAll(args)
@@ -121,7 +84,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	if _, err := parse(fs, args, 0); err != nil {
 		return o, err
 	}
-	o.proxied = *behind
+	o.proxied, o.stderr, o.getenv = *behind, env.stderr, env.getenv
 	o.admin = [2]string{env.getenv("POCKETCODER_ADMIN_EMAIL"), env.getenv("POCKETCODER_ADMIN_PASSWORD")}
 	o.data, o.rules = dataDir(absolute(*data)), append(allow, policy.Defaults...)
 	o.workspace = absolute(o.workspace)
@@ -129,89 +92,7 @@ func upFlags(env environment, args []string) (upOptions, error) {
 	if err := o.check(); err != nil {
 		return o, wrongUsage(env, "up: %v", err)
 	}
-	if err := o.checkAuthorizedKeys(); err != nil {
-		return o, err
-	}
 	return o, o.checkPlaces()
-}
-
-// check names the flag whose value is wrong, whatever there is on this machine.
-func (o upOptions) check() error {
-	host, _, err := net.SplitHostPort(o.http)
-	if err != nil {
-		return fmt.Errorf("--http %q: %w", o.http, err)
-	}
-	if ip := net.ParseIP(host); !o.proxied && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--http %s is not a loopback address: everybody who reaches it would talk to it without TLS; put a proxy with TLS in front and say --behind-proxy", o.http)
-	}
-	if u, err := url.Parse(o.url); err != nil || o.url != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
-		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.url)
-	}
-	if err := o.model.check(); err != nil {
-		return err
-	}
-	if o.portsURL != "" {
-		if err := ports.CheckPortsURL(o.portsURL); err != nil {
-			return fmt.Errorf("--ports-url: %w", err)
-		}
-	}
-	if err := o.limits.check(); err != nil {
-		return err
-	}
-	if err := isolation.Known(o.isolation); err != nil {
-		return fmt.Errorf("--isolation: %w", err)
-	}
-	if err := o.checkNetwork(); err != nil {
-		return err
-	}
-	if err := o.checkPush(); err != nil {
-		return err
-	}
-	if err := o.checkSSH(); err != nil {
-		return err
-	}
-	if (o.admin[0] == "") != (o.admin[1] == "") {
-		return errors.New("POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD go together: set both or neither")
-	}
-	return nil
-}
-
-// checkPlaces refuses a workspace that is none, and a data directory that commands could look into, whatever links lead there.
-func (o upOptions) checkPlaces() error {
-	info, err := os.Stat(o.workspace)
-	if err != nil {
-		return fmt.Errorf("--workspace: %w", err)
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("--workspace %s is not a directory", o.workspace)
-	}
-	var real []string
-	for _, path := range append([]string{string(o.data), o.workspace}, o.expose...) {
-		r, ok := handlers.RealPath(path)
-		if !ok {
-			return fmt.Errorf("%s: cannot tell where this path leads", path)
-		}
-		real = append(real, r)
-	}
-	data, workspace, expose := real[0], real[1], real[2:]
-	if rel, err := filepath.Rel(workspace, data); err == nil && filepath.IsLocal(rel) {
-		return fmt.Errorf("--data %s lies in --workspace %s, where the assistant could read and write it; choose another of the two", o.data, o.workspace)
-	}
-	if rel, err := filepath.Rel(data, workspace); err == nil && filepath.IsLocal(rel) {
-		return fmt.Errorf("--workspace %s lies in --data %s, which is for pocketcoder alone; choose another of the two", o.workspace, o.data)
-	}
-	if isolation.Visible(data, expose) {
-		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.data)
-	}
-	return nil
-}
-
-// absolute makes a path absolute. It fails only when the current directory is gone, and then opening the path says so.
-func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
 }
 
 func runUp(ctx context.Context, env environment, args []string) error {
@@ -219,17 +100,36 @@ func runUp(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = up(ctx, env, o, func(running) {})
+	s, err := newSystem(ctx, o)
+	if err == nil {
+		err = s.run(ctx, func(running) {})
+	}
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
 }
 
-// engine is the id of the one OpenCode of this process, and pool that of its sandbox workers.
-const (
-	engine = handlers.DefaultEngine
-	pool   = "default"
-)
-
 var _ flag.Value = (*rules)(nil)
+
+// networkFlags adds the flags about the network of commands.
+func networkFlags(o *upOptions, fs *flag.FlagSet, env environment) {
+	fs.StringVar((*string)(&o.network), "network", or(env, "POCKETCODER_NETWORK", string(handlers.NetworkOff)),
+		"default network access of commands: off, ask (a person decides per host) or allow (all public hosts on ports 80 and 443); rules come first (POCKETCODER_NETWORK)")
+	fs.StringVar(&o.egress, "egress", or(env, "POCKETCODER_EGRESS", "127.0.0.1:0"),
+		"`address` of the egress proxy of commands and OpenCode; only workers should be able to reach it (POCKETCODER_EGRESS)")
+}
+
+// pushFlags adds the flags about notifications. The relay's secret is no flag: others see those.
+func pushFlags(o *upOptions, fs *flag.FlagSet, env environment) {
+	fs.StringVar(&o.relay.URL, "push-relay", env.getenv("POCKETCODER_PUSH_RELAY"), "`URL` of the relay that hands notifications on to Firebase, with POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
+	fs.BoolVar(&o.pushPrivate, "push-allow-private", env.getenv("POCKETCODER_PUSH_ALLOW_PRIVATE") != "",
+		"let devices name push services at private and loopback addresses, and http there: for an ntfy of your own (POCKETCODER_PUSH_ALLOW_PRIVATE)")
+	o.relay.Secret = env.getenv("POCKETCODER_PUSH_RELAY_SECRET")
+}
+
+// sshFlags adds the flags about people who look into the sandbox from elsewhere.
+func sshFlags(o *upOptions, fs *flag.FlagSet, env environment) {
+	fs.StringVar(&o.ssh, "ssh", env.getenv("POCKETCODER_SSH"), "`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
+	fs.StringVar(&o.authorizedKeys, "authorized-keys", env.getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
+}

@@ -51,7 +51,7 @@ func runVerb(ctx context.Context, env environment, fs *flag.FlagSet, args []stri
 }
 
 // owner finds the account with an email, or the only account that a person can log in with.
-func (s *system) owner(ctx context.Context, env environment, email string) (account.Account, error) {
+func owner(ctx context.Context, s *system, env environment, email string) (account.Account, error) {
 	u := userCommand{system: s, env: env}
 	if email != "" {
 		return u.find(ctx, email)
@@ -71,7 +71,7 @@ func (s *system) owner(ctx context.Context, env environment, email string) (acco
 }
 
 // ownedBy asks for a list of what accounts own, and returns the emails of the accounts by their ids.
-func (s *system) ownedBy(ctx context.Context, env environment, command string, list any) (emails map[string]string, err error) {
+func ownedBy(ctx context.Context, s *system, env environment, command string, list any) (emails map[string]string, err error) {
 	u := userCommand{system: s, env: env}
 	var accounts []account.Account
 	if err := u.ask(ctx, "user.list", struct{}{}, &accounts); err != nil {
@@ -92,7 +92,7 @@ func (s *system) ownedBy(ctx context.Context, env environment, command string, l
 }
 
 // removeRecord deletes a configuration record.
-func (s *system) removeRecord(ctx context.Context, collection, id string) error {
+func removeRecord(ctx context.Context, s *system, collection, id string) error {
 	_, err := handlers.Give(ctx, s.nc, "record.delete", handlers.DeleteRecord{Command: newCommand(), Collection: collection, Record: id})
 	return err
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"pocketcoder/bridge/opencode"
 )
@@ -36,39 +34,4 @@ func runVersion(_ context.Context, env environment, args []string) error {
 	}
 	_, err := fmt.Fprintf(env.stdout, "pocketcoder %s\ngo          %s\nopencode    %s\nnats-server %s\n", v.PocketCoder, v.Go, v.OpenCode, v.NATSServer)
 	return err
-}
-
-// version is that of this program: the module's, and the commit it was built from when the build knew it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return unknownVersion
-	}
-	v := []string{info.Main.Version}
-	if v[0] == "" {
-		v[0] = "(devel)"
-	}
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && v[0] == "(devel)":
-			v = append(v, s.Value[:min(len(s.Value), 12)])
-		case s.Key == "vcs.modified" && s.Value == "true" && v[0] == "(devel)":
-			v = append(v, "modified")
-		}
-	}
-	return strings.Join(v, " ")
-}
-
-const unknownVersion = "unknown"
-
-// moduleVersion is the version of a module that this program is built with.
-func moduleVersion(path string) string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == path {
-				return m.Version
-			}
-		}
-	}
-	return unknownVersion
 }

@@ -1,109 +1,112 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
-	"slices"
-	"strings"
-	"sync/atomic"
+	"os/signal"
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
 )
 
-// workerProcess keeps a sandbox worker running as a child with its own key: it sees nothing of this process. It ends when
-// its stdin does, so it ends with us however we end.
-type workerProcess struct {
-	args    []string
-	stderr  io.Writer
-	logger  *slog.Logger
-	changed func() // it is ready, or not any more
-	ready   func(isolation string)
-	pid     atomic.Int64           // 0 while none is ready
-	walls   atomic.Pointer[string] // what it said of its isolation
+// workerReady begins the line a worker prints once it takes commands: ready <isolation>: <why>.
+const workerReady = "ready"
+
+// workerOptions say what a worker runs commands in, and for whom.
+type workerOptions struct {
+	nats, key       string // URL, and the file with the nkey seed
+	pool            string
+	workspace, home string
+	isolation       string
+	expose          []string
+	limits          *commandLimits
+	capacity        int           // most commands at once
+	drain           time.Duration // how long running commands may go on after the first signal
+	lifeline        io.Reader     // the worker ends when this does; nil for one that ends with signals alone
+	stdout, stderr  io.Writer
 }
 
-const (
-	workerStop  = 3 * time.Second // to cancel what runs and go
-	workerPause = time.Second     // before a worker that ended by itself is started again
-)
-
-// Run starts the worker, again when it ends, until ctx ends.
-func (w *workerProcess) Run(ctx context.Context) error {
-	for {
-		err := w.once(ctx)
-		w.pid.Store(0)
-		w.changed()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		w.logger.Error("sandbox worker ended; starting it again", "err", err)
-		select {
-		case <-time.After(workerPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// announce records a worker that is ready. It prints the isolation level if the level has changed.
-func (w *workerProcess) announce(pid int, walls string) {
-	if before := w.walls.Swap(&walls); before == nil || *before != walls {
-		w.ready(walls)
-	}
-	w.pid.Store(int64(pid))
-	w.changed()
-}
-
-func (w *workerProcess) once(ctx context.Context) error {
-	self, err := os.Executable()
+// runWorkerHere runs a sandbox worker in this process, until a signal comes or ctx ends. It returns isolation.ErrUnknown if there is
+// no such isolation level.
+func runWorkerHere(ctx context.Context, o workerOptions) error {
+	found, err := chooseIsolation(o.isolation)
 	if err != nil {
 		return err
 	}
-	argv := slices.Concat(launcher, []string{self, "worker", "--lifeline"}, w.args)
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "LANG=" + os.Getenv("LANG"),
-		isolation.ContainerMark + "=" + os.Getenv(isolation.ContainerMark)}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then stop it in order
-	cmd.Stderr = w.stderr
-	lifeline, err := cmd.StdinPipe()
+	ctx, now, end := stopTwice(ctx)
+	defer end()
+	if o.lifeline != nil {
+		go func() {
+			io.Copy(io.Discard, o.lifeline)
+			end()
+		}()
+	}
+	logger := slog.New(slog.NewTextHandler(o.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	nc, err := connectWorker(o.nats, o.key)
 	if err != nil {
 		return err
 	}
-	stdout, err := cmd.StdoutPipe()
+	defer nc.Close()
+	w, err := sandbox.Open(sandbox.Config{
+		Workspace: o.workspace, Home: o.home, Timeout: o.limits.timeout, Limits: o.limits.Limits, Isolation: found, Expose: o.expose, Log: logger,
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("sandbox: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start sandbox worker: %w", err)
+	defer w.Close()
+	fmt.Fprintln(o.stdout, workerReady, found)
+	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Info: w.Info(), Drain: o.drain, Abort: now.Done()}
+	server.Info.Capacity, server.Info.Version = o.capacity, version()
+	if err := wire.Serve(ctx, nc, wire.RunSubject(o.pool), server); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("sandbox: %w", err)
 	}
-	lines := bufio.NewReader(stdout)
-	ended := make(chan error, 1)
+	return nil
+}
+
+// chooseIsolation finds a level. When there is none the worker runs all the same, and refuses every command with the reason.
+func chooseIsolation(level string) (isolation.Found, error) {
+	found, err := isolation.Choose(level)
+	if err != nil && !errors.Is(err, isolation.ErrUnknown) {
+		return isolation.Found{Reason: err.Error()}, nil
+	}
+	return found, err
+}
+
+// stopTwice gives a context that ends with the first signal and one that ends with the second; end ends both.
+func stopTwice(ctx context.Context) (first, second context.Context, end func()) {
+	first, stop := context.WithCancel(ctx)
+	second, end = context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(second, stop)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		line, _ := lines.ReadString('\n')
-		if walls, isReady := strings.CutPrefix(strings.TrimSpace(line), workerReady+" "); isReady {
-			w.announce(cmd.Process.Pid, walls)
-		}
-		io.Copy(io.Discard, lines)
-		ended <- cmd.Wait()
+		<-signals
+		stop()
+		<-signals
+		end()
 	}()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
+	return first, second, end
+}
+
+func connectWorker(url, keyFile string) (*nats.Conn, error) {
+	host, _ := os.Hostname()
+	options, err := natsconf.Options(keyFile, natsconf.Worker, "sandbox worker on "+host)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	lifeline.Close()
-	select {
-	case <-ended:
-	case <-time.After(workerStop):
-		cmd.Process.Kill()
-		<-ended
+	nc, err := nats.Connect(url, options...)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: connect to %s: %w", url, err)
 	}
-	return ctx.Err()
+	return nc, nil
 }

@@ -56,6 +56,9 @@ func (r *renderer) level(session string) int {
 	return 1
 }
 
+// flatten shows a session without indentation, whatever its depth.
+func (r *renderer) flatten(session string) { r.depth[session] = 0 }
+
 func (r *renderer) note(session string, st style, format string, args ...any) {
 	r.line(r.indent(session), st, visible(fmt.Sprintf(format, args...)))
 }
@@ -297,4 +300,16 @@ func (r *renderer) actor(actor string) string {
 		}
 	}
 	return user
+}
+
+// messageText is a message as a person reads it.
+func messageText(d events.MessageSubmitted) string {
+	var text []string
+	for _, p := range d.Parts {
+		if p.Type == "file" {
+			p.Text = fmt.Sprintf("[file %s, %s]", p.Filename, p.Mime)
+		}
+		text = append(text, p.Text)
+	}
+	return strings.Join(text, "\n")
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -206,4 +207,34 @@ func stopViewer(data dataDir) {
 		_ = v.run(context.Background(), "kill-server") // it fails when none is there any more
 	}
 	_ = os.Remove(socket) // what is left makes no difference to the next one
+}
+
+// attach makes this process the client of a chat's session, which show has made. It returns only if it fails.
+func (v viewer) attach(ctx context.Context, chat string, getenv func(string) string) error {
+	client := append(viewerEnvironment(getenv), "TERM="+terminalKind(ctx, getenv)) // TMUX would make it refuse to run inside another one
+	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", "=" + chat}, client)
+}
+
+// terminalKind is TERM, or what nearly every terminal understands when this machine has no description of that one.
+func terminalKind(ctx context.Context, getenv func(string) string) string {
+	kind := getenv("TERM")
+	probe := exec.CommandContext(ctx, "tput", "-T", kind, "longname")
+	probe.Env = viewerEnvironment(getenv)
+	if err := probe.Run(); errors.As(err, new(*exec.ExitError)) {
+		return "xterm-256color"
+	}
+	return kind
+}
+
+// accountOfClient is the account for which a client of the viewer was attached, empty for the operator.
+func accountOfClient(ctx context.Context, data dataDir, client string) (string, error) {
+	pid, err := strconv.Atoi(client)
+	if err != nil {
+		return "", err
+	}
+	v, err := openViewer(ctx, data)
+	if err != nil {
+		return "", err
+	}
+	return v.clientUser(ctx, pid)
 }

@@ -25,7 +25,7 @@ type moment struct {
 }
 
 // replayAt shows the chat as it stood after an event.
-func replayAt(ctx context.Context, env environment, log *log.Log, o replayOptions, email func(string) string) error {
+func replayAt(ctx context.Context, log *log.Log, o replayOptions, show *renderer, out io.Writer) error {
 	f, t := newFold(), newTurn("")
 	o.to = o.at
 	if err := eachEvent(ctx, log, o, func(e events.Event) error { f.apply(e); t.apply(e); return nil }); err != nil {
@@ -35,8 +35,6 @@ func replayAt(ctx context.Context, env environment, log *log.Log, o replayOption
 	if len(standing) == 0 {
 		return fmt.Errorf("chat %s begins after event #%d", o.chat, o.at)
 	}
-	show := newRenderer(newScreen(env))
-	show.email = email
 	if o.json {
 		show.w = io.Discard
 	}
@@ -50,7 +48,7 @@ func replayAt(ctx context.Context, env environment, log *log.Log, o replayOption
 		m.Permissions = append(m.Permissions, a.ask)
 	}
 	if o.json {
-		return printLine(env.stdout, m)
+		return printLine(out, m)
 	}
 	show.note("", dim, "— at #%d: the turn is the %s's; pending: permissions %d, questions %d", o.at, m.Turn, len(m.Permissions), len(m.Questions))
 	return show.err

@@ -14,58 +14,22 @@ import (
 	"pocketcoder/events/log"
 )
 
-const transcriptUsage = `pocketcoder replay --follow CHAT: follow what a chat's commands print, as they run.
-
-  pocketcoder replay --follow h2k0x9c3v7m1q5z
-  pocketcoder replay --follow h2k0x9c3v7m1q5z --session ses_1f2c…    those of one subagent, until its turn is over
-
-It begins with the last commands, and goes on until Ctrl-C. Each is shown with when it began, who asked for it and who allowed it,
-its output, and how it ended. "pocketcoder attach" shows it in tmux.
-`
-
-// transcriptOptions is what a person may choose.
+// transcriptOptions says whose commands are followed.
 type transcriptOptions struct {
-	data    dataDir
 	chat    string
-	session string // empty for all
-	windows bool   // open one in tmux for each subagent at work
+	session string  // empty for all
+	windows bool    // open one in tmux for each subagent at work
+	data    dataDir // of the tmux server
 }
 
-func transcriptFlags(env environment, args []string) (transcriptOptions, error) {
-	fs := newFlags(env, "replay --follow", transcriptUsage)
-	data := dataFlag(fs, env)
-	o := transcriptOptions{}
-	fs.StringVar(&o.session, "session", "", "only the subagent with this `id` of OpenCode's")
-	fs.BoolVar(&o.windows, "windows", false, internalFlag+"open a window of \"pocketcoder attach\" for each subagent at work, and end with the chat")
-	rest, err := parse(fs, args, 1)
-	if err != nil {
-		return o, err
-	}
-	o.data = dataDir(*data)
-	if len(rest) == 0 {
-		return o, wrongUsage(env, "replay: which chat? \"pocketcoder chats\" lists them")
-	}
-	if o.chat, err = events.ParseID(rest[0]); err != nil {
-		return o, wrongUsage(env, "replay: %v", err)
-	}
-	return o, nil
-}
-
-func runTranscript(ctx context.Context, env environment, args []string) error {
-	o, err := transcriptFlags(env, args)
-	if err != nil {
-		return err
-	}
-	s, err := connect(ctx, o.data)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+// followCommands shows what a chat's commands print, as they run, until ctx or the chat ends.
+func followCommands(ctx context.Context, s *system, show *renderer, o transcriptOptions) error {
 	if err := inLog(ctx, s.log, o.chat); err != nil {
 		return err
 	}
-	t := newTranscript(newScreen(env), s, o)
+	t := newTranscript(show, s, o)
 	if o.windows {
+		var err error
 		if t.viewer, err = openViewer(ctx, o.data); err != nil {
 			return err
 		}
@@ -97,9 +61,9 @@ type transcript struct {
 	failed    chan error
 }
 
-func newTranscript(on *screen, s *system, o transcriptOptions) *transcript {
+func newTranscript(show *renderer, s *system, o transcriptOptions) *transcript {
 	t := &transcript{
-		transcriptOptions: o, system: s, show: newRenderer(on), out: on.w, patience: fragmentsWait,
+		transcriptOptions: o, system: s, show: show, out: show.w, patience: fragmentsWait,
 		allowed: map[string]string{}, hidden: map[string]bool{}, running: map[string]time.Time{},
 		agents: map[string]string{}, busy: map[string]bool{}, opened: map[string]bool{},
 		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
@@ -174,16 +138,6 @@ func (t *transcript) filters() []string {
 		events.ChatSubject(t.chat, events.SessionBound{}.Kind()), events.ChatSubject(t.chat, events.TurnLost{}.Kind()),
 		events.ChatOpenCodeSubject(t.chat, "session.created"), events.ChatOpenCodeSubject(t.chat, "session.status"),
 		events.ChatSubject(t.chat, events.Deleted{}.Kind()),
-	}
-}
-
-// handOn hands something on, unless ctx ends first.
-func handOn[V any](ctx context.Context, to chan<- V, v V) error {
-	select {
-	case to <- v:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
-
-	"pocketcoder/expect"
 )
 
 func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {
@@ -31,7 +29,7 @@ func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {
 		}
 		is.NoErr(err)
 		name := strings.TrimPrefix(path, string(p.data)+"/")
-		if entry.IsDir() && slices.Contains(othersParts, name) {
+		if entry.IsDir() && slices.Contains([]string{"home", "npm", "opencode"}, name) {
 			return fs.SkipDir
 		}
 		info, err := entry.Info()
@@ -54,45 +52,9 @@ func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {
 			is.NoErr(os.Chmod(path, wrong))
 			code, state := status()
 			is.Equal([]any{code, state}, []any{http.StatusServiceUnavailable, "offline"})
-			is.Equal(string(checkData(p.data).State), "wrong")
 			is.NoErr(os.Chmod(path, mode))
 		}
 	}
 	code, state := status()
 	is.Equal([]any{code, state}, []any{http.StatusOK, "ready"})
-}
-
-func TestADataDirectoryOfAnotherUserIsRefused(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a directory to another user")
-	}
-	is := is.New(t)
-	d := dataDir(t.TempDir())
-	is.NoErr(os.Chown(string(d), 12345, 0))
-	_, err := d.open()
-	is.True(err != nil)
-	expect.Contains(t, err.Error(), "it belongs to user 12345, and this process runs as user 0; choose another with --data")
-}
-
-func TestADirectoryOfOtherFilesIsNoDataDirectory(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	site := filepath.Join(t.TempDir(), "site")
-	is.NoErr(os.Mkdir(site, 0o755))
-	page := filepath.Join(site, "index.html")
-	is.NoErr(os.WriteFile(page, nil, 0o644))
-	is.NoErr(os.Chmod(page, 0o644))
-	_, err := dataDir(site).open()
-	is.True(err != nil)
-	expect.Contains(t, err.Error(), `it holds "index.html" and is not a data directory of pocketcoder`)
-	info, err := os.Stat(page)
-	is.NoErr(err)
-	is.Equal(info.Mode().Perm(), os.FileMode(0o644)) // nothing was changed
-	entries, err := os.ReadDir(site)
-	is.NoErr(err)
-	is.Equal(len(entries), 1)
-	o := upOptions{data: dataDir(site), workspace: filepath.Join(site, "project")}
-	is.NoErr(os.Mkdir(o.workspace, 0o755))
-	expect.Contains(t, o.checkPlaces().Error(), "lies in --data")
 }

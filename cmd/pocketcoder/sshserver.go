@@ -2,50 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/handlers/account"
-	"pocketcoder/sandbox/isolation"
 )
-
-// sshFlags are the flags about people who look into the sandbox from elsewhere.
-func (o *upOptions) sshFlags(fs *flag.FlagSet, env environment) {
-	fs.StringVar(&o.ssh, "ssh", env.getenv("POCKETCODER_SSH"), "`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
-	fs.StringVar(&o.authorizedKeys, "authorized-keys", env.getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
-}
-
-func (o upOptions) checkSSH() error {
-	if o.isolation == string(isolation.None) && (o.ssh != "" || o.authorizedKeys != "") {
-		return errors.New("--ssh and --authorized-keys do not go with --isolation none: whoever has a key would have a shell of yours on this machine")
-	}
-	if o.ssh != "" {
-		if _, _, err := net.SplitHostPort(o.ssh); err != nil {
-			return fmt.Errorf("--ssh %q: %w", o.ssh, err)
-		}
-	}
-	return nil
-}
-
-// checkAuthorizedKeys refuses a file that has somebody else's keys: they would be lost, and with them the way in.
-func (o upOptions) checkAuthorizedKeys() error {
-	if o.authorizedKeys == "" {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Dir(o.authorizedKeys)); err != nil {
-		return fmt.Errorf("--authorized-keys: make its directory first: %w", err)
-	}
-	if err := ssh.Ours(o.authorizedKeys); err != nil {
-		return fmt.Errorf("--authorized-keys: %w; name a file of its own, such as ~/.ssh/authorized_keys_pocketcoder, and let your sshd read both: AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys_pocketcoder", err)
-	}
-	return nil
-}
 
 // openSSH opens the SSH server, if there is to be one, and finds what its connections need.
 func openSSH(ctx context.Context, o upOptions, say *progress) (*ssh.Server, error) {

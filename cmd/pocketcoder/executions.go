@@ -103,6 +103,22 @@ func (r *renderer) execOutput(d log.Delta) {
 	}
 }
 
+// fragmentAfterGap shows a fragment of output, and says how much is missing before it.
+func (r *renderer) fragmentAfterGap(d log.Delta) {
+	x := r.exec(d.Subject[strings.LastIndexByte(d.Subject, '.')+1:])
+	if s := x.streams[d.Stream]; x.begun && !x.done && s != nil && d.Offset > s.bytes {
+		r.note(x.session, dim, "… %s of %s were missed", size(d.Offset-s.bytes), d.Stream)
+		s.bytes = d.Offset
+	}
+	r.fragment(d)
+}
+
+// outputMissing reports whether a command that ended has output that is neither shown nor in the event.
+func (r *renderer) outputMissing(d events.ExecFinished) bool {
+	x := r.exec(d.Exec)
+	return d.Stdout.Blob != nil && x.streams["stdout"].bytes < d.Stdout.Bytes || d.Stderr.Blob != nil && x.streams["stderr"].bytes < d.Stderr.Bytes
+}
+
 // maxEarly bounds the chunks kept of a command whose beginning was not seen.
 const maxEarly = 64
 
@@ -131,6 +147,9 @@ func (r *renderer) execText(x *shownExec, stream, text string) {
 		}
 	}
 }
+
+// outputLines counts the lines of output so far.
+func (x *shownExec) outputLines() int { return x.lines + len(x.held) + x.folded }
 
 // hold keeps a piece of a line, and the newest lines before it.
 func (x *shownExec) hold(stream, text string) {
@@ -282,19 +301,4 @@ func reasonText(reason string) string {
 		return reason
 	}
 	return text
-}
-
-// size is a number of bytes for a person.
-func size(bytes int64) string {
-	unit, n := "bytes", float64(bytes)
-	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if n < 1024 {
-			break
-		}
-		unit, n = u, n/1024
-	}
-	if unit == "bytes" {
-		return fmt.Sprintf("%d bytes", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", n, unit)
 }

@@ -3,8 +3,13 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+
+	"pocketcoder/projections"
 )
 
 // What models and commands write is shown as text: nothing in it may move the cursor, change colours, hide or reorder
@@ -105,4 +110,33 @@ func clipped(text string, most int) string {
 		return strings.Join(lines, "\n")
 	}
 	return strings.Join(lines[:most], "\n") + fmt.Sprintf("\n… %d more lines", len(lines)-most)
+}
+
+// localTime shows a row's time to the minute in this machine's time zone.
+func localTime(s string) string {
+	at, err := time.Parse(projections.TimeFormat, s)
+	if err != nil {
+		return s
+	}
+	return at.Local().Format("2006-01-02 15:04")
+}
+
+// size is a number of bytes for a person.
+func size(bytes int64) string {
+	unit, n := "bytes", float64(bytes)
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if n < 1024 {
+			break
+		}
+		unit, n = u, n/1024
+	}
+	if unit == "bytes" {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", n, unit)
+}
+
+// tabbedWidth counts a tab as the widest it can be.
+func tabbedWidth(text string) int {
+	return uniseg.StringWidth(strings.ReplaceAll(text, "\t", "        "))
 }

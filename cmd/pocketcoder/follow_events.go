@@ -71,7 +71,7 @@ func (t *transcript) openCode(e events.Event, d events.OpenCode) {
 		t.agents[p.SessionID] = p.Info.Agent
 	}
 	if t.session != "" { // in a window of its own nothing is indented, and nothing said of the others
-		t.show.depth[p.SessionID] = 0
+		t.show.flatten(p.SessionID)
 		return
 	}
 	t.show.event(e)
@@ -119,12 +119,7 @@ func (t *transcript) fragment(d log.Delta) {
 	if t.hidden[exec] {
 		return
 	}
-	x := t.show.exec(exec)
-	if s := x.streams[d.Stream]; x.begun && !x.done && s != nil && d.Offset > s.bytes {
-		t.show.note(x.session, dim, "… %s of %s were missed", size(d.Offset-s.bytes), d.Stream)
-		s.bytes = d.Offset
-	}
-	t.show.fragment(d)
+	t.show.fragmentAfterGap(d)
 }
 
 // fragmentsWait is how long output that is only kept as a blob is waited for when its command has ended: fragments come by a
@@ -141,7 +136,7 @@ func (t *transcript) finished(ctx context.Context, e events.Event, d events.Exec
 		return
 	}
 	late := time.After(t.patience)
-	for waiting := t.caughtUp && known; waiting && t.missing(d); {
+	for waiting := t.caughtUp && known; waiting && t.show.outputMissing(d); {
 		select {
 		case f := <-t.fragments:
 			t.fragment(f)
@@ -152,10 +147,4 @@ func (t *transcript) finished(ctx context.Context, e events.Event, d events.Exec
 		}
 	}
 	t.show.event(e)
-}
-
-// missing says whether some output has not been shown that the event does not hold.
-func (t *transcript) missing(d events.ExecFinished) bool {
-	x := t.show.exec(d.Exec)
-	return d.Stdout.Blob != nil && x.streams["stdout"].bytes < d.Stdout.Bytes || d.Stderr.Blob != nil && x.streams["stderr"].bytes < d.Stderr.Bytes
 }

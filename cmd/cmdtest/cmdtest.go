@@ -1,0 +1,84 @@
+// Package cmdtest helps the tests of the packages in cmd: recorded turns of OpenCode as events of a chat, terminals, and a buffer for
+// several writers.
+//
+// It must not know the packages that it helps to test.
+package cmdtest
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+//go:embed testdata/traces
+var traces embed.FS
+
+// Trace returns a recording of the real OpenCode 1.18.33 as the events of chat1, numbered from 1, and its streaming fragments.
+func Trace(t testing.TB, name string) (all []events.Event, deltas []log.Delta) {
+	t.Helper()
+	body, err := traces.ReadFile("testdata/traces/" + name + ".jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := json.NewDecoder(bytes.NewReader(body)); dec.More(); {
+		var r struct {
+			ID, Type   string
+			Properties json.RawMessage
+		}
+		if err := dec.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Type == "message.part.delta" {
+			deltas = append(deltas, log.Delta{Subject: "delta.chat.chat1.m.p", Type: "opencode." + r.Type, Data: r.Properties})
+			continue
+		}
+		e, err := events.NewOpenCode("chat1", "local", r.ID, -1, events.OpenCode{Type: r.Type, Properties: r.Properties})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, Numbered(e, len(all)+1))
+	}
+	return all, deltas
+}
+
+// Numbered returns an event with a sequence, and with a time of one second for each event before it.
+func Numbered(e events.Event, seq int) events.Event {
+	e.Seq, e.Time = uint64(seq), time.Unix(int64(seq), 0).UTC()
+	return e
+}
+
+// Own returns an event of ours in chat1.
+func Own(t testing.TB, seq int, actor string, d events.Data) events.Event {
+	t.Helper()
+	e, err := events.New("chat1", actor, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Numbered(e, seq)
+}
+
+// Buffer holds what several goroutines write.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write appends p.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String returns everything that was written.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
