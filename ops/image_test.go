@@ -108,7 +108,7 @@ func TestWorkersContainerIsAWall(t *testing.T) {
 func TestWorkersContainerLivesUntilTheWorkerHasDrained(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	command, err := os.ReadFile("../cmd/pocketcoder/sandbox.go")
+	command, err := os.ReadFile("../cmd/cli/worker.go")
 	is.NoErr(err)
 	const drain = 3 * time.Minute
 	expect.Contains(t, string(command), "sandboxDrain = 3 * time.Minute\n")

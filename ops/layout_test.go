@@ -70,8 +70,29 @@ var mayImport = map[string]string{
 	"ops/bench":                    "",
 	"ops/natsconf":                 "events sandbox/wire",
 	"cmd/pocketcoder-shell":        "bridge/opencode/shellsocket",
-	"cmd/pocketcoder": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh events events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections " +
-		"sandbox sandbox/inside sandbox/isolation sandbox/limit sandbox/wire web web/api web/chats web/ports web/records",
+	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events " +
+		"events/log events/secret handlers handlers/account handlers/policy ops/natsconf projections sandbox/isolation web web/api web/chats web/ports web/records",
+	"cmd/app/worker": "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
+	"cmd/cli": "bridge/opencode cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn " +
+		"cmd/datadir cmd/program cmd/viewer events handlers handlers/policy projections sandbox/isolation web/ports",
+	"cmd/cli/admin":        "bridge/push cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program events handlers handlers/account ops/natsconf projections",
+	"cmd/cli/clitest":      "cmd/cli",
+	"cmd/cli/doctor":       "bridge/opencode bridge/ssh cmd/app cmd/cli cmd/datadir cmd/printable cmd/program cmd/viewer ops/natsconf sandbox/isolation",
+	"cmd/cli/executions":   "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable cmd/viewer events events/log handlers projections sandbox/wire",
+	"cmd/cli/rules":        "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable events handlers handlers/policy projections",
+	"cmd/client":           "cmd/datadir events events/log handlers handlers/account ops/natsconf projections",
+	"cmd/cmdtest":          "events events/log",
+	"cmd/console":          "cmd/client cmd/console/payload cmd/console/render cmd/console/terminal cmd/console/turn cmd/printable events events/log handlers projections",
+	"cmd/console/payload":  "events",
+	"cmd/console/render":   "cmd/client cmd/console/payload cmd/printable events events/log handlers projections sandbox/wire",
+	"cmd/console/replay":   "cmd/client cmd/console/payload cmd/console/render cmd/console/turn cmd/datadir cmd/printable cmd/program cmd/viewer events events/log",
+	"cmd/console/terminal": "cmd/printable",
+	"cmd/console/turn":     "cmd/console/payload events handlers projections",
+	"cmd/datadir":          "",
+	"cmd/pocketcoder":      "cmd/cli cmd/cli/admin cmd/cli/doctor cmd/cli/executions cmd/cli/rules cmd/program sandbox/inside sandbox/isolation",
+	"cmd/printable":        "projections",
+	"cmd/program":          "",
+	"cmd/viewer":           "cmd/client cmd/datadir cmd/program sandbox/wire",
 }
 
 // meaningless are package names that say nothing about what is inside.

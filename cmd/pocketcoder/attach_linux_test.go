@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
@@ -19,9 +20,9 @@ import (
 // tmux is the tmux server of a system's data directory, which the system stops with itself.
 type tmux struct{ path, socket string }
 
-func tmuxFor(t *testing.T, data dataDir) tmux {
+func tmuxFor(t *testing.T, data datadir.Dir) tmux {
 	t.Helper()
-	v := tmux{expect.Program(t, "tmux"), data.path("tmux", "socket")}
+	v := tmux{expect.Program(t, "tmux"), data.Path("tmux", "socket")}
 	if err := os.MkdirAll(filepath.Dir(v.socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 		{string(p.data), "no.chat", "want 1 to 64 letters"},
 		{filepath.Join(t.TempDir(), strings.Repeat("x", 100)), "c1", "choose a shorter --data"},
 	} {
-		p := process{data: dataDir(c.data)}
+		p := process{data: datadir.Dir(c.data)}
 		s := p.attach(t, c.chat)
 		s.sees(c.says)
 		s.leaves()

@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/cli"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 )
@@ -65,7 +66,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	ann.authorize(t, ann.asked(t, chat))
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "the key is there", func() bool {
-		text, _ := os.ReadFile(p.data.path("ssh", ssh.AuthorizedKeys))
+		text, _ := os.ReadFile(p.data.Path("ssh", ssh.AuthorizedKeys))
 		return strings.Contains(string(text), public)
 	})
 
@@ -78,7 +79,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	expect.Eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })
 	s.types("echo in$((40+2)) of $PWD\r")
 	s.sees("in42 of " + p.workspace)
-	s.types("ls " + p.data.path("keys") + "; echo looked\r")
+	s.types("ls " + p.data.Path("keys") + "; echo looked\r")
 	s.sees("ls: cannot") // access, or open, as the level is
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o644))
 	s.types("cat hostile; echo read$((40+2))\r")
@@ -142,7 +143,7 @@ func TestSSHNeedsWalls(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	_, stderr, err := runApp(t, "up", "--isolation", "none", "--ssh", "127.0.0.1:2222", "--data", t.TempDir(), "--workspace", t.TempDir())
-	is.Equal(err, errUsage)
+	is.Equal(err, cli.ErrUsage)
 	expect.Contains(t, stderr, "would have a shell of yours")
 }
 

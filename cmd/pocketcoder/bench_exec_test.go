@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/cmd/app"
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
@@ -41,9 +43,9 @@ const benchChat, benchSession = "bench", "ses_bench"
 
 func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	b.Helper()
-	d := dataDir(b.TempDir())
-	x := &execBench{b: b, socket: d.shellSocket(), workspace: b.TempDir()}
-	keys, err := natsconf.LoadKeys(d.path("keys"))
+	d := datadir.Dir(b.TempDir())
+	x := &execBench{b: b, socket: d.ShellSocket(), workspace: b.TempDir()}
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	x.must(err)
 	connected, err := openNATSOf(b.Context(), d, keys)
 	x.must(err)
@@ -54,7 +56,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x.handlers = &handlers.Handlers{Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	gate := handlers.Exec{Handlers: x.handlers, Conn: nc, Engine: handlers.DefaultEngine, Pool: pool, Log: slog.Default(), Session: func(string) (handlers.Session, bool) {
+	gate := handlers.Exec{Handlers: x.handlers, Conn: nc, Engine: handlers.DefaultEngine, Pool: app.Pool, Log: slog.Default(), Session: func(string) (handlers.Session, bool) {
 		return handlers.Session{Chat: benchChat, Directory: x.workspace}, true
 	}}
 	running.Go(func() { _ = gate.Run(ctx) })
@@ -70,7 +72,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x.must(worker.Start())
 	b.Cleanup(func() { cancel(); running.Wait(); lifeline.Close(); worker.Wait() })
 	expect.Eventually(b, "a worker answers", func() bool {
-		workers, err := wire.Workers(b.Context(), nc, pool)
+		workers, err := wire.Workers(b.Context(), nc, app.Pool)
 		return err == nil && len(workers) == 1
 	})
 	return x

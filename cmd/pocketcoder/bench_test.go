@@ -17,6 +17,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/cmd/app"
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
@@ -81,7 +83,7 @@ const benchEvents = 1_000_000
 func BenchmarkStart(b *testing.B) {
 	for _, n := range []int{0, benchEvents} {
 		b.Run(strconv.Itoa(n)+"-events", func(b *testing.B) {
-			d := dataDir(filepath.Join(b.TempDir(), "data"))
+			d := datadir.Dir(filepath.Join(b.TempDir(), "data"))
 			fill(b, d, n)
 			replay := upTime(b, d) // the read model is built from the log
 			var alone, up []time.Duration
@@ -99,9 +101,9 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // fill appends n OpenCode events in a thousand chats.
-func fill(b *testing.B, d dataDir, n int) {
+func fill(b *testing.B, d datadir.Dir, n int) {
 	b.Helper()
-	keys, err := natsconf.LoadKeys(d.path("keys"))
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -133,9 +135,9 @@ func fill(b *testing.B, d dataDir, n int) {
 }
 
 // natsTime is how long NATS alone takes to open the log.
-func natsTime(b *testing.B, d dataDir) time.Duration {
+func natsTime(b *testing.B, d datadir.Dir) time.Duration {
 	b.Helper()
-	keys, err := natsconf.LoadKeys(d.path("keys"))
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -150,7 +152,7 @@ func natsTime(b *testing.B, d dataDir) time.Duration {
 }
 
 // upTime is how long "up" takes from exec until everything but OpenCode and the sandbox is ready.
-func upTime(b *testing.B, d dataDir) time.Duration {
+func upTime(b *testing.B, d datadir.Dir) time.Duration {
 	b.Helper()
 	tools := opencodetest.Tools(b)
 	began := time.Now()
@@ -162,7 +164,7 @@ func upTime(b *testing.B, d dataDir) time.Duration {
 	}
 	defer func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() }()
 	for {
-		if r, err := d.running(); err == nil && r.PID == cmd.Process.Pid {
+		if r, err := d.Running(); err == nil && r.PID == cmd.Process.Pid {
 			var health struct {
 				Data map[string]struct{ State string }
 			}
@@ -185,12 +187,12 @@ type natsOf struct {
 }
 
 // openNATSOf starts NATS as up does.
-func openNATSOf(ctx context.Context, d dataDir, keys natsconf.Keys) (n natsOf, err error) {
+func openNATSOf(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (n natsOf, err error) {
 	options, err := keys.Options(natsconf.Core, "pocketcoder")
 	if err != nil {
 		return n, err
 	}
-	if n.server, err = natsconf.Start(ctx, natsConfig(d, keys)); err != nil {
+	if n.server, err = natsconf.Start(ctx, app.NATSConfig(d, keys)); err != nil {
 		return n, err
 	}
 	n.Conn, err = nats.Connect("", append(options, nats.InProcessServer(n.server.Server))...)

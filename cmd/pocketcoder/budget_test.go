@@ -10,6 +10,9 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/console"
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -161,13 +164,13 @@ func TestAConversationAsksForMore(t *testing.T) {
 	p := budgetSystem.system(t)
 	for name, c := range map[string]struct {
 		stdin, approve string
-		code           exitCode
+		code           cli.ExitCode
 		said           string
 	}{
-		"allowed":           {"y\n", approveAsk, exitCompleted, "over"},
-		"everything is":     {"", approveAll, exitCompleted, "over"},
-		"denied":            {"n\n", approveAsk, exitDenied, ""},
-		"left for a person": {"", approveAsk, exitPending, ""},
+		"allowed":           {"y\n", console.ApproveAsk, turn.Completed, "over"},
+		"everything is":     {"", console.ApproveAll, turn.Completed, "over"},
+		"denied":            {"n\n", console.ApproveAsk, turn.Denied, ""},
+		"left for a person": {"", console.ApproveAsk, turn.Pending, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +179,7 @@ func TestAConversationAsksForMore(t *testing.T) {
 			p.budget(t, "set", name, "--scope", "chat", "--chat", chat, "--tokens", "25000")
 			stdout, stderr, code := p.cli(t, c.stdin, "chat", chat, "-m", steps(1, "in=30000"), "--approve", c.approve)
 			t.Log(stdout, stderr)
-			is.Equal(exitCode(code), c.code)
+			is.Equal(cli.ExitCode(code), c.code)
 			expect.Contains(t, stdout, "the budget “"+name+"” allows 25000")
 			is.Equal(strings.Contains(stdout, "over"), c.said != "")
 		})
@@ -200,7 +203,7 @@ func TestAForkHasSpentNothing(t *testing.T) {
 	p.turnEnds(t, fork)
 	for chat, tokens := range map[string]int64{chat: 30000, fork: 7} {
 		var spent projections.Spending
-		is.NoErr(p.query(t.Context(), "spent", map[string]any{"chat": chat}, &spent))
+		is.NoErr(p.Query(t.Context(), "spent", map[string]any{"chat": chat}, &spent))
 		is.Equal(spent.Tokens, tokens)
 		is.Equal(spent.Cost, float64(tokens)*pricePerMillion/1e6)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -123,7 +124,7 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 	untitled := func(c projections.Chat) bool { return c.Title == "New chat" }
 	expect.Eventually(t, "the models are known", func() bool {
 		var m handlers.Models
-		a, err := handlers.Give(t.Context(), p.nc, "model.list", handlers.ListModels{})
+		a, err := handlers.Give(t.Context(), p.Conn, "model.list", handlers.ListModels{})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
 	})
 	s := p.talk(t)
@@ -187,7 +188,7 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 	s.sees("The undone turns are back.")
 	s.types("/quit\r")
 	s.leaves()
-	body, err := os.ReadFile(p.data.path("history"))
+	body, err := os.ReadFile(p.data.Path("history"))
 	is.NoErr(err)
 	expect.Contains(t, string(body), `"//x is a message"`)
 }
@@ -221,10 +222,10 @@ func TestAPersonIsToldWhereTheyAreNeeded(t *testing.T) {
 	text, _, code := p.cli(t, "", "requests")
 	is.Equal(code, 0)
 	is.True(strings.Contains(text, projections.RecordID(ask.ID)) && strings.Contains(text, ask.Command()))
-	var pending []pendingRequest
+	var pending []client.Request
 	body, _, _ := p.cli(t, "", "requests", "--json")
 	decode(t, body, &pending)
-	is.True(slices.ContainsFunc(pending, func(r pendingRequest) bool {
+	is.True(slices.ContainsFunc(pending, func(r client.Request) bool {
 		return r.Chat == chat && r.ID == projections.RecordID(ask.ID) && r.Type == "bash" && r.What == ask.Command() && r.Why != ""
 	}))
 	why, _, code := p.cli(t, "", "why", chat) // the chat's last
@@ -234,5 +235,5 @@ func TestAPersonIsToldWhereTheyAreNeeded(t *testing.T) {
 	p.turnEnds(t, chat)
 	body, _, _ = p.cli(t, "", "requests", "--json")
 	decode(t, body, &pending)
-	is.True(!slices.ContainsFunc(pending, func(r pendingRequest) bool { return r.Chat == chat }))
+	is.True(!slices.ContainsFunc(pending, func(r client.Request) bool { return r.Chat == chat }))
 }

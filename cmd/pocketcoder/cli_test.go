@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -26,14 +27,14 @@ func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
 		code                   int
 		said                   []string // on stdout
 	}{
-		"everything is allowed":  {bash("echo al''lowed"), "", "all", exitCompleted, []string{"allowed\n", "done"}},
-		"everything is denied":   {bash("echo al''lowed"), "", "none", exitCompleted, []string{"denied", "done"}},
-		"a person allows":        {bash("echo al''lowed; exit 4"), "y\n", "ask", exitCompleted, []string{"? bash  echo", "allowed\n", "exit 4", "done"}},
-		"a person denies":        {bash("echo al''lowed"), "n\n", "ask", exitDenied, []string{"denied"}},
-		"a person says why not":  {bash("echo al''lowed"), "n not today\n", "ask", exitCompleted, []string{"not today", "done"}},
-		"nobody answers":         {bash("echo al''lowed"), "", "ask", exitPending, []string{"? bash  echo"}},
-		"the provider refuses":   {"@@status 400 no credit", "", "ask", exitFailed, nil},
-		"a question is answered": {twoQuestions, "2\n1, 2\n", "ask", exitCompleted, []string{"Which colour?", "Which letters?", "thanks"}},
+		"everything is allowed":  {bash("echo al''lowed"), "", "all", turn.Completed, []string{"allowed\n", "done"}},
+		"everything is denied":   {bash("echo al''lowed"), "", "none", turn.Completed, []string{"denied", "done"}},
+		"a person allows":        {bash("echo al''lowed; exit 4"), "y\n", "ask", turn.Completed, []string{"? bash  echo", "allowed\n", "exit 4", "done"}},
+		"a person denies":        {bash("echo al''lowed"), "n\n", "ask", turn.Denied, []string{"denied"}},
+		"a person says why not":  {bash("echo al''lowed"), "n not today\n", "ask", turn.Completed, []string{"not today", "done"}},
+		"nobody answers":         {bash("echo al''lowed"), "", "ask", turn.Pending, []string{"? bash  echo"}},
+		"the provider refuses":   {"@@status 400 no credit", "", "ask", turn.Failed, nil},
+		"a question is answered": {twoQuestions, "2\n1, 2\n", "ask", turn.Completed, []string{"Which colour?", "Which letters?", "thanks"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +47,7 @@ func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
 			}
 			ran := strings.Contains(stdout, "allowed\n")
 			is.Equal(ran, strings.Contains(strings.Join(c.said, ""), "allowed\n"))
-			if c.code == exitFailed {
+			if c.code == turn.Failed {
 				expect.Contains(t, stderr, "no credit")
 			}
 		})
@@ -60,7 +61,7 @@ func TestPendingAskIsAnsweredLater(t *testing.T) {
 	chat := p.chat(t, bash("echo la''ter"))
 	p.ask(t, chat, 0)
 	stdout, _, code := p.cli(t, "y\n", "chat", chat)
-	is.Equal(code, exitCompleted)
+	is.Equal(code, turn.Completed)
 	expect.Contains(t, stdout, "later\n")
 	expect.Contains(t, stdout, "done")
 }

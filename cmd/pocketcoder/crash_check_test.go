@@ -33,7 +33,7 @@ func (p *process) check(t *testing.T, seen []events.Event) {
 // all is every event of the log.
 func (p *process) all(t *testing.T) (all []events.Event) {
 	t.Helper()
-	err := p.log.Read(t.Context(), 0, nil, func(b log.Batch) error {
+	err := p.Log.Read(t.Context(), 0, nil, func(b log.Batch) error {
 		if all = append(all, b.Events...); b.Behind == 0 {
 			return events.ErrStop
 		}

@@ -52,7 +52,7 @@ func textStreams(t *testing.T, p *process, e events.Event) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	fragments := 0
-	if err := p.log.FollowDeltas(ctx, events.ChatDeltaFilters(e.Subject.ID), func(log.Delta) {
+	if err := p.Log.FollowDeltas(ctx, events.ChatDeltaFilters(e.Subject.ID), func(log.Delta) {
 		if fragments++; fragments == 5 {
 			cancel()
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/cmd/client"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -56,7 +57,7 @@ func killDuringStart(t *testing.T, p *process) {
 	var left []processes
 	for _, reached := range []func() bool{
 		func() bool { return strings.Contains(p.output.String(), "NATS at") },
-		func() bool { r, err := p.data.running(); return err == nil && r.PID == p.cmd.Process.Pid },
+		func() bool { r, err := p.data.Running(); return err == nil && r.PID == p.cmd.Process.Pid },
 		func() bool { return p.newEngine(t) },
 		func() bool { return p.interrupted(t, chat) },
 	} {
@@ -95,17 +96,17 @@ func (p *process) newEngine(t *testing.T) bool {
 
 // interrupted says whether the program that is starting has found that OpenCode forgot what a chat asked.
 func (p *process) interrupted(t *testing.T, chat string) bool {
-	r, err := p.data.running()
+	r, err := p.data.Running()
 	if err != nil || r.PID != p.cmd.Process.Pid {
 		return false
 	}
-	s, err := connect(t.Context(), p.data)
+	s, err := client.Connect(t.Context(), p.data)
 	if err != nil {
 		return false
 	}
-	defer s.close()
+	defer s.Close()
 	found := false
-	_, err = s.log.Fold(t.Context(), events.ChatSubject(chat, "permission.interrupted"), 0, func(events.Event) error { found = true; return nil })
+	_, err = s.Log.Fold(t.Context(), events.ChatSubject(chat, "permission.interrupted"), 0, func(events.Event) error { found = true; return nil })
 	return err == nil && found
 }
 
@@ -114,7 +115,7 @@ func messagesBetweenCrashes(t *testing.T, p *process) {
 	chat := p.create(t, "crashes")
 	submit := func(i int) uint64 {
 		t.Helper()
-		accepted, err := handlers.Give(t.Context(), p.nc, "message.submit", handlers.SubmitMessage{
+		accepted, err := handlers.Give(t.Context(), p.Conn, "message.submit", handlers.SubmitMessage{
 			Chat: chat, Message: fmt.Sprintf("message-%d", i), Parts: []events.Part{{Type: "text", Text: fmt.Sprintf("@@say answer %d", i)}},
 		})
 		is.NoErr(err)
@@ -186,7 +187,7 @@ func TestOpenCodeThatCannotStartAtOnceIsStartedAgain(t *testing.T) {
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ] && ! [ -e \"$HOME/tried\" ]; then touch \"$HOME/tried\"; exit 1; fi\nexec %s \"$@\"\n", tools.OpenCode)
 	is.NoErr(os.WriteFile(path, []byte(script), 0o755))
 	p := start(t, "--opencode", path, "--expose", filepath.Dir(tools.OpenCode))
-	_, err := os.Stat(p.data.path("opencode", "home", "tried"))
+	_, err := os.Stat(p.data.Path("opencode", "home", "tried"))
 	is.NoErr(err) // it failed once, as it does when somebody takes its port
 	chat := p.chat(t, "@@say here")
 	p.turnEnds(t, chat)

@@ -127,7 +127,7 @@ func playAll(t *testing.T, p *process, together []crash) {
 // create makes an empty chat.
 func (p *process) create(t *testing.T, title string) (chat string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.nc, "chat.create", handlers.CreateChat{Title: title})
+	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", handlers.CreateChat{Title: title})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *p
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	submitted := false
-	err := p.log.Read(ctx, 0, nil, func(b log.Batch) error {
+	err := p.Log.Read(ctx, 0, nil, func(b log.Batch) error {
 		seen = append(seen, b.Events...)
 		for _, e := range b.Events {
 			if e.Subject.ID != chat {
@@ -177,7 +177,7 @@ func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *p
 // story is what has happened in a chat, one event a line.
 func (p *process) story(chat string) string {
 	var lines []string
-	_, err := p.log.Fold(context.Background(), events.ChatFilter(chat), 0, func(e events.Event) error {
+	_, err := p.Log.Fold(context.Background(), events.ChatFilter(chat), 0, func(e events.Event) error {
 		lines = append(lines, fmt.Sprintf("%s #%d %s %s %.300s", e.Time.Format("05.000"), e.Seq, e.Source, e.Subject.Kind, e.Data))
 		return nil
 	})
@@ -230,7 +230,7 @@ func (p *process) resumes(t *testing.T, chat string) map[string]int {
 // allow approves an ask, unless it was settled meanwhile.
 func (p *process) allow(t *testing.T, chat string, a projections.Permission) {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.nc, "permission.decide",
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
 		handlers.DecidePermission{Chat: chat, Permission: a.EnginePermission, Decision: events.Authorized})
 	if refused := (handlers.Refused{}); err != nil && !(errors.As(err, &refused) && refused.Code == handlers.Conflict) {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -27,7 +28,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	const edited = "printf '%s\\n' ed''ited"
 	stdout, stderr, code := p.cli(t, "e "+edited+"\n", "chat", chat)
 	t.Log(stdout, stderr)
-	is.Equal(code, exitCompleted)
+	is.Equal(code, turn.Completed)
 	is.True(strings.Contains(stdout, "-"+ask.Command()) && strings.Contains(stdout, "+"+edited)) // the difference is shown
 	is.True(strings.Contains(stdout, "│ edited\n") && strings.Contains(stdout, "done"))
 	told := p.tools(t, chat)[0].State.Output // what the model sees
@@ -77,7 +78,7 @@ func TestEditTakesTheCommandFromTheNextLine(t *testing.T) {
 	chat := p.chat(t, commands("printf one >/dev/null", "printf two >/dev/null"))
 	stdout, stderr, code := p.cli(t, "e\n\ne\nprintf three\\\nprintf four\ny\n", "chat", chat) // back, and then two lines
 	t.Log(stdout, stderr)
-	is.Equal(code, exitCompleted)
+	is.Equal(code, turn.Completed)
 	is.Equal(p.finished(t, chat, 0).Stdout.Text, "threefour")
 	is.Equal(p.finished(t, chat, 1).Stdout.Text, "")
 }
@@ -130,7 +131,7 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 	p.ask(t, chat, 0)
 	stdout, stderr, code := p.cli(t, "a\ny\n", "chat", chat)
 	t.Log(stdout, stderr)
-	is.Equal(code, exitCompleted)
+	is.Equal(code, turn.Completed)
 	is.True(strings.Contains(stdout, "in this chat: bash: touch") && strings.Contains(stdout, "so far it would have allowed 1 of 1 asks in this chat"))
 	kept := p.rulesOf(t, chat)
 	is.Equal(len(kept), 1)
@@ -191,7 +192,7 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("touch one"))
 	ask := p.ask(t, chat, 0)
-	_, err := handlers.Give(t.Context(), p.nc, "permission.always", handlers.AlwaysPermission{Chat: chat, Permission: ask.ID, Scope: handlers.ScopeChat, For: "2s"})
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.always", handlers.AlwaysPermission{Chat: chat, Permission: ask.ID, Scope: handlers.ScopeChat, For: "2s"})
 	is.NoErr(err)
 	p.turnEnds(t, chat)
 	kept := p.rulesOf(t, chat)

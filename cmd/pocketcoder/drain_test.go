@@ -12,6 +12,8 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/cmd/app"
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox/wire"
@@ -29,8 +31,8 @@ type remoteWorker struct {
 func startWorker(t *testing.T) *remoteWorker {
 	t.Helper()
 	is := is.New(t)
-	d := dataDir(t.TempDir())
-	keys, err := natsconf.LoadKeys(d.path("keys"))
+	d := datadir.Dir(t.TempDir())
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
 	connected, err := openNATSOf(t.Context(), d, keys)
 	is.NoErr(err)
@@ -45,7 +47,7 @@ func startWorker(t *testing.T) *remoteWorker {
 	is.NoErr(w.cmd.Start())
 	t.Cleanup(func() { w.cmd.Process.Kill(); w.cmd.Wait() })
 	expect.Eventually(t, "the worker says who it is", func() bool {
-		workers, err := wire.Workers(t.Context(), nc, pool)
+		workers, err := wire.Workers(t.Context(), nc, app.Pool)
 		return err == nil && len(workers) == 1 && workers[0].Capacity == 2 && workers[0].Isolation == "none" && workers[0].Workspace == w.workspace
 	})
 	return w
@@ -67,7 +69,7 @@ func (w *remoteWorker) runs() <-chan wire.Result {
 }
 
 func (w *remoteWorker) call(r wire.Request) (wire.Result, error) {
-	return wire.Call(w.t.Context(), w.nc, wire.RunSubject(pool), r, io.Discard, io.Discard)
+	return wire.Call(w.t.Context(), w.nc, wire.RunSubject(app.Pool), r, io.Discard, io.Discard)
 }
 
 // refuses waits until the worker takes no more commands.

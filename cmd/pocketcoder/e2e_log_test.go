@@ -20,7 +20,7 @@ func (p *process) event(t testing.TB, chat, kind string, match func(events.Event
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
-	err := p.log.Read(ctx, 0, []string{events.ChatSubject(chat, kind)}, func(b log.Batch) error {
+	err := p.Log.Read(ctx, 0, []string{events.ChatSubject(chat, kind)}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			if match == nil || match(e) {
 				found = e
@@ -38,14 +38,14 @@ func (p *process) event(t testing.TB, chat, kind string, match func(events.Event
 // history is every event of a chat so far.
 func (p *process) history(t testing.TB, chat string) (all []events.Event) {
 	t.Helper()
-	if _, err := p.log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error { all = append(all, e); return nil }); err != nil {
+	if _, err := p.Log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error { all = append(all, e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
 func (p *process) kinds(ctx context.Context, chat string) (kinds []string) {
-	_, _ = p.log.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error { kinds = append(kinds, e.Subject.Kind); return nil })
+	_, _ = p.Log.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error { kinds = append(kinds, e.Subject.Kind); return nil })
 	return kinds
 }
 

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/cmdtest"
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -60,12 +62,12 @@ func TestMain(m *testing.M) {
 
 // process is a running "pocketcoder up", and a connection to it.
 type process struct {
-	*system
+	*client.System
 	t         testing.TB
 	cmd       *exec.Cmd
 	exited    chan struct{}
 	output    *cmdtest.Buffer
-	data      dataDir
+	data      datadir.Dir
 	workspace string
 	args      []string
 	asks      []string // more of them: rules for what tests want to be asked about
@@ -145,7 +147,7 @@ var askedCommands = []string{"echo", "printf", "pwd", "head"}
 // prepare makes a system in a directory, with an administrator and an empty workspace, that was never started.
 func prepare(t testing.TB, dir string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, data: dataDir(filepath.Join(dir, "data")), workspace: filepath.Join(dir, "workspace")}
+	p := &process{t: t, data: datadir.Dir(filepath.Join(dir, "data")), workspace: filepath.Join(dir, "workspace")}
 	if err := os.MkdirAll(p.workspace, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func (p *process) await() {
 			p.t.Fatalf("up ended: %s", p.output)
 		default:
 		}
-		r, err := p.data.running()
+		r, err := p.data.Running()
 		if err != nil || r.PID != p.cmd.Process.Pid {
 			return false
 		}
@@ -192,7 +194,7 @@ func (p *process) await() {
 		return resp.StatusCode == http.StatusOK
 	})
 	var err error
-	if p.system, err = connect(context.Background(), p.data); err != nil {
+	if p.System, err = client.Connect(context.Background(), p.data); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -201,7 +203,7 @@ func (p *process) await() {
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	<-p.exited
-	p.close()
+	p.Close()
 }
 
 // restart starts it, for the first time or again on the same data, and waits until every part is ready.
@@ -220,13 +222,13 @@ func (p *process) stop() {
 		p.cmd.Process.Kill()
 		<-p.exited
 	}
-	p.close()
+	p.Close()
 }
 
 // chat makes a chat and submits a first message: a script of the demo model.
 func (p *process) chat(t testing.TB, script string) (chat string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.nc, "chat.create", handlers.CreateChat{Title: t.Name()[:min(100, len(t.Name()))]})
+	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", handlers.CreateChat{Title: t.Name()[:min(100, len(t.Name()))]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +239,7 @@ func (p *process) chat(t testing.TB, script string) (chat string) {
 // submit submits a message to a chat and gives its id.
 func (p *process) submit(t testing.TB, chat, script string) (message string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.nc, "message.submit", handlers.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
+	a, err := handlers.Give(t.Context(), p.Conn, "message.submit", handlers.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +249,7 @@ func (p *process) submit(t testing.TB, chat, script string) (message string) {
 // decide decides an ask.
 func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision, reason string) {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.nc, "permission.decide", handlers.DecidePermission{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", handlers.DecidePermission{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
 	if err != nil {
 		t.Fatal(err)
 	}

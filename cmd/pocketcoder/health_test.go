@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"pocketcoder/cmd/datadir"
 )
 
 // condition is what health answers: how the system is, and each of its parts.
@@ -49,9 +51,9 @@ func (p *process) health(t testing.TB) condition {
 
 // watchHealth asks a system that is being started, until it is ready: every answer in order. before is the one that ran
 // there before.
-func watchHealth(d dataDir, before int) (all []condition) {
+func watchHealth(d datadir.Dir, before int) (all []condition) {
 	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		r, err := d.running()
+		r, err := d.Running()
 		if err != nil || r.PID == before {
 			continue
 		}

@@ -56,7 +56,7 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 
 	shell := exec.CommandContext(t.Context(), filepath.Join(binaries, "pocketcoder-shell"), "-c", forged) // as if the call were OpenCode's
 	shell.Dir = p.workspace
-	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call, "POCKETCODER_SOCKET=unix:"+p.data.shellSocket())
+	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call, "POCKETCODER_SOCKET=unix:"+p.data.ShellSocket())
 	is.True(shell.Run() != nil)
 	is.Equal(shell.ProcessState.ExitCode(), wire.ExitRefused)
 

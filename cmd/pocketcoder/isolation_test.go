@@ -7,6 +7,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/cli/clitest"
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 )
@@ -31,8 +33,8 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			env, said := toEnvironment(map[string]string{"POCKETCODER_MEMORY": c.memory})
-			is.Equal(runMain(t.Context(), env, c.args), errUsage)
+			env, said := clitest.Environment(map[string]string{"POCKETCODER_MEMORY": c.memory})
+			is.Equal(run(t.Context(), env, c.args), cli.ErrUsage)
 			expect.Contains(t, said.String(), c.says) // c.says
 		})
 	}
@@ -41,7 +43,7 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 func TestDoctorHasNoCureForALevelThatIsNone(t *testing.T) {
 	is := is.New(t)
 	stdout, stderr, err := runApp(t, "doctor", "--isolation", "steel")
-	is.Equal(err, errUsage)
+	is.Equal(err, cli.ErrUsage)
 	is.Equal(stdout, "")
 	is.Equal(stderr, "doctor: --isolation: there is no isolation \"steel\": choose auto, bwrap, landlock, container or none\n")
 }

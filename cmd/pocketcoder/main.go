@@ -1,8 +1,7 @@
 // Command pocketcoder is the whole of PocketCoder but the shell that OpenCode runs: it starts the system, and talks to
-// one that runs.
+// one that runs. This package is the table of its commands, their usage text and the exit codes.
 //
-// Only this package wires: it opens the foundations (NATS, the log, the read model, listeners) in order, hands them to
-// the actors, and closes them in reverse when the first actor ends. One file for each subcommand.
+// It must not know what a command does.
 package main
 
 import (
@@ -17,6 +16,12 @@ import (
 
 	"golang.org/x/term"
 
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/cli/admin"
+	"pocketcoder/cmd/cli/doctor"
+	"pocketcoder/cmd/cli/executions"
+	"pocketcoder/cmd/cli/rules"
+	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -47,18 +52,21 @@ or pocketcoder in $XDG_DATA_HOME (~/.local/share).
 
 func main() {
 	if ownFiles(os.Args[1:]) {
-		maskFiles()
+		program.MaskFiles()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	env := environment{os.Stdin, os.Stdout, os.Stderr, os.Getenv, term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))}
-	err := runMain(ctx, env, os.Args[1:])
-	var code exitCode
+	env := cli.Environment{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+		Interactive: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),
+	}
+	err := run(ctx, env, os.Args[1:])
+	var code cli.ExitCode
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 	case errors.As(err, &code):
 		os.Exit(int(code))
-	case errors.Is(err, errUsage):
+	case errors.Is(err, cli.ErrUsage):
 		os.Exit(2)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		os.Exit(128 + int(syscall.SIGTERM)) // whoever sent it knows why
@@ -73,51 +81,51 @@ func ownFiles(args []string) bool {
 	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", inside.Name, isolation.LinksName}, args[0])
 }
 
-// runMain is main with its surroundings as arguments.
-func runMain(ctx context.Context, env environment, args []string) error {
+// run is main with its surroundings as arguments.
+func run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) == 0 {
-		fmt.Fprint(env.stderr, usage)
-		return errUsage
+		fmt.Fprint(env.Stderr, usage)
+		return cli.ErrUsage
 	}
 	switch args[0] { // programs of the sandbox, which no person calls
 	case inside.Name:
-		return exitCode(inside.Run(args[1:], env.stderr))
+		return cli.ExitCode(inside.Run(args[1:], env.Stderr))
 	case isolation.LinksName:
-		return exitCode(isolation.RunLinks(args[1:], env.stderr))
+		return cli.ExitCode(isolation.RunLinks(args[1:], env.Stderr))
 	}
 	if now, ok := formerNames[args[0]]; ok {
 		args = append(slices.Clone(now), args[1:]...)
 	}
-	command, ok := map[string]func(context.Context, environment, []string) error{
-		"up":       runUp,
-		"sandbox":  runSandboxCommand,
-		"chat":     runChat,
-		"chats":    runChats,
-		"user":     runUser,
-		"budget":   runBudget,
-		"policy":   runPolicy,
-		"device":   runDevice,
-		"key":      runKey,
-		"ports":    runPorts,
-		"requests": runRequests,
-		"replay":   runReplay,
-		"attach":   runAttach,
-		"worker":   runWorker,
-		"admin":    runAdmin,
-		"doctor":   runDoctor,
-		"version":  runVersion,
+	command, ok := map[string]func(context.Context, cli.Environment, []string) error{
+		"up":       cli.Up,
+		"sandbox":  executions.Run,
+		"chat":     cli.Chat,
+		"chats":    cli.Chats,
+		"user":     admin.User,
+		"budget":   admin.Budget,
+		"policy":   rules.Run,
+		"device":   admin.Device,
+		"key":      admin.Key,
+		"ports":    cli.Ports,
+		"requests": cli.Requests,
+		"replay":   cli.Replay,
+		"attach":   cli.Attach,
+		"worker":   cli.Worker,
+		"admin":    admin.Run,
+		"doctor":   doctor.Run,
+		"version":  cli.Version,
 	}[args[0]]
 	if !ok {
 		switch args[0] {
 		case "help", "-h", "-help", "--help":
 			if args[0] == "help" && len(args) > 1 {
-				return runMain(ctx, env, append(args[1:], "-h"))
+				return run(ctx, env, append(args[1:], "-h"))
 			}
-			fmt.Fprint(env.stdout, usage)
+			fmt.Fprint(env.Stdout, usage)
 			return nil
 		}
-		fmt.Fprintf(env.stderr, "pocketcoder: there is no command %q\n\n%s", args[0], usage)
-		return errUsage
+		fmt.Fprintf(env.Stderr, "pocketcoder: there is no command %q\n\n%s", args[0], usage)
+		return cli.ErrUsage
 	}
 	return command(ctx, env, args[1:])
 }

@@ -70,7 +70,7 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	p := start(t)
 	chat := p.chat(t, "@@say one")
 	p.turnEnds(t, chat)
-	_, err := handlers.Give(t.Context(), p.nc, "model.select", handlers.SelectModel{Chat: chat, Model: "demo"})
+	_, err := handlers.Give(t.Context(), p.Conn, "model.select", handlers.SelectModel{Chat: chat, Model: "demo"})
 	is.NoErr(err)
 	p.stop()
 
@@ -88,7 +88,7 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	// The selection of the demo model is gone; what is there now can be selected, and nothing else.
 	expect.Eventually(t, "the models of this start are known", func() bool {
 		var m handlers.Models
-		a, err := handlers.Give(t.Context(), p.nc, "model.list", handlers.ListModels{Chat: chat})
+		a, err := handlers.Give(t.Context(), p.Conn, "model.list", handlers.ListModels{Chat: chat})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/scripted" && slices.Equal(m.Models, []string{"custom/org/scripted"})
 	})
 	admin := p.admin(t)
@@ -100,14 +100,14 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	p.submit(t, chat, "@@say three")
 	p.turnEnds(t, chat)
 	is.Equal(p.answeredBy(t, chat)[2], "custom/org/scripted")
-	_, err = handlers.Give(t.Context(), p.nc, "model.select", handlers.SelectModel{Chat: chat})
+	_, err = handlers.Give(t.Context(), p.Conn, "model.select", handlers.SelectModel{Chat: chat})
 	is.NoErr(err)
 
 	health := admin.do(t, "GET", "/api/health", nil).body
 	host, _ := strings.CutPrefix(strings.TrimSuffix(server, "/v1"), "http://")
 	is.True(strings.Contains(health, `"model":"custom/org/scripted"`) && strings.Contains(health, `"model_host":"`+host+`"`)) // health
 	expect.Lacks(t, health+p.output.String(), foreignKey)
-	_, err = p.log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
+	_, err = p.Log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
 		is.True(!bytes.Contains(e.Data, []byte(foreignKey)))
 		return nil
 	})

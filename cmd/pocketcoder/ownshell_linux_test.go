@@ -31,7 +31,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	chat := p.chat(t, "@@say hello")
 	p.turnEnds(t, chat)
 	person := p.ownShell(t, chat)
-	person.types("pwd; stty size; ls " + p.data.path("keys") + "\n")
+	person.types("pwd; stty size; ls " + p.data.Path("keys") + "\n")
 	person.sees(p.workspace)
 	person.sees("40 120")
 	is.NoErr(unix.IoctlSetWinsize(int(person.person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 132}))
@@ -59,7 +59,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	private.leaves()
 	d = p.finished(t, chat, 1)
 	is.Equal([]any{d.Reason, d.Stdout}, []any{"cancelled", events.Output{}})
-	_, err := os.Stat(p.data.path("home", ".bash_history"))
+	_, err := os.Stat(p.data.Path("home", ".bash_history"))
 	is.True(errors.Is(err, fs.ErrNotExist)) // the shell keeps nothing of it either
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/cli"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
@@ -19,8 +20,8 @@ import (
 // policyTest runs policy test in process, with nothing running.
 func policyTest(t testing.TB, stdin string, args ...string) (stdout, stderr string, err error) {
 	var out, errs strings.Builder
-	env := environment{strings.NewReader(stdin), &out, &errs, func(string) string { return "" }, false}
-	err = runMain(t.Context(), env, append([]string{"policy", "test", "--data", "testdata/nothing-runs-here"}, args...))
+	env := cli.Environment{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }}
+	err = run(t.Context(), env, append([]string{"policy", "test", "--data", "testdata/nothing-runs-here"}, args...))
 	return out.String(), errs.String(), err
 }
 
@@ -129,15 +130,15 @@ func TestPolicyTestOfWrongUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"ls", "id"}, {"ls", "--rules", "{}"}, {"ls", "--rules", "/nowhere/rules.json"}, {"ls", "--rules", "[1]"}, {"ls", "--nonsense"}} {
 		is := is.New(t)
 		_, stderr, err := policyTest(t, "", args...)
-		is.Equal(err, errUsage)
+		is.Equal(err, cli.ErrUsage)
 		is.True(stderr != "") // says what is wrong
 	}
 	is := is.New(t)
 	var errs strings.Builder
-	env := environment{nil, &errs, &errs, func(string) string { return "" }, false}
-	is.Equal(runMain(t.Context(), env, []string{"policy", "nonsense"}), errUsage)
+	env := cli.Environment{Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" }}
+	is.Equal(run(t.Context(), env, []string{"policy", "nonsense"}), cli.ErrUsage)
 	expect.Contains(t, errs.String(), `"nonsense"`)
-	is.Equal(runMain(t.Context(), env, []string{"policy"}), errUsage)
+	is.Equal(run(t.Context(), env, []string{"policy"}), cli.ErrUsage)
 }
 
 func TestPolicyTestFindsTheWorkspace(t *testing.T) {
@@ -168,9 +169,9 @@ func TestPolicyRulesOfWrongUsage(t *testing.T) {
 	} {
 		is := is.New(t)
 		var errs strings.Builder
-		env := environment{nil, &errs, &errs, func(string) string { return "" }, false}
-		err := runMain(t.Context(), env, append([]string{"policy", args[0], "--data", "testdata/nothing-runs-here"}, args[1:]...))
-		is.Equal(err, errUsage) // args
+		env := cli.Environment{Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" }}
+		err := run(t.Context(), env, append([]string{"policy", args[0], "--data", "testdata/nothing-runs-here"}, args[1:]...))
+		is.Equal(err, cli.ErrUsage) // args
 		is.True(errs.String() != "")
 	}
 }

@@ -126,7 +126,7 @@ func TestWithoutPermissionPrivatePushServicesAreNotReached(t *testing.T) {
 	var failed events.NotificationFailed
 	expect.Eventually(t, "it failed", func() bool {
 		found := false
-		_, err := p.log.Fold(t.Context(), events.UserSubject(owner.id, failed.Kind()), 0, func(e events.Event) error {
+		_, err := p.Log.Fold(t.Context(), events.UserSubject(owner.id, failed.Kind()), 0, func(e events.Event) error {
 			found = true
 			return json.Unmarshal(e.Data, &failed)
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -96,7 +97,7 @@ func (q halfAnswered) resumed(t *testing.T, p *process) {
 	is.Equal([]any{shown[0]["question"], shown[0]["interrupted"]}, []any{"Which colour?", true})
 
 	stdout, _, code := p.cli(t, "2\n", "chat", q.chat)
-	is.Equal(code, exitCompleted)
+	is.Equal(code, turn.Completed)
 	expect.Contains(t, stdout, "interrupted: OpenCode forgot it")
 	expect.Contains(t, stdout, "its question was answered")
 	is.True(strings.HasSuffix(strings.TrimSpace(stdout), "thanks"))

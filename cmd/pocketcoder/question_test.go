@@ -32,7 +32,7 @@ func (p *process) asked(t testing.TB, chat string) (q events.QuestionAsk) {
 
 func (p *process) answer(t testing.TB, a handlers.AnswerQuestion) error {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.nc, "question.answer", a)
+	_, err := handlers.Give(t.Context(), p.Conn, "question.answer", a)
 	return err
 }
 

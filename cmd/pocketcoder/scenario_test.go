@@ -30,11 +30,11 @@ import (
 // row is a chat's row in the read model, as of now.
 func (p *process) row(t testing.TB, chat string) (c projections.Chat) {
 	t.Helper()
-	last, err := p.log.Last(t.Context())
+	last, err := p.Log.Last(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.query(t.Context(), "chat", map[string]any{"chat": chat, "after": last}, &c); err != nil {
+	if err := p.Query(t.Context(), "chat", map[string]any{"chat": chat, "after": last}, &c); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -43,11 +43,11 @@ func (p *process) row(t testing.TB, chat string) (c projections.Chat) {
 // rows queries the read model for a list.
 func rows[R any](t testing.TB, p *process, name, chat string) (list []R) {
 	t.Helper()
-	last, err := p.log.Last(t.Context())
+	last, err := p.Log.Last(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.query(t.Context(), name, map[string]any{"chat": chat, "after": last}, &list); err != nil {
+	if err := p.Query(t.Context(), name, map[string]any{"chat": chat, "after": last}, &list); err != nil {
 		t.Fatal(err)
 	}
 	return list
@@ -113,7 +113,7 @@ func (p *process) approve(t testing.TB, chat string, n int) events.PermissionAsk
 // abort stops what runs in a chat.
 func (p *process) abort(t testing.TB, chat string) {
 	t.Helper()
-	if _, err := handlers.Give(t.Context(), p.nc, "turn.abort", handlers.AbortTurn{Chat: chat}); err != nil {
+	if _, err := handlers.Give(t.Context(), p.Conn, "turn.abort", handlers.AbortTurn{Chat: chat}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,7 +152,7 @@ func (p *process) finished(t testing.TB, chat string, n int) (f events.ExecFinis
 // fragments are what DELTAS holds of a chat under one subject, * and > as NATS has them.
 func (p *process) fragments(t testing.TB, subject string) (bodies []string) {
 	t.Helper()
-	js, err := jetstream.NewWithAPIPrefix(p.nc, natsconf.ReaderAPI)
+	js, err := jetstream.NewWithAPIPrefix(p.Conn, natsconf.ReaderAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdou
 func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	t.Helper()
 	var file struct{ PID int }
-	body, err := os.ReadFile(p.data.path("opencode", "pid"))
+	body, err := os.ReadFile(p.data.Path("opencode", "pid"))
 	if err == nil {
 		err = json.Unmarshal(body, &file)
 	}

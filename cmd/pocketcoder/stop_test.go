@@ -15,6 +15,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
@@ -50,9 +51,9 @@ func stopLeavesNothing(t *testing.T, p *process) {
 		}
 	}
 	is.Equal(p.cmd.ProcessState.ExitCode(), 0)
-	p.close()
-	_, err := p.data.running()
-	is.True(errors.Is(err, errNotRunning))
+	p.Close()
+	_, err := p.data.Running()
+	is.True(errors.Is(err, datadir.ErrNotRunning))
 
 	p.restart()
 	checkKept(t, p.all(t), seen)
@@ -75,7 +76,7 @@ func damagedReadModel(t *testing.T, p *process) {
 	p.turnEnds(t, chat)
 	answers, runs := rows[projections.ShownMessage](t, p, "messages", chat)[1:], rows[projections.Run](t, p, "executions", chat)
 	p.stop()
-	files, err := filepath.Glob(p.data.path("readmodel.v*.db"))
+	files, err := filepath.Glob(p.data.Path("readmodel.v*.db"))
 	is.NoErr(err)
 	is.Equal(len(files), 1)
 	is.NoErr(os.WriteFile(files[0], []byte(strings.Repeat("no database ", 1000)), 0o600))

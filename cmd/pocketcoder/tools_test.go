@@ -1,19 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 )
-
-// toEnvironment is an environment without a terminal, whose output is kept.
-func toEnvironment(vars map[string]string) (environment, *bytes.Buffer) {
-	var out bytes.Buffer
-	return environment{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(name string) string { return vars[name] }}, &out
-}
 
 func TestVersionNamesWhatItIsMadeOf(t *testing.T) {
 	is := is.New(t)

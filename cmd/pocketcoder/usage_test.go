@@ -10,6 +10,9 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/cli/clitest"
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/expect"
 )
 
@@ -18,10 +21,10 @@ func runApp(t testing.TB, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	home := t.TempDir()
-	env := environment{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(name string) string {
+	env := cli.Environment{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
 		return map[string]string{"HOME": home}[name]
 	}}
-	err = runMain(t.Context(), env, args)
+	err = run(t.Context(), env, args)
 	return out.String(), errs.String(), err
 }
 
@@ -50,7 +53,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			is := is.New(t)
 			_, stderr, err := runApp(t, strings.Fields(args)...)
-			is.True(errors.Is(err, errUsage))
+			is.True(errors.Is(err, cli.ErrUsage))
 			expect.Contains(t, stderr, want) // stderr names what was wrong
 		})
 	}
@@ -85,7 +88,7 @@ func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
 	}
 	is := is.New(t)
 	_, stderr, err := runApp(t, "help", "nonsense")
-	is.Equal(err, errUsage)
+	is.Equal(err, cli.ErrUsage)
 	expect.Contains(t, stderr, `there is no command "nonsense"`)
 	stdout, _, err := runApp(t, "help", "help")
 	is.NoErr(err)
@@ -105,8 +108,8 @@ func TestFormerNamesOfCommandsStillWork(t *testing.T) {
 
 func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
 	is := is.New(t)
-	env, said := toEnvironment(nil)
-	is.Equal(runMain(t.Context(), env, []string{"chats"}), errUsage)
+	env, said := clitest.Environment(nil)
+	is.Equal(run(t.Context(), env, []string{"chats"}), cli.ErrUsage)
 	is.Equal(said.String(), "chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
 }
 
@@ -114,7 +117,7 @@ func TestNothingRunningIsSaid(t *testing.T) {
 	for _, args := range []string{"chat -m hello", "chats", "replay c1", "replay c1 --follow", "admin rebuild", "admin nats-context"} {
 		is := is.New(t)
 		_, _, err := runApp(t, strings.Fields(args)...)
-		is.True(errors.Is(err, errNotRunning))
+		is.True(errors.Is(err, datadir.ErrNotRunning))
 	}
 }
 

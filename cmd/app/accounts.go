@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/records"
+)
+
+// openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. The values
+// of llm_keys that administrators stored are redacted in all events from now on.
+func (s *System) openAccounts(ctx context.Context) (err error) {
+	if s.secrets, err = secret.Open(ctx, s.nc, streamOptions(s.o).Replicas); err != nil {
+		return err
+	}
+	s.log.Conceal("admin", s.o.Admin[1]) // before those of people: there is room for so many
+	if err := records.ConcealKeys(ctx, s.log, s.secrets, s.o.Workspace, string(s.o.Data)); err != nil {
+		return err
+	}
+	if s.accounts, err = account.Open(ctx, s.log, s.secrets); err != nil {
+		return err
+	}
+	if s.o.Admin[0] == "" {
+		return nil
+	}
+	note, err := s.accounts.EnsureAdmin(ctx, s.o.Admin[0], s.o.Admin[1])
+	if err != nil {
+		return fmt.Errorf("make the administrator of POCKETCODER_ADMIN_EMAIL: %w", err)
+	}
+	if note != "" {
+		s.say.note("accounts", "%s", note)
+	}
+	return nil
+}
+
+// offerSetup shows the one-time link when nobody could log in.
+func (s *System) offerSetup(ctx context.Context) {
+	link, needed, err := s.accounts.Setup(ctx)
+	if err != nil {
+		s.o.Logger.Error("make the setup link", "err", err)
+		return
+	}
+	if needed {
+		s.say.setup(s.reached, link)
+	}
+}

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/log"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/web/api"
+)
+
+const (
+	diskPause     = time.Second      // between two looks at the disk
+	reopenPause   = 10 * time.Second // after a failed try to open the log again
+	lowDisk       = 256 << 20        // bytes; health is degraded below
+	diskIsFull    = log.Unavailable("The disk of the data directory is full; free some space.")
+	logReopens    = log.Unavailable("The disk of the data directory was full, and the log is not open again yet; try again in a few seconds.")
+	logHasStopped = log.Unavailable("The log does not store events any more; an administrator finds the reason in /api/health.")
+)
+
+// logDisk watches the disk of the embedded server, and opens the log again after a full disk. With --nats it does nothing: the
+// log is elsewhere.
+type logDisk struct {
+	data   datadir.Dir
+	server *natsconf.Server // nil with --nats
+	opened func()           // is called when the server has opened the log again
+	logger *slog.Logger
+	failed atomic.Pointer[error] // why the server does not store; nil if it does
+	next   time.Time             // when the log may be opened again
+}
+
+// Run watches the disk until ctx ends.
+func (d *logDisk) Run(ctx context.Context) error {
+	if d.server == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	tick := time.NewTicker(diskPause)
+	defer tick.Stop()
+	last := d.trouble()
+	for {
+		now := d.look()
+		if now != "" && last == "" {
+			d.logger.Error("commands are refused: " + now)
+		}
+		if now == "" && last != "" {
+			d.logger.Warn("commands are accepted again: there is space on the disk of " + string(d.data))
+		}
+		last = now
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// look notes whether the server stores. After a full disk it opens the log again once there is space. It returns the trouble.
+func (d *logDisk) look() string {
+	err := d.server.WriteError()
+	full := natsconf.IsDiskFull(err) || !d.server.JetStreamEnabled()
+	if free, _ := d.free(); full && free >= natsconf.MinFree && time.Now().After(d.next) {
+		if failed := d.server.Reopen(); failed != nil {
+			d.logger.Error(failed.Error())
+			d.next = time.Now().Add(reopenPause)
+		} else {
+			err = d.server.WriteError()
+			d.opened()
+		}
+	}
+	if err == nil {
+		d.failed.Store(nil)
+	} else {
+		d.failed.Store(&err)
+	}
+	return d.trouble()
+}
+
+func (d *logDisk) free() (uint64, error) { return natsconf.Free(string(d.data)) }
+
+// refusal returns why no command is stored now, nil if they are.
+func (d *logDisk) refusal() error {
+	if d.server == nil {
+		return nil
+	}
+	if free, err := d.free(); err == nil && free < natsconf.MinFree {
+		return diskIsFull
+	}
+	if failed := d.failed.Load(); failed == nil {
+		return nil
+	} else if natsconf.IsDiskFull(*failed) {
+		return logReopens
+	}
+	return logHasStopped
+}
+
+// trouble returns why commands are refused, with all details; it is empty if they are accepted.
+func (d *logDisk) trouble() string {
+	if d.server == nil {
+		return ""
+	}
+	if free, err := d.free(); err == nil && free < natsconf.MinFree {
+		return fmt.Sprintf("the disk of %s is full: %d MiB are free, and %d are needed", d.data, free>>20, natsconf.MinFree>>20)
+	}
+	if failed := d.failed.Load(); failed != nil {
+		return "the log stores nothing: " + (*failed).Error()
+	}
+	return ""
+}
+
+// logHealth is offline while nothing is stored, and degraded while the disk is almost full.
+func (s *System) logHealth() api.Part {
+	detail := map[string]any{"url": s.url}
+	part := api.Part{State: either(s.nc.IsConnected(), api.Ready, api.Offline), Detail: detail}
+	if trouble := s.disk.trouble(); trouble != "" {
+		part.State, detail["error"] = api.Offline, trouble
+		return part
+	}
+	if since, err := s.log.Failing(); err != nil {
+		part.State, detail["error"] = api.Offline, fmt.Sprintf("the log has stored nothing for %d s: %v", int(time.Since(since).Seconds()), err)
+		return part
+	}
+	if free, err := s.disk.free(); err == nil && free < lowDisk && s.disk.server != nil && part.State == api.Ready {
+		part.State, detail["error"] = api.Degraded, fmt.Sprintf("the disk of %s is almost full: %d MiB are free", s.disk.data, free>>20)
+	}
+	return part
+}

@@ -1,0 +1,290 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/web/api"
+	"pocketcoder/web/chats"
+)
+
+// operator is who gives commands with the operator's key.
+var operator = events.UserActor("operator")
+
+// load gets ready what must be known before anything goes out or is decided: the read model has caught up with what the
+// log held at the start, the bridge knows its sessions, and commands that were running when the system died are lost.
+func (s *System) load(ctx context.Context) error {
+	last, err := s.log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.model.Wait(ctx, last); err != nil {
+		return err
+	}
+	if err := s.bridge.Load(ctx); err != nil {
+		return fmt.Errorf("load sessions: %w", err)
+	}
+	running, err := s.model.RunningExecutions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range running {
+		if err := s.exec.Lost(ctx, x.Chat, x.ID); err != nil {
+			return err
+		}
+	}
+	close(s.loaded)
+	s.change()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// onceLoaded runs a worker that needs what load gets ready.
+func (s *System) onceLoaded(worker func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-s.loaded:
+			return worker(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// health is the state of every part.
+func (s *System) health() api.Health {
+	h := api.Health{}
+	h["log"] = s.logHealth()
+	h["read_model"] = s.modelHealth()
+	bridge := s.bridge.Condition()
+	h["opencode"] = s.engineState(bridge)
+	h["sandbox"] = s.worker.health()
+	h["data"] = dataHealth(s.o.Data)
+	return h
+}
+
+// engineHealth is what administrators are shown of OpenCode and of the model that answers.
+type engineHealth struct {
+	opencode.Condition
+	Model     string          `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
+	ModelHost string          `json:"model_host,omitempty"` // of --model-url
+	Isolation isolation.Level `json:"isolation"`
+	Reason    string          `json:"reason"` // why this level
+}
+
+// Unconfined is what a person must know of an OpenCode without isolation.
+const Unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
+
+// engineState is the state of OpenCode, of its model and of its isolation.
+func (s *System) engineState(bridge opencode.Condition) api.Part {
+	part := api.Part{State: either(bridge.Connected, api.Ready, api.Starting)}
+	level, reason := s.engineIsolation()
+	if trouble := s.engine.Trouble(); trouble != "" {
+		bridge.Error, part.State = trouble, api.Degraded
+	}
+	part.Detail = engineHealth{bridge, s.bridge.Configured(), s.modelHost(), level, reason}
+	return part
+}
+
+// engineIsolation returns how OpenCode is isolated.
+func (s *System) engineIsolation() (level isolation.Level, reason string) {
+	if s.confined.Level == isolation.None {
+		return isolation.None, Unconfined
+	}
+	return s.confined.Level, s.confined.Reason
+}
+
+// dataHealth reports whether the data directory can be used.
+func dataHealth(d datadir.Dir) api.Part {
+	if err := d.Usable(); err != nil {
+		return api.Part{State: api.Offline, Detail: map[string]any{"path": string(d), "error": err.Error()}}
+	}
+	return api.Part{State: api.Ready, Detail: map[string]any{"path": string(d)}}
+}
+
+// health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Found) and refuses every command.
+func (w *workerProcess) health() api.Part {
+	pid := w.pid.Load()
+	part := api.Part{State: either(pid != 0, api.Ready, api.Starting)}
+	detail := map[string]any{"pid": pid, "pool": Pool}
+	if walls := w.walls.Load(); walls != nil {
+		level, reason, _ := strings.Cut(*walls, ": ")
+		detail["isolation"], detail["reason"] = level, reason
+		if pid != 0 && level == "refused" {
+			part.State = api.Degraded
+		}
+	}
+	part.Detail = detail
+	return part
+}
+
+// sayWalls prints the isolation level of commands, and warns if there is none.
+func (s *System) sayWalls(walls string) {
+	level, reason, _ := strings.Cut(walls, ": ")
+	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {
+		s.say.done("sandbox", "isolation %s: %s", level, reason)
+	} else {
+		s.say.note("sandbox", "isolation %s: %s", level, reason)
+	}
+}
+
+func (s *System) modelHealth() api.Part {
+	detail := map[string]any{"seq": s.model.Seq()}
+	select {
+	case <-s.loaded:
+	default:
+		return api.Part{State: api.Starting, Detail: detail}
+	}
+	dead, err := s.model.DeadLetters(context.Background())
+	if err != nil {
+		detail["error"] = err.Error()
+		return api.Part{State: api.Offline, Detail: detail}
+	}
+	detail["dead_letters"] = dead
+	if trouble := s.model.Trouble(); trouble != "" {
+		detail["error"] = trouble
+	}
+	if aside := s.model.SetAside(); aside != "" {
+		detail["set_aside"] = aside
+	}
+	return api.Part{State: either(dead == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
+}
+
+func either(is bool, then, otherwise api.State) api.State {
+	if is {
+		return then
+	}
+	return otherwise
+}
+
+// healthPause is how often the parts are looked at when nothing says that one changed.
+const healthPause = 5 * time.Second
+
+// watchHealth records every change of a part's state, so that clients see it, and calls ready once, when every part is.
+func (s *System) watchHealth(ctx context.Context, ready func()) error {
+	tick := time.NewTicker(healthPause)
+	defer tick.Stop()
+	recorded := map[string]api.State{}
+	for announced := false; ; {
+		health := s.health()
+		if health.Ready() && !announced {
+			announced = true
+			ready()
+		}
+		if s.disk.refusal() != nil { // nothing can be recorded
+		} else if err := s.recordHealth(ctx, health, recorded); err != nil && ctx.Err() == nil {
+			s.o.Logger.Error("record health", "err", err)
+		}
+		select {
+		case <-s.changed:
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// recordHealth saves the parts whose state is not the one recorded.
+func (s *System) recordHealth(ctx context.Context, health api.Health, recorded map[string]api.State) error {
+	for name, part := range health {
+		if recorded[name] == part.State {
+			continue
+		}
+		set := map[string]json.RawMessage{}
+		for field, value := range map[string]string{
+			"name": name, "status": string(part.State), "last_ping": time.Now().UTC().Format(projections.TimeFormat),
+		} {
+			set[field], _ = json.Marshal(value) // a text
+		}
+		save := handlers.SaveRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name, Set: set}
+		_, _, err := s.handlers.SaveRecord(ctx, save)
+		if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.NotFound {
+			save.New = true
+			_, _, err = s.handlers.SaveRecord(ctx, save)
+		}
+		if err != nil {
+			return err
+		}
+		recorded[name] = part.State
+	}
+	return nil
+}
+
+// askedOpenCode is what the API asks of OpenCode, with the API's word for one that does not answer.
+func askedOpenCode(b *opencode.Bridge) chats.Engine {
+	said := func(answer json.RawMessage, err error) (json.RawMessage, error) {
+		if errors.Is(err, opencode.ErrUnavailable) {
+			err = errors.Join(api.ErrUnavailable, err)
+		}
+		return answer, err
+	}
+	return chats.Engine{
+		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
+			return said(b.Diff(ctx, chat, message))
+		},
+		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) { return said(b.Todo(ctx, chat)) },
+	}
+}
+
+// lives gives the OpenCode that runs now to those who talk to it.
+type lives struct {
+	mu      sync.Mutex
+	current *opencode.Generation
+	begun   chan struct{} // closed when the next one begins
+}
+
+// started is told of each life.
+func (l *lives) started(g opencode.Generation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = &g
+	close(l.next())
+	l.begun = nil
+}
+
+// awaited is closed when the next life begins.
+func (l *lives) awaited() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next()
+}
+
+func (l *lives) next() chan struct{} {
+	if l.begun == nil {
+		l.begun = make(chan struct{})
+	}
+	return l.begun
+}
+
+// client waits for an OpenCode that is alive.
+func (l *lives) client(ctx context.Context) (*client.Client, error) {
+	for {
+		l.mu.Lock()
+		g, begun := l.current, l.next()
+		l.mu.Unlock()
+		if g != nil {
+			select {
+			case <-g.Exited:
+			default:
+				return g.Client, nil
+			}
+		}
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"net/url"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/demo"
+)
+
+// openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this machine, or
+// the demo model when there is neither.
+func openProvider(ctx context.Context, getenv func(string) string, m ModelOptions) (p opencode.Provider, isDemo bool, closeModel func(), err error) {
+	p, found, err := opencode.UserProvider(getenv)
+	if err != nil {
+		return p, false, nil, err
+	}
+	if m.Demo || !found && m.Name == "" && m.URL == "" {
+		return openDemo()
+	}
+	p.Model = m.Name
+	if m.URL != "" {
+		p.BaseURL, p.APIKey, p.Context, p.Output, p.Price = m.URL, m.Key, m.Context, m.Output, m.Price
+		p, err = p.LookUp(ctx)
+	}
+	return p, false, func() {}, err
+}
+
+func openDemo() (p opencode.Provider, isDemo bool, closeModel func(), err error) {
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue, opencode.Stale, opencode.Answered, opencode.GoOn}, Provider: providerHelp})
+	if err != nil {
+		return p, false, nil, err
+	}
+	p = opencode.Provider{
+		Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo", Context: demoContext, Price: opencode.Price{Input: demoPrice, Output: demoPrice},
+	}
+	return p, true, func() { server.Close() }, nil
+}
+
+// demoPrice makes what the demo model does cost something, so that budgets can be tried with it.
+const demoPrice = 10
+
+// demoContext is more than a script ever fills.
+const demoContext = 200_000
+
+const providerHelp = "Set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like. " +
+	"A server of your own works too: `--model-url http://127.0.0.1:11434/v1 --model NAME`."
+
+// modelHost is the host of --model-url, "" without one.
+func (s *System) modelHost() string {
+	u, err := url.Parse(s.o.Model.URL)
+	if err != nil || s.isDemo {
+		return ""
+	}
+	return u.Host
+}

@@ -1,0 +1,274 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/push/service"
+	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/app/worker"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/web/ports"
+)
+
+// Options say what the system works on, and how it is reached.
+type Options struct {
+	Data      datadir.Dir
+	HTTP      string
+	PortsURL  string    // template of the addresses of ports; empty for a name below localhost
+	URL       string    // under which people reach the web server; empty for its address
+	Admin     [2]string // email and password of the first administrator; empty for a setup link
+	Workspace string
+	NATS      string
+	OpenCode  string
+	Model     ModelOptions
+	Proxied   bool // a proxy with TLS is in front
+	MaxTurns  int
+	Replicas  int
+	Rules     []policy.Rule
+	Network   handlers.NetworkMode
+	Egress    string // address of the egress proxy
+	Isolation string
+	Expose    []string // directories that the sandbox shows besides the workspace and the system's programs
+	Limits    *worker.Limits
+	Relay     service.Relay
+	Logger    *slog.Logger
+	Stderr    io.Writer           // where the progress of the start is shown, and what the worker prints
+	Getenv    func(string) string // finds the model provider that is set up for OpenCode
+
+	PushPrivate bool // push services may be at private addresses
+
+	SSH            string // address of the SSH server; empty for none
+	AuthorizedKeys string // a second authorized_keys file
+}
+
+// Check names the flag whose value is wrong, whatever there is on this machine.
+func (o Options) Check() error {
+	host, _, err := net.SplitHostPort(o.HTTP)
+	if err != nil {
+		return fmt.Errorf("--http %q: %w", o.HTTP, err)
+	}
+	if ip := net.ParseIP(host); !o.Proxied && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--http %s is not a loopback address: everybody who reaches it would talk to it without TLS; put a proxy with TLS in front and say --behind-proxy", o.HTTP)
+	}
+	if u, err := url.Parse(o.URL); err != nil || o.URL != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
+		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.URL)
+	}
+	if err := o.Model.check(); err != nil {
+		return err
+	}
+	if o.PortsURL != "" {
+		if err := ports.CheckPortsURL(o.PortsURL); err != nil {
+			return fmt.Errorf("--ports-url: %w", err)
+		}
+	}
+	if err := o.Limits.Check(); err != nil {
+		return err
+	}
+	if err := isolation.Known(o.Isolation); err != nil {
+		return fmt.Errorf("--isolation: %w", err)
+	}
+	if err := o.checkNetwork(); err != nil {
+		return err
+	}
+	if err := o.checkPush(); err != nil {
+		return err
+	}
+	if err := o.checkSSH(); err != nil {
+		return err
+	}
+	if (o.Admin[0] == "") != (o.Admin[1] == "") {
+		return errors.New("POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD go together: set both or neither")
+	}
+	return nil
+}
+
+// CheckPlaces refuses a workspace that is none, and a data directory that commands could look into, whatever links lead there.
+func (o Options) CheckPlaces() error {
+	if err := o.checkAuthorizedKeys(); err != nil {
+		return err
+	}
+	info, err := os.Stat(o.Workspace)
+	if err != nil {
+		return fmt.Errorf("--workspace: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("--workspace %s is not a directory", o.Workspace)
+	}
+	var real []string
+	for _, path := range append([]string{string(o.Data), o.Workspace}, o.Expose...) {
+		r, ok := handlers.RealPath(path)
+		if !ok {
+			return fmt.Errorf("%s: cannot tell where this path leads", path)
+		}
+		real = append(real, r)
+	}
+	data, workspace, expose := real[0], real[1], real[2:]
+	if rel, err := filepath.Rel(workspace, data); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("--data %s lies in --workspace %s, where the assistant could read and write it; choose another of the two", o.Data, o.Workspace)
+	}
+	if rel, err := filepath.Rel(data, workspace); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("--workspace %s lies in --data %s, which is for pocketcoder alone; choose another of the two", o.Workspace, o.Data)
+	}
+	if isolation.Visible(data, expose) {
+		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.Data)
+	}
+	return nil
+}
+
+// engine is the id of the one OpenCode of this process, and pool that of its sandbox workers.
+const (
+	engine = handlers.DefaultEngine
+	Pool   = "default"
+)
+
+func (o Options) checkNetwork() error {
+	switch o.Network {
+	case handlers.NetworkOff, handlers.NetworkAsks, handlers.NetworkOpen:
+	default:
+		return fmt.Errorf("--network %q: want off, ask or allow", o.Network)
+	}
+	if option := o.networkOption(); o.Isolation == string(isolation.Landlock) && option != "" {
+		return fmt.Errorf("commands have no network at --isolation landlock, and %s needs one; use --isolation bwrap", option)
+	}
+	host, port, err := net.SplitHostPort(o.Egress)
+	if err != nil {
+		return fmt.Errorf("--egress %q: %w", o.Egress, err)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("--egress %q: want a port of 0 to 65535", o.Egress)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return fmt.Errorf("--egress %q: name the one address at which workers reach it, and nobody else should", o.Egress)
+	}
+	return nil
+}
+
+// sandboxNetwork is the network of commands that the sandbox keeps from the host's network; empty where it does not.
+func (o Options) sandboxNetwork() handlers.NetworkMode {
+	switch o.Isolation {
+	case string(isolation.None), string(isolation.Container):
+		return ""
+	}
+	return o.Network
+}
+
+// networkOption returns the flag that lets commands reach a host, or an empty string.
+func (o Options) networkOption() string {
+	if o.Network != handlers.NetworkOff {
+		return "--network " + string(o.Network)
+	}
+	for _, r := range o.Rules {
+		if r.Permission == "network" && r.Action != policy.Deny {
+			return fmt.Sprintf("--allow '%s'", r)
+		}
+	}
+	return ""
+}
+
+func (o Options) checkPush() error {
+	u, err := url.Parse(o.Relay.URL)
+	if err != nil || o.Relay.URL != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+		return errors.New("--push-relay: want a URL such as https://relay.example.org/push")
+	}
+	return nil
+}
+
+// reached is the URL under which people reach the web server, which listens at address.
+func (o Options) reached(address string) string {
+	if o.URL != "" {
+		return strings.TrimSuffix(o.URL, "/")
+	}
+	return "http://" + address
+}
+
+// portTemplate is the template of the addresses of ports, when the web server listens at address. Behind a proxy there is none
+// unless the operator names one: only the operator knows which names lead here.
+func (o Options) portTemplate(address string) string {
+	if o.PortsURL != "" || o.Proxied {
+		return o.PortsURL
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return ""
+	}
+	return "http://{port}.localhost:" + port
+}
+
+// hosts are the names besides those of loopback under which the web server is asked.
+func (o Options) hosts() []string {
+	if u, err := url.Parse(o.URL); err == nil && u.Hostname() != "" {
+		return []string{u.Hostname()}
+	}
+	return nil
+}
+
+func (o Options) checkSSH() error {
+	if o.Isolation == string(isolation.None) && (o.SSH != "" || o.AuthorizedKeys != "") {
+		return errors.New("--ssh and --authorized-keys do not go with --isolation none: whoever has a key would have a shell of yours on this machine")
+	}
+	if o.SSH != "" {
+		if _, _, err := net.SplitHostPort(o.SSH); err != nil {
+			return fmt.Errorf("--ssh %q: %w", o.SSH, err)
+		}
+	}
+	return nil
+}
+
+// checkAuthorizedKeys refuses a file that has somebody else's keys: they would be lost, and with them the way in.
+func (o Options) checkAuthorizedKeys() error {
+	if o.AuthorizedKeys == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Dir(o.AuthorizedKeys)); err != nil {
+		return fmt.Errorf("--authorized-keys: make its directory first: %w", err)
+	}
+	if err := ssh.Ours(o.AuthorizedKeys); err != nil {
+		return fmt.Errorf("--authorized-keys: %w; name a file of its own, such as ~/.ssh/authorized_keys_pocketcoder, and let your sshd read both: AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys_pocketcoder", err)
+	}
+	return nil
+}
+
+// ModelOptions say which model answers.
+type ModelOptions struct {
+	Name    string
+	URL     string         // base URL of an OpenAI-compatible server; empty for a provider that OpenCode knows
+	Key     string         // for url
+	Context int            // tokens, 0 for what the server says
+	Output  int            // tokens
+	Price   opencode.Price // of a million tokens
+	Demo    bool
+}
+
+// check names the flag whose value is wrong.
+func (m ModelOptions) check() error {
+	if m.Context < 0 || m.Output < 0 {
+		return errors.New("--model-context and --model-output: want a number of tokens, or 0 for the default")
+	}
+	if m.URL == "" {
+		if m.Context+m.Output > 0 || m.Price != (opencode.Price{}) {
+			return errors.New("--model-context, --model-output and --model-price are for a model at --model-url; OpenCode knows the values of its own providers")
+		}
+		if m.Name != "" && !strings.Contains(strings.Trim(m.Name, "/"), "/") {
+			return fmt.Errorf("--model %q: want provider/model, such as anthropic/claude-sonnet-4-5, or --model-url for a server of your own", m.Name)
+		}
+		return nil
+	}
+	if err := opencode.CheckBaseURL(m.URL); err != nil {
+		return fmt.Errorf("--model-url: %w", err)
+	}
+	return nil
+}

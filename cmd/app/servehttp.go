@@ -1,0 +1,34 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"pocketcoder/web"
+)
+
+func serveHTTP(ctx context.Context, l net.Listener, pages *web.Server) error {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the requests: streams end with it
+	defer cancel()
+	// Streams and bodies have deadlines of their own; these are for what else is served.
+	server := &http.Server{
+		Handler: pages.Handler(), BaseContext: func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+	}
+	stop := context.AfterFunc(ctx, func() {
+		cancel()
+		bounded, done := context.WithTimeout(context.Background(), 2*time.Second)
+		defer done()
+		server.Shutdown(bounded)
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http: %w", err)
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/viewer"
+	"pocketcoder/handlers/account"
+)
+
+// openSSH opens the SSH server, if there is to be one, and finds what its connections need.
+func openSSH(ctx context.Context, o Options, say *progress) (*ssh.Server, error) {
+	if err := os.MkdirAll(o.Data.Path("ssh"), 0o700); err != nil || o.SSH == "" {
+		return nil, err
+	}
+	if _, err := viewer.Open(ctx, o.Data); err != nil {
+		return nil, fmt.Errorf("--ssh: %w", err)
+	}
+	s, err := ssh.OpenServer(ctx, o.SSH, o.Data.Path("ssh"), o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("--ssh: %w", err)
+	}
+	say.done("ssh", "user %s at %s, host key %s", s.User, s.Addr(), s.Fingerprint)
+	return s, nil
+}
+
+// keepSSHKeys keeps authorized_keys, with and without a server of ours.
+func (s *System) keepSSHKeys(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	k := ssh.Keys{
+		Model: s.model, Accounts: s.accounts, Files: []string{s.o.Data.Path("ssh", ssh.AuthorizedKeys)}, Logger: s.o.Logger,
+		Command: func(a account.Account, key string) []string {
+			words := []string{self, "attach", "--ssh", "--data", string(s.o.Data), "--user", a.ID, "--key", key}
+			if a.Role == account.Admin {
+				words = append(words, "--all")
+			}
+			return words
+		},
+	}
+	if s.o.AuthorizedKeys != "" {
+		k.Files = append(k.Files, datadir.Absolute(filepath.Clean(s.o.AuthorizedKeys)))
+	}
+	if s.ssh != nil {
+		k.Written = s.ssh.Keep
+	}
+	return k.Run(ctx)
+}
+
+// sees is handlers.Sees: administrators see all chats, users their own, and agents have no terminal.
+func (s *System) sees(ctx context.Context, id, owner string) (bool, error) {
+	all, err := s.accounts.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(all, func(a account.Account) bool { return a.ID == id })
+	if i < 0 || all[i].Disabled {
+		return false, nil
+	}
+	return all[i].Role == account.Admin || all[i].Role == account.User && owner == id, nil
+}
+
+// runSSH takes connections. When it ends, so does the tmux server, with whatever is open in it: it shows a system that is gone.
+func (s *System) runSSH(ctx context.Context) error {
+	defer viewer.Stop(s.o.Data)
+	if s.ssh == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.ssh.Run(ctx)
+}

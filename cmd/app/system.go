@@ -1,0 +1,350 @@
+// Package app is the running system: New opens its foundations (NATS, the log, the read model, listeners) in order, Run hands
+// them to the actors, and both close them in reverse when the first actor ends. The command up runs it, and tests may run it in-process.
+//
+// Promises: only this package wires the parts of the system. New leaves nothing open if it fails. Run returns once every actor has ended
+// or had its time to end, and everything is closed.
+//
+// It must not know flags, commands, or how a conversation is shown.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/oklog/run"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/shellsocket"
+	"pocketcoder/bridge/push"
+	"pocketcoder/bridge/push/service"
+	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/program"
+	"pocketcoder/cmd/viewer"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/projections"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/web"
+)
+
+// New opens the foundations of a system in order. It closes what it has opened if it returns an error.
+//
+//	browser ─▶ http ─────────▶ handlers ─▶ log (NATS) ─▶ model (SQLite) ─▶ http, cmd
+//	            OpenCode ◀─▶ bridge ─▲       │
+//	               └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
+func New(ctx context.Context, o Options) (_ *System, err error) {
+	s := &System{o: o, say: newProgress(o.Stderr)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	release, err := o.Data.Open()
+	if err != nil {
+		return nil, err
+	}
+	s.closes(release)
+	if s.listener, err = net.Listen("tcp", o.HTTP); err != nil {
+		return nil, fmt.Errorf("open web server on %s: %w; choose another with --http", o.HTTP, err)
+	}
+	s.closes(func() { s.listener.Close() })
+	if s.leaving, err = openEgress(o); err != nil {
+		return nil, err
+	}
+	s.closes(func() { s.leaving.Close() })
+	if s.confined, err = isolation.Choose(o.Isolation); err != nil {
+		return nil, fmt.Errorf("isolate OpenCode: %w", err)
+	}
+	if s.shells, err = openShells(o, s.confined); err != nil {
+		return nil, err
+	}
+	s.closes(func() { s.shells.Close() })
+	viewer.Stop(o.Data) // a crash leaves it
+	if s.ssh, err = openSSH(ctx, o, s.say); err != nil {
+		return nil, err
+	}
+	s.closes(func() { s.ssh.Close() })
+	if err := s.openLog(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.openAccounts(ctx); err != nil {
+		return nil, err
+	}
+	if s.vapid, err = service.LoadVAPID(o.Data.Path("keys", "webpush.json")); err != nil {
+		return nil, err
+	}
+	s.log.Conceal("push", s.vapid.Private, o.Relay.Secret)
+	s.reached, s.ports = o.reached(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
+	s.wire()
+	return s, nil
+}
+
+// openLog opens NATS, the log, what answers for the model provider, and the read model.
+func (s *System) openLog(ctx context.Context) (err error) {
+	if s.keys, err = natsconf.LoadKeys(s.o.Data.Path("keys")); err != nil {
+		return err
+	}
+	connected, err := openNATS(ctx, s.o, s.keys)
+	if err != nil {
+		return err
+	}
+	s.closes(connected.Close)
+	s.nc, s.url = connected.Conn, connected.url
+	s.disk = &logDisk{data: s.o.Data, server: connected.server, logger: s.o.Logger}
+	var closeModel func()
+	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
+		return err
+	}
+	s.closes(closeModel)
+	streams := streamOptions(s.o)
+	streams.Refuse = s.disk.refusal
+	if s.log, err = log.Open(ctx, s.nc, streams, secret.NewRedactor(s.provider.Secrets()...)); err != nil {
+		return err
+	}
+	s.disk.opened = s.log.Reopened
+	last, err := s.log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	s.say.done("log", "NATS at %s, %d events", s.url, last)
+	if s.model, err = projections.Open(ctx, string(s.o.Data), s.log); err != nil {
+		return err
+	}
+	s.closes(func() { s.model.Close() })
+	if aside := s.model.SetAside(); aside != "" {
+		s.say.note("read model", "%s", aside)
+	}
+	return nil
+}
+
+// closes adds a function that close calls, before those that were added earlier.
+func (s *System) closes(fn func()) { s.closers = append(s.closers, fn) }
+
+// close closes the foundations, the newest first.
+func (s *System) close() {
+	for _, fn := range slices.Backward(s.closers) {
+		fn()
+	}
+	s.closers = nil
+}
+
+// Run runs the actors until one of them ends, a signal comes or ctx ends, and then closes the foundations. It calls ready once
+// everything works.
+func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
+	defer s.close()
+	r := datadir.Running{
+		PID: os.Getpid(), Started: time.Now().UTC(), Version: program.Version(), NATS: s.url, HTTP: "http://" + s.listener.Addr().String(), Workspace: s.o.Workspace,
+	}
+	if err := s.o.Data.Announce(r); err != nil {
+		return err
+	}
+	return s.runActors(ctx, func() {
+		s.say.ready(r, s)
+		s.offerSetup(ctx)
+		ready(r)
+	})
+}
+
+// shellListener is where pocketcoder-shell asks for commands.
+type shellListener struct {
+	net.Listener
+	address, secret string
+}
+
+// openShells listens for pocketcoder-shell. At the levels without mounts of their own OpenCode gets no Unix sockets, because
+// they would lead to the machine's, and uses TCP with a secret.
+func openShells(o Options, confined isolation.Found) (s shellListener, err error) {
+	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
+		s.address = shellsocket.Unix + o.Data.ShellSocket()
+		s.Listener, err = opencode.ListenForShells(o.Data.ShellSocket())
+		return s, err
+	}
+	if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return s, fmt.Errorf("listen for pocketcoder-shell: %w", err)
+	}
+	_, port, _ := net.SplitHostPort(s.Addr().String())
+	s.secret = rand.Text()
+	s.address = shellsocket.TCP + port + "/" + s.secret
+	return s, nil
+}
+
+// System is everything that runs, wired.
+type System struct {
+	o        Options
+	closers  []func()     // of the foundations, in the order in which they were opened
+	listener net.Listener // of the web server
+	say      *progress
+	keys     natsconf.Keys
+	url      string
+	nc       *nats.Conn
+	disk     *logDisk
+	log      *log.Log
+	model    *projections.Model
+	secrets  *secret.Store
+	accounts *account.Accounts
+	provider opencode.Provider
+	isDemo   bool
+	vapid    service.VAPID
+	reached  string       // the URL under which people reach the web server
+	ports    string       // template of the URLs of ports
+	leaving  net.Listener // of the proxy through which commands reach hosts
+	shells   shellListener
+
+	handlers *handlers.Handlers
+	bridge   *opencode.Bridge
+	gate     handlers.Gate
+	exec     *handlers.Exec
+	engine   *opencode.Supervisor
+	outside  *handlers.EngineNetwork // what OpenCode itself reaches
+	confined isolation.Found         // how OpenCode is isolated
+	lives    lives
+	worker   *workerProcess
+	web      *web.Server
+	push     *push.Push
+	ssh      *ssh.Server   // nil without --ssh
+	loaded   chan struct{} // closed once the read model has caught up and the bridge knows its sessions
+	changed  chan struct{} // a part's state may have changed
+}
+
+func (s *System) wire() {
+	s.changed, s.loaded = make(chan struct{}, 1), make(chan struct{})
+	s.handlers = &handlers.Handlers{Log: s.log}
+	s.bridge = &opencode.Bridge{
+		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Handlers: s.handlers, Logger: s.o.Logger,
+		Client: s.lives.client, Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
+	}
+	s.handlers.Configured = s.bridge.Configured
+	s.exec = &handlers.Exec{
+		Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.bridge.Session, Log: s.o.Logger,
+	}
+	s.engine = &opencode.Supervisor{
+		Dir: s.o.Data.Path("opencode"), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
+		ShellAddress: s.shells.address, Isolation: s.confined,
+		Started: s.lives.started, Changed: s.change, Expose: s.o.Expose,
+		Conceal: func(password string) { s.log.Conceal("opencode", password) },
+		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
+	}
+	s.gate = handlers.Gate{
+		Handlers: s.handlers, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.Logger,
+		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
+	}
+	s.worker = &workerProcess{
+		args: []string{
+			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
+			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"), "--isolation", s.o.Isolation,
+		},
+		stderr: s.o.Stderr, logger: s.o.Logger, changed: s.change, ready: s.sayWalls,
+	}
+	s.worker.args = append(s.worker.args, s.o.Limits.Args()...)
+	for _, dir := range s.o.Expose {
+		s.worker.args = append(s.worker.args, "--expose", dir)
+	}
+	s.web = web.New(web.Options{
+		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
+		Engine: askedOpenCode(s.bridge), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Logger: s.o.Logger,
+		Workspace: s.o.Workspace, Data: string(s.o.Data), PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
+	})
+	s.wireNetwork()
+	s.wirePush()
+}
+
+func (s *System) change() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// stopTime bounds how long an actor may take to end before the next one is stopped.
+const stopTime = 6 * time.Second
+
+// runActors starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode first,
+// while what it has to say is still heard, then its commands, and people's shells before exec, which finds out what they changed.
+func (s *System) runActors(ctx context.Context, ready func()) error {
+	var g run.Group
+	rest := context.WithoutCancel(ctx)
+	g.Add(actor(rest, s.runOpenCode))
+	answering := opencode.Shells{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
+	g.Add(actor(rest, answering.Serve))
+	for _, worker := range []func(context.Context) error{
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,
+	} {
+		g.Add(actor(rest, s.onceLoaded(worker)))
+	}
+	g.Add(actor(rest, s.runSSH))
+	g.Add(actor(rest, s.worker.Run))
+	g.Add(actor(rest, s.runEgress))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.handlers.Serve(ctx, s.nc, operator, s.o.Logger) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.push.Serve(ctx, s.nc, operator) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.gate.Serve(ctx, s.nc, operator) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.Logger) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.web) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
+	g.Add(actor(rest, s.web.Realtime.Run))
+	g.Add(actor(rest, s.web.API.Tail.Run))
+	g.Add(actor(rest, s.accounts.Run))
+	g.Add(actor(rest, s.load))
+	g.Add(actor(rest, s.model.Run))
+	g.Add(actor(rest, s.disk.Run))
+	g.Add(actor(rest, func(ctx context.Context) error { return s.watchHealth(ctx, ready) }))
+	g.Add(run.SignalHandler(ctx, syscall.SIGINT, syscall.SIGTERM))
+	err := g.Run()
+	if errors.Is(err, run.ErrSignal) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *System) serveShells(ctx context.Context) error {
+	return s.exec.ServeShells(ctx, s.nc, operator, s.sees)
+}
+
+// runOpenCode finds what OpenCode needs, or gets it, and keeps OpenCode running. The rest of the system does not wait.
+func (s *System) runOpenCode(ctx context.Context) (err error) {
+	s.engine.Tools, err = opencode.Install(ctx, opencode.Installation{
+		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.say.step("opencode", line) },
+	})
+	if err != nil {
+		return err
+	}
+	s.engine.Shell, err = findShell(ctx, s.o.Data, func(line string) { s.say.step("shell", line) })
+	if err != nil {
+		return err
+	}
+	if s.confined.Level == isolation.None {
+		s.say.note("opencode", Unconfined)
+	}
+	s.say.step("opencode", "starting "+s.engine.Tools.OpenCode)
+	return s.engine.Run(ctx)
+}
+
+// actor runs fn until it is interrupted, and then waits for it, so that interrupts are an order.
+func actor(ctx context.Context, fn func(context.Context) error) (func() error, func(error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	return func() error {
+			defer close(done)
+			return fn(ctx)
+		}, func(error) {
+			cancel()
+			select {
+			case <-done:
+			case <-time.After(stopTime):
+			}
+		}
+}

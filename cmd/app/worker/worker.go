@@ -1,0 +1,119 @@
+// Package worker runs a sandbox worker as a process: it connects to NATS with the worker's key, and runs the commands of its pool in
+// its workspace until it is told to end.
+//
+// Promises: after the first signal the worker takes no more commands and lets its own end; the second signal ends them.
+//
+// It must not know the system that sends it commands, nor flags.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/cmd/program"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// Ready begins the line a worker prints once it takes commands: ready <isolation>: <why>.
+const Ready = "ready"
+
+// Options say what a worker runs commands in, and for whom.
+type Options struct {
+	NATS, Key       string // URL, and the file with the nkey seed
+	Pool            string
+	Workspace, Home string
+	Isolation       string
+	Expose          []string
+	Limits          *Limits
+	Capacity        int           // most commands at once
+	Drain           time.Duration // how long running commands may go on after the first signal
+	Lifeline        io.Reader     // the worker ends when this does; nil for one that ends with signals alone
+	Stdout, Stderr  io.Writer
+}
+
+// Run runs a sandbox worker in this process, until a signal comes or ctx ends. It returns isolation.ErrUnknown if there is
+// no such isolation level.
+func Run(ctx context.Context, o Options) error {
+	found, err := chooseIsolation(o.Isolation)
+	if err != nil {
+		return err
+	}
+	ctx, now, end := stopTwice(ctx)
+	defer end()
+	if o.Lifeline != nil {
+		go func() {
+			io.Copy(io.Discard, o.Lifeline)
+			end()
+		}()
+	}
+	logger := slog.New(slog.NewTextHandler(o.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	nc, err := connectWorker(o.NATS, o.Key)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	w, err := sandbox.Open(sandbox.Config{
+		Workspace: o.Workspace, Home: o.Home, Timeout: o.Limits.Timeout, Limits: o.Limits.Limits, Isolation: found, Expose: o.Expose, Log: logger,
+	})
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	defer w.Close()
+	fmt.Fprintln(o.Stdout, Ready, found)
+	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Info: w.Info(), Drain: o.Drain, Abort: now.Done()}
+	server.Info.Capacity, server.Info.Version = o.Capacity, program.Version()
+	if err := wire.Serve(ctx, nc, wire.RunSubject(o.Pool), server); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	return nil
+}
+
+// chooseIsolation finds a level. When there is none the worker runs all the same, and refuses every command with the reason.
+func chooseIsolation(level string) (isolation.Found, error) {
+	found, err := isolation.Choose(level)
+	if err != nil && !errors.Is(err, isolation.ErrUnknown) {
+		return isolation.Found{Reason: err.Error()}, nil
+	}
+	return found, err
+}
+
+// stopTwice gives a context that ends with the first signal and one that ends with the second; end ends both.
+func stopTwice(ctx context.Context) (first, second context.Context, end func()) {
+	first, stop := context.WithCancel(ctx)
+	second, end = context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(second, stop)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		end()
+	}()
+	return first, second, end
+}
+
+func connectWorker(url, keyFile string) (*nats.Conn, error) {
+	host, _ := os.Hostname()
+	options, err := natsconf.Options(keyFile, natsconf.Worker, "sandbox worker on "+host)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	nc, err := nats.Connect(url, options...)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: connect to %s: %w", url, err)
+	}
+	return nc, nil
+}

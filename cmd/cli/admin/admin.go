@@ -1,0 +1,40 @@
+// Package admin holds the commands that manage an installation: accounts, phones, SSH keys, budgets, the read models, and access to
+// NATS.
+//
+// It must not know how the system carries these commands out.
+package admin
+
+import (
+	"context"
+
+	"pocketcoder/cmd/cli"
+)
+
+// adminCommands are for the operator of an installation.
+var adminCommands = map[string]func(context.Context, cli.Environment, []string) error{
+	"rebuild":      runRebuild,
+	"nats-context": runNATSContext,
+	"nats-config":  runNATSConfig,
+}
+
+const adminUsage = `pocketcoder admin: maintain an installation.
+
+  pocketcoder admin rebuild        delete the read models and compute them again from the log
+  pocketcoder admin nats-context   let the nats CLI read the log
+  pocketcoder admin nats-config    print the configuration of an external NATS server
+
+Each explains itself with -h.
+`
+
+// Run is the command admin.
+func Run(ctx context.Context, env cli.Environment, args []string) error {
+	if len(args) > 0 {
+		if run, ok := adminCommands[args[0]]; ok {
+			return run(ctx, env, args[1:])
+		}
+	}
+	if _, err := cli.Parse(cli.NewFlags(env, "admin", adminUsage), args, 0); err != nil {
+		return err
+	}
+	return cli.WrongUsage(env, "admin: which of rebuild, nats-context and nats-config?")
+}

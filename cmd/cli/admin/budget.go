@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+const budgetUsage = `pocketcoder budget: limits on what may be spent, of the running system. When one is reached the turn pauses, and a
+person is asked whether more is allowed; until then nothing more is sent in the chats it is about.
+
+  pocketcoder budget set NAME --scope day --cost 10        all chats together, from midnight to midnight UTC
+  pocketcoder budget set NAME --scope chat --tokens 500000 each chat by itself, for as long as there is one
+  pocketcoder budget list                                  the budgets, and what was spent
+  pocketcoder budget clear NAME                            a budget is gone; what waited for it goes on
+
+set makes the budget of a name, or makes it what is given now. --chat narrows it to one chat, --user to the chats of one
+account. Cost is in the provider's currency, as OpenCode counts it; tokens are input, output and reasoning, not what was
+read from a cache or written to it. Subagents count to their chat. OpenCode tells what a step cost when the step is over:
+so much may be spent beyond the limit.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+type budgetCommand struct {
+	*client.System
+	env    cli.Environment
+	set    handlers.Budget
+	user   string // an email
+	asJSON bool
+}
+
+// budgetVerbs are the subcommands of budget, and how many arguments they take.
+var budgetVerbs = map[string]struct {
+	args int
+	run  func(*budgetCommand, context.Context, []string) error
+}{
+	"list":  {0, (*budgetCommand).list},
+	"set":   {1, (*budgetCommand).make},
+	"clear": {1, (*budgetCommand).clear},
+}
+
+// Budget is the command budget.
+func Budget(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "budget", budgetUsage)
+	data := cli.DataFlag(fs, env)
+	b := budgetCommand{env: env, set: handlers.Budget{Active: true}}
+	fs.StringVar(&b.set.Scope, "scope", handlers.BudgetOfDay, "set: `period`: day or chat")
+	fs.StringVar(&b.set.Chat, "chat", "", "set: the only `chat` it is about")
+	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it is about")
+	fs.Float64Var(&b.set.Cost, "cost", 0, "set: the most it may cost; 0 is no limit")
+	fs.Float64Var(&b.set.Tokens, "tokens", 0, "set: the most `tokens` it may take; 0 is no limit")
+	fs.BoolVar(&b.asJSON, "json", false, "list: print a JSON list")
+	rest, err := cli.Parse(fs, args, 2)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		fs.Usage()
+		return cli.ErrUsage
+	}
+	verb, ok := budgetVerbs[rest[0]]
+	if !ok {
+		return cli.WrongUsage(env, "budget: there is no %q; see pocketcoder budget -h", rest[0])
+	}
+	if len(rest)-1 != verb.args {
+		return cli.WrongUsage(env, "budget %s: wrong number of arguments; see pocketcoder budget -h", rest[0])
+	}
+	if b.System, err = client.Connect(ctx, datadir.Dir(*data)); err != nil {
+		return err
+	}
+	defer b.Close()
+	err = verb.run(&b, ctx, rest[1:])
+	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
+		return cli.WrongUsage(env, "budget: %s", r.Text)
+	}
+	return err
+}
+
+func (b *budgetCommand) make(ctx context.Context, args []string) error {
+	if b.user != "" {
+		account, err := (&userCommand{System: b.System, env: b.env}).find(ctx, b.user)
+		if err != nil {
+			return err
+		}
+		b.set.User = account.ID
+	}
+	if b.set.Chat != "" {
+		if err := b.Query(ctx, "chat", map[string]any{"chat": b.set.Chat}, &projections.Chat{}); err != nil {
+			return err
+		}
+	}
+	b.set.Name = args[0]
+	_, err := handlers.Give(ctx, b.Conn, "budget.set", handlers.SetBudget{Command: client.NewCommand(), Budget: b.set})
+	return err
+}
+
+func (b *budgetCommand) clear(ctx context.Context, args []string) error {
+	_, err := handlers.Give(ctx, b.Conn, "budget.clear", handlers.ClearBudget{Command: client.NewCommand(), Name: args[0]})
+	return err
+}
+
+// shownBudget is a budget with what was spent of it; of one that is each chat's by itself that is nothing to tell here.
+type shownBudget struct {
+	handlers.Budget
+	Spent *projections.Spending `json:"spent,omitempty"`
+}
+
+func (b *budgetCommand) list(ctx context.Context, _ []string) error {
+	a, err := handlers.Give(ctx, b.Conn, "budget.list", struct{}{})
+	if err != nil {
+		return err
+	}
+	all := []shownBudget{}
+	if err := json.Unmarshal(a.Result, &all); err != nil {
+		return fmt.Errorf("read the budgets: %w", err)
+	}
+	for i, budget := range all {
+		of := map[string]any{"chat": budget.Chat, "user": budget.User}
+		if budget.Scope == handlers.BudgetOfDay {
+			of["day"] = time.Now().UTC().Format(time.DateOnly)
+		} else if budget.Chat == "" {
+			continue
+		}
+		all[i].Spent = &projections.Spending{}
+		if err := b.Query(ctx, "spent", of, all[i].Spent); err != nil {
+			return err
+		}
+	}
+	if b.asJSON {
+		return cli.PrintJSON(b.env.Stdout, all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(b.env.Stdout, "no budgets; make one with: pocketcoder budget set NAME --cost 10")
+		return err
+	}
+	t := tabwriter.NewWriter(b.env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tSCOPE\tCHAT\tUSER\tCOST\tTOKENS\tSTATE")
+	for _, s := range all {
+		cost, tokens := "", ""
+		if s.Spent != nil {
+			cost, tokens = amount(s.Spent.Cost)+" of ", amount(float64(s.Spent.Tokens))+" of "
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, limited(cost, s.Cost), limited(tokens, s.Tokens),
+			map[bool]string{true: "active", false: "paused"}[s.Active])
+	}
+	return t.Flush()
+}
+
+// limited shows a limit with what was spent of it.
+func limited(spent string, limit float64) string {
+	if limit == 0 {
+		return "-"
+	}
+	return spent + amount(limit)
+}
+
+// amount shows a number with at most four decimals.
+func amount(v float64) string {
+	text := strconv.FormatFloat(v, 'f', 4, 64)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}

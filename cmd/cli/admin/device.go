@@ -1,0 +1,144 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/mdp/qrterminal/v3"
+	"golang.org/x/term"
+
+	"pocketcoder/bridge/push"
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/cmd/program"
+	"pocketcoder/handlers"
+)
+
+const deviceUsage = `pocketcoder device: manage the phones that get notifications.
+
+  pocketcoder device add "My phone"                                a new secret topic at https://ntfy.sh
+  pocketcoder device add "My phone" https://ntfy.example.org/TOPIC a topic or a UnifiedPush endpoint of your own
+  pocketcoder device list
+  pocketcoder device test DEVICE                                   send a notification and wait for the result
+  pocketcoder device remove DEVICE
+
+Install the ntfy app (Android, iOS) or open the topic in a browser, and subscribe to the topic that "add" prints. Keep it
+secret: with the topic, anybody can read the notifications and press their buttons.
+
+With several accounts, add needs --user. Browsers subscribe to Web Push themselves, over the API.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+type deviceCommand struct {
+	*client.System
+	env    cli.Environment
+	user   string // an email
+	asJSON bool
+}
+
+// Device is the command device.
+func Device(ctx context.Context, env cli.Environment, args []string) error {
+	d := deviceCommand{env: env}
+	fs := cli.NewFlags(env, "device", deviceUsage)
+	data := cli.DataFlag(fs, env)
+	fs.StringVar(&d.user, "user", "", "add: `email` of the account that gets the notifications")
+	fs.BoolVar(&d.asJSON, "json", false, "list: print a JSON list")
+	return runVerb(ctx, env, fs, args, data, map[string]verb{
+		"add": {1, 2, d.add}, "list": {0, 0, d.list}, "test": {1, 1, d.test}, "remove": {1, 1, d.remove},
+	}, func(s *client.System) { d.System = s })
+}
+
+// ntfyServer is where a topic is made when the caller names none.
+const ntfyServer = "https://ntfy.sh"
+
+func (d *deviceCommand) add(ctx context.Context, args []string) error {
+	owner, err := owner(ctx, d.System, d.env, d.user)
+	if err != nil {
+		return err
+	}
+	address := ntfyServer + "/pocketcoder-" + strings.ToLower(rand.Text())
+	if len(args) > 1 {
+		address = args[1]
+	}
+	a, err := handlers.Give(ctx, d.Conn, "device.add", handlers.AddDevice{Command: client.NewCommand(), User: owner.ID, Name: args[0], URL: address})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.env.Stdout, "Device %s gets the notifications of %s.\n", a.ID, printable.OneLine(owner.Email, 60))
+	if len(args) == 1 {
+		fmt.Fprintf(d.env.Stdout, "Subscribe to this topic in the ntfy app, or open it in a browser. Keep it secret:\n\n  %s\n\n", address)
+		d.showQR(address)
+	}
+	_, err = fmt.Fprintf(d.env.Stdout, "Try it: %s device test %s\n", program.Name(), a.ID)
+	return err
+}
+
+// showQR shows a topic for the camera of a phone: ntfy's app for Android opens such links.
+func (d *deviceCommand) showQR(address string) {
+	u, err := url.Parse(address)
+	file, ok := d.env.Stdout.(*os.File)
+	if err != nil || !ok || !term.IsTerminal(int(file.Fd())) {
+		return
+	}
+	u.Scheme = "ntfy"
+	qrterminal.GenerateWithConfig(u.String(), qrterminal.Config{Level: qrterminal.L, Writer: file, HalfBlocks: true, QuietZone: 2})
+}
+
+func (d *deviceCommand) list(ctx context.Context, _ []string) error {
+	var all []handlers.Device
+	emails, err := ownedBy(ctx, d.System, d.env, "device.list", &all)
+	if err != nil {
+		return err
+	}
+	if d.asJSON {
+		return cli.PrintJSON(d.env.Stdout, all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(d.env.Stdout, "no devices; add one with: %s device add \"My phone\"\n", program.Name())
+		return err
+	}
+	t := tabwriter.NewWriter(d.env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE")
+	for _, one := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), printable.OneLine(one.Service, 20), printable.OneLine(one.Host, 60), activity(one.Active))
+	}
+	return t.Flush()
+}
+
+func activity(active bool) string {
+	if active {
+		return "active"
+	}
+	return "inactive"
+}
+
+func (d *deviceCommand) test(ctx context.Context, args []string) error {
+	a, err := handlers.Give(ctx, d.Conn, "device.test", push.TestDevice{Command: client.NewCommand(), Device: args[0]})
+	if err != nil {
+		return err
+	}
+	var result push.TestResult
+	if err := json.Unmarshal(a.Result, &result); err != nil {
+		return fmt.Errorf("read the result of the test: %w", err)
+	}
+	switch {
+	case result.Sent:
+		_, err = fmt.Fprintf(d.env.Stdout, "%s accepted the notification; the device should show it now.\n", printable.OneLine(result.Host, 60))
+		return err
+	case result.Failed != "":
+		return fmt.Errorf("the notification was not sent: %s", printable.OneLine(result.Failed, 200))
+	}
+	return fmt.Errorf("%s has not accepted the notification yet; PocketCoder retries for some minutes", printable.OneLine(result.Host, 60))
+}
+
+func (d *deviceCommand) remove(ctx context.Context, args []string) error {
+	return removeRecord(ctx, d.System, handlers.DeviceCollection, args[0])
+}

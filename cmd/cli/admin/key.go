@@ -1,0 +1,130 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/cmd/program"
+	"pocketcoder/handlers"
+)
+
+const keyUsage = `pocketcoder key: manage the SSH keys of accounts. A key opens the viewer (attach) of a system that runs with --ssh.
+
+  pocketcoder key add ~/.ssh/id_ed25519.pub                  the public key of this machine
+  pocketcoder key add laptop.pub --name laptop --for 720h    of another device, for 30 days
+  ssh-add -L | pocketcoder key add -                         one line from stdin
+  pocketcoder key list
+  pocketcoder key remove KEY                                 and close its connections
+
+With several accounts, add needs --user. A key belongs to one account.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+type keyCommand struct {
+	*client.System
+	env    cli.Environment
+	user   string // an email
+	name   string
+	lasts  time.Duration
+	asJSON bool
+}
+
+// Key is the command key.
+func Key(ctx context.Context, env cli.Environment, args []string) error {
+	k := keyCommand{env: env}
+	fs := cli.NewFlags(env, "key", keyUsage)
+	data := cli.DataFlag(fs, env)
+	fs.StringVar(&k.user, "user", "", "add: `email` of the account that logs in with the key")
+	fs.StringVar(&k.name, "name", "", "add: `name` of the device; the key's comment when empty")
+	fs.DurationVar(&k.lasts, "for", 0, "add: `time` until the key expires, such as 720h; 0 is never")
+	fs.BoolVar(&k.asJSON, "json", false, "list: print a JSON list")
+	return runVerb(ctx, env, fs, args, data, map[string]verb{
+		"add": {1, 1, k.add}, "list": {0, 0, k.list}, "remove": {1, 1, k.remove},
+	}, func(s *client.System) { k.System = s })
+}
+
+// maxKeyFile is more than a file with one public key has, in bytes.
+const maxKeyFile = 64 << 10
+
+func (k *keyCommand) add(ctx context.Context, args []string) error {
+	line, err := k.read(args[0])
+	if err != nil {
+		return fmt.Errorf("read the key: %w", err)
+	}
+	if strings.Contains(line, "PRIVATE KEY") {
+		return errors.New("read the key: this is a private key, which stays on its device; name the file that ends in .pub")
+	}
+	owner, err := owner(ctx, k.System, k.env, k.user)
+	if err != nil {
+		return err
+	}
+	c := handlers.AddSSHKey{Command: client.NewCommand(), User: owner.ID, Name: k.name, Line: line}
+	if k.lasts > 0 {
+		c.Expires = time.Now().Add(k.lasts)
+	}
+	a, err := handlers.Give(ctx, k.Conn, "key.add", c)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(k.env.Stdout, "Key %s logs in as %s.\n", a.ID, printable.OneLine(owner.Email, 60))
+	return err
+}
+
+func (k *keyCommand) read(path string) (string, error) {
+	in := k.env.Stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxKeyFile))
+	return strings.TrimSpace(string(text)), err
+}
+
+func (k *keyCommand) list(ctx context.Context, _ []string) error {
+	var all []handlers.RegisteredKey
+	emails, err := ownedBy(ctx, k.System, k.env, "key.list", &all)
+	if err != nil {
+		return err
+	}
+	if k.asJSON {
+		return cli.PrintJSON(k.env.Stdout, all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(k.env.Stdout, "no SSH keys; add one with: %s key add ~/.ssh/id_ed25519.pub\n", program.Name())
+		return err
+	}
+	t := tabwriter.NewWriter(k.env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tDEVICE\tACCOUNT\tSTATE\tEXPIRES\tLAST USED\tFINGERPRINT")
+	for _, one := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), activity(one.Active),
+			recordMinute(one.ExpiresAt), recordMinute(one.LastUsed), printable.OneLine(one.Fingerprint, 60))
+	}
+	return t.Flush()
+}
+
+// recordMinute shows a time of a record in this machine's time zone.
+func recordMinute(text string) string {
+	at, err := time.Parse("2006-01-02 15:04:05.000Z", text)
+	if err != nil {
+		return "never"
+	}
+	return minute(at)
+}
+
+func (k *keyCommand) remove(ctx context.Context, args []string) error {
+	return removeRecord(ctx, k.System, handlers.SSHKeyCollection, args[0])
+}

@@ -1,0 +1,95 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"pocketcoder/cmd/cli"
+
+	"golang.org/x/term"
+)
+
+// maxPasswordLine bounds what is read as a password, in bytes; who takes it says what is too long.
+const maxPasswordLine = 64 << 10
+
+// password gets a new password: made, typed twice on the terminal, or one line of stdin.
+func (u *userCommand) password(ctx context.Context) (string, error) {
+	if u.generate {
+		return rand.Text(), nil
+	}
+	if f, ok := u.env.Stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return typedTwice(ctx, f, u.env.Stderr)
+	}
+	line, err := bufio.NewReader(io.LimitReader(u.env.Stdin, maxPasswordLine)).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	if line = strings.TrimRight(line, "\r\n"); line == "" {
+		return "", errors.New("read the password: there is no line on stdin; --generate makes one")
+	}
+	return line, nil
+}
+
+// made prints a password that was made, once it is that of an account.
+func (u *userCommand) made(password string, err error) error {
+	if err == nil && u.generate {
+		_, err = fmt.Fprintln(u.env.Stdout, password)
+	}
+	return err
+}
+
+func typedTwice(ctx context.Context, terminal *os.File, prompt io.Writer) (string, error) {
+	first, err := typed(ctx, terminal, prompt, "New password: ")
+	if err != nil {
+		return "", err
+	}
+	second, err := typed(ctx, terminal, prompt, "The same again: ")
+	if err == nil && first != second {
+		err = errors.New("the two passwords differ")
+	}
+	return first, err
+}
+
+// typed reads a line that the terminal does not show. Ctrl-C ends the wait and leaves the terminal as it was.
+func typed(ctx context.Context, terminal *os.File, prompt io.Writer, text string) (string, error) {
+	fd := int(terminal.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, syscall.SIGINT)
+	defer signal.Stop(interrupted)
+	type read struct {
+		line []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	fmt.Fprint(prompt, text)
+	go func() {
+		line, err := term.ReadPassword(fd)
+		done <- read{line, err}
+	}()
+	select {
+	case r := <-done:
+		fmt.Fprintln(prompt)
+		if r.err != nil {
+			return "", fmt.Errorf("read the password: %w", r.err)
+		}
+		return string(r.line), nil
+	case <-interrupted:
+		err = cli.ExitCode(128 + int(syscall.SIGINT))
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	fmt.Fprintln(prompt)
+	return "", errors.Join(err, term.Restore(fd, before))
+}

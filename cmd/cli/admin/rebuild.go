@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/projections"
+)
+
+const rebuildUsage = `pocketcoder admin rebuild: compute the read models again, from the first event of the log.
+
+The running system builds new ones beside the old, compares them, and puts them in their place; it keeps serving
+meanwhile, and nothing but the log is read.
+
+  pocketcoder admin rebuild
+
+Exit status: 0 when the new read models are byte for byte the old ones; 1 when they differ or it failed, 2 for wrong usage.
+`
+
+// rebuildSilence is how long the system may say nothing during a rebuild.
+const rebuildSilence = time.Minute
+
+func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "admin rebuild", rebuildUsage)
+	data := cli.DataFlag(fs, env)
+	if _, err := cli.Parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return rebuild(ctx, env, s.Conn)
+}
+
+func rebuild(ctx context.Context, env cli.Environment, nc *nats.Conn) error {
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return fmt.Errorf("rebuild: %w", err)
+	}
+	defer answers.Unsubscribe()
+	if err := nc.PublishRequest("query.rebuild", inbox, nil); err != nil {
+		return fmt.Errorf("rebuild: %w", err)
+	}
+	bar := progressBar{env: env}
+	for {
+		a, err := nextAnswer(ctx, answers)
+		if err != nil {
+			bar.end()
+			return fmt.Errorf("rebuild: %w", err)
+		}
+		if a.Rebuilt == nil {
+			bar.show(a.Done, a.Total)
+			continue
+		}
+		bar.end()
+		return report(env, *a.Rebuilt)
+	}
+}
+
+func nextAnswer(ctx context.Context, answers *nats.Subscription) (a projections.RebuildAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rebuildSilence)
+	defer cancel()
+	m, err := answers.NextMsgWithContext(ctx)
+	if err != nil {
+		return a, err
+	}
+	if m.Header.Get("Status") == "503" {
+		return a, nats.ErrNoResponders
+	}
+	if text := m.Header.Get("Error"); text != "" {
+		return a, errors.New(text)
+	}
+	return a, json.Unmarshal(m.Data, &a)
+}
+
+// report says how fast it was and whether the read models are the same.
+func report(env cli.Environment, r projections.RebuildResult) error {
+	rate := 0.0
+	if r.Seconds > 0 {
+		rate = float64(r.Events) / r.Seconds
+	}
+	fmt.Fprintf(env.Stdout, "%d events in %.2f s: %.0f events/s\n", r.Events, r.Seconds, rate)
+	fmt.Fprintf(env.Stdout, "before  %s\nafter   %s\n", r.Before, r.After)
+	if r.Before != r.After {
+		fmt.Fprintln(env.Stdout, "the new read models DIFFER from the old ones; the new ones are in use")
+		return cli.ExitCode(1)
+	}
+	fmt.Fprintln(env.Stdout, "the read models are the same, byte for byte")
+	return nil
+}
+
+// progressBar is a bar on a terminal, and elsewhere a line for every tenth.
+type progressBar struct {
+	env   cli.Environment
+	tenth uint64
+	drawn bool
+}
+
+const barWidth = 40
+
+func (b *progressBar) show(done, total uint64) {
+	if total == 0 {
+		return
+	}
+	done = min(done, total)
+	if b.env.Interactive {
+		filled := int(done * barWidth / total)
+		fmt.Fprintf(b.env.Stdout, "\r[%s%s] %d/%d", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), done, total)
+		b.drawn = true
+		return
+	}
+	if tenth := done * 10 / total; tenth > b.tenth {
+		b.tenth = tenth
+		fmt.Fprintf(b.env.Stdout, "%d of %d events\n", done, total)
+	}
+}
+
+func (b *progressBar) end() {
+	if b.drawn {
+		fmt.Fprintln(b.env.Stdout)
+	}
+}

@@ -1,0 +1,232 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+)
+
+const userUsage = `pocketcoder user: who may log in to the running system, from where they did, and their passwords.
+
+  pocketcoder user add EMAIL                   a new account; --role user, agent or admin
+  pocketcoder user list
+  pocketcoder user passwd EMAIL                another password; ends every session of the account
+  pocketcoder user role EMAIL ROLE             another role; ends its sessions too
+  pocketcoder user disable EMAIL               it cannot log in any more, and its sessions end
+  pocketcoder user enable EMAIL
+  pocketcoder user sessions EMAIL              where it is logged in
+  pocketcoder user revoke EMAIL [SESSION]      end one session, or all
+
+A user has chats of their own, an agent acts for users, an admin may do everything. The last admin cannot be disabled.
+
+The password is asked for twice on a terminal. A script gives it as one line on stdin, or has one made:
+
+  pocketcoder user add alice@example.org --name Alice --generate
+  pass show alice | pocketcoder user passwd alice@example.org
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// userCommand is what was asked for, and of which system.
+type userCommand struct {
+	env cli.Environment
+	*client.System
+	name, role string
+	generate   bool
+	asJSON     bool
+}
+
+// userVerbs are the subcommands of user: what they take, and who carries them out.
+var userVerbs = map[string]struct {
+	least, most int // arguments
+	run         func(*userCommand, context.Context, []string) error
+}{
+	"add":      {1, 1, (*userCommand).add},
+	"list":     {0, 0, (*userCommand).list},
+	"passwd":   {1, 1, (*userCommand).passwd},
+	"role":     {2, 2, (*userCommand).setRole},
+	"disable":  {1, 1, (*userCommand).disable},
+	"enable":   {1, 1, (*userCommand).enable},
+	"sessions": {1, 1, (*userCommand).sessions},
+	"revoke":   {1, 2, (*userCommand).revoke},
+}
+
+// User is the command user.
+func User(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "user", userUsage)
+	data := cli.DataFlag(fs, env)
+	u := userCommand{env: env}
+	fs.StringVar(&u.name, "name", "", "add: the person's `name`")
+	fs.StringVar(&u.role, "role", account.User, "add: `role`: user, agent or admin")
+	fs.BoolVar(&u.generate, "generate", false, "add, passwd: make a password and print it")
+	fs.BoolVar(&u.asJSON, "json", false, "list, sessions: print a JSON list")
+	rest, err := cli.Parse(fs, args, 3)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		fs.Usage()
+		return cli.ErrUsage
+	}
+	verb, ok := userVerbs[rest[0]]
+	if !ok {
+		return cli.WrongUsage(env, "user: there is no %q; see pocketcoder user -h", rest[0])
+	}
+	if n := len(rest) - 1; n < verb.least || n > verb.most {
+		return cli.WrongUsage(env, "user %s: wrong number of arguments; see pocketcoder user -h", rest[0])
+	}
+	if u.System, err = client.Connect(ctx, datadir.Dir(*data)); err != nil {
+		return err
+	}
+	defer u.Close()
+	err = verb.run(&u, ctx, rest[1:])
+	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
+		return cli.WrongUsage(env, "user: %s", r.Text)
+	}
+	return err
+}
+
+func (u *userCommand) give(ctx context.Context, name string, command any) error {
+	_, err := handlers.Give(ctx, u.Conn, name, command)
+	return err
+}
+
+// ask gives a command that answers with a result.
+func (u *userCommand) ask(ctx context.Context, name string, command, result any) error {
+	a, err := handlers.Give(ctx, u.Conn, name, command)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(a.Result, result); err != nil {
+		return fmt.Errorf("read the answer to %s: %w", name, err)
+	}
+	return nil
+}
+
+// find gives the account with an email.
+func (u *userCommand) find(ctx context.Context, email string) (account.Account, error) {
+	var all []account.Account
+	if err := u.ask(ctx, "user.list", struct{}{}, &all); err != nil {
+		return account.Account{}, err
+	}
+	i := slices.IndexFunc(all, func(a account.Account) bool { return strings.EqualFold(a.Email, strings.TrimSpace(email)) })
+	if i < 0 {
+		return account.Account{}, fmt.Errorf("there is no account %s", printable.Visible(email))
+	}
+	return all[i], nil
+}
+
+func (u *userCommand) add(ctx context.Context, args []string) error {
+	password, err := u.password(ctx)
+	if err != nil {
+		return err
+	}
+	c := account.CreateAccount{Email: args[0], Name: u.name, Role: u.role, Password: password}
+	return u.made(password, u.give(ctx, "user.add", c))
+}
+
+func (u *userCommand) passwd(ctx context.Context, args []string) error {
+	a, err := u.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	password, err := u.password(ctx)
+	if err != nil {
+		return err
+	}
+	return u.made(password, u.give(ctx, "user.passwd", account.SetPassword{Account: a.ID, Password: password}))
+}
+
+func (u *userCommand) setRole(ctx context.Context, args []string) error {
+	return u.update(ctx, args[0], account.UpdateAccount{Role: &args[1]})
+}
+
+func (u *userCommand) disable(ctx context.Context, args []string) error {
+	disabled := true
+	return u.update(ctx, args[0], account.UpdateAccount{Disabled: &disabled})
+}
+
+func (u *userCommand) enable(ctx context.Context, args []string) error {
+	disabled := false
+	return u.update(ctx, args[0], account.UpdateAccount{Disabled: &disabled})
+}
+
+func (u *userCommand) update(ctx context.Context, email string, c account.UpdateAccount) error {
+	a, err := u.find(ctx, email)
+	if err != nil {
+		return err
+	}
+	c.Account = a.ID
+	return u.give(ctx, "user.update", c)
+}
+
+func (u *userCommand) revoke(ctx context.Context, args []string) error {
+	a, err := u.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return u.give(ctx, "user.revoke", account.RevokeSession{Account: a.ID, Session: strings.Join(args[1:], "")})
+}
+
+func (u *userCommand) list(ctx context.Context, _ []string) error {
+	var all []account.Account
+	if err := u.ask(ctx, "user.list", struct{}{}, &all); err != nil {
+		return err
+	}
+	if u.asJSON {
+		return cli.PrintJSON(u.env.Stdout, all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(u.env.Stdout, "no accounts yet; make the first with: pocketcoder user add EMAIL --role admin")
+		return err
+	}
+	t := tabwriter.NewWriter(u.env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "EMAIL\tROLE\tSTATE\tCREATED\tID\tNAME")
+	for _, a := range all {
+		state := "enabled"
+		if a.Disabled {
+			state = "disabled"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable.OneLine(a.Email, 60), a.Role, state, minute(a.Created), a.ID, printable.OneLine(a.Name, 40))
+	}
+	return t.Flush()
+}
+
+func (u *userCommand) sessions(ctx context.Context, args []string) error {
+	a, err := u.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	var all []account.Session
+	if err := u.ask(ctx, "user.sessions", account.OfAccount{Account: a.ID}, &all); err != nil {
+		return err
+	}
+	if u.asJSON {
+		return cli.PrintJSON(u.env.Stdout, all)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(u.env.Stdout, "%s is logged in nowhere\n", printable.OneLine(a.Email, 60))
+		return err
+	}
+	t := tabwriter.NewWriter(u.env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SESSION\tOPENED\tREFRESHED\tEXPIRES\tADDRESS\tDEVICE")
+	for _, s := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, minute(s.Opened), minute(s.Refreshed), minute(s.Expires), printable.OneLine(s.Address, 40), printable.OneLine(s.Device, 60))
+	}
+	return t.Flush()
+}
+
+// minute shows a time in this machine's time zone.
+func minute(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }

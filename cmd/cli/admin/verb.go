@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+)
+
+// verb is one of the subcommands of a subcommand: how many arguments it takes, and what runs it.
+type verb struct {
+	least, most int
+	run         func(context.Context, []string) error
+}
+
+// runVerb parses the arguments of a subcommand, connects to the running system, and runs the verb that the first one names.
+func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []string, data *string, verbs map[string]verb, connected func(*client.System)) error {
+	rest, err := cli.Parse(fs, args, 3)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		fs.Usage()
+		return cli.ErrUsage
+	}
+	v, ok := verbs[rest[0]]
+	if !ok {
+		return cli.WrongUsage(env, "%s: there is no %q; want %s", fs.Name(), rest[0], strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
+	}
+	if n := len(rest) - 1; n < v.least || n > v.most {
+		return cli.WrongUsage(env, "%s %s: wrong number of arguments; see pocketcoder %[1]s -h", fs.Name(), rest[0])
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	connected(s)
+	err = v.run(ctx, rest[1:])
+	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
+		return cli.WrongUsage(env, "%s: %s", fs.Name(), r.Text)
+	}
+	return err
+}
+
+// owner finds the account with an email, or the only account that a person can log in with.
+func owner(ctx context.Context, s *client.System, env cli.Environment, email string) (account.Account, error) {
+	u := userCommand{System: s, env: env}
+	if email != "" {
+		return u.find(ctx, email)
+	}
+	var all []account.Account
+	if err := u.ask(ctx, "user.list", struct{}{}, &all); err != nil {
+		return account.Account{}, err
+	}
+	people := slices.DeleteFunc(all, func(a account.Account) bool { return a.Disabled || a.Role == account.Agent })
+	switch len(people) {
+	case 0:
+		return account.Account{}, errors.New("there is no account yet; make the first with: pocketcoder user add EMAIL --role admin")
+	case 1:
+		return people[0], nil
+	}
+	return account.Account{}, fmt.Errorf("there are %d accounts; name one with --user EMAIL", len(people))
+}
+
+// ownedBy asks for a list of what accounts own, and returns the emails of the accounts by their ids.
+func ownedBy(ctx context.Context, s *client.System, env cli.Environment, command string, list any) (emails map[string]string, err error) {
+	u := userCommand{System: s, env: env}
+	var accounts []account.Account
+	if err := u.ask(ctx, "user.list", struct{}{}, &accounts); err != nil {
+		return nil, err
+	}
+	emails = map[string]string{}
+	for _, a := range accounts {
+		emails[a.ID] = a.Email
+	}
+	a, err := handlers.Give(ctx, s.Conn, command, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(a.Result, list); err != nil {
+		return nil, fmt.Errorf("read the answer to %s: %w", command, err)
+	}
+	return emails, nil
+}
+
+// removeRecord deletes a configuration record.
+func removeRecord(ctx context.Context, s *client.System, collection, id string) error {
+	_, err := handlers.Give(ctx, s.Conn, "record.delete", handlers.DeleteRecord{Command: client.NewCommand(), Collection: collection, Record: id})
+	return err
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/program"
+	"pocketcoder/cmd/viewer"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+const attachUsage = `pocketcoder attach [CHAT]: look into the sandbox while a chat's commands run, in tmux.
+
+  pocketcoder attach                        the chat with the newest activity
+  pocketcoder attach h2k0x9c3v7m1q5z
+  pocketcoder attach --shell                and open a shell of your own there, inside the isolation
+
+The first window shows the chat's commands as they run, like "pocketcoder replay --follow"; each subagent at work has one of its own.
+C-b n and C-b p go to the next and the previous window, C-b 0 to 9 to one of them, C-b c opens a shell, C-b x closes a window,
+C-b [ scrolls (q ends that), C-b d leaves. Inside a tmux of yours, press C-b twice. Text is selected with shift held down.
+
+A shell runs where commands do and is recorded as yours, the operator's, or over SSH as that of the key's account; "pocketcoder sandbox shell --private CHAT" opens one that is not.
+Nothing that is typed in another window reaches a command.
+`
+
+// attachOptions is what a person may choose.
+type attachOptions struct {
+	data  datadir.Dir
+	chat  string // empty for the newest
+	shell bool
+	user  string // the account it is for; empty for the operator
+	all   bool   // who sees all chats, not only their own
+	key   string // record of the SSH key that logged in; empty without one
+}
+
+func attachFlags(env Environment, args []string) (attachOptions, error) {
+	fs := NewFlags(env, "attach", attachUsage)
+	data := DataFlag(fs, env)
+	o := attachOptions{}
+	fs.BoolVar(&o.shell, "shell", false, "open a shell inside the isolation")
+	fs.StringVar(&o.user, "user", "", "for the account with this `id`: only its own chats, and a shell is recorded as its own")
+	fs.BoolVar(&o.all, "all", false, "the chats of everybody, for a --user who is an administrator")
+	ssh := fs.Bool("ssh", false, "take the chat from SSH_ORIGINAL_COMMAND: what an SSH key of authorized_keys runs")
+	fs.StringVar(&o.key, "key", "", "`id` of the SSH key that logged in: its last_used is set")
+	rest, err := Parse(fs, args, 1)
+	if err != nil {
+		return o, err
+	}
+	o.data = datadir.Dir(*data)
+	if _, err := events.ParseID(o.user); o.user != "" && err != nil {
+		return o, WrongUsage(env, "attach: --user: %v", err)
+	}
+	if *ssh {
+		rest = strings.Fields(env.Getenv("SSH_ORIGINAL_COMMAND"))
+	}
+	if len(rest) > 1 {
+		return o, WrongUsage(env, "attach: over SSH the only command is the id of a chat, as in: ssh -t HOST h2k0x9c3v7m1q5z")
+	}
+	if len(rest) == 1 {
+		if o.chat, err = events.ParseID(rest[0]); err != nil {
+			return o, WrongUsage(env, "attach: %v", err)
+		}
+	}
+	return o, nil
+}
+
+// Attach is the command attach.
+func Attach(ctx context.Context, env Environment, args []string) error {
+	o, err := attachFlags(env, args)
+	if err != nil {
+		return err
+	}
+	if !env.Interactive {
+		return errors.New("attach: it needs a terminal; over SSH ask for one with: ssh -t")
+	}
+	v, err := viewer.Open(ctx, o.data)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	chat, err := attachTo(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := v.Show(ctx, chat); err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	if err := v.Enter(ctx, os.Getpid(), o.user); err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	if o.shell {
+		if err := v.OpenShell(ctx, chat, o.user); err != nil {
+			return fmt.Errorf("attach: %w", err)
+		}
+	}
+	return v.Attach(ctx, chat, env.Getenv)
+}
+
+// attachTo finds the chat that is meant.
+func attachTo(ctx context.Context, o attachOptions) (string, error) {
+	s, err := client.Connect(ctx, o.data)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	if o.key != "" {
+		if _, err := handlers.Give(ctx, s.Conn, "key.used", handlers.UseSSHKey{Command: client.NewCommand(), Key: o.key}); err != nil {
+			return "", fmt.Errorf("attach: record the login: %w", err)
+		}
+	}
+	owner := o.user
+	if o.all {
+		owner = ""
+	}
+	if o.chat == "" {
+		return newest(ctx, s, owner)
+	}
+	var row projections.Chat
+	if err := s.Query(ctx, "chat", map[string]any{"chat": o.chat}, &row); err != nil {
+		return "", err
+	}
+	if owner != "" && row.User != owner {
+		return "", fmt.Errorf("query chat: there is no chat %s", o.chat) // as if it were not there
+	}
+	return row.ID, nil
+}
+
+// chatsAtOnce is how many chats are asked for at a time.
+const chatsAtOnce = 100
+
+// newest is the chat of an account, or of all, with the newest activity.
+func newest(ctx context.Context, s *client.System, user string) (string, error) {
+	for offset := 0; ; offset += chatsAtOnce {
+		var chats []projections.Chat
+		if err := s.Query(ctx, "chats", map[string]any{"limit": chatsAtOnce, "offset": offset}, &chats); err != nil {
+			return "", err
+		}
+		for _, c := range chats {
+			if user == "" || c.User == user {
+				return c.ID, nil
+			}
+		}
+		if len(chats) < chatsAtOnce {
+			return "", errors.New("attach: there is no chat yet; begin one with: " + program.Name() + " chat")
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console"
+	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what it may do, and watch what it does.
+
+  pocketcoder chat                                  a new chat
+  pocketcoder chat h2k0x9c3v7m1q5z                  go on with one that "pocketcoder chats" lists
+  pocketcoder chat -m "why does the build fail?"    one turn, then exit
+  pocketcoder chat -m "fix it" --approve all        approve everything: for scripts
+  printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one per line
+
+The chat shows what a request is for, and why no rule decided it:
+  ? bash  npm test
+    why: no rule allows "npm" · in /home/me/project · 8f3kq0z2m4c6x1a
+Answers to a request:
+  y           approve                      n           deny, and stop the turn
+  e           edit the command first       n REASON    deny, and give the model the reason
+  e COMMAND   approve this command instead of the requested one
+  a           propose a rule that allows such requests in this chat, and show what it would have allowed so far;
+              a all proposes it for every chat, a agent for this agent in every chat, a 1h for an hour
+The model sees that a command was edited. Answer a question with a number, several numbers, or your own words where it
+takes them; - dismisses it. An answer counts only for the request that was shown when you began to type it.
+
+At a terminal:
+  Up, Down    earlier messages (kept in the data directory, without answers)
+  /help       list the slash commands: /model, /chats, /requests, /why, /undo, /redo, /abort, /quit
+  //x         send a message that begins with a slash
+  \           at the end of a line: the message goes on in the next line; pasted lines are one message
+  Ctrl-C      stop the turn; again: leave. The turn of a chat that is left with /quit goes on.
+A long output is shown with its first and last lines: "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles off.
+In a file or pipe, only /abort and /quit are commands.
+
+Exit status:
+  0  the turn was completed        4  it was aborted
+  1  it failed: see stderr         5  it was lost: OpenCode went away in the middle of it
+  2  wrong usage                   6  the input ended while a request or a question waits
+  3  something was denied and the turn stopped; also when more than a budget allows was denied
+`
+
+func chatFlags(env Environment, args []string) (o console.Options, data datadir.Dir, err error) {
+	fs := NewFlags(env, "chat", chatUsage)
+	directory := DataFlag(fs, env)
+	fs.StringVar(&o.Message, "m", "", "send this `text`, see the turn through, and exit")
+	fs.StringVar(&o.Approve, "approve", "", "`decision` about requests: ask (you decide, the default), all (approve everything) or none (deny everything); POCKETCODER_APPROVE says it for scripts and with -m")
+	fs.StringVar(&o.Title, "title", "", "`title` of a new chat; the beginning of the first message when empty")
+	rest, err := Parse(fs, args, 1)
+	if err != nil {
+		return o, data, err
+	}
+	data = datadir.Dir(*directory)
+	o.History = data.Path("history")
+	o.In, o.Out, o.Err, o.Interactive, o.Colours = env.Stdin, env.Stdout, env.Stderr, env.Interactive, hasColours(env)
+	fs.Visit(func(f *flag.Flag) { o.Once = o.Once || f.Name == "m" })
+	if o.Approve == "" {
+		o.Approve = console.ApproveAsk
+		if o.Once || !env.Interactive { // a forgotten variable must not approve what a person came to decide
+			o.Approve = Variable(env, "POCKETCODER_APPROVE", console.ApproveAsk)
+		}
+	}
+	if len(rest) == 1 {
+		if o.Chat, err = events.ParseID(rest[0]); err != nil {
+			return o, data, WrongUsage(env, "chat: %v", err)
+		}
+	}
+	switch {
+	case o.Approve != console.ApproveAsk && o.Approve != console.ApproveAll && o.Approve != console.ApproveNone:
+		return o, data, WrongUsage(env, "chat: --approve must be ask, all or none, got %q", o.Approve)
+	case o.Once && strings.TrimSpace(o.Message) == "":
+		return o, data, WrongUsage(env, "chat: the message is empty")
+	case len(o.Message) > handlers.MaxMessage:
+		return o, data, WrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.Message), handlers.MaxMessage)
+	case o.Title != "" && o.Chat != "":
+		return o, data, WrongUsage(env, "chat: --title is for a new chat, and %s exists", o.Chat)
+	}
+	return o, data, nil
+}
+
+// Chat is the command chat.
+func Chat(ctx context.Context, env Environment, args []string) error {
+	o, data, err := chatFlags(env, args)
+	if err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, data)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, syscall.SIGINT)
+	defer signal.Stop(interrupts)
+	end, err := console.Run(ctx, s, o, interrupts)
+	if err == nil && end != turn.Completed {
+		return ExitCode(end)
+	}
+	return InvalidUsage(env, "chat", err)
+}

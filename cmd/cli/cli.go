@@ -1,0 +1,124 @@
+// Package cli holds the commands that start the system and those for using it: flags in, text or JSON out, one file for each
+// command. It also holds what all commands share: their environment, how arguments are read, wrong usage and exit codes.
+//
+// Promises: wrong usage is explained on stderr and returned as ErrUsage. Every command takes -h.
+//
+// It must not know how the system is wired, nor how a conversation is shown.
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/handlers"
+)
+
+// Environment is what surrounds a run of the program.
+type Environment struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Interactive    bool // stdin and stdout are a terminal
+}
+
+// ExitCode ends the program with that status and no message: what there was to say was said.
+type ExitCode int
+
+func (e ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// ErrUsage is what wrong arguments end with; the flag set has said what was wrong.
+var ErrUsage = errors.New("wrong usage")
+
+// Parse reads the arguments; flags may stand before, between and behind the others, which are returned.
+func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
+	var rest []string
+	for {
+		if err := fs.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, ErrUsage
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
+	}
+	if data := fs.Lookup("data"); data != nil && data.Value.String() == "" {
+		fmt.Fprintf(fs.Output(), "%s: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n", fs.Name())
+		return nil, ErrUsage
+	}
+	if len(rest) > most {
+		fmt.Fprintf(fs.Output(), "%s: unexpected argument %q\n", fs.Name(), rest[most])
+		return nil, ErrUsage
+	}
+	return rest, nil
+}
+
+// Variable gives the value of an environment variable, or a default.
+func Variable(env Environment, name, otherwise string) string {
+	if v := env.Getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// DataFlag is --data, which every subcommand takes.
+func DataFlag(fs *flag.FlagSet, env Environment) *string {
+	standard := ""
+	switch data, home := env.Getenv("XDG_DATA_HOME"), env.Getenv("HOME"); {
+	case data != "":
+		standard = filepath.Join(data, "pocketcoder")
+	case home != "":
+		standard = filepath.Join(home, ".local", "share", "pocketcoder")
+	}
+	return fs.String("data", Variable(env, "POCKETCODER_DATA", standard), "data `directory` (POCKETCODER_DATA)")
+}
+
+// WrongUsage says what was wrong with the arguments.
+func WrongUsage(env Environment, format string, args ...any) error {
+	fmt.Fprintf(env.Stderr, format+"\n", args...)
+	return ErrUsage
+}
+
+// PrintJSON writes a value as indented JSON.
+func PrintJSON(w io.Writer, v any) error {
+	body, err := Indented(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(body)
+	return err
+}
+
+// Indented is a value as JSON for a person, with a newline at its end.
+func Indented(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// InvalidUsage turns the refusal of what makes no sense into wrong usage.
+func InvalidUsage(env Environment, command string, err error) error {
+	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
+		return WrongUsage(env, "%s: %s", command, r.Text)
+	}
+	return err
+}
+
+// hasColours reports whether output has colours: on a terminal, unless NO_COLOR is set (no-color.org).
+func hasColours(env Environment) bool { return env.Interactive && env.Getenv("NO_COLOR") == "" }
+
+// Renderer returns a renderer that shows events on stdout.
+func Renderer(env Environment) *render.Renderer {
+	return render.New(render.NewScreen(env.Stdout, env.Interactive, hasColours(env)))
+}

@@ -1,0 +1,245 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/cmd/app"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/cmd/program"
+	"pocketcoder/sandbox/isolation"
+)
+
+// dispensable turns what is missing into something optional.
+func (c check) dispensable() check {
+	if c.State == checkMissing {
+		c.State = checkOptional
+	}
+	return c
+}
+
+// checkProgram looks for a program on PATH; absent is what its absence means.
+func checkProgram(ctx context.Context, absent checkState, name, versionFlag, purpose, get string) check {
+	c := check{Name: name, State: absent, For: purpose, Get: get}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return c
+	}
+	v, err := program.VersionOf(ctx, path, versionFlag)
+	if err != nil {
+		c.State, c.Found = checkWrong, err.Error()
+		return c
+	}
+	c.State, c.Found, c.Get = checkOK, v+", "+path, ""
+	return c
+}
+
+// checkIsolation chooses the isolation level, as the worker does.
+func checkIsolation(level string) check {
+	c := check{Name: "isolation", State: checkMissing, For: "isolating commands and OpenCode from the rest of the machine: without it neither runs"}
+	found, err := isolation.Choose(level)
+	if err != nil {
+		c.Found, c.Get = err.Error(), "apt install bubblewrap"
+		return c
+	}
+	c.State, c.Found = checkOK, found.String()
+	switch found.Level {
+	case isolation.Landlock, isolation.Container:
+		c.State, c.Get = checkOptional, "apt install bubblewrap, which isolates commands more"
+	case isolation.None:
+		c.State, c.Found, c.Get = checkWrong, c.Found+"; "+app.Unconfined, "choose another level with --isolation"
+	}
+	return c
+}
+
+const nodeGet = "apt install nodejs npm, version 20 or newer (https://nodejs.org)"
+
+func checkNode(ctx context.Context) (node, npm check) {
+	return checkProgram(ctx, checkMissing, "node", "--version", "installing OpenCode and ripgrep", nodeGet),
+		checkProgram(ctx, checkMissing, "npm", "--version", "installing OpenCode and ripgrep", nodeGet)
+}
+
+// installed is where opencode.Install has put a package's program; empty when it has not.
+func installed(d datadir.Dir, npmPackage, version string) string {
+	path, err := filepath.EvalSymlinks(d.Path("npm", npmPackage+"-"+version, "program"))
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// checkOpenCode looks where up looks: the path that was named, PATH, the data directory.
+func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
+	c := check{Name: "opencode", For: "the reasoning: it runs the turns", Get: "npm install -g opencode-ai@" + opencode.Version}
+	if o.opencode != "" {
+		v, err := program.VersionOf(ctx, o.opencode, "--version")
+		c.State, c.Found = checkOK, v+", "+o.opencode
+		if err != nil {
+			c.State, c.Found = checkWrong, err.Error()
+		} else if v != opencode.Version {
+			c.Found += ", while only " + opencode.Version + " is known to work"
+		}
+		return c
+	}
+	path, _ := exec.LookPath("opencode") // that it is not there is nothing special
+	for _, path := range []string{path, installed(o.data, "opencode-ai", opencode.Version)} {
+		if path == "" {
+			continue
+		}
+		if v, err := program.VersionOf(ctx, path, "--version"); err == nil && v == opencode.Version {
+			c.State, c.Found = checkOK, v+", "+path
+			return c
+		}
+	}
+	return c.toInstall(npm)
+}
+
+func checkRipgrep(ctx context.Context, o doctorOptions, npm bool) check {
+	c := checkProgram(ctx, checkMissing, "rg", "--version", "OpenCode's grep, glob and skill tools (ripgrep)", "apt install ripgrep")
+	if c.State == checkOK {
+		return c
+	}
+	if path := installed(o.data, "ripgrep", opencode.RipgrepVersion); path != "" {
+		if v, err := program.VersionOf(ctx, path, "--version"); err == nil {
+			c.State, c.Found = checkOK, v+", "+path
+			return c
+		}
+	}
+	return c.toInstall(npm)
+}
+
+// toInstall says of what is not there that up installs it, if it can.
+func (c check) toInstall(npm bool) check {
+	if c.State = checkMissing; npm {
+		c.State, c.Get = checkOptional, "nothing to do: pocketcoder up installs it into the data directory; or "+c.Get
+	}
+	return c
+}
+
+// checkData looks whether the data directory can be used, without making it.
+func checkData(d datadir.Dir) check {
+	c := check{Name: "data", State: checkOK, Found: string(d), For: "everything that is kept", Get: "choose another with --data"}
+	fail := func(format string, args ...any) check {
+		c.State, c.Found = checkWrong, string(d)+": "+fmt.Sprintf(format, args...)
+		return c
+	}
+	place := existing(string(d))
+	probe, err := os.CreateTemp(place, ".doctor-*")
+	if err != nil {
+		return fail("cannot be written: %v", err)
+	}
+	defer os.Remove(probe.Name())
+	probe.Close()
+	if place != string(d) {
+		c.Found += ", which does not exist yet"
+		return c
+	}
+	if err := d.Usable(); err != nil {
+		return fail("%v", err)
+	}
+	v, err := os.ReadFile(d.Path("version"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.Found += ", empty"
+	case err != nil:
+		return fail("%v", err)
+	case strings.TrimSpace(string(v)) != datadir.LayoutVersion:
+		return fail("its layout has version %q and this pocketcoder knows version %s", strings.TrimSpace(string(v)), datadir.LayoutVersion)
+	}
+	if r, err := d.Running(); err == nil {
+		c.Found += fmt.Sprintf(", in use by pid %d since %s", r.PID, r.Started.Local().Format("2006-01-02 15:04"))
+	}
+	return c
+}
+
+// existing is the path, or the nearest directory above it that exists.
+func existing(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// enoughDisk is what should be free, in bytes: OpenCode takes a third of it, and the log grows for ever.
+const enoughDisk = 1 << 30
+
+func checkDisk(d datadir.Dir) check {
+	c := check{Name: "disk", State: checkOK, For: "the log, which refuses what does not fit", Get: "free some space, or choose another disk with --data"}
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(existing(string(d)), &fs); err != nil {
+		c.State, c.Found = checkWrong, err.Error()
+		return c
+	}
+	free := int64(fs.Bavail) * int64(fs.Bsize)
+	if c.Found = printable.Size(free) + " free"; free < enoughDisk {
+		c.State, c.Found = checkWrong, c.Found+", less than "+printable.Size(enoughDisk)
+	}
+	return c
+}
+
+// checkHTTP asks the system that runs how it is, or looks whether the port is free.
+func checkHTTP(ctx context.Context, o doctorOptions) check {
+	c := check{Name: "http", State: checkOK, For: "browsers and phones", Get: "choose another with --http"}
+	if r, err := o.data.Running(); err == nil {
+		return c.health(ctx, r.HTTP)
+	}
+	l, err := net.Listen("tcp", o.http)
+	if err != nil {
+		c.State, c.Found = checkWrong, err.Error()
+		return c
+	}
+	l.Close()
+	c.Found = o.http + " is free; nothing runs on this data directory"
+	return c
+}
+
+// health asks a running system for the state of each part.
+func (c check) health(ctx context.Context, url string) check {
+	c.Get = "see what \"pocketcoder up\" says, or start it again"
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/health", nil)
+	if err != nil {
+		c.State, c.Found = checkWrong, err.Error()
+		return c
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.State, c.Found = checkWrong, err.Error()
+		return c
+	}
+	defer resp.Body.Close()
+	var body struct {
+		Data map[string]struct{ State string }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		c.State, c.Found = checkWrong, fmt.Sprintf("%s: %v", url, err)
+		return c
+	}
+	var parts []string
+	for name, part := range body.Data {
+		parts = append(parts, name+" "+part.State)
+	}
+	slices.Sort(parts)
+	c.Found = url + ": " + strings.Join(parts, ", ")
+	if resp.StatusCode != http.StatusOK {
+		c.State = checkWrong
+	}
+	return c
+}

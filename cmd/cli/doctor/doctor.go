@@ -1,0 +1,123 @@
+// Package doctor is the command that checks what a machine has, and says how to get the rest.
+//
+// Promises: it changes nothing on the machine.
+//
+// It must not know how a system is started.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/sandbox/isolation"
+)
+
+const doctorUsage = `pocketcoder doctor: check what this machine has, and say how to get the rest.
+
+  pocketcoder doctor
+  pocketcoder doctor --json
+
+Each line says ok; missing (it is needed); optional (it works without); or wrong (it is there and something is not right).
+Exit status: 0; 1 when something is missing or wrong, 2 for wrong usage.
+`
+
+// checkState is how a dependency stands.
+type checkState string
+
+const (
+	checkOK       checkState = "ok"
+	checkMissing  checkState = "missing"
+	checkOptional checkState = "optional"
+	checkWrong    checkState = "wrong"
+)
+
+// check is one thing that was looked at.
+type check struct {
+	Name  string     `json:"name"`
+	State checkState `json:"state"`
+	Found string     `json:"found,omitempty"` // version and place, or what is wrong
+	For   string     `json:"for"`             // what it is needed for
+	Get   string     `json:"get,omitempty"`   // how to get it, or what to do, unless it is ok
+}
+
+// doctorOptions says what is looked at.
+type doctorOptions struct {
+	data      datadir.Dir
+	http      string
+	opencode  string
+	isolation string
+	nats      string // "" is the embedded server
+}
+
+// Run is the command doctor.
+func Run(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "doctor", doctorUsage)
+	data := cli.DataFlag(fs, env)
+	o := doctorOptions{}
+	fs.StringVar(&o.http, "http", cli.Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server (POCKETCODER_HTTP)")
+	fs.StringVar(&o.opencode, "opencode", env.Getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode (POCKETCODER_OPENCODE)")
+	fs.StringVar(&o.nats, "nats", env.Getenv("POCKETCODER_NATS"), "`URL` of an external NATS (POCKETCODER_NATS)")
+	fs.StringVar(&o.isolation, "isolation", cli.Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), cli.IsolationHelp)
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := cli.Parse(fs, args, 0); err != nil {
+		return err
+	}
+	if err := isolation.Known(o.isolation); err != nil {
+		return cli.WrongUsage(env, "doctor: --isolation: %v", err)
+	}
+	o.data = datadir.Dir(datadir.Absolute(*data))
+	checks := doctor(ctx, o)
+	print := printChecks
+	if *asJSON {
+		print = func(w io.Writer, checks []check) error { return cli.PrintJSON(w, checks) }
+	}
+	if err := print(env.Stdout, checks); err != nil {
+		return err
+	}
+	for _, c := range checks {
+		if c.State == checkMissing || c.State == checkWrong {
+			return cli.ExitCode(1)
+		}
+	}
+	return nil
+}
+
+// doctor looks at everything, in the order in which it is needed.
+func doctor(ctx context.Context, o doctorOptions) []check {
+	node, npm := checkNode(ctx)
+	engine, search := checkOpenCode(ctx, o, npm.State == checkOK), checkRipgrep(ctx, o, npm.State == checkOK)
+	if engine.State == checkOK && search.State == checkOK { // nothing is left to install
+		node, npm = node.dispensable(), npm.dispensable()
+	}
+	return []check{
+		node, npm, engine, search,
+		checkProgram(ctx, checkOptional, "git", "--version", "OpenCode's snapshots: what a turn changed, and undoing it", "apt install git"),
+		checkTmux(ctx),
+		checkSSHD(),
+		checkIsolation(o.isolation),
+		checkNATS(ctx, o),
+		checkData(o.data),
+		checkDisk(o.data),
+		checkHTTP(ctx, o),
+	}
+}
+
+func printChecks(w io.Writer, checks []check) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range checks {
+		found := c.Found
+		if found == "" {
+			found = "not found"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n\t\tfor %s\n", c.State, c.Name, printable.OneLine(found, 200), c.For)
+		if c.State != checkOK && c.Get != "" {
+			fmt.Fprintf(t, "\t\t→ %s\n", c.Get)
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,135 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/cli/clitest"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/expect"
+	"pocketcoder/ops/natsconf"
+)
+
+func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
+	is := is.New(t)
+	t.Setenv("PATH", t.TempDir())
+	env, out := clitest.Environment(nil)
+	err := Run(t.Context(), env, []string{"--json", "--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"})
+	is.True(errors.Is(err, cli.ExitCode(1)))
+	var checks []check
+	is.NoErr(json.Unmarshal(out.Bytes(), &checks))
+	state := map[string]checkState{}
+	for _, c := range checks {
+		state[c.Name] = c.State
+		is.True(c.For != "")
+		is.True(c.State == checkOK || c.Get != "") // what is not ok can be had
+	}
+	delete(state, "sshd") // which is looked for beyond PATH
+	is.Equal(state, map[string]checkState{
+		"node": checkMissing, "npm": checkMissing, "opencode": checkMissing, "rg": checkMissing,
+		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "http": checkOK,
+	})
+}
+
+func TestDoctorNeedsNoNPMForWhatIsThere(t *testing.T) {
+	is := is.New(t)
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	for name, version := range map[string]string{"opencode": "1.18.33", "rg": "ripgrep 14"} {
+		is.NoErr(os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho "+version+"\n"), 0o755))
+	}
+	env, out := clitest.Environment(nil)
+	is.NoErr(Run(t.Context(), env, []string{"--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"}))
+	expect.Contains(t, out.String(), "optional  node ")
+	expect.Contains(t, out.String(), "1.18.33, "+bin+"/opencode")
+}
+
+func TestDoctorNamesWhatIsWrong(t *testing.T) {
+	is := is.New(t)
+	d := datadir.Dir(filepath.Join(t.TempDir(), "data"))
+	is.NoErr(os.Mkdir(string(d), 0o700))
+	is.NoErr(os.WriteFile(d.Path("version"), []byte("99\n"), 0o600))
+	c := checkData(d)
+	is.Equal(c.State, checkWrong)
+	expect.Contains(t, c.Found, `version "99"`)
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	defer l.Close()
+	c = checkHTTP(t.Context(), doctorOptions{data: d, http: l.Addr().String()})
+	is.Equal(c.State, checkWrong)
+	expect.Contains(t, c.Get, "--http")
+
+	c = checkNATS(t.Context(), doctorOptions{data: d})
+	is.Equal(c.State, checkOK)
+	expect.Contains(t, c.Found, "embedded")
+	c = checkNATS(t.Context(), doctorOptions{data: d, nats: "nats://127.0.0.1:1"})
+	is.Equal(c.State, checkWrong)
+	expect.Contains(t, c.Found, "no keys to ask nats://127.0.0.1:1 with")
+	_, err = natsconf.LoadKeys(d.Path("keys"))
+	is.NoErr(err)
+	c = checkNATS(t.Context(), doctorOptions{data: d, nats: "nats://127.0.0.1:1"})
+	expect.Contains(t, c.Found, "check versions of NATS at nats://127.0.0.1:1")
+
+	c = checkOpenCode(t.Context(), doctorOptions{data: d, opencode: "/nonexistent/opencode"}, true)
+	is.Equal(c.State, checkWrong)
+}
+
+func TestDoctorShowsTheHealthOfWhatRuns(t *testing.T) {
+	is := is.New(t)
+	status := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		w.Write([]byte(`{"data":{"opencode":{"state":"starting"},"log":{"state":"ready"}}}`))
+	}))
+	defer s.Close()
+	o := doctorOptions{data: servedAt(t, s.URL)}
+	c := checkHTTP(t.Context(), o)
+	is.Equal(c.State, checkOK)
+	is.Equal(c.Found, s.URL+": log ready, opencode starting")
+	status = http.StatusServiceUnavailable
+	is.Equal(checkHTTP(t.Context(), o).State, checkWrong)
+}
+
+// servedAt is a data directory that says that this process runs on it.
+func servedAt(t *testing.T, http string) datadir.Dir {
+	t.Helper()
+	d := datadir.Dir(t.TempDir())
+	if err := d.Announce(datadir.Running{PID: os.Getpid(), NATS: "nats://127.0.0.1:4333", HTTP: http}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestDoctorNamesWrongModes(t *testing.T) {
+	is := is.New(t)
+	d := datadir.Dir(t.TempDir())
+	_, err := natsconf.LoadKeys(d.Path("keys"))
+	is.NoErr(err)
+	for path, mode := range map[string]os.FileMode{string(d): 0o700, d.Path("keys", "worker.nk"): 0o600} {
+		for _, wrong := range []os.FileMode{0, 0o755} {
+			is.NoErr(os.Chmod(path, wrong))
+			is.Equal(checkData(d).State, checkWrong)
+			is.NoErr(os.Chmod(path, mode))
+		}
+	}
+	is.Equal(checkData(d).State, checkOK)
+}
+
+func TestDoctorSaysHowToGetIsolation(t *testing.T) {
+	is := is.New(t)
+	t.Setenv("PATH", t.TempDir())
+	c := checkIsolation("bwrap")
+	is.Equal(c.State, checkMissing)
+	expect.Contains(t, c.Found, "apt install bubblewrap")
+	is.Equal(checkIsolation("none").State, checkWrong)
+}

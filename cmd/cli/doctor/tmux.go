@@ -1,0 +1,26 @@
+package doctor
+
+import (
+	"context"
+
+	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/viewer"
+)
+
+// checkTmux looks for a tmux that keeps to itself what is printed in it.
+func checkTmux(ctx context.Context) check {
+	c := checkProgram(ctx, checkOptional, "tmux", "-V", "watching what the sandbox runs (pocketcoder attach)", viewer.Get)
+	if c.State == checkOK && viewer.TooOld(c.Found) {
+		c.State, c.Found, c.Get = checkOptional, c.Found+", which is too old", viewer.Get
+	}
+	return c
+}
+
+// checkSSHD looks where up does.
+func checkSSHD() check {
+	c := check{Name: "sshd", State: checkOptional, For: "watching it from elsewhere (pocketcoder up --ssh)", Get: ssh.Get}
+	if path, err := ssh.Find(); err == nil {
+		c.State, c.Found, c.Get = checkOK, path, ""
+	}
+	return c
+}

@@ -1,0 +1,49 @@
+package executions
+
+import (
+	"context"
+	"fmt"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/handlers"
+)
+
+const killUsage = `pocketcoder sandbox kill EXEC: end a command that runs, or send all its processes another signal.
+
+  pocketcoder sandbox kill 8f2k0x9c3v7m1q5
+  pocketcoder sandbox kill 8f2k0x9c3v7m1q5 --signal KILL    when it does not listen
+  pocketcoder sandbox kill 8f2k0x9c3v7m1q5 --signal STOP    and --signal CONT later
+
+"pocketcoder sandbox ps" lists what runs. That you sent it is recorded. Signals: TERM, INT, HUP, KILL, USR1, USR2, QUIT, STOP, CONT.
+Exit status: 0 when it was sent; 1 when the command does not run or it failed, 2 for wrong usage.
+`
+
+func runKill(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "sandbox kill", killUsage)
+	data := cli.DataFlag(fs, env)
+	signal := fs.String("signal", "", "`signal` to send; TERM when empty, and HUP to a shell, which does not hear that")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	exec, err := oneID(env, "sandbox kill", "execution", rest)
+	if err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := handlers.Give(ctx, s.Conn, "exec.signal", handlers.SignalExecution{Execution: exec, Signal: *signal}); err != nil {
+		return cli.InvalidUsage(env, "sandbox kill", err)
+	}
+	if *signal == "" {
+		fmt.Fprintln(env.Stderr, "told to end:", exec)
+	} else {
+		fmt.Fprintf(env.Stderr, "sent %s to %s\n", handlers.SignalName(*signal), exec)
+	}
+	return nil
+}

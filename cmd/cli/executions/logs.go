@@ -1,0 +1,220 @@
+package executions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+)
+
+const logsUsage = `pocketcoder sandbox logs EXEC: print the output of a command, from the log.
+
+  pocketcoder sandbox logs 8f2k0x9c3v7m1q5
+  pocketcoder sandbox logs 8f2k0x9c3v7m1q5 -f    follow the output until the command ends
+
+The command's stdout goes to stdout, and its stderr to stderr. Stderr also says what is missing and how the command ended. Control
+sequences are shown as text. While a command runs, the log has its output of the last seven days at most, and at most the first
+64 MiB of each stream (8 MiB for a foreground command). After the end it has all output. "pocketcoder sandbox ps --all" lists
+finished commands.
+Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
+`
+
+func runLogs(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "sandbox logs", logsUsage)
+	data := cli.DataFlag(fs, env)
+	follow := fs.Bool("f", false, "go on until the command has ended")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	exec, err := oneID(env, "sandbox logs", "execution", rest)
+	if err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var x projections.Run
+	if err := s.Query(ctx, "execution", map[string]any{"execution": exec}, &x); err != nil {
+		return err
+	}
+	return newPrinted(s.Log, env, x).show(ctx, *follow)
+}
+
+// printed shows what a command printed, every byte once: the fragments that come while it runs, and what is stored when it has
+// ended of what no fragment had.
+type printed struct {
+	log     *log.Log
+	run     projections.Run
+	follows bool // to the end, with which comes what is stored
+	notes   io.Writer
+	streams map[string]*printedStream
+}
+
+// printedStreams are in the order in which they are shown when nothing says another.
+var printedStreams = []string{"stdout", "stderr"}
+
+type printedStream struct {
+	to      io.Writer
+	bytes   int64 // shown, or missed
+	waits   bool  // for the end, behind a gap
+	cleaner printable.Cleaner
+}
+
+func newPrinted(log *log.Log, env cli.Environment, x projections.Run) *printed {
+	return &printed{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{"stdout": {to: env.Stdout}, "stderr": {to: env.Stderr}}}
+}
+
+func (p *printed) show(ctx context.Context, follow bool) error {
+	if p.run.Private {
+		_, err := fmt.Fprintln(p.notes, "it is private: its output is not recorded")
+		return err
+	}
+	p.follows = follow
+	subject := events.ExecDeltaSubject(p.run.Chat, p.run.ID)
+	switch {
+	case p.run.Started == "":
+		_, err := fmt.Fprintln(p.notes, "it did not run:", printable.Visible(p.run.Reason))
+		return err
+	case p.run.Status != projections.ExecExecuting:
+		d := events.ExecFinished{ExitCode: int(p.run.ExitCode), Signal: p.run.Signal, Reason: p.run.Reason, Error: p.run.Error, DurationMS: p.run.DurationMS}
+		if err := json.Unmarshal([]byte(p.run.Outputs), &d); err != nil {
+			return fmt.Errorf("read the output of %s: %w", p.run.ID, err)
+		}
+		return p.finish(ctx, d)
+	case follow:
+		return p.follow(ctx, subject)
+	}
+	if _, err := p.log.FoldDeltas(ctx, subject, 0, p.fragment); err != nil {
+		return err
+	}
+	return p.flush()
+}
+
+// fragment shows what is new in a fragment. What is missing before it is said. Of a stream's beginning, which is too old, nobody
+// waits for the end; behind a later gap, whoever follows has to: what is stored then fills it.
+func (p *printed) fragment(d log.Delta) error {
+	s := p.streams[d.Stream]
+	if s == nil || s.waits || s.bytes >= d.Offset+int64(len(d.Data)) {
+		return nil
+	}
+	if missed := d.Offset - s.bytes; missed > 0 {
+		end := ""
+		if s.waits = p.follows && s.bytes > 0; s.waits {
+			end = "; they come with what follows them when the command has ended"
+		}
+		if _, err := fmt.Fprintf(p.notes, "… %s of %s were missed%s\n", printable.Size(missed), d.Stream, end); err != nil || s.waits {
+			return err
+		}
+		if _, err := io.WriteString(s.to, s.cleaner.Flush()); err != nil {
+			return err
+		}
+		s.bytes = d.Offset
+	}
+	return s.write(d.Data[s.bytes-d.Offset:])
+}
+
+func (s *printedStream) write(b []byte) error {
+	s.bytes += int64(len(b))
+	_, err := io.WriteString(s.to, s.cleaner.Clean(b))
+	return err
+}
+
+// follow shows the fragments there are and those that come, until the command has ended.
+func (p *printed) follow(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fragments, ended, failed := make(chan log.Delta), make(chan events.ExecFinished, 1), make(chan error, 2)
+	go func() {
+		failed <- p.log.ReadDeltas(ctx, time.Time{}, []string{subject}, func(d log.Delta) { _ = client.Send(ctx, fragments, d) })
+	}()
+	go func() {
+		failed <- p.log.Read(ctx, uint64(p.run.Position), []string{events.ChatSubject(p.run.Chat, events.ExecFinished{}.Kind())}, func(b log.Batch) error {
+			for _, e := range b.Events {
+				if d, err := events.Decode(e); err == nil && d.(events.ExecFinished).Exec == p.run.ID {
+					ended <- d.(events.ExecFinished)
+				}
+			}
+			return nil
+		})
+	}()
+	for {
+		select {
+		case d := <-fragments:
+			if err := p.fragment(d); err != nil {
+				return err
+			}
+		case d := <-ended:
+			return p.finish(ctx, d)
+		case err := <-failed:
+			return err
+		}
+	}
+}
+
+// finish shows what is stored and was not shown, and how the command ended.
+func (p *printed) finish(ctx context.Context, d events.ExecFinished) error {
+	for i, out := range []events.Output{d.Stdout, d.Stderr} {
+		if err := p.streams[printedStreams[i]].rest(ctx, p.log, out); err != nil {
+			return err
+		}
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(p.notes, "ended:", printable.Visible(render.ExecutionEnd(d)))
+	return err
+}
+
+func (s *printedStream) rest(ctx context.Context, log *log.Log, out events.Output) error {
+	stored := io.NopCloser(strings.NewReader(out.Text + string(out.Base64)))
+	if out.Blob != nil {
+		var err error
+		if stored, err = log.OpenBlob(ctx, out.Blob.Name); err != nil {
+			return err
+		}
+	}
+	defer stored.Close()
+	if _, err := io.CopyN(io.Discard, stored, s.bytes); errors.Is(err, io.EOF) { // of a lost command, less may be stored
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for b := make([]byte, 32<<10); ; {
+		n, err := stored.Read(b)
+		if n > 0 {
+			if err := s.write(b[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *printed) flush() (err error) {
+	for _, name := range printedStreams {
+		s := p.streams[name]
+		_, failed := io.WriteString(s.to, s.cleaner.Flush())
+		err = errors.Join(err, failed)
+	}
+	return err
+}

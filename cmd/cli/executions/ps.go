@@ -1,0 +1,133 @@
+package executions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/projections"
+	"pocketcoder/sandbox/wire"
+)
+
+const psUsage = `pocketcoder sandbox ps: the commands that run now, in all chats.
+
+  pocketcoder sandbox ps
+  pocketcoder sandbox ps --all --limit 20    those that ended too, the newest first
+
+KIND is command, background (started with "detach") or shell (opened by a person). ISOLATION is the isolation level.
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+func runPs(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "sandbox ps", psUsage)
+	data := cli.DataFlag(fs, env)
+	all := fs.Bool("all", false, "those that ended too")
+	limit := fs.Int("limit", 50, "with --all: how many")
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := cli.Parse(fs, args, 0); err != nil {
+		return err
+	}
+	if *limit < 1 || *limit > 1000 {
+		return cli.WrongUsage(env, "sandbox ps: --limit must be 1 to 1000, got %d", *limit)
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	name := "running"
+	if *all {
+		name = "latest"
+	}
+	var runs []projections.Run
+	if err := s.Query(ctx, name, map[string]any{"limit": *limit}, &runs); err != nil {
+		return err
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, runs)
+	}
+	return printRuns(env.Stdout, runs, *all)
+}
+
+func printRuns(w io.Writer, runs []projections.Run, all bool) error {
+	if len(runs) == 0 {
+		text := "nothing runs now; --all shows what ran"
+		if all {
+			text = "nothing was run yet"
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND")
+	for _, x := range runs {
+		status := x.Status
+		if status == projections.ExecFailed {
+			status = fmt.Sprintf("exit %d", x.ExitCode)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, x.Chat, printable.Time(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
+			cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"), printable.OneLine(x.Text, 60))
+	}
+	return t.Flush()
+}
+
+// kindOf says what an execution is to a person.
+func kindOf(x projections.Run) string {
+	switch {
+	case x.Private:
+		return "shell, private"
+	case x.Terminal:
+		return "shell"
+	case x.Detached:
+		return "background"
+	}
+	return "command"
+}
+
+const workersUsage = `pocketcoder sandbox workers: list workers, their isolation level and their load.
+
+  pocketcoder sandbox workers
+
+REASON says why a worker has the isolation it has. Exit status: 0; 1 when it failed or no worker answers, 2 for wrong usage.
+`
+
+func runWorkers(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "sandbox workers", workersUsage)
+	data := cli.DataFlag(fs, env)
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := cli.Parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	workers, err := client.Give[[]wire.WorkerInfo](ctx, s, "exec.workers", struct{}{})
+	if err != nil {
+		return err
+	}
+	if len(workers) == 0 {
+		return errors.New("no worker answers, so no command can run")
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, workers)
+	}
+	t := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON")
+	for _, w := range workers {
+		load := fmt.Sprint(w.Running)
+		if w.Capacity > 0 {
+			load += fmt.Sprintf(" of %d", w.Capacity)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable.Visible(w.Name), printable.Visible(w.Isolation), load, printable.Visible(w.Workspace), printable.Visible(w.Version), printable.Visible(w.Reason))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,94 @@
+package executions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/cmd/viewer"
+	"pocketcoder/handlers"
+	"pocketcoder/sandbox/wire"
+)
+
+const ownShellUsage = `pocketcoder sandbox shell CHAT: open a shell in the sandbox of the chat's commands.
+
+  pocketcoder sandbox shell h2k0x9c3v7m1q5z
+  pocketcoder sandbox shell h2k0x9c3v7m1q5z --private
+
+The log records what the shell prints, with known secrets redacted, and you as its author. What you type is recorded only as the shell
+shows it. With --private the log records the shell itself, its requests for hosts, the hosts it reached and its signals, but no
+output. The shell ends with exit, Ctrl-D, this terminal or the chat. Output is not filtered, as with ssh.
+Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
+`
+
+func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err error) {
+	fs := cli.NewFlags(env, "sandbox shell", ownShellUsage)
+	data := cli.DataFlag(fs, env)
+	private := fs.Bool("private", false, "do not record what it prints or changes")
+	user := fs.String("user", "", "`id` of the account whose shell it is, which must see the chat: for \"attach\"; the operator's when empty")
+	pid := fs.String("client", "", "`pid` of the client of \"attach\" whose shell it is: for the key C-b c")
+	stay := fs.Bool("stay", false, "when it fails, wait until the window is closed: for \"attach\"")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
+	defer stop()
+	if *stay {
+		defer func() { stays(ctx, env, err) }()
+	}
+	chat, err := oneID(env, "sandbox shell", "chat", rest)
+	if err != nil {
+		return err
+	}
+	if !env.Interactive {
+		return errors.New("sandbox shell: it needs a terminal; over SSH ask for one with: ssh -t")
+	}
+	if *pid != "" {
+		if *user, err = viewer.AccountOfClient(ctx, datadir.Dir(*data), *pid); err != nil {
+			return fmt.Errorf("sandbox shell: --client %q: %w", *pid, err)
+		}
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r := wire.Request{Session: chat, Account: *user}
+	if *private {
+		r.Call = handlers.PrivateShell
+	}
+	result, err := viewer.RunShell(ctx, s.Conn, viewer.Terminal{In: env.Stdin, Out: env.Stdout, Err: env.Stderr, Kind: env.Getenv("TERM")}, r)
+	switch {
+	case err != nil:
+		return fmt.Errorf("sandbox shell: %w", err)
+	case result.Reason != wire.Exited:
+		return fmt.Errorf("sandbox shell: %s", endOf(result))
+	case result.ExitCode != 0:
+		return cli.ExitCode(result.ExitCode)
+	}
+	return nil
+}
+
+// stays lets the person read why there is no shell: a window ends with its program.
+func stays(ctx context.Context, env cli.Environment, err error) {
+	if err == nil || errors.As(err, new(cli.ExitCode)) {
+		return
+	}
+	fmt.Fprintf(env.Stderr, "%v\nC-b x closes the window\n", err)
+	<-ctx.Done()
+}
+
+func endOf(r wire.Result) string {
+	if r.Error != "" {
+		return printable.Visible(r.Error)
+	}
+	return "it was ended: " + render.ReasonText(string(r.Reason))
+}

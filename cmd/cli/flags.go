@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// internalFlag begins the help of a flag that only our own programs use. -h does not show it.
+const internalFlag = "internal: "
+
+// flagGroup are flags that are shown together.
+type flagGroup struct {
+	name  string
+	flags []string
+}
+
+// NewFlags makes the flags of a subcommand: -h prints the usage text and the flags.
+func NewFlags(env Environment, name, text string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(env.Stderr)
+	fs.Usage = func() {
+		fmt.Fprint(env.Stderr, text)
+		printFlags(fs, "\nFlags:\n", func(*flag.Flag) bool { return true })
+	}
+	return fs
+}
+
+// groupFlags makes -h print the first group only, and -h all every group. A flag without a group is in the last one.
+func groupFlags(env Environment, fs *flag.FlagSet, text string, all bool, groups []flagGroup) {
+	fs.Usage = func() {
+		fmt.Fprint(env.Stderr, text)
+		shown := map[string]bool{}
+		for i, g := range groups {
+			if i > 0 && !all {
+				break
+			}
+			printFlags(fs, "\n"+g.name+":\n", func(f *flag.Flag) bool {
+				in := slices.Contains(g.flags, f.Name) || i == len(groups)-1 && !shown[f.Name]
+				shown[f.Name] = shown[f.Name] || in
+				return in
+			})
+		}
+		if !all {
+			var others []string
+			for _, g := range groups[1:] {
+				others = append(others, strings.ToLower(g.name))
+			}
+			fmt.Fprintf(env.Stderr, "\nMore flags (%s): pocketcoder %s -h all\n", strings.Join(others, ", "), fs.Name())
+		}
+	}
+}
+
+// helpAll takes the word all behind -h off the arguments.
+func helpAll(args []string) (rest []string, all bool) {
+	i := slices.IndexFunc(args, func(a string) bool { return slices.Contains([]string{"-h", "--h", "-help", "--help"}, a) })
+	if i < 0 || i+1 >= len(args) || args[i+1] != "all" {
+		return args, false
+	}
+	return slices.Delete(slices.Clone(args), i+1, i+2), true
+}
+
+// printFlags prints the flags of a set below a title, but for internal ones.
+func printFlags(fs *flag.FlagSet, title string, in func(*flag.Flag) bool) {
+	shown, any := flag.NewFlagSet("", flag.ContinueOnError), false
+	shown.SetOutput(fs.Output())
+	fs.VisitAll(func(f *flag.Flag) {
+		if in(f) && !strings.HasPrefix(f.Usage, internalFlag) {
+			shown.Var(f.Value, f.Name, f.Usage)
+			shown.Lookup(f.Name).DefValue = f.DefValue
+			any = true
+		}
+	})
+	if any {
+		fmt.Fprint(fs.Output(), title)
+		shown.PrintDefaults()
+	}
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/handlers"
+	"pocketcoder/web/ports"
+)
+
+const portsUsage = `pocketcoder ports CHAT PORT: print the address of a web server that a chat's command runs.
+
+  pocketcoder ports h2k0x9c3v7m1q5z 3000
+
+The command runs in the background (it begins with "detach") and listens on 127.0.0.1 in the sandbox. The address lets one
+browser in, once, within ten minutes; the browser then has access for 12 hours. Each port has an origin of its own, so that
+links, cookies and storage work. Without --ports-url the address works on this machine, or through
+ssh -L 8090:127.0.0.1:8090 HOST.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// Ports is the command ports.
+func Ports(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "ports", portsUsage)
+	data := DataFlag(fs, env)
+	rest, err := Parse(fs, args, 2)
+	if err != nil {
+		return err
+	}
+	if len(rest) != 2 {
+		fs.Usage()
+		return ErrUsage
+	}
+	port, err := strconv.Atoi(rest[1])
+	if err != nil || port < 1 || port > 65535 {
+		return WrongUsage(env, "ports: want a port from 1 to 65535, got %q", rest[1])
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	a, err := handlers.Give(ctx, s.Conn, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0], Port: port})
+	if err != nil {
+		return err
+	}
+	var address string
+	if err := json.Unmarshal(a.Result, &address); err != nil {
+		return fmt.Errorf("read the address of the port: %w", err)
+	}
+	_, err = fmt.Fprintln(env.Stdout, address)
+	return err
+}

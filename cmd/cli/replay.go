@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/replay"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+)
+
+const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log alone.
+
+  pocketcoder replay h2k0x9c3v7m1q5z               as it was shown, with the id of each request
+  pocketcoder replay h2k0x9c3v7m1q5z --speed 10    at ten times its pace; a pause lasts at most 3 s
+  pocketcoder replay h2k0x9c3v7m1q5z --json        every event, one JSON (CloudEvents) a line
+  pocketcoder replay h2k0x9c3v7m1q5z --at 812      the chat as it stood after event #812
+  pocketcoder replay --follow h2k0x9c3v7m1q5z      what its commands print, as they run; see replay --follow -h
+
+Exit status: 0; 1 when there is no such chat or it failed, 2 for wrong usage.
+`
+
+func replayFlags(env Environment, args []string) (o replay.Options, data datadir.Dir, err error) {
+	fs := NewFlags(env, "replay", replayUsage)
+	directory := DataFlag(fs, env)
+	fs.Uint64Var(&o.From, "from", 0, "first `sequence` to show")
+	fs.Uint64Var(&o.To, "to", 0, "last `sequence` to show; 0 is the end of the log")
+	fs.Uint64Var(&o.At, "at", 0, "show the chat as it stood after the event with this `sequence`")
+	speed := fs.String("speed", "max", "how many `times` the real pace, or max")
+	fs.BoolVar(&o.JSON, "json", false, "print JSON")
+	rest, err := Parse(fs, args, 1)
+	if err != nil {
+		return o, data, err
+	}
+	data = datadir.Dir(*directory)
+	if len(rest) == 0 {
+		return o, data, WrongUsage(env, "replay: which chat? \"pocketcoder chats\" lists them")
+	}
+	if o.Chat, err = events.ParseID(rest[0]); err != nil {
+		return o, data, WrongUsage(env, "replay: %v", err)
+	}
+	if o.To == 0 {
+		o.To = math.MaxUint64
+	}
+	if o.Speed = math.Inf(1); *speed != "max" {
+		if o.Speed, err = strconv.ParseFloat(*speed, 64); err != nil || !(o.Speed > 0) {
+			return o, data, WrongUsage(env, "replay: --speed must be max or a number above 0, got %q", *speed)
+		}
+	}
+	switch {
+	case o.From > o.To:
+		return o, data, WrongUsage(env, "replay: --from %d is after --to %d", o.From, o.To)
+	case o.At != 0 && (o.From != 0 || o.To != math.MaxUint64):
+		return o, data, WrongUsage(env, "replay: --at shows one moment; it takes neither --from nor --to")
+	}
+	return o, data, nil
+}
+
+// Replay is the command replay.
+func Replay(ctx context.Context, env Environment, args []string) error {
+	if i := slices.IndexFunc(args, func(a string) bool { return a == "--follow" || a == "-follow" }); i >= 0 {
+		return runTranscript(ctx, env, slices.Delete(slices.Clone(args), i, i+1))
+	}
+	o, data, err := replayFlags(env, args)
+	if err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, data)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	show := Renderer(env)
+	show.Email = s.EmailOf(ctx)
+	return replay.Show(ctx, s.Log, o, show, env.Stdout)
+}

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"context"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/datadir"
+)
+
+const requestsUsage = `pocketcoder requests: list the requests and questions that wait for a person, in all chats, the oldest first.
+
+  pocketcoder requests
+  pocketcoder requests --json               for scripts
+  pocketcoder chat h2k0x9c3v7m1q5z          decide those of a chat
+  pocketcoder policy why 8f3kq0z2m4c6x1a    why a request was not decided by a rule
+
+The list has requests for permission and questions of the assistant. A request that a rule decides is not in it.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// Requests is the command requests.
+func Requests(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "requests", requestsUsage)
+	data := DataFlag(fs, env)
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	if _, err := Parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	pending, err := s.Requests(ctx)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return PrintJSON(env.Stdout, pending)
+	}
+	return render.Requests(env.Stdout, pending)
+}

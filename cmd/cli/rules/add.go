@@ -1,0 +1,112 @@
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/projections"
+)
+
+const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. It counts from the next request on, also for running chats.
+
+  pocketcoder policy allow 'bash: npm run build*'           run it without asking, with any further words
+  pocketcoder policy allow 'edit: docs/**' --for 1h         for an hour
+  pocketcoder policy allow 'network: *.example.org'         commands may connect to these hosts
+  pocketcoder policy allow 'webfetch: https://docs.example.org/*'
+  pocketcoder policy allow 'mcp: github_list'               one tool of an MCP server
+  pocketcoder policy deny 'bash: git push*'                 refuse it without asking
+  pocketcoder policy deny 'read: customers/**'              refuse to read these files; commands that would read them ask
+  pocketcoder policy ask 'bash: git commit*' --chat ID      ask in one chat, whatever rule allows it
+
+A rule is "PERMISSION: PATTERN"; "pocketcoder policy test -h" explains both. Deny beats ask, and ask beats allow. What no
+rule allows is asked. Creating a rule a second time changes the first: its action, and how long it lasts.
+
+Try a rule before you create it: pocketcoder policy replay RULE shows what it would have allowed.
+Undo it: pocketcoder policy revoke ID.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// addsRule returns the subcommand that creates rules of an action.
+func addsRule(action policy.Action) func(context.Context, cli.Environment, []string) error {
+	return func(ctx context.Context, env cli.Environment, args []string) error {
+		name := "policy " + string(action)
+		fs := cli.NewFlags(env, name, policyAddUsage)
+		data := cli.DataFlag(fs, env)
+		chat := fs.String("chat", "", "only for this `chat`; default every chat")
+		lasts := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 is never")
+		rest, err := cli.Parse(fs, args, 1)
+		if err != nil {
+			return err
+		}
+		if len(rest) == 0 {
+			return cli.WrongUsage(env, "%s: the rule is missing; for example: pocketcoder %s 'bash: git push*'", name, name)
+		}
+		rule, err := parseAction(action, rest[0])
+		if err == nil && *lasts < 0 {
+			err = fmt.Errorf("--for %v: want a duration above 0, such as 1h", *lasts)
+		}
+		if err != nil {
+			return cli.WrongUsage(env, "%s: %v", name, err)
+		}
+		s, err := client.Connect(ctx, datadir.Dir(*data))
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return addRule(ctx, s, env, rule, *chat, *lasts)
+	}
+}
+
+// parseAction reads a rule whose action is given by the subcommand; the text may repeat it.
+func parseAction(action policy.Action, text string) (policy.Rule, error) {
+	if head, _, _ := strings.Cut(text, ":"); !strings.Contains(strings.TrimSpace(head), " ") {
+		text = string(action) + " " + strings.TrimSpace(text)
+	}
+	rule, err := policy.ParseRule(text)
+	if err == nil && rule.Action != action {
+		err = fmt.Errorf("the rule %q says %s; use pocketcoder policy %s", text, rule.Action, rule.Action)
+	}
+	return rule.OfTool(), err
+}
+
+func addRule(ctx context.Context, s *client.System, env cli.Environment, rule policy.Rule, chat string, lasts time.Duration) error {
+	fields := map[string]string{
+		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "", "expires_at": "", "note": "pocketcoder policy " + string(rule.Action),
+	}
+	whom, until := "every chat", ""
+	if chat != "" {
+		if err := s.Query(ctx, "chat", map[string]any{"chat": chat}, &projections.Chat{}); err != nil {
+			return err
+		}
+		whom = "chat " + chat
+	}
+	if lasts > 0 {
+		fields["expires_at"] = time.Now().UTC().Add(lasts).Format(projections.TimeFormat)
+		until = " until " + printable.Time(fields["expires_at"])
+	}
+	set := map[string]json.RawMessage{"active": json.RawMessage("true")}
+	for name, value := range fields {
+		set[name], _ = json.Marshal(value) // a text
+	}
+	a, err := handlers.Give(ctx, s.Conn, "record.save", handlers.SaveRecord{
+		Command: client.NewCommand(), Collection: ruleCollections[0], Set: set, New: true, Unique: []string{"agent", "tool", "pattern", "chat"}, Upsert: true,
+	})
+	if err != nil {
+		return err
+	}
+	if rule.Action == policy.Allow && rule.Pattern == "*" {
+		fmt.Fprintf(env.Stderr, "warning: nobody is asked about %s any more, whatever it is about\n", rule.Permission)
+	}
+	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until, ruleCollections[0], a.ID)
+	return err
+}

@@ -1,0 +1,241 @@
+package rules
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/projections"
+)
+
+const policyListUsage = `pocketcoder policy list: the rules of the running system, and who made them.
+
+  pocketcoder policy list
+  pocketcoder policy list --all                                  the built-in rules too
+  pocketcoder policy list --json
+  pocketcoder policy pause tool_permissions/8f3kq0z2m4c6x1a      it decides nothing any more
+  pocketcoder policy resume tool_permissions/8f3kq0z2m4c6x1a
+  pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     it is gone; what it decided stays in the log
+
+Create a rule with "pocketcoder policy allow", ask or deny, with "a" at a request in "pocketcoder chat", or in a client.
+It counts from the next request on.
+
+Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
+`
+
+// listedRule is a rule that somebody keeps.
+type listedRule struct {
+	ID      string `json:"id"` // collection/record
+	Rule    string `json:"rule"`
+	State   string `json:"state"` // active, paused, expired, built in
+	Chat    string `json:"chat,omitempty"`
+	Agent   string `json:"agent,omitempty"` // its name
+	Expires string `json:"expires,omitempty"`
+	Author  string `json:"author,omitempty"` // email
+	Note    string `json:"note,omitempty"`
+}
+
+// ruleFields are the fields of the three collections that rules are kept in, and the name of an agent.
+type ruleFields struct {
+	Tool, Permission string
+	Pattern, Value   string
+	Action           policy.Action
+	Active           bool
+	Name             string
+	Chat, Agent      string
+	Expires          string `json:"expires_at"`
+	Author, Note     string
+}
+
+// ruleCollections are those, the first is the one whose rules are named without it too.
+var ruleCollections = []string{"tool_permissions", "whitelist_actions", "whitelist_targets"}
+
+func runPolicyList(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "policy list", policyListUsage)
+	data := cli.DataFlag(fs, env)
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	all := fs.Bool("all", false, "show the built-in rules too")
+	if _, err := cli.Parse(fs, args, 0); err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	kept, err := keptRules(ctx, s)
+	if err != nil {
+		return err
+	}
+	if *all {
+		inForce, err := client.Give[[]policy.Rule](ctx, s, "policy.rules", handlers.ListRules{})
+		if err != nil {
+			return err
+		}
+		for _, r := range inForce {
+			if r.ID == "" { // no record: built in, or given when the system started
+				kept = append(kept, listedRule{Rule: r.String(), State: "built in"})
+			}
+		}
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, kept)
+	}
+	return printRules(env.Stdout, kept)
+}
+
+// keptRules reads the rules that people keep.
+func keptRules(ctx context.Context, s *client.System) ([]listedRule, error) {
+	last, err := s.Log.Last(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.Emails(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []listedRule{}
+	for _, collection := range append([]string{"ai_agents"}, ruleCollections...) {
+		var rows []projections.Config
+		if err := s.Query(ctx, "config", map[string]any{"collection": collection, "after": last}, &rows); err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			var f ruleFields
+			if err := json.Unmarshal([]byte(row.Fields), &f); err != nil {
+				return nil, fmt.Errorf("read %s: %w", row.ID, err)
+			}
+			if collection == "ai_agents" {
+				names[row.RecordID] = f.Name
+				continue
+			}
+			all = append(all, listedRule{
+				ID: row.ID, Rule: f.text(collection), State: f.state(time.Now()), Chat: f.Chat, Agent: cmp.Or(names[f.Agent], f.Agent), Expires: f.Expires,
+				Author: cmp.Or(names[f.Author], f.Author, "operator"), Note: f.Note,
+			})
+		}
+	}
+	return all, nil
+}
+
+// text is the rule as a person writes it. An action without a value is for all targets, and a target is for all such actions.
+func (f ruleFields) text(collection string) string {
+	switch {
+	case collection == "whitelist_targets":
+		return "target " + f.Name + ": " + f.Pattern
+	case collection == "whitelist_actions" && f.Value == "":
+		return f.Permission + ": every target"
+	}
+	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value), Action: f.Action}.String()
+}
+
+func (f ruleFields) state(now time.Time) string {
+	at, err := time.Parse(projections.TimeFormat, f.Expires)
+	switch {
+	case !f.Active:
+		return "paused"
+	case err == nil && !at.After(now):
+		return "expired"
+	}
+	return "active"
+}
+
+func printRules(w io.Writer, all []listedRule) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\".")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE")
+	for _, r := range all {
+		whom := "everybody"
+		if r.Chat != "" {
+			whom = "chat " + r.Chat
+		} else if r.Agent != "" {
+			whom = "agent " + r.Agent
+		}
+		until := "-"
+		if r.Expires != "" {
+			until = printable.Time(r.Expires)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until, printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60))
+	}
+	return t.Flush()
+}
+
+// Pausing, resuming and revoking a rule, by the name of the subcommand.
+func runPolicyPause(ctx context.Context, env cli.Environment, args []string) error {
+	return changeRule(ctx, env, "policy pause", args, func(s *client.System, collection, record string) error {
+		return setActive(ctx, s, collection, record, false)
+	})
+}
+
+func runPolicyResume(ctx context.Context, env cli.Environment, args []string) error {
+	return changeRule(ctx, env, "policy resume", args, func(s *client.System, collection, record string) error {
+		return setActive(ctx, s, collection, record, true)
+	})
+}
+
+func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) error {
+	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
+		_, err := handlers.Give(ctx, s.Conn, "record.delete", handlers.DeleteRecord{Command: client.NewCommand(), Collection: collection, Record: record})
+		return err
+	})
+}
+
+func setActive(ctx context.Context, s *client.System, collection, record string, active bool) error {
+	_, err := handlers.Give(ctx, s.Conn, "record.save", handlers.SaveRecord{
+		Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
+	})
+	return err
+}
+
+// changeRule does something to the rule that is named: collection/record, or the record alone of the first collection.
+func changeRule(ctx context.Context, env cli.Environment, name string, args []string, change func(s *client.System, collection, record string) error) error {
+	fs := cli.NewFlags(env, name, policyListUsage)
+	data := cli.DataFlag(fs, env)
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return cli.WrongUsage(env, "%s: which rule? \"pocketcoder policy list\" lists them", name)
+	}
+	collection, record, err := ruleID(rest[0])
+	if err != nil {
+		return cli.WrongUsage(env, "%s: %v", name, err)
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return change(s, collection, record)
+}
+
+func ruleID(id string) (collection, record string, err error) {
+	collection, record, both := strings.Cut(id, "/")
+	if !both {
+		collection, record = ruleCollections[0], collection
+	}
+	for _, known := range ruleCollections {
+		if collection == known {
+			_, err := events.ParseID(record)
+			return collection, record, err
+		}
+	}
+	return "", "", errors.New("a rule is named COLLECTION/RECORD; its collection is " + strings.Join(ruleCollections, ", "))
+}

@@ -1,0 +1,225 @@
+// Package rules holds the commands of "pocketcoder policy": they create, list, try and remove rules, and explain a decision.
+//
+// It must not know how rules decide.
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+const policyUsage = `pocketcoder policy: the rules that decide without asking you.
+
+  pocketcoder policy allow RULE      allow what matches from now on; deny RULE, ask RULE likewise
+  pocketcoder policy test 'CMD'      what they make of a command, a file, an address or a tool, and why
+  pocketcoder policy replay RULE     what a rule would have allowed so far
+  pocketcoder policy list            the rules of the running system, and who made them; --all shows the built-in ones too
+  pocketcoder policy pause ID        a rule decides nothing any more; resume ID
+  pocketcoder policy revoke ID       a rule is gone
+  pocketcoder policy why [REQUEST]   explain why a request was allowed, denied or asked, and what then ran
+
+Examples:
+
+  pocketcoder policy allow 'bash: npm run build*'           every chat may run it
+  pocketcoder policy allow 'edit: docs/**' --for 1h         for an hour
+  pocketcoder policy deny 'bash: git push*'                 refused without a request
+  pocketcoder policy ask 'read: customers/**' --chat ID     one chat asks before it reads these files
+
+Each explains itself with -h.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// policyVerbs are the subcommands of policy.
+var policyVerbs = map[string]func(context.Context, cli.Environment, []string) error{
+	"test":   runPolicyTest,
+	"replay": runPolicyReplay,
+	"allow":  addsRule(policy.Allow),
+	"ask":    addsRule(policy.AskPerson),
+	"deny":   addsRule(policy.Deny),
+	"list":   runPolicyList,
+	"pause":  runPolicyPause,
+	"resume": runPolicyResume,
+	"revoke": runPolicyRevoke,
+	"why":    runWhy,
+}
+
+// Run is the command policy.
+func Run(ctx context.Context, env cli.Environment, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(env.Stderr, policyUsage)
+		return cli.ErrUsage
+	}
+	run, ok := policyVerbs[args[0]]
+	if ok {
+		return run(ctx, env, args[1:])
+	}
+	if _, err := cli.Parse(cli.NewFlags(env, "policy", policyUsage), args[:1], 1); err != nil {
+		return err
+	}
+	return cli.WrongUsage(env, "policy: there is no %q; see pocketcoder policy -h", args[0])
+}
+
+const policyTestUsage = `pocketcoder policy test 'CMD': what the rules make of a command, and why. It runs nothing, and needs no running system:
+it takes the rules of the one that runs on --data, and the default rules when none does.
+
+  pocketcoder policy test 'git status && rm -rf /'
+  pocketcoder policy test 'npm run build -- --watch' --rules '[{"permission": "bash", "pattern": "npm run build*"}]'
+  pocketcoder policy test 'git push -f' --rules rules.json --json
+  pocketcoder policy test src/main.go --permission edit --rules '[{"permission": "edit", "pattern": "src/**"}]'
+  pocketcoder policy test https://docs.example.com/a --permission webfetch
+  pocketcoder policy test api.example.org:443 --permission network
+  pocketcoder policy test - < script.sh            the command is read from stdin
+
+A rule is {"permission", "pattern", "action"}; the action is allow when it is not given, or ask, or deny. Deny beats ask
+beats allow, whatever the order. What no rule allows is asked.
+
+  bash              git status*       the words of one command; * at the end is any further words. ls* is not lsof.
+  read edit write   docs/**           files: * is any name, ** any folders; relative to the workspace, or absolute;
+                                      <workspace> is everything in it. write is a file the shell opens: > docs/a.md
+  webfetch          https://docs.example.com/*
+  network           *.example.org     a host a command connects to, on ports 80 and 443; host:port for another; *. is
+                                      all names below
+  mcp task          github_list       exactly that tool, or subagent
+
+Every simple command of a line must be allowed. What runs something else, or writes or reads elsewhere than its words
+say, is asked whatever the rules: sh, sudo, xargs, $(…), find -exec, sort -o, .git, .env and the like.
+
+--json prints {"decision", "rule", "reason"}: the decision is allow, ask or deny; the rule is empty when none decided.
+
+Exit status: 0 whatever the decision; 1 when it failed, 2 for wrong usage. A broken rule is named on stderr and decides nothing.
+`
+
+// policyAnswer is what policy test prints.
+type policyAnswer struct {
+	Decision policy.Action `json:"decision"`
+	Rule     string        `json:"rule"` // several of a compound command are joined by a comma and a blank
+	Reason   string        `json:"reason"`
+}
+
+func runPolicyTest(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "policy test", policyTestUsage)
+	data := cli.DataFlag(fs, env)
+	permission := fs.String("permission", "bash", "`type` of what is asked: bash, read, edit, write, webfetch, network, mcp, task, …")
+	cwd := fs.String("cwd", "", "`directory` it would run in; the workspace by default")
+	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
+	given := fs.String("rules", "", "`rules` instead of the stored ones: a JSON array, or the path of a file with one")
+	asJSON := fs.Bool("json", false, "print JSON")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return cli.WrongUsage(env, "policy test: what is asked? for example 'git status'")
+	}
+	asked := rest[0]
+	if asked == "-" {
+		body, err := io.ReadAll(env.Stdin)
+		if err != nil {
+			return fmt.Errorf("read stdin: %w", err)
+		}
+		asked = strings.TrimSuffix(string(body), "\n")
+	}
+	rules, err := policyRules(ctx, env, datadir.Dir(*data), *given)
+	if err != nil {
+		return err
+	}
+	ask, err := policyAsk(*permission, asked, *cwd, *workspace)
+	if err != nil {
+		return err
+	}
+	v := policy.Evaluate(rules, ask)
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, policyAnswer{v.Action, ruleNames(v.Rules), v.Reason})
+	}
+	_, err = fmt.Fprintf(env.Stdout, "%s: %s\n", v.Action, v.Reason)
+	if suggested := policy.Suggest(ask, nil); err == nil && v.Action == policy.AskPerson && len(suggested) > 0 {
+		_, err = fmt.Fprintf(env.Stdout, "to allow it: %s\n", ruleNames(suggested))
+	}
+	return err
+}
+
+// policyRules gives the rules of --rules, of the running system, or the default ones, and names the broken among them.
+func policyRules(ctx context.Context, env cli.Environment, d datadir.Dir, given string) ([]policy.Rule, error) {
+	if given == "" {
+		return storedRules(ctx, d)
+	}
+	body := []byte(given)
+	if !strings.HasPrefix(strings.TrimSpace(given), "[") {
+		var err error
+		if body, err = os.ReadFile(strings.TrimPrefix(given, "@")); err != nil {
+			return nil, cli.WrongUsage(env, "policy test: --rules: %v", err)
+		}
+	}
+	var rules []policy.Rule
+	if err := json.Unmarshal(body, &rules); err != nil {
+		return nil, cli.WrongUsage(env, `policy test: --rules: want [{"permission": "bash", "pattern": "git status*"}, …]: %v`, err)
+	}
+	for i, r := range rules {
+		if err := r.Check(); err != nil {
+			fmt.Fprintf(env.Stderr, "policy test: rule %d (%s) is broken and decides nothing: %v\n", i+1, r, err)
+		}
+	}
+	return rules, nil
+}
+
+// storedRules gives the rules of the system that runs on a data directory, and the default ones when none does.
+func storedRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
+	s, err := client.Connect(ctx, d)
+	if errors.Is(err, datadir.ErrNotRunning) {
+		return policy.Defaults, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return client.Give[[]policy.Rule](ctx, s, "policy.rules", handlers.ListRules{})
+}
+
+// policyAsk is what a person asks for as OpenCode would.
+func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
+	switch {
+	case workspace == "" && cwd == "":
+		cwd, workspace = ".", "."
+	case cwd == "":
+		cwd = workspace
+	case workspace == "":
+		workspace = cwd
+	}
+	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked, Resolve: handlers.RealPath, List: handlers.ListFolder, Tracked: handlers.TrackedFiles}
+	switch permission {
+	case "bash":
+		a.Command = asked
+	case "mcp":
+		a.Tool = asked
+	case "glob", "grep": // what is looked for, in the workspace
+		a.Path = ""
+	}
+	var root, folder bool
+	a.Root, root = handlers.RealPath(datadir.Absolute(workspace))
+	a.Cwd, folder = handlers.RealPath(datadir.Absolute(cwd))
+	a.Ignored = handlers.IgnoredBelow(a.Root)
+	if !root || !folder {
+		return a, fmt.Errorf("find out where %s and %s lead: a symlink leads nowhere, or a folder cannot be read", workspace, cwd)
+	}
+	return a, nil
+}
+
+func ruleNames(rules []policy.Rule) string {
+	var names []string
+	for _, r := range rules {
+		names = append(names, r.String())
+	}
+	return strings.Join(names, ", ")
+}

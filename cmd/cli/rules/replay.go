@@ -1,0 +1,66 @@
+package rules
+
+import (
+	"cmp"
+	"context"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+const policyReplayUsage = `pocketcoder policy replay RULE: what a rule would have allowed of everything that was asked so far. Nothing is stored.
+
+  pocketcoder policy replay 'bash: git status*'
+  pocketcoder policy replay 'bash: npm run build*' --chat h2k0x9c3v7m1q5z
+  pocketcoder policy replay 'deny bash: rm*' --json      what it would have denied
+
+The rule is tried alone, as it would be decided today: on the files as they are now, without any other rule.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "policy replay", policyReplayUsage)
+	data := cli.DataFlag(fs, env)
+	chat := fs.String("chat", "", "of this `chat` alone")
+	asJSON := fs.Bool("json", false, "print JSON")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return cli.WrongUsage(env, "policy replay: which rule? for example 'bash: git status*'")
+	}
+	rule, err := policy.ParseRule(rest[0])
+	if err == nil {
+		err = rule.Check()
+	}
+	if err == nil && *chat != "" {
+		_, err = events.ParseID(*chat)
+	}
+	if err != nil {
+		return cli.WrongUsage(env, "policy replay: %v", err)
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	run, err := client.Give[handlers.DryRun](ctx, s, "policy.replay", handlers.ReplayPolicy{Rule: rule, Chat: *chat})
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, run)
+	}
+	show := cli.Renderer(env)
+	does := map[policy.Action]string{policy.Deny: "denied", policy.AskPerson: "asked a person about"}
+	show.Note("", render.Bold, "%s would have %s %d of %d asks", rule, cmp.Or(does[rule.Action], "allowed"), run.Allowed, run.Asks)
+	show.Commands(run, len(run.Commands))
+	return show.Err
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+
+	"pocketcoder/cmd/app"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/sandbox/isolation"
+)
+
+const upUsage = `pocketcoder up: start everything on this machine.
+
+It finds OpenCode and ripgrep or installs them with npm, starts the log (embedded NATS), OpenCode, the bridge to it, the
+read models and the sandbox worker, says what runs where, and runs until Ctrl-C.
+
+The built-in demo model answers if no model is configured: no provider's key in the environment, no login stored by OpenCode,
+no --model and no --model-url. If the configured model cannot be used, up stops and lists the models that can.
+
+  pocketcoder up
+  pocketcoder up --workspace ~/src/project --allow 'bash: git status*'
+  ANTHROPIC_API_KEY=… pocketcoder up --model anthropic/claude-sonnet-4-5
+  pocketcoder up --model-url http://127.0.0.1:11434/v1 --model qwen3-coder:30b --model-context 32768
+
+Then, in another terminal:  pocketcoder chat
+
+On a new system it shows a one-time link that creates the first administrator, with a QR code when --url is an address that a
+phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it creates that administrator itself.
+`
+
+// upGroups are the flags of up as -h shows them.
+var upGroups = []flagGroup{
+	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
+	{"Models and turns", []string{"model-output", "model-price", "max-turns", "opencode"}},
+	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas"}},
+	{"Sandbox", []string{"isolation", "expose"}},
+	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},
+	{"Notifications", []string{"push-relay", "push-allow-private"}},
+	{"SSH", []string{"ssh", "authorized-keys"}},
+}
+
+// rules is a flag that may be given several times.
+type rules []policy.Rule
+
+func (r *rules) String() string { return "" }
+
+func (r *rules) Set(s string) error {
+	rule, err := policy.ParseRule(s)
+	*r = append(*r, rule)
+	return err
+}
+
+func upFlags(env Environment, args []string) (app.Options, error) {
+	fs := NewFlags(env, "up", upUsage)
+	data := DataFlag(fs, env)
+	o := app.Options{}
+	fs.StringVar(&o.HTTP, "http", Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server, loopback (POCKETCODER_HTTP)")
+	fs.StringVar(&o.URL, "url", env.Getenv("POCKETCODER_URL"), "`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
+	fs.StringVar(&o.PortsURL, "ports-url", env.Getenv("POCKETCODER_PORTS_URL"), "`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that passes the Host header on; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
+	behind := fs.Bool("behind-proxy", env.Getenv("POCKETCODER_BEHIND_PROXY") != "", "allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
+	fs.StringVar(&o.Workspace, "workspace", Variable(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
+	fs.StringVar(&o.NATS, "nats", env.Getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
+	fs.StringVar(&o.OpenCode, "opencode", env.Getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
+	fs.IntVar(&o.Replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
+	fs.IntVar(&o.MaxTurns, "max-turns", 8, "turns that may run at once, across chats, of which one account gets at most three quarters; 0 is no limit")
+	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
+	fs.Var((*paths)(&o.Expose), "expose", exposeHelp)
+	err := modelFlags(&o.Model, fs, env)
+	if err != nil {
+		return o, WrongUsage(env, "up: %v", err)
+	}
+	if o.Limits, err = limitFlags(fs, env); err != nil {
+		return o, WrongUsage(env, "up: %v", err)
+	}
+	networkFlags(&o, fs, env)
+	pushFlags(&o, fs, env)
+	sshFlags(&o, fs, env)
+	var allow rules
+	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
+	args, all := helpAll(args)
+	groupFlags(env, fs, upUsage, all, upGroups)
+	if _, err := Parse(fs, args, 0); err != nil {
+		return o, err
+	}
+	o.Proxied, o.Stderr, o.Getenv = *behind, env.Stderr, env.Getenv
+	o.Admin = [2]string{env.Getenv("POCKETCODER_ADMIN_EMAIL"), env.Getenv("POCKETCODER_ADMIN_PASSWORD")}
+	o.Data, o.Rules = datadir.Dir(datadir.Absolute(*data)), append(allow, policy.Defaults...)
+	o.Workspace = datadir.Absolute(o.Workspace)
+	o.Logger = slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err := o.Check(); err != nil {
+		return o, WrongUsage(env, "up: %v", err)
+	}
+	return o, o.CheckPlaces()
+}
+
+// Up is the command up.
+func Up(ctx context.Context, env Environment, args []string) error {
+	o, err := upFlags(env, args)
+	if err != nil {
+		return err
+	}
+	s, err := app.New(ctx, o)
+	if err == nil {
+		err = s.Run(ctx, func(datadir.Running) {})
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+var _ flag.Value = (*rules)(nil)
+
+// networkFlags adds the flags about the network of commands.
+func networkFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
+	fs.StringVar((*string)(&o.Network), "network", Variable(env, "POCKETCODER_NETWORK", string(handlers.NetworkOff)),
+		"default network access of commands: off, ask (a person decides per host) or allow (all public hosts on ports 80 and 443); rules come first (POCKETCODER_NETWORK)")
+	fs.StringVar(&o.Egress, "egress", Variable(env, "POCKETCODER_EGRESS", "127.0.0.1:0"),
+		"`address` of the egress proxy of commands and OpenCode; only workers should be able to reach it (POCKETCODER_EGRESS)")
+}
+
+// pushFlags adds the flags about notifications. The relay's secret is no flag: others see those.
+func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
+	fs.StringVar(&o.Relay.URL, "push-relay", env.Getenv("POCKETCODER_PUSH_RELAY"), "`URL` of the relay that hands notifications on to Firebase, with POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
+	fs.BoolVar(&o.PushPrivate, "push-allow-private", env.Getenv("POCKETCODER_PUSH_ALLOW_PRIVATE") != "",
+		"let devices name push services at private and loopback addresses, and http there: for an ntfy of your own (POCKETCODER_PUSH_ALLOW_PRIVATE)")
+	o.Relay.Secret = env.Getenv("POCKETCODER_PUSH_RELAY_SECRET")
+}
+
+// sshFlags adds the flags about people who look into the sandbox from elsewhere.
+func sshFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
+	fs.StringVar(&o.SSH, "ssh", env.Getenv("POCKETCODER_SSH"), "`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
+	fs.StringVar(&o.AuthorizedKeys, "authorized-keys", env.Getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
+}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/cmd/program"
+)
+
+const versionUsage = `pocketcoder version: print the versions of this program and of what it is made of.
+
+  pocketcoder version
+  pocketcoder version --json
+`
+
+// versions is what this program is made of.
+type versions struct {
+	PocketCoder string `json:"pocketcoder"`
+	Go          string `json:"go"`
+	OpenCode    string `json:"opencode"` // that it is written for, and installs
+	NATSServer  string `json:"nats_server"`
+}
+
+// Version is the command version.
+func Version(_ context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "version", versionUsage)
+	asJSON := fs.Bool("json", false, "print JSON")
+	if _, err := Parse(fs, args, 0); err != nil {
+		return err
+	}
+	v := versions{program.Version(), runtime.Version(), opencode.Version, program.VersionOfModule("github.com/nats-io/nats-server/v2")}
+	if *asJSON {
+		return PrintJSON(env.Stdout, v)
+	}
+	_, err := fmt.Fprintf(env.Stdout, "pocketcoder %s\ngo          %s\nopencode    %s\nnats-server %s\n", v.PocketCoder, v.Go, v.OpenCode, v.NATSServer)
+	return err
+}

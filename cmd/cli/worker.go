@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/app"
+	"pocketcoder/cmd/app/worker"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/sandbox/isolation"
+)
+
+// limitFlags adds the flags. Each has a variable in the environment too, which the error names when it is wrong.
+func limitFlags(fs *flag.FlagSet, env Environment) (*worker.Limits, error) {
+	l := worker.DefaultLimits()
+	fs.Var(&l.Memory, "memory", "most memory a command may take, such as `512MiB`; 0 is no limit (POCKETCODER_MEMORY)")
+	fs.Int64Var(&l.Processes, "processes", l.Processes, "most processes and threads a command may have; 0 is no limit (POCKETCODER_PROCESSES)")
+	fs.Var(&l.FileSize, "file-size", "most a command may write to one file, such as `512MiB`; 0 is no limit (POCKETCODER_FILE_SIZE)")
+	fs.DurationVar(&l.CPUTime, "cpu-time", l.CPUTime, "most processor time a command may take, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
+	fs.Int64Var(&l.OpenFiles, "open-files", l.OpenFiles, "most files a process of a command may have open; 0 is no limit (POCKETCODER_OPEN_FILES)")
+	fs.DurationVar(&l.Timeout, "timeout", l.Timeout, "time limit of foreground commands; 0 disables it (POCKETCODER_TIMEOUT)")
+	for _, name := range []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"} {
+		variable := "POCKETCODER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		if value := env.Getenv(variable); value != "" {
+			if err := fs.Set(name, value); err != nil {
+				return nil, fmt.Errorf("%s: %w", variable, err)
+			}
+		}
+	}
+	return l, nil
+}
+
+const workerUsage = `pocketcoder worker: run commands for a system elsewhere.
+
+  pocketcoder worker --nats nats://10.0.0.5:4222 --key worker.nk --workspace /srv/project
+
+A worker receives commands that the gate has allowed, on exec.run.<pool>, and runs them in its workspace. It needs only the
+worker's key, which gives it no other right. "pocketcoder up" starts a worker of its own. More can join from machines that see
+the same workspace. After the first SIGTERM a worker receives no more commands, and ends when its commands have ended; after
+the second it ends them.
+`
+
+// sandboxCapacity is how many commands at once the worker has been measured with.
+const sandboxCapacity = 64
+
+// sandboxDrain is a little more than OpenCode leaves a command unless told otherwise.
+const sandboxDrain = 3 * time.Minute
+
+// paths is a flag that may be given several times.
+type paths []string
+
+func (p *paths) String() string { return "" }
+
+func (p *paths) Set(s string) error {
+	*p = append(*p, datadir.Absolute(s))
+	return nil
+}
+
+// Worker is the command worker.
+func Worker(ctx context.Context, env Environment, args []string) error {
+	fs := NewFlags(env, "worker", workerUsage)
+	url := fs.String("nats", env.Getenv("POCKETCODER_NATS"), "`URL` of NATS (POCKETCODER_NATS)")
+	key := fs.String("key", env.Getenv("POCKETCODER_KEY"), "`file` with the worker's nkey seed (POCKETCODER_KEY)")
+	inPool := fs.String("pool", Variable(env, "POCKETCODER_POOL", app.Pool), "`pool` of workers to join (POCKETCODER_POOL)")
+	workspace := fs.String("workspace", Variable(env, "POCKETCODER_WORKSPACE", "."), "`directory` commands run in (POCKETCODER_WORKSPACE)")
+	home := fs.String("home", "", "`directory` that is HOME of the commands, who share it; pocketcoder/home in your cache directory when empty")
+	limits, err := limitFlags(fs, env)
+	if err != nil {
+		return WrongUsage(env, "worker: %v", err)
+	}
+	level := fs.String("isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
+	var expose paths
+	fs.Var(&expose, "expose", exposeHelp)
+	capacity := fs.Int("capacity", sandboxCapacity, "most commands at once; what comes then goes to other workers, or waits")
+	drain := fs.Duration("drain", sandboxDrain, "how long running commands may go on after the first SIGTERM or SIGINT")
+	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
+	if _, err := Parse(fs, args, 0); err != nil {
+		return err
+	}
+	if *url == "" || *key == "" {
+		return WrongUsage(env, "worker: --nats and --key are needed; see pocketcoder worker -h, also for what shows the commands that run")
+	}
+	if *capacity < 1 || *drain < 0 {
+		return WrongUsage(env, "sandbox: --capacity must be at least 1, and --drain not negative")
+	}
+	if err := limits.Check(); err != nil {
+		return WrongUsage(env, "worker: %v", err)
+	}
+	o := worker.Options{
+		NATS: *url, Key: *key, Pool: *inPool, Workspace: datadir.Absolute(*workspace), Home: *home, Isolation: *level, Expose: expose, Limits: limits,
+		Capacity: *capacity, Drain: *drain, Stdout: env.Stdout, Stderr: env.Stderr,
+	}
+	if *lifeline {
+		o.Lifeline = env.Stdin
+	}
+	err = worker.Run(ctx, o)
+	if errors.Is(err, isolation.ErrUnknown) {
+		return WrongUsage(env, "sandbox: --isolation: %v", err)
+	}
+	return err
+}
+
+const (
+	// IsolationHelp is the help of --isolation.
+	IsolationHelp = "isolation `level`: auto (the strongest that works), bwrap, landlock, container or none (POCKETCODER_ISOLATION)"
+	exposeHelp    = "further `directory` that can be read in the sandbox, besides the workspace and the system's programs; may be repeated"
+)

@@ -1,0 +1,132 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// Chat is a chat with the number of its requests that wait for a person.
+type Chat struct {
+	projections.Chat
+	Requests int `json:"requests"`
+}
+
+// Chats lists the most recently active chats.
+func (s *System) Chats(ctx context.Context, limit int) ([]Chat, error) {
+	var rows []projections.Chat
+	if err := s.Query(ctx, "chats", map[string]any{"limit": limit, "offset": 0}, &rows); err != nil {
+		return nil, err
+	}
+	pending, err := s.Requests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waiting := map[string]int{}
+	for _, r := range pending {
+		waiting[r.Chat]++
+	}
+	all := make([]Chat, 0, len(rows))
+	for _, c := range rows {
+		all = append(all, Chat{c, waiting[c.ID]})
+	}
+	return all, nil
+}
+
+// NextTurn names the side that must act: a person or the assistant.
+func (c Chat) NextTurn() string {
+	switch {
+	case c.Requests == 1:
+		return "you: 1 request"
+	case c.Requests > 1:
+		return fmt.Sprintf("you: %d requests", c.Requests)
+	case c.Turn == projections.TurnUser:
+		return "you"
+	}
+	return c.Turn
+}
+
+// Request is a request for permission, or a question, that waits for a person.
+type Request struct {
+	Chat  string `json:"chat"`
+	ID    string `json:"id"`   // of its record: "pocketcoder policy why" takes that of a permission
+	Type  string `json:"type"` // bash, edit, …, or question
+	What  string `json:"what"`
+	Why   string `json:"why,omitempty"` // the policy left it to a person
+	Since string `json:"since"`
+}
+
+// Requests lists what waits for a person, the oldest first.
+func (s *System) Requests(ctx context.Context) ([]Request, error) {
+	last, err := s.Log.Last(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var permissions []projections.Permission
+	if err := s.Query(ctx, "permissions", map[string]any{"status": projections.PermissionDraft, "after": last}, &permissions); err != nil {
+		return nil, err
+	}
+	var questions []projections.Question
+	if err := s.Query(ctx, "questions", map[string]any{"status": projections.QuestionAsked, "after": last}, &questions); err != nil {
+		return nil, err
+	}
+	all := []Request{}
+	for _, p := range permissions {
+		if p.Referred || p.Interrupted { // the policy has not looked at the others yet
+			all = append(all, Request{p.Chat, p.ID, p.Permission, strings.TrimPrefix(p.Message, p.Permission+": "), p.ReferredReason, p.Created})
+		}
+	}
+	for _, q := range questions {
+		all = append(all, Request{Chat: q.Chat, ID: q.ID, Type: "question", What: q.Question, Since: q.Created})
+	}
+	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Since, b.Since) })
+	return all, nil
+}
+
+// LastRequest is OpenCode's id of the newest request of a chat.
+func (s *System) LastRequest(ctx context.Context, chat string) (id string, err error) {
+	var newest uint64
+	for _, subject := range []string{events.ChatOpenCodeSubject(chat, "permission.asked"), events.ChatSubject(chat, events.PermissionRequested{}.Kind())} {
+		_, err := s.Log.Fold(ctx, subject, 0, func(e events.Event) error {
+			if e.Seq < newest {
+				return nil
+			}
+			switch d, _ := events.Decode(e); d := d.(type) {
+			case events.PermissionRequested:
+				id, newest = d.Permission, e.Seq
+			case events.OpenCode:
+				var ask events.PermissionAsk
+				_ = json.Unmarshal(d.Properties, &ask) // one that cannot be read has no id
+				id, newest = ask.ID, e.Seq
+			}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	if id == "" {
+		return "", fmt.Errorf("chat %s has no request yet", chat)
+	}
+	return id, nil
+}
+
+// Why asks the running system about an ask, by OpenCode's id or that of its record.
+func (s *System) Why(ctx context.Context, id string) (why handlers.Why, err error) {
+	last, err := s.Log.Last(ctx)
+	if err != nil {
+		return why, err
+	}
+	var found projections.Permission
+	if err := s.Query(ctx, "permission", map[string]any{"permission": id, "after": last}, &found); err != nil {
+		return why, err
+	}
+	return Give[handlers.Why](ctx, s, "permission.why", handlers.AskWhy{Chat: found.Chat, Permission: found.EnginePermission})
+}

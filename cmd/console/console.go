@@ -1,0 +1,227 @@
+// Package console is a conversation: a person, or a script, at a chat. It shows what happens, asks for decisions and answers, and sends
+// messages.
+//
+// Promises: one goroutine does everything, so what happens, what is typed and what is shown keep their order. An answer counts only for
+// the request that was shown when the person began to type it. The terminal is restored however the conversation ends.
+//
+// It must not know flags, environment variables or the data directory.
+package console
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/terminal"
+	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/projections"
+)
+
+// What happens to requests for permission: the person decides each one, all are approved, or all are denied.
+const (
+	ApproveAsk  = "ask"
+	ApproveAll  = "all"
+	ApproveNone = "none"
+)
+
+// Options says what a conversation is about, and with whom.
+type Options struct {
+	Chat    string // empty for a new one
+	Message string
+	Once    bool // one turn with message
+	Approve string
+	Title   string // of a new chat; empty for the beginning of the first message
+	History string // path of the file with the lines that were typed at a terminal
+
+	In          io.Reader
+	Out, Err    io.Writer
+	Interactive bool // in and out are a terminal
+	Colours     bool
+}
+
+// Run holds a conversation until it is over, and returns how its last turn ended. An interrupt stops the turn, and a
+// second one ends the conversation.
+func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.Signal) (turn.End, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := newConversation(s, o, interrupts)
+	c.show.Email = s.EmailOf(ctx)
+	after, err := c.join(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.follow(ctx, after)
+	if err := c.sit(ctx); err != nil {
+		return 0, err
+	}
+	defer c.leave()
+	if o.Once {
+		if err := c.submit(ctx, o.Message); err != nil {
+			return 0, err
+		}
+	}
+	code, err := c.run(ctx)
+	if err == nil && code == turn.Pending && len(c.waiting) == 0 {
+		code, err = c.heldExit(ctx)
+	}
+	c.show.Finish()
+	c.leave()
+	if err == nil {
+		c.farewell(code)
+	}
+	return code, errors.Join(err, c.screen().Err)
+}
+
+// heldExit is the exit status when messages are held and nothing waits here: more than the budget allows may have been
+// denied before, in another chat too.
+func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
+	for _, request := range c.turn.Held {
+		var row projections.Permission
+		if err := c.Query(ctx, "permission", map[string]any{"permission": request}, &row); err != nil {
+			return 0, err
+		}
+		if row.Status == projections.PermissionDenied {
+			return turn.Denied, nil
+		}
+	}
+	return turn.Pending, nil
+}
+
+// join finds the chat, or names a new one, and returns the sequence after which to read. Of a chat that exists the last
+// turn is shown again, and what waits for a person.
+func (c *conversation) join(ctx context.Context) (after uint64, err error) {
+	last, err := c.Log.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.joined = last
+	if c.exists = c.Chat != ""; !c.exists {
+		c.Chat = events.NewID()
+		return last, nil
+	}
+	var row projections.Chat
+	if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": last}, &row); err != nil {
+		return 0, err
+	}
+	c.turn.Root = row.Session
+	c.working = row.Turn == projections.TurnAssistant
+	if err := c.joinPending(ctx, last); err != nil {
+		return 0, err
+	}
+	after = last
+	if c.working || !c.Once {
+		_, err = c.Log.Fold(ctx, events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()), 0, func(e events.Event) error {
+			after = e.Seq - 1
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return after, c.joinSessions(ctx, after)
+}
+
+// joinSessions learns where the chat's own session works and which are its subagents, as far as it is not shown.
+func (c *conversation) joinSessions(ctx context.Context, until uint64) error {
+	w := c.show.Out
+	c.show.Out = io.Discard
+	defer func() { c.show.Out = w }()
+	learn := func(e events.Event) error {
+		if e.Seq <= until || e.Subject.Kind == (events.SessionBound{}).Kind() {
+			c.show.Event(e)
+		}
+		return nil
+	}
+	for _, subject := range []string{events.ChatSubject(c.Chat, events.SessionBound{}.Kind()), events.ChatOpenCodeSubject(c.Chat, "session.created")} {
+		if _, err := c.Log.Fold(ctx, subject, 0, learn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sit begins to read stdin: at a terminal with a line that can be edited.
+func (c *conversation) sit(ctx context.Context) error {
+	h, err := terminal.LoadHistory(c.History)
+	if err != nil {
+		return fmt.Errorf("read the history of what was typed: %w", err)
+	}
+	if c.terminal = terminal.Open(ctx, c.In, c.Out, c.Interactive, h); c.terminal == nil {
+		c.input = readLines(ctx, c.In)
+		return nil
+	}
+	c.show.Out, c.show.Columns, c.show.Fold = c.terminal, c.terminal.Columns, shownOutput
+	c.input = c.terminal.Lines()
+	return nil
+}
+
+// shownOutput is how many lines of a command's output are shown at a terminal before it is folded.
+const shownOutput = 20
+
+// leave restores the terminal.
+func (c *conversation) leave() {
+	if c.terminal != nil {
+		c.terminal.Close()
+		c.terminal = nil
+	}
+}
+
+// lines are what stdin has: whole lines, and its end.
+type lines <-chan terminal.Line
+
+// readLines reads lines until stdin ends; one that ends with a backslash goes on in the next.
+func readLines(ctx context.Context, r io.Reader) lines {
+	out := make(chan terminal.Line)
+	go func() {
+		defer close(out)
+		in, whole := bufio.NewReader(r), ""
+		for {
+			line, err := in.ReadString('\n')
+			line = strings.TrimRight(line, "\r\n")
+			if more, ok := strings.CutSuffix(line, `\`); ok && err == nil {
+				whole += more + "\n"
+				continue
+			}
+			if whole += line; whole != "" || err == nil {
+				select {
+				case out <- terminal.Line{Text: whole}:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if whole = ""; err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// farewell says on stderr what a script or a person should know of an end that is not the usual one.
+func (c *conversation) farewell(code turn.End) {
+	w := c.Err
+	again := "pocketcoder chat " + c.Chat
+	switch code {
+	case turn.Failed:
+		fmt.Fprintln(w, "the turn failed:", printable.OneLine(c.turn.Failure, 500))
+	case turn.Denied:
+		fmt.Fprintln(w, "it was denied, and the turn stopped; go on with:", again)
+	case turn.Aborted:
+		fmt.Fprintln(w, "the turn was aborted; go on with:", again)
+	case turn.Lost:
+		fmt.Fprintln(w, "the turn was lost: OpenCode went away in the middle of it; go on with:", again)
+	case turn.Pending:
+		fmt.Fprintln(w, "a request is still pending; answer it with:", again)
+	default:
+		if c.exists && !c.Once {
+			fmt.Fprintln(w, "go on with:", again)
+		}
+	}
+}

@@ -1,0 +1,398 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/terminal"
+	"pocketcoder/cmd/console/turn"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// conversation is a person (or a script) at a chat. One goroutine does everything: what happens, what is typed and what
+// is shown keep their order.
+type conversation struct {
+	*client.System
+	Options
+	show        *render.Renderer
+	terminal    *terminal.Terminal // nil when stdin is none
+	suggestion  string             // what is typed for the person below the next prompt
+	turn        *turn.Turn
+	exists      bool      // the chat
+	joined      uint64    // the log's last sequence when we came
+	caughtUp    bool      // with it
+	working     bool      // it is the assistant's turn, as far as the read model has said
+	stopping    bool      // an abort was asked for
+	waiting     []ask     // for a person, oldest first
+	prompted    bool      // the first of them is on the screen
+	promptedFor string    // what the terminal's prompt asks; see asked
+	covered     bool      // output was printed below the first of them, which is shown again therefore
+	ended       bool      // stdin
+	since       time.Time // when the assistant began to work; zero when it does not
+	model       string    // to select when the first message creates the chat
+	undone      string    // the message with which the undone turns begin, by OpenCode's id
+
+	input      lines
+	interrupts <-chan os.Signal
+	arrived    chan log.Batch
+	fragments  chan log.Delta
+	failed     chan error
+	connected  <-chan bool // whether there is a connection, as it changes
+}
+
+func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *conversation {
+	return &conversation{
+		System: s, Options: o, interrupts: interrupts,
+		show: render.New(render.NewScreen(o.Out, o.Interactive, o.Colours)), turn: turn.New(""),
+		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
+	}
+}
+
+func (c *conversation) screen() *render.Screen { return c.show.Screen }
+func (c *conversation) endLine()               { c.show.EndLine() }
+
+// follow brings the chat's events after a sequence, its fragments, and the state of the connection to run.
+func (c *conversation) follow(ctx context.Context, after uint64) {
+	go func() {
+		c.failed <- c.Log.FollowDeltas(ctx, events.ChatDeltaFilters(c.Chat), func(d log.Delta) {
+			select {
+			case c.fragments <- d:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	go func() {
+		c.failed <- c.Log.Read(ctx, after, []string{events.ChatFilter(c.Chat)}, func(b log.Batch) error {
+			select {
+			case c.arrived <- b:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	c.connected = c.Connected()
+}
+
+// run goes on until the conversation is over, and says how.
+func (c *conversation) run(ctx context.Context) (turn.End, error) {
+	var lost <-chan time.Time
+	tick, aborts, stop := c.atTerminal()
+	defer stop()
+	for {
+		if err := c.next(ctx); err != nil {
+			return 0, err
+		}
+		if code, over := c.over(); over {
+			return code, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case err := <-c.failed:
+			return 0, err
+		case b := <-c.arrived:
+			c.drain()
+			if err := c.take(ctx, b); err != nil {
+				return 0, err
+			}
+		case d := <-c.fragments:
+			c.show.Fragment(d)
+		case line, ok := <-c.lines():
+			if code, leave, err := c.line(ctx, line, ok); leave || err != nil {
+				return code, err
+			}
+		case <-c.interrupts:
+			if code, leave, err := c.interrupt(ctx); leave || err != nil {
+				return code, err
+			}
+		case cleared := <-aborts:
+			if cleared && !c.working {
+				break // it was for the line
+			}
+			if code, leave, err := c.interrupt(ctx); leave || err != nil {
+				return code, err
+			}
+		case now := <-tick:
+			c.terminal.SetStatus(c.status(now))
+		case up := <-c.connected:
+			if lost = nil; !up {
+				if c.terminal != nil {
+					c.covered = c.terminal.Release() || c.covered
+				}
+				c.show.Note("", render.Yellow, "(the connection to the system is lost; waiting for it to come back)")
+				lost = time.After(client.ReconnectTime)
+			}
+		case <-lost:
+			return 0, fmt.Errorf("the system has been away for %s; what was said is kept: pocketcoder chat %s", client.ReconnectTime, c.Chat)
+		}
+	}
+}
+
+// atTerminal returns what only a terminal has: a tick for the status, and Ctrl-C as a key.
+func (c *conversation) atTerminal() (tick <-chan time.Time, aborts <-chan bool, stop func()) {
+	if c.terminal == nil {
+		return nil, nil, func() {}
+	}
+	t := time.NewTicker(time.Second)
+	return t.C, c.terminal.Aborts, t.Stop
+}
+
+// status says what goes on while nothing is printed.
+func (c *conversation) status(now time.Time) string {
+	if !c.working {
+		c.since = time.Time{}
+		return ""
+	}
+	if c.since.IsZero() {
+		c.since = now
+	}
+	if n := c.terminal.HeldLines(); n > 0 {
+		return c.show.Paint(render.Dim, fmt.Sprintf("%d more lines are shown once you have answered", n))
+	}
+	if len(c.waiting) > 0 || now.Sub(c.terminal.PrintedAt()) < time.Second {
+		return ""
+	}
+	text := fmt.Sprintf("working %s", now.Sub(c.since).Round(time.Second))
+	if x := c.show.Running(); x != nil {
+		text = fmt.Sprintf("running %s", max(0, now.Sub(x.Since)).Round(time.Second))
+		if n := x.OutputLines(); n > 0 {
+			text += fmt.Sprintf(", %d lines", n)
+		}
+	}
+	return c.show.Paint(render.Dim, text+"  (Ctrl-C stops)")
+}
+
+// drain shows the fragments that are here: what they show came before the events that are here.
+func (c *conversation) drain() {
+	for {
+		select {
+		case d := <-c.fragments:
+			c.show.Fragment(d)
+		default:
+			return
+		}
+	}
+}
+
+// lines is stdin while a line is wanted: always of a person at a terminal; of a script only when it has to say
+// something, so that its answers and messages keep their order.
+func (c *conversation) lines() lines {
+	if c.caughtUp && !c.ended && (c.Interactive || len(c.waiting) > 0 || !c.Once && !c.working) {
+		return c.input
+	}
+	return nil
+}
+
+// over says whether there is nothing left to do, and how it ended.
+func (c *conversation) over() (turn.End, bool) {
+	switch {
+	case c.ended && len(c.waiting) > 0:
+		return turn.Pending, true
+	case c.working || len(c.waiting) > 0 || !c.caughtUp:
+		return 0, false
+	}
+	return c.turn.End(), c.Once || c.ended
+}
+
+// take shows events, and finds out whether the turn has ended.
+func (c *conversation) take(ctx context.Context, b log.Batch) error {
+	var asked uint64 // the newest event with which the turn may have ended
+	for _, e := range b.Events {
+		c.show.Live = e.Seq > c.joined
+		c.show.Event(e)
+		if c.turn.Apply(e) && e.Seq > c.joined {
+			asked = e.Seq
+		}
+		c.settle(e)
+		if err := c.addQuestions(e); err != nil {
+			return err
+		}
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.MessageSubmitted:
+			c.working = c.working || e.Seq > c.joined
+		case events.MessageSending:
+			c.working = c.working || e.Seq > c.joined // it may have been held
+			if c.show.Quiet[d.Message] {
+				c.turn.Begin() // whatever came before was another turn
+			}
+		}
+	}
+	if c.show.Live, c.caughtUp = true, c.caughtUp || b.Behind == 0; c.caughtUp {
+		c.addDue()
+	}
+	if asked == 0 || !c.working {
+		return nil
+	}
+	return c.check(ctx, asked)
+}
+
+// check asks the read model, at an event or later, whose turn it is. The read model may be ahead of what was taken: a turn
+// whose end is still to come here goes on.
+func (c *conversation) check(ctx context.Context, seq uint64) error {
+	var row projections.Chat
+	if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": seq}, &row); err != nil {
+		return err
+	}
+	if c.working = row.Turn == projections.TurnAssistant || c.turn.Whose() == projections.TurnAssistant; !c.working {
+		c.stopping = false
+		c.endLine()
+	}
+	return nil
+}
+
+// titleLength is that of a title made from a message, in runes.
+const titleLength = 60
+
+// submit sends a message; the first one of a new chat opens it.
+func (c *conversation) submit(ctx context.Context, text string) error {
+	if !c.exists {
+		if err := c.open(ctx, text); err != nil {
+			return err
+		}
+	}
+	if model := c.model; model != "" {
+		c.model = ""
+		if err := c.selectModel(ctx, model); err != nil {
+			return err
+		}
+	}
+	c.undone = ""
+	message := events.NewID()
+	c.show.Quiet[message] = true
+	_, err := handlers.Give(ctx, c.Conn, "message.submit", handlers.SubmitMessage{
+		Command: client.NewCommand(), Chat: c.Chat, Message: message, Parts: []events.Part{{Type: "text", Text: text}},
+	})
+	if err != nil {
+		return err
+	}
+	if c.working {
+		c.show.Note("", render.Dim, "(it is answered after the current turn)")
+	}
+	c.working = true
+	return nil
+}
+
+// open creates the chat. It is named after its first message unless a person gave it a title.
+func (c *conversation) open(ctx context.Context, text string) error {
+	title := c.Title
+	if title == "" {
+		title = printable.OneLine(text, titleLength)
+	}
+	_, err := handlers.Give(ctx, c.Conn, "chat.create", handlers.CreateChat{Command: client.NewCommand(), Chat: c.Chat, Title: title})
+	c.exists = c.exists || err == nil
+	return err
+}
+
+// line does what a line of stdin says; ok is false at its end.
+func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (code turn.End, leave bool, err error) {
+	if c.terminal != nil || c.Interactive && c.show.Writing == promptWriter {
+		c.show.Writing = "" // the terminal has ended the line
+	}
+	if c.terminal != nil {
+		c.covered = c.terminal.Release() || c.covered
+		if ok {
+			c.terminal.Handled()
+		}
+	}
+	words := strings.TrimSpace(line.Text)
+	switch {
+	case !ok:
+		c.ended = true
+	case words == "/quit":
+		if len(c.waiting) > 0 {
+			return turn.Pending, true, nil
+		}
+		return c.turn.End(), true, nil
+	case words == "/abort":
+		return 0, false, c.abort(ctx)
+	case line.Typed && c.isSlash(words):
+		c.remember(words)
+		return 0, false, c.slash(ctx, words)
+	case line.Typed && line.Shown != "" && line.Shown != c.asked():
+		c.refuseStale(words)
+	case len(c.waiting) > 0 && (!line.Typed || line.Shown != ""):
+		return 0, false, c.answer(ctx, unslashed(line, words))
+	case words == "":
+	case c.Once, c.working && (words == "y" || words == "n"):
+		if len(c.waiting) > 0 {
+			c.prompted = false
+			c.show.Note("", render.Yellow, "%q was not used: you began this line before the request came. Please answer again.", words)
+		} else {
+			c.show.Note("", render.Dim, "(nothing waits for an answer)")
+		}
+	default:
+		text := unslashed(line, line.Text)
+		c.remember(line.Text)
+		err = c.submit(ctx, text)
+		if r := (handlers.Refused{}); c.Interactive && errors.As(err, &r) { // a script must notice
+			c.show.Note("", render.Red, "%s", r.Text)
+			err = nil
+		}
+	}
+	return 0, false, err
+}
+
+// asked names what the first prompt asks: an answer counts only for that. It is empty when nothing waits.
+func (c *conversation) asked() string {
+	if len(c.waiting) == 0 {
+		return ""
+	}
+	return c.waiting[0].name()
+}
+
+// refuseStale says that an answer was not used, because what it was typed for no longer waits.
+func (c *conversation) refuseStale(words string) {
+	c.prompted = false
+	if words == "" {
+		return
+	}
+	c.show.Note("", render.Yellow, "%q was not used: the request it answers was decided before you pressed Enter.", words)
+	if len(c.waiting) > 0 {
+		c.show.Note("", render.Yellow, "Now this waits: %s", c.waiting[0].summary())
+	}
+}
+
+// remember adds a line to the history of a terminal.
+func (c *conversation) remember(line string) {
+	if c.terminal == nil {
+		return
+	}
+	if err := c.terminal.History.Remember(line); err != nil {
+		c.show.Note("", render.Dim, "(the line is not in the history: %v)", err)
+	}
+}
+
+// interrupt is Ctrl-C: it stops the turn, and when there is none or it was asked before, the conversation.
+func (c *conversation) interrupt(ctx context.Context) (code turn.End, leave bool, err error) {
+	if c.terminal != nil {
+		c.covered = c.terminal.Release() || c.covered
+	}
+	switch {
+	case !c.working:
+		return c.turn.End(), true, nil
+	case c.stopping:
+		return turn.Aborted, true, nil
+	}
+	return 0, false, c.abort(ctx)
+}
+
+func (c *conversation) abort(ctx context.Context) error {
+	if !c.working {
+		c.show.Note("", render.Dim, "(nothing runs)")
+		return nil
+	}
+	c.stopping = true
+	_, err := handlers.Give(ctx, c.Conn, "turn.abort", handlers.AbortTurn{Command: client.NewCommand(), Chat: c.Chat})
+	return err
+}

@@ -1,0 +1,60 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/cmdtest"
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/turn"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+)
+
+// The read model holds the whole of a turn, in which the model went on after a denial, before the turn is shown.
+func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	eventLog := eventstest.Open(t, nc)
+	model, err := projections.Open(t.Context(), t.TempDir(), eventLog)
+	is.NoErr(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	workers.Go(func() { model.Run(ctx) })
+	workers.Go(func() { model.Serve(ctx, nc) })
+	defer func() { cancel(); workers.Wait(); model.Close() }()
+
+	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
+	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
+	all = append([]events.Event{
+		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}), cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
+	}, all...)
+	_, err = eventLog.AppendAll(t.Context(), all)
+	is.NoErr(err)
+
+	var out bytes.Buffer
+	c := newConversation(&client.System{Conn: nc, Log: eventLog}, Options{Chat: "chat1", Once: true, Out: &out}, nil)
+	expect.Eventually(t, "the read model holds the turn", func() bool {
+		return c.Query(t.Context(), "chat", map[string]any{"chat": "chat1", "after": len(all)}, &projections.Chat{}) == nil
+	})
+	c.working, c.caughtUp = true, true
+	over := false
+	for i, e := range all {
+		is.NoErr(c.take(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, i+1)}}))
+		var code turn.End
+		if code, over = c.over(); over {
+			is.Equal(code, turn.End(turn.Completed))
+			is.True(bytes.Contains(out.Bytes(), []byte("done")))
+		}
+	}
+	is.True(over)
+}

@@ -1,0 +1,128 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// Why shows it as a person reads it: what was asked, what the policy saw, who decided, what ran.
+func (r *Renderer) Why(w handlers.Why) {
+	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
+	text := w.Ask.Command
+	if text == "" {
+		text = strings.Join(w.Ask.Patterns, "\n")
+	}
+	r.Line("    ", Plain, printable.Visible(text))
+	if w.Ask.Cwd != "" {
+		r.Note("", Dim, "  in %s", w.Ask.Cwd)
+	}
+	if w.Ask.Agent != "" {
+		r.Note("", Dim, "  by the agent %s", w.Ask.Agent)
+	}
+	r.Note("", Bold, "the policy says %s: %s", w.Verdict.Action, w.Verdict.Reason)
+	r.whyRules(w.Rules)
+	if w.Referred != nil {
+		r.Note("", Bold, "left to a person at %s: %s", exactly(w.Referred.At), w.Referred.Reason)
+	}
+	r.whyDecision(w.Decision)
+	if w.Expired != nil {
+		r.Note("", Bold, "not carried out, at %s: %s", exactly(w.Expired.At), w.Expired.Reason)
+	}
+	for _, x := range w.Executions {
+		r.whyExecution(x)
+	}
+	if d := w.Decision; len(w.Executions) == 0 && w.Ask.Type == "bash" && d != nil && d.Decision == string(events.Authorized) {
+		r.Note("", Plain, "no command has been started on it")
+	}
+	r.Note("", Bold, "events of chat %s", w.Chat)
+	for _, e := range w.Events {
+		r.Note("", Plain, "  #%d  %s  %s", e.Seq, exactly(e.Time), e.Type)
+	}
+}
+
+// whyRules shows every rule: those that match and those that people keep on a line each, the others together.
+func (r *Renderer) whyRules(rules []handlers.WhyRule) {
+	others, order := map[string][]string{}, []string{}
+	for _, rule := range rules {
+		switch {
+		case rule.Matched:
+			r.Note("", Plain, "  ✓ %s%s  %s", rule.Rule, keptAs(rule), rule.Why)
+		case rule.ID != "":
+			r.Note("", Dim, "  · %s%s  %s", rule.Rule, keptAs(rule), rule.Why)
+		default:
+			if others[rule.Why] == nil {
+				order = append(order, rule.Why)
+			}
+			others[rule.Why] = append(others[rule.Why], rule.Rule)
+		}
+	}
+	for _, why := range order {
+		r.Note("", Dim, "  · %s: %s", why, strings.Join(others[why], ", "))
+	}
+}
+
+// keptAs names the record of a rule and the event that made it so.
+func keptAs(rule handlers.WhyRule) string {
+	if rule.ID == "" {
+		return ""
+	}
+	return fmt.Sprintf("  [%s, event #%d]", rule.ID, rule.Version)
+}
+
+func (r *Renderer) whyDecision(d *handlers.WhyDecision) {
+	if d == nil {
+		r.Note("", Yellow, "It is not decided yet.")
+		return
+	}
+	by := r.Actor(d.Actor)
+	if d.By != "" && d.By != by {
+		by += " (" + d.By + ")"
+	}
+	text := fmt.Sprintf("%s by %s at %s", d.Decision, by, exactly(d.At))
+	if d.Device != "" {
+		text += ", from " + d.Device
+	}
+	if d.Address != "" {
+		text += " at " + d.Address
+	}
+	r.Note("", Bold, "%s", text)
+	if d.Rule != "" {
+		r.Note("", Plain, "  by the rule %s", d.Rule)
+	}
+	if d.Reason != "" {
+		r.Note("", Plain, "  %s", d.Reason)
+	}
+	if d.Edited != "" {
+		r.Note("", Plain, "  edited:")
+		r.diff("", edits(d.Command, d.Edited))
+	}
+	if !d.Expires.IsZero() {
+		r.Note("", Plain, "  until %s", exactly(d.Expires))
+	}
+}
+
+func (r *Renderer) whyExecution(x handlers.WhyExecution) {
+	r.Note("", Bold, "$ %s", x.Command)
+	if x.Original != "" {
+		r.Note("", Dim, "  (the model gave: %s)", x.Original)
+	}
+	text := fmt.Sprintf("  %s, exit %d, in %s", x.Status, x.ExitCode, x.Cwd)
+	if x.Reason != "" {
+		text += ": " + x.Reason
+	}
+	for _, signal := range x.Signals {
+		text += fmt.Sprintf(", %s sent %s", r.Actor(signal.Actor), handlers.SignalName(signal.Signal))
+	}
+	if !x.Started.IsZero() && !x.Finished.IsZero() {
+		text += ", " + x.Finished.Sub(x.Started).Round(time.Millisecond).String()
+	}
+	r.Note("", Plain, "%s", text)
+}
+
+// exactly shows a time to the millisecond in this machine's time zone.
+func exactly(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }

@@ -1,0 +1,186 @@
+package render
+
+import (
+	"encoding/json"
+	"strings"
+
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+)
+
+func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
+	switch d.Type {
+	case events.PermissionAsked:
+		var ask events.PermissionAsk
+		if json.Unmarshal(d.Properties, &ask) == nil {
+			r.AddRequest(ask, e.Seq)
+		}
+		return
+	case events.QuestionAsked:
+		var ask events.QuestionAsk
+		if json.Unmarshal(d.Properties, &ask) == nil && !r.Live { // live, it is shown when it is its turn to be answered
+			for _, q := range Questions(ask) {
+				r.ShowQuestion(q)
+			}
+		}
+		return
+	}
+	p := payload.Read(d)
+	switch d.Type {
+	case "session.created", "session.updated":
+		r.session(p)
+	case "session.status":
+		if p.Status.Type == "retry" {
+			r.Note(p.SessionID, Yellow, "the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
+		}
+	case "session.error":
+		if p.Error.Name == payload.Aborted {
+			r.stopped[p.SessionID] = true
+			r.sayStopped(p.SessionID)
+		} else {
+			r.Note(p.SessionID, Red, "error: %s", p.Error)
+		}
+	case "session.compacted":
+		r.Note(p.SessionID, Dim, "(what was said before was summarised to make room)")
+	case "message.updated":
+		r.roles[p.Info.ID] = p.Info.Role
+	case "message.part.updated":
+		r.openCodePart(p.Part)
+	case "message.removed":
+		r.Note(p.SessionID, Dim, "(a message was removed)")
+	case events.PermissionReplied:
+		r.replied(e, p)
+	case events.QuestionReplied, events.QuestionRejected:
+		r.questionReplied(e, p)
+	}
+}
+
+// session places a session in the tree.
+func (r *Renderer) session(p payload.Payload) {
+	r.directory[p.SessionID] = p.Info.Directory
+	if _, known := r.depth[p.SessionID]; known {
+		return
+	}
+	if p.Info.ParentID == "" {
+		r.depth[p.SessionID] = 0
+		return
+	}
+	if _, known := r.depth[p.Info.ParentID]; !known {
+		r.depth[p.Info.ParentID] = 0
+	}
+	r.depth[p.SessionID] = r.depth[p.Info.ParentID] + 1
+	r.Note(p.Info.ParentID, Cyan, "↳ subagent %s: %s", p.Info.Agent, p.Info.Title)
+}
+
+func (r *Renderer) openCodePart(part payload.Part) {
+	switch {
+	case part.Type == "tool":
+		r.tool(part)
+	case part.Type != "text" && part.Type != "reasoning":
+	case r.roles[part.MessageID] == "user":
+		if p := r.part(part.ID); !p.done && !r.submitted[part.MessageID] && !part.Synthetic {
+			p.done = true
+			r.userText(part.SessionID, printable.FirstLines(part.Text, maxOutputLines))
+		}
+	default:
+		r.setPart(r.part(part.ID), part)
+	}
+}
+
+// maxOutputLines is how much of a tool's output is shown; a command's is shown whole, up to maxLiveOutput.
+const maxOutputLines = 12
+
+// tool shows a tool call when it begins and when it has ended. A command begins when the sandbox runs it.
+func (r *Renderer) tool(part payload.Part) {
+	if r.tools[part.ID] == part.State.Status {
+		return
+	}
+	before := r.tools[part.ID]
+	r.tools[part.ID] = part.State.Status
+	r.inputs[part.SessionID+"/"+part.CallID] = part.State.Input
+	switch part.State.Status {
+	case "running":
+		if part.Tool != "bash" && part.Tool != "question" && part.Tool != "todowrite" {
+			r.Note(part.SessionID, Bold, "● %s %s", part.Tool, toolSummary(part))
+		}
+	case "completed":
+		r.toolCompleted(part, before)
+	case "error":
+		if a := r.askOf(part.SessionID, part.CallID); a == nil || !a.denied {
+			r.Note(part.SessionID, Red, "✗ %s: %s", strings.TrimSpace(part.Tool+" "+toolSummary(part)), part.State.Error)
+		}
+	}
+}
+
+// toolCompleted leaves out what executions, subagents and questions show themselves.
+func (r *Renderer) toolCompleted(part payload.Part, before string) {
+	switch {
+	case r.calls[part.SessionID+"/"+part.CallID] != nil, part.Tool == "question", part.Tool == "task":
+	case part.Tool == "todowrite" && r.todo(part):
+	case part.Tool == "bash":
+		r.Note(part.SessionID, Bold, "$ %s", payload.Argument(part.State.Input, "command"))
+		r.toolOutput(part.SessionID, part.State.Output)
+	default:
+		if before != "running" {
+			r.Note(part.SessionID, Bold, "● %s %s", part.Tool, toolSummary(part))
+		}
+		r.toolResult(part)
+	}
+}
+
+// toolResult shows what a tool gave: what it changed, unless that was asked for, or its output.
+func (r *Renderer) toolResult(part payload.Part) {
+	a := r.askOf(part.SessionID, part.CallID)
+	switch {
+	case part.State.Metadata.Diff == "":
+		r.toolOutput(part.SessionID, part.State.Output)
+	case a == nil || !a.Shown:
+		r.diff(part.SessionID, part.State.Metadata.Diff)
+	}
+}
+
+// todo shows the model's list of what is to be done, and reports whether the call has one.
+func (r *Renderer) todo(part payload.Part) bool {
+	var list struct {
+		Todos []struct{ Content, Status string }
+	}
+	if json.Unmarshal(part.State.Input, &list) != nil || len(list.Todos) == 0 {
+		return false
+	}
+	r.Note(part.SessionID, Bold, "● todo")
+	for _, item := range list.Todos {
+		mark, st := "☐", Plain
+		switch item.Status {
+		case "completed":
+			mark, st = "☑", Dim
+		case "in_progress":
+			mark, st = "▶", Bold
+		case "cancelled":
+			mark, st = "☒", Dim
+		}
+		r.Note(part.SessionID, st, "  %s %s", mark, printable.OneLine(item.Content, 200))
+	}
+	return true
+}
+
+func (r *Renderer) toolOutput(session, output string) {
+	if output != "" {
+		r.Line(r.indent(session)+"  ", Dim, printable.Clean(printable.FirstLines(output, maxOutputLines)))
+	}
+}
+
+// toolArguments are those that say in a word what a call is about, the best first.
+var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "description", "name"}
+
+func toolSummary(part payload.Part) string {
+	for _, name := range toolArguments {
+		if text := payload.Argument(part.State.Input, name); text != "" {
+			return printable.OneLine(text, 120)
+		}
+	}
+	if input := string(part.State.Input); input != "{}" {
+		return printable.OneLine(input, 120)
+	}
+	return ""
+}

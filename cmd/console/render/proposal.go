@@ -1,0 +1,53 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+)
+
+// shownCommands is how many of the commands that a rule would have allowed are shown with a proposal.
+const shownCommands = 8
+
+// Proposal shows the rules that would be made of an ask, and what they would have allowed.
+func (r *Renderer) Proposal(w handlers.AlwaysPermission, p handlers.Proposal) {
+	for _, rule := range p.Rules {
+		r.Note("", Bold, "  from now on%s: %s", ruleReach(w), rule)
+	}
+	r.Note("", Plain, "  so far it would have allowed %d of %d asks in this chat, %d of %d in all chats", p.Chat.Allowed, p.Chat.Asks, p.All.Allowed, p.All.Asks)
+	r.Commands(p.All, shownCommands)
+}
+
+// ruleReach says for whom a rule is, and how long.
+func ruleReach(w handlers.AlwaysPermission) string {
+	text := map[string]string{handlers.ScopeChat: ", in this chat", handlers.ScopeAgent: ", for this agent", handlers.ScopeAll: ", everywhere"}[w.Scope]
+	if w.For != "" {
+		text += " for " + w.For
+	}
+	return text
+}
+
+// Commands shows what would have been allowed, the most frequent first, at most so many.
+func (r *Renderer) Commands(d handlers.DryRun, most int) {
+	for i, c := range d.Commands {
+		if i == most {
+			r.Note("", Dim, "    … and %d more", len(d.Commands)-i)
+			return
+		}
+		r.Note("", Plain, "    %4d× %s  (%s; last %s)", c.Count, printable.OneLine(c.Text, 80), decidedText(c.Decided), c.Last.Local().Format(time.DateOnly))
+	}
+}
+
+// decidedText is how the asks for a command ended: "authorized 3, denied 1".
+func decidedText(decided map[string]int) string {
+	var text []string
+	for _, how := range slices.Sorted(maps.Keys(decided)) {
+		text = append(text, fmt.Sprintf("%s %d", how, decided[how]))
+	}
+	return strings.Join(text, ", ")
+}

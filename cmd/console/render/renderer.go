@@ -1,0 +1,325 @@
+// Package render shows a chat on a terminal, in a file or in a pipe: its events, streaming fragments, requests, questions, commands with
+// their output, and what explains a decision.
+//
+// Promises: each thing is shown once, in log order. All text of models and commands is made safe (package printable).
+//
+// It must not know where events come from, who answers, or flags.
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// Renderer shows a chat as it happens: events in log order, and streaming fragments in between. Each thing is shown
+// once: what a fragment has shown is not repeated by the event that closes it, and what no fragment has shown is.
+// It is not safe for concurrent use.
+type Renderer struct {
+	*Screen
+	Live    bool                     // fragments are followed from now on
+	MaxLive int64                    // bytes of one stream of a command's output that are shown as they come
+	Fold    int                      // lines of a command's output that are shown before the rest is folded; 0 folds nothing
+	Quiet   map[string]bool          // messages whose author has them on the screen already
+	Email   func(user string) string // of an account, or ""; nil when no account is known
+
+	depth     map[string]int    // of sessions: 0 for the chat's own, 1 for its subagents, and so on
+	directory map[string]string // of sessions
+	submitted map[string]bool   // OpenCode's ids of messages that were submitted here
+	roles     map[string]string // of OpenCode's messages
+	parts     map[string]*shownPart
+	tools     map[string]string          // part -> the status of its tool call that was shown
+	inputs    map[string]json.RawMessage // session/call -> input of the tool call
+	execs     map[string]*Execution
+	calls     map[string]*Execution // session/call -> its execution
+	latest    *Execution            // whose output was shown last
+	asks      map[string]*Request
+	answered  map[string]bool // questions answered here, or over
+	stopped   map[string]bool // sessions that were stopped, and whose open parts are shown first
+}
+
+// New returns a renderer that writes to s.
+func New(s *Screen) *Renderer {
+	return &Renderer{
+		Screen: s, MaxLive: maxLiveOutput, Quiet: map[string]bool{},
+		depth: map[string]int{}, directory: map[string]string{}, submitted: map[string]bool{}, roles: map[string]string{},
+		parts: map[string]*shownPart{}, tools: map[string]string{}, inputs: map[string]json.RawMessage{},
+		execs: map[string]*Execution{}, calls: map[string]*Execution{}, asks: map[string]*Request{}, answered: map[string]bool{},
+		stopped: map[string]bool{},
+	}
+}
+
+// indent is what every line about a session begins with.
+func (r *Renderer) indent(session string) string { return strings.Repeat("    ", r.level(session)) }
+
+// level is the depth of a session; one that nothing was said about yet is a subagent, unless it is the first.
+func (r *Renderer) level(session string) int {
+	if d, ok := r.depth[session]; ok || session == "" || len(r.depth) == 0 {
+		return d
+	}
+	return 1
+}
+
+// Flatten shows a session without indentation, whatever its depth.
+func (r *Renderer) Flatten(session string) { r.depth[session] = 0 }
+
+// Note shows a line about a session; an empty session is the chat.
+func (r *Renderer) Note(session string, st style, format string, args ...any) {
+	r.Line(r.indent(session), st, printable.Visible(fmt.Sprintf(format, args...)))
+}
+
+// Event shows what an event of the chat adds to what is on the screen.
+func (r *Renderer) Event(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		r.Note("", Red, "event #%d cannot be read: %v", e.Seq, err)
+		return
+	}
+	switch d := d.(type) {
+	case events.ChatCreated:
+		r.Note("", Dim, "chat %s: %s", e.Subject.ID, d.Title)
+	case events.SessionBound:
+		r.depth[d.Session], r.directory[d.Session] = 0, d.Directory
+	case events.MessageSubmitted:
+		r.message(e, d)
+	case events.MessageSending:
+		r.submitted[d.EngineMessage] = true
+	case events.MessageFailed:
+		r.Note("", Red, "the message could not be delivered (%s): %s", d.Domain, d.Error)
+	case events.MessageHeld:
+		r.Note("", Yellow, "(the message waits: %s)", d.Reason)
+	case events.ModelReplaced:
+		r.Note("", Yellow, "%s", d.Reason)
+	case events.PermissionRequested:
+		r.AddRequest(d.Ask(), e.Seq).Message = d.Message
+	case events.PermissionReferred:
+		r.referred(d)
+	case events.PermissionDecided:
+		r.decided(e, d)
+	case events.PermissionInterrupted:
+		if a := r.asks[d.Permission]; a != nil {
+			a.Interrupted = true
+		}
+		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided", r.askName(d.Permission))
+	case events.PermissionExpired:
+		r.settle(d.Permission, Yellow, "the request "+r.askName(d.Permission)+" expired: "+d.Reason+" · "+recordOf(d.Permission))
+	case events.QuestionAnswered:
+		r.questionAnswered(e, d)
+	case events.QuestionInterrupted:
+		r.Note("", Yellow, "OpenCode restarted and forgot its question; it can still be answered, which resumes the turn")
+	case events.QuestionExpired:
+		r.answered[d.Question] = true
+		r.Note("", Yellow, "the question expired: %s", d.Reason)
+	case events.ExecRequested:
+		r.execRequested(d, e.Time)
+	case events.ExecRefused:
+		r.Note(d.Session, Red, "✗ refused to run: %s\n  %s", d.Command, d.Reason)
+	case events.ExecStarted:
+		if r.exec(d.Exec).detached {
+			r.execNote(d.Exec, Dim, "runs by itself as %s (isolation %s)", d.Exec, d.Isolation)
+		}
+	case events.ExecSignalled:
+		r.execSignalled(e, d)
+	case events.ExecConnected:
+		r.execConnected(d)
+	case events.ExecFinished:
+		r.execFinished(d)
+	case events.ExecChanged:
+		r.execChanged(d)
+	case events.TurnLost:
+		r.closeParts(d.Session)
+		r.Note(d.Session, Red, "the turn was lost: OpenCode went away in the middle of it")
+	case events.AbortRequested:
+		r.Note(d.Session, Yellow, "%s asked to stop", r.Actor(e.Actor))
+	case events.OpenCode:
+		r.openCode(e, d)
+	}
+}
+
+// message shows what a person wrote.
+func (r *Renderer) message(e events.Event, d events.MessageSubmitted) {
+	switch {
+	case r.Quiet[d.Message]:
+	case strings.HasPrefix(d.Resumes, "que_"):
+		r.Note("", Dim, "(the turn is resumed: its question was answered)")
+	case d.Resumes != "":
+		r.Note("", Dim, "(the turn is resumed: %s was approved)", r.askName(d.Resumes))
+	default:
+		r.userText("", MessageText(d))
+	}
+}
+
+func (r *Renderer) userText(session, text string) {
+	r.Line(r.indent(session)+r.Paint(Cyan, "› "), Plain, printable.Clean(text))
+}
+
+// Fragment shows a streaming fragment.
+func (r *Renderer) Fragment(d log.Delta) {
+	switch d.Type {
+	case log.ExecOutput:
+		r.execOutput(d)
+	case "opencode.message.part.delta":
+		r.partDelta(d.Data)
+	}
+	// A running tool's growing output has no other source than the executions shown already.
+}
+
+// shownPart is a text or a reasoning that grows.
+type shownPart struct {
+	session string
+	st      style
+	follow  bool     // its fragments are shown as they come
+	early   []string // fragments that came before the event that opens it
+	opened  bool
+	done    bool
+	text    string // as it was given; the screen has it but for what cleaner and prose hold back
+	cleaner printable.Cleaner
+	prose   prose
+}
+
+func (r *Renderer) part(id string) *shownPart {
+	if r.parts[id] == nil {
+		r.parts[id] = &shownPart{}
+	}
+	return r.parts[id]
+}
+
+func (r *Renderer) partDelta(body []byte) {
+	var d struct{ PartID, Delta string }
+	if json.Unmarshal(body, &d) != nil || d.PartID == "" {
+		return // the closing event has the text
+	}
+	switch p := r.part(d.PartID); {
+	case p.done:
+	case !p.opened:
+		p.early = append(p.early, d.Delta)
+	case p.follow:
+		r.grow(d.PartID, p, d.Delta)
+	}
+}
+
+// grow shows more of a part.
+func (r *Renderer) grow(id string, p *shownPart, more string) {
+	p.text += more
+	r.prose(id, p, p.cleaner.Clean([]byte(more)))
+}
+
+// prose shows more text of a part, wrapped and styled as the terminal allows.
+func (r *Renderer) prose(id string, p *shownPart, text string) {
+	in := r.indent(p.session)
+	if r.Writing != id {
+		p.prose.interrupt()
+	}
+	p.prose.width, p.prose.styled, p.prose.base = r.width(len(in)), r.colours, p.st
+	r.Flow(id, in, Plain, p.prose.write(text))
+}
+
+// setPart shows what a part's event has that its fragments had not.
+func (r *Renderer) setPart(p *shownPart, part payload.Part) {
+	if p.done {
+		return
+	}
+	if !p.opened {
+		p.opened, p.follow, p.session = true, r.Live, part.SessionID
+		if p.prose.markup = part.Type != "reasoning"; !p.prose.markup {
+			p.st = Dim
+		}
+		if p.follow && part.Time.End == 0 {
+			for _, text := range p.early {
+				r.grow(part.ID, p, text)
+			}
+		}
+		p.early = nil
+	}
+	switch rest, ok := strings.CutPrefix(part.Text, p.text); {
+	case ok:
+		r.grow(part.ID, p, rest)
+	case strings.TrimRight(p.text, " \t\r\n") == strings.TrimRight(part.Text, " \t\r\n"): // OpenCode trims a closed text
+	case part.Time.End != 0:
+		r.Note(p.session, Dim, "(some of the text above was missed; this is all of it)")
+		r.grow(part.ID, p, part.Text)
+	}
+	if p.done = part.Time.End != 0; p.done {
+		r.closePart(part.ID, p)
+		r.sayStopped(p.session)
+	}
+}
+
+// closePart shows the end of a part.
+func (r *Renderer) closePart(id string, p *shownPart) {
+	p.done = true
+	r.prose(id, p, p.cleaner.Flush())
+	r.Flow(id, r.indent(p.session), Plain, p.prose.flush())
+	if r.Writing == id {
+		r.EndLine()
+	}
+	p.text = ""
+}
+
+// closeParts ends the parts of a session that nothing will close any more.
+func (r *Renderer) closeParts(session string) {
+	for id, p := range r.parts {
+		if p.opened && !p.done && p.session == session {
+			r.closePart(id, p)
+		}
+	}
+	r.sayStopped(session)
+}
+
+// sayStopped says that a session was stopped, after what it had written by then.
+func (r *Renderer) sayStopped(session string) {
+	if !r.stopped[session] {
+		return
+	}
+	for _, p := range r.parts {
+		if p.opened && !p.done && p.session == session {
+			return
+		}
+	}
+	delete(r.stopped, session)
+	r.Note(session, Dim, "(stopped)")
+}
+
+// Finish shows what waited for events that did not come.
+func (r *Renderer) Finish() {
+	for session := range r.stopped {
+		r.closeParts(session)
+	}
+	for _, x := range r.execs {
+		if len(x.signals) > 0 {
+			r.execSignals(x)
+		}
+	}
+	r.EndLine()
+}
+
+// Actor names who did something: an account by its email.
+func (r *Renderer) Actor(actor string) string {
+	user, ok := strings.CutPrefix(actor, events.UserActor(""))
+	if !ok {
+		return actor
+	}
+	if r.Email != nil {
+		if email := r.Email(user); email != "" {
+			return printable.Visible(email)
+		}
+	}
+	return user
+}
+
+// MessageText is a message as a person reads it.
+func MessageText(d events.MessageSubmitted) string {
+	var text []string
+	for _, p := range d.Parts {
+		if p.Type == "file" {
+			p.Text = fmt.Sprintf("[file %s, %s]", p.Filename, p.Mime)
+		}
+		text = append(text, p.Text)
+	}
+	return strings.Join(text, "\n")
+}

@@ -1,0 +1,381 @@
+package render
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// Request is a permission ask.
+type Request struct {
+	Ask         events.PermissionAsk
+	seq         uint64 // when it was asked
+	Message     string // with which it was asked over the API
+	Referred    bool   // the policy has left it to a person
+	Why         string // it did so
+	Directory   string // where the command would run, when the policy has found out
+	Hash        string // SHA-256 of type, patterns and metadata
+	Interrupted bool
+	Shown       bool // all of it is on the screen
+	Settled     bool
+	denied      bool
+}
+
+// AddRequest adds a request that OpenCode or the API has made, unless it is known.
+func (r *Renderer) AddRequest(ask events.PermissionAsk, seq uint64) *Request {
+	if r.asks[ask.ID] == nil { // it is seen again after a reconnect
+		r.asks[ask.ID] = &Request{Ask: ask, seq: seq, Hash: ask.Request()}
+	}
+	return r.asks[ask.ID]
+}
+
+// Pending gives the asks that nobody has decided, oldest first.
+func (r *Renderer) Pending() []*Request {
+	var all []*Request
+	for _, a := range r.asks {
+		if !a.Settled {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Request) int { return cmp.Compare(a.seq, b.seq) })
+	return all
+}
+
+// Due gives those of them that the policy has left to a person.
+func (r *Renderer) Due() []*Request {
+	return slices.DeleteFunc(r.Pending(), func(a *Request) bool { return !a.Referred })
+}
+
+// referred takes the policy's word that a person is needed.
+func (r *Renderer) referred(d events.PermissionReferred) {
+	if a := r.asks[d.Permission]; a != nil {
+		a.Referred, a.Why, a.Directory = true, d.Reason, d.Cwd
+	}
+}
+
+// mayScroll is the number of lines above which the length of a command is said: it may not fit on a screen.
+const mayScroll = 12
+
+// ShowRequest shows what is asked and why, each in a line. What does not fit into one, a diff for example, stands between them.
+func (r *Renderer) ShowRequest(a *Request) {
+	if a.Shown {
+		return
+	}
+	a.Shown = true
+	session, in := a.Ask.SessionID, r.indent(a.Ask.SessionID)
+	about := map[string]json.RawMessage{}
+	_ = json.Unmarshal(a.Ask.Metadata, &about) // of another shape: the patterns say what it is about
+	what := a.what(about)
+	if strings.Contains(what, "\n") {
+		r.Note(session, Yellow, "? %s", a.Ask.Permission)
+		r.Line(in+"    ", Bold, printable.Visible(what))
+	} else {
+		r.Line(in+r.Paint(Yellow, "? "+printable.Visible(a.Ask.Permission)+"  "), Bold, printable.Visible(what))
+	}
+	r.askDetails(a, about)
+	var why []string
+	reason := a.Why
+	if reason != "" {
+		reason = "why: " + reason
+	}
+	// Said below the text, because the first lines of a long one have scrolled away.
+	length := ""
+	if n := strings.Count(strings.TrimRight(what, "\n"), "\n") + 1; n > mayScroll {
+		length = fmt.Sprintf("%d lines, read all of them", n)
+	}
+	for _, text := range []string{length, reason, r.askPlace(a), recordOf(a.Ask.ID)} {
+		if text != "" {
+			why = append(why, text)
+		}
+	}
+	r.Line(in+"  ", Dim, wrapped(printable.VisibleLine(strings.Join(why, " · ")), r.width(len(in)+2)))
+	if a.Interrupted {
+		r.Note(session, Yellow, "  OpenCode restarted and forgot this request. Approving it resumes the turn.")
+	}
+}
+
+// what says what is asked for: the command, the file with the number of changed lines, or the patterns.
+func (a *Request) what(about map[string]json.RawMessage) string {
+	if c := a.Ask.Command(); c != "" {
+		return c
+	}
+	if a.byPolicy() && a.Message != "" {
+		return a.Message
+	}
+	what := printable.VisibleLine(strings.Join(a.Ask.Patterns, " · "))
+	if diff := plainText(about["diff"]); about["diff"] != nil {
+		added, removed := changedLines(diff)
+		what += fmt.Sprintf(" (+%d −%d)", added, removed)
+	}
+	return what
+}
+
+// byPolicy reports whether the policy itself asks: its message says all that the request is about.
+func (a *Request) byPolicy() bool {
+	return a.Ask.Permission == handlers.NetworkAsk || a.Ask.Permission == handlers.BudgetAsk
+}
+
+// changedLines counts the lines that a unified diff adds and removes.
+func changedLines(diff string) (added, removed int) {
+	inHunk := false
+	for line := range strings.SplitSeq(diff, "\n") {
+		switch {
+		case strings.HasPrefix(line, "@@"):
+			inHunk = true
+		case inHunk && strings.HasPrefix(line, "+"):
+			added++
+		case inHunk && strings.HasPrefix(line, "-"):
+			removed++
+		}
+	}
+	return added, removed
+}
+
+// askDetails shows what else belongs to a decision: the diff, and what only the metadata says.
+func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) {
+	if a.byPolicy() {
+		return
+	}
+	if a.Message != "" && a.Message != a.Ask.Command() {
+		r.Note(a.Ask.SessionID, Plain, "  %s", a.Message)
+	}
+	for _, name := range sortedKeys(about) {
+		text := plainText(about[name])
+		switch {
+		case name == "command", name == "filepath", text == "", text == "{}", text == "[]":
+		case name == "diff":
+			r.diff(a.Ask.SessionID, text)
+		default:
+			r.Note(a.Ask.SessionID, Plain, "  %s: %s", name, printable.VisibleLine(text))
+		}
+	}
+}
+
+// askPlace is where a tool call would work.
+func (r *Renderer) askPlace(a *Request) string {
+	if cwd := cmp.Or(a.Directory, r.cwd(a.Ask)); cwd != "" {
+		return "in " + cwd
+	}
+	return ""
+}
+
+// recordOf is the id under which "pocketcoder policy why" and clients know a request.
+func recordOf(request string) string {
+	if strings.HasPrefix(request, "per_") {
+		return projections.RecordID(request)
+	}
+	return request // a request over the API is its own record
+}
+
+// cwd is where the tool call would work.
+func (r *Renderer) cwd(ask events.PermissionAsk) string {
+	if dir := payload.Argument(r.inputs[ask.SessionID+"/"+ask.Tool.CallID], "workdir"); dir != "" {
+		return dir
+	}
+	return r.directory[ask.SessionID]
+}
+
+// diff shows a unified diff, without the rule that OpenCode puts above it.
+func (r *Renderer) diff(session, text string) {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		st := Plain
+		switch {
+		case strings.HasPrefix(line, "Index: "), strings.HasPrefix(line, "====="):
+			continue
+		case strings.HasPrefix(line, "@@"):
+			st = Cyan
+		case strings.HasPrefix(line, "+"):
+			st = green
+		case strings.HasPrefix(line, "-"):
+			st = Red
+		}
+		r.Line(r.indent(session)+"    ", st, printable.Visible(line))
+	}
+}
+
+// askOf finds the ask of a tool call.
+func (r *Renderer) askOf(session, call string) *Request {
+	for _, a := range r.asks {
+		if a.Ask.SessionID == session && a.Ask.Tool.CallID == call {
+			return a
+		}
+	}
+	return nil
+}
+
+// askName says in a word which ask is meant.
+func (r *Renderer) askName(id string) string {
+	if a := r.asks[id]; a != nil {
+		return a.Ask.Permission + " " + printable.OneLine(Subject(a.Ask), 80)
+	}
+	return id
+}
+
+// Subject returns what a request is about: the command, or the patterns.
+func Subject(ask events.PermissionAsk) string {
+	if c := ask.Command(); c != "" {
+		return c
+	}
+	return strings.Join(ask.Patterns, " ")
+}
+
+func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
+	a := r.asks[d.Permission]
+	if a == nil {
+		a = r.AddRequest(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: []string{d.Command}}, e.Seq)
+		a.Shown = true
+	}
+	if e.Actor != events.ActorPolicy && d.Grant == "" {
+		r.ShowRequest(a)
+	}
+	mark, st := "✓", Dim
+	if a.denied = d.Decision == events.Denied; a.denied {
+		mark, st = "✗", Red
+	}
+	text := fmt.Sprintf("%s %s: %s by %s", mark, r.askName(d.Permission), d.Decision, r.Actor(e.Actor))
+	if d.Edited != "" {
+		text += ", edited"
+	}
+	if d.Rule != "" {
+		text += fmt.Sprintf(", rule %q", d.Rule)
+	}
+	if !d.Expires.IsZero() {
+		text += ", until " + d.Expires.Local().Format(time.DateTime)
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	r.settle(d.Permission, st, text+" · "+recordOf(d.Permission))
+	if d.Edited != "" {
+		r.diff(a.Ask.SessionID, edits(d.Command, d.Edited))
+	}
+}
+
+// edits is what became of a command, as a diff of its lines.
+func edits(original, edited string) string {
+	return "-" + strings.ReplaceAll(original, "\n", "\n-") + "\n+" + strings.ReplaceAll(edited, "\n", "\n+")
+}
+
+// replied is news only about an ask that nobody decided here.
+func (r *Renderer) replied(e events.Event, p payload.Payload) {
+	if a := r.asks[p.RequestID]; a != nil && !a.Settled {
+		r.ShowRequest(a)
+		r.settle(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.askName(p.RequestID), p.Reply))
+	}
+}
+
+func (r *Renderer) settle(id string, st style, text string) {
+	session := ""
+	if a := r.asks[id]; a != nil {
+		session, a.Settled = a.Ask.SessionID, true
+	}
+	r.Note(session, st, "%s", text)
+}
+
+// Question is one of the questions that the model asked together.
+type Question struct {
+	ID           string // que_…, of all of them
+	Index        int
+	Session      string
+	Header       string
+	Text         string
+	Labels       []string
+	Descriptions []string // one for each label
+	Multiple     bool
+	Custom       bool // own words are an answer too
+	Interrupted  bool
+}
+
+// Questions returns the questions that the model asked together.
+func Questions(ask events.QuestionAsk) []Question {
+	var all []Question
+	for i, q := range ask.Questions {
+		open := Question{ID: ask.ID, Index: i, Session: ask.SessionID, Header: q.Header, Text: q.Question, Multiple: q.Multiple, Custom: q.Free()}
+		for _, o := range q.Options {
+			open.Labels, open.Descriptions = append(open.Labels, o.Label), append(open.Descriptions, o.Description)
+		}
+		all = append(all, open)
+	}
+	return all
+}
+
+// ShowQuestion shows a question with its numbered answers.
+func (r *Renderer) ShowQuestion(q Question) {
+	text := strings.TrimSpace(q.Text)
+	if q.Multiple {
+		text += " (several answers may be given)"
+	}
+	r.Note(q.Session, Yellow, "? %s", text)
+	if q.Interrupted {
+		r.Note(q.Session, Yellow, "  (interrupted: OpenCode forgot it when it restarted; answering it resumes the turn)")
+	}
+	for i, label := range q.Labels {
+		r.Note(q.Session, Plain, "%s", strings.TrimRight(fmt.Sprintf("  %d) %s  %s", i+1, label, q.Descriptions[i]), " "))
+	}
+}
+
+// PromptText asks for what the question waits for.
+func (q Question) PromptText() string {
+	text := "a number"
+	if q.Multiple {
+		text = "numbers"
+	}
+	switch {
+	case len(q.Labels) == 0:
+		text = "your own words"
+	case q.Custom:
+		text += " or your own words"
+	}
+	return text + ", - dismisses: "
+}
+
+func (r *Renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {
+	r.answered[d.Question] = true
+	text := "answered: " + strings.Join(d.Answers, ", ")
+	if d.Rejected {
+		text = "dismissed"
+	}
+	r.Note("", Dim, "✓ question %s by %s", text, r.Actor(e.Actor))
+}
+
+func (r *Renderer) questionReplied(e events.Event, p payload.Payload) {
+	if r.answered[p.RequestID] {
+		return
+	}
+	if p.Answers == nil {
+		r.Note(p.SessionID, Yellow, "the question was dismissed in OpenCode")
+	}
+	for _, answers := range p.Answers {
+		r.Note(p.SessionID, Yellow, "the question was answered in OpenCode: %s", strings.Join(answers, ", "))
+	}
+}
+
+func sortedKeys(m map[string]json.RawMessage) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// plainText is a JSON string's text, or any other value as compact JSON.
+func plainText(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	var b bytes.Buffer
+	_ = json.Compact(&b, value) // it was part of a valid document
+	return b.String()
+}

@@ -1,0 +1,232 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/program"
+	"pocketcoder/cmd/viewer"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// FollowOptions says whose commands are followed.
+type FollowOptions struct {
+	Chat    string
+	Session string      // empty for all
+	Windows bool        // open one in tmux for each subagent at work
+	Data    datadir.Dir // of the tmux server
+}
+
+// Follow shows what a chat's commands print, as they run, until ctx or the chat ends.
+func Follow(ctx context.Context, s *client.System, show *render.Renderer, o FollowOptions) error {
+	if err := inLog(ctx, s.Log, o.Chat); err != nil {
+		return err
+	}
+	t := newTranscript(show, s, o)
+	if o.Windows {
+		var err error
+		if t.viewer, err = viewer.Open(ctx, o.Data); err != nil {
+			return err
+		}
+	}
+	return t.run(ctx)
+}
+
+// transcript shows a chat's commands. One goroutine does everything, so what happens and what is shown keep their order.
+type transcript struct {
+	FollowOptions
+	*client.System
+	show   *render.Renderer
+	out    io.Writer     // where it shows what is not too long ago
+	viewer viewer.Viewer // with windows
+
+	from     uint64               // sequence of the first command that is shown
+	joined   time.Time            // when the newest event of all was stored before we came
+	patience time.Duration        // fragmentsWait
+	allowed  map[string]string    // permission -> who allowed it
+	hidden   map[string]bool      // executions that are not shown
+	running  map[string]time.Time // executions without an end, and when they began
+	agents   map[string]string    // subagents' sessions -> their agents
+	busy     map[string]bool      // sessions at work
+	opened   map[string]bool      // subagents' sessions with a window
+	caughtUp bool
+
+	arrived   chan log.Batch
+	fragments chan log.Delta
+	failed    chan error
+}
+
+func newTranscript(show *render.Renderer, s *client.System, o FollowOptions) *transcript {
+	t := &transcript{
+		FollowOptions: o, System: s, show: show, out: show.Out, patience: fragmentsWait,
+		allowed: map[string]string{}, hidden: map[string]bool{}, running: map[string]time.Time{},
+		agents: map[string]string{}, busy: map[string]bool{}, opened: map[string]bool{},
+		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
+	}
+	t.show.MaxLive, t.show.Email = math.MaxInt64, s.EmailOf(context.Background())
+	return t
+}
+
+// transcriptBefore is how many commands that began earlier are shown.
+const transcriptBefore = 50
+
+// join finds out where to begin to show.
+func (t *transcript) join(ctx context.Context) error {
+	last, err := t.Log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	if t.joined, err = t.Log.Stored(ctx, last); err != nil {
+		return err
+	}
+	var begun []uint64
+	note := func(e events.Event) error { begun = append(begun, e.Seq); return nil }
+	if _, err := t.Log.Fold(ctx, events.ChatSubject(t.Chat, events.ExecRequested{}.Kind()), 0, note); err != nil {
+		return err
+	}
+	if len(begun) > transcriptBefore {
+		t.from = begun[len(begun)-transcriptBefore]
+	}
+	return nil
+}
+
+// run shows the chat's commands until ctx or the chat ends, or the system has been away for too long.
+func (t *transcript) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := t.join(ctx); err != nil {
+		return err
+	}
+	t.show.Note("", render.Dim, "the commands of chat %s, as they run", t.Chat)
+	go func() {
+		t.failed <- t.Log.Read(ctx, 0, t.filters(), func(b log.Batch) error { return client.Send(ctx, t.arrived, b) })
+	}()
+	connection := t.Connected()
+	var lost <-chan time.Time
+	for t.show.Err == nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-t.failed:
+			return err
+		case d := <-t.fragments:
+			t.fragment(d)
+		case b := <-t.arrived:
+			if over, err := t.take(ctx, b); over || err != nil {
+				return err
+			}
+		case up := <-connection:
+			if lost = nil; !up {
+				lost = time.After(client.ReconnectTime)
+			}
+		case <-lost:
+			return fmt.Errorf("the system has been away for %s; look again with: %s attach %s", client.ReconnectTime, program.Name(), t.Chat)
+		}
+	}
+	return t.show.Err
+}
+
+// filters are the events that say something about commands, who allowed them, and the sessions that run them.
+func (t *transcript) filters() []string {
+	return []string{
+		events.ChatSubject(t.Chat, "exec.*"), events.ChatSubject(t.Chat, events.PermissionDecided{}.Kind()),
+		events.ChatSubject(t.Chat, events.SessionBound{}.Kind()), events.ChatSubject(t.Chat, events.TurnLost{}.Kind()),
+		events.ChatOpenCodeSubject(t.Chat, "session.created"), events.ChatOpenCodeSubject(t.Chat, "session.status"),
+		events.ChatSubject(t.Chat, events.Deleted{}.Kind()),
+	}
+}
+
+// take shows events. Once it has caught up with them, it follows what the commands print that run by then.
+func (t *transcript) take(ctx context.Context, b log.Batch) (over bool, err error) {
+	t.drain()
+	for _, e := range b.Events {
+		if t.show.Out = t.out; e.Seq < t.from {
+			t.show.Out = io.Discard
+		}
+		if over = t.event(ctx, e); over {
+			t.show.Note("", render.Dim, "the chat was deleted")
+			if t.Windows {
+				err = t.viewer.End(ctx, t.Chat)
+			}
+			return true, err
+		}
+	}
+	if b.Behind == 0 && !t.caughtUp {
+		t.caughtUp = true
+		since := t.joined
+		for _, began := range t.running {
+			if began.Before(since) {
+				since = began
+			}
+		}
+		go func() {
+			t.failed <- t.Log.ReadDeltas(ctx, since, []string{events.ExecDeltaSubject(t.Chat, "*")}, func(d log.Delta) { _ = client.Send(ctx, t.fragments, d) })
+		}()
+	}
+	if !t.caughtUp {
+		return false, nil
+	}
+	return t.Session != "" && !t.busy[t.Session], t.openWindows(ctx)
+}
+
+// drain shows the fragments that are here: what they show came before the events that are here.
+func (t *transcript) drain() {
+	for {
+		select {
+		case d := <-t.fragments:
+			t.fragment(d)
+		default:
+			return
+		}
+	}
+}
+
+// openWindows opens a window for each subagent at work that has none. It closes with the end of its turn.
+func (t *transcript) openWindows(ctx context.Context) error {
+	for session, agent := range t.agents {
+		if !t.busy[session] {
+			delete(t.opened, session)
+			continue
+		}
+		if !t.Windows || t.opened[session] {
+			continue
+		}
+		t.opened[session] = true
+		names, err := t.viewer.Windows(ctx, t.Chat)
+		if err != nil {
+			return err
+		}
+		name := windowName(agent, session)
+		if slices.Contains(names, name) { // a transcript that ended has opened it
+			continue
+		}
+		if err := t.viewer.Follow(ctx, t.Chat, name, session); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// windowName is short, and has nothing in it that tmux or a terminal would understand.
+func windowName(agent, session string) string {
+	plain := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-') {
+				return r
+			}
+			return -1
+		}, s)
+	}
+	agent, session = plain(agent), plain(session)
+	return agent[:min(len(agent), 20)] + "-" + session[max(0, len(session)-4):]
+}

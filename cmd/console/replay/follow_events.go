@@ -1,0 +1,153 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// event shows what an event says about commands, and says whether it was the chat's last.
+func (t *transcript) event(ctx context.Context, e events.Event) (over bool) {
+	d, err := events.Decode(e)
+	if err != nil {
+		t.show.Event(e) // says that it cannot be read
+		return false
+	}
+	switch d := d.(type) {
+	case events.Deleted:
+		return true
+	case events.PermissionDecided:
+		t.allowed[d.Permission] = t.allower(e, d)
+	case events.TurnLost:
+		delete(t.busy, d.Session)
+	case events.OpenCode:
+		t.openCode(e, d)
+	case events.ExecRequested:
+		t.requested(e, d)
+	case events.ExecRefused:
+		if !t.hides(d.Session) {
+			t.heading(e, d.Session, "", d.Cwd)
+			t.show.Event(e)
+		}
+	case events.ExecFinished:
+		t.finished(ctx, e, d)
+	case events.SessionBound:
+		t.show.Event(e)
+	default: // of an execution
+		var about struct{ Exec string }
+		if json.Unmarshal(e.Data, &about) == nil && !t.hidden[about.Exec] {
+			t.show.Event(e)
+		}
+	}
+	return false
+}
+
+// hides says whether what a session does is not shown.
+func (t *transcript) hides(session string) bool { return t.Session != "" && session != t.Session }
+
+// allower says who allowed something.
+func (t *transcript) allower(e events.Event, d events.PermissionDecided) string {
+	switch {
+	case d.Decision != events.Authorized:
+		return ""
+	case d.Rule != "":
+		return "allowed by the rule " + d.Rule
+	}
+	return "approved by " + t.show.Actor(e.Actor)
+}
+
+// openCode learns which sessions there are, and which are at work.
+func (t *transcript) openCode(e events.Event, d events.OpenCode) {
+	p := payload.Read(d)
+	if d.Type == "session.status" {
+		t.busy[p.SessionID] = p.Status.Type != "idle"
+		return
+	}
+	if p.Info.ParentID != "" {
+		t.agents[p.SessionID] = p.Info.Agent
+	}
+	if t.Session != "" { // in a window of its own nothing is indented, and nothing said of the others
+		t.show.Flatten(p.SessionID)
+		return
+	}
+	t.show.Event(e)
+}
+
+// heading says when something began, who asked for it, who allowed it, and where it runs.
+func (t *transcript) heading(e events.Event, session, allowed, cwd string) {
+	who := "the assistant"
+	if agent, ok := t.agents[session]; ok {
+		who = "subagent " + agent
+	}
+	if strings.HasPrefix(e.Actor, "user:") {
+		who = t.show.Actor(e.Actor)
+	}
+	parts := []string{e.Time.Local().Format(time.DateTime), who}
+	for _, part := range []string{allowed, cwd} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	t.show.Note(session, render.Cyan, "── %s", printable.OneLine(strings.Join(parts, " · "), 400))
+}
+
+func (t *transcript) requested(e events.Event, d events.ExecRequested) {
+	if t.hidden[d.Exec] = t.hides(d.Session); t.hidden[d.Exec] {
+		return
+	}
+	t.running[d.Exec] = e.Time
+	t.heading(e, d.Session, t.allowed[d.Permission], d.Cwd)
+	switch {
+	case d.Terminal: // it draws on a screen of its own, which is of no use among lines
+		t.hidden[d.Exec] = true
+		t.show.Note(d.Session, render.Bold, "a shell of a person's own, %s", d.Exec)
+		if d.Private {
+			t.show.Note(d.Session, render.Dim, "  (private: what it prints is not recorded)")
+		}
+	default:
+		t.show.Event(e)
+	}
+}
+
+// fragment shows a piece of output. The stream of them may have lost some.
+func (t *transcript) fragment(d log.Delta) {
+	exec := d.Subject[strings.LastIndexByte(d.Subject, '.')+1:]
+	if t.hidden[exec] {
+		return
+	}
+	t.show.FragmentAfterGap(d)
+}
+
+// fragmentsWait is how long output that is only kept as a blob is waited for when its command has ended: fragments come by a
+// way of their own.
+const fragmentsWait = 2 * time.Second
+
+func (t *transcript) finished(ctx context.Context, e events.Event, d events.ExecFinished) {
+	began, known := t.running[d.Exec]
+	delete(t.running, d.Exec)
+	if t.hidden[d.Exec] {
+		if known {
+			t.show.Note("", render.EndStyle(d), "the shell %s of %s ended: %s", d.Exec, began.Local().Format(time.TimeOnly), render.ExecutionEnd(d))
+		}
+		return
+	}
+	late := time.After(t.patience)
+	for waiting := t.caughtUp && known; waiting && t.show.OutputMissing(d); {
+		select {
+		case f := <-t.fragments:
+			t.fragment(f)
+		case <-late:
+			waiting = false
+		case <-ctx.Done():
+			return
+		}
+	}
+	t.show.Event(e)
+}

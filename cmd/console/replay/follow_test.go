@@ -1,0 +1,150 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/cmdtest"
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+)
+
+// followed is a transcript of chat1 over a log of its own.
+type followed struct {
+	t    *testing.T
+	log  *log.Log
+	seen cmdtest.Buffer
+}
+
+// followTranscript follows chat1, of which these events are there already, for as long as the test lasts.
+func followTranscript(t *testing.T, o FollowOptions, before ...events.Data) *followed {
+	t.Helper()
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	f := &followed{t: t, log: eventstest.Open(t, nc)}
+	f.append(append([]events.Data{events.ChatCreated{Title: "a chat"}, events.SessionBound{Session: "ses_1", Directory: "/workspace"}}, before...)...)
+	o.Chat = "chat1"
+	transcript := newTranscript(render.New(render.NewScreen(&f.seen, false, false)), &client.System{Conn: nc, Log: f.log}, o)
+	transcript.patience = 90 * time.Second // on a busy machine fragments take their time
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); transcript.run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	f.shows("the commands of chat chat1")
+	return f
+}
+
+func (f *followed) append(all ...events.Data) {
+	f.t.Helper()
+	var list []events.Event
+	for _, d := range all {
+		list = append(list, cmdtest.Own(f.t, 0, "engine:local", d))
+	}
+	if _, err := f.log.AppendAll(f.t.Context(), list); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// prints publishes output of a command.
+func (f *followed) prints(exec string, offset int64, text string) {
+	f.t.Helper()
+	err := f.log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject("chat1", exec), Type: log.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *followed) shows(text string) {
+	f.t.Helper()
+	expect.Eventually(f.t, "it shows "+text, func() bool { return strings.Contains(f.seen.String(), text) })
+}
+
+func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	line := strings.Repeat("x", 1023) + "\n"
+	request := events.ExecRequested{Exec: "x1", Session: "ses_1", Command: "make", Cwd: "/workspace/sub", Permission: "per_1"}
+	f := followTranscript(t, FollowOptions{}, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: make*"}}, request)
+	f.shows("$ make\n") // else its end may come with its beginning, and nobody waits for the output of what is long over
+	const lines = 3 * log.MaxInline / 1024
+	for i := range int64(lines) {
+		f.prints("x1", i*1024, fmt.Sprintf("%08d%s", i, line[8:]))
+	}
+	f.append(events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500, Stdout: events.Output{Bytes: lines * 1024, Blob: &events.Blob{Name: "x1.stdout", Size: lines * 1024}}})
+	f.shows("└ exit 2, 1.5s")
+	var numbers []string
+	for shown := range strings.Lines(f.seen.String()) {
+		if body, ok := strings.CutPrefix(shown, "  │ "); ok {
+			numbers = append(numbers, body[:8])
+		}
+	}
+	is.Equal(len(numbers), lines) // all of it, though no event holds it
+	for i, n := range numbers {
+		is.Equal(n, fmt.Sprintf("%08d", i))
+	}
+	expect.Contains(t, f.seen.String(), "the assistant · allowed by the rule bash: make* · /workspace/sub\n$ make\n")
+}
+
+func TestTranscriptOfACommandThatRunsBeginsWithWhatItHasPrinted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x0", Session: "ses_1", Command: "true"}, events.ExecFinished{Exec: "x0"},
+		events.ExecRequested{Exec: "x1", Session: "ses_1", Command: "make"})
+	f.prints("x1", 0, "early\n")
+	f.shows("│ early")
+	f.prints("x1", 100, "late\n")
+	f.shows("… 94 bytes of stdout were missed\n  │ late")
+	f.append(events.ExecFinished{Exec: "x1", Reason: "cancelled", Signal: "SIGKILL", Stdout: events.Output{Bytes: 105, Text: "early\n" + strings.Repeat("-", 94) + "late\n"}})
+	f.shows("└ cancelled, KILL")
+	is.Equal(strings.Count(f.seen.String(), "late"), 1)
+}
+
+func TestTranscriptBeginsWithTheLastCommands(t *testing.T) {
+	t.Parallel()
+	var before []events.Data
+	for i := range transcriptBefore + 10 {
+		id := fmt.Sprintf("x%d", i)
+		before = append(before, events.ExecRequested{Exec: id, Session: "ses_1", Command: "echo " + id + "."}, events.ExecFinished{Exec: id, Stdout: events.Output{Bytes: 1, Text: "o"}})
+	}
+	f := followTranscript(t, FollowOptions{}, before...)
+	f.shows(fmt.Sprintf("$ echo x%d.\n", transcriptBefore+9))
+	expect.Lacks(t, f.seen.String(), "echo x9.")
+	expect.Contains(t, f.seen.String(), "echo x10.")
+}
+
+func TestTranscriptShowsOfOwnShellsThatTheyWere(t *testing.T) {
+	t.Parallel()
+	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x1", Terminal: true}, events.ExecRequested{Exec: "x2", Terminal: true, Private: true})
+	f.prints("x1", 0, "\x1b[2Jdrawn\n")
+	f.append(events.ExecFinished{Exec: "x1", DurationMS: 5000, Stdout: events.Output{Bytes: 10, Text: "\x1b[2Jdrawn\n"}})
+	f.shows("ended: exit 0, 5s")
+	f.shows("own, x2\n  (private: what it prints is not recorded)\n")
+	expect.Lacks(t, f.seen.String(), "drawn")
+}
+
+func TestTranscriptOfASubagentIsOverWithItsTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	log, _ := logged(t, "child-shell")
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	var child string
+	_, err := log.Fold(t.Context(), events.ChatOpenCodeSubject("chat1", "session.created"), 0, func(e events.Event) error {
+		if p := payload.Read(events.OpenCode{Properties: e.Data}); p.Info.ParentID != "" {
+			child = p.SessionID
+		}
+		return nil
+	})
+	is.NoErr(err)
+	is.True(child != "")
+	var seen cmdtest.Buffer
+	is.NoErr(newTranscript(render.New(render.NewScreen(&seen, false, false)), &client.System{Conn: nc, Log: log}, FollowOptions{Chat: "chat1", Session: child}).run(t.Context())) // it is over already
+}

@@ -1,0 +1,147 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/turn"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// moment is a chat as it stood after an event.
+type moment struct {
+	Chat        string                 `json:"chat"`
+	Sequence    uint64                 `json:"sequence"`
+	Turn        string                 `json:"turn"`        // user, assistant
+	Permissions []events.PermissionAsk `json:"permissions"` // that wait for a decision
+	Questions   []string               `json:"questions"`   // that wait for an answer: OpenCode's id, /, which of them
+	Events      []events.Event         `json:"events"`      // of each message and part the last; nothing of what was removed
+}
+
+// replayAt shows the chat as it stood after an event.
+func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Renderer, out io.Writer) error {
+	f, t := newFold(), turn.New("")
+	o.To = o.At
+	if err := eachEvent(ctx, log, o, func(e events.Event) error { f.apply(e); t.Apply(e); return nil }); err != nil {
+		return err
+	}
+	standing := f.events()
+	if len(standing) == 0 {
+		return fmt.Errorf("chat %s begins after event #%d", o.Chat, o.At)
+	}
+	if o.JSON {
+		show.Out = io.Discard
+	}
+	for _, e := range standing {
+		show.Event(e)
+	}
+	m := moment{Chat: o.Chat, Sequence: o.At, Turn: t.Whose(), Permissions: []events.PermissionAsk{}, Questions: pendingQuestions(standing), Events: standing}
+	show.Finish()
+	for _, a := range show.Pending() {
+		show.ShowRequest(a)
+		m.Permissions = append(m.Permissions, a.Ask)
+	}
+	if o.JSON {
+		return printLine(out, m)
+	}
+	show.Note("", render.Dim, "— at #%d: the turn is the %s's; pending: permissions %d, questions %d", o.At, m.Turn, len(m.Permissions), len(m.Questions))
+	return show.Err
+}
+
+// fold keeps of a chat's events what still stands, each thing where it first appeared.
+type fold struct {
+	standing []standing
+	places   map[string]int  // key -> index
+	removed  map[string]bool // OpenCode's ids of messages and parts, for ever
+}
+
+// standing is the last event about a thing.
+type standing struct {
+	key     string // OpenCode's id of what it is about, or the event's own
+	message string // of a part
+	event   events.Event
+}
+
+func newFold() *fold { return &fold{places: map[string]int{}, removed: map[string]bool{}} }
+
+func (f *fold) apply(e events.Event) {
+	s := standing{key: e.ID, event: e}
+	if typ, ok := e.Subject.OpenCodeType(); ok && e.Malformed == nil {
+		p := payload.Read(events.OpenCode{Type: typ, Properties: e.Data})
+		switch typ {
+		case "session.created", "session.updated":
+			s.key = p.SessionID
+		case "message.updated":
+			s.key = p.Info.ID
+		case "message.part.updated":
+			s.key, s.message = p.Part.ID, p.Part.MessageID
+		case "message.removed":
+			f.removed[p.MessageID] = true
+			return
+		case "message.part.removed":
+			f.removed[p.PartID] = true
+			return
+		case "session.status", "session.idle", "session.diff": // they do not last
+			return
+		}
+	}
+	if i, ok := f.places[s.key]; ok {
+		f.standing[i] = s
+		return
+	}
+	f.places[s.key] = len(f.standing)
+	f.standing = append(f.standing, s)
+}
+
+func (f *fold) events() []events.Event {
+	var all []events.Event
+	for _, s := range f.standing {
+		if !f.removed[s.key] && !f.removed[s.message] {
+			all = append(all, s.event)
+		}
+	}
+	return all
+}
+
+// pendingQuestions gives the questions that wait for an answer, sorted.
+func pendingQuestions(all []events.Event) []string {
+	open := map[string]bool{}
+	for _, e := range all {
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.QuestionAnswered:
+			delete(open, questionKey(d.Question, d.Index))
+			if d.Rejected {
+				closeQuestion(open, d.Question)
+			}
+		case events.QuestionExpired:
+			closeQuestion(open, d.Question)
+		case events.OpenCode:
+			switch d.Type {
+			case events.QuestionAsked:
+				var ask events.QuestionAsk
+				_ = json.Unmarshal(d.Properties, &ask) // one that cannot be read asks nothing
+				for i := range ask.Questions {
+					open[questionKey(ask.ID, i)] = true
+				}
+			case events.QuestionReplied, events.QuestionRejected:
+				closeQuestion(open, payload.Read(d).RequestID)
+			}
+		}
+	}
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(open))))
+}
+
+func questionKey(id string, index int) string { return id + "/" + strconv.Itoa(index) }
+
+func closeQuestion(open map[string]bool, id string) {
+	maps.DeleteFunc(open, func(key string, _ bool) bool { return strings.HasPrefix(key, id+"/") })
+}

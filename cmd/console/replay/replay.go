@@ -1,0 +1,129 @@
+// Package replay shows a chat again from the log: as it was shown, as JSON, or as it stood after an event. Follow shows what its
+// commands print, as they run.
+//
+// Promises: only the log is read, never the read model.
+//
+// It must not know flags.
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// Options says what is shown of a chat.
+type Options struct {
+	Chat     string
+	From, To uint64
+	At       uint64
+	Speed    float64 // infinite: without waiting
+	JSON     bool
+}
+
+// Show shows a chat from the log with show, or writes it to out as JSON.
+func Show(ctx context.Context, log *log.Log, o Options, show *render.Renderer, out io.Writer) error {
+	if err := inLog(ctx, log, o.Chat); err != nil {
+		return err
+	}
+	switch {
+	case o.At != 0:
+		return replayAt(ctx, log, o, show, out)
+	case o.JSON:
+		return eachEvent(ctx, log, o, func(e events.Event) error { return printLine(out, e) })
+	}
+	return replayText(ctx, show, log, o)
+}
+
+// replayText shows the events at the pace that was asked for. What came before the first of them is known and not shown.
+func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Options) error {
+	first, shown, begun := o.From, show.Out, false
+	o.From, show.Out = 0, io.Discard
+	var before time.Time
+	err := eachEvent(ctx, log, o, func(e events.Event) error {
+		switch {
+		case e.Seq >= first && !begun:
+			show.EndLine()
+			show.Out, begun = shown, true
+		case begun:
+			if err := sleep(ctx, wait(e.Time.Sub(before), o.Speed)); err != nil {
+				return err
+			}
+		}
+		before = e.Time
+		show.Event(e)
+		for _, a := range show.Due() {
+			show.ShowRequest(a)
+		}
+		return show.Err
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range show.Pending() {
+		show.ShowRequest(a)
+	}
+	show.Finish()
+	return show.Err
+}
+
+// inLog looks for the chat's first event.
+func inLog(ctx context.Context, log *log.Log, chat string) error {
+	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(events.Event) error { return events.ErrStop })
+	if errors.Is(err, events.ErrStop) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("there is no chat %s in the log", chat)
+	}
+	return err
+}
+
+// eachEvent gives the chat's events from o.from to o.to in order.
+func eachEvent(ctx context.Context, log *log.Log, o Options, fn func(events.Event) error) error {
+	_, err := log.Fold(ctx, events.ChatFilter(o.Chat), max(o.From, 1)-1, func(e events.Event) error {
+		if e.Seq > o.To {
+			return events.ErrStop
+		}
+		return fn(e)
+	})
+	if errors.Is(err, events.ErrStop) {
+		return nil
+	}
+	return err
+}
+
+// longestPause is how long a replay stands still at most.
+const longestPause = 3 * time.Second
+
+// wait is how long a gap between two events lasts at a speed.
+func wait(gap time.Duration, speed float64) time.Duration {
+	seconds := min(gap.Seconds()/speed, longestPause.Seconds())
+	return time.Duration(max(seconds, 0) * float64(time.Second))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// printLine writes a value as one line of JSON.
+func printLine(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}

@@ -1,0 +1,187 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/cmd/cmdtest"
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+)
+
+// logged puts a trace, with the facts of ours around it, into a fresh log.
+func logged(t *testing.T, name string) (*log.Log, []events.Event) {
+	t.Helper()
+	log := eventstest.Log(t)
+	all, _ := cmdtest.Trace(t, name)
+	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
+	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}), cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
+	for i := range all {
+		all[i] = cmdtest.Numbered(all[i], i+1)
+	}
+	if _, err := log.AppendAll(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	return log, all
+}
+
+func replayed(t *testing.T, log *log.Log, o Options) string {
+	t.Helper()
+	var out bytes.Buffer
+	if o.To == 0 {
+		o.To = math.MaxUint64
+	}
+	if o.Speed == 0 {
+		o.Speed = math.Inf(1)
+	}
+	if err := Show(t.Context(), log, o, render.New(render.NewScreen(&out, false, false)), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// rendered shows events as they happen.
+func renderedLive(all []events.Event) string {
+	var out bytes.Buffer
+	r := render.New(render.NewScreen(&out, false, false))
+	for _, e := range all {
+		r.Event(e)
+		for _, a := range r.Due() {
+			r.ShowRequest(a)
+		}
+	}
+	r.EndLine()
+	return out.String()
+}
+
+func TestReplayShowsWhatALivePersonSaw(t *testing.T) {
+	is := is.New(t)
+	log, all := logged(t, "child-shell")
+	is.Equal(replayed(t, log, Options{Chat: "chat1"}), renderedLive(all))
+}
+
+func TestReplayFromTheMiddleKnowsTheSubagents(t *testing.T) {
+	log, _ := logged(t, "child-shell")
+	all := replayed(t, log, Options{Chat: "chat1"})
+	for from := range uint64(60) {
+		part := replayed(t, log, Options{Chat: "chat1", From: from})
+		for line := range strings.Lines(part) {
+			expect.Contains(t, all, line) // indented as in the whole
+		}
+	}
+}
+
+func TestReplayedJSONIsEveryEvent(t *testing.T) {
+	is := is.New(t)
+	log, all := logged(t, "perm-bash-once")
+	var got []string
+	for line := range strings.Lines(replayed(t, log, Options{Chat: "chat1", JSON: true, From: 3, To: 7})) {
+		var e struct {
+			ID       string
+			Sequence uint64
+			Data     json.RawMessage
+		}
+		is.NoErr(json.Unmarshal([]byte(line), &e))
+		is.True(bytes.Equal(e.Data, all[e.Sequence-1].Data)) // unchanged
+		got = append(got, e.ID)
+	}
+	var want []string
+	for _, e := range all[2:7] {
+		want = append(want, e.ID)
+	}
+	is.Equal(got, want)
+}
+
+func TestUnknownChatIsNotReplayed(t *testing.T) {
+	is := is.New(t)
+	log, _ := logged(t, "error-401")
+	show := render.New(render.NewScreen(io.Discard, false, false))
+	err := Show(t.Context(), log, Options{Chat: "chat2", To: math.MaxUint64}, show, io.Discard)
+	is.True(err != nil)
+	is.Equal(err.Error(), "there is no chat chat2 in the log")
+	err = Show(t.Context(), log, Options{Chat: "chat1", At: 0, From: 10_000, To: math.MaxUint64}, show, io.Discard)
+	is.NoErr(err) // the chat is there, that part of it is empty
+}
+
+func TestMomentHasWhatWasPendingThen(t *testing.T) {
+	is := is.New(t)
+	log, all := logged(t, "perm-bash-once")
+	asked := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" }) + 1
+	at := func(seq int) (m struct {
+		Turn        string
+		Permissions []events.PermissionAsk
+	}) {
+		is.NoErr(json.Unmarshal([]byte(replayed(t, log, Options{Chat: "chat1", At: uint64(seq), JSON: true})), &m))
+		return m
+	}
+	is.Equal(len(at(asked-1).Permissions), 0)
+	m := at(asked)
+	is.Equal(m.Turn, "assistant")
+	is.Equal(len(m.Permissions), 1)
+	is.Equal(m.Permissions[0].Command(), "echo permitted")
+	m = at(len(all))
+	is.Equal(m.Turn, "user")
+	is.Equal(len(m.Permissions), 0)
+	text := replayed(t, log, Options{Chat: "chat1", At: uint64(asked)})
+	expect.Contains(t, text, "? bash  echo permitted\n")
+	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", asked)))
+}
+
+func TestMomentHasPendingQuestions(t *testing.T) {
+	is := is.New(t)
+	all, _ := cmdtest.Trace(t, "question")
+	asked := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
+	is.Equal(len(pendingQuestions(all[:asked+1])), 2)
+	is.Equal(len(pendingQuestions(all)), 0)
+	id := strings.TrimSuffix(pendingQuestions(all[:asked+1])[0], "/0")
+	one := cmdtest.Own(t, 100, "user:u", events.QuestionAnswered{Question: id, Index: 0, Answers: []string{"Red"}})
+	is.Equal(pendingQuestions(append(all[:asked+1:asked+1], one)), []string{id + "/1"})
+}
+
+func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
+	is := is.New(t)
+	f := newFold()
+	all, _ := cmdtest.Trace(t, "perm-bash-once")
+	last := ""
+	for _, e := range all {
+		f.apply(e)
+		if p := payload.Read(events.OpenCode{Properties: e.Data}); p.Info.Role == "assistant" {
+			last = p.Info.ID
+		}
+	}
+	var out strings.Builder
+	for _, e := range f.events() {
+		out.Write(e.Data)
+	}
+	expect.Contains(t, out.String(), last)
+	body, err := json.Marshal(map[string]string{"sessionID": "ses_1", "messageID": last})
+	is.NoErr(err)
+	removed, err := events.NewOpenCode("chat1", "local", "evt_removed", -1, events.OpenCode{Type: "message.removed", Properties: body})
+	is.NoErr(err)
+	f.apply(removed)
+	for _, e := range f.events() {
+		is.True(!bytes.Contains(e.Data, []byte(`"`+last+`"`)))
+	}
+}
+
+func TestPauseKeepsTheSpeedAndHasAnEnd(t *testing.T) {
+	is := is.New(t)
+	is.Equal(wait(10*time.Second, 10), time.Second)
+	is.Equal(wait(time.Hour, 1), longestPause)
+	is.Equal(wait(time.Hour, math.Inf(1)), time.Duration(0))
+	is.Equal(wait(-time.Second, 1), time.Duration(0)) // two writers' clocks
+	is.Equal(wait(math.MaxInt64, 1e-9), longestPause)
+}

@@ -1,0 +1,275 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/console/terminal"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+const slashHelp = `/help        this list
+/chats       list chats
+/requests    list the requests of all chats that wait for a person
+/why [ID]    explain a request: why it was allowed, denied or asked; without an ID the last one of this chat
+/model       list the models; /model NAME or its number chooses one for this chat
+/undo        take the last turn back, with its changes to files
+/redo        undo the last /undo
+/abort       stop the turn (Ctrl-C does the same)
+/quit        leave; the turn goes on
+
+Type two slashes to send a message that begins with one: //etc/hosts.
+A line that ends with \ goes on in the next one. The up arrow brings earlier messages back.
+To a request answer y, n, n REASON, e to edit the command, or a for a rule.`
+
+// slashCommands are the commands of a conversation at a terminal but for /quit and /abort, which scripts have too.
+var slashCommands = map[string]func(*conversation, context.Context, string) error{
+	"/help":     (*conversation).slashHelp,
+	"/chats":    (*conversation).slashChats,
+	"/requests": (*conversation).slashRequests,
+	"/why":      (*conversation).slashWhy,
+	"/model":    (*conversation).slashModel,
+	"/undo":     (*conversation).slashUndo,
+	"/redo":     (*conversation).slashRedo,
+}
+
+// isSlash reports whether a line is a command and no message. The command that is edited may begin with a slash.
+func (c *conversation) isSlash(words string) bool {
+	if len(c.waiting) > 0 && (c.waiting[0].editing || c.waiting[0].always != nil) {
+		return false
+	}
+	return strings.HasPrefix(words, "/") && !strings.HasPrefix(words, "//")
+}
+
+// unslashed removes the first of the two slashes with which a person begins a message that is no command.
+func unslashed(line terminal.Line, text string) string {
+	if line.Typed && strings.HasPrefix(text, "//") {
+		return text[1:]
+	}
+	return text
+}
+
+// slash carries out a command. What is wrong with it is no end of the conversation.
+func (c *conversation) slash(ctx context.Context, words string) error {
+	name, rest, _ := strings.Cut(words, " ")
+	run, ok := slashCommands[name]
+	if !ok {
+		c.show.Note("", render.Red, "There is no command %s. /help lists the commands. To send a message that begins with a slash, type //.", name)
+		return nil
+	}
+	err := run(c, ctx, strings.TrimSpace(rest))
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err != nil {
+		c.show.Note("", render.Red, "%s: %v", name, err)
+	}
+	return nil
+}
+
+func (c *conversation) slashHelp(context.Context, string) error {
+	c.show.Line("", render.Plain, slashHelp)
+	return nil
+}
+
+func (c *conversation) slashChats(ctx context.Context, _ string) error {
+	chats, err := c.Chats(ctx, 20)
+	if err != nil {
+		return err
+	}
+	var table bytes.Buffer
+	if err := render.Chats(&table, chats); err != nil {
+		return err
+	}
+	c.show.Line("", render.Plain, table.String())
+	return nil
+}
+
+func (c *conversation) slashRequests(ctx context.Context, _ string) error {
+	pending, err := c.Requests(ctx)
+	if err != nil {
+		return err
+	}
+	var table bytes.Buffer
+	if err := render.Requests(&table, pending); err != nil {
+		return err
+	}
+	c.show.Line("", render.Plain, table.String())
+	return nil
+}
+
+func (c *conversation) slashWhy(ctx context.Context, id string) error {
+	if id == "" {
+		var err error
+		if id, err = c.LastRequest(ctx, c.Chat); err != nil {
+			return err
+		}
+	}
+	why, err := c.Why(ctx, id)
+	if err != nil {
+		return err
+	}
+	c.show.Why(why)
+	return nil
+}
+
+// slashModel lists the models, or chooses one for the chat by its name or its number in the list.
+func (c *conversation) slashModel(ctx context.Context, name string) error {
+	chat := ""
+	if c.exists {
+		chat = c.Chat
+	}
+	list, err := client.Give[handlers.Models](ctx, c.System, "model.list", handlers.ListModels{Chat: chat})
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		c.showModels(list)
+		return nil
+	}
+	if n, err := strconv.Atoi(name); err == nil {
+		if n < 1 || n > len(list.Models) {
+			return fmt.Errorf("choose 1 to %d, or a name; /model alone lists the models", len(list.Models))
+		}
+		name = list.Models[n-1]
+	}
+	if !c.exists { // the first message creates the chat and names it
+		if name, err = listedModel(name, list.Models); err != nil {
+			return err
+		}
+		c.model = name
+	} else if err := c.selectModel(ctx, name); err != nil {
+		return err
+	}
+	c.show.Note("", render.Dim, "(this chat uses %s from the next message on)", name)
+	return nil
+}
+
+func (c *conversation) selectModel(ctx context.Context, name string) error {
+	_, err := handlers.Give(ctx, c.Conn, "model.select", handlers.SelectModel{Command: client.NewCommand(), Chat: c.Chat, Model: name})
+	return err
+}
+
+// listedModel returns the only listed model with this name, which may lack the provider.
+func listedModel(name string, models []string) (string, error) {
+	var same []string
+	for _, model := range models {
+		if _, bare, _ := strings.Cut(model, "/"); model == name {
+			return model, nil
+		} else if bare == name {
+			same = append(same, model)
+		}
+	}
+	switch {
+	case len(models) == 0:
+		return "", errors.New("the list of models is not known yet, because OpenCode is still starting; try again in a moment")
+	case len(same) == 0:
+		return "", fmt.Errorf("there is no model %q; available: %s", name, handlers.ListOfModels(models))
+	case len(same) > 1:
+		return "", fmt.Errorf("several providers have a model %q; choose one of %s", name, handlers.ListOfModels(same))
+	}
+	return same[0], nil
+}
+
+func (c *conversation) showModels(list handlers.Models) {
+	if len(list.Models) == 0 {
+		c.show.Note("", render.Dim, "(OpenCode has not listed its models yet)")
+	}
+	uses := cmp.Or(c.model, list.Selected, list.Configured)
+	for i, model := range list.Models {
+		mark, st := " ", render.Plain
+		if model == uses {
+			mark, st = "*", render.Bold
+		}
+		c.show.Note("", st, "%s %3d  %s", mark, i+1, model)
+	}
+}
+
+// slashUndo takes back the newest turn that is not taken back yet.
+func (c *conversation) slashUndo(ctx context.Context, _ string) error {
+	if c.working {
+		return errors.New("the turn still runs; stop it first with /abort")
+	}
+	message, text, err := c.turnBefore(ctx, c.undone)
+	if err != nil {
+		return err
+	}
+	if err := c.revert(ctx, message); err != nil {
+		return err
+	}
+	c.undone = message
+	c.show.Note("", render.Yellow, "Undone, with its changes to files: %s", printable.OneLine(text, 200))
+	c.show.Note("", render.Dim, "(/redo restores it, until the next message)")
+	return nil
+}
+
+func (c *conversation) slashRedo(ctx context.Context, _ string) error {
+	if c.undone == "" {
+		return errors.New("nothing was undone since the last message")
+	}
+	if err := c.revert(ctx, ""); err != nil {
+		return err
+	}
+	c.undone = ""
+	c.show.Note("", render.Yellow, "The undone turns are back.")
+	return nil
+}
+
+// revert takes a message back with all that follows; an empty one undoes that.
+func (c *conversation) revert(ctx context.Context, message string) error {
+	_, err := handlers.Give(ctx, c.Conn, "chat.revert", handlers.RevertChat{Command: client.NewCommand(), Chat: c.Chat, Message: message})
+	return err
+}
+
+// turnBefore finds the message with which the last turn before another began: its id for OpenCode, and its text. An
+// empty id means the newest turn.
+func (c *conversation) turnBefore(ctx context.Context, before string) (message, text string, err error) {
+	type sent struct{ id, text string }
+	texts, removed := map[string]string{}, map[string]bool{}
+	var turns []sent
+	kinds := []string{
+		events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()), events.ChatSubject(c.Chat, events.MessageSending{}.Kind()),
+		events.ChatOpenCodeSubject(c.Chat, "message.removed"),
+	}
+	for _, subject := range kinds {
+		_, err := c.Log.Fold(ctx, subject, 0, func(e events.Event) error {
+			switch d, _ := events.Decode(e); d := d.(type) {
+			case events.MessageSubmitted:
+				if d.Resumes == "" { // a prompt that resumes a turn belongs to it
+					texts[d.Message] = render.MessageText(d)
+				}
+			case events.MessageSending:
+				if text, ok := texts[d.Message]; ok {
+					turns = append(turns, sent{d.EngineMessage, text})
+				}
+			case events.OpenCode:
+				removed[payload.Read(d).MessageID] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return "", "", err
+		}
+	}
+	for i := len(turns) - 1; i >= 0; i-- {
+		switch t := turns[i]; {
+		case before != "":
+			if t.id == before {
+				before = ""
+			}
+		case !removed[t.id]:
+			return t.id, t.text, nil
+		}
+	}
+	return "", "", errors.New("there is no turn to undo")
+}

@@ -1,0 +1,99 @@
+package terminal
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// maxHistory is how many lines the history holds. Its file may hold twice as many until it is loaded again.
+const maxHistory = 1000
+
+// history is what was typed in conversations of a data directory, and can be typed again with the arrow keys. It holds
+// messages and slash commands. It holds no answers to requests.
+type history struct {
+	path string
+
+	mu    sync.Mutex
+	lines []string
+}
+
+// LoadHistory reads the history. A file that does not exist is an empty history.
+func LoadHistory(path string) (*history, error) {
+	h := &history{path: path}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	if err != nil {
+		return h, err
+	}
+	defer f.Close()
+	all := bufio.NewScanner(f)
+	all.Buffer(nil, 1<<20)
+	for all.Scan() {
+		var line string
+		if json.Unmarshal(all.Bytes(), &line) == nil && line != "" { // half a line is left by a crash
+			h.lines = append(h.lines, line)
+		}
+	}
+	if len(h.lines) > 2*maxHistory {
+		h.lines = h.lines[len(h.lines)-maxHistory:]
+		return h, errors.Join(all.Err(), h.rewrite())
+	}
+	return h, all.Err()
+}
+
+func (h *history) rewrite() error {
+	var body []byte
+	for _, line := range h.lines {
+		body = append(body, historyLine(line)...)
+	}
+	partial := h.path + ".new"
+	if err := os.WriteFile(partial, body, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(partial, h.path)
+}
+
+func historyLine(line string) []byte {
+	body, _ := json.Marshal(line) // a string always encodes
+	return append(body, '\n')
+}
+
+// Remember adds a line, unless it is the one before or cannot be edited as one line.
+func (h *history) Remember(text string) error {
+	line, ok := Editable(text)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !ok || line == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
+		return nil
+	}
+	h.lines = append(h.lines, line)
+	f, err := os.OpenFile(h.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(historyLine(line))
+	return errors.Join(err, f.Close())
+}
+
+// Add does nothing: the conversation decides which lines are remembered.
+func (h *history) Add(string) {}
+
+// Len returns the number of lines.
+func (h *history) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.lines)
+}
+
+// At returns a line; 0 is the newest.
+func (h *history) At(i int) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines[len(h.lines)-1-i]
+}

@@ -1,0 +1,252 @@
+// Package turn follows the events of a chat and says whose turn it is, and how the last turn ended.
+//
+// It must not know how anything is shown, nor how events are read.
+package turn
+
+import (
+	"encoding/json"
+
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+// End is how a turn ended, as an exit status. 2 is wrong usage.
+type End int
+
+const (
+	Completed = 0
+	Failed    = 1
+	Denied    = 3
+	Aborted   = 4
+	Lost      = 5
+	Pending   = 6
+)
+
+// Turn follows what the chat's own session does: whose turn it is, and how the last one ended.
+type Turn struct {
+	Root     string
+	outbox   map[string]bool // messages on their way to OpenCode
+	sent     map[string]string
+	awaiting bool            // a message was sent that nothing has answered
+	busy     bool            // by OpenCode's last word
+	writing  map[string]bool // assistant messages without an end
+
+	resumes string            // the newest prompt that resumes a turn
+	Held    map[string]string // messages that wait for a budget, and the ask that decides about it
+	fresh   map[string]bool   // asks for more that the policy has not looked at
+	stopped map[string]bool   // asks for more than a budget allows, with which the turn was stopped: it is resumed when they are granted
+
+	answer  string // the assistant message that began last
+	broken  bool   // it ended without a finish reason and without an error: OpenCode was stopped while the provider was retried
+	Failure string
+	denied  bool
+	aborted bool
+	lost    bool
+	refused bool // more than a budget allows was denied
+}
+
+// New returns a turn of the chat whose own session is root, which may not be known yet.
+func New(root string) *Turn {
+	return &Turn{
+		Root: root, outbox: map[string]bool{}, sent: map[string]string{}, writing: map[string]bool{},
+		Held: map[string]string{}, fresh: map[string]bool{}, stopped: map[string]bool{},
+	}
+}
+
+// Begin forgets how the turn before ended.
+func (t *Turn) Begin() {
+	t.Failure, t.denied, t.aborted, t.lost, t.refused, t.broken = "", false, false, false, false, false
+}
+
+// End is how the turn ended.
+func (t *Turn) End() End {
+	switch {
+	case t.lost:
+		return Lost
+	case t.refused:
+		return Denied
+	case len(t.Held) > 0 && !t.denied:
+		return Pending
+	case t.aborted:
+		return Aborted
+	case t.Failure != "":
+		return Failed
+	case t.denied:
+		return Denied
+	case t.broken:
+		return Lost
+	}
+	return Completed
+}
+
+// Whose is the person's turn or the assistant's.
+func (t *Turn) Whose() string {
+	if len(t.outbox) > 0 || t.awaiting || t.busy || len(t.writing) > 0 || len(t.fresh) > 0 {
+		return projections.TurnAssistant
+	}
+	return projections.TurnUser
+}
+
+// Apply takes an event of the chat, and says whether the turn may have ended with it.
+func (t *Turn) Apply(e events.Event) (mayEnd bool) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return false // shown by the renderer
+	}
+	switch d := d.(type) {
+	case events.SessionBound:
+		t.Root = d.Session
+	case events.MessageSubmitted:
+		t.outbox[d.Message] = true
+		if d.Resumes != "" {
+			t.Begin()
+			t.resumes = d.Message
+			delete(t.outbox, resumeOf(d.Resumes))
+		}
+	case events.MessageHeld:
+		delete(t.outbox, d.Message)
+		t.Held[d.Message] = d.Permission
+		return true
+	case events.MessageSending:
+		if delete(t.Held, d.Message); d.Message == t.resumes {
+			t.Begin() // the end of what was stopped may come after the prompt
+		}
+		t.sent[d.EngineMessage], t.awaiting = d.Message, true
+	case events.MessageDelivered:
+		delete(t.outbox, d.Message)
+	case events.MessageFailed:
+		delete(t.outbox, d.Message)
+		t.Failure, t.awaiting = d.Error, false
+		return true
+	case events.PermissionRequested:
+		if d.Type == handlers.BudgetAsk {
+			t.fresh[d.Permission] = true
+		}
+	case events.PermissionReferred:
+		return t.settle(d.Permission)
+	case events.PermissionDecided:
+		if d.Decision == events.Denied {
+			t.Deny(d.Type)
+		}
+		if d.Decision == events.Authorized {
+			t.Grant(d.Permission)
+		} else {
+			delete(t.outbox, resumeOf(d.Permission))
+		}
+		return t.settle(d.Permission)
+	case events.PermissionExpired:
+		delete(t.outbox, resumeOf(d.Permission))
+		return t.settle(d.Permission)
+	case events.AbortRequested:
+		if e.Actor == events.ActorPolicy {
+			t.stopped[e.Cause] = true
+		}
+	case events.TurnLost:
+		if d.Session == t.Root {
+			t.lost, t.awaiting, t.busy, t.writing = true, false, false, map[string]bool{}
+			return true
+		}
+	case events.OpenCode:
+		return t.openCode(d)
+	}
+	return false
+}
+
+// settle takes into account that an ask for more waits for a person, or for nobody any more.
+func (t *Turn) settle(ask string) (mayEnd bool) {
+	mayEnd = t.fresh[ask]
+	delete(t.fresh, ask)
+	return mayEnd
+}
+
+// Deny takes into account that a request of a type was denied.
+func (t *Turn) Deny(typ string) {
+	t.denied = true
+	t.refused = t.refused || typ == handlers.BudgetAsk
+}
+
+// resumeOf stands in the outbox for the prompt that resumes a turn, until that has its own id.
+func resumeOf(ask string) string { return "resume/" + ask }
+
+// Grant takes into account what follows when an ask is approved, and has not happened yet.
+func (t *Turn) Grant(ask string) {
+	if t.stopped[ask] {
+		delete(t.stopped, ask)
+		t.outbox[resumeOf(ask)] = true
+	}
+	for message, by := range t.Held {
+		if by == ask {
+			delete(t.Held, message)
+			t.outbox[message] = true
+		}
+	}
+}
+
+func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
+	p := payload.Read(d)
+	if d.Type == events.PermissionReplied {
+		t.denied = t.denied || p.Reply == "reject"
+	}
+	if p.SessionID != t.Root && p.SessionID != "" {
+		return false
+	}
+	switch d.Type {
+	case "session.status":
+		t.busy = p.Status.Type != "idle"
+		return !t.busy
+	case "session.idle":
+		return true
+	case "session.error":
+		t.awaiting = false
+		t.failed(p.Error)
+		return true
+	case "message.updated":
+		if p.Info.Role != "assistant" {
+			delete(t.outbox, t.sent[p.Info.ID])
+			return false
+		}
+		return t.assistant(d)
+	}
+	return false
+}
+
+// assistant takes an assistant message. One that begins after a denial says that the model went on.
+func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
+	var m struct {
+		Info struct {
+			ID     string
+			Time   struct{ Completed int64 }
+			Finish string
+			Error  *payload.Error
+		}
+	}
+	if json.Unmarshal(d.Properties, &m) != nil {
+		return false
+	}
+	t.awaiting = false
+	if m.Info.ID > t.answer {
+		t.answer, t.denied = m.Info.ID, false
+	}
+	if m.Info.ID == t.answer {
+		t.broken = m.Info.Time.Completed != 0 && m.Info.Finish == "" && m.Info.Error == nil
+	}
+	if m.Info.Time.Completed == 0 && m.Info.Error == nil {
+		t.writing[m.Info.ID] = true
+		return false
+	}
+	delete(t.writing, m.Info.ID)
+	if m.Info.Error != nil {
+		t.failed(*m.Info.Error)
+	}
+	return true
+}
+
+func (t *Turn) failed(e payload.Error) {
+	if e.Name == payload.Aborted {
+		t.aborted = true
+		return
+	}
+	t.Failure = e.String()
+}

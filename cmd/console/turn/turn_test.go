@@ -1,0 +1,92 @@
+package turn
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/cmd/cmdtest"
+	"pocketcoder/cmd/console/payload"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/projections"
+)
+
+func TestExitStatusTellsHowTheTurnEnded(t *testing.T) {
+	for name, want := range map[string]End{
+		"perm-bash-once": Completed, "perm-bash-reject": Denied, "perm-bash-reject-message": Completed,
+		"child-shell": Completed, "abort-text": Aborted, "error-401": Failed, "error-nomodel": Failed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			all, _ := cmdtest.Trace(t, name)
+			is.Equal(turnOf(t, all).End(), want)
+			is.Equal(turnOf(t, all).Whose(), projections.TurnUser)
+		})
+	}
+}
+
+// turnOf follows a trace whose first session is the chat's own.
+func turnOf(t *testing.T, all []events.Event) *Turn {
+	t.Helper()
+	f := New(payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID)
+	for _, e := range all {
+		f.Apply(e)
+	}
+	return f
+}
+
+func TestTurnIsTheAssistantsUntilItHasEnded(t *testing.T) {
+	is := is.New(t)
+	all, _ := cmdtest.Trace(t, "abort-text")
+	idle := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.session.idle" })
+	is.Equal(turnOf(t, all[:idle+1]).Whose(), projections.TurnAssistant) // the first idle comes early
+	f := turnOf(t, all)
+	f.Apply(cmdtest.Own(t, 100, "user:u", events.MessageSubmitted{Message: "m2"}))
+	is.Equal(f.Whose(), projections.TurnAssistant)
+	f.Begin()
+	is.True(f.Apply(cmdtest.Own(t, 101, "user:u", events.MessageFailed{Message: "m2", Error: "no OpenCode"})))
+	is.Equal(f.Whose(), projections.TurnUser)
+	is.Equal(f.End(), End(Failed))
+}
+
+func TestLostTurnIsResumedAsAnother(t *testing.T) {
+	is := is.New(t)
+	f := New("ses_1")
+	is.True(f.Apply(cmdtest.Own(t, 1, "engine:local", events.TurnLost{Session: "ses_1"})))
+	is.Equal(f.End(), End(Lost))
+	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageSubmitted{Message: "m2", Resumes: "per_1"}))
+	is.Equal(f.End(), End(Completed))
+	is.True(!f.Apply(cmdtest.Own(t, 3, "engine:local", events.TurnLost{Session: "ses_child"}))) // a subagent's is not the chat's
+}
+
+// OpenCode ends a message like this when it is stopped while it waits to try the provider again.
+func TestTurnThatWasStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
+	is := is.New(t)
+	f := New("ses_1")
+	take := func(kind, properties string) {
+		e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: kind, Properties: json.RawMessage(properties)})
+		is.NoErr(err)
+		f.Apply(cmdtest.Numbered(e, 1))
+	}
+	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1}}}`)
+	take("session.status", `{"sessionID":"ses_1","status":{"type":"retry","attempt":1,"message":"no route"}}`)
+	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{"created":1,"completed":2}}}`)
+	take("session.status", `{"sessionID":"ses_1","status":{"type":"idle"}}`)
+	is.Equal(f.Whose(), projections.TurnUser)
+	is.Equal(f.End(), End(Lost))
+	take("message.updated", `{"sessionID":"ses_1","info":{"id":"msg_2","role":"assistant","finish":"stop","time":{"created":3,"completed":4}}}`)
+	is.Equal(f.End(), End(Completed))
+}
+
+func TestADeniedBudgetEndsAsDenied(t *testing.T) {
+	is := is.New(t)
+	f := New("ses_1")
+	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
+	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
+	is.Equal(f.End(), End(Pending))
+	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: handlers.BudgetAsk, Decision: events.Denied}))
+	is.Equal(f.End(), End(Denied))
+}

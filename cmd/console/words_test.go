@@ -1,0 +1,86 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+)
+
+func TestModelIsFoundInTheList(t *testing.T) {
+	models := []string{"a/large", "a/org/x", "a/small", "b/large"}
+	for name, want := range map[string]string{"a/large": "a/large", "small": "a/small", "org/x": "a/org/x", "large": "", "x": "", "c/small": ""} {
+		is := is.New(t)
+		got, err := listedModel(name, models)
+		is.Equal(got, want)
+		is.Equal(err == nil, want != "")
+	}
+}
+
+func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
+	authorized, denied := meant{decision: events.Authorized}, func(reason string) meant { return meant{decision: events.Denied, reason: reason} }
+	for words, want := range map[string]meant{
+		"y": authorized, "YES": authorized, "n": denied(""), "no": denied(""),
+		"n use make": denied("use make"), "No, use make": denied("use make"), "use make instead": denied("use make instead"),
+		"e": {edit: true}, "E": {edit: true}, "e git status": {edit: true, edited: "git status"}, "e echo a\necho b": {edit: true, edited: "echo a\necho b"},
+		"edit the file instead": denied("edit the file instead"), // words, not a command
+		"a":                     {always: true}, "a all": {always: true, scope: handlers.ScopeAll}, "a 90m": {always: true, lasts: "90m"},
+		"a agent 1h": {always: true, scope: handlers.ScopeAgent, lasts: "1h"}, "a 1h chat": {always: true, scope: handlers.ScopeChat, lasts: "1h"},
+		"a better way is make": denied("a better way is make"), "a all chat": denied("a all chat"), "a -1h": denied("a -1h"),
+		"always use make": denied("always use make"),
+	} {
+		t.Run(words, func(t *testing.T) {
+			is := is.New(t)
+			got, ok := parseDecision(words)
+			is.True(ok)
+			is.Equal(got, want)
+		})
+	}
+	for _, words := range []string{"y but only once", "", "yse", "ok", "e, git status"} {
+		_, ok := parseDecision(words)
+		is.New(t).True(!ok) // words
+	}
+}
+
+func TestAnswerIsNumbersOrWords(t *testing.T) {
+	one := render.Question{Labels: []string{"Red", "Blue"}}
+	many := render.Question{Labels: []string{"Red", "Blue"}, Multiple: true}
+	own := render.Question{Labels: []string{"Red", "Blue"}, Custom: true}
+	free := render.Question{Custom: true}
+	for _, c := range []struct {
+		q     render.Question
+		words string
+		want  string
+	}{
+		{one, "2", "[Blue] false"}, {one, "1 2", "[] false one answer, please"}, {many, "1, 2", "[Red Blue] false"},
+		{one, "3", "[] false choose 1 to 2"}, {own, "3", "[] false choose 1 to 2"}, {own, "0", "[] false choose 1 to 2"},
+		{many, "1 7", "[] false choose 1 to 2"}, {one, "Red", "[Red] false"}, {one, "green", "[] false choose 1 to 2"},
+		{own, "dark red, 2", "[dark red, 2] false"}, {own, "3 of them", "[3 of them] false"}, {free, "7", "[7] false"},
+		{one, "-", "[] true"}, {one, "", "[] false an answer is needed"},
+	} {
+		t.Run(c.words, func(t *testing.T) {
+			answers, rejected, problem := parseAnswer(c.q, c.words)
+			is.New(t).Equal(strings.TrimSpace(fmt.Sprint(answers, rejected, " ", problem)), c.want)
+		})
+	}
+}
+
+func TestLineThatEndsWithABackslashGoesOn(t *testing.T) {
+	is := is.New(t)
+	var got []string
+	for line := range readLines(t.Context(), strings.NewReader("one\ntwo\\\nthree\r\n\nlast\\")) {
+		got = append(got, line.Text)
+	}
+	is.Equal(got, []string{"one", "two\nthree", "", `last\`})
+}
+
+func TestNoRuleIsOfferedForMoreThanABudget(t *testing.T) {
+	a := ask{permission: &render.Request{Ask: events.PermissionAsk{Permission: handlers.BudgetAsk}}}
+	expect.Lacks(t, a.promptText(), "always")
+}

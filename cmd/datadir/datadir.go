@@ -1,0 +1,241 @@
+// Package datadir is the data directory of an installation: its layout, who may use it, and how to reach the system that runs on it.
+//
+// Promises: one process at a time uses a directory. Files of the system are for their owner alone. A file is written whole or not at all.
+//
+// It must not know what the files hold, but for running.json.
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// LayoutVersion is the version of the data directory's layout, kept in its file "version".
+const LayoutVersion = "1"
+
+// Dir is where everything of an installation is kept. It is for its owner alone.
+//
+//	version          of this layout
+//	lock             held by the process that runs
+//	running.json     how to reach it
+//	keys/            nkey seeds, one for each kind of process; the key pair for Web Push
+//	nats/            the log
+//	nats-address     where it was served last
+//	readmodel.v<N>.db
+//	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
+//	home/            HOME of the commands, who share it
+//	bin/             pocketcoder-shell and its source, when it was built by us
+//	tmux/            the socket of what "attach" shows
+//	history          what was typed in conversations at a terminal
+//	ssh/             authorized_keys, and the SSH server's host key and configuration
+type Dir string
+
+// Path returns the path of a file of the directory.
+func (d Dir) Path(elem ...string) string {
+	return filepath.Join(append([]string{string(d)}, elem...)...)
+}
+
+// ShellSocket is the path of the socket where pocketcoder-shell asks for commands.
+func (d Dir) ShellSocket() string { return d.Path("opencode", "run", "shell.sock") }
+
+// Running is what a running system tells others of the same machine.
+type Running struct {
+	PID       int       `json:"pid"`
+	Started   time.Time `json:"started"`
+	Version   string    `json:"version"`
+	NATS      string    `json:"nats"` // URL for clients with a key of keys/
+	HTTP      string    `json:"http"` // URL
+	Workspace string    `json:"workspace"`
+}
+
+// Open makes the directory, or checks that it is one of ours, and holds it for this process.
+func (d Dir) Open() (release func(), err error) {
+	fail := func(err error) (func(), error) { return nil, fmt.Errorf("open data directory %s: %w", d, err) }
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return fail(err)
+	}
+	if err := d.checkOurs(); err != nil { // before anything in it is changed
+		return fail(err)
+	}
+	if err := d.tighten(); err != nil {
+		return fail(err)
+	}
+	lock, err := os.OpenFile(d.Path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		if r, err := d.Running(); err == nil {
+			return fail(fmt.Errorf("it is in use by pid %d (%s); stop that, or choose another with --data", r.PID, r.HTTP))
+		}
+		return fail(errors.New("it is in use by another process; stop that, or choose another with --data"))
+	}
+	if err := d.checkVersion(); err != nil {
+		lock.Close()
+		return fail(err)
+	}
+	return func() { os.Remove(d.Path("running.json")); lock.Close() }, nil
+}
+
+// checkOurs returns an error if the directory holds files and was not made by pocketcoder.
+func (d Dir) checkOurs() error {
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return err
+	}
+	foreign := ""
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "version":
+			return nil
+		case name != "lock" && name != "lost+found" && !slices.Contains(othersParts, name): // an interrupted start leaves the lock, a file system lost+found
+			foreign = name
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("it holds %q and is not a data directory of pocketcoder; choose an empty directory, or a new one, with --data", foreign)
+	}
+	return nil
+}
+
+// othersParts are what other programs keep in the data directory: OpenCode, npm, and the commands, whose HOME it is. Only
+// the directory itself keeps other users away from them.
+var othersParts = []string{"home", "npm", "opencode"}
+
+// tighten takes all rights of other users from the directory and from our files in it. It returns an error if the directory
+// belongs to another user, who could take it back.
+func (d Dir) tighten() error {
+	info, err := os.Stat(string(d))
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return errors.New("it is not a directory; choose another with --data")
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		return fmt.Errorf("it belongs to user %d, and this process runs as user %d; choose another with --data", owner, os.Geteuid())
+	}
+	root := string(d) + "/" // a link to a directory is followed
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && slices.Contains(othersParts, strings.TrimPrefix(path, root)) {
+			return fs.SkipDir
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (info.Mode()&fs.ModeSymlink != 0 || info.Mode()&0o077 == 0) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, info.Mode()&^0o077)
+	})
+}
+
+// Usable returns an error if the owner lacks rights in the directory or other users have any. Commands that run as the same
+// user are kept from changing it; another program of this user is not.
+func (d Dir) Usable() error {
+	keys, err := os.ReadDir(d.Path("keys"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	paths := []string{string(d), d.Path("nats"), d.Path("keys")}
+	for _, key := range keys {
+		paths = append(paths, d.Path("keys", key.Name()))
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) && path != string(d) {
+			continue // with an external NATS there is no log here
+		}
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if info.IsDir() {
+			want = 0o700
+		}
+		if got := info.Mode().Perm(); got&want != want || got&0o077 != 0 {
+			return fmt.Errorf("%s has mode %04o; set it with: chmod %o %s", path, got, want, path)
+		}
+	}
+	return nil
+}
+
+func (d Dir) checkVersion() error {
+	got, err := os.ReadFile(d.Path("version"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return WriteFile(d.Path("version"), []byte(LayoutVersion+"\n"))
+	}
+	if err != nil {
+		return err
+	}
+	if v := strings.TrimSpace(string(got)); v != LayoutVersion {
+		return fmt.Errorf("its layout has version %q and this pocketcoder knows version %s; use the pocketcoder that made it, or another --data", v, LayoutVersion)
+	}
+	return nil
+}
+
+// Announce says how to reach this process.
+func (d Dir) Announce(r Running) error {
+	body, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return WriteFile(d.Path("running.json"), append(body, '\n'))
+}
+
+// ErrNotRunning says that nothing runs on a data directory.
+var ErrNotRunning = errors.New("nothing runs on this data directory; start it with: pocketcoder up")
+
+// Running reads how to reach the process that runs.
+func (d Dir) Running() (Running, error) {
+	var r Running
+	body, err := os.ReadFile(d.Path("running.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, fmt.Errorf("%s: %w", d, ErrNotRunning)
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		return r, fmt.Errorf("read %s: %w", d.Path("running.json"), err)
+	}
+	if err := syscall.Kill(r.PID, 0); errors.Is(err, syscall.ESRCH) {
+		return r, fmt.Errorf("%s: %w (pid %d is gone)", d, ErrNotRunning, r.PID)
+	}
+	return r, nil
+}
+
+// WriteFile writes a file whole or not at all.
+func WriteFile(path string, body []byte) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(body)
+	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), path)
+}
+
+// Absolute makes a path absolute. It fails only when the current directory is gone, and then opening the path says so.
+func Absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pocketcoder/cmd/datadir"
+
+	"github.com/matryer/is"
+)
+
+func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := prepare(t, t.TempDir(), "--allow", "bash: touch made")
+	is.NoErr(os.MkdirAll(p.data.Path("nats"), 0o755))
+	is.NoErr(os.Chmod(string(p.data), 0o755))
+	is.NoErr(os.WriteFile(p.data.Path("version"), []byte(datadir.LayoutVersion+"\n"), 0o644))
+	is.NoErr(os.WriteFile(p.data.Path("nats-address"), nil, 0o644)) // as an older version left it
+	p.runForTest()
+	chat := p.chat(t, bash("touch made"))
+	p.turnEnds(t, chat)
+	is.NoErr(filepath.WalkDir(string(p.data), func(path string, entry fs.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil // SQLite and NATS remove files
+		}
+		is.NoErr(err)
+		name := strings.TrimPrefix(path, string(p.data)+"/")
+		if entry.IsDir() && slices.Contains([]string{"home", "npm", "opencode"}, name) {
+			return fs.SkipDir
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode()&0o077 != 0 {
+			t.Errorf("%s has mode %s", path, info.Mode())
+		}
+		return nil
+	}))
+	made, err := os.Stat(filepath.Join(p.workspace, "made"))
+	is.NoErr(err)
+	is.Equal(made.Mode().Perm(), fs.FileMode(0o644)) // a file of the person's, as the person's umask has it
+
+	status := func() (int, string) {
+		c, err := health(p.HTTP)
+		is.NoErr(err)
+		return c.code, c.states["data"]
+	}
+	for path, mode := range map[string]fs.FileMode{string(p.data): 0o700, p.data.Path("keys", "worker.nk"): 0o600} {
+		for _, wrong := range []fs.FileMode{0, 0o755} {
+			is.NoErr(os.Chmod(path, wrong))
+			code, state := status()
+			is.Equal([]any{code, state}, []any{http.StatusServiceUnavailable, "offline"})
+			is.NoErr(os.Chmod(path, mode))
+		}
+	}
+	code, state := status()
+	is.Equal([]any{code, state}, []any{http.StatusOK, "ready"})
+}

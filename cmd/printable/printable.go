@@ -1,0 +1,146 @@
+// Package printable turns values into text for a terminal.
+//
+// Promises: nothing in a text that a model or a command wrote moves the cursor, changes colours, or hides or reorders what a person
+// reads. Newlines and tabs stay; any other control or invisible character becomes a visible one.
+//
+// It must not know what the texts are.
+package printable
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+
+	"pocketcoder/projections"
+)
+
+// Visible makes a whole text safe, and shows every carriage return: for what a person decides on.
+func Visible(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		b.WriteString(visibleRune(r, text[i:i+n]))
+		i += n
+	}
+	return b.String()
+}
+
+// VisibleLine makes a text safe and keeps it on one line: for paths and other names, which may hold line breaks that look like
+// the rest of what a person decides on.
+func VisibleLine(text string) string {
+	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(Visible(text))
+}
+
+// visibleRune shows one rune, whose bytes are raw.
+func visibleRune(r rune, raw string) string {
+	switch {
+	case r == '\n' || r == '\t':
+		return raw
+	case r < 0x20:
+		return string(0x2400 + r) // Unicode's picture of the control character: ␛ for ESC
+	case r == 0x7f:
+		return "␡"
+	case r == utf8.RuneError && len(raw) == 1:
+		return fmt.Sprintf(`\x%02x`, raw[0])
+	case r == 0x200c || r == 0x200d:
+		return raw // the joiners of Persian and of emoji: they neither hide nor reorder
+	case r == 0x034f || r == 0x115f || r == 0x1160 || r == 0x2800 || r == 0x3164 || r == 0xffa0: // blanks that Unicode counts as letters, marks or symbols
+		return fmt.Sprintf(`\u%04x`, r)
+	case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co):
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	return raw
+}
+
+// Cleaner makes a stream safe that comes in pieces, cut anywhere. The carriage return of a line end is dropped, one
+// within a line, as progress bars write it, is shown and ends the line.
+type Cleaner struct {
+	rest []byte // the beginning of a rune, or a carriage return, that waits for what follows
+}
+
+// Clean returns what can be shown with one more piece.
+func (c *Cleaner) Clean(piece []byte) string {
+	c.rest = append(c.rest, piece...)
+	return c.take(false)
+}
+
+// Flush returns what waited for a further piece.
+func (c *Cleaner) Flush() string { return c.take(true) }
+
+func (c *Cleaner) take(all bool) string {
+	var b strings.Builder
+	p := c.rest
+	for len(p) > 0 && (all || utf8.FullRune(p)) {
+		r, n := utf8.DecodeRune(p)
+		if r != '\r' {
+			b.WriteString(visibleRune(r, string(p[:n])))
+			p = p[n:]
+			continue
+		}
+		if len(p) == 1 && !all {
+			break
+		}
+		if p = p[1:]; len(p) == 0 || p[0] != '\n' {
+			b.WriteString("␍\n")
+		}
+	}
+	c.rest = append(c.rest[:0], p...)
+	return b.String()
+}
+
+// Clean makes a whole text safe as a stream of its own.
+func Clean(text string) string {
+	var c Cleaner
+	return c.Clean([]byte(text)) + c.Flush()
+}
+
+// OneLine makes a text one safe line of at most most runes.
+func OneLine(text string, most int) string {
+	line := []rune(Visible(strings.Join(strings.Fields(text), " ")))
+	if len(line) > most {
+		line = append(line[:most-1], '…')
+	}
+	return string(line)
+}
+
+// FirstLines gives the first lines of a text, and says how many there are more.
+func FirstLines(text string, most int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) <= most {
+		return strings.Join(lines, "\n")
+	}
+	return strings.Join(lines[:most], "\n") + fmt.Sprintf("\n… %d more lines", len(lines)-most)
+}
+
+// Time shows a row's time to the minute in this machine's time zone.
+func Time(s string) string {
+	at, err := time.Parse(projections.TimeFormat, s)
+	if err != nil {
+		return s
+	}
+	return at.Local().Format("2006-01-02 15:04")
+}
+
+// Size is a number of bytes for a person.
+func Size(bytes int64) string {
+	unit, n := "bytes", float64(bytes)
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if n < 1024 {
+			break
+		}
+		unit, n = u, n/1024
+	}
+	if unit == "bytes" {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", n, unit)
+}
+
+// Width counts a tab as the widest it can be.
+func Width(text string) int {
+	return uniseg.StringWidth(strings.ReplaceAll(text, "\t", "        "))
+}

@@ -1,0 +1,87 @@
+// Package program is what the running program knows of itself: its version, its name at the command line, and how it starts others.
+//
+// It must not know what the program does.
+package program
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Launcher starts a program with the file mode mask that this process was started with: what it writes is the person's.
+// It is empty in tests that call app.
+var Launcher []string
+
+// Version is that of this program: the module's, and the commit it was built from when the build knew it.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return unknownVersion
+	}
+	v := []string{info.Main.Version}
+	if v[0] == "" {
+		v[0] = "(devel)"
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && v[0] == "(devel)":
+			v = append(v, s.Value[:min(len(s.Value), 12)])
+		case s.Key == "vcs.modified" && s.Value == "true" && v[0] == "(devel)":
+			v = append(v, "modified")
+		}
+	}
+	return strings.Join(v, " ")
+}
+
+const unknownVersion = "unknown"
+
+// VersionOfModule is the version of a module that this program is built with.
+func VersionOfModule(path string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == path {
+				return m.Version
+			}
+		}
+	}
+	return unknownVersion
+}
+
+// Name is what a person types to run this program again: "go run" leaves no program behind.
+func Name() string {
+	self, err := os.Executable()
+	if err == nil && strings.Contains(self, "go-build") {
+		return "go run ./cmd/pocketcoder"
+	}
+	return "pocketcoder"
+}
+
+// VersionOf is the first line of what a program says about its version.
+func VersionOf(ctx context.Context, path, versionFlag string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	home, err := os.MkdirTemp("", "pocketcoder-doctor-") // OpenCode makes its directories whatever it is asked
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(home)
+	cmd := exec.CommandContext(ctx, path, versionFlag)
+	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", path, versionFlag, err)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line, nil
+}
+
+// MaskFiles makes each file of this process one for its owner alone, and sets launcher.
+func MaskFiles() {
+	Launcher = []string{"/bin/sh", "-c", `umask "$0" && exec "$@"`, fmt.Sprintf("%04o", syscall.Umask(0o077))}
+}
