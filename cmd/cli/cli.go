@@ -19,7 +19,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Environment is what surrounds a run of the program.
+// Environment is what a run of the program gets from outside.
 type Environment struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -27,15 +27,17 @@ type Environment struct {
 	Interactive    bool // stdin and stdout are a terminal
 }
 
-// ExitCode ends the program with that status and no message: what there was to say was said.
+// ExitCode is an error that ends the program with this exit code and no further message.
 type ExitCode int
 
+// Error returns the code as text.
 func (e ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// ErrUsage is what wrong arguments end with; the flag set has said what was wrong.
+// ErrUsage is the error for wrong arguments. What was wrong is already on stderr.
 var ErrUsage = errors.New("wrong usage")
 
-// Parse reads the arguments; flags may stand before, between and behind the others, which are returned.
+// Parse reads the flags from args and returns the other arguments, at most most of them. Flags may stand before, between and behind
+// them.
 func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	var rest []string
 	for {
@@ -61,7 +63,7 @@ func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	return rest, nil
 }
 
-// Variable gives the value of an environment variable, or a default.
+// Variable returns the value of an environment variable, or a default.
 func Variable(env Environment, name, otherwise string) string {
 	if v := env.Getenv(name); v != "" {
 		return v
@@ -69,7 +71,7 @@ func Variable(env Environment, name, otherwise string) string {
 	return otherwise
 }
 
-// DataFlag is --data, which every subcommand takes.
+// DataFlag adds the flag --data.
 func DataFlag(fs *flag.FlagSet, env Environment) *string {
 	standard := ""
 	switch data, home := env.Getenv("XDG_DATA_HOME"), env.Getenv("HOME"); {
@@ -81,7 +83,7 @@ func DataFlag(fs *flag.FlagSet, env Environment) *string {
 	return fs.String("data", Variable(env, "POCKETCODER_DATA", standard), "data `directory` (POCKETCODER_DATA)")
 }
 
-// WrongUsage says what was wrong with the arguments.
+// WrongUsage prints what is wrong with the arguments on stderr, and returns ErrUsage.
 func WrongUsage(env Environment, format string, args ...any) error {
 	fmt.Fprintf(env.Stderr, format+"\n", args...)
 	return ErrUsage
@@ -97,7 +99,7 @@ func PrintJSON(w io.Writer, v any) error {
 	return err
 }
 
-// Indented is a value as JSON for a person, with a newline at its end.
+// Indented returns a value as indented JSON, with a newline at its end.
 func Indented(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -107,7 +109,7 @@ func Indented(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// InvalidUsage turns the refusal of what makes no sense into wrong usage.
+// InvalidUsage turns a refusal with the code Invalid into wrong usage of a command. It returns any other error unchanged.
 func InvalidUsage(env Environment, command string, err error) error {
 	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
 		return WrongUsage(env, "%s: %s", command, r.Text)

@@ -16,7 +16,7 @@ type flagGroup struct {
 	flags []string
 }
 
-// NewFlags makes the flags of a subcommand: -h prints the usage text and the flags.
+// NewFlags returns the flag set of a command. -h prints the usage text and the flags.
 func NewFlags(env Environment, name, text string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(env.Stderr)

@@ -1,7 +1,7 @@
 // Package client is the connection to a running system on this machine, over NATS with the operator's rights: queries of the read
 // model, commands, the log, and the lists that several commands show.
 //
-// Promises: the log is read only. A query with a sequence is answered from a read model that holds at least that event.
+// Promises: the log is read only. A query with the argument after is answered from a read model that holds at least that event.
 //
 // It must not know terminals, flags, or how an answer is shown.
 package client
@@ -22,14 +22,14 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// System is a running PocketCoder, as a subcommand reaches it: over NATS, with the operator's rights.
+// System is a running PocketCoder.
 type System struct {
 	datadir.Running
 	Conn *nats.Conn
 	Log  *log.Log // read only
 }
 
-// Connect finds the system that runs on a data directory.
+// Connect connects to the system that runs on a data directory.
 func Connect(ctx context.Context, d datadir.Dir) (*System, error) {
 	r, err := d.Running()
 	if err != nil {
@@ -58,7 +58,7 @@ func Connect(ctx context.Context, d datadir.Dir) (*System, error) {
 // Close closes the connection.
 func (s *System) Close() { s.Conn.Close() }
 
-// Connected tells when the connection is lost, and when it is there again.
+// Connected returns a channel that receives false when the connection is lost, and true when it is back.
 func (s *System) Connected() <-chan bool {
 	states := make(chan bool, 8)
 	tell := func(up bool) {
@@ -72,7 +72,8 @@ func (s *System) Connected() <-chan bool {
 	return states
 }
 
-// Query asks the read model; answer is decoded into out. With a sequence the answer holds at least that event.
+// Query queries the read model and decodes the answer into out. With the argument after, the answer includes the event with that
+// sequence.
 func (s *System) Query(ctx context.Context, name string, args map[string]any, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -93,7 +94,7 @@ func (s *System) Query(ctx context.Context, name string, args map[string]any, ou
 	return nil
 }
 
-// Give gives a command that answers with a result.
+// Give sends a command and returns its result.
 func Give[R any](ctx context.Context, s *System, name string, command any) (result R, err error) {
 	a, err := handlers.Give(ctx, s.Conn, name, command)
 	if err != nil {
@@ -111,7 +112,7 @@ func NewCommand() handlers.Command { return handlers.Command{ID: events.NewID()}
 // ReconnectTime is how long a lost connection may take to come back.
 const ReconnectTime = 20 * time.Second
 
-// Send hands something on, unless ctx ends first.
+// Send sends v, unless ctx ends first.
 func Send[V any](ctx context.Context, to chan<- V, v V) error {
 	select {
 	case to <- v:

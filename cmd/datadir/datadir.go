@@ -43,7 +43,7 @@ func (d Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
 }
 
-// ShellSocket is the path of the socket where pocketcoder-shell asks for commands.
+// ShellSocket returns the path of the socket where pocketcoder-shell asks for commands.
 func (d Dir) ShellSocket() string { return d.Path("opencode", "run", "shell.sock") }
 
 // Running is what a running system tells others of the same machine.

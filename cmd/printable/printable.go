@@ -116,8 +116,8 @@ func FirstLines(text string, most int) string {
 	return strings.Join(lines[:most], "\n") + fmt.Sprintf("\n… %d more lines", len(lines)-most)
 }
 
-// Time shows a row's time to the minute in this machine's time zone.
-func Time(s string) string {
+// LocalTime shows a row's time to the minute in this machine's time zone.
+func LocalTime(s string) string {
 	at, err := time.Parse(projections.TimeFormat, s)
 	if err != nil {
 		return s

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Launcher starts a program with the file mode mask that this process was started with: what it writes is the person's.
-// It is empty in tests that call app.
+// Launcher are the words that start a program with the file mode mask that this process was started with, because the program writes
+// the person's files.
+// It is empty unless MaskFiles was called.
 var Launcher []string
 
-// Version is that of this program: the module's, and the commit it was built from when the build knew it.
+// Version returns the version of this program: the module's, and the commit it was built from when the build knew it.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -41,7 +42,7 @@ func Version() string {
 
 const unknownVersion = "unknown"
 
-// VersionOfModule is the version of a module that this program is built with.
+// VersionOfModule returns the version of a module that this program is built with.
 func VersionOfModule(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -53,7 +54,7 @@ func VersionOfModule(path string) string {
 	return unknownVersion
 }
 
-// Name is what a person types to run this program again: "go run" leaves no program behind.
+// Name returns what a person types to run this program again: "go run" leaves no program behind.
 func Name() string {
 	self, err := os.Executable()
 	if err == nil && strings.Contains(self, "go-build") {
@@ -62,7 +63,7 @@ func Name() string {
 	return "pocketcoder"
 }
 
-// VersionOf is the first line of what a program says about its version.
+// VersionOf runs a program and returns the first line that it prints about its version.
 func VersionOf(ctx context.Context, path, versionFlag string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -81,7 +82,7 @@ func VersionOf(ctx context.Context, path, versionFlag string) (string, error) {
 	return line, nil
 }
 
-// MaskFiles makes each file of this process one for its owner alone, and sets launcher.
+// MaskFiles makes every file that this process creates accessible to its owner alone, and sets Launcher.
 func MaskFiles() {
 	Launcher = []string{"/bin/sh", "-c", `umask "$0" && exec "$@"`, fmt.Sprintf("%04o", syscall.Umask(0o077))}
 }

@@ -42,7 +42,7 @@ var tmuxOldest = [2]int{3, 3}
 // Get says how to get tmux.
 const Get = "apt install tmux, version 3.3 or newer"
 
-// Open finds tmux.
+// Open finds tmux. It returns an error if tmux is missing or too old.
 func Open(ctx context.Context, data datadir.Dir) (Viewer, error) {
 	v := Viewer{data: datadir.Dir(datadir.Absolute(string(data)))}
 	var err error
@@ -65,7 +65,7 @@ func Open(ctx context.Context, data datadir.Dir) (Viewer, error) {
 	return v, nil
 }
 
-// TooOld says whether a version is known to be too old: "tmux 3.2a".
+// TooOld reports whether a version of tmux, such as "tmux 3.2a", is known to be too old.
 func TooOld(version string) bool {
 	found := regexp.MustCompile(`(\d+)\.(\d+)`).FindStringSubmatch(version)
 	if found == nil { // built from its repository
@@ -149,7 +149,7 @@ func (v Viewer) clientUser(ctx context.Context, pid int) (string, error) {
 
 func clientOption(pid int) string { return "@user-" + strconv.Itoa(pid) }
 
-// Windows are the names of a chat's windows.
+// Windows returns the names of a chat's windows.
 func (v Viewer) Windows(ctx context.Context, chat string) ([]string, error) {
 	out, err := v.output(ctx, "list-windows", "-t", "="+chat, "-F", "#{window_name}")
 	return strings.Fields(out), err
@@ -219,7 +219,7 @@ func Stop(data datadir.Dir) {
 	_ = os.Remove(socket) // what is left makes no difference to the next one
 }
 
-// Attach makes this process the client of a chat's session, which show has made. It returns only if it fails.
+// Attach makes this process the client of a chat's session, which Show has made. It returns only if it fails.
 func (v Viewer) Attach(ctx context.Context, chat string, getenv func(string) string) error {
 	client := append(viewerEnvironment(getenv), "TERM="+terminalKind(ctx, getenv)) // TMUX would make it refuse to run inside another one
 	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", "=" + chat}, client)
@@ -236,7 +236,7 @@ func terminalKind(ctx context.Context, getenv func(string) string) string {
 	return kind
 }
 
-// AccountOfClient is the account for which a client of the viewer was attached, empty for the operator.
+// AccountOfClient returns the account for which a client of the viewer was attached, empty for the operator.
 func AccountOfClient(ctx context.Context, data datadir.Dir, client string) (string, error) {
 	pid, err := strconv.Atoi(client)
 	if err != nil {

@@ -72,7 +72,7 @@ func printRuns(w io.Writer, runs []projections.Run, all bool) error {
 		if status == projections.ExecFailed {
 			status = fmt.Sprintf("exit %d", x.ExitCode)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, x.Chat, printable.Time(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
 			cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"), printable.OneLine(x.Text, 60))
 	}
 	return t.Flush()

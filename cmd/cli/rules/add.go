@@ -92,7 +92,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 	}
 	if lasts > 0 {
 		fields["expires_at"] = time.Now().UTC().Add(lasts).Format(projections.TimeFormat)
-		until = " until " + printable.Time(fields["expires_at"])
+		until = " until " + printable.LocalTime(fields["expires_at"])
 	}
 	set := map[string]json.RawMessage{"active": json.RawMessage("true")}
 	for name, value := range fields {

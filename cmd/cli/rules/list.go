@@ -169,7 +169,7 @@ func printRules(w io.Writer, all []listedRule) error {
 		}
 		until := "-"
 		if r.Expires != "" {
-			until = printable.Time(r.Expires)
+			until = printable.LocalTime(r.Expires)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until, printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60))
 	}

@@ -15,7 +15,7 @@ import (
 // maxLiveOutput is how much of one stream of a command's output is shown in a conversation, in bytes: as much as an event holds.
 const maxLiveOutput = log.MaxInline
 
-// Execution is a command that runs.
+// Execution is a command that was requested.
 type Execution struct {
 	id       string
 	session  string
@@ -149,7 +149,7 @@ func (r *Renderer) execText(x *Execution, stream, text string) {
 	}
 }
 
-// OutputLines counts the lines of output so far.
+// OutputLines returns the number of lines of output so far.
 func (x *Execution) OutputLines() int { return x.lines + len(x.held) + x.folded }
 
 // hold keeps a piece of a line, and the newest lines before it.
@@ -236,7 +236,7 @@ func (r *Renderer) execSignals(x *Execution) {
 }
 
 // EndStyle returns the style of the line that says how a command ended.
-func EndStyle(d events.ExecFinished) style {
+func EndStyle(d events.ExecFinished) Style {
 	if d.ExitCode != 0 || d.Reason != "" {
 		return Red
 	}
@@ -244,7 +244,7 @@ func EndStyle(d events.ExecFinished) style {
 }
 
 // execNote says something about an execution.
-func (r *Renderer) execNote(exec string, st style, format string, args ...any) {
+func (r *Renderer) execNote(exec string, st Style, format string, args ...any) {
 	r.Line(r.indent(r.exec(exec).session)+"  · ", st, printable.Visible(fmt.Sprintf(format, args...)))
 }
 
@@ -272,7 +272,7 @@ func (r *Renderer) execChanged(d events.ExecChanged) {
 	r.execNote(d.Exec, Dim, "changed while %s ran: %s", d.Exec, text)
 }
 
-// ExecutionEnd says how a command ended: "exit 1, 1.2s", "cancelled, KILL, 3s".
+// ExecutionEnd returns how a command ended: "exit 1, 1.2s", "cancelled, KILL, 3s".
 func ExecutionEnd(d events.ExecFinished) string {
 	how := []string{fmt.Sprintf("exit %d", d.ExitCode)}
 	if d.Reason != "" {
@@ -288,7 +288,7 @@ func ExecutionEnd(d events.ExecFinished) string {
 	return strings.Join(how, ", ")
 }
 
-// ReasonText says in words why a command did not end by itself. A limit's name alone would not say that it is one.
+// ReasonText returns in words why a command did not end by itself. A limit's name alone would not say that it is one.
 func ReasonText(reason string) string {
 	text, ok := map[string]string{
 		string(wire.TimedOut):   "stopped: it took longer than allowed",

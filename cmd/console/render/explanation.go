@@ -10,7 +10,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Why shows it as a person reads it: what was asked, what the policy saw, who decided, what ran.
+// Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
 func (r *Renderer) Why(w handlers.Why) {
 	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
 	text := w.Ask.Command

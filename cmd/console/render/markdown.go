@@ -14,7 +14,7 @@ import (
 type prose struct {
 	styled  bool
 	markup  bool // the text is markdown
-	base    style
+	base    Style
 	width   int // of a line; 0 is any
 	column  int
 	word    string // begun, as it was given

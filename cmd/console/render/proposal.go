@@ -14,7 +14,7 @@ import (
 // shownCommands is how many of the commands that a rule would have allowed are shown with a proposal.
 const shownCommands = 8
 
-// Proposal shows the rules that would be made of an ask, and what they would have allowed.
+// Proposal shows the rules that would be made from a request, and what they would have allowed.
 func (r *Renderer) Proposal(w handlers.AlwaysPermission, p handlers.Proposal) {
 	for _, rule := range p.Rules {
 		r.Note("", Bold, "  from now on%s: %s", ruleReach(w), rule)
@@ -32,7 +32,7 @@ func ruleReach(w handlers.AlwaysPermission) string {
 	return text
 }
 
-// Commands shows what would have been allowed, the most frequent first, at most so many.
+// Commands shows at most so many of the commands that a rule would have allowed, the most frequent first.
 func (r *Renderer) Commands(d handlers.DryRun, most int) {
 	for i, c := range d.Commands {
 		if i == most {

@@ -22,7 +22,7 @@ import (
 // It is not safe for concurrent use.
 type Renderer struct {
 	*Screen
-	Live    bool                     // fragments are followed from now on
+	Live    bool                     // fragments follow from now on
 	MaxLive int64                    // bytes of one stream of a command's output that are shown as they come
 	Fold    int                      // lines of a command's output that are shown before the rest is folded; 0 folds nothing
 	Quiet   map[string]bool          // messages whose author has them on the screen already
@@ -69,7 +69,7 @@ func (r *Renderer) level(session string) int {
 func (r *Renderer) Flatten(session string) { r.depth[session] = 0 }
 
 // Note shows a line about a session; an empty session is the chat.
-func (r *Renderer) Note(session string, st style, format string, args ...any) {
+func (r *Renderer) Note(session string, st Style, format string, args ...any) {
 	r.Line(r.indent(session), st, printable.Visible(fmt.Sprintf(format, args...)))
 }
 
@@ -172,7 +172,7 @@ func (r *Renderer) Fragment(d log.Delta) {
 // shownPart is a text or a reasoning that grows.
 type shownPart struct {
 	session string
-	st      style
+	st      Style
 	follow  bool     // its fragments are shown as they come
 	early   []string // fragments that came before the event that opens it
 	opened  bool
@@ -298,7 +298,7 @@ func (r *Renderer) Finish() {
 	r.EndLine()
 }
 
-// Actor names who did something: an account by its email.
+// Actor returns the name of an actor: the email of an account, or the actor itself.
 func (r *Renderer) Actor(actor string) string {
 	user, ok := strings.CutPrefix(actor, events.UserActor(""))
 	if !ok {
@@ -312,7 +312,7 @@ func (r *Renderer) Actor(actor string) string {
 	return user
 }
 
-// MessageText is a message as a person reads it.
+// MessageText returns the text of a message, with a line for each file.
 func MessageText(d events.MessageSubmitted) string {
 	var text []string
 	for _, p := range d.Parts {

@@ -16,13 +16,13 @@ import (
 	"pocketcoder/projections"
 )
 
-// Request is a permission ask.
+// Request is a permission request.
 type Request struct {
 	Ask         events.PermissionAsk
 	seq         uint64 // when it was asked
 	Message     string // with which it was asked over the API
 	Referred    bool   // the policy has left it to a person
-	Why         string // it did so
+	Why         string // the policy left it to a person
 	Directory   string // where the command would run, when the policy has found out
 	Hash        string // SHA-256 of type, patterns and metadata
 	Interrupted bool
@@ -39,7 +39,7 @@ func (r *Renderer) AddRequest(ask events.PermissionAsk, seq uint64) *Request {
 	return r.asks[ask.ID]
 }
 
-// Pending gives the asks that nobody has decided, oldest first.
+// Pending returns the requests that are not decided, the oldest first.
 func (r *Renderer) Pending() []*Request {
 	var all []*Request
 	for _, a := range r.asks {
@@ -51,7 +51,7 @@ func (r *Renderer) Pending() []*Request {
 	return all
 }
 
-// Due gives those of them that the policy has left to a person.
+// Due returns those of the pending requests that the policy has left to a person.
 func (r *Renderer) Due() []*Request {
 	return slices.DeleteFunc(r.Pending(), func(a *Request) bool { return !a.Referred })
 }
@@ -66,7 +66,7 @@ func (r *Renderer) referred(d events.PermissionReferred) {
 // mayScroll is the number of lines above which the length of a command is said: it may not fit on a screen.
 const mayScroll = 12
 
-// ShowRequest shows what is asked and why, each in a line. What does not fit into one, a diff for example, stands between them.
+// ShowRequest shows what a request is about and why it was left to a person, each on a line. A diff stands between them.
 func (r *Renderer) ShowRequest(a *Request) {
 	if a.Shown {
 		return
@@ -274,7 +274,7 @@ func (r *Renderer) replied(e events.Event, p payload.Payload) {
 	}
 }
 
-func (r *Renderer) settle(id string, st style, text string) {
+func (r *Renderer) settle(id string, st Style, text string) {
 	session := ""
 	if a := r.asks[id]; a != nil {
 		session, a.Settled = a.Ask.SessionID, true
@@ -324,7 +324,7 @@ func (r *Renderer) ShowQuestion(q Question) {
 	}
 }
 
-// PromptText asks for what the question waits for.
+// PromptText returns the prompt for an answer.
 func (q Question) PromptText() string {
 	text := "a number"
 	if q.Multiple {

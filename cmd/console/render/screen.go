@@ -8,17 +8,17 @@ import (
 	"golang.org/x/term"
 )
 
-// style is the terminal sequence that begins it.
-type style string
+// Style is the terminal sequence that begins it.
+type Style string
 
 const (
-	Plain  style = ""
-	Bold   style = "\x1b[1m"
-	Dim    style = "\x1b[2m"
-	Red    style = "\x1b[31m"
-	green  style = "\x1b[32m"
-	Yellow style = "\x1b[33m"
-	Cyan   style = "\x1b[36m"
+	Plain  Style = ""
+	Bold   Style = "\x1b[1m"
+	Dim    Style = "\x1b[2m"
+	Red    Style = "\x1b[31m"
+	green  Style = "\x1b[32m"
+	Yellow Style = "\x1b[33m"
+	Cyan   Style = "\x1b[36m"
 )
 
 // Screen is where a person reads. Several write on it at once (an answer, commands, subagents), each on lines of its
@@ -63,7 +63,7 @@ const minProse = 20
 
 // Flow writes text that goes on where the same writer left off. Another writer's unfinished line is ended first. Each
 // line begins with prefix.
-func (s *Screen) Flow(writer, prefix string, st style, text string) {
+func (s *Screen) Flow(writer, prefix string, st Style, text string) {
 	if text == "" {
 		return
 	}
@@ -91,7 +91,7 @@ func (s *Screen) Flow(writer, prefix string, st style, text string) {
 }
 
 // Line writes text on lines of its own.
-func (s *Screen) Line(prefix string, st style, text string) {
+func (s *Screen) Line(prefix string, st Style, text string) {
 	s.Flow("line", prefix, st, strings.TrimRight(text, "\n")+"\n")
 }
 
@@ -104,7 +104,7 @@ func (s *Screen) EndLine() {
 }
 
 // Paint returns a text in a style, if the screen has colours.
-func (s *Screen) Paint(st style, text string) string {
+func (s *Screen) Paint(st Style, text string) string {
 	if !s.colours || st == Plain || text == "" {
 		return text
 	}

@@ -18,7 +18,7 @@ func Chats(w io.Writer, chats []client.Chat) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW")
 	for _, c := range chats {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.NextTurn(), printable.Time(c.LastActive), printable.OneLine(c.Title, 30), printable.OneLine(c.Preview, 60))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.NextTurn(), printable.LocalTime(c.LastActive), printable.OneLine(c.Title, 30), printable.OneLine(c.Preview, 60))
 	}
 	return t.Flush()
 }
@@ -32,7 +32,7 @@ func Requests(w io.Writer, pending []client.Request) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CHAT\tREQUEST\tSINCE\tTYPE\tWHAT\tWHY")
 	for _, r := range pending {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Chat, r.ID, printable.Time(r.Since), printable.OneLine(r.Type, 20), printable.OneLine(r.What, 60), printable.OneLine(r.Why, 80))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Chat, r.ID, printable.LocalTime(r.Since), printable.OneLine(r.Type, 20), printable.OneLine(r.What, 60), printable.OneLine(r.Why, 80))
 	}
 	return t.Flush()
 }

@@ -12,9 +12,9 @@ import (
 // maxHistory is how many lines the history holds. Its file may hold twice as many until it is loaded again.
 const maxHistory = 1000
 
-// history is what was typed in conversations of a data directory, and can be typed again with the arrow keys. It holds
+// History is what was typed in conversations of a data directory, and can be typed again with the arrow keys. It holds
 // messages and slash commands. It holds no answers to requests.
-type history struct {
+type History struct {
 	path string
 
 	mu    sync.Mutex
@@ -22,8 +22,8 @@ type history struct {
 }
 
 // LoadHistory reads the history. A file that does not exist is an empty history.
-func LoadHistory(path string) (*history, error) {
-	h := &history{path: path}
+func LoadHistory(path string) (*History, error) {
+	h := &History{path: path}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
@@ -47,7 +47,7 @@ func LoadHistory(path string) (*history, error) {
 	return h, all.Err()
 }
 
-func (h *history) rewrite() error {
+func (h *History) rewrite() error {
 	var body []byte
 	for _, line := range h.lines {
 		body = append(body, historyLine(line)...)
@@ -65,7 +65,7 @@ func historyLine(line string) []byte {
 }
 
 // Remember adds a line, unless it is the one before or cannot be edited as one line.
-func (h *history) Remember(text string) error {
+func (h *History) Remember(text string) error {
 	line, ok := Editable(text)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,17 +82,17 @@ func (h *history) Remember(text string) error {
 }
 
 // Add does nothing: the conversation decides which lines are remembered.
-func (h *history) Add(string) {}
+func (h *History) Add(string) {}
 
 // Len returns the number of lines.
-func (h *history) Len() int {
+func (h *History) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.lines)
 }
 
 // At returns a line; 0 is the newest.
-func (h *history) At(i int) string {
+func (h *History) At(i int) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lines[len(h.lines)-1-i]

@@ -41,7 +41,7 @@ type Terminal struct {
 	in      *os.File
 	cooked  *term.State
 	edit    *term.Terminal
-	History *history
+	History *History
 	arrived chan keys     // from the keyboard, or typed for the person
 	entered chan struct{} // a line was handled, and the next may be read
 	Aborts  chan bool     // Ctrl-C, and whether it cleared a line
@@ -74,8 +74,8 @@ type keys struct {
 	shown string
 }
 
-// Open makes stdin a terminal whose line is edited here. It returns nil when stdin cannot be one.
-func Open(ctx context.Context, stdin io.Reader, stdout io.Writer, interactive bool, h *history) *Terminal {
+// Open edits the line of the terminal at stdin. It returns nil if stdin is no terminal.
+func Open(ctx context.Context, stdin io.Reader, stdout io.Writer, interactive bool, h *History) *Terminal {
 	in, ok := stdin.(*os.File)
 	if !ok || !interactive {
 		return nil
@@ -113,7 +113,7 @@ func Open(ctx context.Context, stdin io.Reader, stdout io.Writer, interactive bo
 	return t
 }
 
-// Close prints what is left and gives the terminal back as it was.
+// Close prints what is left and restores the terminal.
 func (t *Terminal) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +136,7 @@ func (t *Terminal) resize() {
 	t.edit.SetSize(width, height)
 }
 
-// Columns is the terminal's width.
+// Columns returns the width of the terminal.
 func (t *Terminal) Columns() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,7 +330,7 @@ func (t *Terminal) Release() bool {
 	return true
 }
 
-// HeldLines counts the lines that are held.
+// HeldLines returns the number of lines that are held.
 func (t *Terminal) HeldLines() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -416,7 +416,7 @@ func (t *Terminal) SetStatus(status string) {
 	}
 }
 
-// PrintedAt is when something was printed last.
+// PrintedAt returns when something was printed last.
 func (t *Terminal) PrintedAt() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -453,7 +453,7 @@ func (t *Terminal) Handled() {
 	t.handled = true
 }
 
-// Suggest types a text for the person, who edits it.
+// Suggest puts a text into the edited line, for the person to change.
 func (t *Terminal) Suggest(text string) {
 	t.mu.Lock()
 	shown := t.shown

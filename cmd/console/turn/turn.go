@@ -60,7 +60,7 @@ func (t *Turn) Begin() {
 	t.Failure, t.denied, t.aborted, t.lost, t.refused, t.broken = "", false, false, false, false, false
 }
 
-// End is how the turn ended.
+// End returns how the turn ended.
 func (t *Turn) End() End {
 	switch {
 	case t.lost:
@@ -81,7 +81,7 @@ func (t *Turn) End() End {
 	return Completed
 }
 
-// Whose is the person's turn or the assistant's.
+// Whose returns projections.TurnUser or projections.TurnAssistant: the side that must act.
 func (t *Turn) Whose() string {
 	if len(t.outbox) > 0 || t.awaiting || t.busy || len(t.writing) > 0 || len(t.fresh) > 0 {
 		return projections.TurnAssistant
@@ -89,7 +89,7 @@ func (t *Turn) Whose() string {
 	return projections.TurnUser
 }
 
-// Apply takes an event of the chat, and says whether the turn may have ended with it.
+// Apply applies an event of the chat. It reports whether the turn may have ended with it.
 func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	d, err := events.Decode(e)
 	if err != nil {
@@ -161,7 +161,7 @@ func (t *Turn) settle(ask string) (mayEnd bool) {
 	return mayEnd
 }
 
-// Deny takes into account that a request of a type was denied.
+// Deny notes that a request of a type was denied.
 func (t *Turn) Deny(typ string) {
 	t.denied = true
 	t.refused = t.refused || typ == handlers.BudgetAsk
@@ -170,7 +170,7 @@ func (t *Turn) Deny(typ string) {
 // resumeOf stands in the outbox for the prompt that resumes a turn, until that has its own id.
 func resumeOf(ask string) string { return "resume/" + ask }
 
-// Grant takes into account what follows when an ask is approved, and has not happened yet.
+// Grant notes that a request was approved, so that what waited for it goes on.
 func (t *Turn) Grant(ask string) {
 	if t.stopped[ask] {
 		delete(t.stopped, ask)
