@@ -101,7 +101,7 @@ func (g Gate) again(ctx context.Context, chat, permission string) (waits bool, e
 	}
 	v := judge(rules, in)
 	if v.Action != policy.Allow {
-		return true, nil
+		return true, ctx.Err()
 	}
 	return true, g.Handlers.conclude(ctx, chat, a.cause, foundAbout(a.ask, a.intended, in.Cwd, v))
 }

@@ -121,6 +121,9 @@ func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, int
 		return err
 	}
 	what := foundAbout(a, intended, in.Cwd, judge(rules, in))
+	if err := ctx.Err(); err != nil { // it ended the evaluation
+		return err
+	}
 	what.files = files
 	what.note = noteOf(a, g.directory(chat, a.SessionID, intended), intended)
 	if a.Permission == "bash" && !intended {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"pocketcoder/handlers/policy/files"
 )
 
 // ignoreFiles are the names of the files that tell ripgrep what to skip.
@@ -15,14 +17,14 @@ var ignoreFiles = []string{".gitignore", ".ignore", ".rgignore"}
 // IgnoredBelow returns policy.Ask.Ignored for a workspace. It understands plain lines of .gitignore, .ignore and .rgignore;
 // a line that it does not understand ignores nothing, and one with ! that may match makes a path count as not ignored.
 // Repositories around the workspace do not count, because OpenCode does not see them.
-func IgnoredBelow(root string) func(path string, folder bool) bool {
-	files := map[string][]ignoreLine{}
+func IgnoredBelow(root string) files.Ignored {
+	known := map[string][]ignoreLine{}
 	exists := map[string]bool{}
 	lines := func(file string) []ignoreLine {
-		read, ok := files[file]
+		read, ok := known[file]
 		if !ok {
 			read = readIgnoreFile(file)
-			files[file] = read
+			known[file] = read
 		}
 		return read
 	}
@@ -35,7 +37,7 @@ func IgnoredBelow(root string) func(path string, folder bool) bool {
 		}
 		return is
 	}
-	return func(path string, folder bool) bool {
+	return func(path string, folder bool, spend func(steps int) bool) bool {
 		ignored, inGit, above := false, false, false
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 			relative, err := filepath.Rel(dir, path)
@@ -44,7 +46,11 @@ func IgnoredBelow(root string) func(path string, folder bool) bool {
 			}
 			for _, name := range ignoreFiles {
 				git := name == ".gitignore"
-				for _, l := range lines(filepath.Join(dir, name)) {
+				compared := lines(filepath.Join(dir, name))
+				if !spend(1 + len(compared)) {
+					return false
+				}
+				for _, l := range compared {
 					switch matches := l.matches(relative, folder); {
 					case l.negated && matches:
 						return false

@@ -70,6 +70,22 @@ func TestASearchAsksForWhatRipgrepWouldRead(t *testing.T) {
 	}
 }
 
+func unbounded(int) bool { return true }
+
+func TestLinesOfIgnoreFilesAreCountedBeforeTheyAreCompared(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := t.TempDir()
+	is.NoErr(os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(dir, ".ignore"), []byte("a\nb\nc\n"), 0o600))
+	is.NoErr(os.WriteFile(filepath.Join(dir, "sub/.rgignore"), []byte("d\n"), 0o600))
+	path, counted := filepath.Join(dir, "sub/c"), 0
+	count := func(lines int) bool { counted += lines; return true }
+	is.True(IgnoredBelow(dir)(path, false, count))
+	is.True(counted >= 4)
+	is.True(!IgnoredBelow(dir)(path, false, func(int) bool { return false }))
+}
+
 // What IgnoredBelow calls ignored, ripgrep must not read.
 func TestIgnoredIsWhatRipgrepSkips(t *testing.T) {
 	t.Parallel()
@@ -95,7 +111,7 @@ func TestIgnoredIsWhatRipgrepSkips(t *testing.T) {
 	ignored, skipped := IgnoredBelow(dir), 0
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		if ignored(path, false) {
+		if ignored(path, false, unbounded) {
 			skipped++
 			if strings.Contains(string(out), path+"\n") {
 				t.Errorf("%s is read", name)
@@ -103,7 +119,7 @@ func TestIgnoredIsWhatRipgrepSkips(t *testing.T) {
 		}
 	}
 	is.True(skipped >= 4)
-	is.True(ignored(filepath.Join(dir, "sub/deep"), true))
+	is.True(ignored(filepath.Join(dir, "sub/deep"), true, unbounded))
 }
 
 var (
@@ -151,9 +167,9 @@ func TestRipgrepSkipsWhatIsIgnored(t *testing.T) {
 			if !strings.HasPrefix(path, start+"/") {
 				continue
 			}
-			is := ignored(path, false)
+			is := ignored(path, false, unbounded)
 			for dir := filepath.Dir(path); dir != start; dir = filepath.Dir(dir) {
-				is = is || ignored(dir, true)
+				is = is || ignored(dir, true, unbounded)
 			}
 			if is && listed[path] {
 				t.Fatalf("%s from %s: %s is listed, not ignored\n%s", rg, start, path, written)

@@ -22,6 +22,7 @@ import (
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, intended bool, wait time.Duration) (in policy.Ask, agent string) {
 	directory := g.directory(chat, a.SessionID, intended)
 	in = g.askOn(a, directory)
+	in.Done = ctx.Done()
 	switch {
 	case intended && a.Permission == NetworkAsk: // its call is that of the command
 		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)

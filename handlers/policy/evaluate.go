@@ -11,7 +11,7 @@ import (
 
 // Explain says what the rules make of an ask, and for every rule whether it matched and why.
 func Explain(rules []Rule, a Ask) (Verdict, []Looked) {
-	e := evaluation{ask: a, rules: make([]*compiled, len(rules)), looked: make([]Looked, len(rules))}
+	e := evaluation{ask: a.bounded(), rules: make([]*compiled, len(rules)), looked: make([]Looked, len(rules))}
 	for i, r := range rules {
 		e.looked[i] = Looked{Rule: r}
 		if concerns(r.Permission, a.Type) {
@@ -21,6 +21,10 @@ func Explain(rules []Rule, a Ask) (Verdict, []Looked) {
 		}
 	}
 	v := e.decide()
+	byRule := v.Action == AskPerson && len(v.Rules) > 0
+	if e.ask.budget.Spent() && v.Action != Deny && !byRule {
+		v = asked(files.TooLong)
+	}
 	for i := range e.looked {
 		if e.looked[i].Why == "" {
 			e.looked[i].Why = "was not needed"
@@ -41,6 +45,7 @@ type evaluation struct {
 	ask    Ask
 	rules  []*compiled
 	looked []Looked
+	walks  map[string]string // the causes of whole folders that were walked
 }
 
 // decide chooses by permission type how an ask is read.

@@ -1,17 +1,22 @@
 // Package policy decides which permission asks need no person: it compares an ask with the rules people made, and says
-// which rules decided, or why none could. It is pure: no I/O, no clock; what it is given decides what it answers.
+// which rules decided, or why none could. It does no I/O, and a clock only ends an evaluation that takes too long: what it is given
+// decides what it answers.
 //
 // Promises: what no rule allows is asked. Deny beats ask beats allow, whatever the order. A rule grants only its own
 // permission type. A command is read as bash reads it, and every simple command in it must be allowed; what the engine
 // cannot read in full, or what runs or writes more than its words say, is asked, whatever the rules. Paths are compared by
 // component after symlinks are resolved; what configures programs is never written, and secrets are never read, without
-// a person.
+// a person. An evaluation ends after some seconds, whatever the ask and the workspace are: what is not found out by then is asked.
 //
 // It must not know how an ask arrives, where rules are stored, or what happens after. Package bash reads commands, package program
 // knows programs, and package files finds where paths lead: none of them knows rules.
 package policy
 
-import "pocketcoder/handlers/policy/files"
+import (
+	"time"
+
+	"pocketcoder/handlers/policy/files"
+)
 
 // Action is what a rule says about asks that match it, and what the policy says about an ask.
 type Action string
@@ -62,18 +67,50 @@ type Ask struct {
 	Tracked func(folder string) (paths []string, ok bool)
 
 	// Ignored reports whether ripgrep skips a path below Root because an ignore file names it. It returns false in doubt. Nil skips nothing.
-	Ignored func(path string, folder bool) bool
+	Ignored files.Ignored
 
 	// Irregular returns what a resolved path is ("a FIFO") when it is neither a regular file nor a directory. Nil takes every path as regular.
 	Irregular func(real string) string
 
 	// Visible reports whether a resolved path outside the workspace exists for OpenCode. Nil is for an OpenCode that is not confined.
 	Visible func(real string) bool
+
+	Done <-chan struct{}  // when it is closed, the evaluation ends and the ask is for a person; nil never ends it
+	Now  func() time.Time // by which an evaluation ends that takes too long; nil is time.Now
+
+	budget *files.Budget // nil until the evaluation begins
+}
+
+// How long an evaluation may take, and how many steps: about one for each name, line of an ignore file or tracked path that it compares.
+const (
+	maxTime  = 2 * time.Second
+	maxSteps = 5_000_000
+)
+
+// bounded returns the ask with the budget of one evaluation. It keeps a budget that the ask has already.
+func (a Ask) bounded() Ask {
+	if a.budget != nil {
+		return a
+	}
+	now := a.Now
+	if now == nil {
+		now = time.Now
+	}
+	end := now().Add(maxTime)
+	a.budget = files.NewBudget(maxSteps, func() bool {
+		select {
+		case <-a.Done:
+			return true
+		default:
+			return now().After(end)
+		}
+	})
+	return a
 }
 
 // workspace returns the file system as the caller shows it.
 func (a Ask) workspace() files.Workspace {
-	return files.Workspace{Root: a.Root, Resolve: a.Resolve, List: a.List, Tracked: a.Tracked, Ignored: a.Ignored}
+	return files.Workspace{Root: a.Root, Resolve: a.Resolve, List: a.List, Tracked: a.Tracked, Ignored: a.Ignored, Budget: a.budget}
 }
 
 // Verdict is what the policy says about an ask.

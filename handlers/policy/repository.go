@@ -56,7 +56,7 @@ func (k *check) otherRepository(g program.Git) string {
 		if !g.EntersSubmodules() || k.ask.Tracked == nil {
 			continue
 		}
-		tracked, ok := k.ask.Tracked(folder)
+		tracked, ok := ws.TrackedFiles(folder)
 		if !ok && ws.IsRepository(k.ask.Root) {
 			return fmt.Sprintf("the index of the repository cannot be read, so “git %s” may run git in submodules too; --ignore-submodules prevents that", sub)
 		}

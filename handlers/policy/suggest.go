@@ -14,6 +14,7 @@ import (
 // each simple command that Defaults do not allow, with OpenCode's own proposals where they fit (always, such as
 // "git push *"). It gives nil when no rules would.
 func Suggest(a Ask, always []string) []Rule {
+	a = a.bounded() // one for all that is tried
 	var rules []Rule
 	switch t := a.Type; {
 	case t == "bash":

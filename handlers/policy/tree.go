@@ -19,14 +19,30 @@ const (
 // hold secrets, or there is more than can be looked at.
 func (e *evaluation) below(k *check) string {
 	for _, r := range k.reads {
-		w := files.Walk{Tree: r, Workspace: e.ask.workspace(), Protected: e.protected(!k.OnlyReads()), Most: maxTree}
-		if e.ask.List == nil || r.NoContent && w.Protected == nil {
-			continue
-		}
-		for _, folder := range k.in {
-			if cause := w.From(folder); cause != "" {
-				return fmt.Sprintf("“%s” reads a whole folder: %s", k.Words[0], cause)
+		same := fmt.Sprintf("%#v %q %t", r, k.in, k.OnlyReads())
+		cause, walked := e.walks[same]
+		if !walked {
+			cause = e.walk(k, r)
+			if e.walks == nil {
+				e.walks = map[string]string{}
 			}
+			e.walks[same] = cause
+		}
+		if cause != "" {
+			return fmt.Sprintf("“%s” reads a whole folder: %s", k.Words[0], cause)
+		}
+	}
+	return ""
+}
+
+func (e *evaluation) walk(k *check, r program.Tree) (cause string) {
+	w := files.Walk{Tree: r, Workspace: e.ask.workspace(), Protected: e.protected(!k.OnlyReads()), Most: maxTree}
+	if e.ask.List == nil || r.NoContent && w.Protected == nil {
+		return ""
+	}
+	for _, folder := range k.in {
+		if cause := w.From(folder); cause != "" {
+			return cause
 		}
 	}
 	return ""
@@ -39,7 +55,7 @@ func (e *evaluation) searched(folder string) string {
 	if a.Type != "grep" || a.List == nil || !files.Within(a.Root, folder) {
 		return ""
 	}
-	if entries, ok := a.List(folder, 1); ok && len(entries) == 0 && folder != a.Root { // of a file, the folder around it is searched
+	if entries, ok := a.workspace().Entries(folder, 1); ok && len(entries) == 0 && folder != a.Root { // of a file, the folder around it is searched
 		folder = path.Dir(folder)
 	}
 	w := files.Walk{Tree: program.Tree{Hidden: true, Skips: []string{".git"}}, Workspace: a.workspace(), Protected: e.protected(false), Most: maxSearch, SkipsIgnored: true}

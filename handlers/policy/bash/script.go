@@ -8,6 +8,7 @@
 package bash
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -37,6 +38,9 @@ type Redirect struct {
 
 // maxCommand is the length of the longest command that is read, in bytes. A person reads longer ones.
 const maxCommand = 4 << 10
+
+// maxCommands is how many simple commands a text may hold.
+const maxCommands = 64
 
 // Script is a command's text as bash reads it.
 type Script struct {
@@ -107,8 +111,11 @@ func Parse(text string) (s Script) {
 	for line, st := range file.Stmts {
 		s.statement(st, text, Command{Line: line, Sure: true})
 	}
-	if len(s.Plain) == 0 && s.Cause == "" {
-		s.Cause = "there is no command in it"
+	switch {
+	case len(s.Plain) == 0:
+		s.because("there is no command in it")
+	case len(s.Plain) > maxCommands:
+		s.because(fmt.Sprintf("it holds more than %d commands, too many to be read at a glance", maxCommands))
 	}
 	return s
 }

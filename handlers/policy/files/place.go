@@ -21,8 +21,13 @@ type Workspace struct {
 	Resolve func(path string) (real string, ok bool)                 // nil takes paths as they are
 	List    func(folder string, most int) (entries []Entry, ok bool) // the names in a folder, at most so many
 	Tracked func(folder string) (paths []string, ok bool)            // the files that git tracks around a folder; may be nil
-	Ignored func(path string, folder bool) bool                      // whether an ignore file names a path below root; may be nil
+	Ignored Ignored                                                  // may be nil
+	Budget  *Budget                                                  // of the evaluation; nil has no bound
 }
+
+// Ignored reports whether an ignore file names a path below root. It calls spend with the number of lines before it compares them, and
+// returns false once spend does.
+type Ignored func(path string, folder bool, spend func(steps int) bool) bool
 
 // Kind is what a name in a folder is.
 type Kind byte
@@ -60,6 +65,8 @@ func (w Workspace) Locate(cwd, p string) (at Place, cause string) {
 		return at, "the path is empty"
 	case len(p) > maxPath:
 		return at, "the path is too long to read"
+	case !w.Budget.Spend(1 + len(p)/64):
+		return at, TooLong
 	case strings.Contains(p, `\`):
 		return at, "the path " + display.Quote(p) + " holds a backslash"
 	case strings.HasPrefix(p, "~"):
@@ -81,7 +88,7 @@ func (w Workspace) Locate(cwd, p string) (at Place, cause string) {
 		switch part {
 		case "", ".":
 		case "..":
-			at.Real, ok = w.resolved(at.Real)
+			at.Real, ok = w.resolve(at.Real)
 			at.Real = path.Dir(at.Real)
 		default:
 			at.Real = path.Join(at.Real, part)
@@ -90,19 +97,12 @@ func (w Workspace) Locate(cwd, p string) (at Place, cause string) {
 			return at, "where " + display.Quote(p) + " leads cannot be found out"
 		}
 	}
-	real, ok := w.resolved(at.Real)
+	real, ok := w.resolve(at.Real)
 	if !ok {
 		return at, "where " + display.Quote(p) + " leads cannot be found out"
 	}
 	at.Real = real
 	return at, ""
-}
-
-func (w Workspace) resolved(p string) (string, bool) {
-	if w.Resolve == nil {
-		return p, true
-	}
-	return w.Resolve(p)
 }
 
 // Within reports whether a path is root or lies below it. It compares by component: /workspace2 is not in /workspace.

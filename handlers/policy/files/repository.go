@@ -26,7 +26,7 @@ func (w Workspace) HoldsSecrets() bool {
 func (w Workspace) repository() (git Entry, found, ok bool) {
 	for dir := w.Root; ; dir = path.Dir(dir) {
 		if w.IsRepository(dir) {
-			entries, ok := w.List(dir, maxEntries+1)
+			entries, ok := w.Entries(dir, maxEntries+1)
 			i := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == ".git" })
 			if !ok || i < 0 {
 				return git, false, false
@@ -42,7 +42,19 @@ func (w Workspace) repository() (git Entry, found, ok bool) {
 // IsRepository reports whether git may take a folder for the top of a repository, or for a repository without files of its own.
 // It is true for a folder with too many names to see them all.
 func (w Workspace) IsRepository(dir string) bool {
-	entries, ok := w.List(dir, maxEntries+1)
+	if w.Budget == nil {
+		return w.looksLikeRepository(dir)
+	}
+	is, found := w.Budget.repositories[dir]
+	if !found {
+		is = w.looksLikeRepository(dir)
+		w.Budget.repositories[dir] = is
+	}
+	return is
+}
+
+func (w Workspace) looksLikeRepository(dir string) bool {
+	entries, ok := w.Entries(dir, maxEntries+1)
 	has := func(name string) bool {
 		return slices.ContainsFunc(entries, func(e Entry) bool { return strings.EqualFold(e.Name, name) })
 	}
@@ -59,19 +71,16 @@ func (w Workspace) Exists(folder, p string) bool {
 	if at.Lexical == w.Root {
 		return true
 	}
-	entries, ok := w.List(path.Dir(at.Lexical), maxEntries)
+	entries, ok := w.Entries(path.Dir(at.Lexical), maxEntries)
 	return ok && slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == path.Base(at.Lexical) })
 }
 
 // Tracks reports whether git tracks a file by each of these names, in the repository around a folder.
 func (w Workspace) Tracks(folder string, names []string) bool {
-	if w.Tracked == nil {
-		return false
-	}
-	paths, ok := w.Tracked(folder)
+	paths, ok := w.TrackedFiles(folder)
 	return ok && !slices.ContainsFunc(names, func(name string) bool {
 		at, cause := w.Locate(folder, name)
-		return cause != "" || !slices.Contains(paths, at.Lexical)
+		return cause != "" || !w.Budget.Spend(len(paths)/scansByStep) || !slices.Contains(paths, at.Lexical)
 	})
 }
 

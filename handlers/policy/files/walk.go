@@ -21,7 +21,7 @@ type Walk struct {
 
 	left  int
 	seen  map[string]bool
-	shows []string // hidden names that it reads all the same
+	shows map[string]bool // hidden names that it reads all the same
 }
 
 // From returns why the command, started in a folder, may not read the folders it names without a person.
@@ -37,7 +37,7 @@ func (w *Walk) From(folder string) (cause string) {
 		}
 		for dir := at.Real; cause == "" && w.Shown && !w.Hidden && dir != w.Workspace.Root; {
 			dir = path.Dir(dir)
-			entries, _ := w.Workspace.List(dir, w.left+1)
+			entries, _ := w.Workspace.Entries(dir, w.left+1)
 			w.show(entries)
 		}
 		if cause == "" {
@@ -52,11 +52,7 @@ func (w *Walk) From(folder string) (cause string) {
 
 // index looks at what git tracks, or at the whole workspace where that is not known.
 func (w *Walk) index(folder string) string {
-	var paths []string
-	known := false
-	if w.Workspace.Tracked != nil {
-		paths, known = w.Workspace.Tracked(folder)
-	}
+	paths, known := w.Workspace.TrackedFiles(folder)
 	if !known {
 		return w.Folder(w.Workspace.Root)
 	}
@@ -67,6 +63,9 @@ func (w *Walk) index(folder string) string {
 		}
 	}
 	for _, p := range paths {
+		if !w.Workspace.Budget.Spend(1 + len(limits)) {
+			return TooLong
+		}
 		if len(limits) < len(w.Folders) || len(limits) == 0 || slices.ContainsFunc(limits, func(limit string) bool { return Within(limit, p) }) {
 			if cause := w.file(Place{p, p}, false); cause != "" {
 				return cause
@@ -78,7 +77,7 @@ func (w *Walk) index(folder string) string {
 
 func (w *Walk) start() {
 	if w.seen == nil {
-		w.seen, w.left = map[string]bool{}, w.Most
+		w.seen, w.shows, w.left = map[string]bool{}, map[string]bool{}, w.Most
 	}
 }
 
@@ -89,12 +88,15 @@ func (w *Walk) Folder(folder string) (cause string) {
 		return ""
 	}
 	w.seen[folder] = true
-	entries, ok := w.Workspace.List(folder, w.left+1)
+	entries, ok := w.Workspace.Entries(folder, w.left+1)
 	if !ok {
 		return display.Quote(folder) + " cannot be listed"
 	}
 	w.show(entries)
 	for _, entry := range entries {
+		if !w.Workspace.Budget.Spend(1) {
+			return TooLong
+		}
 		if w.left--; w.left < 0 {
 			return fmt.Sprintf("there are more than %d files, too many to check for protected ones", w.Most)
 		}
@@ -119,15 +121,15 @@ func (w *Walk) show(entries []Entry) {
 			case !w.Shown:
 			case name == "*":
 				w.Hidden = true
-			case !slices.Contains(w.shows, name):
-				w.shows = append(w.shows, name)
+			default:
+				w.shows[name] = true
 			}
 		}
 	}
 }
 
 func (w *Walk) skipsHidden(name string) bool {
-	return !w.Hidden && strings.HasPrefix(name, ".") && !slices.Contains(w.shows, strings.ToLower(name))
+	return !w.Hidden && strings.HasPrefix(name, ".") && !w.shows[strings.ToLower(name)]
 }
 
 // ignored reports whether an ignore file keeps a name from being read.
@@ -138,7 +140,7 @@ func (w *Walk) ignored(folder string, entry Entry) bool {
 	case w.OnlyOverrides && (entry.Kind != Folder || w.Reads(entry.Name)):
 		return false
 	}
-	return w.Workspace.Ignored(path.Join(folder, entry.Name), entry.Kind == Folder)
+	return w.Workspace.Ignored(path.Join(folder, entry.Name), entry.Kind == Folder, w.Workspace.Budget.Spend)
 }
 
 func (w *Walk) entry(folder string, entry Entry) string {
@@ -150,7 +152,7 @@ func (w *Walk) entry(folder string, entry Entry) string {
 			return ""
 		}
 		var ok bool
-		if at.Real, ok = w.Workspace.resolved(at.Lexical); !ok || !Within(w.Workspace.Root, at.Real) {
+		if at.Real, ok = w.Workspace.resolve(at.Lexical); !ok || !Within(w.Workspace.Root, at.Real) {
 			return display.QuotePath(at.Lexical) + " leads outside the workspace"
 		}
 	case File:
