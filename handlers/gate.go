@@ -55,18 +55,20 @@ const (
 func (g Gate) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	log := g.Handlers.Log
 	workers := []struct {
 		name, filter string
+		work         func(context.Context, string, string, func(context.Context, events.Event) error, func(events.Event, error)) error
 		react        func(context.Context, events.Event) error
 	}{
-		{GateWorker, events.ChatOpenCodeSubject("*", events.PermissionAsked), g.react},
-		{GateRequestsWorker, events.ChatSubject("*", events.PermissionRequested{}.Kind()), g.react},
-		{GateRulesWorker, events.ConfigSubject("*", "*", "*"), g.reactToRules()},
+		{GateWorker, events.ChatOpenCodeSubject("*", events.PermissionAsked), log.WorkByChat, g.react},
+		{GateRequestsWorker, events.ChatSubject("*", events.PermissionRequested{}.Kind()), log.WorkByChat, g.react},
+		{GateRulesWorker, events.ConfigSubject("*", "*", "*"), log.Work, g.reactToRules()},
 	}
 	ended := make(chan error, len(workers))
 	for _, w := range workers {
 		go func() {
-			ended <- g.Handlers.Log.Work(ctx, w.name, w.filter, w.react, func(e events.Event, err error) {
+			ended <- w.work(ctx, w.name, w.filter, w.react, func(e events.Event, err error) {
 				g.Log.Error(w.name, "seq", e.Seq, "err", err)
 			})
 		}()

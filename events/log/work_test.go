@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // appendLost appends n events of one chat, numbered from first.
@@ -180,4 +181,64 @@ func TestWorkOnSeveralFiltersIsInOrderAndTakesOverFromOne(t *testing.T) {
 	}, func(_ events.Event, err error) { t.Error(err) })
 	is.True(errors.Is(err, context.Canceled))
 	is.Equal(kinds, []string{"turn.lost", "permission.interrupted", "turn.lost"})
+}
+
+func TestAChatWhoseWorkTakesLongDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	appendLost(t, l, "slow", 0, 3)
+	appendLost(t, l, "quick", 3, 3)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	given, release, ended := make(chan string, 16), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- l.WorkByChat(ctx, "worker", lostFilter, func(ctx context.Context, e events.Event) error {
+			if e.Subject.ID == "slow" {
+				<-release
+			}
+			d, err := events.Decode(e)
+			given <- d.(events.TurnLost).Session
+			return err
+		}, func(_ events.Event, err error) { t.Error(err) })
+	}()
+	for _, want := range []string{"ses_3", "ses_4", "ses_5"} { // while the first chat is not done
+		is.Equal(<-given, want)
+	}
+	close(release)
+	for _, want := range []string{"ses_0", "ses_1", "ses_2"} {
+		is.Equal(<-given, want)
+	}
+	expect.Eventually(t, "the server knows that all is done", func() bool {
+		n, err := l.Worked(t.Context(), "worker")
+		return err == nil && n == 6
+	})
+	stop()
+	is.True(errors.Is(<-ended, context.Canceled))
+}
+
+func TestWorkByChatTriesAgainWhatFailed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	appendLost(t, l, "chat1", 0, 2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	given, ended := make(chan string, 16), make(chan error)
+	failed := false
+	go func() {
+		ended <- l.WorkByChat(ctx, "worker", lostFilter, func(ctx context.Context, e events.Event) error {
+			d, err := events.Decode(e)
+			if session := d.(events.TurnLost).Session; session == "ses_0" && !failed {
+				failed = true
+				return errors.New("once")
+			}
+			given <- d.(events.TurnLost).Session
+			return err
+		}, func(events.Event, error) {})
+	}()
+	is.Equal(<-given, "ses_1")
+	is.Equal(<-given, "ses_0")
+	stop()
+	is.True(errors.Is(<-ended, context.Canceled))
 }
