@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/cmd/cmdtest"
+	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -73,6 +74,34 @@ func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
 	_, below, _ := strings.Cut(shown(60), "    ls\n")
 	expect.Contains(t, below, "60 lines, read all of them")
 	expect.Lacks(t, shown(12), "read all of them")
+}
+
+// Blanks in a command, a diff or a name push what stands before them off the screen, and what follows begins a row.
+func TestNoRowOfARequestLooksLikeAnotherRequest(t *testing.T) {
+	t.Parallel()
+	blanks := strings.Repeat(" ", 1970)
+	for name, metadata := range map[string]map[string]string{
+		"a command":                  {"command": "make;touch OWNED #" + blanks + "? bash  make"},
+		"many short runs of blanks":  {"command": "make;touch OWNED #" + strings.Repeat(strings.Repeat(" ", 40)+".", 40) + "? bash  make"},
+		"a diff":                     {"filepath": "a", "diff": "@@ -0,0 +1 @@\n+rm -rf ~ #" + blanks + "? edit  notes.md (+1 −0)"},
+		"a name":                     {"command": "rm -rf /", "x" + strings.Repeat("\n", 30) + "? read  README.md": "harmless"},
+		"a command of several lines": {"command": "make\n" + strings.Repeat("x", 500) + "? bash  make"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			about, err := json.Marshal(metadata)
+			is.NoErr(err)
+			var b strings.Builder
+			r := New(&Screen{Out: &b, Columns: func() int { return 80 }})
+			r.ShowRequest(r.AddRequest(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"x"}, Metadata: about}, 1))
+			for i, row := range strings.Split(b.String(), "\n") {
+				if printable.Width(row) > 80 || i > 0 && (strings.HasPrefix(row, "?") || strings.Trim(row, " ") == "" && row != "") {
+					t.Errorf("row %d misleads: %q", i, row)
+				}
+			}
+			is.True(strings.Count(b.String(), "\n") < 60)
+		})
+	}
 }
 
 func TestWholeStoryOfACommandIsShown(t *testing.T) {

@@ -5,9 +5,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/printable"
@@ -63,8 +67,11 @@ func (r *Renderer) referred(d events.PermissionReferred) {
 	}
 }
 
-// mayScroll is the number of lines above which the length of a command is said: it may not fit on a screen.
+// mayScroll is the number of rows above which the length of a request is said: it may not fit on a screen.
 const mayScroll = 12
+
+// maxName is the longest name of a permission that is shown, in runes.
+const maxName = 40
 
 // ShowRequest shows what a request is about and why it was left to a person, each on a line. A diff stands between them.
 func (r *Renderer) ShowRequest(a *Request) {
@@ -75,23 +82,23 @@ func (r *Renderer) ShowRequest(a *Request) {
 	session, in := a.Ask.SessionID, r.indent(a.Ask.SessionID)
 	about := map[string]json.RawMessage{}
 	_ = json.Unmarshal(a.Ask.Metadata, &about) // of another shape: the patterns say what it is about
-	what := a.what(about)
+	what, title, rows := a.what(about), "? "+printable.OneLine(a.Ask.Permission, maxName), 0
 	if strings.Contains(what, "\n") {
-		r.Note(session, Yellow, "? %s", a.Ask.Permission)
-		r.Line(in+"    ", Bold, printable.Visible(what))
+		r.Line(in, Yellow, title)
+		rows = r.rows(in+"    ", "", in+"    ", Bold, what)
 	} else {
-		r.Line(in+r.Paint(Yellow, "? "+printable.Visible(a.Ask.Permission)+"  "), Bold, printable.Visible(what))
+		rows = r.rows(in, title+"  ", in+"    ", Bold, what)
 	}
-	r.askDetails(a, about)
+	rows += r.askDetails(a, about)
 	var why []string
 	reason := a.Why
 	if reason != "" {
 		reason = "why: " + reason
 	}
-	// Said below the text, because the first lines of a long one have scrolled away.
+	// Said below the text, because the first rows of a long one have scrolled away.
 	length := ""
-	if n := strings.Count(strings.TrimRight(what, "\n"), "\n") + 1; n > mayScroll {
-		length = fmt.Sprintf("%d lines, read all of them", n)
+	if rows > mayScroll {
+		length = fmt.Sprintf("%d lines, read all of them", rows)
 	}
 	for _, text := range []string{length, reason, r.askPlace(a), recordOf(a.Ask.ID)} {
 		if text != "" {
@@ -141,24 +148,68 @@ func changedLines(diff string) (added, removed int) {
 	return added, removed
 }
 
-// askDetails shows what else belongs to a decision: the diff, and what only the metadata says.
-func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) {
+// askDetails shows what else belongs to a decision: the diff, and what only the metadata says. It returns the number of rows.
+func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) (rows int) {
 	if a.byPolicy() {
-		return
+		return 0
 	}
+	in := r.indent(a.Ask.SessionID) + "  "
 	if a.Message != "" && a.Message != a.Ask.Command() {
-		r.Note(a.Ask.SessionID, Plain, "  %s", a.Message)
+		rows += r.rows(in, "", in, Plain, a.Message)
 	}
 	for _, name := range sortedKeys(about) {
 		text := plainText(about[name])
 		switch {
 		case name == "command", name == "filepath", text == "", text == "{}", text == "[]":
 		case name == "diff":
-			r.diff(a.Ask.SessionID, text)
+			rows += r.diff(a.Ask.SessionID, text)
 		default:
-			r.Note(a.Ask.SessionID, Plain, "  %s: %s", name, printable.VisibleLine(text))
+			rows += r.rows(in, "", in, Plain, printable.VisibleLine(name)+": "+printable.VisibleLine(text))
 		}
 	}
+	return rows
+}
+
+// rows shows text that a person decides on, and returns the number of rows. The first one begins with a title. No row looks like
+// one of ours: what does not fit into the width goes on behind a mark, and a long run of blanks is shown by its length.
+func (r *Renderer) rows(prefix, title, more string, st Style, text string) (rows int) {
+	text = strings.ReplaceAll(shortBlanks(printable.Visible(text)), "\t", "    ")
+	width := r.width(max(printable.Width(prefix+title), printable.Width(more)+2))
+	before := prefix + r.Paint(Yellow, title)
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		for _, row := range cutToWidth(line, width) {
+			r.Line(before, st, row)
+			before = more + r.Paint(Dim, "┊ ")
+			rows++
+		}
+		before = more
+	}
+	return rows
+}
+
+// longBlank is a run of blanks that is longer than what indents code.
+var longBlank = regexp.MustCompile(`[\t\p{Zs}]{41,}`)
+
+// shortBlanks shows each long run of blanks by its length: on a terminal it would push what stands before it off the screen.
+func shortBlanks(text string) string {
+	return longBlank.ReplaceAllStringFunc(text, func(run string) string {
+		return fmt.Sprintf("␠×%d", utf8.RuneCountInString(run))
+	})
+}
+
+// cutToWidth cuts a line into rows of at most so many columns; 0 is any. There is at least one row.
+func cutToWidth(line string, width int) (rows []string) {
+	row, used, state := "", 0, -1
+	for rest := line; rest != ""; {
+		var cluster string
+		var columns int
+		cluster, rest, columns, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if width > 0 && used+columns > width && used > 0 {
+			rows, row, used = append(rows, row), "", 0
+		}
+		row, used = row+cluster, used+columns
+	}
+	return append(rows, row)
 }
 
 // askPlace is where a tool call would work.
@@ -185,8 +236,9 @@ func (r *Renderer) cwd(ask events.PermissionAsk) string {
 	return r.directory[ask.SessionID]
 }
 
-// diff shows a unified diff, without the rule that OpenCode puts above it.
-func (r *Renderer) diff(session, text string) {
+// diff shows a unified diff, without the rule that OpenCode puts above it. It returns the number of rows.
+func (r *Renderer) diff(session, text string) (rows int) {
+	in := r.indent(session) + "    "
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		st := Plain
 		switch {
@@ -199,8 +251,9 @@ func (r *Renderer) diff(session, text string) {
 		case strings.HasPrefix(line, "-"):
 			st = Red
 		}
-		r.Line(r.indent(session)+"    ", st, printable.Visible(line))
+		rows += r.rows(in, "", in, st, line)
 	}
+	return rows
 }
 
 // askOf finds the ask of a tool call.
