@@ -47,7 +47,7 @@ func IgnoredBelow(root string) files.Ignored {
 			for _, name := range ignoreFiles {
 				git := name == ".gitignore"
 				compared := lines(filepath.Join(dir, name))
-				if !spend(1 + len(compared)) {
+				if !spend(len(compared)) {
 					return false
 				}
 				for _, l := range compared {

@@ -103,10 +103,10 @@ func TestAnEvaluationComparesSoMuchOnly(t *testing.T) {
 	v := policy.Evaluate(policy.Defaults, a)
 	is := is.New(t)
 	is.Equal(v, policy.Verdict{Action: policy.AskPerson, Reason: tooLong})
-	is.True(compared <= 5_000_000)
+	is.True(compared <= 10_000_000)
 
 	limits := "git grep x --"
-	for i := range 400 {
+	for i := range 600 {
 		limits += fmt.Sprint(" f", i)
 	}
 	is.Equal(policy.Evaluate(policy.Defaults, ofMany(bash(limits))), policy.Verdict{Action: policy.AskPerson, Reason: tooLong})

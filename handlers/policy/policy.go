@@ -84,7 +84,7 @@ type Ask struct {
 // How long an evaluation may take, and how many steps: about one for each name, line of an ignore file or tracked path that it compares.
 const (
 	maxTime  = 2 * time.Second
-	maxSteps = 5_000_000
+	maxSteps = 10_000_000
 )
 
 // bounded returns the ask with the budget of one evaluation. It keeps a budget that the ask has already.

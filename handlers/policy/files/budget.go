@@ -57,7 +57,7 @@ func (b *Budget) Spent() bool { return b != nil && b.spent }
 
 // A name that is read from disk costs more than one that is remembered, for its time and its memory.
 const (
-	readCost    = 4
+	readCost    = 8
 	scansByStep = 16 // remembered names that are looked through for one step
 )
 
