@@ -67,6 +67,16 @@ const refuseInstructions = (path) => {
     }
 }
 
+// OpenCode reads the whole of a file that it shows or edits, and keeps an image or a PDF several times as text. It answers no other
+// chat meanwhile.
+const maxFile = 32 * 1024 * 1024
+
+const refuseLarge = (path) => {
+  const is = statSync(path, { throwIfNoEntry: false })
+  if (is?.isFile() && is.size > maxFile)
+    throw new Error(`“${path}” has more than ${maxFile / 1024 / 1024} MiB, which is too much for OpenCode. Use commands such as head, tail or grep.`)
+}
+
 // OpenCode parses a command before it requests a permission for it, and answers no other chat meanwhile. Linux takes no longer
 // argument. Nesting is counted without a look at quotes.
 const maxCommand = 128 * 1024
@@ -88,13 +98,17 @@ export const PocketCoder = async ({ directory }) => ({
     if (tool === "bash" && typeof args?.command === "string") refuseUnreadable(args.command)
     for (const name of [args?.filePath, args?.path, ...opened(tool, args ?? {})])
       if (typeof name === "string") refuseLinks(resolve(directory, name))
-    if (tool === "read" && typeof args?.filePath === "string") refuseInstructions(resolve(directory, args.filePath))
+    if (tool === "read" && typeof args?.filePath === "string") {
+      refuseInstructions(resolve(directory, args.filePath))
+      refuseLarge(resolve(directory, args.filePath))
+    }
     for (const name of opened(tool, args ?? {})) {
       if (typeof name !== "string") continue
       refuseReadOnly(name, directory)
       const path = resolve(directory, name)
       const what = irregular(path)
       if (what) throw new Error(`“${path}” is ${what}. OpenCode opens only regular files and directories.`)
+      refuseLarge(path)
     }
   },
   "shell.env": async (input, output) => {

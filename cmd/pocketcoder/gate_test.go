@@ -199,6 +199,16 @@ func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	}
 	is.Equal(len(p.leftToAPerson(t, chat)), 0)
 
+	large := filepath.Join(p.workspace, "large.pdf")
+	is.NoErr(os.WriteFile(large, []byte("%PDF-1.4"), 0o600))
+	is.NoErr(os.Truncate(large, 40<<20)) // it takes no place on the disk
+	refused := p.chat(t, call("read", map[string]any{"filePath": "large.pdf"})+"\n@@next\n@@say done")
+	p.turnEnds(t, refused)
+	c := p.tools(t, refused)[0]
+	is.Equal(c.State.Status, "error")
+	expect.Contains(t, c.State.Error, "has more than 32 MiB")
+	is.NoErr(os.Remove(large))
+
 	other := p.chat(t, call("grep", map[string]any{"pattern": "needle"})+"\n@@next\n"+call("read", map[string]any{"filePath": "notes.txt"})+"\n@@next\n@@say done")
 	p.turnEnds(t, other)
 	for _, c := range p.tools(t, other) { // a search skips the FIFO
