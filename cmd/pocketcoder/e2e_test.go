@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -38,6 +41,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == networkHelper {
 		helpEnterNetwork(os.Args[2], os.Args[3])
 		return
+	}
+	// A test waits for OpenCode most of its time, so twice as many as processors run at once unless -parallel says otherwise.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
 	}
 	os.Exit(func() int {
 		var err error
