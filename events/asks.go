@@ -35,6 +35,19 @@ const (
 	QuestionRejected  = "question.rejected"
 )
 
+// PermissionAskOf returns the request that an event makes. direct reports whether the request was made over our API, not by OpenCode.
+func PermissionAskOf(e Event) (ask PermissionAsk, direct bool, err error) {
+	d, err := Decode(e)
+	if err != nil {
+		return ask, false, err
+	}
+	if requested, ok := d.(PermissionRequested); ok {
+		return requested.Ask(), true, nil
+	}
+	err = json.Unmarshal(e.Data, &ask)
+	return ask, false, err
+}
+
 // Ask returns a request that was made over the API in the form of OpenCode's requests.
 func (d PermissionRequested) Ask() PermissionAsk {
 	return PermissionAsk{

@@ -1,4 +1,4 @@
-package handlers
+package handlers_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
@@ -14,21 +13,29 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/permissiontest"
 )
 
 // serveCommands takes commands in alice's name and gives a connection to give them over.
-func serveCommands(t *testing.T) (*Handlers, *nats.Conn) {
+func serveCommands(t *testing.T) (*permissiontest.Handlers, *nats.Conn) {
 	t.Helper()
 	s := eventstest.Server(t, t.TempDir())
 	nc := eventstest.Conn(t, s)
-	h := &Handlers{Log: eventstest.Open(t, eventstest.Conn(t, s))}
+	h := permissiontest.New(eventstest.Open(t, eventstest.Conn(t, s)))
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 2)
-	g := Gate{Handlers: h, Session: func(string) (Session, bool) { return Session{}, false }, Log: quiet()}
-	go func() { done <- h.Serve(ctx, nc, alice, quiet()) }()
-	go func() { done <- g.Serve(ctx, nc, alice) }()
-	for nc.NumSubscriptions() < len(h.commands())+len(g.commands()) {
+	done := make(chan error, 4)
+	g := permission.Gate{Permissions: h.Permissions, Records: h.Records, Session: func(string) (permission.Session, bool) { return permission.Session{}, false }, Logger: handlerstest.Quiet()}
+	served := 0
+	for _, commands := range []handlers.Commands{h.Chats.Commands(), h.Records.Commands(), (&budget.Budgets{Records: h.Records, Permissions: h.Permissions}).Commands(), g.Commands()} {
+		served += len(commands)
+		go func() { done <- commands.Serve(ctx, nc, handlerstest.Alice, handlerstest.Quiet()) }()
+	}
+	for nc.NumSubscriptions() < served {
 		nc.Flush()
 	}
 	is.New(t).NoErr(nc.Flush())
@@ -47,25 +54,25 @@ func TestCommandsOverNATS(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h, nc := serveCommands(t)
-	give := func(name string, command any) Accepted {
+	give := func(name string, command any) handlers.Accepted {
 		t.Helper()
-		a, err := Give(t.Context(), nc, name, command)
+		a, err := handlers.Give(t.Context(), nc, name, command)
 		is.NoErr(err)
 		return a
 	}
-	chat := give("chat.create", CreateChat{Title: "over NATS", Command: Command{Actor: "user:mallory"}})
-	is.Equal(chat.Seq, uint64(1))
-	message := give("message.submit", SubmitMessage{Chat: chat.ID, Message: "m1", Parts: say("hi")})
-	is.Equal(message, Accepted{ID: "m1", Seq: 2})
-	is.Equal(give("message.submit", SubmitMessage{Chat: chat.ID, Message: "m1", Parts: say("hi")}), message)
-	happened(t, h.Log, chat.ID, askBash("per_1", "ls"), asksTwo)
-	decided := give("permission.decide", DecidePermission{Command: Command{ID: "cmd1"}, Chat: chat.ID, Permission: "per_1", Decision: events.Denied, Reason: "no"})
-	is.Equal(decided, Accepted{Seq: 5})
-	is.Equal(give("question.answer", AnswerQuestion{Chat: chat.ID, Question: "que_1", Answers: []string{"a"}}).Seq, uint64(6))
-	is.Equal(give("turn.abort", AbortTurn{Chat: chat.ID}).Seq, uint64(7))
-	all, _ := history(t, h.Log, chat.ID)
+	chatValue := give("chat.create", chat.Create{Title: "over NATS", Command: handlers.Command{Actor: "user:mallory"}})
+	is.Equal(chatValue.Seq, uint64(1))
+	message := give("message.submit", chat.SubmitMessage{Chat: chatValue.ID, Message: "m1", Parts: handlerstest.Say("hi")})
+	is.Equal(message, handlers.Accepted{ID: "m1", Seq: 2})
+	is.Equal(give("message.submit", chat.SubmitMessage{Chat: chatValue.ID, Message: "m1", Parts: handlerstest.Say("hi")}), message)
+	handlerstest.Happened(t, h.Log, chatValue.ID, handlerstest.AskBash("per_1", "ls"), handlerstest.AsksTwo)
+	decided := give("permission.decide", permission.Decide{Command: handlers.Command{ID: "cmd1"}, Chat: chatValue.ID, Permission: "per_1", Decision: events.Denied, Reason: "no"})
+	is.Equal(decided, handlers.Accepted{Seq: 5})
+	is.Equal(give("question.answer", chat.AnswerQuestion{Chat: chatValue.ID, Question: "que_1", Answers: []string{"a"}}).Seq, uint64(6))
+	is.Equal(give("turn.abort", chat.AbortTurn{Chat: chatValue.ID}).Seq, uint64(7))
+	all, _ := handlerstest.History(t, h.Log, chatValue.ID)
 	is.Equal(len(all), 7)
-	is.Equal(all[0].Actor, alice) // who serves says who it was, not who asks
+	is.Equal(all[0].Actor, handlerstest.Alice) // who serves says who it was, not who asks
 	is.Equal(all[4].Cause, "cmd1")
 }
 
@@ -76,7 +83,7 @@ func TestStoredEventsAreNoCommands(t *testing.T) {
 	h, nc := serveCommands(t)
 	create := func() {
 		t.Helper()
-		_, err := Give(t.Context(), nc, "chat.create", CreateChat{Title: "over NATS"})
+		_, err := handlers.Give(t.Context(), nc, "chat.create", chat.Create{Title: "over NATS"})
 		is.NoErr(err)
 	}
 	create()
@@ -103,29 +110,29 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h, nc := serveCommands(t)
-	_, err := Give(t.Context(), nc, "chat.create", CreateChat{Chat: "c1", Title: "a"})
+	_, err := handlers.Give(t.Context(), nc, "chat.create", chat.Create{Chat: "c1", Title: "a"})
 	is.NoErr(err)
 	for _, c := range []struct {
 		name    string
 		command any
-		code    Code
+		code    handlers.Code
 		says    string
 	}{
-		{"chat.create", CreateChat{Chat: "c1", Title: "b"}, Conflict, "chat c1 exists already"},
-		{"message.submit", SubmitMessage{Chat: "c9", Parts: say("hi")}, NotFound, "there is no chat c9"},
-		{"message.submit", SubmitMessage{Chat: "c1"}, Invalid, "the message is empty"},
-		{"message.submit", SubmitMessage{Chat: "c1", Parts: say(strings.Repeat("x", 2<<20))}, Invalid, "the limit is 1048576"},
-		{"message.submit", map[string]any{"chat": "c1", "txt": "hi"}, Invalid, `unknown field "txt"`},
-		{"permission.decide", map[string]any{"chat": "c1", "permission": "per_1", "decision": "denied", "rule": "bash: *"}, Invalid, `unknown field "rule"`},
-		{"permission.decide", map[string]any{"chat": "c1", "Actor": "user:root"}, Invalid, `unknown field "Actor"`},
-		{"permission.decide", []int{1}, Invalid, "the command is not readable"},
-		{"turn.abort", json.RawMessage(`"c1"`), Invalid, "the command is not readable"},
+		{"chat.create", chat.Create{Chat: "c1", Title: "b"}, handlers.Conflict, "chat c1 exists already"},
+		{"message.submit", chat.SubmitMessage{Chat: "c9", Parts: handlerstest.Say("hi")}, handlers.NotFound, "there is no chat c9"},
+		{"message.submit", chat.SubmitMessage{Chat: "c1"}, handlers.Invalid, "the message is empty"},
+		{"message.submit", chat.SubmitMessage{Chat: "c1", Parts: handlerstest.Say(strings.Repeat("x", 2<<20))}, handlers.Invalid, "the limit is 1048576"},
+		{"message.submit", map[string]any{"chat": "c1", "txt": "hi"}, handlers.Invalid, `unknown field "txt"`},
+		{"permission.decide", map[string]any{"chat": "c1", "permission": "per_1", "decision": "denied", "rule": "bash: *"}, handlers.Invalid, `unknown field "rule"`},
+		{"permission.decide", map[string]any{"chat": "c1", "Actor": "user:root"}, handlers.Invalid, `unknown field "Actor"`},
+		{"permission.decide", []int{1}, handlers.Invalid, "the command is not readable"},
+		{"turn.abort", json.RawMessage(`"c1"`), handlers.Invalid, "the command is not readable"},
 	} {
-		_, err := Give(t.Context(), nc, c.name, c.command)
-		is.Equal(refusal(t, err), c.code)
+		_, err := handlers.Give(t.Context(), nc, c.name, c.command)
+		is.Equal(handlerstest.Refusal(t, err), c.code)
 		is.True(err != nil && strings.Contains(err.Error(), c.says))
 	}
-	_, err = Give(t.Context(), nc, "chat.destroy", struct{}{})
+	_, err = handlers.Give(t.Context(), nc, "chat.destroy", struct{}{})
 	is.True(errors.Is(err, nats.ErrNoResponders)) // and says which
 	expect.Contains(t, err.Error(), "give chat.destroy")
 	last, err := h.Log.Last(t.Context())
@@ -139,67 +146,16 @@ func TestErrorOfTheLogIsNoRefusal(t *testing.T) {
 	is := is.New(t)
 	s := eventstest.Server(t, t.TempDir())
 	nc, broken := eventstest.Conn(t, s), eventstest.Conn(t, s)
-	h := &Handlers{Log: eventstest.Open(t, broken)}
+	h := permissiontest.New(eventstest.Open(t, broken))
 	broken.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go h.Serve(ctx, nc, alice, quiet())
-	for nc.NumSubscriptions() < len(h.commands()) {
+	go h.Chats.Commands().Serve(ctx, nc, handlerstest.Alice, handlerstest.Quiet())
+	for nc.NumSubscriptions() < len(h.Chats.Commands()) {
 		nc.Flush()
 	}
-	_, err := Give(t.Context(), nc, "turn.abort", AbortTurn{Chat: "c1"})
+	_, err := handlers.Give(t.Context(), nc, "turn.abort", chat.AbortTurn{Chat: "c1"})
 	is.True(err != nil)
-	is.True(!errors.As(err, new(Refused)))
+	is.True(!errors.As(err, new(handlers.Refused)))
 	expect.Contains(t, err.Error(), "connection closed")
-}
-
-func TestGateCommandsOverNATS(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := eventstest.Server(t, t.TempDir())
-	nc := eventstest.Conn(t, s)
-	h := &Handlers{Log: eventstest.Open(t, eventstest.Conn(t, s))}
-	_, _, err := h.CreateChat(t.Context(), CreateChat{Chat: "c1"})
-	is.NoErr(err)
-	g := gateOn(h)
-	g.Session = func(string) (Session, bool) { return Session{Chat: "c1", Directory: "/"}, true }
-	g.Call = func(context.Context, string, events.Call, time.Duration) (Call, bool) {
-		return Call{Command: "make build", Cwd: "/", Agent: "build"}, true
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go g.Serve(ctx, nc, alice)
-	for nc.NumSubscriptions() < len(g.commands()) {
-		nc.Flush()
-	}
-	is.NoErr(nc.Flush())
-	ask := askBash("per_1", "make build")
-	happened(t, h.Log, "c1", ask)
-	is.NoErr(g.react(t.Context(), ask.event(t, "c1")))
-	asks := eventstest.Conn(t, s)
-	told := func(name string, command, into any) Accepted {
-		t.Helper()
-		a, err := Give(t.Context(), asks, name, command)
-		is.NoErr(err)
-		is.NoErr(json.Unmarshal(a.Result, into))
-		return a
-	}
-	c := AlwaysPermission{Chat: "c1", Permission: "per_1", Scope: ScopeAll}
-	var p Proposal
-	told("permission.propose", c, &p)
-	is.Equal(p.All.Allowed, 1)
-	var run DryRun
-	told("policy.replay", ReplayPolicy{Rule: p.Rules[0]}, &run)
-	is.Equal(run, p.All)
-	var ids []string
-	is.True(told("permission.always", c, &ids).Seq > 0)
-	var rules []policy.Rule
-	told("policy.rules", ListRules{}, &rules)
-	is.Equal(len(rules), 1+len(g.Rules))
-	is.Equal(rules[0].ID, ids[0])
-	var w Why
-	told("permission.why", AskWhy{Chat: "c1", Permission: "per_1"}, &w)
-	is.Equal(w.Decision.Actor, alice)
-	_, err = Give(t.Context(), asks, "permission.why", AskWhy{Chat: "c1", Permission: "per_9"})
-	is.Equal(refusal(t, err), NotFound)
 }

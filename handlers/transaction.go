@@ -26,6 +26,9 @@ func transactionOf(ctx context.Context) *transaction {
 	return t
 }
 
+// InTransaction reports whether commands that are given with ctx belong to a transaction, so that they append nothing yet.
+func InTransaction(ctx context.Context) bool { return transactionOf(ctx) != nil }
+
 // Transaction carries out the commands that fn gives with the context it is called with, one after the other: all of them
 // or, when fn returns an error, none. Each decides on the log and on what those before it decided. It answers with
 // sequence 0, or, if it was carried out before, with the sequence of its event; seq is that of the last event of all.
@@ -33,8 +36,8 @@ func transactionOf(ctx context.Context) *transaction {
 // Their events are stored as one atomic batch, on the condition that nothing was appended meanwhile which a command that
 // has events would have had to know of; else fn is called again, so it must do nothing but give commands. A command that
 // had nothing to change puts no condition: it was right when it was decided.
-func (h *Handlers) Transaction(ctx context.Context, fn func(ctx context.Context) error) (seq uint64, err error) {
-	for range tries {
+func Transaction(ctx context.Context, l *log.Log, fn func(ctx context.Context) error) (seq uint64, err error) {
+	for range maxTries {
 		t := &transaction{expected: map[string]bool{}}
 		if err := fn(context.WithValue(ctx, transactionKey{}, t)); err != nil {
 			return 0, err
@@ -42,21 +45,24 @@ func (h *Handlers) Transaction(ctx context.Context, fn func(ctx context.Context)
 		if len(t.writes) == 0 {
 			return t.seen, nil
 		}
-		seq, err = h.Log.Commit(ctx, t.writes)
+		seq, err = l.Commit(ctx, t.writes)
 		if !errors.Is(err, log.ErrConflict) {
 			return seq, err
 		}
 	}
-	return 0, refuse(Conflict, tooBusy, tries)
+	return 0, Refuse(Conflict, tooBusy, maxTries)
 }
 
-// unstored is the place of events that are not stored yet, beyond all that are.
+// unstored is the sequence of the first event that is not stored yet, beyond all that are.
 const unstored = 1 << 63
+
+// IsStored reports whether a sequence is that of a stored event, not of an event that a transaction has decided and not appended yet.
+func IsStored(seq uint64) bool { return seq < unstored }
 
 // add takes what a command came to. A filter is expected once, as the first command that decided on it saw it.
 func (t *transaction) add(writes []log.Write, seq uint64) error {
 	if t.commands++; t.commands > MaxTransaction {
-		return refuse(Invalid, "a transaction takes at most %d commands", MaxTransaction)
+		return Refuse(Invalid, "a transaction takes at most %d commands", MaxTransaction)
 	}
 	t.seen = max(t.seen, seq)
 	for _, w := range writes {
@@ -68,18 +74,6 @@ func (t *transaction) add(writes []log.Write, seq uint64) error {
 		t.writes = append(t.writes, w)
 	}
 	return nil
-}
-
-// applyTo applies what was decided so far to a state that was folded from the log.
-func (t *transaction) applyTo(f *folded) {
-	for _, w := range t.writes {
-		for _, q := range f.queries {
-			if matches(q.filter, w.Event.RawSubject) {
-				f.state.apply(w.Event)
-				break
-			}
-		}
-	}
 }
 
 // matches says whether a subject matches a filter with * in the place of tokens.

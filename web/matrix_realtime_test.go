@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
 )
 
@@ -60,7 +61,7 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 // not wanted must not be among it.
 func (c *cast) hears(t *testing.T, who string, f *webtest.Follower, wanted map[string]bool) {
 	t.Helper()
-	last, _, err := c.Handlers.SaveRecord(t.Context(), handlers.SaveRecord{
+	last, _, err := c.Records.Save(t.Context(), record.Save{
 		Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", New: true,
 	})
 	webtest.Check(t, err)

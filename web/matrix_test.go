@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
@@ -160,7 +161,7 @@ func (c *cast) record(t *testing.T, collection string) string {
 		c.Said(t, chat, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_`+unique+`","role":"assistant","providerID":"p","modelID":"m","cost":1,"time":{}}}`)
 		return chat + ".p.m"
 	case "llm_providers", "healthchecks":
-		id, seq, err := c.Handlers.SaveRecord(t.Context(), handlers.SaveRecord{
+		id, seq, err := c.Records.Save(t.Context(), record.Save{
 			Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, New: true,
 			Set: map[string]json.RawMessage{"name": json.RawMessage(`"` + unique + `"`)},
 		})

@@ -20,8 +20,11 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
@@ -36,13 +39,14 @@ type Options struct {
 	Log      *log.Log
 	Tail     *log.Tail
 	Model    *projections.Model
-	Handlers *handlers.Handlers
-	Gate     handlers.Gate
+	Chats    *chat.Chats
+	Records  *record.Records
+	Gate     permission.Gate
 	Accounts *account.Accounts
 	Secrets  *secret.Store
 	Engine   chats.Engine
 	Push     api.Push
-	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)    // sends a signal to a running command
+	Signal   func(context.Context, exec.Signal) (uint64, error)                 // sends a signal to a running command
 	Dial     func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
 	Health   func() api.Health
 	Logger   *slog.Logger
@@ -72,9 +76,9 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		API:   core,
-		Chats: &chats.Chats{API: core, Handlers: o.Handlers, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
+		Chats: &chats.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
-			API: core, Log: o.Log, Handlers: o.Handlers, Gate: o.Gate, Secrets: o.Secrets, Workspace: o.Workspace, Data: o.Data,
+			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, Secrets: o.Secrets, Workspace: o.Workspace, Data: o.Data,
 		},
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},

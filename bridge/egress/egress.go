@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
 )
 
@@ -40,14 +41,14 @@ const (
 	requestTime  = 10 * time.Second // for a request to come: until then a connection is nobody's
 	idleTime     = 5 * time.Minute
 	longest      = 6 * time.Hour
-	maxHeader    = 64 << 10                     // bytes, of a request or an answer
-	maxOpen      = 16 * handlers.MaxConnections // whoever's: what 16 commands may have
+	maxHeader    = 64 << 10                    // bytes, of a request or an answer
+	maxOpen      = 16 * network.MaxConnections // whoever's: what 16 commands may have
 )
 
 // Server is the proxy. Its zero value but for the exported fields is ready.
 type Server struct {
-	Network *handlers.Network
-	Engine  *handlers.EngineNetwork // of OpenCode itself; nil when it has no network
+	Network *network.Sandbox
+	Engine  *network.Engine // of OpenCode itself; nil when it has no network
 	Logger  *slog.Logger
 
 	resolver *net.Resolver     // nil is the system's
@@ -119,7 +120,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 			challenge(w, r)
 			return
 		}
-		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("a command has at most %d connections at a time", handlers.MaxConnections))
+		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("a command has at most %d connections at a time", network.MaxConnections))
 		return
 	}
 	defer end()
@@ -191,7 +192,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 	switch {
 	case errors.As(why, &refused):
 		answer(w, r, http.StatusForbidden, fmt.Sprintf("%s: %s", address, refused.Text))
-	case errors.Is(why, handlers.ErrWaiting):
+	case errors.Is(why, network.ErrWaiting):
 		answer(w, r, http.StatusGatewayTimeout, fmt.Sprintf("%s: it still waits for a person to allow it; run the command again when it is allowed", address))
 	case errors.As(why, &dns) && dns.IsNotFound:
 		answer(w, r, http.StatusBadGateway, fmt.Sprintf("%s: there is no such host", address))

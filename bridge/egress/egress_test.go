@@ -17,7 +17,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 )
 
 // site is a web server that says which request it got.
@@ -58,7 +58,7 @@ func fetch(t testing.TB, c *http.Client, address string) (status int, body strin
 func TestATunnelCarriesTLSFromEndToEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	s := site(t, true)
 	w.Instead("www.test.example:443", host(s.URL))
 	c := client(w.begin("x1"))
@@ -78,7 +78,7 @@ func TestATunnelCarriesTLSFromEndToEnd(t *testing.T) {
 func TestAPlainRequestPassesAsItIs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	w.Instead("www.test.example:80", host(site(t, false).URL))
 	proxy := w.begin("x1")
 	token, _ := proxy.User.Password()
@@ -97,7 +97,7 @@ func TestAPlainRequestPassesAsItIs(t *testing.T) {
 
 func TestWithoutTheCredentialsOfARunningCommandNothingIsAnswered(t *testing.T) {
 	t.Parallel()
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	w.Instead("www.test.example:80", host(site(t, false).URL))
 	right, other, ended := w.begin("x1"), w.begin("x2"), w.begin("x3")
 	w.Network.Done("x3")
@@ -131,7 +131,7 @@ func TestWithoutTheCredentialsOfARunningCommandNothingIsAnswered(t *testing.T) {
 // What is never reached, however it is written and whatever is allowed.
 func TestOnlyPublicHostsAreReached(t *testing.T) {
 	t.Parallel()
-	w := open(t, handlers.NetworkOpen)
+	w := open(t, permission.NetworkOpen)
 	inner := site(t, false)
 	_, port, _ := net.SplitHostPort(host(inner.URL))
 	proxy := w.begin("x1")
@@ -200,7 +200,7 @@ func TestOnlyPublicHostsAreReached(t *testing.T) {
 func TestAConnectionWaitsForAPersonAndGoesOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkAsks)
+	w := open(t, permission.NetworkAsks)
 	w.Instead("www.other.example:80", host(site(t, false).URL))
 	c := client(w.begin("x1"))
 	type result struct {
@@ -234,7 +234,7 @@ func TestAConnectionWaitsForAPersonAndGoesOn(t *testing.T) {
 func TestWhenNobodyDecidesTheCommandIsToldToComeAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := openFor(t, handlers.NetworkAsks, 2*time.Second, 0, 0) // long enough for the request to be recorded
+	w := openFor(t, permission.NetworkAsks, 2*time.Second, 0, 0) // long enough for the request to be recorded
 	w.Instead("www.other.example:80", host(site(t, false).URL))
 	c := client(w.begin("x1"))
 	status, body, err := fetch(t, c, "http://www.other.example/")

@@ -12,12 +12,13 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
 )
 
 // engine lets OpenCode itself use the proxy, and returns a client with its credentials.
 func (w *way) engine(models ...string) *http.Client {
-	w.Engine = &handlers.EngineNetwork{Network: w.Network, Models: models}
+	w.Engine = &network.Engine{Network: w.Network, Models: models}
 	return client(w.Engine.Renew())
 }
 
@@ -35,7 +36,7 @@ func (w *way) webfetch(permission, url string) {
 func TestOpenCodeReachesItsProvidersTheModelThatWasConfiguredAndWhatARuleAllows(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	local, other := site(t, false), site(t, false)
 	for _, name := range []string{"api.provider.example:80", "www.test.example:80", "other.example:80"} {
 		w.Instead(name, host(site(t, false).URL))
@@ -61,7 +62,7 @@ func TestOpenCodeReachesItsProvidersTheModelThatWasConfiguredAndWhatARuleAllows(
 func TestAnApprovedWebfetchCoversItsHostAndNoHostItIsRedirectedTo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	var reached atomic.Int64
 	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer private.Close()

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
 )
 
 // Instead sends connections to an address to another, past all checks, as if the internet were here.
@@ -21,7 +21,7 @@ func (s *Server) RequestsWithin(d time.Duration) { s.requests = d }
 func (s *Server) AtMost(n int) { s.most = n }
 
 // ServeExecution answers a request whose credentials were found good.
-func (s *Server) ServeExecution(w http.ResponseWriter, r *http.Request, x *handlers.Execution) {
+func (s *Server) ServeExecution(w http.ResponseWriter, r *http.Request, x *network.Execution) {
 	s.serve(w, r, x)
 }
 

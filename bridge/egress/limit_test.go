@@ -15,7 +15,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/egress"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
 )
 
 func TestConnectionsWithoutCredentialsAreLimited(t *testing.T) {
@@ -23,7 +24,7 @@ func TestConnectionsWithoutCredentialsAreLimited(t *testing.T) {
 	is := is.New(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
-	s := &egress.Server{Network: &handlers.Network{}, Logger: slog.New(slog.DiscardHandler)}
+	s := &egress.Server{Network: &network.Sandbox{}, Logger: slog.New(slog.DiscardHandler)}
 	s.AtMost(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -56,7 +57,7 @@ func TestConnectionsWithoutCredentialsAreLimited(t *testing.T) {
 // A connection that makes no request is nobody's, before the first and after each.
 func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 	t.Parallel()
-	w := openFor(t, handlers.NetworkOff, time.Minute, 0, time.Second)
+	w := openFor(t, permission.NetworkOff, time.Minute, 0, time.Second)
 	w.Instead("www.test.example:80", host(site(t, false).URL))
 	auth := credentials(w.begin("x1"))
 	for name, c := range map[string]struct{ says, hears string }{
@@ -75,7 +76,7 @@ func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 func TestAHalfClosedTunnelInWhichNothingPassesEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := openFor(t, handlers.NetworkOpen, time.Minute, 200*time.Millisecond, 0)
+	w := openFor(t, permission.NetworkOpen, time.Minute, 200*time.Millisecond, 0)
 	l := w.listen("www.test.example:443")
 	conn := w.tunnel(w.begin("x1"), "www.test.example:443", "")
 	there, err := l.Accept()

@@ -25,18 +25,22 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 )
 
 // way is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows *.test.example.
 type way struct {
 	*egress.Server
-	t        testing.TB
-	nc       *nats.Conn
-	log      *log.Log
-	handlers *handlers.Handlers
-	address  string
-	logged   *notes
+	t           testing.TB
+	nc          *nats.Conn
+	log         *log.Log
+	permissions *permission.Permissions
+	address     string
+	logged      *notes
 }
 
 // notes is what was logged.
@@ -59,30 +63,30 @@ func (n *notes) String() string {
 
 const alice = "user:alice"
 
-func open(t testing.TB, mode handlers.NetworkMode) *way {
+func open(t testing.TB, mode permission.NetworkMode) *way {
 	return openFor(t, mode, time.Minute, 0, 0)
 }
 
 // openFor opens a proxy with short times: to wait for a person, for a connection in which nothing passes, and for a request.
-func openFor(t testing.TB, mode handlers.NetworkMode, patience, quiet, requests time.Duration) *way {
+func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, requests time.Duration) *way {
 	t.Helper()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
 	eventLog := eventstest.Open(t, nc)
-	h := &handlers.Handlers{Log: eventLog}
-	_, _, err := h.CreateChat(t.Context(), handlers.CreateChat{Chat: "c1"})
+	permissions := &permission.Permissions{Log: eventLog}
+	_, _, err := (&chat.Chats{Log: eventLog}).Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
-	gate := handlers.Gate{
-		Handlers: h, Rules: []policy.Rule{{Permission: "network", Pattern: "*.test.example"}}, Workspace: "/", Log: slog.New(slog.DiscardHandler),
-		Session: func(string) (handlers.Session, bool) { return handlers.Session{}, false },
-		Call: func(context.Context, string, events.Call, time.Duration) (handlers.Call, bool) {
-			return handlers.Call{}, false
+	gate := permission.Gate{
+		Permissions: permissions, Records: &record.Records{Log: eventLog}, Rules: []policy.Rule{{Permission: "network", Pattern: "*.test.example"}}, Workspace: "/", Logger: slog.New(slog.DiscardHandler),
+		Session: func(string) (permission.Session, bool) { return permission.Session{}, false },
+		Call: func(context.Context, string, events.Call, time.Duration) (permission.Call, bool) {
+			return permission.Call{}, false
 		},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
-	w := &way{t: t, nc: nc, log: eventLog, handlers: h, address: l.Addr().String(), logged: &notes{}}
-	network := &handlers.Network{Gate: gate, Mode: mode, Proxy: w.address, Tail: log.NewTail(eventLog)}
+	w := &way{t: t, nc: nc, log: eventLog, permissions: permissions, address: l.Addr().String(), logged: &notes{}}
+	network := &network.Sandbox{Gate: gate, Mode: mode, Proxy: w.address, Tail: log.NewTail(eventLog)}
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
 	w.QuietFor(quiet)
@@ -203,9 +207,9 @@ func (w *way) asked(n int) (permission string) {
 	return permission
 }
 
-func (w *way) decide(permission string, d events.Decision) {
+func (w *way) decide(permissionID string, d events.Decision) {
 	w.t.Helper()
-	_, err := w.handlers.DecidePermission(w.t.Context(), handlers.DecidePermission{Command: handlers.Command{Actor: alice}, Chat: "c1", Permission: permission, Decision: d})
+	_, err := w.permissions.Decide(w.t.Context(), permission.Decide{Command: handlers.Command{Actor: alice}, Chat: "c1", Permission: permissionID, Decision: d})
 	is.New(w.t).NoErr(err)
 }
 

@@ -19,7 +19,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -50,9 +51,11 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Isolation: found, Log: slog.New(slog.DiscardHandler)})
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
-	x := &handlers.Exec{
-		Handlers: w.handlers, Conn: w.nc, Engine: "local", Pool: "local", Workspace: workspace, Network: w.Network, Log: slog.New(slog.DiscardHandler),
-		Session: func(string) (handlers.Session, bool) { return handlers.Session{Chat: "c1", Directory: workspace}, true },
+	x := &exec.Executions{
+		Log: w.log, Conn: w.nc, Engine: "local", Pool: "local", Workspace: workspace, Network: w.Network, Logger: slog.New(slog.DiscardHandler),
+		Session: func(string) (permission.Session, bool) {
+			return permission.Session{Chat: "c1", Directory: workspace}, true
+		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
@@ -81,7 +84,7 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 func TestACommandInTheSandboxReachesWhatItMayThroughTheProxyAndNothingElse(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page\n") }))
 	defer s.Close()
 	w.Instead("www.test.example:80", host(s.URL))
@@ -125,7 +128,7 @@ exit 7`, site, strings.Replace(w.address, ":", "/", 1)))
 
 func TestACommandInTheSandboxHasNoProxyWhenNothingAllowsOne(t *testing.T) {
 	t.Parallel()
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	w.Network.Gate.Rules = nil
 	_, out := sandboxed(t, w)("call_1", "env | grep -i _proxy; (exec 4<>/dev/tcp/"+strings.Replace(w.address, ":", "/", 1)+") && echo reached")
 	t.Log(out)

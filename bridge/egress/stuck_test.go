@@ -17,7 +17,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 )
 
 // long is more than anything here takes, and less than for ever.
@@ -51,7 +51,7 @@ func (w *way) answering(name, answer string) {
 
 func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	w := openFor(t, handlers.NetworkOff, time.Minute, 0, time.Second)
+	w := openFor(t, permission.NetworkOff, time.Minute, 0, time.Second)
 	w.answering("early.test.example:80", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly")
 	auth := proxyAuthorization(w.begin("x1"))
 	for name, c := range map[string]struct{ says, hears string }{
@@ -74,7 +74,7 @@ func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 func TestARequestThatIsStillComingEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	l := w.listen("www.test.example:80")
 	conn := w.raw(posting("http://www.test.example/", proxyAuthorization(w.begin("x1"))))
 	there, err := l.Accept()
@@ -108,7 +108,7 @@ func (w *way) flooded(exec string) (here, there net.Conn) {
 func TestAClientThatDoesNotReadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	_, there := openFor(t, handlers.NetworkOff, time.Minute, 2*time.Second, 0).flooded("x1")
+	_, there := openFor(t, permission.NetworkOff, time.Minute, 2*time.Second, 0).flooded("x1")
 	is.NoErr(there.SetReadDeadline(time.Now().Add(long)))
 	_, err := io.Copy(io.Discard, there)
 	is.True(!errors.Is(err, os.ErrDeadlineExceeded))
@@ -117,7 +117,7 @@ func TestAClientThatDoesNotReadIsNotWaitedFor(t *testing.T) {
 func TestAnAnswerNobodyReadsEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	here, _ := w.flooded("x1")
 	w.Network.Done("x1")
 	is.NoErr(here.SetWriteDeadline(time.Now().Add(long)))
@@ -132,7 +132,7 @@ func TestAnAnswerNobodyReadsEndsWithItsCommand(t *testing.T) {
 func TestAConnectionThatWaitsEndsWithItsCommandInSilence(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkAsks)
+	w := open(t, permission.NetworkAsks)
 	conn := w.tunnel(w.begin("x1"), "www.other.example:443", "")
 	w.asked(1)
 	w.Network.Done("x1")
@@ -146,7 +146,7 @@ func TestAConnectionThatWaitsEndsWithItsCommandInSilence(t *testing.T) {
 func TestACommandThatHasJustEndedIsToldSo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	proxy := w.begin("x1")
 	token, _ := proxy.User.Password()
 	x, ok := w.Network.Running("x1", token)
@@ -162,7 +162,7 @@ func TestACommandThatHasJustEndedIsToldSo(t *testing.T) {
 func TestABrokenAnswerIsLoggedWhereTheRestIs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	w.answering("www.test.example:80", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
 	conn := w.raw("GET http://www.test.example/ HTTP/1.1\r\nHost: a\r\n" + proxyAuthorization(w.begin("x1")) + "\r\n")
 	is.NoErr(conn.SetReadDeadline(time.Now().Add(long)))

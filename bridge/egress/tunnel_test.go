@@ -11,13 +11,14 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
 )
 
 func TestATunnelEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOff)
+	w := open(t, permission.NetworkOff)
 	l := w.listen("www.test.example:22")
 	w.Network.Gate.Rules[0].Pattern = "*.test.example:22"
 	conn := w.tunnel(w.begin("x1"), "www.test.example:22", "SSH-2.0-x\r\n")
@@ -45,7 +46,7 @@ func TestATunnelEndsWithItsCommand(t *testing.T) {
 func TestBothEndsOfATunnelHearTheEndOfTheOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOpen)
+	w := open(t, permission.NetworkOpen)
 	l := w.listen("www.test.example:443")
 	conn := w.tunnel(w.begin("x1"), "www.test.example:443", "all")
 	there, err := l.Accept()
@@ -68,10 +69,10 @@ func TestBothEndsOfATunnelHearTheEndOfTheOther(t *testing.T) {
 func TestConnectionsOfACommandAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOpen)
+	w := open(t, permission.NetworkOpen)
 	w.listen("www.test.example:443")
 	full, other := w.begin("x1"), w.begin("x2")
-	for range handlers.MaxConnections {
+	for range network.MaxConnections {
 		_, err := bufio.NewReader(w.tunnel(full, "www.test.example:443", "")).ReadString('\n')
 		is.NoErr(err)
 	}
@@ -83,7 +84,7 @@ func TestConnectionsOfACommandAreLimited(t *testing.T) {
 func TestBodiesAreStreamed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := open(t, handlers.NetworkOpen)
+	w := open(t, permission.NetworkOpen)
 	heard := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "first\n")

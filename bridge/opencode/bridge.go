@@ -20,19 +20,25 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events/log"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
 // Bridge connects one OpenCode with the log: what it says becomes events (ingest, reconcile), what people decided
 // reaches it (deliver, reply, abort, revert, fork).
 type Bridge struct {
-	Engine    string
-	Directory string // absolute; where sessions work that we make
-	Log       *log.Log
-	Model     *projections.Model
-	Handlers  *handlers.Handlers
-	Logger    *slog.Logger
+	Engine      string
+	Directory   string // absolute; where sessions work that we make
+	Log         *log.Log
+	Model       *projections.Model
+	Chats       *chat.Chats
+	Records     *record.Records
+	Permissions *permission.Permissions
+	Limits      *budget.Budgets
+	Logger      *slog.Logger
 
 	// Client gives the client of the OpenCode that runs now, waiting for one while it is being started.
 	Client func(context.Context) (*client.Client, error)

@@ -9,6 +9,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -39,7 +42,7 @@ func (b *Bridge) Budgets(ctx context.Context) error {
 			return b.Log.Work(ctx, BudgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), b.moreDecided, warn)
 		},
 		func() error {
-			filter := events.ConfigSubject(handlers.BudgetCollection, "*", "*")
+			filter := events.ConfigSubject(budget.Collection, "*", "*")
 			return b.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return b.releaseBudgets(ctx) })
 		},
 		func() error { return b.everyDay(ctx, b.releaseBudgets) },
@@ -72,7 +75,7 @@ func (b *Bridge) stepEnded(ctx context.Context, e events.Event) error {
 	if i.Role != "assistant" || i.Cost+i.Tokens.Input+i.Tokens.Output+i.Tokens.Reasoning == 0 {
 		return nil
 	}
-	if all, err := b.Handlers.Budgets(ctx); err != nil || len(all) == 0 {
+	if all, err := b.Limits.List(ctx); err != nil || len(all) == 0 {
 		return err
 	}
 	if err := b.Model.Wait(ctx, e.Seq); err != nil {
@@ -89,7 +92,7 @@ func (b *Bridge) stepEnded(ctx context.Context, e events.Event) error {
 	if err != nil {
 		return err
 	}
-	return b.Handlers.PauseOverBudget(ctx, handlers.Step{
+	return b.Limits.Pause(ctx, budget.Step{
 		Chat: chat.ID, Seq: e.Seq, Time: e.Time, Turn: goesOn, Began: uint64(newest.First),
 	}, time.Now(), b.spent)
 }
@@ -113,17 +116,17 @@ func (b *Bridge) spent(ctx context.Context, chat, user, day string) (cost, token
 // moreDecided resumes what an ask for more has stopped, once: the ids of the prompts follow from the ask's.
 func (b *Bridge) moreDecided(ctx context.Context, e events.Event) error {
 	var d events.PermissionDecided
-	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != handlers.BudgetAsk || d.Decision != events.Authorized {
+	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != permission.TypeBudget || d.Decision != events.Authorized {
 		return nil
 	}
-	chats, err := b.Handlers.StoppedByBudget(ctx, d.Permission)
+	chats, err := b.Limits.Stopped(ctx, d.Permission)
 	if err != nil {
 		return err
 	}
-	for _, chat := range chats {
-		id := projections.RecordID("resume/" + d.Permission + "/" + chat)
-		_, _, err := b.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{
-			Command: handlers.Command{ID: id, Actor: e.Actor}, Chat: chat, Message: id, Resumes: d.Permission,
+	for _, chatID := range chats {
+		id := projections.RecordID("resume/" + d.Permission + "/" + chatID)
+		_, _, err := b.Chats.SubmitMessage(ctx, chat.SubmitMessage{
+			Command: handlers.Command{ID: id, Actor: e.Actor}, Chat: chatID, Message: id, Resumes: d.Permission,
 			Parts: []events.Part{{Type: "text", Text: GoOn}},
 		})
 		if r := (handlers.Refused{}); errors.As(err, &r) && (r.Code == handlers.NotFound || r.Field == "id") {
@@ -142,7 +145,7 @@ func (b *Bridge) releaseBudgets(ctx context.Context) error {
 		err = b.Model.Wait(ctx, last)
 	}
 	if err == nil {
-		err = b.Handlers.ReleaseBudgets(ctx, time.Now(), b.spent)
+		err = b.Limits.Release(ctx, time.Now(), b.spent)
 	}
 	if err != nil && ctx.Err() == nil {
 		b.Logger.Warn("budget", "err", err) // at the latest the next day, or the next change, tries again
@@ -170,7 +173,7 @@ func untilTomorrow() time.Duration {
 
 // held says whether a message that was never sent has to wait because of a budget, and tells people why.
 func (d *deliveries) held(ctx context.Context, m projections.OutboxMessage) bool {
-	held, err := d.Handlers.HoldOverBudget(ctx, m.Chat, uint64(m.Position), time.Now(), d.spent)
+	held, err := d.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), d.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = d.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
 	}

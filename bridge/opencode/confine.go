@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/opencode/shellsocket"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -84,7 +84,7 @@ func (s *Supervisor) Visible() func(real string) bool {
 	}
 	var shown []string
 	for _, dir := range append([]string{s.Dir}, s.Expose...) {
-		if real, ok := handlers.RealPath(dir); ok {
+		if real, ok := workspace.RealPath(dir); ok {
 			shown = append(shown, real)
 		}
 	}

@@ -27,7 +27,9 @@ import (
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -67,14 +69,15 @@ func confineAt(t *testing.T, s *opencode.Supervisor, found isolation.Found) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := handlers.Gate{Handlers: &handlers.Handlers{Log: eventstest.Log(t)}}
-	network := &handlers.Network{Gate: gate, Mode: handlers.NetworkOff, Proxy: l.Addr().String()}
-	engine := &handlers.EngineNetwork{Network: network, Models: []string{model.Host}}
+	log := eventstest.Log(t)
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: &record.Records{Log: log}}
+	networkValue := &network.Sandbox{Gate: gate, Mode: permission.NetworkOff, Proxy: l.Addr().String()}
+	engine := &network.Engine{Network: networkValue, Models: []string{model.Host}}
 	s.Isolation, s.Proxy = found, engine.Renew
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		(&egress.Server{Network: network, Engine: engine, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}).Serve(ctx, l)
+		(&egress.Server{Network: networkValue, Engine: engine, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}).Serve(ctx, l)
 		close(ended)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })

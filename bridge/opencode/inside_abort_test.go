@@ -8,12 +8,13 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
-func (s *system) abortTurn(chat, session string) {
+func (s *system) abortTurn(chatID, session string) {
 	s.t.Helper()
-	_, err := s.handlers.AbortTurn(s.t.Context(), handlers.AbortTurn{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chat, Session: session})
+	_, err := s.chats.AbortTurn(s.t.Context(), chat.AbortTurn{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Session: session})
 	s.must(err)
 }
 

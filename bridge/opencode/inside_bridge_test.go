@@ -17,23 +17,31 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
 // system is the real log, read model and handlers, and OpenCode as a script.
 type system struct {
 	*outside
-	nc       *nats.Conn
-	log      *log.Log
-	model    *projections.Model
-	handlers *handlers.Handlers
+	nc          *nats.Conn
+	log         *log.Log
+	model       *projections.Model
+	chats       *chat.Chats
+	records     *record.Records
+	permissions *permission.Permissions
+	budgets     *budget.Budgets
 }
 
 func newSystem(t testing.TB, secrets ...string) *system {
 	t.Helper()
 	server := eventstest.Server(t, t.TempDir())
 	s := &system{outside: newOutside(t), nc: eventstest.Conn(t, server), log: eventstest.Open(t, eventstest.Conn(t, server), secrets...)}
-	s.handlers = &handlers.Handlers{Log: s.log}
+	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
+	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	var err error
 	if s.model, err = projections.Open(t.Context(), t.TempDir(), s.log); err != nil {
 		t.Fatal(err)
@@ -75,7 +83,8 @@ func (s *said) String() string {
 func (s *system) bridge() (*Bridge, *said) {
 	words := &said{}
 	return &Bridge{
-		Engine: handlers.DefaultEngine, Directory: "/workspace", Log: s.log, Model: s.model, Handlers: s.handlers,
+		Engine: chat.DefaultEngine, Directory: "/workspace", Log: s.log, Model: s.model,
+		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
 		Logger:     slog.New(slog.NewTextHandler(words, nil)),
 		Client:     func(context.Context) (*client.Client, error) { return client.New(s.url, "secret"), nil },
 		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Changed: func() {},
@@ -131,7 +140,7 @@ func (s *system) drained() {
 	s.say(plain("test.marker", fmt.Sprintf(`{"id":%q}`, id)))
 	expect.Eventually(s.t, "everything streamed is taken", func() bool {
 		found := false
-		for _, e := range s.events(events.EngineOpenCodeSubject(handlers.DefaultEngine, "test.marker")) {
+		for _, e := range s.events(events.EngineOpenCodeSubject(chat.DefaultEngine, "test.marker")) {
 			found = found || bytes.Contains(e.Data, []byte(id))
 		}
 		return found
@@ -202,17 +211,17 @@ func (s *system) session(id, parent string) {
 // chat makes a chat and submits messages to it.
 func (s *system) chat(messages ...string) string {
 	s.t.Helper()
-	chat, _, err := s.handlers.CreateChat(s.t.Context(), handlers.CreateChat{Title: "t", User: "u1"})
+	chat, _, err := s.chats.Create(s.t.Context(), chat.Create{Title: "t", User: "u1"})
 	s.must(err)
 	s.submit(chat, messages...)
 	return chat
 }
 
-func (s *system) submit(chat string, messages ...string) {
+func (s *system) submit(chatID string, messages ...string) {
 	s.t.Helper()
 	for _, text := range messages {
-		_, _, err := s.handlers.SubmitMessage(s.t.Context(), handlers.SubmitMessage{
-			Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chat, Parts: []events.Part{{Type: "text", Text: text}},
+		_, _, err := s.chats.SubmitMessage(s.t.Context(), chat.SubmitMessage{
+			Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Parts: []events.Part{{Type: "text", Text: text}},
 		})
 		s.must(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -17,7 +19,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 10})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 10})
 	s.start()
 	one, first := s.works(1)
 	two, second := s.works(2)
@@ -66,7 +68,7 @@ func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Tokens: 10})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Tokens: 10})
 	s.start()
 	one, first := s.works(1)
 	two, second := s.works(2)
@@ -86,10 +88,10 @@ func TestANewDayLetsGo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 5})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
 	chat := s.chat("late at night")
 	yesterday := time.Now().Add(-24 * time.Hour)
-	held, err := s.handlers.HoldOverBudget(t.Context(), chat, 3, yesterday, func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
+	held, err := s.budgets.Hold(t.Context(), chat, 3, yesterday, func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
 	is.NoErr(err)
 	is.True(held != nil)
 	is.Equal(len(s.more()), 1)
@@ -104,7 +106,7 @@ func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	s.start()
 	one, first := s.works(1)
 	s.happen(s.step(first, "tool-calls", 6, 1)...)
@@ -114,7 +116,7 @@ func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
 	other := s.askedForMore(2)
 	s.ended(first)
 	s.ended(second)
-	_, _, err := s.handlers.SubmitMessage(t.Context(), handlers.SubmitMessage{
+	_, _, err := s.chats.SubmitMessage(t.Context(), chat.SubmitMessage{
 		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: one, Message: projections.RecordID("resume/" + mine.EnginePermission + "/" + one),
 		Parts: []events.Part{{Type: "text", Text: "mine"}},
 	})

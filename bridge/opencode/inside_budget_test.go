@@ -12,14 +12,17 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
 // budget sets a budget.
-func (s *system) budget(b handlers.Budget) {
+func (s *system) budget(b budget.Budget) {
 	s.t.Helper()
 	b.Active = true
-	_, _, err := s.handlers.SetBudget(s.t.Context(), handlers.SetBudget{Command: handlers.Command{Actor: events.UserActor("root")}, Budget: b})
+	_, _, err := s.budgets.Set(s.t.Context(), budget.Set{Command: handlers.Command{Actor: events.UserActor("root")}, Budget: b})
 	s.must(err)
 }
 
@@ -66,7 +69,7 @@ func (s *system) more() (all []projections.Permission) {
 	rows, err := s.model.Permissions(s.t.Context(), "", "")
 	s.must(err)
 	for _, p := range rows {
-		if p.Permission == handlers.BudgetAsk {
+		if p.Permission == permission.TypeBudget {
 			all = append(all, p)
 		}
 	}
@@ -82,7 +85,7 @@ func (s *system) askedForMore(n int) projections.Permission {
 
 func (s *system) decideMore(p projections.Permission, d events.Decision) {
 	s.t.Helper()
-	_, err := s.handlers.DecidePermission(s.t.Context(), handlers.DecidePermission{
+	_, err := s.permissions.Decide(s.t.Context(), permission.Decide{
 		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: p.Chat, Permission: p.EnginePermission, Decision: d,
 	})
 	s.must(err)
@@ -123,7 +126,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	s.start()
 	chat, session := s.works(1)
 	s.happen(s.step(session, "tool-calls", 3, 10)...)
@@ -179,7 +182,7 @@ func TestATurnThatIsOverIsNotResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Tokens: 100})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Tokens: 100})
 	s.start()
 	chat, session := s.works(1)
 	s.happen(s.step(session, "stop", 0, 150)...)
@@ -196,26 +199,26 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	s.start()
-	chat, session := s.works(1)
+	chatID, session := s.works(1)
 	s.refusing("POST", "/abort", 1, 500) // the wish is carried out a second later
-	_, err := s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: chat})
+	_, err := s.chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: chatID})
 	is.NoErr(err)
 	expect.Eventually(t, "it is tried", func() bool { return len(s.requests("POST", "/abort")) == 1 })
 	s.happen(s.step(session, "tool-calls", 6, 1)...)
 	s.decideMore(s.askedForMore(1), events.Authorized)
 	s.ended(session)
-	s.submit(chat, "next")
+	s.submit(chatID, "next")
 	is.Equal(texts(s.prompted(2)), []string{"work", "next"})
-	is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
+	is.Equal(len(facts[events.AbortRequested](s, chatID)), 1)
 }
 
 func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 5})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
 	s.start()
 	chat, session := s.works(1)
 	s.happen(s.step(session, "tool-calls", 5, 1)...)
@@ -242,7 +245,7 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 		}
 		return waiting == 2
 	})
-	s.budget(handlers.Budget{Name: "daily", Scope: handlers.BudgetOfDay, Cost: 50})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 50})
 	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
 	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[1].Status == projections.PermissionExpired })
 	is.Equal(s.more()[1].Reason, "the limit was raised")
@@ -257,7 +260,7 @@ func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := newSystem(t)
-			s.budget(handlers.Budget{Name: "careful", Scope: handlers.BudgetOfChat, Cost: 5})
+			s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 			r := s.start()
 			chat, session := s.works(1)
 			s.looked()

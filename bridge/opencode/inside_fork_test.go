@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 )
 
 // become makes a durable event true and streams it; the lock is held.
@@ -117,9 +117,9 @@ func (s *system) forkable() (chat, session string) {
 	return chat, p.session
 }
 
-func (s *system) fork(chat string) (into string) {
+func (s *system) fork(chatID string) (into string) {
 	s.t.Helper()
-	into, _, err := s.handlers.ForkChat(s.t.Context(), handlers.ForkChat{Chat: chat})
+	into, _, err := s.chats.Fork(s.t.Context(), chat.Fork{Chat: chatID})
 	s.must(err)
 	return into
 }

@@ -8,13 +8,13 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 )
 
 // choose stores a selection, whether its model exists or not.
 func (s *system) choose(chat, model string) {
 	s.t.Helper()
-	_, _, err := s.handlers.SaveRecord(s.t.Context(), handlers.SaveRecord{
+	_, _, err := s.records.Save(s.t.Context(), record.Save{
 		Collection: "model_selection", New: true, Upsert: true, Unique: []string{"chat"},
 		Set: map[string]json.RawMessage{"chat": json.RawMessage(`"` + chat + `"`), "model": json.RawMessage(`"` + model + `"`)},
 	})

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -202,16 +203,16 @@ func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	r := s.start().connected()
-	chat := s.questioning("ses_1", "que_1")
-	s.answerQuestion(chat, "que_1", 1, false, "second")
+	chatID := s.questioning("ses_1", "que_1")
+	s.answerQuestion(chatID, "que_1", 1, false, "second")
 	s.restarted(r)
 	s.happen(plain("question.asked", question("que_2", "ses_1")), plain("question.asked", strings.ReplaceAll(question("que_3", "ses_1"), "A?", "C?")))
 	expect.Eventually(t, "the first expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
 	s.drained()
-	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
+	is.Equal(facts[events.QuestionExpired](s, chatID), []events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
 	is.Equal([]string{s.questionRow("que_2").Status, s.questionRow("que_3").Status}, []string{projections.QuestionAsked, projections.QuestionAsked})
 	is.Equal(len(s.requests("POST", "/reject")), 0)
-	_, err := s.handlers.AnswerQuestion(t.Context(), handlers.AnswerQuestion{Chat: chat, Question: "que_1", Answers: []string{"first"}})
+	_, err := s.chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Chat: chatID, Question: "que_1", Answers: []string{"first"}})
 	is.True(err != nil && strings.Contains(err.Error(), "asked again as que_2"))
 }
 
@@ -257,7 +258,7 @@ func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
 	aborted, deleted := s.questioning("ses_1", "que_1"), s.questioning("ses_2", "que_2")
 	s.restarted(r)
 	s.abortTurn(aborted, "")
-	_, err := s.handlers.DeleteChat(t.Context(), handlers.DeleteChat{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: deleted})
+	_, err := s.chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: deleted})
 	is.NoErr(err)
 	for id, chat := range map[string]string{"que_1": aborted, "que_2": deleted} {
 		expect.Eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == projections.QuestionExpired })

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -63,7 +64,7 @@ func (s *system) permission(id string) projections.Permission {
 
 func (s *system) decide(id string, d events.Decision, reason string) {
 	s.t.Helper()
-	seq, err := s.handlers.DecidePermission(s.t.Context(), handlers.DecidePermission{
+	seq, err := s.permissions.Decide(s.t.Context(), permission.Decide{
 		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: s.permission(id).Chat, Permission: id, Decision: d, Reason: reason,
 	})
 	s.must(err)

@@ -11,6 +11,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -93,13 +95,13 @@ func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
 	s.asking("ses_1", "per_1")
 	s.asking("ses_2", "per_2")
 	r.stop()
-	chat := s.permission("per_1").Chat
-	_, err := s.handlers.DecidePermission(t.Context(), handlers.DecidePermission{
-		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chat, Permission: "per_1", Decision: events.Authorized, For: "1ns",
+	chatID := s.permission("per_1").Chat
+	_, err := s.permissions.Decide(t.Context(), permission.Decide{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Permission: "per_1", Decision: events.Authorized, For: "1ns",
 	})
 	is.NoErr(err)
 	s.decide("per_2", events.Authorized, "")
-	_, err = s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: s.permission("per_2").Chat})
+	_, err = s.chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: s.permission("per_2").Chat})
 	is.NoErr(err)
 	s.start().connected()
 	for id, says := range map[string]string{"per_1": "the approval expired at", "per_2": "the turn was aborted"} {
@@ -207,7 +209,7 @@ func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	s.restarted(r)
 	r.stop()
 	s.decide("per_1", events.Authorized, "")
-	_, err := s.handlers.AbortTurn(t.Context(), handlers.AbortTurn{Chat: s.permission("per_1").Chat})
+	_, err := s.chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: s.permission("per_1").Chat})
 	is.NoErr(err)
 	s.start().connected()
 	expect.Eventually(t, "it expires", func() bool { return s.permission("per_1").Status == projections.PermissionExpired })
@@ -267,10 +269,10 @@ func TestAnAskApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
 	is.Equal(texts(s.prompted(1)), []string{Continue})
 }
 
-func (s *system) answerQuestion(chat, id string, index int, rejected bool, answers ...string) {
+func (s *system) answerQuestion(chatID, id string, index int, rejected bool, answers ...string) {
 	s.t.Helper()
-	seq, err := s.handlers.AnswerQuestion(s.t.Context(), handlers.AnswerQuestion{
-		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chat, Question: id, Index: index, Answers: answers, Rejected: rejected,
+	seq, err := s.chats.AnswerQuestion(s.t.Context(), chat.AnswerQuestion{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Question: id, Index: index, Answers: answers, Rejected: rejected,
 	})
 	s.must(err)
 	s.must(s.model.Wait(s.t.Context(), seq))

@@ -10,13 +10,14 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
-func (s *system) revert(chat, message string) {
+func (s *system) revert(chatID, message string) {
 	s.t.Helper()
-	_, err := s.handlers.RevertChat(s.t.Context(), handlers.RevertChat{Chat: chat, Message: message})
+	_, err := s.chats.Revert(s.t.Context(), chat.Revert{Chat: chatID, Message: message})
 	s.must(err)
 }
 
@@ -105,9 +106,9 @@ func TestAMessageWaitsForTheRevertBeforeIt(t *testing.T) {
 	s.prompted(2)
 }
 
-func (s *system) deleteChat(chat string) {
+func (s *system) deleteChat(chatID string) {
 	s.t.Helper()
-	_, err := s.handlers.DeleteChat(s.t.Context(), handlers.DeleteChat{Chat: chat})
+	_, err := s.chats.Delete(s.t.Context(), chat.Delete{Chat: chatID})
 	s.must(err)
 }
 
@@ -195,13 +196,13 @@ func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 	chat := s.chatOf("ses_1")
 	intent := func() string {
 		t.Helper()
-		id, _, err := s.handlers.RequestPermission(t.Context(), handlers.RequestPermission{Chat: chat, Type: "bash", Metadata: []byte(`{"command":"date"}`), Session: "ses_1"})
+		id, _, err := s.permissions.Request(t.Context(), permission.Request{Chat: chat, Type: "bash", Metadata: []byte(`{"command":"date"}`), Session: "ses_1"})
 		is.NoErr(err)
 		return id
 	}
 	decide := func(id string, d events.Decision) {
 		t.Helper()
-		_, err := s.handlers.DecidePermission(t.Context(), handlers.DecidePermission{Chat: chat, Permission: id, Decision: d})
+		_, err := s.permissions.Decide(t.Context(), permission.Decide{Chat: chat, Permission: id, Decision: d})
 		is.NoErr(err)
 	}
 	waiting, decided := intent(), intent()

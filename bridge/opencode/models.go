@@ -34,7 +34,7 @@ func (b *Bridge) Configured() string {
 // part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may be gone.
 // A selection that cannot be used is reported in the chat, once for each message.
 func (b *Bridge) modelFor(ctx context.Context, m projections.OutboxMessage) (*client.Model, error) {
-	selected, err := b.Handlers.SelectedModel(ctx, m.Chat, m.ChatUser)
+	selected, err := b.Records.SelectedModel(ctx, m.Chat, m.ChatUser)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -216,7 +217,7 @@ func (r *replies) giveUp(ctx context.Context, d projections.DeadQuestion) error 
 // dropQuestion expires a question, and tells OpenCode, which keeps waiting for an answer to a call that was aborted. That it
 // does not hear is no reason to try again.
 func (b *Bridge) dropQuestion(ctx context.Context, q projections.OpenQuestion, reason string) error {
-	seq, err := b.Handlers.ExpireQuestion(ctx, handlers.ExpireQuestion{
+	seq, err := b.Chats.ExpireQuestion(ctx, chat.ExpireQuestion{
 		Command: handlers.Command{Actor: events.EngineActor(b.Engine)}, Chat: q.Chat, Question: q.EngineQuestion, Reason: reason,
 	})
 	if err == nil {

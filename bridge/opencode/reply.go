@@ -8,6 +8,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -94,12 +95,12 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 	}
 	stale := ""
 	if now.Status == projections.PermissionAuthorized {
-		if why, err := r.Handlers.Honoured(ctx, now.Chat, p.EnginePermission); err != nil {
+		if why, err := r.Permissions.Honoured(ctx, now.Chat, p.EnginePermission); err != nil {
 			return err
 		} else if why != "" {
 			return r.void(ctx, p, now.Interrupted, why)
 		}
-		if stale, err = r.Handlers.ChangedFiles(ctx, now.Chat, p.EnginePermission, p.Directory); err != nil {
+		if stale, err = r.Permissions.ChangedFiles(ctx, now.Chat, p.EnginePermission, p.Directory); err != nil {
 			return err
 		}
 	}
@@ -149,9 +150,9 @@ func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool,
 func resumption(ask string) string { return projections.RecordID("resume/" + ask) }
 
 // resume submits the prompt that resumes a turn, once: its id follows from that of the ask or the questions.
-func (r *replies) resume(ctx context.Context, chat, ask, actor, prompt string) error {
-	_, seq, err := r.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{
-		Command: handlers.Command{ID: ask, Actor: actor}, Chat: chat,
+func (r *replies) resume(ctx context.Context, chatID, ask, actor, prompt string) error {
+	_, seq, err := r.Chats.SubmitMessage(ctx, chat.SubmitMessage{
+		Command: handlers.Command{ID: ask, Actor: actor}, Chat: chatID,
 		Message: resumption(ask), Resumes: ask,
 		Parts: []events.Part{{Type: "text", Text: prompt}},
 	})

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 )
 
 // CustomProvider is the provider of a model at BaseURL whose name has none.
@@ -87,7 +87,7 @@ func listed(models []serverModel) string {
 	if len(names) == 0 {
 		return "none: load one first"
 	}
-	return handlers.ListOfModels(names)
+	return record.ListOfModels(names)
 }
 
 // serverModels requests the server's models. It returns nil if the server works but has no list of models.

@@ -3,7 +3,7 @@ package opencode
 import (
 	"sync"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 )
 
 // tracked is what ingest must know of an OpenCode session to place its events.
@@ -82,7 +82,7 @@ func (t *tracker) directories() map[string]bool {
 }
 
 // Session is what handlers ask: the chat and the directory of a session.
-func (b *Bridge) Session(id string) (handlers.Session, bool) {
+func (b *Bridge) Session(id string) (permission.Session, bool) {
 	s, ok := b.tracker.get(id)
-	return handlers.Session{Chat: s.chat, Directory: s.directory}, ok
+	return permission.Session{Chat: s.chat, Directory: s.directory}, ok
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 )
 
 // verify asks OpenCode for the configuration it has in effect, whatever it was made from (an administrator's
@@ -86,7 +86,7 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 		}
 		switch {
 		case p.Connected || !slices.Contains(p.Models, model):
-			reason = fmt.Sprintf("provider %s has no model %s; it has %s", provider, model, handlers.ListOfModels(p.Models))
+			reason = fmt.Sprintf("provider %s has no model %s; it has %s", provider, model, record.ListOfModels(p.Models))
 		case len(p.Env) > 0:
 			reason = fmt.Sprintf("provider %s has no key; set %s", provider, strings.Join(p.Env, " or "))
 		default:
@@ -95,7 +95,7 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 	}
 	usable := "No model can be used yet: set the key of a provider, or name a server with --model-url, or try the demo model with --demo"
 	if len(models.Usable) > 0 {
-		usable = "Models that can be used: " + handlers.ListOfModels(models.Usable)
+		usable = "Models that can be used: " + record.ListOfModels(models.Usable)
 	}
 	return fmt.Errorf("--model %s cannot be used: %s. %s", s.Provider.Model, reason, usable)
 }

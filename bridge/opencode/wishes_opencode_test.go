@@ -19,7 +19,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -51,8 +54,10 @@ func newWhole(t *testing.T) *whole {
 		Started:  func(g opencode.Generation) { lives <- g },
 	}
 	confine(t, supervisor)
+	records, permissions := &record.Records{Log: log}, &permission.Permissions{Log: log}
 	w.bridge = &opencode.Bridge{
-		Engine: handlers.DefaultEngine, Directory: w.workspace, Log: log, Model: model, Handlers: &handlers.Handlers{Log: log},
+		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: model,
+		Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), RetryAfter: opencode.DefaultRetryAfter, Changed: func() {},
 		Client: func(context.Context) (*client.Client, error) { return w.client, nil },
 	}
@@ -85,38 +90,38 @@ func (w *whole) say(chat, text string) {
 		asks, err := w.bridge.Model.PendingAsks(w.t.Context())
 		w.must(err)
 		for _, a := range asks {
-			_, _ = w.bridge.Handlers.DecidePermission(w.t.Context(), handlers.DecidePermission{Chat: a.Chat, Permission: a.EnginePermission, Decision: events.Authorized})
+			_, _ = w.bridge.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission, Decision: events.Authorized})
 		}
 		return w.row(chat).Turn == projections.TurnUser
 	})
 }
 
 // submit submits a message and waits until the read model has it.
-func (w *whole) submit(chat, text string) {
+func (w *whole) submit(chatID, text string) {
 	w.t.Helper()
-	_, seq, err := w.bridge.Handlers.SubmitMessage(w.t.Context(), handlers.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: text}}})
+	_, seq, err := w.bridge.Chats.SubmitMessage(w.t.Context(), chat.SubmitMessage{Chat: chatID, Parts: []events.Part{{Type: "text", Text: text}}})
 	w.must(err)
 	w.must(w.bridge.Model.Wait(w.t.Context(), seq))
 }
 
 func (w *whole) chat() string {
 	w.t.Helper()
-	chat, seq, err := w.bridge.Handlers.CreateChat(w.t.Context(), handlers.CreateChat{Title: "rivers", User: "u1"})
+	chat, seq, err := w.bridge.Chats.Create(w.t.Context(), chat.Create{Title: "rivers", User: "u1"})
 	w.must(err)
 	w.must(w.bridge.Model.Wait(w.t.Context(), seq))
 	return chat
 }
 
-func (w *whole) fork(chat, message string) string {
+func (w *whole) fork(chatID, message string) string {
 	w.t.Helper()
-	into, _, err := w.bridge.Handlers.ForkChat(w.t.Context(), handlers.ForkChat{Chat: chat, Message: message})
+	into, _, err := w.bridge.Chats.Fork(w.t.Context(), chat.Fork{Chat: chatID, Message: message})
 	w.must(err)
 	return into
 }
 
-func (w *whole) revert(chat, message string) {
+func (w *whole) revert(chatID, message string) {
 	w.t.Helper()
-	_, err := w.bridge.Handlers.RevertChat(w.t.Context(), handlers.RevertChat{Chat: chat, Message: message})
+	_, err := w.bridge.Chats.Revert(w.t.Context(), chat.Revert{Chat: chatID, Message: message})
 	w.must(err)
 }
 

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/permission"
 )
 
 // action is what one button may do, once, as SECRETS holds it under the SHA-256 of the button's token.
@@ -109,7 +110,7 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 		return refuse(handlers.Conflict, "this device may not decide that any more")
 	}
 	name, _ := p.shown(d.Name, maxTitle)
-	_, err = p.Handlers.DecidePermission(ctx, handlers.DecidePermission{
+	_, err = p.Permissions.Decide(ctx, permission.Decide{
 		Command: handlers.Command{ID: identify(actionPrefix, token), Actor: events.UserActor(a.User)},
 		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name},
 	})

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/projections"
 )
 
@@ -51,7 +51,7 @@ type request struct {
 func requestOf(ask projections.Permission) request {
 	var m struct{ Command, Filepath, Diff, URL string }
 	var patterns []string
-	patch := handlers.PatchLines(events.PermissionAsk{Metadata: json.RawMessage(ask.Metadata)}, "", func(string) bool { return false })
+	patch := workspace.PatchLines(events.PermissionAsk{Metadata: json.RawMessage(ask.Metadata)}, "", func(string) bool { return false })
 	_ = json.Unmarshal([]byte(ask.Metadata), &m) // on an error the patterns describe the request
 	_ = json.Unmarshal([]byte(ask.Patterns), &patterns)
 	switch {

@@ -23,22 +23,27 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
 // system is notifications over a real log, real read models and real HTTP, without OpenCode: tests append what it would say.
 type system struct {
-	t        testing.TB
-	conn     *nats.Conn
-	log      *log.Log
-	secrets  *secret.Store
-	model    *projections.Model
-	accounts *account.Accounts
-	handlers *handlers.Handlers
-	vapid    service.VAPID
-	lines    lockedBuffer // what is logged
-	present  atomic.Value // user/chat of who looks at what
-	receiver *receiver    // of the tests that have one
+	t           testing.TB
+	conn        *nats.Conn
+	log         *log.Log
+	secrets     *secret.Store
+	model       *projections.Model
+	accounts    *account.Accounts
+	chats       *chat.Chats
+	records     *record.Records
+	permissions *permission.Permissions
+	vapid       service.VAPID
+	lines       lockedBuffer // what is logged
+	present     atomic.Value // user/chat of who looks at what
+	receiver    *receiver    // of the tests that have one
 
 	*push.Push
 	stop func()
@@ -61,7 +66,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)
-	s.handlers = &handlers.Handlers{Log: s.log}
+	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.vapid, err = service.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)
 	stopModel := s.background(s.model.Run)
@@ -74,7 +79,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 // start starts notifications as a new process does.
 func (s *system) start(change ...func(*push.Push)) {
 	s.Push = &push.Push{
-		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers,
+		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions,
 		Logger:  slog.New(slog.NewTextHandler(&s.lines, nil)),
 		Present: func(user, chat string) bool { return s.present.Load() == user+"/"+chat },
 		Sender:  service.Sender{URL: baseURL, VAPID: s.vapid, AllowPrivate: true}, RetryAfter: []time.Duration{5 * time.Millisecond, 10 * time.Millisecond},
@@ -132,7 +137,7 @@ func (s *system) save(collection, id string, fields map[string]any) {
 	}
 	_, found, err := s.record(collection, id)
 	check(s.t, err)
-	_, seq, err := s.handlers.SaveRecord(s.t.Context(), handlers.SaveRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, Record: id, Set: set, New: !found})
+	_, seq, err := s.records.Save(s.t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, Record: id, Set: set, New: !found})
 	check(s.t, err)
 	check(s.t, s.model.Wait(s.t.Context(), seq))
 }
@@ -156,7 +161,7 @@ func (s *system) device(id, user, service, token string) {
 // chat makes a chat with a session of its own.
 func (s *system) chat(owner, title string) string {
 	s.t.Helper()
-	id, _, err := s.handlers.CreateChat(s.t.Context(), handlers.CreateChat{Command: handlers.Command{Actor: events.ActorSystem}, Title: title, User: owner})
+	id, _, err := s.chats.Create(s.t.Context(), chat.Create{Command: handlers.Command{Actor: events.ActorSystem}, Title: title, User: owner})
 	check(s.t, err)
 	s.append(id, events.SessionBound{Session: "ses_" + id, Directory: "/w"})
 	return id
@@ -197,7 +202,7 @@ func (s *system) asked(chat, ask, command string) {
 // decide decides an ask as a person who has another device at hand.
 func (s *system) decide(chat, ask string, d events.Decision) {
 	s.t.Helper()
-	seq, err := s.handlers.DecidePermission(s.t.Context(), handlers.DecidePermission{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: ask, Decision: d})
+	seq, err := s.permissions.Decide(s.t.Context(), permission.Decide{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: ask, Decision: d})
 	check(s.t, err)
 	check(s.t, s.model.Wait(s.t.Context(), seq))
 }

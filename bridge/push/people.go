@@ -8,13 +8,13 @@ import (
 
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
 // The collections that say who is told what, and where.
 const (
-	devicesCollection = handlers.DeviceCollection
+	devicesCollection = records.DeviceCollection
 	rulesCollection   = "notification_rules"
 )
 

@@ -29,19 +29,21 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/permission"
+	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
 // Push is the worker. Its zero value but for the exported fields is ready; those must be set.
 type Push struct {
-	Log      *log.Log
-	Secrets  *secret.Store
-	Model    *projections.Model
-	Accounts *account.Accounts
-	Handlers *handlers.Handlers
-	Logger   *slog.Logger
+	Log         *log.Log
+	Secrets     *secret.Store
+	Model       *projections.Model
+	Accounts    *account.Accounts
+	Records     *records.Records
+	Permissions *permission.Permissions
+	Logger      *slog.Logger
 
 	Sender     service.Sender
 	Present    func(user, chat string) bool // whether an account looks at a chat just now

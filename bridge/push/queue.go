@@ -9,6 +9,7 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	records "pocketcoder/handlers/record"
 )
 
 // job is what a device's queue has to do: tell it something, or take that back.
@@ -178,7 +179,7 @@ func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, 
 	var final service.Permanent
 	errors.As(cause, &final)
 	if final.Gone {
-		_, _, err := p.Handlers.SaveRecord(ctx, handlers.SaveRecord{
+		_, _, err := p.Records.Save(ctx, records.Save{
 			Command:    handlers.Command{Actor: events.ActorSystem},
 			Collection: devicesCollection, Record: d.ID, Set: map[string]json.RawMessage{"is_active": json.RawMessage("false")},
 		})

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -123,7 +124,7 @@ func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(missing))
 	is.NoErr(err)
 	is.Equal(len(entries), 1) // no part of a file is left
-	_, err = s.handlers.DeleteRecord(t.Context(), handlers.DeleteRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "ssh_keys", Record: id})
+	_, err = s.records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "ssh_keys", Record: id})
 	is.NoErr(err)
 	s.eventually("a deleted key is gone", func() bool {
 		text, _ := os.ReadFile(missing)

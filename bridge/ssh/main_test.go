@@ -21,6 +21,7 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -30,7 +31,7 @@ type system struct {
 	dir      string // the server's
 	accounts *account.Accounts
 	model    *projections.Model
-	handlers *handlers.Handlers
+	records  *record.Records
 	lines    lockedBuffer // what is logged
 	keys     ssh.Keys
 }
@@ -50,7 +51,7 @@ func newSystem(t *testing.T) *system {
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), log, secrets)
 	check(t, err)
-	s.handlers = &handlers.Handlers{Log: log}
+	s.records = &record.Records{Log: log}
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
 	s.keys = ssh.Keys{
@@ -141,7 +142,7 @@ func (s *system) save(id string, isNew bool, fields map[string]any) {
 		check(s.t, err)
 		set[name] = text
 	}
-	_, _, err := s.handlers.SaveRecord(s.t.Context(), handlers.SaveRecord{
+	_, _, err := s.records.Save(s.t.Context(), record.Save{
 		Command: handlers.Command{Actor: events.ActorSystem}, Collection: "ssh_keys", Record: id, New: isNew, Set: set,
 	})
 	check(s.t, err)

@@ -24,8 +24,8 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -94,7 +94,7 @@ func await(ctx context.Context, changes *projections.Feed, until time.Time) erro
 func pause(now, until time.Time) time.Duration { return min(until.Sub(now), keysWait) }
 
 // collection is where keys are registered.
-const collection = handlers.SSHKeyCollection
+const collection = records.SSHKeyCollection
 
 // write writes the files as they must be now, and says when that changes by itself; never is the zero time.
 func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
@@ -143,10 +143,10 @@ type record struct {
 	ExpiresAt string `json:"expires_at"`
 	IsActive  bool   `json:"is_active"`
 
-	handlers.SSHKey `json:"-"`
-	id              string
-	expires         time.Time
-	owner           account.Account
+	records.SSHKey `json:"-"`
+	id             string
+	expires        time.Time
+	owner          account.Account
 }
 
 // text is the file as it must be at a time, its lines by the fingerprints of their keys, and when it changes by itself.
@@ -219,7 +219,7 @@ func readKey(r projections.Config) (key record, err error) {
 	if err = json.Unmarshal([]byte(r.Fields), &key); err != nil {
 		return key, err
 	}
-	if key.SSHKey, err = handlers.ParseSSHKey(key.PublicKey); err != nil {
+	if key.SSHKey, err = records.ParseSSHKey(key.PublicKey); err != nil {
 		return key, err
 	}
 	if key.ExpiresAt != "" {

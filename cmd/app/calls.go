@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
 // askedCall is what the gate asks about a tool call. It is told by events that come after the ask, so it is waited for.
-func askedCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call, wait time.Duration) (handlers.Call, bool) {
-	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (handlers.Call, bool) {
+func askedCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
+	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
 		found, ok, err := model.ToolCall(ctx, session, tool.MessageID, tool.CallID)
 		if wait > 0 && (!ok || found.Input == "") {
 			ctx, cancel := context.WithTimeout(ctx, wait)
@@ -27,7 +27,7 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 			FilePath string `json:"filePath"` // of read, edit, write, lsp: likewise
 		}
 		if err != nil || found.Input == "" || json.Unmarshal([]byte(found.Input), &input) != nil {
-			return handlers.Call{Tool: found.Tool, Agent: found.Agent, Several: found.Several}, false
+			return permission.Call{Tool: found.Tool, Agent: found.Agent, Several: found.Several}, false
 		}
 		cwd := cmp.Or(input.Workdir, found.Directory)
 		if !filepath.IsAbs(cwd) {
@@ -37,6 +37,6 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 		if file != "" && !filepath.IsAbs(file) {
 			file = filepath.Join(found.Directory, file)
 		}
-		return handlers.Call{Tool: found.Tool, Command: input.Command, Cwd: cwd, Path: file, Agent: found.Agent, Several: found.Several}, true
+		return permission.Call{Tool: found.Tool, Command: input.Command, Cwd: cwd, Path: file, Agent: found.Agent, Several: found.Several}, true
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
@@ -208,11 +209,11 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 		} {
 			set[field], _ = json.Marshal(value) // a text
 		}
-		save := handlers.SaveRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name, Set: set}
-		_, _, err := s.handlers.SaveRecord(ctx, save)
+		save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name, Set: set}
+		_, _, err := s.records.Save(ctx, save)
 		if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.NotFound {
 			save.New = true
-			_, _, err = s.handlers.SaveRecord(ctx, save)
+			_, _, err = s.records.Save(ctx, save)
 		}
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/log"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -88,7 +88,7 @@ func NATSConfig(d datadir.Dir, keys natsconf.Keys) natsconf.Config {
 	return natsconf.Config{
 		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public,
 		Pools: []string{Pool}, Reserved: []string{
-			handlers.GateWorker, handlers.GateRequestsWorker, handlers.GateRulesWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker,
+			permission.GateWorker, permission.GateRequestsWorker, permission.GateRulesWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker,
 			opencode.BudgetWorker, opencode.BudgetDecisionsWorker, push.Worker,
 		},
 	}

@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"pocketcoder/bridge/egress"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
 )
 
 // openEgress listens where commands leave. It is there even with --network off: a rule may allow a chat a host at any time.
@@ -22,8 +22,8 @@ func openEgress(o Options) (net.Listener, error) {
 func (s *System) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.Egress) // it was checked
 	_, port, _ := net.SplitHostPort(s.leaving.Addr().String())
-	s.exec.Network = &handlers.Network{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port), Tail: s.web.API.Tail}
-	s.outside = &handlers.EngineNetwork{Network: s.exec.Network}
+	s.exec.Network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port), Tail: s.web.API.Tail}
+	s.outside = &network.Engine{Network: s.exec.Network}
 	if address := s.provider.ModelAddress(); address != "" {
 		s.outside.Models = []string{address}
 	}

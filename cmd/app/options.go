@@ -18,7 +18,9 @@ import (
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	workspaces "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/ports"
@@ -39,7 +41,7 @@ type Options struct {
 	MaxTurns  int
 	Replicas  int
 	Rules     []policy.Rule
-	Network   handlers.NetworkMode
+	Network   permission.NetworkMode
 	Egress    string // address of the egress proxy
 	Isolation string
 	Expose    []string // directories that the sandbox shows besides the workspace and the system's programs
@@ -110,7 +112,7 @@ func (o Options) CheckPlaces() error {
 	}
 	var real []string
 	for _, path := range append([]string{string(o.Data), o.Workspace}, o.Expose...) {
-		r, ok := handlers.RealPath(path)
+		r, ok := workspaces.RealPath(path)
 		if !ok {
 			return fmt.Errorf("%s: cannot tell where this path leads", path)
 		}
@@ -131,13 +133,13 @@ func (o Options) CheckPlaces() error {
 
 // engine is the id of the one OpenCode of this process, and pool that of its sandbox workers.
 const (
-	engine = handlers.DefaultEngine
+	engine = chat.DefaultEngine
 	Pool   = "default"
 )
 
 func (o Options) checkNetwork() error {
 	switch o.Network {
-	case handlers.NetworkOff, handlers.NetworkAsks, handlers.NetworkOpen:
+	case permission.NetworkOff, permission.NetworkAsks, permission.NetworkOpen:
 	default:
 		return fmt.Errorf("--network %q: want off, ask or allow", o.Network)
 	}
@@ -158,7 +160,7 @@ func (o Options) checkNetwork() error {
 }
 
 // sandboxNetwork is the network of commands that the sandbox keeps from the host's network; empty where it does not.
-func (o Options) sandboxNetwork() handlers.NetworkMode {
+func (o Options) sandboxNetwork() permission.NetworkMode {
 	switch o.Isolation {
 	case string(isolation.None), string(isolation.Container):
 		return ""
@@ -168,7 +170,7 @@ func (o Options) sandboxNetwork() handlers.NetworkMode {
 
 // networkOption returns the flag that lets commands reach a host, or an empty string.
 func (o Options) networkOption() string {
-	if o.Network != handlers.NetworkOff {
+	if o.Network != permission.NetworkOff {
 		return "--network " + string(o.Network)
 	}
 	for _, r := range o.Rules {

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -72,7 +73,7 @@ func (s *System) recordProviders(ctx context.Context, begun <-chan struct{}) err
 	}
 	return s.saveProviders(ctx, all, func(id string) error {
 		by := handlers.Command{Actor: events.ActorSystem}
-		_, err := s.handlers.DeleteRecord(ctx, handlers.DeleteRecord{Command: by, Collection: "llm_providers", Record: id})
+		_, err := s.records.Delete(ctx, record.Delete{Command: by, Collection: "llm_providers", Record: id})
 		return err
 	})
 }
@@ -103,8 +104,8 @@ func (s *System) saveProviders(ctx context.Context, list []client.ModelProvider,
 }
 
 func (s *System) saveProvider(ctx context.Context, id string, isNew bool, set map[string]json.RawMessage) error {
-	save := handlers.SaveRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_providers", Record: id, New: isNew, Set: set}
-	_, _, err := s.handlers.SaveRecord(ctx, save)
+	save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_providers", Record: id, New: isNew, Set: set}
+	_, _, err := s.records.Save(ctx, save)
 	return err
 }
 

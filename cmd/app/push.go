@@ -9,7 +9,7 @@ import (
 // wirePush makes what tells people on their devices, once the API is there: it knows who looks at a chat.
 func (s *System) wirePush() {
 	s.push = &push.Push{
-		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Handlers: s.handlers, Logger: s.o.Logger,
+		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions, Logger: s.o.Logger,
 		Sender:  service.Sender{URL: s.reached, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
 		Present: s.web.Realtime.Present, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}

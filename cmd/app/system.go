@@ -34,6 +34,12 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
@@ -203,32 +209,37 @@ type System struct {
 	leaving  net.Listener // of the proxy through which commands reach hosts
 	shells   shellListener
 
-	handlers *handlers.Handlers
-	bridge   *opencode.Bridge
-	gate     handlers.Gate
-	exec     *handlers.Exec
-	engine   *opencode.Supervisor
-	outside  *handlers.EngineNetwork // what OpenCode itself reaches
-	confined isolation.Found         // how OpenCode is isolated
-	lives    lives
-	worker   *workerProcess
-	web      *web.Server
-	push     *push.Push
-	ssh      *ssh.Server   // nil without --ssh
-	loaded   chan struct{} // closed once the read model has caught up and the bridge knows its sessions
-	changed  chan struct{} // a part's state may have changed
+	chats       *chat.Chats
+	records     *record.Records
+	permissions *permission.Permissions
+	budgets     *budget.Budgets
+	bridge      *opencode.Bridge
+	gate        permission.Gate
+	exec        *exec.Executions
+	engine      *opencode.Supervisor
+	outside     *network.Engine // what OpenCode itself reaches
+	confined    isolation.Found // how OpenCode is isolated
+	lives       lives
+	worker      *workerProcess
+	web         *web.Server
+	push        *push.Push
+	ssh         *ssh.Server   // nil without --ssh
+	loaded      chan struct{} // closed once the read model has caught up and the bridge knows its sessions
+	changed     chan struct{} // a part's state may have changed
 }
 
 func (s *System) wire() {
 	s.changed, s.loaded = make(chan struct{}, 1), make(chan struct{})
-	s.handlers = &handlers.Handlers{Log: s.log}
+	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
+	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.bridge = &opencode.Bridge{
-		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Handlers: s.handlers, Logger: s.o.Logger,
+		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
+		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
 		Client: s.lives.client, Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
 	}
-	s.handlers.Configured = s.bridge.Configured
-	s.exec = &handlers.Exec{
-		Handlers: s.handlers, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.bridge.Session, Log: s.o.Logger,
+	s.records.Configured = s.bridge.Configured
+	s.exec = &exec.Executions{
+		Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.bridge.Session, Logger: s.o.Logger,
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.Data.Path("opencode"), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
@@ -237,8 +248,9 @@ func (s *System) wire() {
 		Conceal: func(password string) { s.log.Conceal("opencode", password) },
 		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
-	s.gate = handlers.Gate{
-		Handlers: s.handlers, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.bridge.Session, Call: askedCall(s.model), Log: s.o.Logger,
+	s.gate = permission.Gate{
+		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.bridge.Session,
+		Call: askedCall(s.model), Logger: s.o.Logger,
 		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.worker = &workerProcess{
@@ -253,7 +265,7 @@ func (s *System) wire() {
 		s.worker.args = append(s.worker.args, "--expose", dir)
 	}
 	s.web = web.New(web.Options{
-		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Handlers: s.handlers, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
+		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
 		Engine: askedOpenCode(s.bridge), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Logger: s.o.Logger,
 		Workspace: s.o.Workspace, Data: string(s.o.Data), PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
@@ -287,7 +299,9 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.runSSH))
 	g.Add(actor(rest, s.worker.Run))
 	g.Add(actor(rest, s.runEgress))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.handlers.Serve(ctx, s.nc, operator, s.o.Logger) }))
+	for _, commands := range []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands()} {
+		g.Add(actor(rest, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) }))
+	}
 	g.Add(actor(rest, func(ctx context.Context) error { return s.push.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.gate.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -110,7 +111,7 @@ func attachTo(ctx context.Context, o attachOptions) (string, error) {
 	}
 	defer s.Close()
 	if o.key != "" {
-		if _, err := handlers.Give(ctx, s.Conn, "key.used", handlers.UseSSHKey{Command: client.NewCommand(), Key: o.key}); err != nil {
+		if _, err := handlers.Give(ctx, s.Conn, "key.used", record.UseSSHKey{Command: client.NewCommand(), Key: o.key}); err != nil {
 			return "", fmt.Errorf("attach: record the login: %w", err)
 		}
 	}

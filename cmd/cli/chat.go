@@ -13,7 +13,7 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 )
 
 const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what it may do, and watch what it does.
@@ -82,8 +82,8 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 		return o, data, WrongUsage(env, "chat: --approve must be ask, all or none, got %q", o.Approve)
 	case o.Once && strings.TrimSpace(o.Message) == "":
 		return o, data, WrongUsage(env, "chat: the message is empty")
-	case len(o.Message) > handlers.MaxMessage:
-		return o, data, WrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.Message), handlers.MaxMessage)
+	case len(o.Message) > chat.MaxMessage:
+		return o, data, WrongUsage(env, "chat: the message is %d bytes; the limit is %d", len(o.Message), chat.MaxMessage)
 	case o.Title != "" && o.Chat != "":
 		return o, data, WrongUsage(env, "chat: --title is for a new chat, and %s exists", o.Chat)
 	}

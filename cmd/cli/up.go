@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/sandbox/isolation"
 )
@@ -117,7 +117,7 @@ var _ flag.Value = (*rules)(nil)
 
 // networkFlags adds the flags about the network of commands.
 func networkFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
-	fs.StringVar((*string)(&o.Network), "network", Variable(env, "POCKETCODER_NETWORK", string(handlers.NetworkOff)),
+	fs.StringVar((*string)(&o.Network), "network", Variable(env, "POCKETCODER_NETWORK", string(permission.NetworkOff)),
 		"default network access of commands: off, ask (a person decides per host) or allow (all public hosts on ports 80 and 443); rules come first (POCKETCODER_NETWORK)")
 	fs.StringVar(&o.Egress, "egress", Variable(env, "POCKETCODER_EGRESS", "127.0.0.1:0"),
 		"`address` of the egress proxy of commands and OpenCode; only workers should be able to reach it (POCKETCODER_EGRESS)")

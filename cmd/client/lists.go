@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -119,7 +119,7 @@ func (s *System) LastRequest(ctx context.Context, chat string) (id string, err e
 }
 
 // Why asks the running system about an ask, by OpenCode's id or that of its record.
-func (s *System) Why(ctx context.Context, id string) (why handlers.Why, err error) {
+func (s *System) Why(ctx context.Context, id string) (why permission.Why, err error) {
 	last, err := s.Log.Last(ctx)
 	if err != nil {
 		return why, err
@@ -128,5 +128,5 @@ func (s *System) Why(ctx context.Context, id string) (why handlers.Why, err erro
 	if err := s.Query(ctx, "permission", map[string]any{"permission": id, "after": last}, &found); err != nil {
 		return why, err
 	}
-	return Give[handlers.Why](ctx, s, "permission.why", handlers.AskWhy{Chat: found.Chat, Permission: found.EnginePermission})
+	return Give[permission.Why](ctx, s, "permission.why", permission.AskWhy{Chat: found.Chat, Permission: found.EnginePermission})
 }

@@ -15,6 +15,8 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	permissions "pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -23,9 +25,9 @@ type ask struct {
 	permission *render.Request
 	question   render.Question
 
-	editing bool                       // the next line is the command that shall run instead
-	always  *handlers.AlwaysPermission // the next line says whether this becomes a rule
-	shown   handlers.Proposal          // of it
+	editing bool                 // the next line is the command that shall run instead
+	always  *permissions.Always  // the next line says whether this becomes a rule
+	shown   permissions.Proposal // of it
 }
 
 // name tells one prompt from every other: an answer to one is none to another.
@@ -262,11 +264,11 @@ func (c *conversation) showWaiting(a ask) (prompt string) {
 func (c *conversation) answerAlone(ctx context.Context, a ask) error {
 	switch {
 	case a.permission == nil:
-		return c.give(ctx, a, "question.answer", handlers.AnswerQuestion{Command: client.NewCommand(), Chat: c.Chat, Question: a.question.ID, Rejected: true})
+		return c.give(ctx, a, "question.answer", chat.AnswerQuestion{Command: client.NewCommand(), Chat: c.Chat, Question: a.question.ID, Rejected: true})
 	case c.Approve == ApproveAll:
-		return c.decide(ctx, a, handlers.DecidePermission{Decision: events.Authorized})
+		return c.decide(ctx, a, permissions.Decide{Decision: events.Authorized})
 	}
-	return c.decide(ctx, a, handlers.DecidePermission{Decision: events.Denied, Reason: "everything is denied in this conversation"})
+	return c.decide(ctx, a, permissions.Decide{Decision: events.Denied, Reason: "everything is denied in this conversation"})
 }
 
 // answer takes a person's words for the first that waits.
@@ -281,7 +283,7 @@ func (c *conversation) answer(ctx context.Context, words string) error {
 			c.show.Note("", render.Dim, "(%s; - dismisses the question)", problem)
 			return nil
 		}
-		return c.give(ctx, *a, "question.answer", handlers.AnswerQuestion{
+		return c.give(ctx, *a, "question.answer", chat.AnswerQuestion{
 			Command: client.NewCommand(), Chat: c.Chat, Question: a.question.ID, Index: a.question.Index, Answers: answers, Rejected: rejected,
 		})
 	}
@@ -329,11 +331,11 @@ func (c *conversation) give(ctx context.Context, a ask, name string, command any
 		c.show.Note("", render.Dim, "(%s)", r.Text)
 		err = nil
 	}
-	switch answer, _ := command.(handlers.AnswerQuestion); {
+	switch answer, _ := command.(chat.AnswerQuestion); {
 	case r.Code == handlers.Invalid, r.Code == handlers.Unavailable: // it still waits for an answer
 	case a.permission != nil:
 		a.permission.Settled = true
-		if d, ok := command.(handlers.DecidePermission); ok && err == nil && r.Code == "" && d.Decision == events.Denied {
+		if d, ok := command.(permissions.Decide); ok && err == nil && r.Code == "" && d.Decision == events.Denied {
 			c.turn.Deny(a.permission.Ask.Permission) // other events of the turn's end may come before that of the decision
 		}
 		c.remove(a.permission.Ask.ID, -1)

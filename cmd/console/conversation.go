@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -270,7 +271,7 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	c.undone = ""
 	message := events.NewID()
 	c.show.Quiet[message] = true
-	_, err := handlers.Give(ctx, c.Conn, "message.submit", handlers.SubmitMessage{
+	_, err := handlers.Give(ctx, c.Conn, "message.submit", chat.SubmitMessage{
 		Command: client.NewCommand(), Chat: c.Chat, Message: message, Parts: []events.Part{{Type: "text", Text: text}},
 	})
 	if err != nil {
@@ -289,7 +290,7 @@ func (c *conversation) open(ctx context.Context, text string) error {
 	if title == "" {
 		title = printable.OneLine(text, titleLength)
 	}
-	_, err := handlers.Give(ctx, c.Conn, "chat.create", handlers.CreateChat{Command: client.NewCommand(), Chat: c.Chat, Title: title})
+	_, err := handlers.Give(ctx, c.Conn, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title})
 	c.exists = c.exists || err == nil
 	return err
 }
@@ -393,6 +394,6 @@ func (c *conversation) abort(ctx context.Context) error {
 		return nil
 	}
 	c.stopping = true
-	_, err := handlers.Give(ctx, c.Conn, "turn.abort", handlers.AbortTurn{Command: client.NewCommand(), Chat: c.Chat})
+	_, err := handlers.Give(ctx, c.Conn, "turn.abort", chat.AbortTurn{Command: client.NewCommand(), Chat: c.Chat})
 	return err
 }

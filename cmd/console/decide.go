@@ -13,6 +13,7 @@ import (
 	"pocketcoder/cmd/console/terminal"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -23,7 +24,7 @@ func (a ask) promptText() string {
 		return "run instead (an empty line: back): "
 	case a.always != nil:
 		return "store this rule and allow? y, n, or chat, agent, all, a time such as 1h, another pattern: "
-	case a.permission.Ask.Permission == handlers.BudgetAsk:
+	case a.permission.Ask.Permission == permission.TypeBudget:
 		return "allow it? y, n, n REASON: "
 	case a.permission.Ask.Command() != "":
 		return "allow it? y, n, n REASON, e (edit), a (always): "
@@ -45,7 +46,7 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 		c.show.Note("", render.Dim, "(y allows; n denies and stops the turn; n REASON denies and tells the model why; e COMMAND allows that command instead; "+
 			"a proposes a rule that allows this kind from now on: a, a all, a 1h)")
 		return nil
-	case s.always && a.permission.Ask.Permission == handlers.BudgetAsk:
+	case s.always && a.permission.Ask.Permission == permission.TypeBudget:
 		c.show.Note("", render.Dim, "(a rule cannot allow more than a budget: answer y or n, or change the budget with: pocketcoder budget set)")
 		return nil
 	case s.edit && a.permission.Ask.Command() == "":
@@ -57,9 +58,9 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 	case s.edit:
 		return c.edit(ctx, a, s.edited)
 	case s.always:
-		return c.propose(ctx, a, handlers.AlwaysPermission{Scope: s.scope, For: s.lasts})
+		return c.propose(ctx, a, permission.Always{Scope: s.scope, For: s.lasts})
 	}
-	return c.decide(ctx, *a, handlers.DecidePermission{Decision: s.decision, Reason: s.reason})
+	return c.decide(ctx, *a, permission.Decide{Decision: s.decision, Reason: s.reason})
 }
 
 // meant is what words about an ask mean.
@@ -101,7 +102,7 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 		switch {
 		case err == nil && d > 0 && lasts == "":
 			lasts = word
-		case scope == "" && (word == handlers.ScopeChat || word == handlers.ScopeAgent || word == handlers.ScopeAll):
+		case scope == "" && (word == permission.ScopeChat || word == permission.ScopeAgent || word == permission.ScopeAll):
 			scope = word
 		default:
 			return "", "", false
@@ -111,7 +112,7 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 }
 
 // decide gives a decision about an ask; which one it is about is filled in.
-func (c *conversation) decide(ctx context.Context, a ask, d handlers.DecidePermission) error {
+func (c *conversation) decide(ctx context.Context, a ask, d permission.Decide) error {
 	d.Command, d.Chat, d.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
 	d.Shown.Request = a.permission.Hash
 	if d.Decision == events.Authorized {
@@ -145,24 +146,24 @@ func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
 	case "":
 		return nil
 	case strings.TrimSpace(a.permission.Ask.Command()):
-		return c.decide(ctx, *a, handlers.DecidePermission{Decision: events.Authorized})
+		return c.decide(ctx, *a, permission.Decide{Decision: events.Authorized})
 	}
-	return c.decide(ctx, *a, handlers.DecidePermission{Decision: events.Authorized, Edited: command})
+	return c.decide(ctx, *a, permission.Decide{Decision: events.Authorized, Edited: command})
 }
 
 // propose shows the rule that would answer asks of this kind from now on, and what it would have allowed so far.
-func (c *conversation) propose(ctx context.Context, a *ask, w handlers.AlwaysPermission) error {
+func (c *conversation) propose(ctx context.Context, a *ask, w permission.Always) error {
 	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
 	w.Shown.Request, w.ShownRules = a.permission.Hash, nil
 	if w.Scope == "" {
-		w.Scope = handlers.ScopeChat
+		w.Scope = permission.ScopeChat
 	}
 	answer, err := handlers.Give(ctx, c.Conn, "permission.propose", w)
 	if r := (handlers.Refused{}); errors.As(err, &r) {
 		c.show.Note("", render.Dim, "(%s)", r.Text)
 		return nil
 	}
-	var p handlers.Proposal
+	var p permission.Proposal
 	if err == nil {
 		err = json.Unmarshal(answer.Result, &p)
 	}

@@ -16,6 +16,8 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
+	"pocketcoder/handlers/record"
 )
 
 const slashHelp = `/help        this list
@@ -129,7 +131,7 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 	if c.exists {
 		chat = c.Chat
 	}
-	list, err := client.Give[handlers.Models](ctx, c.System, "model.list", handlers.ListModels{Chat: chat})
+	list, err := client.Give[record.Models](ctx, c.System, "model.list", record.ListModels{Chat: chat})
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 }
 
 func (c *conversation) selectModel(ctx context.Context, name string) error {
-	_, err := handlers.Give(ctx, c.Conn, "model.select", handlers.SelectModel{Command: client.NewCommand(), Chat: c.Chat, Model: name})
+	_, err := handlers.Give(ctx, c.Conn, "model.select", record.SelectModel{Command: client.NewCommand(), Chat: c.Chat, Model: name})
 	return err
 }
 
@@ -174,14 +176,14 @@ func listedModel(name string, models []string) (string, error) {
 	case len(models) == 0:
 		return "", errors.New("the list of models is not known yet, because OpenCode is still starting; try again in a moment")
 	case len(same) == 0:
-		return "", fmt.Errorf("there is no model %q; available: %s", name, handlers.ListOfModels(models))
+		return "", fmt.Errorf("there is no model %q; available: %s", name, record.ListOfModels(models))
 	case len(same) > 1:
-		return "", fmt.Errorf("several providers have a model %q; choose one of %s", name, handlers.ListOfModels(same))
+		return "", fmt.Errorf("several providers have a model %q; choose one of %s", name, record.ListOfModels(same))
 	}
 	return same[0], nil
 }
 
-func (c *conversation) showModels(list handlers.Models) {
+func (c *conversation) showModels(list record.Models) {
 	if len(list.Models) == 0 {
 		c.show.Note("", render.Dim, "(OpenCode has not listed its models yet)")
 	}
@@ -227,7 +229,7 @@ func (c *conversation) slashRedo(ctx context.Context, _ string) error {
 
 // revert takes a message back with all that follows; an empty one undoes that.
 func (c *conversation) revert(ctx context.Context, message string) error {
-	_, err := handlers.Give(ctx, c.Conn, "chat.revert", handlers.RevertChat{Command: client.NewCommand(), Chat: c.Chat, Message: message})
+	_, err := handlers.Give(ctx, c.Conn, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message})
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	permissions "pocketcoder/handlers/permission"
 )
 
 func TestModelIsFoundInTheList(t *testing.T) {
@@ -30,8 +30,8 @@ func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
 		"n use make": denied("use make"), "No, use make": denied("use make"), "use make instead": denied("use make instead"),
 		"e": {edit: true}, "E": {edit: true}, "e git status": {edit: true, edited: "git status"}, "e echo a\necho b": {edit: true, edited: "echo a\necho b"},
 		"edit the file instead": denied("edit the file instead"), // words, not a command
-		"a":                     {always: true}, "a all": {always: true, scope: handlers.ScopeAll}, "a 90m": {always: true, lasts: "90m"},
-		"a agent 1h": {always: true, scope: handlers.ScopeAgent, lasts: "1h"}, "a 1h chat": {always: true, scope: handlers.ScopeChat, lasts: "1h"},
+		"a":                     {always: true}, "a all": {always: true, scope: permissions.ScopeAll}, "a 90m": {always: true, lasts: "90m"},
+		"a agent 1h": {always: true, scope: permissions.ScopeAgent, lasts: "1h"}, "a 1h chat": {always: true, scope: permissions.ScopeChat, lasts: "1h"},
 		"a better way is make": denied("a better way is make"), "a all chat": denied("a all chat"), "a -1h": denied("a -1h"),
 		"always use make": denied("always use make"),
 	} {
@@ -81,6 +81,6 @@ func TestLineThatEndsWithABackslashGoesOn(t *testing.T) {
 }
 
 func TestNoRuleIsOfferedForMoreThanABudget(t *testing.T) {
-	a := ask{permission: &render.Request{Ask: events.PermissionAsk{Permission: handlers.BudgetAsk}}}
+	a := ask{permission: &render.Request{Ask: events.PermissionAsk{Permission: permissions.TypeBudget}}}
 	expect.Lacks(t, a.promptText(), "always")
 }

@@ -21,7 +21,9 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	execs "pocketcoder/handlers/exec"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
@@ -32,7 +34,7 @@ import (
 type execBench struct {
 	b         *testing.B
 	socket    string // of pocketcoder-shell
-	handlers  *handlers.Handlers
+	log       *log.Log
 	workspace string
 
 	mu    sync.Mutex
@@ -53,16 +55,16 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	nc, url := connected.Conn, connected.server.ClientURL()
 	log, err := log.Open(b.Context(), nc, log.DefaultOptions, secret.NewRedactor())
 	x.must(err)
-	x.handlers = &handlers.Handlers{Log: log}
+	x.log = log
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	gate := handlers.Exec{Handlers: x.handlers, Conn: nc, Engine: handlers.DefaultEngine, Pool: app.Pool, Log: slog.Default(), Session: func(string) (handlers.Session, bool) {
-		return handlers.Session{Chat: benchChat, Directory: x.workspace}, true
+	gate := execs.Executions{Log: log, Conn: nc, Engine: chat.DefaultEngine, Pool: app.Pool, Logger: slog.Default(), Session: func(string) (permission.Session, bool) {
+		return permission.Session{Chat: benchChat, Directory: x.workspace}, true
 	}}
 	running.Go(func() { _ = gate.Run(ctx) })
 	listener, err := opencode.ListenForShells(x.socket)
 	x.must(err)
-	shells := opencode.Shells{Listener: listener, Conn: nc, Engine: handlers.DefaultEngine, Logger: slog.Default()}
+	shells := opencode.Shells{Listener: listener, Conn: nc, Engine: chat.DefaultEngine, Logger: slog.Default()}
 	running.Go(func() { _ = shells.Serve(ctx) })
 	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
@@ -96,7 +98,7 @@ func (x *execBench) authorized(command string) *exec.Cmd {
 		Permission: "per_" + strconv.Itoa(x.calls), Decision: events.Authorized, Session: benchSession, Call: call, Type: "bash", Command: command,
 	})
 	x.must(err)
-	_, err = x.handlers.Log.Append(x.b.Context(), e)
+	_, err = x.log.Append(x.b.Context(), e)
 	x.must(err)
 	cmd := exec.Command(filepath.Join(binaries, "pocketcoder-shell"), "-c", command)
 	cmd.Dir = x.workspace

@@ -22,7 +22,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -121,7 +121,7 @@ func fill(b *testing.B, d datadir.Dir, n int) {
 		chat := "chat" + strconv.Itoa(i%1000)
 		body := fmt.Sprintf(`{"sessionID":"ses_%s","part":{"id":"prt_%d","messageID":"msg_%s_%d","sessionID":"ses_%s","type":"text","text":"%s"},"time":1}`,
 			chat, i, chat, i/20000, chat, strings.Repeat("word ", 40))
-		e, err := events.NewOpenCode(chat, handlers.DefaultEngine, "evt_"+strconv.Itoa(i), int64(i/1000), events.OpenCode{Type: "message.part.updated", Properties: []byte(body)})
+		e, err := events.NewOpenCode(chat, chats.DefaultEngine, "evt_"+strconv.Itoa(i), int64(i/1000), events.OpenCode{Type: "message.part.updated", Properties: []byte(body)})
 		if err != nil {
 			b.Fatal(err)
 		}

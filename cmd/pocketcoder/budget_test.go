@@ -15,7 +15,8 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	budgets "pocketcoder/handlers/budget"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -33,7 +34,7 @@ func (p *process) budget(t testing.TB, args ...string) (stdout string) {
 func (p *process) more(t testing.TB, chat string) (asks []projections.Permission) {
 	t.Helper()
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
-		if a.Permission == handlers.BudgetAsk {
+		if a.Permission == permission.TypeBudget {
 			asks = append(asks, a)
 		}
 	}
@@ -75,7 +76,7 @@ func steps(n int, usage string) string {
 
 // spentBudget is a budget as budget list prints it.
 type spentBudget struct {
-	handlers.Budget
+	budgets.Budget
 	Spent *projections.Spending
 }
 

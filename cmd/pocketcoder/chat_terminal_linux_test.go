@@ -16,6 +16,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -123,8 +124,8 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 	}
 	untitled := func(c projections.Chat) bool { return c.Title == "New chat" }
 	expect.Eventually(t, "the models are known", func() bool {
-		var m handlers.Models
-		a, err := handlers.Give(t.Context(), p.Conn, "model.list", handlers.ListModels{})
+		var m records.Models
+		a, err := handlers.Give(t.Context(), p.Conn, "model.list", records.ListModels{})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
 	})
 	s := p.talk(t)

@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -95,7 +95,7 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	questions := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(questions), 2)
 	for i, q := range questions {
-		is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i, Answers: []string{"my own"}}))
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i, Answers: []string{"my own"}}))
 	}
 	expect.Eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
 	p.turnEnds(t, chat)

@@ -11,6 +11,8 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -127,7 +129,7 @@ func playAll(t *testing.T, p *process, together []crash) {
 // create makes an empty chat.
 func (p *process) create(t *testing.T, title string) (chat string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", handlers.CreateChat{Title: title})
+	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", chats.Create{Title: title})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +233,7 @@ func (p *process) resumes(t *testing.T, chat string) map[string]int {
 func (p *process) allow(t *testing.T, chat string, a projections.Permission) {
 	t.Helper()
 	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
-		handlers.DecidePermission{Chat: chat, Permission: a.EnginePermission, Decision: events.Authorized})
+		permission.Decide{Chat: chat, Permission: a.EnginePermission, Decision: events.Authorized})
 	if refused := (handlers.Refused{}); err != nil && !(errors.As(err, &refused) && refused.Code == handlers.Conflict) {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/projections"
 )
 
@@ -50,7 +52,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	for _, linked := range []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.requested", "exec.finished"} {
 		is.True(slices.Contains(kinds, linked)) // linked
 	}
-	is.True(slices.IsSortedFunc(why.Events, func(a, b handlers.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
+	is.True(slices.IsSortedFunc(why.Events, func(a, b permission.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
 	text, _, code := p.cli(t, "", "why", projections.RecordID(ask.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
 	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason, "permission.decided", fmt.Sprintf("#%d", why.Events[0].Seq)} {
@@ -61,7 +63,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 }
 
 // why asks the command line about an ask.
-func (p *process) why(t testing.TB, id string) (why handlers.Why) {
+func (p *process) why(t testing.TB, id string) (why permission.Why) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "why", id, "--json")
 	if code != 0 {
@@ -192,7 +194,7 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("touch one"))
 	ask := p.ask(t, chat, 0)
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.always", handlers.AlwaysPermission{Chat: chat, Permission: ask.ID, Scope: handlers.ScopeChat, For: "2s"})
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.always", permission.Always{Chat: chat, Permission: ask.ID, Scope: permission.ScopeChat, For: "2s"})
 	is.NoErr(err)
 	p.turnEnds(t, chat)
 	kept := p.rulesOf(t, chat)
@@ -219,7 +221,7 @@ func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
 	stdout, stderr, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat, "--json")
 	t.Log(stdout, stderr)
 	is.Equal(code, 0)
-	var run handlers.DryRun
+	var run dryrun.Result
 	is.NoErr(json.Unmarshal([]byte(stdout), &run))
 	is.Equal([]int{run.Asks, run.Allowed, len(run.Commands)}, []int{3, 2, 2})
 	text, _, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat)

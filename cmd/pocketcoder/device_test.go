@@ -16,7 +16,7 @@ import (
 	cryptossh "golang.org/x/crypto/ssh"
 
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	records "pocketcoder/handlers/record"
 )
 
 func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
@@ -32,7 +32,7 @@ func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
 		}
 		return stdout
 	}
-	devices := func() (all []handlers.Device) {
+	devices := func() (all []records.Device) {
 		t.Helper()
 		is.NoErr(json.Unmarshal([]byte(must("list", "--json")), &all))
 		return all

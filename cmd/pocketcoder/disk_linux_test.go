@@ -16,6 +16,8 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 )
 
 const refusalOfAFullDisk = "The disk of the data directory is full; free some space."
@@ -73,7 +75,7 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
 		is.Equal(r.code, http.StatusServiceUnavailable)
 		expect.Contains(t, r.body, refusalOfAFullDisk)
-		_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", handlers.DecidePermission{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
+		_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", permission.Decide{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
 		refused := handlers.Refused{}
 		is.True(errors.As(err, &refused))
 		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: refusalOfAFullDisk})
@@ -85,7 +87,7 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		expect.Eventually(t, "an append has met the full disk, and the operator can read it", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, _ = handlers.Give(ctx, p.Conn, "turn.abort", handlers.AbortTurn{Chat: done}) // the one command that is not refused
+			_, _ = handlers.Give(ctx, p.Conn, "turn.abort", chats.AbortTurn{Chat: done}) // the one command that is not refused
 			return strings.Count(p.output.String(), "no space left on device") > lines
 		})
 

@@ -24,6 +24,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 )
 
 // The end-to-end tests run the real program with the real OpenCode and the demo model. binaries holds both programs,
@@ -235,7 +237,7 @@ func (p *process) stop() {
 // chat makes a chat and submits a first message: a script of the demo model.
 func (p *process) chat(t testing.TB, script string) (chat string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", handlers.CreateChat{Title: t.Name()[:min(100, len(t.Name()))]})
+	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", chats.Create{Title: t.Name()[:min(100, len(t.Name()))]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +248,7 @@ func (p *process) chat(t testing.TB, script string) (chat string) {
 // submit submits a message to a chat and gives its id.
 func (p *process) submit(t testing.TB, chat, script string) (message string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.Conn, "message.submit", handlers.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
+	a, err := handlers.Give(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +258,7 @@ func (p *process) submit(t testing.TB, chat, script string) (message string) {
 // decide decides an ask.
 func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision, reason string) {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", handlers.DecidePermission{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", permission.Decide{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
 	if err != nil {
 		t.Fatal(err)
 	}

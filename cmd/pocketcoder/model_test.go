@@ -20,6 +20,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -70,7 +71,7 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	p := start(t)
 	chat := p.chat(t, "@@say one")
 	p.turnEnds(t, chat)
-	_, err := handlers.Give(t.Context(), p.Conn, "model.select", handlers.SelectModel{Chat: chat, Model: "demo"})
+	_, err := handlers.Give(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat, Model: "demo"})
 	is.NoErr(err)
 	p.stop()
 
@@ -87,8 +88,8 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 
 	// The selection of the demo model is gone; what is there now can be selected, and nothing else.
 	expect.Eventually(t, "the models of this start are known", func() bool {
-		var m handlers.Models
-		a, err := handlers.Give(t.Context(), p.Conn, "model.list", handlers.ListModels{Chat: chat})
+		var m records.Models
+		a, err := handlers.Give(t.Context(), p.Conn, "model.list", records.ListModels{Chat: chat})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/scripted" && slices.Equal(m.Models, []string{"custom/org/scripted"})
 	})
 	admin := p.admin(t)
@@ -100,7 +101,7 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	p.submit(t, chat, "@@say three")
 	p.turnEnds(t, chat)
 	is.Equal(p.answeredBy(t, chat)[2], "custom/org/scripted")
-	_, err = handlers.Give(t.Context(), p.Conn, "model.select", handlers.SelectModel{Chat: chat})
+	_, err = handlers.Give(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat})
 	is.NoErr(err)
 
 	health := admin.do(t, "GET", "/api/health", nil).body

@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	workspaces "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 )
 
@@ -29,7 +29,7 @@ func policyTest(t testing.TB, stdin string, args ...string) (stdout, stderr stri
 func TestPolicyTestReproducesTheCorpus(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	temp, ok := handlers.RealPath(t.TempDir())
+	temp, ok := workspaces.RealPath(t.TempDir())
 	is.True(ok)
 	for _, name := range []string{"permission_cases.jsonl", "more_cases.jsonl"} {
 		f, err := os.Open(filepath.Join("../../handlers/policy/testdata", name))
@@ -144,7 +144,7 @@ func TestPolicyTestOfWrongUsage(t *testing.T) {
 func TestPolicyTestFindsTheWorkspace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	temp, ok := handlers.RealPath(t.TempDir())
+	temp, ok := workspaces.RealPath(t.TempDir())
 	is.True(ok)
 	is.NoErr(os.MkdirAll(filepath.Join(temp, "real/src"), 0o700))
 	is.NoErr(os.Symlink("real", filepath.Join(temp, "link")))

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/cmd/console/turn"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -82,7 +82,7 @@ func (p *process) halfAnswered(t *testing.T) halfAnswered {
 	t.Helper()
 	chat := p.chat(t, twoQuestions)
 	asked := p.asked(t, chat)
-	is.New(t).NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	is.New(t).NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
 	return halfAnswered{chat, asked}
 }
 
@@ -128,51 +128,51 @@ func (q halfAnswered) staysResumed(t *testing.T, p *process) {
 func interruptedQuestionEnds(t *testing.T, p *process) {
 	is := is.New(t)
 	admin := p.admin(t)
-	chats, asked := map[string]string{}, map[string]events.QuestionAsk{}
+	chatIDs, asked := map[string]string{}, map[string]events.QuestionAsk{}
 	for _, name := range []string{"rejected", "aborted", "deleted", "asked again"} {
-		chats[name] = p.chat(t, twoQuestions)
+		chatIDs[name] = p.chat(t, twoQuestions)
 	}
-	for name, chat := range chats {
+	for name, chat := range chatIDs {
 		asked[name] = p.asked(t, chat)
 	}
 	killOpenCode(t, p)
-	for _, chat := range chats {
+	for _, chat := range chatIDs {
 		p.forgotten(t, chat)
 	}
 	// expires waits for the end of a question, and gives the reason that clients are shown.
 	expires := func(name string) string {
 		t.Helper()
-		p.event(t, chats[name], "question.expired", nil)
-		q := rows[projections.Question](t, p, "questions", chats[name])[0]
+		p.event(t, chatIDs[name], "question.expired", nil)
+		q := rows[projections.Question](t, p, "questions", chatIDs[name])[0]
 		is.Equal(q.Status, projections.QuestionExpired)
 		return q.Reason
 	}
 
-	first := admin.list(t, "questions", `chat = "`+chats["rejected"]+`"`)[0]
+	first := admin.list(t, "questions", `chat = "`+chatIDs["rejected"]+`"`)[0]
 	admin.must(t, "PATCH", recordPath("questions", first["id"].(string)), record{"status": "rejected"}, nil)
-	for _, q := range rows[projections.Question](t, p, "questions", chats["rejected"]) {
+	for _, q := range rows[projections.Question](t, p, "questions", chatIDs["rejected"]) {
 		is.Equal([]any{q.Status, q.EngineReplied}, []any{projections.QuestionRejected, true})
 	}
 
-	p.abort(t, chats["aborted"])
+	p.abort(t, chatIDs["aborted"])
 	is.Equal(expires("aborted"), "the turn was aborted")
-	admin.must(t, "DELETE", recordPath("chats", chats["deleted"]), nil, nil)
+	admin.must(t, "DELETE", recordPath("chats", chatIDs["deleted"]), nil, nil)
 	is.True(expires("deleted") != "")
 
-	p.submit(t, chats["asked again"], twoQuestions)
+	p.submit(t, chatIDs["asked again"], twoQuestions)
 	var again events.QuestionAsk
-	e := p.event(t, chats["asked again"], "opencode.question.asked", func(e events.Event) bool { return !strings.Contains(string(e.Data), asked["asked again"].ID) })
+	e := p.event(t, chatIDs["asked again"], "opencode.question.asked", func(e events.Event) bool { return !strings.Contains(string(e.Data), asked["asked again"].ID) })
 	decode(t, string(e.Data), &again)
 	is.Equal(expires("asked again"), "asked again as "+again.ID)
-	late := p.answer(t, handlers.AnswerQuestion{Chat: chats["asked again"], Question: asked["asked again"].ID, Answers: []string{"Red"}})
+	late := p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: asked["asked again"].ID, Answers: []string{"Red"}})
 	is.True(late != nil && strings.Contains(late.Error(), "asked again as "+again.ID))
 	for index, words := range []string{"Red", "A"} {
-		is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chats["asked again"], Question: again.ID, Index: index, Answers: []string{words}}))
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: again.ID, Index: index, Answers: []string{words}}))
 	}
-	p.turnEnds(t, chats["asked again"])
-	is.Equal(p.text(t, chats["asked again"]), "thanks")
+	p.turnEnds(t, chatIDs["asked again"])
+	is.Equal(p.text(t, chatIDs["asked again"]), "thanks")
 
-	for name, chat := range chats {
+	for name, chat := range chatIDs {
 		is.Equal(len(p.resumes(t, chat)), 0) // nothing is resumed
 		if name != "deleted" {
 			p.answers(t, chat)

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 )
 
@@ -30,7 +31,7 @@ func (p *process) asked(t testing.TB, chat string) (q events.QuestionAsk) {
 	return q
 }
 
-func (p *process) answer(t testing.TB, a handlers.AnswerQuestion) error {
+func (p *process) answer(t testing.TB, a chats.AnswerQuestion) error {
 	t.Helper()
 	_, err := handlers.Give(t.Context(), p.Conn, "question.answer", a)
 	return err
@@ -48,10 +49,10 @@ func TestAnswersReachTheModelWhenAllAreGiven(t *testing.T) {
 	is.Equal(string(open[1].Choices), `["A","B"]`)
 	is.Equal([]bool{open[0].Multiple, open[1].Multiple}, []bool{false, true})
 
-	is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
 	is.Equal(p.row(t, chat).Turn, projections.TurnAssistant) // one is open
-	is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Blue"}}))
-	is.True(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Red"}}) != nil) // the first wins
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Blue"}}))
+	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Red"}}) != nil) // the first wins
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output
 	expect.Contains(t, output, `"Which colour?"="Blue"`)
@@ -71,7 +72,7 @@ func TestRejectedQuestionStopsTheTurn(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, twoQuestions)
 	asked := p.asked(t, chat)
-	is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Rejected: true}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Rejected: true}))
 	p.turnEnds(t, chat)
 	is.Equal(p.tools(t, chat)[0].State.Status, "error")
 	is.Equal(p.text(t, chat), "")
@@ -116,7 +117,7 @@ func TestSubagentsQuestionIsAnsweredInTheChatOfItsParent(t *testing.T) {
 	asked := p.asked(t, chat)
 	is.True(asked.SessionID != p.row(t, chat).Session)
 	for index, words := range []string{"Red", "B"} {
-		is.NoErr(p.answer(t, handlers.AnswerQuestion{Chat: chat, Question: asked.ID, Index: index, Answers: []string{words}}))
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: index, Answers: []string{words}}))
 	}
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "thanks|all done")

@@ -11,17 +11,20 @@ import (
 	"context"
 	"encoding/json"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/web/api"
 )
 
 // Chats serves the routes that act on a chat.
 type Chats struct {
-	API      *api.Server
-	Handlers *handlers.Handlers
-	Gate     handlers.Gate
-	Engine   Engine
-	Signal   func(context.Context, handlers.SignalExecution) (uint64, error)
+	API    *api.Server
+	Chats  *chat.Chats
+	Gate   permission.Gate
+	Engine Engine
+	Signal func(context.Context, exec.Signal) (uint64, error)
 }
 
 // Engine asks OpenCode about a chat and returns its JSON. Errors are api.ErrUnavailable or a refusal.
@@ -41,16 +44,16 @@ var (
 // Routes are the routes of chats.
 func (s *Chats) Routes() []api.Route {
 	const (
-		chat       = "/api/pocketcoder/chats/{id}"
-		permission = "/api/pocketcoder/permissions/{id}"
+		chat           = "/api/pocketcoder/chats/{id}"
+		permissionPath = "/api/pocketcoder/permissions/{id}"
 	)
 	return []api.Route{
 		{Method: "POST", Path: "/api/executions/{id}/signal", About: "Send a signal to a command that runs.", Admits: api.Accounts, Body: signalRequest{}, Serve: s.signalExecution},
 		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Admits: api.Staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
-		{Method: "GET", Path: permission + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Admits: api.Accounts, Answer: handlers.Why{}, Serve: s.whyPermission},
-		{Method: "GET", Path: permission + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Admits: api.Accounts, Query: alwaysQuery, Answer: proposal{}, Serve: s.proposeAlways},
-		{Method: "POST", Path: permission + "/always", About: "Store that rule, and allow the ask when it still waits.", Admits: api.Accounts, Body: alwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
-		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: api.Accounts, Body: replayRequest{}, Answer: handlers.DryRun{}, Serve: s.replayPolicy},
+		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Admits: api.Accounts, Answer: permission.Why{}, Serve: s.whyPermission},
+		{Method: "GET", Path: permissionPath + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Admits: api.Accounts, Query: alwaysQuery, Answer: proposal{}, Serve: s.proposeAlways},
+		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and allow the ask when it still waits.", Admits: api.Accounts, Body: alwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
+		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
 		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Admits: api.Accounts, Serve: s.abortChat},
 		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: api.Accounts, Body: forkRequest{}, Answer: api.AnyRecord{}, Serve: s.forkChat},
 		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files; without a message, undo that.", Admits: api.Accounts, Body: revertRequest{}, Serve: s.revertChat},

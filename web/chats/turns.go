@@ -5,6 +5,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/web/api"
 )
 
@@ -22,11 +23,11 @@ type revertRequest struct {
 }
 
 func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	chat := r.PathValue("id")
-	if err := s.API.MayWrite(r, who, chat); err != nil {
+	chatID := r.PathValue("id")
+	if err := s.API.MayWrite(r, who, chatID); err != nil {
 		return err
 	}
-	if _, err := s.Handlers.AbortTurn(r.Context(), handlers.AbortTurn{Command: handlers.Command{Actor: who.Actor()}, Chat: chat}); err != nil {
+	if _, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID}); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -34,16 +35,16 @@ func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller
 }
 
 func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	chat := r.PathValue("id")
-	if err := s.API.MayWrite(r, who, chat); err != nil {
+	chatID := r.PathValue("id")
+	if err := s.API.MayWrite(r, who, chatID); err != nil {
 		return err
 	}
 	var body forkRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	id, seq, err := s.Handlers.ForkChat(r.Context(), handlers.ForkChat{
-		Command: handlers.Command{Actor: who.Actor()}, Chat: chat, Message: body.Message, Into: body.Chat, Title: body.Title,
+	id, seq, err := s.Chats.Fork(r.Context(), chat.Fork{
+		Command: handlers.Command{Actor: who.Actor()}, Chat: chatID, Message: body.Message, Into: body.Chat, Title: body.Title,
 	})
 	if err != nil {
 		return err
@@ -53,15 +54,15 @@ func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller)
 }
 
 func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	chat := r.PathValue("id")
-	if err := s.API.MayWrite(r, who, chat); err != nil {
+	chatID := r.PathValue("id")
+	if err := s.API.MayWrite(r, who, chatID); err != nil {
 		return err
 	}
 	var body revertRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	if _, err := s.Handlers.RevertChat(r.Context(), handlers.RevertChat{Command: handlers.Command{Actor: who.Actor()}, Chat: chat, Message: body.Message}); err != nil {
+	if _, err := s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID, Message: body.Message}); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

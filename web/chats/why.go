@@ -5,6 +5,9 @@ import (
 	"net/http"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -29,9 +32,9 @@ func textField(r query.Record, name string) string {
 
 // proposal is a rule that would allow a permission request.
 type proposal struct {
-	Rules []handlers.Rule  `json:"rules"`
-	Chat  handlers.DryRun  `json:"chat"`          // over the chat's history
-	All   *handlers.DryRun `json:"all,omitempty"` // over that of all chats, for administrators
+	Rules []record.Rule  `json:"rules"`
+	Chat  dryrun.Result  `json:"chat"`          // over the chat's history
+	All   *dryrun.Result `json:"all,omitempty"` // over that of all chats, for administrators
 }
 
 // alwaysRequest describes a rule to make of a permission request.
@@ -39,8 +42,8 @@ type alwaysRequest struct {
 	Pattern string `json:"pattern,omitempty"` // the smallest sensible one when absent
 	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
 	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
-	handlers.Shown
-	ShownRules []handlers.Rule `json:"shown_rules,omitempty"` // as proposed; if the rules would be others now, nothing is stored
+	permission.Shown
+	ShownRules []record.Rule `json:"shown_rules,omitempty"` // as proposed; if the rules would be others now, nothing is stored
 }
 
 // alwaysAnswer names the stored rules.
@@ -91,7 +94,7 @@ func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Call
 
 // always returns the command for a permission request that the caller may decide. Only administrators make a rule for
 // more than one chat.
-func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c handlers.AlwaysPermission, err error) {
+func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c permission.Always, err error) {
 	permissions, _ := s.API.Collection("permissions")
 	about, err := s.API.Changeable(r.Context(), who, permissions, r.PathValue("id"), permissions.Update)
 	if err != nil {
@@ -99,13 +102,13 @@ func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c 
 	}
 	switch asked.Scope {
 	case "":
-		asked.Scope = handlers.ScopeChat
-	case handlers.ScopeAgent, handlers.ScopeAll:
+		asked.Scope = permission.ScopeChat
+	case permission.ScopeAgent, permission.ScopeAll:
 		if !who.Is("admin") {
 			return c, api.Forbidden("Only administrators make rules for more than one chat.")
 		}
 	}
-	return handlers.AlwaysPermission{
+	return permission.Always{
 		Command: handlers.Command{Actor: who.Actor()}, Chat: textField(about, "chat"), Permission: textField(about, "ai_engine_permission_id"),
 		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Shown: asked.Shown, ShownRules: asked.ShownRules, Client: who.Client,
 	}, nil
@@ -113,10 +116,10 @@ func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c 
 
 // replayRequest is a rule to try.
 type replayRequest struct {
-	Permission string          `json:"permission"`       // bash, edit, …
-	Pattern    string          `json:"pattern"`          // as in a record of tool_permissions
-	Action     handlers.Action `json:"action,omitempty"` // allow (when absent), ask or deny
-	Chat       string          `json:"chat,omitempty"`   // over whose history; all, for administrators, when absent
+	Permission string        `json:"permission"`       // bash, edit, …
+	Pattern    string        `json:"pattern"`          // as in a record of tool_permissions
+	Action     record.Action `json:"action,omitempty"` // allow (when absent), ask or deny
+	Chat       string        `json:"chat,omitempty"`   // over whose history; all, for administrators, when absent
 }
 
 // replayPolicy tries a rule on the history of a chat, or of all chats.
@@ -125,7 +128,7 @@ func (s *Chats) replayPolicy(w http.ResponseWriter, r *http.Request, who api.Cal
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	rule := handlers.Rule{Permission: body.Permission, Pattern: body.Pattern, Action: body.Action}
+	rule := record.Rule{Permission: body.Permission, Pattern: body.Pattern, Action: body.Action}
 	if err := s.mayReplay(r, who, body.Chat); err != nil {
 		return err
 	}
@@ -146,10 +149,10 @@ func (s *Chats) mayReplay(r *http.Request, who api.Caller, chat string) error {
 	return nil
 }
 
-func (s *Chats) dryRun(ctx context.Context, who api.Caller, rule handlers.Rule, chat string) (handlers.DryRun, error) {
+func (s *Chats) dryRun(ctx context.Context, who api.Caller, rule record.Rule, chat string) (dryrun.Result, error) {
 	give, err := s.API.Share(ctx, who.Key())
 	if err != nil {
-		return handlers.DryRun{}, err
+		return dryrun.Result{}, err
 	}
 	defer give()
 	return s.Gate.DryRun(ctx, rule, chat)

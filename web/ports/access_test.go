@@ -18,6 +18,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/web/webtest"
 )
 
@@ -29,10 +30,10 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 	eve, stranger := s.User(t, "eve", account.User)
 	_, agent := s.User(t, "agent", account.Agent)
 	_, admin := s.User(t, "root", account.Admin)
-	chat, other := s.Chat(t, owner, "mine"), s.Chat(t, owner, "other")
-	port := s.Serve(t, chat, http.HandlerFunc(echo))
+	chatID, other := s.Chat(t, owner, "mine"), s.Chat(t, owner, "other")
+	port := s.Serve(t, chatID, http.HandlerFunc(echo))
 	s.Serve(t, other, http.HandlerFunc(echo))
-	path := fmt.Sprintf("/api/chats/%s/ports/%d", chat, port)
+	path := fmt.Sprintf("/api/chats/%s/ports/%d", chatID, port)
 	for token, want := range map[string]int{owner: 200, admin: 200, agent: 404, stranger: 404, "": 401} {
 		status, _ := s.Raw(t, token, "POST", path, nil)
 		is.Equal(status, want)
@@ -40,10 +41,10 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 		is.Equal(status, want)
 	}
 	for _, bad := range []string{"0", "65536", "-1", "08", "http", "80%20"} {
-		status, _ := s.Raw(t, owner, "POST", "/api/chats/"+chat+"/ports/"+bad, nil)
+		status, _ := s.Raw(t, owner, "POST", "/api/chats/"+chatID+"/ports/"+bad, nil)
 		is.Equal(status, http.StatusBadRequest)
 	}
-	ticket := opened(s, t, owner, chat, port)
+	ticket := opened(s, t, owner, chatID, port)
 	status, _ := s.Raw(t, "", "GET", ticket+"x", nil)
 	is.Equal(status, http.StatusOK) // it stands for its account
 	for _, escaped := range []string{"%7E", "%7e"} {
@@ -52,7 +53,7 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 	}
 	mark := strings.Split(ticket, "/")[6]
 	for _, elsewhere := range []string{
-		fmt.Sprintf("/api/chats/%s/ports/%d/%s/", other, port, mark), fmt.Sprintf("/api/chats/%s/ports/%d/%s/", chat, port+1, mark),
+		fmt.Sprintf("/api/chats/%s/ports/%d/%s/", other, port, mark), fmt.Sprintf("/api/chats/%s/ports/%d/%s/", chatID, port+1, mark),
 		path + "/" + mark + "x/", path + "/~/", path + "/" + strings.ToLower(mark) + "/",
 	} {
 		status, _ = s.Raw(t, "", "GET", elsewhere, nil)
@@ -60,12 +61,12 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 		status, _ = s.Raw(t, owner, "GET", elsewhere, nil) // who has a ticket needs no token, and gains nothing by one
 		is.Equal(status, http.StatusUnauthorized)
 	}
-	for _, route := range []string{"/api/chats/" + chat + "/events", "/api/collections/chats/records", "/api/pocketcoder/sessions"} {
+	for _, route := range []string{"/api/chats/" + chatID + "/events", "/api/collections/chats/records", "/api/pocketcoder/sessions"} {
 		status, _ = s.Raw(t, mark, "GET", route, nil)
 		is.Equal(status, http.StatusUnauthorized) // it is no token
 	}
 
-	_, err := s.Handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat, User: &eve})
+	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID, User: &eve})
 	is.NoErr(err)
 	expect.Eventually(t, "the chat is somebody else's", func() bool {
 		status, _ := s.Raw(t, "", "GET", ticket, nil)
@@ -153,13 +154,13 @@ func TestWebSocketEndsWithTheRight(t *testing.T) {
 		"the login is revoked": func(s *webtest.System, owner account.Identity, chat string) error {
 			return s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: owner.Account, Session: owner.Session})
 		},
-		"the chat is somebody else's": func(s *webtest.System, owner account.Identity, chat string) error {
+		"the chat is somebody else's": func(s *webtest.System, owner account.Identity, chatID string) error {
 			eve, _ := s.User(t, "eve", account.User)
-			_, err := s.Handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat, User: &eve})
+			_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID, User: &eve})
 			return err
 		},
-		"the chat is deleted": func(s *webtest.System, owner account.Identity, chat string) error {
-			_, err := s.Handlers.DeleteChat(t.Context(), handlers.DeleteChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat})
+		"the chat is deleted": func(s *webtest.System, owner account.Identity, chatID string) error {
+			_, err := s.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID})
 			return err
 		},
 	} {

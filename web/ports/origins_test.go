@@ -15,6 +15,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/webtest"
 )
@@ -110,12 +111,12 @@ func TestTheOriginOfAPortLetsOneBrowserInAndNoForeignPage(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, owner := s.User(t, "ada", account.User)
 	eve, stranger := s.User(t, "eve", account.User)
-	chat := s.Chat(t, owner, "mine")
-	port, other := s.Serve(t, chat, http.HandlerFunc(echo)), s.Serve(t, chat, http.HandlerFunc(echo))
-	host, ticket := portURL(s, t, owner, chat, port)
-	otherHost, otherTicket := portURL(s, t, owner, chat, other)
+	chatID := s.Chat(t, owner, "mine")
+	port, other := s.Serve(t, chatID, http.HandlerFunc(echo)), s.Serve(t, chatID, http.HandlerFunc(echo))
+	host, ticket := portURL(s, t, owner, chatID, port)
+	otherHost, otherTicket := portURL(s, t, owner, chatID, other)
 	is.True(host != otherHost)
-	status, _ := s.Raw(t, stranger, "POST", fmt.Sprintf("/api/chats/%s/ports/%d", chat, port), nil)
+	status, _ := s.Raw(t, stranger, "POST", fmt.Sprintf("/api/chats/%s/ports/%d", chatID, port), nil)
 	is.Equal(status, http.StatusNotFound)
 
 	get := func(b *browser, path string, headers ...string) int {
@@ -144,7 +145,7 @@ func TestTheOriginOfAPortLetsOneBrowserInAndNoForeignPage(t *testing.T) {
 	is.Equal(resp.StatusCode, http.StatusForbidden)
 	is.Equal(get(b, "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"), http.StatusOK) // a link leads there
 
-	_, err := s.Handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chat, User: &eve})
+	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID, User: &eve})
 	is.NoErr(err)
 	expect.Eventually(t, "the chat is somebody else's", func() bool { return get(b, "/") == http.StatusNotFound })
 }

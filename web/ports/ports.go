@@ -21,7 +21,7 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/exec"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
@@ -143,7 +143,7 @@ func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, p
 	if errors.As(failed, new(*http.MaxBytesError)) {
 		return failed
 	}
-	if errors.Is(failed, handlers.ErrNotServed) {
+	if errors.Is(failed, exec.ErrNotServed) {
 		return api.Problem{Status: http.StatusNotFound, Message: fmt.Sprintf("Nothing can be reached at port %d: %v.", port, failed)}
 	}
 	return api.Problem{Status: http.StatusBadGateway, Message: fmt.Sprintf("What serves port %d does not answer as a web server does.", port)}

@@ -142,8 +142,8 @@ func TestSessionsGoOnAfterARestart(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
 	s.Chat(t, ann, "before")
-	restarted := &webtest.System{Log: s.Log, Model: s.Model, Accounts: s.Accounts, Handlers: s.Handlers}
-	restarted.Web = web.New(web.Options{Log: s.Log, Model: s.Model, Accounts: s.Accounts, Handlers: s.Handlers, Logger: s.Web.API.Logger})
+	restarted := &webtest.System{Log: s.Log, Model: s.Model, Accounts: s.Accounts, Chats: s.Chats, Records: s.Records}
+	restarted.Web = web.New(web.Options{Log: s.Log, Model: s.Model, Accounts: s.Accounts, Chats: s.Chats, Records: s.Records, Logger: s.Web.API.Logger})
 	s.Run(t, restarted.Web.Realtime.Run)
 	restarted.Server = httptest.NewServer(restarted.Web.Routes())
 	t.Cleanup(restarted.Server.Close)

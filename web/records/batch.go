@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pocketcoder/handlers"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
@@ -56,7 +57,7 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Calle
 		return api.BadField("requests", "validation_length_out_of_range", "want 1 to %d requests, got %d", maxBatch, len(body.Requests))
 	}
 	var done []written
-	seq, err := s.Handlers.Transaction(r.Context(), func(ctx context.Context) error {
+	seq, err := handlers.Transaction(r.Context(), s.Log, func(ctx context.Context) error {
 		done = nil // decided again when somebody else was first
 		fresh := created{}
 		for i, one := range body.Requests {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
 )
 
 // completeBudget refuses a budget that limits nothing.
@@ -17,5 +17,5 @@ func completeBudget(_ *Records, _ context.Context, w change) error {
 		v, _ = w.now(name).(float64)
 		return v
 	}
-	return handlers.Budget{Name: w.will("name"), Scope: w.will("scope"), Cost: number("cost"), Tokens: number("tokens")}.Check()
+	return budget.Budget{Name: w.will("name"), Scope: w.will("scope"), Cost: number("cost"), Tokens: number("tokens")}.Check()
 }

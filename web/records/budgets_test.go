@@ -7,8 +7,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/web/webtest"
 )
 
@@ -74,7 +74,7 @@ func TestWhatABudgetHoldsIsShown(t *testing.T) {
 	_, agents := s.User(t, "worker", account.Agent)
 	chat := s.Chat(t, adas, "ada's")
 	status, answer := s.Call(t, agents, "POST", "/api/pocketcoder/permission", map[string]any{
-		"permission": handlers.BudgetAsk, "patterns": []string{"a"}, "chat_id": chat, "metadata": map[string]any{"more": 1e9},
+		"permission": permission.TypeBudget, "patterns": []string{"a"}, "chat_id": chat, "metadata": map[string]any{"more": 1e9},
 	})
 	is.Equal(status, 400)
 	expect.Contains(t, answer["message"].(string), "budget")

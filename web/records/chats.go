@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/web/api"
 )
 
@@ -15,7 +16,7 @@ func createChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 	user, _ := w.text("user")
 	description, _ := w.text("description")
 	tags, _ := w.text("tags")
-	return s.Handlers.CreateChat(ctx, handlers.CreateChat{
+	return s.Chats.Create(ctx, chat.Create{
 		Command: w.Command, Chat: w.id, Title: title, User: user, Agent: agent, Description: description, Archived: string(w.set["archived"]) == "true", Tags: tags,
 	})
 }
@@ -24,7 +25,7 @@ func updateChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.Is("admin") {
 		return "", 0, api.BadField("user", "validation_invalid_value", "Only administrators give a chat to somebody else.")
 	}
-	c := handlers.UpdateChat{Command: w.Command, Chat: w.id}
+	c := chat.Update{Command: w.Command, Chat: w.id}
 	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent, "user": &c.User}
 	for name, into := range texts {
 		if v, given := w.text(name); given {
@@ -35,12 +36,12 @@ func updateChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 		archived := string(raw) == "true"
 		c.Archived = &archived
 	}
-	seq, err := s.Handlers.UpdateChat(ctx, c)
+	seq, err := s.Chats.Update(ctx, c)
 	return w.id, seq, err
 }
 
 func removeChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Handlers.DeleteChat(ctx, handlers.DeleteChat{Command: w.Command, Chat: w.id})
+	seq, err := s.Chats.Delete(ctx, chat.Delete{Command: w.Command, Chat: w.id})
 	return w.id, seq, err
 }
 
@@ -48,15 +49,15 @@ func createMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 	if role, _ := w.text("role"); role != "user" {
 		return "", 0, api.BadField("role", "validation_invalid_value", "Must be user: the assistant writes its own messages.")
 	}
-	chat, _ := w.text("chat")
+	chatID, _ := w.text("chat")
 	parts, err := partsOf(w.set["parts"])
 	if err == nil {
-		err = s.checkID(ctx, w, chat)
+		err = s.checkID(ctx, w, chatID)
 	}
 	if err != nil {
 		return "", 0, err
 	}
-	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: chat, Message: w.id, Parts: parts})
+	return s.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: chatID, Message: w.id, Parts: parts})
 }
 
 // checkID refuses an id that a record of another chat has.
@@ -90,7 +91,7 @@ func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 	if err != nil {
 		return "", 0, err
 	}
-	return s.Handlers.SubmitMessage(ctx, handlers.SubmitMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id, Parts: parts})
+	return s.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id, Parts: parts})
 }
 
 // partsOf decodes the parts of a user's message. It drops the ids and times that OpenCode adds.
@@ -104,7 +105,7 @@ func partsOf(raw json.RawMessage) ([]events.Part, error) {
 
 // createPermission creates the permission request of an agent. It ignores fields of a decision.
 func createPermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	c := handlers.RequestPermission{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
+	c := permission.Request{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
 	for name, into := range map[string]*string{
 		"chat": &c.Chat, "permission": &c.Type, "message": &c.Message, "session_id": &c.Session, "message_id": &c.MessageID, "call_id": &c.Call,
 	} {
@@ -136,7 +137,7 @@ func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, 
 	case status != "replied" && status != "rejected":
 		return "", 0, api.BadField("status", "validation_invalid_value", "Must be replied or rejected.")
 	}
-	c := handlers.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id")}
+	c := chat.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id")}
 	if index, ok := w.now("index").(int64); ok {
 		c.Index = int(index)
 	}
@@ -147,7 +148,7 @@ func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, 
 			c.Answers = several
 		}
 	}
-	seq, err := s.Handlers.AnswerQuestion(ctx, c)
+	seq, err := s.Chats.AnswerQuestion(ctx, c)
 	return w.id, seq, err
 }
 
@@ -156,6 +157,6 @@ func stopSubagent(s *Records, ctx context.Context, w change) (string, uint64, er
 	if w.oldText("status") != "running" {
 		return w.id, 0, nil
 	}
-	seq, err := s.Handlers.AbortTurn(ctx, handlers.AbortTurn{Command: w.Command, Chat: w.oldText("chat"), Session: w.oldText("subagent_id")})
+	seq, err := s.Chats.AbortTurn(ctx, chat.AbortTurn{Command: w.Command, Chat: w.oldText("chat"), Session: w.oldText("subagent_id")})
 	return w.id, seq, err
 }

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"time"
 
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query/schema"
@@ -78,7 +78,7 @@ func saveKept(s *Records, ctx context.Context, w change) (string, uint64, error)
 
 func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	rule := unique[w.c.ID]
-	return s.Handlers.SaveRecord(ctx, handlers.SaveRecord{
+	return s.Records.Save(ctx, record.Save{
 		Command: w.Command, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew, Unique: rule.fields, Upsert: rule.upsert,
 	})
 }
@@ -91,7 +91,7 @@ func removeKept(s *Records, ctx context.Context, w change) (string, uint64, erro
 }
 
 func removeRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Handlers.DeleteRecord(ctx, handlers.DeleteRecord{Command: w.Command, Collection: w.c.ID, Record: w.id})
+	seq, err := s.Records.Delete(ctx, record.Delete{Command: w.Command, Collection: w.c.ID, Record: w.id})
 	return w.id, seq, err
 }
 

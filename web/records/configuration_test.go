@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
@@ -173,7 +174,7 @@ func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
 	}
 	const kept, lost, left = "sk-kept-0123456789-x", "sk-lost-0123456789-x", "sk-left-0123456789-x"
 	stays, goes, eves := save(ann, "p", kept), save(ann, "q", lost), save(eve, "p", left)
-	_, err := s.Handlers.DeleteRecord(t.Context(), handlers.DeleteRecord{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_keys", Record: goes})
+	_, err := s.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_keys", Record: goes})
 	is.NoErr(err)
 	status, _ := s.Call(t, root, "DELETE", webtest.RecordsOf("users")+"/"+eveID, nil)
 	is.Equal(status, http.StatusNoContent)

@@ -3,7 +3,7 @@ package records
 import (
 	"context"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 )
 
@@ -14,7 +14,7 @@ func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint
 	if chat, given := w.text("chat"); given && !w.isNew && chat != w.oldText("chat") {
 		return "", 0, api.BadField("chat", "validation_invalid_value", "The chat of a selection cannot change. Create another selection.")
 	}
-	return s.Handlers.SelectModel(ctx, handlers.SelectModel{
+	return s.Records.SelectModel(ctx, record.SelectModel{
 		Command: w.Command, Chat: w.will("chat"), User: w.will("user"), Model: w.will("model"), Record: recordOfNew(w),
 	})
 }

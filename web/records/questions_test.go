@@ -8,8 +8,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 	"pocketcoder/web/webtest"
 )
@@ -65,7 +65,7 @@ func TestAnswersOfTheWrongShapeAreRefused(t *testing.T) {
 		{"0", "replied", `["Red","Blue"]`, "reply", "takes one answer, got 2"},
 		{"0", "replied", " \n", "reply", "the answer is empty"},
 		{"0", "replied", "[]", "reply", "the answer is empty"},
-		{"0", "replied", strings.Repeat("x", handlers.MaxAnswer+1), "reply", "the limit is 32768"},
+		{"0", "replied", strings.Repeat("x", chat.MaxAnswer+1), "reply", "the limit is 32768"},
 		{"1", "replied", `["A",""]`, "reply", "answer 2 of 2 is empty"},
 		{"1", "replied", `["A","A"]`, "reply", "given twice"},
 		{"2", "replied", "Maybe", "reply", "none of those"},

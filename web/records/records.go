@@ -17,7 +17,9 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 )
 
@@ -25,8 +27,9 @@ import (
 type Records struct {
 	API       *api.Server
 	Log       *log.Log
-	Handlers  *handlers.Handlers
-	Gate      handlers.Gate
+	Chats     *chat.Chats
+	Records   *record.Records
+	Gate      permission.Gate
 	Secrets   *secret.Store
 	Workspace string // the directory of the files that agents work on, absolute
 	Data      string // the data directory, absolute; empty when there is none

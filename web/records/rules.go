@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query/schema"
 )
@@ -29,7 +30,7 @@ func completeToolPermission(_ *Records, _ context.Context, w change) error {
 			return api.BadField("expires_at", "validation_invalid_value", "Must be in the future.")
 		}
 	}
-	r := handlers.Rule{Permission: w.will("tool"), Pattern: w.will("pattern"), Action: handlers.Action(w.will("action"))}
+	r := record.Rule{Permission: w.will("tool"), Pattern: w.will("pattern"), Action: record.Action(w.will("action"))}
 	return w.checkRule(r.OfTool(), "tool", "pattern", "action")
 }
 
@@ -42,12 +43,12 @@ func completeWhitelistAction(_ *Records, _ context.Context, w change) error {
 	if value == "" {
 		return nil
 	}
-	return w.checkRule(handlers.Rule{Permission: w.will("permission"), Pattern: value}, "permission", "value", "kind")
+	return w.checkRule(record.Rule{Permission: w.will("permission"), Pattern: value}, "permission", "value", "kind")
 }
 
 // completeWhitelistTarget checks a target, which is a path or a URL.
 func completeWhitelistTarget(_ *Records, _ context.Context, w change) error {
-	r := handlers.Rule{Permission: "write", Pattern: w.will("pattern")}
+	r := record.Rule{Permission: "write", Pattern: w.will("pattern")}
 	if strings.Contains(r.Pattern, "://") {
 		r.Permission = "webfetch"
 	}
@@ -56,7 +57,7 @@ func completeWhitelistTarget(_ *Records, _ context.Context, w change) error {
 
 // checkRule refuses a rule with a mistake if one of its fields changes. Otherwise it accepts an old rule with a
 // mistake, so that the rule can be paused. others are further fields of the rule.
-func (w change) checkRule(r handlers.Rule, permission, pattern string, others ...string) error {
+func (w change) checkRule(r record.Rule, permission, pattern string, others ...string) error {
 	changed := w.changed()
 	if !slices.ContainsFunc(append(others, permission, pattern), func(name string) bool { _, given := changed[name]; return given }) {
 		return nil
@@ -65,8 +66,8 @@ func (w change) checkRule(r handlers.Rule, permission, pattern string, others ..
 }
 
 // ruleProblem names the field of a rule with a mistake, and the column.
-func ruleProblem(r handlers.Rule, permission, pattern string) error {
-	err := handlers.CheckRule(r)
+func ruleProblem(r record.Rule, permission, pattern string) error {
+	err := record.CheckRule(r)
 	var refused handlers.Refused
 	if !errors.As(err, &refused) {
 		return err

@@ -10,11 +10,12 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
 
-const sshKeys = handlers.SSHKeyCollection
+const sshKeys = record.SSHKeyCollection
 
 // saveSSHKey refuses a key that another record has, of any account: a login with it would not identify the account.
 func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
@@ -36,7 +37,7 @@ func completeSSHKey(w change) error {
 		delete(w.set, "fingerprint")
 		return nil
 	}
-	key, err := handlers.ParseSSHKey(line)
+	key, err := record.ParseSSHKey(line)
 	if err != nil {
 		return api.BadField("public_key", "validation_invalid_value", "Must be one public key on one line, as in a .pub file, without options: %s.",
 			strings.TrimPrefix(err.Error(), "parse ssh key: "))

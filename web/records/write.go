@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
@@ -229,7 +230,7 @@ func clientID(body map[string]json.RawMessage) (string, error) {
 
 // defaultUser sets the caller as the user of a record without one. A budget without a user is for all users.
 func (w change) defaultUser() {
-	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && w.c.ID != handlers.BudgetCollection && textOf(w.set["user"]) == "" {
+	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && w.c.ID != budget.Collection && textOf(w.set["user"]) == "" {
 		w.set["user"] = api.MustJSON(w.who.Account)
 	}
 }

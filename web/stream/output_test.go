@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/web/webtest"
 )
 
@@ -158,9 +159,9 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 	id, ada := s.User(t, "ada", account.User)
 	stranger, eve := s.User(t, "eve", account.User)
 	_, agent := s.User(t, "agent", account.Agent)
-	chat := s.Chat(t, ada, "mine")
-	s.Ran(t, chat, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: 1, Text: "x"}})
-	s.Ran(t, chat, "exec2", nil)
+	chatID := s.Chat(t, ada, "mine")
+	s.Ran(t, chatID, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: 1, Text: "x"}})
+	s.Ran(t, chatID, "exec2", nil)
 	for _, exec := range []string{"exec1", "exec2", "nothing", "%2e%2e"} {
 		is.Equal(s.Open(t, eve, webtest.OutputOf(exec), "").StatusCode, http.StatusNotFound)
 		is.Equal(s.Open(t, "", webtest.OutputOf(exec), "").StatusCode, http.StatusUnauthorized)
@@ -175,7 +176,7 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 	other := s.Chat(t, ada, "soon eve's")
 	s.Ran(t, other, "exec3", nil)
 	running, given := s.Open(t, ada, webtest.OutputOf("exec2"), ""), s.Open(t, ada, webtest.OutputOf("exec3"), "")
-	_, err = s.Handlers.UpdateChat(t.Context(), handlers.UpdateChat{Command: handlers.Command{Actor: events.ActorSystem}, Chat: other, User: &stranger})
+	_, err = s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: other, User: &stranger})
 	is.NoErr(err)
 	_, err = io.ReadAll(given.Body)
 	is.Equal(err, io.ErrUnexpectedEOF) // cut off, and seen to be

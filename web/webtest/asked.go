@@ -6,6 +6,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -29,7 +30,7 @@ func (s *System) Provider(t testing.TB, id string, models ...string) {
 	for field, value := range map[string]any{"provider_id": id, "name": id, "models": models, "is_connected": true} {
 		set[field], _ = json.Marshal(value)
 	}
-	_, seq, err := s.Handlers.SaveRecord(t.Context(), handlers.SaveRecord{
+	_, seq, err := s.Records.Save(t.Context(), record.Save{
 		Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_providers", New: true, Set: set,
 	})
 	Check(t, err)

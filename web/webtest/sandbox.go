@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/exec"
 )
 
 // sandboxed is what runs as far as the API asks: executions that take signals, and servers at ports of chats.
 type sandboxed struct {
 	Mu      sync.Mutex
 	runs    map[string]bool
-	Signals []handlers.SignalExecution
+	Signals []exec.Signal
 	Servers map[string]string // "<chat> <port>" -> address
 }
 
@@ -33,11 +34,11 @@ func (s *System) Running(exec string) {
 	s.Sandbox.runs[exec] = true
 }
 
-func (b *sandboxed) signal(_ context.Context, c handlers.SignalExecution) (uint64, error) {
+func (b *sandboxed) signal(_ context.Context, c exec.Signal) (uint64, error) {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	switch {
-	case c.Signal != "" && !slices.Contains(handlers.Signals, handlers.SignalName(c.Signal)):
+	case c.Signal != "" && !slices.Contains(exec.Signals, exec.SignalName(c.Signal)):
 		return 0, handlers.Refused{Code: handlers.Invalid, Text: "signal: want another", Field: "signal"}
 	case !b.runs[c.Execution]:
 		return 0, handlers.Refused{Code: handlers.Conflict, Text: "execution " + c.Execution + " is not running"}
@@ -66,7 +67,7 @@ func (b *sandboxed) dial(ctx context.Context, chat string, port int) (net.Conn, 
 	address, ok := b.Servers[fmt.Sprint(chat, " ", port)]
 	b.Mu.Unlock()
 	if !ok {
-		return nil, fmt.Errorf("%w: no command of the chat runs in the background", handlers.ErrNotServed)
+		return nil, fmt.Errorf("%w: no command of the chat runs in the background", exec.ErrNotServed)
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", address)

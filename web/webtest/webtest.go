@@ -33,7 +33,10 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
@@ -48,7 +51,8 @@ type System struct {
 	Conn      *nats.Conn
 	Log       *log.Log
 	Model     *projections.Model
-	Handlers  *handlers.Handlers
+	Chats     *chat.Chats
+	Records   *record.Records
 	Accounts  *account.Accounts
 	Workspace string
 	Sandbox   sandboxed
@@ -70,25 +74,26 @@ func NewSystem(t testing.TB) *System {
 	Check(t, err)
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)
-	s.Handlers = &handlers.Handlers{Log: s.Log}
-	gate := handlers.Gate{
-		Handlers: s.Handlers, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Log: slog.New(slog.DiscardHandler),
+	s.Chats, s.Records = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log}
+	permissions := &permission.Permissions{Log: s.Log}
+	gate := permission.Gate{
+		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
 		Workspace: s.Workspace,
-		Session: func(id string) (handlers.Session, bool) { // that of a chat is named after it
+		Session: func(id string) (permission.Session, bool) { // that of a chat is named after it
 			chat, found := strings.CutPrefix(id, "ses_")
-			return handlers.Session{Chat: chat, Directory: s.Workspace}, found
+			return permission.Session{Chat: chat, Directory: s.Workspace}, found
 		},
-		Call: func(_ context.Context, _ string, tool events.Call, _ time.Duration) (handlers.Call, bool) {
+		Call: func(_ context.Context, _ string, tool events.Call, _ time.Duration) (permission.Call, bool) {
 			command, found := s.commands.Load(tool.CallID)
 			text, _ := command.(string)
-			return handlers.Call{Tool: "bash", Command: text, Cwd: s.Workspace}, found
+			return permission.Call{Tool: "bash", Command: text, Cwd: s.Workspace}, found
 		},
 	}
 	s.Server = httptest.NewUnstartedServer(nil)
 	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
 	Check(t, err)
 	s.Web = web.New(web.Options{
-		Log: s.Log, Tail: log.NewTail(s.Log), Model: s.Model, Handlers: s.Handlers, Gate: gate, Accounts: s.Accounts, Secrets: secrets,
+		Log: s.Log, Tail: log.NewTail(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts, Secrets: secrets,
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: chats.Engine{
@@ -99,7 +104,7 @@ func NewSystem(t testing.TB) *System {
 	})
 	s.Server.Config.Handler = s.Web.Ports.PortOrigins(s.Web.Routes())
 	pushes := &push.Push{
-		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Handlers: s.Handlers, Logger: s.Web.API.Logger,
+		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Records: s.Records, Permissions: permissions, Logger: s.Web.API.Logger,
 		Sender:  service.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
 		Present: s.Web.Realtime.Present, AwayAfter: 50 * time.Millisecond,
 	}

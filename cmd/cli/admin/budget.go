@@ -15,6 +15,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
+	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/projections"
 )
 
@@ -37,7 +38,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 type budgetCommand struct {
 	*client.System
 	env    cli.Environment
-	set    handlers.Budget
+	set    budgets.Budget
 	user   string // an email
 	asJSON bool
 }
@@ -56,8 +57,8 @@ var budgetVerbs = map[string]struct {
 func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "budget", budgetUsage)
 	data := cli.DataFlag(fs, env)
-	b := budgetCommand{env: env, set: handlers.Budget{Active: true}}
-	fs.StringVar(&b.set.Scope, "scope", handlers.BudgetOfDay, "set: `period`: day or chat")
+	b := budgetCommand{env: env, set: budgets.Budget{Active: true}}
+	fs.StringVar(&b.set.Scope, "scope", budgets.OfDay, "set: `period`: day or chat")
 	fs.StringVar(&b.set.Chat, "chat", "", "set: the only `chat` it is about")
 	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it is about")
 	fs.Float64Var(&b.set.Cost, "cost", 0, "set: the most it may cost; 0 is no limit")
@@ -103,18 +104,18 @@ func (b *budgetCommand) make(ctx context.Context, args []string) error {
 		}
 	}
 	b.set.Name = args[0]
-	_, err := handlers.Give(ctx, b.Conn, "budget.set", handlers.SetBudget{Command: client.NewCommand(), Budget: b.set})
+	_, err := handlers.Give(ctx, b.Conn, "budget.set", budgets.Set{Command: client.NewCommand(), Budget: b.set})
 	return err
 }
 
 func (b *budgetCommand) clear(ctx context.Context, args []string) error {
-	_, err := handlers.Give(ctx, b.Conn, "budget.clear", handlers.ClearBudget{Command: client.NewCommand(), Name: args[0]})
+	_, err := handlers.Give(ctx, b.Conn, "budget.clear", budgets.Clear{Command: client.NewCommand(), Name: args[0]})
 	return err
 }
 
 // shownBudget is a budget with what was spent of it; of one that is each chat's by itself that is nothing to tell here.
 type shownBudget struct {
-	handlers.Budget
+	budgets.Budget
 	Spent *projections.Spending `json:"spent,omitempty"`
 }
 
@@ -129,7 +130,7 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 	}
 	for i, budget := range all {
 		of := map[string]any{"chat": budget.Chat, "user": budget.User}
-		if budget.Scope == handlers.BudgetOfDay {
+		if budget.Scope == budgets.OfDay {
 			of["day"] = time.Now().UTC().Format(time.DateOnly)
 		} else if budget.Chat == "" {
 			continue

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 )
 
 const deviceUsage = `pocketcoder device: manage the phones that get notifications.
@@ -68,7 +69,7 @@ func (d *deviceCommand) add(ctx context.Context, args []string) error {
 	if len(args) > 1 {
 		address = args[1]
 	}
-	a, err := handlers.Give(ctx, d.Conn, "device.add", handlers.AddDevice{Command: client.NewCommand(), User: owner.ID, Name: args[0], URL: address})
+	a, err := handlers.Give(ctx, d.Conn, "device.add", record.AddDevice{Command: client.NewCommand(), User: owner.ID, Name: args[0], URL: address})
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (d *deviceCommand) showQR(address string) {
 }
 
 func (d *deviceCommand) list(ctx context.Context, _ []string) error {
-	var all []handlers.Device
+	var all []record.Device
 	emails, err := ownedBy(ctx, d.System, d.env, "device.list", &all)
 	if err != nil {
 		return err
@@ -140,5 +141,5 @@ func (d *deviceCommand) test(ctx context.Context, args []string) error {
 }
 
 func (d *deviceCommand) remove(ctx context.Context, args []string) error {
-	return removeRecord(ctx, d.System, handlers.DeviceCollection, args[0])
+	return removeRecord(ctx, d.System, record.DeviceCollection, args[0])
 }

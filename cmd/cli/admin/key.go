@@ -15,6 +15,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 )
 
 const keyUsage = `pocketcoder key: manage the SSH keys of accounts. A key opens the viewer (attach) of a system that runs with --ssh.
@@ -68,7 +69,7 @@ func (k *keyCommand) add(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := handlers.AddSSHKey{Command: client.NewCommand(), User: owner.ID, Name: k.name, Line: line}
+	c := record.AddSSHKey{Command: client.NewCommand(), User: owner.ID, Name: k.name, Line: line}
 	if k.lasts > 0 {
 		c.Expires = time.Now().Add(k.lasts)
 	}
@@ -95,7 +96,7 @@ func (k *keyCommand) read(path string) (string, error) {
 }
 
 func (k *keyCommand) list(ctx context.Context, _ []string) error {
-	var all []handlers.RegisteredKey
+	var all []record.RegisteredKey
 	emails, err := ownedBy(ctx, k.System, k.env, "key.list", &all)
 	if err != nil {
 		return err
@@ -126,5 +127,5 @@ func recordMinute(text string) string {
 }
 
 func (k *keyCommand) remove(ctx context.Context, args []string) error {
-	return removeRecord(ctx, k.System, handlers.SSHKeyCollection, args[0])
+	return removeRecord(ctx, k.System, record.SSHKeyCollection, args[0])
 }

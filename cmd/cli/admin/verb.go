@@ -15,6 +15,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 )
 
 // verb is one of the subcommands of a subcommand: how many arguments it takes, and what runs it.
@@ -96,6 +97,6 @@ func ownedBy(ctx context.Context, s *client.System, env cli.Environment, command
 
 // removeRecord deletes a configuration record.
 func removeRecord(ctx context.Context, s *client.System, collection, id string) error {
-	_, err := handlers.Give(ctx, s.Conn, "record.delete", handlers.DeleteRecord{Command: client.NewCommand(), Collection: collection, Record: id})
+	_, err := handlers.Give(ctx, s.Conn, "record.delete", record.Delete{Command: client.NewCommand(), Collection: collection, Record: id})
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/handlers"
+	execs "pocketcoder/handlers/exec"
 )
 
 const killUsage = `pocketcoder sandbox kill EXEC: end a command that runs, or send all its processes another signal.
@@ -37,13 +38,13 @@ func runKill(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	if _, err := handlers.Give(ctx, s.Conn, "exec.signal", handlers.SignalExecution{Execution: exec, Signal: *signal}); err != nil {
+	if _, err := handlers.Give(ctx, s.Conn, "exec.signal", execs.Signal{Execution: exec, Signal: *signal}); err != nil {
 		return cli.InvalidUsage(env, "sandbox kill", err)
 	}
 	if *signal == "" {
 		fmt.Fprintln(env.Stderr, "told to end:", exec)
 	} else {
-		fmt.Fprintf(env.Stderr, "sent %s to %s\n", handlers.SignalName(*signal), exec)
+		fmt.Fprintf(env.Stderr, "sent %s to %s\n", execs.SignalName(*signal), exec)
 	}
 	return nil
 }

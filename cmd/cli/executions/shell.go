@@ -13,7 +13,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/viewer"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/exec"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -63,7 +63,7 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	defer s.Close()
 	r := wire.Request{Session: chat, Account: *user}
 	if *private {
-		r.Call = handlers.PrivateShell
+		r.Call = exec.PrivateShell
 	}
 	result, err := viewer.RunShell(ctx, s.Conn, viewer.Terminal{In: env.Stdin, Out: env.Stdout, Err: env.Stderr, Kind: env.Getenv("TERM")}, r)
 	switch {

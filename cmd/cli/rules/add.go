@@ -13,6 +13,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -98,7 +99,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 	for name, value := range fields {
 		set[name], _ = json.Marshal(value) // a text
 	}
-	a, err := handlers.Give(ctx, s.Conn, "record.save", handlers.SaveRecord{
+	a, err := handlers.Give(ctx, s.Conn, "record.save", record.Save{
 		Command: client.NewCommand(), Collection: ruleCollections[0], Set: set, New: true, Unique: []string{"agent", "tool", "pattern", "chat"}, Upsert: true,
 	})
 	if err != nil {

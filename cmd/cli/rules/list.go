@@ -17,7 +17,9 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -81,7 +83,7 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 		return err
 	}
 	if *all {
-		inForce, err := client.Give[[]policy.Rule](ctx, s, "policy.rules", handlers.ListRules{})
+		inForce, err := client.Give[[]policy.Rule](ctx, s, "policy.rules", permission.ListRules{})
 		if err != nil {
 			return err
 		}
@@ -191,13 +193,13 @@ func runPolicyResume(ctx context.Context, env cli.Environment, args []string) er
 
 func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) error {
 	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
-		_, err := handlers.Give(ctx, s.Conn, "record.delete", handlers.DeleteRecord{Command: client.NewCommand(), Collection: collection, Record: record})
+		_, err := handlers.Give(ctx, s.Conn, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection, Record: record})
 		return err
 	})
 }
 
 func setActive(ctx context.Context, s *client.System, collection, record string, active bool) error {
-	_, err := handlers.Give(ctx, s.Conn, "record.save", handlers.SaveRecord{
+	_, err := handlers.Give(ctx, s.Conn, "record.save", records.Save{
 		Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
 	})
 	return err

@@ -15,7 +15,8 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/handlers"
+	permissions "pocketcoder/handlers/permission"
+	workspaces "pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 )
 
@@ -184,7 +185,7 @@ func storedRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
 		return nil, err
 	}
 	defer s.Close()
-	return client.Give[[]policy.Rule](ctx, s, "policy.rules", handlers.ListRules{})
+	return client.Give[[]policy.Rule](ctx, s, "policy.rules", permissions.ListRules{})
 }
 
 // policyAsk is what a person asks for as OpenCode would.
@@ -197,7 +198,7 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	case workspace == "":
 		workspace = cwd
 	}
-	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked, Resolve: handlers.RealPath, List: handlers.ListFolder, Tracked: handlers.TrackedFiles}
+	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked, Resolve: workspaces.RealPath, List: workspaces.ListFolder, Tracked: workspaces.TrackedFiles}
 	switch permission {
 	case "bash":
 		a.Command = asked
@@ -207,9 +208,9 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 		a.Path = ""
 	}
 	var root, folder bool
-	a.Root, root = handlers.RealPath(datadir.Absolute(workspace))
-	a.Cwd, folder = handlers.RealPath(datadir.Absolute(cwd))
-	a.Ignored = handlers.IgnoredBelow(a.Root)
+	a.Root, root = workspaces.RealPath(datadir.Absolute(workspace))
+	a.Cwd, folder = workspaces.RealPath(datadir.Absolute(cwd))
+	a.Ignored = workspaces.IgnoredBelow(a.Root)
 	if !root || !folder {
 		return a, fmt.Errorf("find out where %s and %s lead: a symlink leads nowhere, or a folder cannot be read", workspace, cwd)
 	}

@@ -9,7 +9,8 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 )
 
@@ -51,7 +52,7 @@ func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) er
 		return err
 	}
 	defer s.Close()
-	run, err := client.Give[handlers.DryRun](ctx, s, "policy.replay", handlers.ReplayPolicy{Rule: rule, Chat: *chat})
+	run, err := client.Give[dryrun.Result](ctx, s, "policy.replay", permission.ReplayPolicy{Rule: rule, Chat: *chat})
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/handlers"
+	execs "pocketcoder/handlers/exec"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -222,7 +222,7 @@ func (r *Renderer) execOmitted(x *Execution, stream string, out events.Output) {
 // execSignalled says who sent a signal. In a replay the output that came before it is in the event that ends the command.
 func (r *Renderer) execSignalled(e events.Event, d events.ExecSignalled) {
 	x := r.exec(d.Exec)
-	x.signals = append(x.signals, r.Actor(e.Actor)+" sent "+handlers.SignalName(d.Signal))
+	x.signals = append(x.signals, r.Actor(e.Actor)+" sent "+execs.SignalName(d.Signal))
 	if r.Live || x.detached {
 		r.execSignals(x)
 	}
@@ -279,7 +279,7 @@ func ExecutionEnd(d events.ExecFinished) string {
 		how = []string{ReasonText(d.Reason)}
 	}
 	if d.Signal != "" {
-		how = append(how, handlers.SignalName(d.Signal))
+		how = append(how, execs.SignalName(d.Signal))
 	}
 	how = append(how, (time.Duration(d.DurationMS) * time.Millisecond).String())
 	if d.Error != "" {

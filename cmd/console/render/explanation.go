@@ -7,11 +7,12 @@ import (
 
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/permission"
 )
 
 // Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
-func (r *Renderer) Why(w handlers.Why) {
+func (r *Renderer) Why(w permission.Why) {
 	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
 	text := w.Ask.Command
 	if text == "" {
@@ -46,7 +47,7 @@ func (r *Renderer) Why(w handlers.Why) {
 }
 
 // whyRules shows every rule: those that match and those that people keep on a line each, the others together.
-func (r *Renderer) whyRules(rules []handlers.WhyRule) {
+func (r *Renderer) whyRules(rules []permission.WhyRule) {
 	others, order := map[string][]string{}, []string{}
 	for _, rule := range rules {
 		switch {
@@ -67,14 +68,14 @@ func (r *Renderer) whyRules(rules []handlers.WhyRule) {
 }
 
 // keptAs names the record of a rule and the event that made it so.
-func keptAs(rule handlers.WhyRule) string {
+func keptAs(rule permission.WhyRule) string {
 	if rule.ID == "" {
 		return ""
 	}
 	return fmt.Sprintf("  [%s, event #%d]", rule.ID, rule.Version)
 }
 
-func (r *Renderer) whyDecision(d *handlers.WhyDecision) {
+func (r *Renderer) whyDecision(d *permission.WhyDecision) {
 	if d == nil {
 		r.Note("", Yellow, "It is not decided yet.")
 		return
@@ -106,7 +107,7 @@ func (r *Renderer) whyDecision(d *handlers.WhyDecision) {
 	}
 }
 
-func (r *Renderer) whyExecution(x handlers.WhyExecution) {
+func (r *Renderer) whyExecution(x permission.WhyExecution) {
 	r.Note("", Bold, "$ %s", x.Command)
 	if x.Original != "" {
 		r.Note("", Dim, "  (the model gave: %s)", x.Original)
@@ -116,7 +117,7 @@ func (r *Renderer) whyExecution(x handlers.WhyExecution) {
 		text += ": " + x.Reason
 	}
 	for _, signal := range x.Signals {
-		text += fmt.Sprintf(", %s sent %s", r.Actor(signal.Actor), handlers.SignalName(signal.Signal))
+		text += fmt.Sprintf(", %s sent %s", r.Actor(signal.Actor), exec.SignalName(signal.Signal))
 	}
 	if !x.Started.IsZero() && !x.Finished.IsZero() {
 		text += ", " + x.Finished.Sub(x.Started).Round(time.Millisecond).String()

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/dryrun"
 )
 
 // shownCommands is how many of the commands that a rule would have allowed are shown with a proposal.
 const shownCommands = 8
 
 // Proposal shows the rules that would be made from a request, and what they would have allowed.
-func (r *Renderer) Proposal(w handlers.AlwaysPermission, p handlers.Proposal) {
+func (r *Renderer) Proposal(w permission.Always, p permission.Proposal) {
 	for _, rule := range p.Rules {
 		r.Note("", Bold, "  from now on%s: %s", ruleReach(w), rule)
 	}
@@ -24,8 +25,8 @@ func (r *Renderer) Proposal(w handlers.AlwaysPermission, p handlers.Proposal) {
 }
 
 // ruleReach says for whom a rule is, and how long.
-func ruleReach(w handlers.AlwaysPermission) string {
-	text := map[string]string{handlers.ScopeChat: ", in this chat", handlers.ScopeAgent: ", for this agent", handlers.ScopeAll: ", everywhere"}[w.Scope]
+func ruleReach(w permission.Always) string {
+	text := map[string]string{permission.ScopeChat: ", in this chat", permission.ScopeAgent: ", for this agent", permission.ScopeAll: ", everywhere"}[w.Scope]
 	if w.For != "" {
 		text += " for " + w.For
 	}
@@ -33,7 +34,7 @@ func ruleReach(w handlers.AlwaysPermission) string {
 }
 
 // Commands shows at most so many of the commands that a rule would have allowed, the most frequent first.
-func (r *Renderer) Commands(d handlers.DryRun, most int) {
+func (r *Renderer) Commands(d dryrun.Result, most int) {
 	for i, c := range d.Commands {
 		if i == most {
 			r.Note("", Dim, "    … and %d more", len(d.Commands)-i)

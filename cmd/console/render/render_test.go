@@ -19,7 +19,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 )
 
 var update = flag.Bool("update", false, "accept what the tests print as golden")
@@ -280,14 +280,14 @@ func TestWhoDecidedIsAnEmail(t *testing.T) {
 }
 
 func TestWhySaysThatAnApprovedCommandWasNotStarted(t *testing.T) {
-	shown := func(w handlers.Why) string {
+	shown := func(w permission.Why) string {
 		var out bytes.Buffer
 		New(&Screen{Out: &out}).Why(w)
 		return out.String()
 	}
-	w := handlers.Why{Ask: handlers.WhyAsk{Type: "bash", Command: "make"}, Decision: &handlers.WhyDecision{Decision: "authorized"}}
+	w := permission.Why{Ask: permission.WhyAsk{Type: "bash", Command: "make"}, Decision: &permission.WhyDecision{Decision: "authorized"}}
 	expect.Contains(t, shown(w), "no command has been started on it")
-	w.Executions = []handlers.WhyExecution{{Command: "make", Status: "finished"}}
+	w.Executions = []permission.WhyExecution{{Command: "make", Status: "finished"}}
 	expect.Lacks(t, shown(w), "no command has been started")
 }
 
@@ -295,6 +295,6 @@ func TestWhySaysWhoSentASignal(t *testing.T) {
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
 	r.Email = func(string) string { return "a@example.org" }
-	r.whyExecution(handlers.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w", Signals: []handlers.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
+	r.whyExecution(permission.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w", Signals: []permission.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
 	expect.Contains(t, out.String(), "a@example.org sent TERM")
 }

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -129,7 +129,7 @@ func (a *Request) what(about map[string]json.RawMessage) string {
 
 // byPolicy reports whether the policy itself asks: its message says all that the request is about.
 func (a *Request) byPolicy() bool {
-	return a.Ask.Permission == handlers.NetworkAsk || a.Ask.Permission == handlers.BudgetAsk
+	return a.Ask.Permission == permission.TypeNetwork || a.Ask.Permission == permission.TypeBudget
 }
 
 // changedLines counts the lines that a unified diff adds and removes.

@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -121,7 +121,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		t.Failure, t.awaiting = d.Error, false
 		return true
 	case events.PermissionRequested:
-		if d.Type == handlers.BudgetAsk {
+		if d.Type == permission.TypeBudget {
 			t.fresh[d.Permission] = true
 		}
 	case events.PermissionReferred:
@@ -164,7 +164,7 @@ func (t *Turn) settle(ask string) (mayEnd bool) {
 // Deny notes that a request of a type was denied.
 func (t *Turn) Deny(typ string) {
 	t.denied = true
-	t.refused = t.refused || typ == handlers.BudgetAsk
+	t.refused = t.refused || typ == permission.TypeBudget
 }
 
 // resumeOf stands in the outbox for the prompt that resumes a turn, until that has its own id.

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
 
@@ -87,6 +87,6 @@ func TestADeniedBudgetEndsAsDenied(t *testing.T) {
 	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
 	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
 	is.Equal(f.End(), End(Pending))
-	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: handlers.BudgetAsk, Decision: events.Denied}))
+	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: permission.TypeBudget, Decision: events.Denied}))
 	is.Equal(f.End(), End(Denied))
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/program"
 	"pocketcoder/sandbox"
@@ -93,7 +93,7 @@ func (r *testbed) workspace() string { return filepath.Join(r.dir, "workspace") 
 var harmlessRules = append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}}, policy.Defaults...)
 
 func (r *testbed) ask(command string) policy.Ask {
-	return policy.Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(), Resolve: handlers.RealPath, List: handlers.ListFolder, Tracked: handlers.TrackedFiles}
+	return policy.Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(), Resolve: workspace.RealPath, List: workspace.ListFolder, Tracked: workspace.TrackedFiles}
 }
 
 // helpers are programs that others run: in the testbed each is a canary.

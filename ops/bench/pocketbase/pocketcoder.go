@@ -17,6 +17,9 @@ import (
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 	"pocketcoder/web"
@@ -97,9 +100,10 @@ func openPocketCoder(ctx context.Context, dir string) (o web.Options, stop func(
 	if err != nil {
 		return o, nil, err
 	}
-	commands := &handlers.Handlers{Log: log}
+	records := &record.Records{Log: log}
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: records}
 	return web.Options{
-		Log: log, Tail: eventlog.NewTail(log), Model: model, Handlers: commands, Gate: handlers.Gate{Handlers: commands}, Accounts: accounts, Secrets: secrets,
+		Log: log, Tail: eventlog.NewTail(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate, Accounts: accounts, Secrets: secrets,
 		Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
 	}, func() { nc.Close(); server.Close() }, nil
 }
@@ -110,11 +114,11 @@ func fillPocketCoder(ctx context.Context, s web.Options) (t target, streaming st
 	if err != nil {
 		return t, "", err
 	}
-	chat, _, err := s.Handlers.CreateChat(ctx, handlers.CreateChat{Command: command, Title: "listed", User: ada})
+	listed, _, err := s.Chats.Create(ctx, chat.Create{Command: command, Title: "listed", User: ada})
 	if err != nil {
 		return t, "", err
 	}
-	streaming, seq, err := s.Handlers.CreateChat(ctx, handlers.CreateChat{Command: command, Title: "streaming", User: ada})
+	streaming, seq, err := s.Chats.Create(ctx, chat.Create{Command: command, Title: "streaming", User: ada})
 	if err != nil {
 		return t, "", err
 	}
@@ -122,7 +126,7 @@ func fillPocketCoder(ctx context.Context, s web.Options) (t target, streaming st
 		return t, "", err
 	}
 	err = say(ctx, s.Log, streaming, 0, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{}}}`)
-	return target{Email: "ada@example.org", Chat: chat}, streaming, err
+	return target{Email: "ada@example.org", Chat: listed}, streaming, err
 }
 
 func say(ctx context.Context, log *eventlog.Log, chat string, seq int64, typ, properties string) error {

@@ -1,0 +1,246 @@
+package budget
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/policy"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// fixture is all that carry out commands on one log, with budgets.
+type fixture struct {
+	*permissiontest.Handlers
+	Budgets *Budgets
+}
+
+func newFixture(l *log.Log) *fixture {
+	h := permissiontest.New(l)
+	return &fixture{h, &Budgets{Records: h.Records, Permissions: h.Permissions}}
+}
+
+func openFixture(t testing.TB) *fixture { return newFixture(permissiontest.Open(t).Log) }
+
+// purse is what was spent, as a read model would count it.
+func purse(cost, tokens float64) Spent {
+	return func(context.Context, string, string, string) (float64, float64, error) { return cost, tokens, nil }
+}
+
+func budgeted(t testing.TB, h *fixture, b Budget) Budget {
+	t.Helper()
+	is := is.New(t)
+	b.Active = true
+	var err error
+	b.ID, _, err = h.Budgets.Set(t.Context(), Set{Command: handlers.Command{Actor: handlerstest.Alice}, Budget: b})
+	is.NoErr(err)
+	return b
+}
+
+// reaches tells that a step of a chat's running turn ended.
+func reaches(t testing.TB, h *fixture, chat string, spent Spent) {
+	t.Helper()
+	is := is.New(t)
+	last, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	is.NoErr(h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon, spent))
+}
+
+func askedFor(t testing.TB, l *log.Log, chat string) []events.PermissionRequested {
+	t.Helper()
+	_, data := handlerstest.History(t, l, chat)
+	return handlerstest.Of[events.PermissionRequested](data)
+}
+
+func decideMore(t testing.TB, h *fixture, chat, id string, d events.Decision) {
+	t.Helper()
+	_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: chat, Permission: id, Decision: d})
+	is.New(t).NoErr(err)
+}
+
+func TestEachTimeALimitIsReachedIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openFixture(t)
+	b := budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
+	reaches(t, h, "c1", purse(4.99, 0))
+	is.Equal(len(askedFor(t, h.Log, "c1")), 0)
+	for range 2 {
+		reaches(t, h, "c1", purse(5, 0))
+		reaches(t, newFixture(h.Log), "c1", purse(5.5, 0)) // as after a restart
+	}
+	first := askedFor(t, h.Log, "c1")
+	is.Equal(len(first), 1)
+	is.Equal(first[0].Type, permission.TypeBudget)
+	var says budgetMetadata
+	is.NoErr(json.Unmarshal(first[0].Metadata, &says))
+	is.Equal(says, budgetMetadata{Budget: b.ID, Name: "a", Scope: "chat", Unit: "cost", Limit: 5, Spent: 5, More: 5})
+	all, data := handlerstest.History(t, h.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.AbortRequested](data)), 1)
+	is.Equal([]string{all[len(all)-1].Actor, all[len(all)-1].Cause}, []string{events.ActorPolicy, first[0].Permission})
+
+	decideMore(t, h, "c1", first[0].Permission, events.Authorized)
+	stopped, err := h.Budgets.Stopped(t.Context(), first[0].Permission)
+	is.NoErr(err)
+	is.Equal(stopped, []string{"c1"})
+	reaches(t, h, "c1", purse(9.99, 0))
+	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+	reaches(t, h, "c1", purse(10, 0))
+	again := askedFor(t, h.Log, "c1")
+	is.Equal(len(again), 2)
+	is.True(again[1].Permission != first[0].Permission)
+}
+
+func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openFixture(t)
+	for _, chatID := range []string{"c2", "c3"} {
+		_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: chatID})
+		is.NoErr(err)
+	}
+	budgeted(t, h, Budget{Name: "a", Scope: OfDay, Tokens: 100})
+	last, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	var all sync.WaitGroup
+	holds := make([]*Held, 30)
+	for i := range holds {
+		all.Go(func() {
+			chat := fmt.Sprint("c", 1+i%3)
+			if i%2 == 0 {
+				holds[i] = &Held{}
+				if err := h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon, purse(0, 150)); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var err error
+			if holds[i], err = h.Budgets.Hold(t.Context(), chat, 1, noon, purse(0, 150)); err != nil || holds[i] == nil {
+				t.Error(holds[i], err)
+			}
+		})
+	}
+	all.Wait()
+	n, stopped := 0, 0
+	for _, chat := range []string{"c1", "c2", "c3"} {
+		_, data := handlerstest.History(t, h.Log, chat)
+		n, stopped = n+len(handlerstest.Of[events.PermissionRequested](data)), stopped+len(handlerstest.Of[events.AbortRequested](data))
+	}
+	is.Equal([]int{n, stopped}, []int{1, 3})
+	for i, held := range holds {
+		if i%2 == 1 {
+			is.Equal(held.Permission, holds[1].Permission)
+		}
+	}
+}
+
+func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openFixture(t)
+	budgeted(t, h, Budget{Name: "a", Scope: OfDay, Cost: 5})
+	hold := func(seq uint64, at time.Time, spent Spent) *Held {
+		t.Helper()
+		held, err := h.Budgets.Hold(t.Context(), "c1", seq, at, spent)
+		is.NoErr(err)
+		return held
+	}
+	is.Equal(hold(1, noon, purse(4, 0)), nil)
+	first := hold(1, noon, purse(6, 0))
+	is.Equal(hold(2, noon, purse(6, 0)), first)
+	decideMore(t, h, "c1", first.Permission, events.Denied)
+	denied := hold(1, noon, purse(6, 0))
+	is.Equal(denied.Permission, first.Permission)
+	is.True(denied.Reason != first.Reason)
+	later, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	second := hold(later+1, noon, purse(6, 0))
+	is.True(second.Permission != first.Permission)
+	is.Equal(hold(1, noon, purse(6, 0)), second) // both wait for it
+	is.Equal(len(askedFor(t, h.Log, "c1")), 2)
+
+	tomorrow := noon.Add(24 * time.Hour)
+	is.Equal(hold(1, tomorrow, purse(0, 0)), nil)
+	is.NoErr(h.Budgets.Release(t.Context(), noon, purse(6, 0)))
+	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, purse(0, 0)))
+	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, purse(0, 0)))
+	_, data := handlerstest.History(t, h.Log, "c1")
+	is.Equal(handlerstest.Of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: second.Permission, Reason: "the day is over"}})
+	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: second.Permission, Decision: events.Authorized})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+}
+
+func TestNobodyElseAsksForMore(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openFixture(t)
+	b := budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
+	forged := permissiontest.Intends("forged", "")
+	forged.Type = permission.TypeBudget
+	_, _, err := h.Permissions.Request(t.Context(), forged)
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+
+	l := limit{Budget: b, unit: unitCost, chat: "c1"}
+	squat := permissiontest.Intends((&budgetAsks{}).next(l.key()), "true") // its id, for something else
+	_, _, err = h.Permissions.Request(t.Context(), squat)
+	is.NoErr(err)
+	reaches(t, h, "c1", purse(6, 0))
+	all := askedFor(t, h.Log, "c1")
+	is.Equal(len(all), 2)
+	is.Equal(all[1].Type, permission.TypeBudget)
+	decideMore(t, h, "c1", squat.Permission, events.Authorized)
+	held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(6, 0))
+	is.NoErr(err)
+	is.Equal(held.Permission, all[1].Permission)
+}
+
+func TestNoRuleAllowsMore(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openFixture(t)
+	budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
+	g := permissiontest.GateOn(h.Handlers)
+	g.Rules = []policy.Rule{{Permission: permission.TypeBudget, Pattern: "*"}, {Permission: permission.TypeBudget, Pattern: "a"}}
+	reaches(t, h, "c1", purse(6, 0))
+	all, _ := handlerstest.History(t, h.Log, "c1")
+	for _, e := range all {
+		if e.Subject.Kind == (events.PermissionRequested{}).Kind() {
+			is.NoErr(g.React(t.Context(), e))
+		}
+	}
+	_, data := handlerstest.History(t, h.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.PermissionDecided](data)), 0)
+	is.Equal(len(handlerstest.Of[events.PermissionReferred](data)), 1)
+}
+
+// When several limits are reached a person is asked about one, and about the next when there is a reason to.
+func TestSeveralLimitsAreAskedAboutOneByOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openFixture(t)
+	budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 8})
+	budgeted(t, h, Budget{Name: "z", Scope: OfDay, Cost: 5})
+	reaches(t, h, "c1", purse(6, 0))
+	reaches(t, h, "c1", purse(9, 0)) // both, and z's ask waits
+	all := askedFor(t, h.Log, "c1")
+	is.Equal(len(all), 1)
+	is.Equal(all[0].Patterns, []string{"z"})
+	decideMore(t, h, "c1", all[0].Permission, events.Denied)
+	held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(9, 0))
+	is.NoErr(err)
+	is.Equal(held.Permission, all[0].Permission) // more of the other would not help
+	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+}

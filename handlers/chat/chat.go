@@ -1,0 +1,279 @@
+// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, submit a message, abort a turn, answer a
+// question.
+//
+// Promises: a message that is submitted twice under one id is stored once. The first answer to a question wins. Nothing is decided in a
+// chat that was deleted, except that its questions expire. What OpenCode has to do is an event here; the bridge carries it out.
+//
+// It must not know permission requests, configuration records, or how OpenCode is spoken to.
+package chat
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+)
+
+// Create opens a chat. Chat is its id, made by the caller or empty.
+type Create struct {
+	handlers.Command
+	Chat   string `json:"chat,omitempty"`
+	Title  string `json:"title,omitempty"`
+	User   string `json:"user,omitempty"`
+	Agent  string `json:"agent,omitempty"`
+	Engine string `json:"engine,omitempty"`
+
+	Description string `json:"description,omitempty"`
+	Archived    bool   `json:"archived,omitempty"`
+	Tags        string `json:"tags,omitempty"`
+}
+
+// Update changes what a person says about a chat; a nil field stays as it is.
+type Update struct {
+	handlers.Command
+	Chat        string  `json:"chat"`
+	Title       *string `json:"title,omitempty"`
+	Description *string `json:"description,omitempty"`
+	Tags        *string `json:"tags,omitempty"`
+	Agent       *string `json:"agent,omitempty"`
+	User        *string `json:"user,omitempty"` // a new owner
+	Archived    *bool   `json:"archived,omitempty"`
+}
+
+// Delete takes a chat away from those who read, and stops what runs in it.
+type Delete struct {
+	handlers.Command
+	Chat string `json:"chat"`
+}
+
+// maxTitle is the longest title of a chat, in bytes.
+const maxTitle = 500
+
+// maxText is the longest description and the longest tags of a chat, in characters: PocketBase's limit for a text field.
+const maxText = 5000
+
+// DefaultTitle is that of a chat nobody named.
+const DefaultTitle = "New chat"
+
+// DefaultEngine is the OpenCode of a single-node installation.
+const DefaultEngine = "local"
+
+// Chats carries out the commands on chats. The zero value but for Log is ready. It is safe for concurrent use.
+type Chats struct {
+	Log *log.Log
+
+	messages handlers.Folds[*messageState] // by chat
+}
+
+// Commands are the commands on chats that can be given over NATS.
+func (h *Chats) Commands() handlers.Commands {
+	return handlers.Commands{
+		"chat.create":     handlers.CommandOf(func(c *Create, actor string) { c.Actor = actor }, handlers.Created(h.Create)),
+		"chat.revert":     handlers.CommandOf(func(c *Revert, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revert)),
+		"message.submit":  handlers.CommandOf(func(c *SubmitMessage, actor string) { c.Actor = actor }, handlers.Created(h.SubmitMessage)),
+		"question.answer": handlers.CommandOf(func(c *AnswerQuestion, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AnswerQuestion)),
+		"turn.abort":      handlers.CommandOf(func(c *AbortTurn, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AbortTurn)),
+	}
+}
+
+// chatState is the life of a chat, and what is said about it.
+type chatState struct {
+	handlers.ChatState
+	last   uint64             // sequence of the last change
+	as     events.ChatCreated // when it was created
+	now    about
+	causes map[string]uint64 // commands, and where they were carried out
+}
+
+type about struct {
+	title, description, tags, agent string
+	archived                        bool
+}
+
+func (s *chatState) Apply(e events.Event) {
+	s.ChatState.Apply(e)
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.ChatCreated:
+		s.as = d
+		s.now = about{title: d.Title, description: d.Description, tags: d.Tags, agent: d.Agent, archived: d.Archived}
+	case events.ChatUpdated:
+		change(&s.now.title, d.Title)
+		change(&s.now.description, d.Description)
+		change(&s.now.tags, d.Tags)
+		change(&s.now.agent, d.Agent)
+		change(&s.now.archived, d.Archived)
+	case events.Deleted:
+	default:
+		return
+	}
+	s.last = e.Seq
+	if s.causes == nil {
+		s.causes = map[string]uint64{}
+	}
+	s.causes[e.Cause] = e.Seq
+}
+
+func change[T any](field *T, to *T) {
+	if to != nil {
+		*field = *to
+	}
+}
+
+// differing is want if it is something else than what is now.
+func differing[T comparable](now T, want *T) *T {
+	if want == nil || *want == now {
+		return nil
+	}
+	return want
+}
+
+// Create carries out the command. A chat that was created with the same content is not created again, however it was
+// changed since, as long as it has the same owner.
+func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, err error) {
+	if c.Chat == "" {
+		c.Chat = events.NewID()
+	}
+	if c.Engine == "" {
+		c.Engine = DefaultEngine
+	}
+	if err := c.check(); err != nil {
+		return "", 0, err
+	}
+	created := events.ChatCreated{
+		Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description, Archived: c.Archived, Tags: c.Tags,
+	}
+	f := handlers.NewFold(&chatState{}, handlers.ChatFilter(c.Chat))
+	seq, err = f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+		switch {
+		case s.Deleted != 0:
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s was deleted", c.Chat)
+		case s.Created != 0 && (s.as != created || s.Owner != c.User):
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s exists already", c.Chat)
+		case s.Created != 0:
+			return nil, s.Created, nil
+		}
+		return created, 0, nil
+	})
+	return c.Chat, seq, err
+}
+
+func (c *Create) check() (err error) {
+	if _, err := events.ParseID(c.Chat); err != nil {
+		return handlers.RefuseField(handlers.Invalid, "id", "chat: %v", err)
+	}
+	if _, err := events.ParseID(c.Engine); err != nil {
+		return handlers.RefuseField(handlers.Invalid, "engine", "engine: %v", err)
+	}
+	if c.Title, err = checkTitle(c.Title); err != nil {
+		return err
+	}
+	if err := checkText("description", c.Description); err != nil {
+		return err
+	}
+	return checkText("tags", c.Tags)
+}
+
+// checkTitle gives the title as it is stored.
+func checkTitle(title string) (string, error) {
+	if title = strings.TrimSpace(title); title == "" {
+		title = DefaultTitle
+	}
+	if len(title) > maxTitle || !utf8.ValidString(title) {
+		return "", handlers.RefuseField(handlers.Invalid, "title", "title: want at most %d bytes of UTF-8, got %d", maxTitle, len(title))
+	}
+	return title, nil
+}
+
+func checkText(field, text string) error {
+	if n := utf8.RuneCountInString(text); n > maxText || !utf8.ValidString(text) {
+		return handlers.RefuseField(handlers.Invalid, field, "%s: want at most %d characters of UTF-8, got %d", field, maxText, n)
+	}
+	return nil
+}
+
+// Update carries out the command. When nothing changes, nothing is stored, and seq is that of the last change.
+func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
+	if c.Title != nil {
+		title, err := checkTitle(*c.Title)
+		if err != nil {
+			return 0, err
+		}
+		c.Title = &title
+	}
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	if err := handlers.CheckChat(c.Chat); err != nil {
+		return 0, err
+	}
+	f := handlers.NewFold(&chatState{}, handlers.ChatFilter(c.Chat))
+	return f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) { return s.update(c) })
+}
+
+func (c Update) check() error {
+	for name, text := range map[string]*string{"description": c.Description, "tags": c.Tags} {
+		if text != nil {
+			if err := checkText(name, *text); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Agent != nil && *c.Agent != "" {
+		if _, err := events.ParseID(*c.Agent); err != nil {
+			return handlers.RefuseField(handlers.Invalid, "agent", "agent: %v", err)
+		}
+	}
+	if c.User != nil {
+		if _, err := events.ParseID(*c.User); err != nil {
+			return handlers.RefuseField(handlers.Invalid, "user", "user: %v", err)
+		}
+	}
+	return nil
+}
+
+func (s *chatState) update(c Update) (events.Data, uint64, error) {
+	if err := s.Missing(c.Chat); err != nil {
+		return nil, 0, err
+	}
+	if seq := s.causes[c.ID]; c.ID != "" && seq != 0 {
+		return nil, seq, nil
+	}
+	d := events.ChatUpdated{
+		Title: differing(s.now.title, c.Title), Description: differing(s.now.description, c.Description), Tags: differing(s.now.tags, c.Tags),
+		Agent: differing(s.now.agent, c.Agent), User: differing(s.Owner, c.User), Archived: differing(s.now.archived, c.Archived),
+	}
+	if d == (events.ChatUpdated{}) {
+		return nil, s.last, nil
+	}
+	return d, 0, nil
+}
+
+// Delete carries out the command. A chat that is deleted already is not deleted again. A command that was being decided
+// meanwhile can still be recorded after it: whoever acts on one looks whether the chat is there.
+func (h *Chats) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
+	if _, err := events.ParseID(c.Chat); err != nil {
+		return 0, handlers.RefuseField(handlers.Invalid, "id", "chat: %v", err)
+	}
+	f := handlers.NewFold(&chatState{}, handlers.ChatFilter(c.Chat))
+	return f.CarryOut(ctx, h.Log, c.Command, func(s *chatState) ([]events.Event, uint64, error) {
+		if s.Deleted != 0 {
+			return nil, s.Deleted, nil
+		}
+		if err := s.Missing(c.Chat); err != nil {
+			return nil, 0, err
+		}
+		abort, err := events.New(c.Chat, c.Actor, events.AbortRequested{})
+		if err != nil {
+			return nil, 0, err
+		}
+		deleted, err := events.New(c.Chat, c.Actor, events.Deleted{})
+		return []events.Event{abort, deleted}, 0, err
+	})
+}

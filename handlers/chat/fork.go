@@ -1,0 +1,121 @@
+package chat
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// Fork opens a new chat, of the same owner, engine and agent, that begins as this one was before a message.
+type Fork struct {
+	handlers.Command
+	Chat    string `json:"chat"`
+	Message string `json:"message,omitempty"` // OpenCode's msg_… id; empty for the whole chat
+	Into    string `json:"into,omitempty"`    // id of the new chat, made by the caller or empty
+	Title   string `json:"title,omitempty"`   // of the new chat; empty for that of this one, with " (fork)"
+}
+
+type forkState struct {
+	source     string
+	from, into chatState
+	done       map[string]forked // by new chat
+}
+
+type forked struct {
+	seq     uint64
+	cause   string
+	message string
+}
+
+func (s *forkState) Apply(e events.Event) {
+	if e.Subject.ID != s.source {
+		s.into.Apply(e)
+		return
+	}
+	s.from.Apply(e)
+	if d, err := events.Decode(e); err == nil {
+		if f, ok := d.(events.ForkRequested); ok {
+			s.done[f.Chat] = forked{e.Seq, e.Cause, f.Message}
+		}
+	}
+}
+
+// Fork carries out the command: it makes the chat and records the wish that OpenCode fill it.
+func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err error) {
+	if c.Into == "" {
+		c.Into = events.NewID()
+	}
+	if err := c.check(); err != nil {
+		return "", 0, err
+	}
+	f := handlers.NewFold(&forkState{source: c.Chat, done: map[string]forked{}},
+		handlers.ChatFilter(c.Into), events.ChatSubject(c.Chat, events.ForkRequested{}.Kind()), handlers.ChatFilter(c.Chat))
+	f.Guard(2)
+	chat = c.Into
+	seq, err = f.CarryOut(ctx, h.Log, c.Command, func(s *forkState) ([]events.Event, uint64, error) {
+		for into, earlier := range s.done {
+			if c.ID != "" && earlier.cause == c.ID {
+				chat = into
+				return nil, earlier.seq, nil
+			}
+		}
+		created, seq, err := s.fork(c)
+		if err != nil || seq != 0 {
+			return nil, seq, err
+		}
+		opened, err := events.New(c.Into, c.Actor, created)
+		if err != nil {
+			return nil, 0, err
+		}
+		wish, err := events.New(c.Chat, c.Actor, events.ForkRequested{Message: c.Message, Chat: c.Into})
+		return []events.Event{opened, wish}, 0, err
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	return chat, seq, nil
+}
+
+func (c *Fork) check() (err error) {
+	for _, id := range []struct{ name, field, value string }{{"chat", "chat", c.Chat}, {"into", "id", c.Into}, {"message", "message", c.Message}} {
+		if _, err := events.ParseID(id.value); err != nil && (id.name != "message" || id.value != "") {
+			return handlers.RefuseField(handlers.Invalid, id.field, "%s: %v", id.name, err)
+		}
+	}
+	if c.Into == c.Chat {
+		return handlers.RefuseField(handlers.Conflict, "id", "chat %s exists already", c.Into)
+	}
+	if c.Title != "" {
+		c.Title, err = checkTitle(c.Title)
+	}
+	return err
+}
+
+// fork gives the new chat, or the place where it was made already for the same fork.
+func (s *forkState) fork(c Fork) (created events.ChatCreated, seq uint64, err error) {
+	if earlier, ok := s.done[c.Into]; ok && earlier.message == c.Message && s.into.Deleted == 0 {
+		return created, earlier.seq, nil
+	}
+	if err := s.from.Missing(c.Chat); err != nil {
+		return created, 0, err
+	}
+	if s.into.last != 0 {
+		return created, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s exists already", c.Into)
+	}
+	from := s.from.now
+	if c.Title == "" {
+		c.Title = forkTitle(from.title)
+	}
+	return events.ChatCreated{Title: c.Title, User: s.from.Owner, Engine: s.from.as.Engine, Agent: from.agent}, 0, nil
+}
+
+func forkTitle(of string) string {
+	const suffix = " (fork)"
+	for len(of)+len(suffix) > maxTitle {
+		_, size := utf8.DecodeLastRuneInString(of)
+		of = of[:len(of)-size]
+	}
+	return of + suffix
+}

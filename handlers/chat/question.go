@@ -1,0 +1,167 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// AnswerQuestion answers one of the questions the model asked together, or rejects all of them. The first answer wins.
+type AnswerQuestion struct {
+	handlers.Command
+	Chat     string   `json:"chat"`
+	Question string   `json:"question"` // OpenCode's que_… id
+	Index    int      `json:"index"`
+	Answers  []string `json:"answers,omitempty"` // labels or free text, MaxAnswer bytes in all
+	Rejected bool     `json:"rejected,omitempty"`
+}
+
+// MaxAnswer is the longest answer to a question, in bytes.
+const MaxAnswer = 32 << 10
+
+// ExpireQuestion says that questions need no answer any more. What was answered or is over stays as it is.
+type ExpireQuestion struct {
+	handlers.Command
+	Chat, Question, Reason string
+}
+
+type questions struct {
+	handlers.ChatState
+	asks     map[string]events.QuestionAsk
+	answered map[string]map[int]answered
+	over     map[string]string // rejected, expired, or answered in OpenCode by somebody else: how
+}
+
+type answered struct {
+	seq       uint64
+	cause, by string
+}
+
+func newQuestions() *questions {
+	return &questions{
+		asks: map[string]events.QuestionAsk{}, answered: map[string]map[int]answered{}, over: map[string]string{},
+	}
+}
+
+func (s *questions) Apply(e events.Event) {
+	s.ChatState.Apply(e)
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.QuestionAnswered:
+		if s.answered[d.Question] == nil {
+			s.answered[d.Question] = map[int]answered{}
+		}
+		s.answered[d.Question][d.Index] = answered{e.Seq, e.Cause, e.Actor}
+		if d.Rejected {
+			s.over[d.Question] = "rejected by " + e.Actor
+		}
+	case events.QuestionExpired:
+		s.over[d.Question] = "expired: " + d.Reason
+	case events.OpenCode:
+		s.applyOpenCode(d)
+	}
+}
+
+func (s *questions) applyOpenCode(d events.OpenCode) {
+	switch d.Type {
+	case events.QuestionAsked:
+		var ask events.QuestionAsk
+		if json.Unmarshal(d.Properties, &ask) == nil {
+			s.asks[ask.ID] = ask
+		}
+	case events.QuestionReplied, events.QuestionRejected:
+		var reply struct{ RequestID string }
+		if json.Unmarshal(d.Properties, &reply) == nil && s.over[reply.RequestID] == "" {
+			s.over[reply.RequestID] = "answered in OpenCode"
+		}
+	}
+}
+
+// AnswerQuestion carries out the command.
+func (h *Chats) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, error) {
+	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.answer(c) })
+}
+
+// ExpireQuestion carries out the command, in a chat that was deleted too.
+func (h *Chats) ExpireQuestion(ctx context.Context, c ExpireQuestion) (uint64, error) {
+	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.expire(c), 0, nil })
+}
+
+func (h *Chats) onQuestions(ctx context.Context, chat string, c handlers.Command, decide func(*questions) (events.Data, uint64, error)) (uint64, error) {
+	if err := handlers.CheckChat(chat); err != nil {
+		return 0, err
+	}
+	f := handlers.NewFold(newQuestions(), events.ChatSubject(chat, "question.*"), events.ChatSubject(chat, "opencode.question.*"), handlers.ChatFilter(chat))
+	return f.CarryOutOne(ctx, h.Log, chat, c, decide)
+}
+
+func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
+	if s.Deleted != 0 {
+		return nil, 0, s.Missing(c.Chat)
+	}
+	ask, known := s.asks[c.Question]
+	if !known || c.Index < 0 || c.Index >= len(ask.Questions) {
+		return nil, 0, handlers.Refuse(handlers.NotFound, "there is no question %s/%d in chat %s", c.Question, c.Index, c.Chat)
+	}
+	if earlier, ok := s.answered[c.Question][c.Index]; ok {
+		if c.ID != "" && earlier.cause == c.ID {
+			return nil, earlier.seq, nil
+		}
+		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "question %s/%d is answered already, by %s", c.Question, c.Index, earlier.by)
+	}
+	if how := s.over[c.Question]; how != "" {
+		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "question %s is over: %s", c.Question, how)
+	}
+	if err := c.check(ask.Questions[c.Index]); err != nil {
+		return nil, 0, err
+	}
+	return events.QuestionAnswered{Question: c.Question, Index: c.Index, Answers: c.Answers, Rejected: c.Rejected}, 0, nil
+}
+
+// check refuses what is no answer to the question.
+func (c AnswerQuestion) check(q events.Question) error {
+	said := strings.Join(c.Answers, "")
+	switch {
+	case c.Rejected && len(c.Answers) > 0:
+		return handlers.RefuseField(handlers.Invalid, "reply", "a question is answered or rejected, not both")
+	case c.Rejected:
+		return nil
+	case strings.TrimSpace(said) == "":
+		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is empty")
+	case len(c.Answers) > 1 && !q.Multiple:
+		return handlers.RefuseField(handlers.Invalid, "reply", "question %s/%d takes one answer, got %d", c.Question, c.Index, len(c.Answers))
+	case len(said) > MaxAnswer:
+		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is %d bytes; the limit is %d", len(said), MaxAnswer)
+	case !utf8.ValidString(said):
+		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is not UTF-8")
+	}
+	for i, answer := range c.Answers {
+		offered := slices.ContainsFunc(q.Options, func(o events.Option) bool { return o.Label == answer })
+		switch {
+		case strings.TrimSpace(answer) == "":
+			return handlers.RefuseField(handlers.Invalid, "reply", "answer %d of %d is empty", i+1, len(c.Answers))
+		case slices.Contains(c.Answers[:i], answer):
+			return handlers.RefuseField(handlers.Invalid, "reply", "the answer %.100q is given twice", answer)
+		case !offered && !q.Free():
+			return handlers.RefuseField(handlers.Invalid, "reply", "the answer %.100q is none of those that question %s/%d offers", answer, c.Question, c.Index)
+		}
+	}
+	return nil
+}
+
+// expire gives no event for questions that are over, or have all their answers.
+func (s *questions) expire(c ExpireQuestion) events.Data {
+	ask, known := s.asks[c.Question]
+	if !known || s.over[c.Question] != "" || len(s.answered[c.Question]) == len(ask.Questions) {
+		return nil
+	}
+	return events.QuestionExpired{Question: c.Question, Reason: c.Reason}
+}

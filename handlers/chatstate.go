@@ -1,0 +1,46 @@
+package handlers
+
+import "pocketcoder/events"
+
+// ChatState is what every command on a chat needs to know of it.
+type ChatState struct {
+	Created, Deleted uint64 // sequences of these events; 0 while there is none
+	Owner            string // id of the account that owns the chat; empty for a chat without an owner
+}
+
+// ChatFilter matches the events that ChatState is folded from.
+func ChatFilter(chat string) string { return events.ChatSubject(chat, "*") }
+
+// Apply folds an event.
+func (s *ChatState) Apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.ChatCreated:
+		s.Created, s.Owner = e.Seq, d.User
+	case events.ChatUpdated:
+		if d.User != nil {
+			s.Owner = *d.User
+		}
+	case events.Deleted:
+		s.Deleted = e.Seq
+	}
+}
+
+// Missing returns the refusal of a command on the chat, nil when the chat exists.
+func (s *ChatState) Missing(chat string) error {
+	if s.Created == 0 || s.Deleted != 0 {
+		return Refuse(NotFound, "there is no chat %s", chat)
+	}
+	return nil
+}
+
+// CheckChat refuses an id that cannot be that of a chat.
+func CheckChat(chat string) error {
+	if _, err := events.ParseID(chat); err != nil {
+		return RefuseField(Invalid, "chat", "chat: %v", err)
+	}
+	return nil
+}

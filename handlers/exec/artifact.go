@@ -1,0 +1,199 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// What is kept of the files that an execution created or changed. Beyond, they are counted, or known by their hash alone.
+const (
+	maxArtifacts     = wire.MaxChanges // named in exec.changed
+	maxArtifact      = 1 << 20         // bytes of one whose content is kept
+	maxArtifactsAll  = 16 << 20        // bytes that are kept of one execution's
+	maxArtifactNames = 1 << 20         // bytes of all their names: an event holds them, each byte in up to six
+	maxChangeLine    = 64 << 10        // bytes in which a worker names one
+
+	artifactsWithin = 2 * time.Minute // to find them out
+	lastChanges     = 2 * time.Second // to find out, at the end, those that still wait
+	maxFinished     = 1000            // executions that wait for that
+)
+
+// ended is an execution whose changes are to be found out.
+type ended struct {
+	chat, exec string
+	since      int64
+}
+
+// finished are those that wait, in order. The zero value is empty.
+type finished struct {
+	made  sync.Once
+	queue chan ended
+}
+
+func (f *finished) waiting() chan ended {
+	f.made.Do(func() { f.queue = make(chan ended, maxFinished) })
+	return f.queue
+}
+
+// changes has the changes of an execution found out, which nobody waits for. Of a private one nobody asks.
+func (x *Executions) changes(u *run, result wire.Result) {
+	if result.Began == 0 || u.requested.Private {
+		return
+	}
+	select {
+	case x.finished.waiting() <- ended{u.chat, u.requested.Exec, result.Began}:
+	default:
+		x.Logger.Error("find changed files: too many executions wait for it", "exec", u.requested.Exec)
+	}
+}
+
+// findChanges records what executions that ended have changed, one after the other, until none will end any more and none waits.
+// When ctx ends it says of those that are left that it is not known.
+func (x *Executions) findChanges(ctx context.Context, none <-chan struct{}) {
+	for {
+		var e ended
+		select {
+		case e = <-x.finished.waiting():
+		case <-none:
+			select {
+			case e = <-x.finished.waiting():
+			default:
+				return
+			}
+		}
+		if err := x.recordChanges(ctx, e); err != nil {
+			x.Logger.Error("find changed files", "exec", e.exec, "err", err)
+		}
+	}
+}
+
+// recordChanges appends exec.changed, unless nothing has changed. The list has every file of the workspace that was changed between
+// the execution's start and the making of the list, and is as it then was, whoever changed it: a file that changed while several
+// commands ran is in the list of each, and one that a later command changed before this list was made is in both.
+func (x *Executions) recordChanges(ctx context.Context, e ended) error {
+	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
+	defer cancel()
+	var list changeList
+	if err := x.ask(ctx, wire.Request{Op: wire.Changes, Since: e.since}, &list); err != nil {
+		return err
+	}
+	d := events.ExecChanged{Exec: e.exec, More: list.more}
+	room := int64(maxArtifactsAll)
+	for _, c := range list.found {
+		a := events.Artifact{Path: c.Path, Size: c.Size, SHA256: c.SHA256}
+		if c.Size > 0 && c.Size <= min(maxArtifact, room) && ctx.Err() == nil {
+			var err error
+			if a.Blob, err = x.keep(ctx, c); err != nil { // that it was changed is known all the same
+				x.Logger.Error("keep changed file", "exec", e.exec, "path", c.Path, "err", err)
+			}
+			if a.Blob != nil {
+				room -= c.Size
+			}
+		}
+		d.Files = append(d.Files, a)
+	}
+	if len(d.Files)+d.More == 0 {
+		return nil
+	}
+	return x.record(ctx, e.chat, d)
+}
+
+// ask asks the workers of the workspace for something else than to run a command.
+func (x *Executions) ask(ctx context.Context, r wire.Request, stdout io.Writer) error {
+	r.Workspace = x.Workspace
+	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, stdout, io.Discard)
+	if err == nil && (result.Reason != wire.Exited || result.ExitCode != 0) {
+		err = fmt.Errorf("%s, exit %d: %s", result.Reason, result.ExitCode, result.Error)
+	}
+	return err
+}
+
+// keep stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored one would
+// stay for ever, and with the secret taken out it would not be the file.
+func (x *Executions) keep(ctx context.Context, c wire.Change) (*events.Blob, error) {
+	content := &limited{most: int(c.Size)}
+	if err := x.ask(ctx, wire.Request{Op: wire.Read, Path: c.Path}, content); err != nil {
+		return nil, ctx.Err()
+	}
+	b := content.Bytes()
+	sum := sha256.Sum256(b)
+	if hex.EncodeToString(sum[:]) != c.SHA256 || !bytes.Equal(x.Log.Redactor().Bytes(b), b) {
+		return nil, nil
+	}
+	blob, err := x.Log.KeepBlob(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return &blob, nil
+}
+
+// limited takes so many bytes and no more.
+type limited struct {
+	bytes.Buffer
+	most int
+}
+
+var errTooLarge = errors.New("it is larger than it was")
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > l.most {
+		return 0, errTooLarge
+	}
+	return l.Buffer.Write(p)
+}
+
+// changeList reads the lines in which a worker names changed files. What is beyond the limits, or cannot be named, is counted: a
+// command chooses the names of its files.
+type changeList struct {
+	found []wire.Change
+	names int // bytes
+	more  int
+	line  []byte // as far as it came, and as far as it may
+}
+
+func (l *changeList) Write(p []byte) (int, error) {
+	for rest := p; ; {
+		part, after, whole := bytes.Cut(rest, []byte("\n"))
+		l.line = append(l.line, part[:min(len(part), maxChangeLine-len(l.line))]...)
+		if !whole {
+			return len(p), nil
+		}
+		l.add(l.line)
+		l.line, rest = l.line[:0], after
+	}
+}
+
+func (l *changeList) add(line []byte) {
+	var c wire.Change
+	err := json.Unmarshal(line, &c)
+	if err == nil && c.More > 0 && c.Path == "" {
+		l.more += min(c.More, math.MaxInt32-min(l.more, math.MaxInt32))
+		return
+	}
+	if err != nil || !filepath.IsLocal(c.Path) || !utf8.ValidString(c.Path) || c.Size < 0 || !isSum(c.SHA256) ||
+		len(l.found) == maxArtifacts || l.names+len(c.Path) > maxArtifactNames {
+		l.more++
+		return
+	}
+	l.found, l.names = append(l.found, c), l.names+len(c.Path)
+}
+
+// isSum takes a SHA-256 in hex, and none.
+func isSum(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && (s == "" || len(s) == hex.EncodedLen(sha256.Size))
+}

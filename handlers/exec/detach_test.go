@@ -1,0 +1,208 @@
+package exec
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/wire"
+)
+
+// untilStop is a command that says up, its pid, and down when there is a file named stop.
+const untilStop = "echo up $$; until test -e stop; do sleep 0.02; done; echo down >&2; exit 3"
+
+// detached starts a command that goes on by itself, and gives its execution and the pid it says.
+func (s *system) detached(command string) (exec string, pid int) {
+	s.t.Helper()
+	is := is.New(s.t)
+	r := s.authorized("detach " + command)
+	result, stdout, stderr := s.shell(s.t.Context(), r)
+	is.Equal(result.ExitCode, 0)
+	is.Equal(result.Reason, wire.Exited)
+	is.Equal(stderr, "")
+	exec = s.execOf(r.Call)
+	expect.Contains(s.t, stdout, "[PocketCoder] It runs in the background as execution "+exec+" (here, isolation none).")
+	expect.Contains(s.t, stdout, "pocketcoder sandbox logs "+exec+" -f")
+	expect.Eventually(s.t, "it becomes true", func() bool { return strings.HasSuffix(s.live(exec), "\n") })
+	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(s.live(exec), "up ")))
+	is.NoErr(err)
+	return exec, pid
+}
+
+func TestDetachedCommandGoesOnByItself(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	exec, pid := s.detached(untilStop)
+	all, data := handlerstest.History(t, s.Log, "c1")
+	is.Equal(handlerstest.Of[events.ExecRequested](data), []events.ExecRequested{{
+		Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: untilStop, Cwd: s.workspace, Pool: "local", Detached: true,
+	}})
+	is.Equal(data[len(data)-1], events.ExecStarted{Exec: exec, Worker: "here", Isolation: "none"})
+	is.Equal(all[len(all)-1].Actor, events.ActorSandbox)
+
+	_, err := s.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: "c1"}) // the turn is over, not the command
+	is.NoErr(err)
+	other := s.authorized("kill -0 " + strconv.Itoa(pid))
+	result, _, _ := s.shell(t.Context(), other)
+	is.Equal(result.ExitCode, 0)
+	_, err = s.touch("stop")
+	is.NoErr(err)
+	d := s.finished(exec)
+	is.Equal([]any{d.ExitCode, d.Reason, d.Worker, d.Isolation}, []any{3, "", "here", "none"})
+	is.Equal([]string{d.Stdout.Text, d.Stderr.Text}, []string{"up " + strconv.Itoa(pid) + "\n", "down\n"})
+	again := s.request("detach " + untilStop)
+	again.Call = "call_per_1"
+	result, _, _ = s.shell(t.Context(), again)
+	expect.Contains(t, result.Error, "was executed already") // one decision is for one start
+}
+
+func TestDetachedCommandThatFailsAtOnceSaysSo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	s.exec.settles = time.Minute
+	result, stdout, stderr := s.shell(t.Context(), s.authorized("detach echo oops >&2; exit 9"))
+	is.Equal([]any{result.ExitCode, result.Reason, stdout, stderr}, []any{9, wire.Exited, "", "oops\n"})
+
+	result, _, _ = s.shell(t.Context(), s.approved("detach pwd", "/", permission.Decide{}))
+	is.Equal(result.Reason, wire.Refused)
+	expect.Contains(t, result.Error, "outside the workspace")
+	s.stop()
+	none := newSystem(t)
+	result, _, _ = none.shell(t.Context(), none.authorized("detach sleep 1000"))
+	is.Equal(result.Error, `no sandbox worker answers in pool "local"`)
+	_, data := handlerstest.History(t, none.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.ExecStarted](data)), 0)
+	is.Equal(none.finished().Reason, string(wire.Refused))
+}
+
+func TestOnlyWhatWasAuthorizedDetachedIsDetached(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	s.exec.settles = time.Minute
+	plain := s.authorized("echo a")
+	plain.Command = "detach echo a"
+	result, _, _ := s.shell(t.Context(), plain)
+	expect.Contains(t, result.Error, "not the one that was authorized")
+	detached := s.authorized("detach echo a")
+	detached.Command = "echo a"
+	result, _, _ = s.shell(t.Context(), detached)
+	expect.Contains(t, result.Error, "not the one that was authorized")
+	is.Equal(s.started.Load(), int64(0))
+
+	edited := s.approved("sleep 1000", s.workspace, permission.Decide{Edited: "detach echo up; exit 2"}) // by a person
+	result, stdout, _ := s.shell(t.Context(), edited)
+	is.Equal(result.ExitCode, 2)
+	is.True(strings.HasPrefix(stdout, "[PocketCoder] A person changed this command"))
+	_, data := handlerstest.History(t, s.Log, "c1")
+	d := handlerstest.Of[events.ExecRequested](data)[0]
+	is.Equal([]any{d.Command, d.Original, d.Detached}, []any{"echo up; exit 2", "sleep 1000", true})
+}
+
+func TestDetachedCommandHasNoTimeLimit(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t, func(c *sandbox.Config) { c.Timeout = 400 * time.Millisecond })
+	exec, pid := s.detached(untilStop)
+	result, _, _ := s.shell(t.Context(), s.authorized("sleep 1000"))
+	is.Equal(result.Reason, wire.TimedOut)
+	is.NoErr(syscall.Kill(pid, 0)) // which began before
+	_, err := s.touch("stop")
+	is.NoErr(err)
+	is.Equal(s.finished(exec).ExitCode, 3)
+}
+
+func TestDetachedCommandEndsWithItsChatAndWithUs(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*system) error{
+		"the chat is deleted": func(s *system) error {
+			_, err := s.Chats.Delete(s.t.Context(), chat.Delete{Chat: "c1"})
+			return err
+		},
+		"we stop": func(s *system) error { s.stop(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s, _ := withWorker(t)
+			exec, pid := s.detached(untilStop)
+			is.NoErr(end(s))
+			is.Equal(s.finished(exec).Reason, string(wire.Cancelled))
+			expect.Eventually(t, "it becomes true", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
+		})
+	}
+}
+
+func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, worker := withWorkerProcess(t)
+	r := s.authorized("detach " + untilStop)
+	result, _, _ := s.shell(t.Context(), r)
+	is.Equal(result.ExitCode, 0)
+	exec := s.execOf(r.Call)
+	expect.Eventually(t, "it becomes true", func() bool { return s.live(exec) != "" })
+	is.NoErr(worker.Process.Kill())
+	d := s.finished(exec)
+	is.Equal(d.Reason, string(wire.Lost))
+	is.True(d.DurationMS > 0)
+	is.True(strings.HasPrefix(d.Stdout.Text, "up ")) // what was heard of it is kept
+}
+
+// A shell that goes away while its command is being looked a worker for takes it along: nobody was told that it runs.
+func TestDetachedCommandGivenUpBeforeItStartedIsNotStarted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, shell := s.authorized("detach sleep 1000"), s.connect(natsconf.Core)
+	go wire.Call(ctx, shell, wire.RequestSubject("local"), r, io.Discard, io.Discard)
+	s.execOf(r.Call)
+	cancel()
+	is.Equal(s.finished().Reason, string(wire.Refused))
+	_, data := handlerstest.History(t, s.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.ExecStarted](data)), 0)
+}
+
+func TestAShellThatDoesNotReadHoldsUpNeitherTheCommandNorTheLeaving(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	unread, blocked := make(chan struct{}), make(chan struct{}, 1)
+	defer close(unread)
+	l := listener{gone: make(chan struct{})}
+	w := l.hears(writer(func(p []byte) (int, error) {
+		blocked <- struct{}{}
+		<-unread
+		return len(p), nil
+	}))
+	wrote, left := make(chan struct{}), make(chan struct{})
+	go func() { defer close(wrote); w.Write([]byte("a")) }()
+	<-blocked
+	go func() { defer close(left); l.leave() }()
+	for _, done := range []chan struct{}{left, wrote} {
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("it waits for who does not read")
+		}
+	}
+	n, err := w.Write([]byte("after"))
+	is.NoErr(err)
+	is.Equal(n, len("after"))
+	is.Equal(len(blocked), 0) // nothing is written any more
+}

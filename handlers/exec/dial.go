@@ -1,0 +1,134 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+
+	"pocketcoder/sandbox/wire"
+)
+
+// ErrNotServed says that nothing in a chat serves at a port.
+var ErrNotServed = errors.New("nothing serves there")
+
+// Dial connects to a port of 127.0.0.1 where a command of the chat that runs on by itself, or a person's shell, serves it: the
+// newest that does. A connection ends with its command.
+func (x *Executions) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
+	err := errors.New("no command of the chat runs in the background")
+	for _, u := range x.running.servers(chat) {
+		var conn net.Conn
+		if conn, err = x.connect(ctx, u, port); err == nil {
+			return conn, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("connect to port %d: %w", port, err)
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", ErrNotServed, err)
+}
+
+// servers are the executions of a chat that can be connected to, the newest first.
+func (r *running) servers(chat string) (found []*run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, u := range r.by {
+		if u.chat == chat && u.serving() {
+			found = append(found, u)
+		}
+	}
+	slices.SortFunc(found, func(a, b *run) int { return b.at.Compare(a.at) })
+	return found
+}
+
+func (u *run) serving() bool {
+	_, began := u.taken()
+	return u.request.Ports && began
+}
+
+// connect gives a connection whose other end is in the sandbox.
+func (x *Executions) connect(ctx context.Context, u *run, port int) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	open, cancel := context.WithCancel(context.Background()) // longer than ctx
+	c := &connection{Conn: ours, cancel: cancel}
+	said, connected, ended := make(chan wire.Input), make(chan bool, 1), make(chan error, 1)
+	go func() {
+		defer close(said)
+		pump(open, theirs, said)
+	}()
+	go func() {
+		defer theirs.Close()
+		defer cancel()
+		r := wire.Request{Op: wire.Dial, Exec: u.requested.Exec, Workspace: x.Workspace, Port: port, Input: said}
+		result, err := wire.Call(open, x.Conn, wire.RunSubject(x.Pool), r, theirs, writer(func(p []byte) (int, error) {
+			select {
+			case connected <- true: // there is nothing else to say
+			default:
+			}
+			return len(p), nil
+		}))
+		if err == nil && result.Reason != wire.Exited {
+			err = errors.New(cmp.Or(result.Error, string(result.Reason)))
+		}
+		if err != nil {
+			c.failed.Store(&err)
+		}
+		ended <- err
+	}()
+	var err error
+	select {
+	case <-connected:
+		return c, nil
+	case err = <-ended:
+		if err == nil || len(connected) > 0 { // all was said at once
+			return c, nil
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	c.Close()
+	return nil, err
+}
+
+// pump passes on what is written until the writer closes.
+func pump(ctx context.Context, from io.Reader, to chan<- wire.Input) {
+	for {
+		b := make([]byte, wire.ChunkSize)
+		n, err := from.Read(b)
+		if n > 0 {
+			select {
+			case to <- wire.Input{Data: b[:n]}:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// connection is one end of a pipe that says why there is nothing at the other.
+type connection struct {
+	net.Conn
+	cancel context.CancelFunc
+	failed atomic.Pointer[error]
+}
+
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if failed := c.failed.Load(); err == io.EOF && failed != nil {
+		err = *failed
+	}
+	return n, err
+}
+
+// Close ends the call too: its writer is gone, and nothing more is said.
+func (c *connection) Close() error {
+	defer c.cancel()
+	return c.Conn.Close()
+}

@@ -1,0 +1,205 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox/wire"
+)
+
+func TestCommandOfAGoneShellIsKilledAndRecorded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	r := s.authorized("echo $$; sleep 1000 & wait")
+	shell, line := s.connect(natsconf.Core), make(lineWriter, 1)
+	go wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
+	pid, err := strconv.Atoi(<-line)
+	is.NoErr(err)
+	shell.Close() // without a word, as after kill -9
+	d := s.finished()
+	is.Equal(d.Reason, string(wire.Cancelled))
+	is.Equal(d.Stdout.Text, fmt.Sprintln(pid)) // what it said until then is kept
+	expect.Eventually(t, "it becomes true", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
+}
+
+func TestCancelledCommandIsRecordedAsCancelled(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
+	r := s.authorized("echo started; exec sleep 1000")
+	shell := s.connect(natsconf.Core)
+	go func() {
+		result, err := wire.Call(ctx, shell, wire.RequestSubject("local"), r, line, io.Discard)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- result
+	}()
+	is.Equal(<-line, "started")
+	cancel()
+	is.Equal((<-done).Reason, wire.Cancelled)
+	d := s.finished()
+	is.Equal(d.Reason, string(wire.Cancelled))
+	is.Equal(d.Signal, "SIGTERM")
+}
+
+func TestStopOfTheHandlersRecordsWhatRan(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	line := make(lineWriter, 1)
+	r, shell := s.authorized("echo started; exec sleep 1000"), s.connect(natsconf.Core)
+	go wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
+	is.Equal(<-line, "started")
+	s.stop()
+	is.Equal(s.finished().Reason, string(wire.Cancelled))
+}
+
+func TestCommandOfAKilledWorkerIsLostAndItsOutputKept(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, worker := withWorkerProcess(t)
+	line, done, began := make(lineWriter, 1), make(chan wire.Result, 1), time.Now()
+	r, shell := s.authorized("echo $$; exec sleep 1000"), s.connect(natsconf.Core)
+	go func() {
+		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- result
+	}()
+	pid, err := strconv.Atoi(<-line)
+	is.NoErr(err)
+	is.NoErr(worker.Process.Kill())
+	is.Equal((<-done).Reason, wire.Lost)
+	d := s.finished()
+	is.Equal(d.Reason, string(wire.Lost))
+	is.Equal(d.ExitCode, wire.ExitLost)
+	is.True(d.Error != "")
+	is.True(d.DurationMS > 0 && d.DurationMS <= time.Since(began).Milliseconds()) // as far as it is known to have run
+	is.Equal(d.Stdout.Text, fmt.Sprintln(pid))
+	result, _, _ := s.shell(t.Context(), r)
+	is.Equal(result.ExitCode, 126) // and is not run again
+}
+
+func TestExecutionOfADeadProcessIsRecordedAsLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	is.NoErr((&Executions{Log: s.Log}).Lost(t.Context(), "c1", "x1"))
+	d := s.finished()
+	is.Equal(d, events.ExecFinished{Exec: "x1", ExitCode: wire.ExitLost, Reason: "lost", Error: "the system stopped while the command was running"})
+}
+
+func TestWithoutAWorkerTheCommandIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	result, _, _ := s.shell(t.Context(), s.authorized("echo x"))
+	is.Equal(result.ExitCode, 126)
+	is.Equal(result.Reason, wire.Refused)
+	is.Equal(result.Error, `no sandbox worker answers in pool "local"`)
+	is.Equal(s.finished().Reason, string(wire.Refused))
+}
+
+func TestWhyNoWorkerTakesTheCommandIsSaid(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	var log bytes.Buffer
+	s.exec.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	nc := s.connect(natsconf.Worker)
+	s.run(nc, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
+			Info: wire.WorkerInfo{Name: "far", Workspace: "/srv/other"}, Serves: func(string) bool { return false },
+		})
+	})
+	r := s.authorized("echo x")
+	result, _, _ := s.shell(t.Context(), r)
+	is.Equal([]any{result.ExitCode, result.Reason}, []any{126, wire.Refused})
+	is.Equal(result.Error, `no sandbox worker of pool "local" takes the command: worker far serves /srv/other, not `+s.workspace)
+	d := s.finished()
+	is.Equal([]string{d.Reason, d.Error}, []string{string(wire.Refused), result.Error})
+	expect.Contains(t, log.String(), "exec="+s.execOf(r.Call))
+	expect.Contains(t, log.String(), "worker far serves /srv/other, not "+s.workspace)
+}
+
+// A caller that gives up before a worker is found: the command did not run, and nothing may look as if it had.
+func TestCommandGivenUpBeforeItStartedIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, shell := s.authorized("echo x"), s.connect(natsconf.Core)
+	go wire.Call(ctx, shell, wire.RequestSubject("local"), r, io.Discard, io.Discard)
+	s.execOf(r.Call)
+	cancel()
+	d := s.finished()
+	is.Equal(d.ExitCode, wire.ExitRefused)
+	is.Equal(d.Reason, string(wire.Refused))
+}
+
+func TestWorkerThatComesBackInTimeRunsTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r, done := s.authorized("echo x"), make(chan wire.Result, 1)
+	go func() {
+		result, _, _ := s.shell(t.Context(), r)
+		done <- result
+	}()
+	s.execOf(r.Call) // it is being looked for
+	nc := s.connect(natsconf.Worker)
+	s.run(nc, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+			return wire.Result{ExitCode: 7}
+		}})
+	})
+	is.Equal((<-done).ExitCode, 7)
+}
+
+func TestWorkerRefusesADirectoryOutsideTheWorkspace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	r := s.approved("pwd", "/", permission.Decide{})
+	r.Workspace = "/" // the shell has no say in what the workspace is
+	result, _, _ := s.shell(t.Context(), r)
+	is.Equal(result.ExitCode, 126)
+	expect.Contains(t, result.Error, "outside the workspace")
+	is.Equal(s.finished().Reason, string(wire.Refused))
+}
+
+func TestRequestForAHostExpiresWithALostExecution(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	handlerstest.Happened(t, h.Log, "c1", handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{
+		Permission: "n1", Type: permission.TypeNetwork, Patterns: []string{"example.com:443"},
+	}})
+	x := &Executions{Log: h.Log, Network: &network.Sandbox{Gate: permissiontest.GateOn(h)}}
+	is.NoErr(x.Lost(t.Context(), "c1", "x3"))
+	_, data := handlerstest.History(t, h.Log, "c1")
+	expired := handlerstest.Of[events.PermissionExpired](data)
+	is.Equal(len(expired), 1)
+	is.Equal(expired[0].Permission, "n1")
+}

@@ -1,0 +1,226 @@
+// Package exec runs commands in the sandbox: it lets through what was authorized, and records the output and the result. A person's own
+// shell takes the same way without a permission.
+//
+// Promises: no process is started whose exact command was not authorized for its session, its call and its directory. None is started twice,
+// and none after its approval expired or its turn was aborted. Every execution that was requested gets one result, "lost" if nobody knows
+// it. Output takes constant memory, and secrets are taken out of it.
+//
+// It must not know OpenCode's HTTP API, nor how a worker isolates a process.
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/policy/bash"
+	"pocketcoder/sandbox/wire"
+)
+
+// Executions is the exec path between OpenCode's shell and the sandbox: it lets through what was authorized, and records what
+// came of it. A person's own shell takes the same way, without a gate.
+type Executions struct {
+	Log       *log.Log // where executions are recorded
+	Conn      *nats.Conn
+	Engine    string
+	Pool      string
+	Workspace string                                     // where a chat without a session works, absolute; only workers of it are asked. Empty for any
+	Session   func(id string) (permission.Session, bool) // of a session whose asks are in the log
+	Network   *network.Sandbox                           // nil gives no command one
+	Logger    *slog.Logger
+
+	chats    handlers.Folds[*execState]
+	running  running
+	finished finished
+	output   int64         // bytes that a command may print; 0 for maxOutput
+	settles  time.Duration // 0 for settles
+	moment   time.Duration // 0 for moment
+}
+
+// Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded, and
+// what they changed as far as it is found out within lastChanges.
+func (x *Executions) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, x.running.stop)()
+	last, err := x.Log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	chats := make(chan error, 1)
+	go func() { chats <- x.endWithTheirChats(ctx, last); cancel() }()
+	finding, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	none, found := make(chan struct{}), make(chan struct{})
+	go func() { x.findChanges(finding, none); close(found) }()
+	served := wire.Serve(ctx, x.Conn, wire.RequestSubject(x.Engine), wire.Server{Handle: x.exec, Queue: "handlers"})
+	cancel()
+	x.running.wait()
+	close(none)
+	defer time.AfterFunc(lastChanges, giveUp).Stop()
+	<-found
+	return errors.Join(served, <-chats)
+}
+
+// recordTimeout bounds the append of a result, which must succeed even when everybody who waited for it is gone.
+const recordTimeout = 30 * time.Second
+
+func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	session, ok := x.Session(r.Session)
+	if !ok {
+		x.Logger.Warn("exec refused", "session", r.Session, "call", r.Call, "err", "unknown session")
+		return refused("session %q is not known", r.Session)
+	}
+	requested, err := x.authorize(record, session, r)
+	if err != nil {
+		return x.refuse(record, session.Chat, r, err)
+	}
+	if requested.Original != "" {
+		_, _ = io.WriteString(stdout, noticeOf(requested)) // a caller that is gone is handled elsewhere
+	}
+	run := x.newRun(session.Chat, requested)
+	if requested.Detached {
+		return x.detach(ctx, run, stdout, stderr)
+	}
+	return x.carry(ctx, run, stdout, stderr)
+}
+
+// noticeOf tells the model, before the command's own output, that it was edited and how. It is no part of what is recorded.
+func noticeOf(d events.ExecRequested) string {
+	return "[PocketCoder] A person changed this command before it ran.\n[PocketCoder] Asked for: " + d.Original + "\n[PocketCoder] Ran: " + d.Command + "\n"
+}
+
+// execState is what the gate knows of a chat's commands: decisions, and what has been started on them.
+type execState struct {
+	permission.State
+	started map[string]string // permission -> exec
+	ended   map[string]uint64 // sequence of the last end of a session's turn with OpenCode's
+}
+
+func newExecState() *execState {
+	return &execState{*permission.NewState(), map[string]string{}, map[string]uint64{}}
+}
+
+func (s *execState) Apply(e events.Event) {
+	s.State.Apply(e)
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.ExecRequested:
+		s.started[d.Permission] = d.Exec
+	case events.TurnLost:
+		s.ended[d.Session] = e.Seq
+	}
+}
+
+// execFilters are the subjects on which a command is let through; the first, where that is recorded, has the aborts too.
+func execFilters(chat string) []string {
+	return []string{
+		events.ChatSubject(chat, "*.requested"), permission.Filters(chat)[0], handlers.ChatFilter(chat), events.ChatSubject(chat, events.TurnLost{}.Kind()),
+	}
+}
+
+// authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and nothing
+// was started on it yet.
+func (x *Executions) authorize(ctx context.Context, session permission.Session, r wire.Request) (events.ExecRequested, error) {
+	d := events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
+	directory, _ := workspace.RealPath(session.Directory)
+	f := x.chats.Get(ctx, session.Chat, func() *handlers.Fold[*execState] {
+		return handlers.NewFold(newExecState(), execFilters(session.Chat)...)
+	})
+	c := handlers.Command{Actor: events.EngineActor(x.Engine)}
+	_, err := f.CarryOutOne(ctx, x.Log, session.Chat, c, func(s *execState) (events.Data, uint64, error) {
+		how, err := s.authorized(r, time.Now())
+		if errors.Is(err, errOtherCommand) && string(x.Log.Redactor().Bytes([]byte(r.Command))) == how.Decided.Command {
+			err = errSecretCommand
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		allowed := how.Decided
+		d.Permission, d.Command, d.Original, d.Detached = allowed.Permission, r.Command, "", false
+		if allowed.Edited != "" {
+			d.Command, d.Original = allowed.Edited, r.Command
+		}
+		if rest, detached := bash.Detached(d.Command); detached {
+			d.Command, d.Detached = rest, true
+		}
+		d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd)
+		return d, 0, err
+	})
+	return d, err
+}
+
+// The reasons why a command differs from the approved one. The log holds [redacted] in place of a secret, so a command with a
+// secret never equals its request.
+var (
+	errOtherCommand  = handlers.Refuse(handlers.Conflict, "the command is not the one that was authorized")
+	errSecretCommand = handlers.Refuse(handlers.Conflict, "The command contains a secret of PocketCoder's, such as a key of the model provider. The request showed [redacted] in its place, and "+
+		"only what was shown may run. Leave the secret out of the command.")
+)
+
+// authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none: whoever
+// asked could have named any session and call.
+func (s *execState) authorized(r wire.Request, at time.Time) (how permission.Outcome, err error) {
+	if s.Deleted != 0 {
+		return how, handlers.Refuse(handlers.NotFound, "the chat was deleted")
+	}
+	id, how := s.CommandDecision(r.Session, r.Call)
+	switch d := how.Decided; {
+	case d == nil:
+		return how, handlers.Refuse(handlers.NotFound, "no permission was decided for call %s of session %s", r.Call, r.Session)
+	case d.Decision != events.Authorized:
+		return how, handlers.Refuse(handlers.Conflict, "the command was denied by %s", how.By)
+	case s.started[id] != "":
+		return how, handlers.Refuse(handlers.Conflict, "call %s was executed already, as %s", r.Call, s.started[id])
+	case d.Command != r.Command:
+		return how, errOtherCommand
+	case s.WasInterrupted(id) || s.ended[r.Session] > how.Seq:
+		return how, handlers.Refuse(handlers.Conflict, "the turn in which the command was authorized was lost")
+	}
+	if why := s.Void(how, at); why != "" {
+		return how, handlers.Refuse(handlers.Conflict, "the command may not run any more: %s", why)
+	}
+	return how, nil
+}
+
+// allowedCwd gives where a command runs, symlinks resolved: where it was authorized to run. A decision that was made before
+// that was known is for the session's directory.
+func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, error) {
+	allowed := cmp.Or(d.Cwd, directory)
+	real, ok := workspace.RealPath(cwd)
+	if !ok || real != allowed {
+		return "", handlers.Refuse(handlers.Conflict, "the command was authorized to run in %s, not in %s", allowed, cwd)
+	}
+	return real, nil
+}
+
+func (x *Executions) refuse(ctx context.Context, chat string, r wire.Request, why error) wire.Result {
+	d := events.ExecRefused{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd, Reason: why.Error()}
+	e, err := events.New(chat, events.EngineActor(x.Engine), d)
+	if err == nil {
+		_, err = x.Log.Append(ctx, e)
+	}
+	x.Logger.Warn("exec refused", "session", r.Session, "call", r.Call, "err", errors.Join(why, err))
+	return refused("%v", why)
+}
+
+func refused(format string, args ...any) wire.Result {
+	return wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,274 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/sandbox/wire"
+)
+
+// run is an execution on its way from exec.requested to exec.finished.
+type run struct {
+	chat      string
+	at        time.Time // when it was requested
+	requested events.ExecRequested
+	request   wire.Request
+	input     chan wire.Input
+	over      chan struct{}      // closed when it takes no more input
+	end       context.CancelFunc // ends it
+	took      func(wire.Start)   // called when a worker has taken it; nil for nothing
+
+	began chan struct{} // closed when a worker has taken it: from then on there are
+	start wire.Start    // who has
+	since time.Time     // and when
+
+	signalling sync.Mutex
+	signals    map[string]recordedSignal // by command id
+}
+
+// pendingInput is how many signals, or pieces of what a person types, wait for the worker to take them.
+const pendingInput = 16
+
+func (x *Executions) newRun(chat string, d events.ExecRequested) *run {
+	u := &run{
+		chat: chat, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{}), began: make(chan struct{}),
+		signals: map[string]recordedSignal{},
+	}
+	u.request = wire.Request{
+		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input,
+		Started: func(s wire.Start) { x.started(u, s) },
+	}
+	if u.goesOn() {
+		u.request.TimeoutMS, u.request.Ports = noTimeout, true
+	}
+	return u
+}
+
+// noTimeout is the longest time there is: 292 years in milliseconds. A request without one gets the worker's own.
+const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
+
+// goesOn says whether it may take days: nobody waits for it, or it is a person's shell.
+func (u *run) goesOn() bool { return u.requested.Detached || u.requested.Terminal }
+
+// taken says whether a worker has taken it, and which one.
+func (u *run) taken() (wire.Start, bool) {
+	select {
+	case <-u.began:
+		return u.start, true
+	default:
+		return wire.Start{}, false
+	}
+}
+
+// started is told by the worker that has taken a command.
+func (x *Executions) started(u *run, s wire.Start) {
+	u.start, u.since = s, time.Now()
+	close(u.began)
+	if u.goesOn() {
+		x.recordStart(u)
+	}
+	if u.took != nil {
+		u.took(s)
+	}
+}
+
+func (x *Executions) recordStart(u *run) {
+	d := events.ExecStarted{Exec: u.requested.Exec, Worker: u.start.Worker, Isolation: u.start.Isolation}
+	if err := x.record(context.Background(), u.chat, d); err != nil {
+		x.Logger.Error("record the start of an exec", "exec", d.Exec, "err", err)
+	}
+}
+
+// moment is how long a command that is waited for runs before its start is recorded, unless Exec says another. Of those that are
+// over before, and they are most, the result says who has run them: a synced append for each would slow down every command.
+const moment = time.Second
+
+// announce records the start of a command that lasts, so that who looks while it runs sees where. Of one that is over it records nothing.
+func (x *Executions) announce(u *run) {
+	select {
+	case <-u.began:
+	case <-u.over:
+		return
+	}
+	select {
+	case <-time.After(cmp.Or(x.moment, moment)):
+		x.recordStart(u)
+	case <-u.over:
+	}
+}
+
+// carry has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when it is ended.
+func (x *Executions) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
+	ctx, u.end = context.WithCancel(ctx)
+	defer u.end()
+	x.running.add(u)
+	network, err := x.Network.For(ctx, u.chat, u.requested) // first: the recorder learns what not to record
+	defer x.Network.Done(u.requested.Exec)
+	out := newRecorder(x.Log, u.chat, u.requested)
+	out.most = cmp.Or(x.output, out.most)
+	model := stdout
+	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
+	var announcing sync.WaitGroup
+	if !u.goesOn() {
+		announcing.Go(func() { x.announce(u) })
+	}
+	result := refused("the command was not run: %v", err)
+	if u.request.Network = network; err == nil {
+		result = u.timed(out.judged(x.forward(ctx, u.request, stdout, stderr)))
+	}
+	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if notes := x.Network.End(ended, u.requested); !u.requested.Terminal {
+		tell(model, notes, out)
+	}
+	x.running.remove(u)
+	announcing.Wait() // it comes before the end in the log, or not at all
+	d := out.finish(result)
+	start, _ := u.taken()
+	d.Worker, d.Isolation = start.Worker, start.Isolation
+	if err := x.record(ctx, u.chat, d); err != nil {
+		x.Logger.Error("record exec", "exec", d.Exec, "err", err)
+	}
+	x.changes(u, result)
+	return result
+}
+
+// tell writes notes for the model after the command's output. The notes are not recorded.
+func tell(model io.Writer, notes []string, printed *recorder) {
+	for i, note := range notes {
+		line := "[PocketCoder] " + note + "\n"
+		if i == 0 && printed.taken.Load() > 0 {
+			line = "\n" + line
+		}
+		_, _ = io.WriteString(model, line) // a caller that is gone is handled elsewhere
+	}
+}
+
+// timed gives a lost execution, whose result no worker has measured, the time that it is known to have run.
+func (u *run) timed(result wire.Result) wire.Result {
+	if _, ok := u.taken(); ok && result.Reason == wire.Lost {
+		result.DurationMS = time.Since(u.since).Milliseconds()
+	}
+	return result
+}
+
+// Tries to find a worker: one that is being restarted is back within that time. Nothing has run before it answers.
+const (
+	workerTries = 6
+	workerPause = 100 * time.Millisecond // doubled each time: 3 s in all
+)
+
+func (x *Executions) forward(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	subject, pause := wire.RunSubject(x.Pool), workerPause
+	for try := 1; ; try++ {
+		result, err := wire.Call(ctx, x.Conn, subject, r, stdout, stderr)
+		switch {
+		case err == nil:
+			return result
+		case !errors.Is(err, wire.ErrNoWorker): // and it certainly was not run
+			x.Logger.Error("exec", "exec", r.Exec, "err", err)
+			return refused("the command was not run: %v", err)
+		case try == workerTries || ctx.Err() != nil:
+			x.Logger.Warn("exec", "exec", r.Exec, "err", err)
+			if why := wire.Declined(""); errors.As(err, &why) {
+				return refused("no sandbox worker of pool %q takes the command: %s", x.Pool, string(why))
+			}
+			return refused("no sandbox worker answers in pool %q", x.Pool)
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+		}
+	}
+}
+
+// record appends a fact of the sandbox's, whoever still waits for it.
+func (x *Executions) record(ctx context.Context, chat string, d events.Data) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	e, err := events.New(chat, events.ActorSandbox, d)
+	if err != nil {
+		return err
+	}
+	_, err = x.Log.Append(ctx, e)
+	return err
+}
+
+// Lost records that nobody knows what came of an execution, nor how long it ran: it was running when its handler died.
+func (x *Executions) Lost(ctx context.Context, chat, exec string) error {
+	err := x.record(ctx, chat, events.ExecFinished{
+		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
+	})
+	return errors.Join(err, x.Network.Expire(ctx, chat))
+}
+
+// running is what runs now. The zero value is empty.
+type running struct {
+	mu         sync.Mutex
+	by         map[string]*run // by exec
+	gone       map[string]bool // chats that were deleted meanwhile
+	stopping   bool
+	background sync.WaitGroup // those nobody waits for
+}
+
+// add lets an execution be found. One that must not run any more is ended at once.
+func (r *running) add(u *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[string]*run{}
+	}
+	r.by[u.requested.Exec] = u
+	if r.gone[u.chat] || r.stopping && u.requested.Detached {
+		u.end()
+	}
+}
+
+func (r *running) remove(u *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, u.requested.Exec)
+	close(u.over)
+}
+
+func (r *running) get(exec string) (*run, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u, ok := r.by[exec]
+	return u, ok
+}
+
+// endOf ends what runs in a chat, and what is about to.
+func (r *running) endOf(chat string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone == nil {
+		r.gone = map[string]bool{}
+	}
+	r.gone[chat] = true
+	for _, u := range r.by {
+		if u.chat == chat {
+			u.end()
+		}
+	}
+}
+
+// stop ends what nobody waits for; the others end with who waits.
+func (r *running) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
+	for _, u := range r.by {
+		if u.requested.Detached {
+			u.end()
+		}
+	}
+}
+
+func (r *running) wait() { r.background.Wait() }

@@ -1,0 +1,229 @@
+package exec
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox/wire"
+)
+
+// sitting is a person at a terminal.
+type sitting struct {
+	*system
+	nc    *nats.Conn
+	input chan wire.Input
+	done  chan wire.Result
+
+	mu     sync.Mutex
+	screen strings.Builder
+}
+
+// sit opens a shell of the operator's in chat c1.
+func (s *system) sit(call string) *sitting {
+	s.t.Helper()
+	p := &sitting{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8), done: make(chan wire.Result, 1)}
+	r := wire.Request{Session: "c1", Call: call, Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80, Kind: "xterm"}, Input: p.input}
+	go func() {
+		result, err := wire.Call(s.t.Context(), p.nc, wire.PersonSubject, r, writer(p.see), io.Discard)
+		if err != nil && !p.nc.IsClosed() {
+			s.t.Error(err)
+		}
+		p.done <- result
+	}()
+	return p
+}
+
+func (p *sitting) see(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.screen.Write(b)
+}
+
+func (p *sitting) sees(text string) {
+	p.t.Helper()
+	expect.Eventually(p.t, "it becomes true", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return strings.Contains(p.screen.String(), text)
+	})
+}
+
+func (p *sitting) types(text string) { p.input <- wire.Input{Data: []byte(text)} }
+
+// sees lets ann into the chats of nobody.
+func sees(_ context.Context, account, owner string) (bool, error) {
+	return account == "ann" && owner == "", nil
+}
+
+// withShells has a worker, and takes people's shells.
+func withShells(t *testing.T) *system {
+	t.Helper()
+	s, _ := withWorker(t)
+	conn := s.connect(natsconf.Core)
+	s.run(conn, func(ctx context.Context) error {
+		return s.exec.ServeShells(ctx, conn, events.UserActor("operator"), sees)
+	})
+	return s
+}
+
+func TestAShellEndsWhenItIsToldToEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := withShells(t)
+	p := s.sit("")
+	p.types("echo rea''dy\n")
+	p.sees("ready")
+	_, data := handlerstest.History(t, s.Log, "c1")
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: handlerstest.Of[events.ExecRequested](data)[0].Exec})
+	is.NoErr(err)
+	<-p.done
+	_, data = handlerstest.History(t, s.Log, "c1")
+	is.Equal(handlerstest.Of[events.ExecSignalled](data)[0].Signal, "SIGHUP") // it would not hear TERM
+}
+
+func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := withShells(t)
+	handlerstest.Happened(t, s.Log, "c1", handlerstest.Fact{Data: events.SessionBound{Session: "ses_1", Directory: s.workspace}})
+	p := s.sit("")
+	p.types("stty size; pwd; echo key: " + handlerstest.Canary[:8] + "''" + handlerstest.Canary[8:] + "\n")
+	p.sees("24 80")
+	p.sees(s.workspace)
+	p.sees("key: " + handlerstest.Canary) // the person sees what there is
+	p.input <- wire.Input{Size: &wire.Terminal{Rows: 50, Cols: 132}}
+	p.types("stty size; exit 4\n")
+	result := <-p.done
+	is.Equal(result.ExitCode, 4)
+	d := s.finished()
+	is.Equal([]any{d.ExitCode, d.Reason, d.Worker, d.Isolation}, []any{4, "", "here", "none"})
+	for _, text := range []string{"24 80", "50 132", "key: [redacted]"} {
+		expect.Contains(t, d.Stdout.Text, text)
+	}
+	expect.Lacks(t, d.Stdout.Text, handlerstest.Canary)
+	all, data := handlerstest.History(t, s.Log, "c1")
+	requested := handlerstest.Of[events.ExecRequested](data)
+	is.Equal(requested, []events.ExecRequested{{Exec: d.Exec, Cwd: s.workspace, Pool: "local", Terminal: true}})
+	is.Equal(handlerstest.Of[events.ExecStarted](data), []events.ExecStarted{{Exec: d.Exec, Worker: "here", Isolation: "none"}})
+	for i := range data {
+		if _, ok := data[i].(events.ExecRequested); ok {
+			is.Equal(all[i].Actor, "user:operator")
+		}
+	}
+}
+
+func TestShellOfAnAccountIsRecordedAsIts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := withShells(t)
+	nc := s.connect(natsconf.Operator)
+	input := make(chan wire.Input, 1)
+	input <- wire.Input{Data: []byte("exit\n")}
+	r := wire.Request{Session: "c1", Account: "ann", Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80}, Input: input}
+	result, err := wire.Call(t.Context(), nc, wire.PersonSubject, r, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Exited)
+	input <- wire.Input{Data: []byte("exit\n")}
+	r.Account = "bob"
+	result, err = wire.Call(t.Context(), nc, wire.PersonSubject, r, io.Discard, io.Discard)
+	is.NoErr(err)
+	is.Equal(result.Reason, wire.Refused)
+	expect.Contains(t, result.Error, `no account "bob" that may`)
+	all, data := handlerstest.History(t, s.Log, "c1")
+	var actors []string
+	for i := range data {
+		if _, ok := data[i].(events.ExecRequested); ok {
+			actors = append(actors, all[i].Actor)
+		}
+	}
+	is.Equal(actors, []string{"user:ann"})
+}
+
+func TestOfAPrivateShellOnlyThatItWasIsRecorded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := withShells(t)
+	p := s.sit(PrivateShell)
+	p.types("echo not'' this > file; cat file\n")
+	p.sees("not this")
+	p.types("exit\n")
+	<-p.done
+	d := s.finished()
+	is.Equal([]events.Output{d.Stdout, d.Stderr}, []events.Output{{}, {}})
+	_, data := handlerstest.History(t, s.Log, "c1")
+	requested := handlerstest.Of[events.ExecRequested](data)
+	is.Equal(requested, []events.ExecRequested{{Exec: d.Exec, Cwd: s.workspace, Pool: "local", Terminal: true, Private: true}})
+	n := 0
+	_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject("c1", d.Exec), 0, func(log.Delta) error { n++; return nil })
+	is.NoErr(err)
+	is.Equal(n, 0)
+	s.shell(t.Context(), s.authorized("echo x > other")) // what this one changed is found out after what that one would have
+	_, changed := handlerstest.Await(t, s.Log, func(events.ExecChanged) bool { return true })
+	is.True(changed.Exec != d.Exec)
+}
+
+func TestPersonsShellEndsWithTheirTerminalAndTheirChat(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*sitting) error{
+		"the terminal is gone": func(p *sitting) error { p.nc.Close(); return nil },
+		"the chat is deleted": func(p *sitting) error {
+			_, err := p.Chats.Delete(p.t.Context(), chat.Delete{Chat: "c1"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := withShells(t)
+			p := s.sit("")
+			p.types("echo re''ady\n")
+			p.sees("ready")
+			is.NoErr(end(p))
+			is.Equal(s.finished().Reason, string(wire.Cancelled))
+		})
+	}
+}
+
+func TestShellThatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	s := withShells(t)
+	_, _, err := s.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
+	is.New(t).NoErr(err)
+	_, err = s.Chats.Delete(t.Context(), chat.Delete{Chat: "c2"})
+	is.New(t).NoErr(err)
+	nc := s.connect(natsconf.Operator)
+	terminal := &wire.Terminal{Rows: 1, Cols: 1}
+	for name, c := range map[string]struct {
+		r    wire.Request
+		says string
+	}{
+		"no terminal":     {wire.Request{Session: "c1", Cwd: "/", Command: "id"}, "want a terminal"},
+		"half private":    {wire.Request{Session: "c1", Cwd: "/", Call: "Private", Terminal: terminal}, "want a terminal"},
+		"no chat":         {wire.Request{Cwd: "/", Terminal: terminal}, "chat: parse id"},
+		"an unknown chat": {wire.Request{Session: "nothing", Cwd: "/", Terminal: terminal}, "there is no chat nothing"},
+		"a deleted chat":  {wire.Request{Session: "c2", Cwd: "/", Terminal: terminal}, "there is no chat c2"},
+	} {
+		is := is.New(t)
+		result, err := wire.Call(t.Context(), nc, wire.PersonSubject, c.r, io.Discard, io.Discard)
+		is.NoErr(err)
+		is.Equal(result.Reason, wire.Refused)
+		if !strings.Contains(result.Error, c.says) {
+			t.Errorf("%s: %q", name, result.Error)
+		}
+	}
+	_, data := handlerstest.History(t, s.Log, "c1")
+	is.New(t).Equal(len(handlerstest.Of[events.ExecRequested](data)), 0)
+}

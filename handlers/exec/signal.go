@@ -1,0 +1,88 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/sandbox/wire"
+)
+
+// Signal sends a signal to all processes of a command that runs.
+type Signal struct {
+	handlers.Command
+	Execution string `json:"execution"`
+	Signal    string `json:"signal"` // TERM, or SIGTERM; when empty TERM, or HUP for a person's shell, which does not hear TERM
+}
+
+// Signals are those that can be sent.
+var Signals = []string{"TERM", "INT", "HUP", "KILL", "USR1", "USR2", "QUIT", "STOP", "CONT"}
+
+// SignalName is how a signal is named to people: TERM for SIGTERM, term and sigterm.
+func SignalName(signal string) string { return strings.TrimPrefix(strings.ToUpper(signal), "SIG") }
+
+// recordedSignal is a signal whose event is in the log.
+type recordedSignal struct {
+	seq  uint64
+	sent bool
+}
+
+// Signal carries out the command. Who sent it is recorded before it is sent. Given again while the execution runs, it is neither
+// recorded nor sent again; once that has ended it is refused, as any other is.
+func (x *Executions) Signal(ctx context.Context, c Signal) (uint64, error) {
+	if c.Signal != "" && !slices.Contains(Signals, SignalName(c.Signal)) {
+		return 0, handlers.RefuseField(handlers.Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))
+	}
+	u, ok := x.running.get(c.Execution)
+	if !ok {
+		return 0, handlers.RefuseField(handlers.Conflict, "execution", "execution %s is not running", c.Execution)
+	}
+	if _, ok := u.taken(); !ok {
+		return 0, handlers.RefuseField(handlers.Conflict, "execution", "execution %s has not started yet", c.Execution)
+	}
+	ends := "TERM"
+	if u.requested.Terminal {
+		ends = "HUP"
+	}
+	c.Signal = "SIG" + SignalName(cmp.Or(c.Signal, ends))
+	return x.signal(ctx, u, c)
+}
+
+func (x *Executions) signal(ctx context.Context, u *run, c Signal) (uint64, error) {
+	u.signalling.Lock()
+	defer u.signalling.Unlock()
+	s, again := u.signals[c.ID]
+	if !again {
+		e, err := events.New(u.chat, c.Actor, events.ExecSignalled{Exec: c.Execution, Signal: c.Signal})
+		if err != nil {
+			return 0, err
+		}
+		if s.seq, err = x.Log.Append(ctx, e.CausedBy(c.ID)); err != nil {
+			return 0, err
+		}
+	}
+	var err error
+	if !s.sent {
+		err = u.say(ctx, wire.Input{Signal: c.Signal})
+		s.sent = err == nil
+	}
+	if c.ID != "" {
+		u.signals[c.ID] = s
+	}
+	return s.seq, err
+}
+
+// say gives the worker input. Of what is over it says nothing: that it ends is what most signals are for.
+func (u *run) say(ctx context.Context, in wire.Input) error {
+	select {
+	case u.input <- in:
+		return nil
+	case <-u.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,158 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/sandbox/wire"
+)
+
+func TestSignalIsRecordedAndReachesTheCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	line, done := make(lineWriter, 1), make(chan wire.Result, 1)
+	r, shell := s.authorized("trap 'exit 5' USR1; echo ready; while :; do sleep 0.02; done"), s.connect(natsconf.Core)
+	go func() {
+		result, err := wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- result
+	}()
+	is.Equal(<-line, "ready")
+	exec := s.execOf(r.Call)
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Execution: exec, Signal: "usr1"})
+	is.NoErr(err)
+	is.Equal((<-done).ExitCode, 5)
+	s.finished(exec)
+	all, data := handlerstest.History(t, s.Log, "c1")
+	var kinds []string
+	for i, d := range data {
+		if signalled, ok := d.(events.ExecSignalled); ok {
+			is.Equal(signalled, events.ExecSignalled{Exec: exec, Signal: "SIGUSR1"})
+			is.Equal([]string{all[i].Actor, all[i].Cause}, []string{handlerstest.Alice, "cmd1"})
+		}
+		if all[i].Subject.Kind[:5] == "exec." {
+			kinds = append(kinds, all[i].Subject.Kind)
+		}
+	}
+	is.Equal(kinds, []string{"exec.requested", "exec.signalled", "exec.finished"})
+
+	_, err = s.exec.Signal(t.Context(), Signal{Execution: exec})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	is.Equal(err.Error(), "execution "+exec+" is not running")
+}
+
+func TestOnlySomeSignalsCanBeSent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	exec, _ := s.detached(untilStop)
+	for _, signal := range []string{"SIGSEGV", "9", "SIG", "SIGTERM ", "TERM\x00", "SIGSIGTERM"} {
+		_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: exec, Signal: signal})
+		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+		is.Equal(err.Error(), "signal: want one of TERM, INT, HUP, KILL, USR1, USR2, QUIT, STOP, CONT")
+	}
+	_, data := handlerstest.History(t, s.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.ExecSignalled](data)), 0)
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: exec}) // SIGTERM
+	is.NoErr(err)
+	d := s.finished(exec)
+	is.Equal([]string{d.Signal, d.Reason}, []string{"SIGTERM", ""})
+}
+
+func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	exec, _ := s.detached("n=0; trap 'n=$((n+1))' USR1; trap 'exit $n' TERM; echo up $$; while :; do sleep 0.02; done")
+	u, _ := s.exec.running.get(exec)
+	give := func(id, signal string) uint64 {
+		seq, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: id, Actor: handlerstest.Alice}, Execution: exec, Signal: signal})
+		is.NoErr(err)
+		return seq
+	}
+	first := give("cmd1", "USR1")
+	is.Equal(give("cmd1", "USR1"), first)
+	_, data := handlerstest.History(t, s.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.ExecSignalled](data)), 1)
+	is.True(give("cmd2", "STOP") > first)
+	one := give("", "CONT")
+	is.True(give("", "CONT") > one) // without an id each is one of its own
+	is.Equal(len(u.signals), 2)
+	give("cmd3", "TERM")
+	is.Equal(s.finished(exec).ExitCode, 1)
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd3", Actor: handlerstest.Alice}, Execution: exec})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+}
+
+// What is recorded is sent when it is given again, if it could not be before.
+func TestASignalThatCouldNotBeSentIsSentWhenItIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	x := &Executions{Log: eventstest.Log(t)}
+	u := x.newRun("c1", events.ExecRequested{Exec: "x1"})
+	close(u.began)
+	u.end = func() {}
+	x.running.add(u)
+	for range pendingInput {
+		u.input <- wire.Input{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c, failed := Signal{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Execution: "x1"}, make(chan error, 1)
+	go func() { _, err := x.Signal(ctx, c); failed <- err }()
+	recorded, _ := handlerstest.Await(t, x.Log, func(events.ExecSignalled) bool { return true })
+	cancel()
+	is.True(errors.Is(<-failed, context.Canceled))
+	for range pendingInput {
+		<-u.input
+	}
+	for range 2 {
+		seq, err := x.Signal(t.Context(), c)
+		is.NoErr(err)
+		is.Equal(seq, recorded.Seq)
+	}
+	is.Equal(len(u.input), 1)
+	is.Equal((<-u.input).Signal, "SIGTERM")
+}
+
+func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	conn := s.connect(natsconf.Core)
+	go func() { served <- s.exec.Serve(ctx, conn, events.UserActor("operator")) }()
+	for conn.NumSubscriptions() < len(s.exec.Commands()) {
+		is.NoErr(conn.Flush())
+	}
+	is.NoErr(conn.Flush())
+	operator := s.connect(natsconf.Operator)
+	exec, _ := s.detached(untilStop)
+	expect.Eventually(t, "it becomes true", func() bool { // workers are listened for only so long
+		a, err := handlers.Give(t.Context(), operator, "exec.workers", struct{}{})
+		is.NoErr(err)
+		return string(a.Result) == `[{"name":"here","isolation":"none","workspace":"`+s.workspace+`","running":1,"capacity":0,"version":""}]`
+	})
+	_, err := handlers.Give(t.Context(), operator, "exec.signal", Signal{Execution: exec, Signal: "KILL"})
+	is.NoErr(err)
+	is.Equal(s.finished(exec).Signal, "SIGKILL")
+	e, _ := handlerstest.Await(t, s.Log, func(d events.ExecSignalled) bool { return d.Exec == exec })
+	is.Equal(e.Actor, "user:operator")
+	_, err = handlers.Give(t.Context(), operator, "exec.signal", Signal{Execution: "nothing"})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	cancel()
+	<-served
+}

@@ -1,0 +1,171 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// State is what a decision needs to know. It is folded from events, and Apply cannot refuse one.
+type State interface{ Apply(events.Event) }
+
+// Fold is a state, and how far the events that match its filters are folded into it. Decisions on it take turns, so that two of this
+// process never conflict. It is safe for concurrent use.
+type Fold[S State] struct {
+	mu      sync.Mutex
+	state   S
+	queries []query
+	guarded int
+}
+
+// query is one subject filter and the last sequence folded under it.
+type query struct {
+	filter string
+	last   uint64
+}
+
+// NewFold returns a fold of the events that match one of the filters into s. The first filter is guarded: what is decided is appended only
+// if no event that matches it was appended meanwhile.
+func NewFold[S State](s S, filters ...string) *Fold[S] {
+	f := &Fold[S]{state: s, guarded: 1}
+	for _, filter := range filters {
+		f.queries = append(f.queries, query{filter: filter})
+	}
+	return f
+}
+
+// Guard guards the first n filters instead of the first one. It must not be called once the fold is in use.
+func (f *Fold[S]) Guard(n int) { f.guarded = n }
+
+// Read calls fn with the state as it is now.
+func (f *Fold[S]) Read(ctx context.Context, l *log.Log, fn func(S) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.advance(ctx, l); err != nil {
+		return err
+	}
+	return fn(f.state)
+}
+
+// Last returns the sequence of the last event folded under the first filter. Only decide functions of this fold may call it.
+func (f *Fold[S]) Last() uint64 { return f.queries[0].last }
+
+// maxTries is how often a command is decided again because another writer was first.
+const maxTries = 5
+
+// CarryOut is the loop of every command: it folds, decides, and appends the decided events together, on the condition that the guarded
+// filters have no new event. On a conflict it begins again. A decide function that returns no event found that the command was carried
+// out already, at seq. Inside a transaction CarryOut appends nothing yet and returns 0 for what was decided.
+func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
+	decide func(S) (all []events.Event, seq uint64, err error)) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for range maxTries {
+		if err := f.advance(ctx, l); err != nil {
+			return 0, err
+		}
+		all, seq, err := decide(f.state)
+		if err != nil {
+			return 0, err
+		}
+		writes := f.writes(all, c.ID)
+		if t := transactionOf(ctx); t != nil {
+			return seq, t.add(writes, seq)
+		}
+		if len(writes) == 0 {
+			return seq, nil
+		}
+		seq, err = l.Commit(ctx, writes)
+		if !errors.Is(err, log.ErrConflict) {
+			return seq, err
+		}
+	}
+	return 0, Refuse(Conflict, tooBusy, maxTries)
+}
+
+const tooBusy = "too much happens at once: others were first %d times"
+
+// CarryOutOne is CarryOut for a command on a chat that comes to at most one event. A decide function that returns nil as the event found
+// that the command was carried out already, at seq.
+func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Command,
+	decide func(S) (d events.Data, seq uint64, err error)) (uint64, error) {
+	return f.CarryOut(ctx, l, c, func(s S) ([]events.Event, uint64, error) {
+		d, seq, err := decide(s)
+		if err != nil || d == nil {
+			return nil, seq, err
+		}
+		e, err := events.New(chat, c.Actor, d)
+		return []events.Event{e}, 0, err
+	})
+}
+
+// advance brings the state up to date with every filter, and with what a transaction has decided so far.
+func (f *Fold[S]) advance(ctx context.Context, l *log.Log) error {
+	for i, q := range f.queries {
+		last, err := l.Fold(ctx, q.filter, q.last, func(e events.Event) error { f.state.Apply(e); return nil })
+		if err != nil {
+			return err
+		}
+		f.queries[i].last = last
+	}
+	if t := transactionOf(ctx); t != nil {
+		for _, w := range t.writes {
+			if f.matches(w.Event.RawSubject) {
+				f.state.Apply(w.Event)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *Fold[S]) matches(subject string) bool {
+	for _, q := range f.queries {
+		if matches(q.filter, subject) {
+			return true
+		}
+	}
+	return false
+}
+
+// writes gives each event its cause and, as far as they go, one of the guarded filters.
+func (f *Fold[S]) writes(all []events.Event, cause string) []log.Write {
+	writes := make([]log.Write, len(all))
+	for i, e := range all {
+		writes[i].Event = e.CausedBy(cause)
+		if i < f.guarded {
+			writes[i].Expect = log.Expect{Filter: f.queries[i].filter, Last: f.queries[i].last}
+		}
+	}
+	return writes
+}
+
+// Folds keeps folds by the id of what they are about, so that a decision costs what is new since the last one, not the whole history. The
+// zero value is empty.
+type Folds[S State] struct {
+	mu sync.Mutex
+	by map[string]*Fold[S]
+}
+
+// maxFolds is how many folds are kept. Beyond that number all are folded anew.
+const maxFolds = 256
+
+// Get returns the kept fold of an id, or begins one. A transaction gets a fold of its own, because what it decides may never be stored.
+func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *Fold[S] {
+	if InTransaction(ctx) {
+		return begin()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f, ok := k.by[id]
+	if !ok {
+		if k.by == nil || len(k.by) >= maxFolds {
+			k.by = map[string]*Fold[S]{}
+		}
+		f = begin()
+		k.by[id] = f
+	}
+	return f
+}

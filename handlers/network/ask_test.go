@@ -1,0 +1,251 @@
+package network
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	x1, x2 := o.begin("x1"), o.begin("x2")
+	var waiting []<-chan error
+	for range 3 {
+		waiting = append(waiting, o.reaches(x1, "example.com:443"), o.reaches(x2, "EXAMPLE.com.:443"))
+	}
+	ask := o.asked(1)
+	is.Equal(ask.Type, permission.TypeNetwork)
+	is.Equal(ask.Patterns, []string{"example.com:443"})
+	is.Equal([]string{ask.Session, ask.MessageID, ask.Call}, []string{"ses_1", "msg_1", "call_per_1"})
+	var about networkMetadata
+	is.NoErr(json.Unmarshal(ask.Metadata, &about))
+	is.True(about.Exec == "x1" || about.Exec == "x2")
+	is.Equal([]any{about.Host, about.Port, about.Command}, []any{"example.com", uint16(443), "npm install"})
+	for _, x := range []*Execution{x1, x2} { // both have asked before anybody decides
+		for waits := false; !waits; {
+			x.deciding.Lock()
+			waits = len(x.asks) > 0
+			x.deciding.Unlock()
+		}
+	}
+	o.Decide(ask.Permission, events.Authorized)
+	for _, w := range waiting {
+		is.NoErr(<-w)
+	}
+	all := o.connections()
+	is.Equal(len(all), 2) // one for each command
+	for _, c := range all {
+		is.Equal([]any{c.Host, c.Port, c.Allowed, c.Permission, c.Reason}, []any{"example.com", 443, true, ask.Permission, "approved by " + handlerstest.Alice})
+	}
+	_, data := handlerstest.History(t, o.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.PermissionRequested](data)), 1)
+
+	_, err := x1.Reach(t.Context(), "example.com:443") // again, for as long as it runs
+	is.NoErr(err)
+	again := o.reaches(x1, "example.com:22") // another port is another ask
+	other := o.reaches(o.begin("x3"), "example.com:443")
+	is.True(o.asked(2).Permission != o.asked(3).Permission) // and so is another command: what was approved is used up
+	for i := 2; i <= 3; i++ {
+		o.Decide(o.asked(i).Permission, events.Denied)
+	}
+	is.Equal(handlerstest.Refusal(t, <-again), handlers.Conflict)
+	is.Equal(handlerstest.Refusal(t, <-other), handlers.Conflict)
+}
+
+func TestADenialHoldsForTheCommandThatWaited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	x1 := o.begin("x1")
+	waiting := o.reaches(x1, "example.com:443")
+	ask := o.asked(1)
+	_, err := o.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission, Decision: events.Denied, Reason: "use the mirror"})
+	is.NoErr(err)
+	is.Equal((<-waiting).Error(), "denied by user:alice: use the mirror")
+	_, err = x1.Reach(t.Context(), "example.com:443")
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict) // at once
+	is.Equal(len(o.connections()), 1)
+	is.Equal(o.connections()[0].Permission, ask.Permission)
+	next := o.reaches(o.begin("x2"), "example.com:443")
+	o.Decide(o.asked(2).Permission, events.Authorized)
+	is.NoErr(<-next)
+}
+
+func TestARestartKeepsTheAskAndItsApproval(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	o.network.Tail = log.NewTail(o.Log) // it never hears of the decision: its process is killed
+	o.reaches(o.begin("x1"), "example.com:443")
+	ask := o.asked(1)
+	o.start(permission.NetworkAsks)
+	waiting := o.reaches(o.begin("x2"), "example.com:443")
+	o.Decide(ask.Permission, events.Authorized)
+	is.NoErr(<-waiting)
+	_, data := handlerstest.History(t, o.Log, "c1")
+	is.Equal(len(handlerstest.Of[events.PermissionRequested](data)), 1)
+
+	o.reaches(o.begin("x3"), "example.com:443") // used up
+	late := o.asked(2)
+	o.network.Done("x3")
+	o.Decide(late.Permission, events.Authorized)
+	o.start(permission.NetworkAsks)
+	_, err := o.begin("x4").Reach(t.Context(), "example.com:443") // approved when nobody waited
+	is.NoErr(err)
+}
+
+func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	forged := permissiontest.Intends("i1", "x")
+	forged.Type, forged.Patterns = permission.TypeNetwork, []string{"example.com:443"}
+	_, _, err := o.Permissions.Request(t.Context(), forged)
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+	request := handlerstest.Requested("i2", "x")
+	request.Type, request.Patterns = permission.TypeNetwork, forged.Patterns
+	for _, ask := range []handlerstest.Fact{
+		{By: handlerstest.Alice, Data: request}, // an old log may hold one
+		handlerstest.Asks("per_9", "ses_1", "call_per_1", permission.TypeNetwork, []string{"example.com:443"}, map[string]string{"host": "example.com"}),
+	} {
+		handlerstest.Happened(t, o.Log, "c1", ask)
+	}
+	o.Decide("i2", events.Authorized)
+	o.Decide("per_9", events.Authorized)
+	waiting := o.reaches(o.begin("x1"), "example.com:443")
+	_, ask := handlerstest.Await(t, o.Log, func(d events.PermissionRequested) bool { return d.Permission != "i2" })
+	o.Decide(ask.Permission, events.Denied)
+	is.Equal(handlerstest.Refusal(t, <-waiting), handlers.Conflict)
+}
+
+func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	at, expires := policy.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := newNetworkState()
+	handlerstest.Given(t, s,
+		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{Permission: "p1", Type: permission.TypeNetwork, Patterns: []string{at.String()}}},
+		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "p1", Type: permission.TypeNetwork, Decision: events.Authorized, Expires: expires}})
+	waited := &Execution{asks: map[policy.Address]string{at: "p1"}}
+	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
+		before, after := s.byPerson(x, at, expires.Add(-1)), s.byPerson(x, at, expires)
+		is.Equal(before, passage{allowed: true, permission: "p1", reason: "approved by " + handlerstest.Alice}) // for each
+		if !after.asks || !after.waits || after.allowed || after.permission == "p1" {
+			t.Errorf("%s: %+v", name, after) // a new ask
+		}
+	}
+}
+
+func TestAnApprovalBeforeAnAbortAllowsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	x := o.begin("x1")
+	for n := range 2 {
+		waiting := o.reaches(x, "example.com:443")
+		o.Decide(o.asked(n+1).Permission, events.Authorized)
+		is.NoErr(<-waiting)
+		handlerstest.Happened(t, o.Log, "c1", handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{Session: "ses_1"}})
+	}
+}
+
+func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	x := o.begin("x1")
+	waiting := o.reaches(x, "example.com:443")
+	ask := o.asked(1)
+	rules, _, err := o.Gate.AllowAlways(t.Context(), permission.Always{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeAgent})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent of that name is kept
+	is.Equal(len(rules), 0)
+	_, _, err = o.Gate.AllowAlways(t.Context(), permission.Always{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
+	is.NoErr(err)
+	is.NoErr(<-waiting)
+	is.Equal(o.connections()[0].Reason, "a rule allows it: network: example.com")
+
+	waiting = o.reaches(x, "other.com:443")
+	o.asked(2)
+	o.saveRule(map[string]any{"tool": "network", "pattern": "*.other.com", "action": "allow", "active": true})
+	id := o.saveRule(map[string]any{"tool": "network", "pattern": "other.com", "action": "allow", "active": true})
+	is.NoErr(<-waiting)
+	_, err = o.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "tool_permissions", Record: id})
+	is.NoErr(err)
+	o.reaches(x, "other.com:443") // the rule is gone, and nobody has approved it
+	o.asked(3)
+}
+
+func TestARuleThatWantsAPersonBeatsTheFlag(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkOpen, "ask network: *.example.com")
+	x := o.begin("x1")
+	_, err := x.Reach(t.Context(), "example.org:443")
+	is.NoErr(err)
+	for i, address := range []string{"a.example.com:443", "example.org:22"} { // nor does the flag reach beyond the web
+		waiting := o.reaches(x, address)
+		o.Decide(o.asked(i+1).Permission, events.Authorized)
+		is.NoErr(<-waiting)
+	}
+}
+
+func TestARuleForAnotherAgentSaysNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a2", New: true, Set: map[string]json.RawMessage{"name": []byte(`"plan"`)}})
+	is.NoErr(err)
+	o.saveRule(map[string]any{"tool": "network", "pattern": "*", "action": "deny", "active": true, "agent": "a2"})
+	waiting := o.reaches(o.begin("x1"), "example.com:443") // the agent is build
+	o.Decide(o.asked(1).Permission, events.Authorized)
+	is.NoErr(<-waiting)
+}
+
+func TestOnlySoManyHostsWaitForAPerson(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	x := o.begin("x1")
+	for i := range maxOpenAsks {
+		o.reaches(x, fmt.Sprintf("h%d.example.com:443", i))
+		o.asked(i + 1)
+	}
+	_, err := x.Reach(t.Context(), "h99.example.com:443")
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	o.Decide(o.asked(3).Permission, events.Denied)
+	o.reaches(x, "h99.example.com:443")
+	o.asked(maxOpenAsks + 1)
+}
+
+func TestWhyShowsTheConnection(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	o := openOutlet(t, permission.NetworkAsks)
+	waiting := o.reaches(o.begin("x1"), "example.com:443")
+	ask := o.asked(1)
+	o.Decide(ask.Permission, events.Authorized)
+	is.NoErr(<-waiting)
+	w, err := o.Gate.Why(t.Context(), "c1", ask.Permission)
+	is.NoErr(err)
+	is.Equal(w.Ask.Agent, "build")
+	is.Equal(w.Decision.Actor, handlerstest.Alice)
+	is.Equal(w.Events[len(w.Events)-1].Type, "exec.connected")
+	run, err := o.Gate.ProposeAlways(t.Context(), permission.Always{Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
+	is.NoErr(err)
+	is.Equal(run.Rules[0].String(), "network: example.com")
+	is.Equal(run.Chat.Allowed, 1)
+}

@@ -1,0 +1,104 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+// outlet is a network for the commands of chat c1, whose gate runs.
+type outlet struct {
+	*permissiontest.RunningGate
+	network *Sandbox
+}
+
+func openOutlet(t testing.TB, mode permission.NetworkMode, rules ...string) *outlet {
+	t.Helper()
+	g := permissiontest.OpenGate(t)
+	o := &outlet{RunningGate: g}
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "npm install"))
+	g.Decide("per_1", events.Authorized)
+	o.start(mode, rules...)
+	return o
+}
+
+// start makes the network as a new process would.
+func (o *outlet) start(mode permission.NetworkMode, rules ...string) {
+	o.T.Helper()
+	is := is.New(o.T)
+	ctx, cancel := context.WithCancel(o.T.Context())
+	o.T.Cleanup(cancel)
+	tail := log.NewTail(o.Log)
+	go tail.Run(ctx)
+	gate := o.Gate
+	h := permissiontest.New(o.Log)
+	gate.Permissions, gate.Records = h.Permissions, h.Records
+	for _, text := range rules {
+		r, err := policy.ParseRule(text)
+		is.NoErr(err)
+		gate.Rules = append([]policy.Rule{r}, gate.Rules...)
+	}
+	o.network = &Sandbox{Gate: gate, Mode: mode, Proxy: "127.0.0.1:3128", Tail: tail}
+}
+
+func (o *outlet) run(exec string) events.ExecRequested {
+	return events.ExecRequested{Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "npm install"}
+}
+
+// begin starts a command that has a network.
+func (o *outlet) begin(exec string) *Execution {
+	o.T.Helper()
+	is := is.New(o.T)
+	proxy, err := o.network.For(o.T.Context(), "c1", o.run(exec))
+	is.NoErr(err)
+	u, err := url.Parse(proxy)
+	is.NoErr(err)
+	token, _ := u.User.Password()
+	x, ok := o.network.Running(u.User.Username(), token)
+	is.True(ok)
+	return x
+}
+
+// reaches tries a connection in the background.
+func (o *outlet) reaches(x *Execution, address string) <-chan error {
+	done := make(chan error, 1)
+	go func() { _, err := x.Reach(o.T.Context(), address); done <- err }()
+	return done
+}
+
+// asked waits for the n-th ask for a host that the policy has left to a person.
+func (o *outlet) asked(n int) (d events.PermissionRequested) {
+	o.T.Helper()
+	seen := 0
+	_, d = handlerstest.Await(o.T, o.Log, func(d events.PermissionRequested) bool { seen++; return seen == n })
+	handlerstest.Await(o.T, o.Log, func(r events.PermissionReferred) bool { return r.Permission == d.Permission })
+	return d
+}
+
+func (o *outlet) connections() []events.ExecConnected {
+	_, data := handlerstest.History(o.T, o.Log, "c1")
+	return handlerstest.Of[events.ExecConnected](data)
+}
+
+func (o *outlet) saveRule(fields map[string]any) string {
+	o.T.Helper()
+	set := map[string]json.RawMessage{}
+	for k, v := range fields {
+		set[k], _ = json.Marshal(v)
+	}
+	id, _, err := o.Records.Save(o.T.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "tool_permissions", Set: set, New: true})
+	is.New(o.T).NoErr(err)
+	return id
+}

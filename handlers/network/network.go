@@ -1,0 +1,291 @@
+// Package network decides which hosts are reached through the egress proxy: by the commands in the sandbox (Sandbox), and by OpenCode
+// itself (Engine).
+//
+// Promises: every connection is decided by the rules, by the mode and then by a person, and is recorded before it is dialled. Credentials
+// are good for one execution while it runs, and never reach the log. A request for a host expires with the last command that waits for it.
+//
+// It must not know HTTP, how names are resolved, or how a command runs.
+package network
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+// Sandbox lets commands reach hosts through the egress proxy, which asks it about every connection. nil lets none.
+type Sandbox struct {
+	Gate  permission.Gate
+	Mode  permission.NetworkMode
+	Proxy string // host:port of the egress proxy, as commands reach it
+	Tail  *log.Tail
+
+	chats   handlers.Folds[*networkState]
+	mu      sync.Mutex
+	running map[string]*Execution
+	ended   []string // tokens of the last that ended
+}
+
+// Limits of one execution.
+const (
+	MaxConnections = 64  // at a time
+	maxHosts       = 256 // addresses it may try
+)
+
+// maxEnded is how many tokens stay concealed when their executions have ended: what those printed may still be on its way into
+// the log.
+const maxEnded = 64
+
+// ErrWaiting says that a person has not decided yet.
+var ErrWaiting = errors.New("a person has not decided yet")
+
+// Execution is a running command that has a network. It is safe for concurrent use.
+type Execution struct {
+	network *Sandbox
+	chat    string
+	what    events.ExecRequested
+	tool    events.Call // empty of a command that no tool call made
+	agent   string
+	token   string
+
+	connections map[*context.CancelFunc]bool // guarded by the network's lock
+
+	deciding sync.Mutex
+	asks     map[policy.Address]string // the permission that each waited for last
+	hosts    map[string]bool           // what was tried
+	told     map[told]bool
+
+	noting   sync.Mutex
+	refusals []string // host:port and why, for the model
+}
+
+// told is what exec.connected has said of an execution.
+type told struct {
+	address string
+	allowed bool
+}
+
+// For gives the URL of the proxy for a command that is about to run, with credentials that are good until Done; empty when the
+// command has no network. It is called before anything of the command's output is recorded, so that the credentials never are.
+func (n *Sandbox) For(ctx context.Context, chat string, what events.ExecRequested) (proxyURL string, err error) {
+	if n == nil {
+		return "", nil
+	}
+	attachable, err := n.attachable(ctx)
+	if err != nil || !attachable {
+		return "", err
+	}
+	x := &Execution{
+		network: n, chat: chat, what: what, token: rand.Text(), connections: map[*context.CancelFunc]bool{},
+		asks: map[policy.Address]string{}, hosts: map[string]bool{}, told: map[told]bool{},
+	}
+	if err := x.identify(ctx); err != nil {
+		return "", err
+	}
+	rules, err := n.Gate.InForce(ctx, x.scope())
+	if err != nil || n.Mode == permission.NetworkOff && !slices.ContainsFunc(rules, permission.AllowsHosts) {
+		return "", err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.running == nil {
+		n.running = map[string]*Execution{}
+	}
+	if n.conceal(x.token) > len(n.ended) {
+		return "", handlers.Refuse(handlers.Conflict, "the command cannot have a network: there are too many secrets to keep its own from the log")
+	}
+	n.running[what.Exec] = x
+	return (&url.URL{Scheme: "http", User: url.UserPassword(what.Exec, x.token), Host: n.Proxy}).String(), nil
+}
+
+// Done ends the network of an execution, its connections and its credentials. One that has none is no error.
+func (n *Sandbox) Done(exec string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x := n.running[exec]
+	if x == nil {
+		return
+	}
+	delete(n.running, exec)
+	for end := range x.connections {
+		(*end)()
+	}
+	n.ended = append(n.ended, x.token)
+	n.ended = n.ended[max(0, len(n.ended)-maxEnded):]
+	n.conceal()
+}
+
+// End is Done for an execution that has ended. The requests for hosts that only it waited for expire. It returns notes for
+// the model: each refusal, or that there was no network.
+func (n *Sandbox) End(ctx context.Context, what events.ExecRequested) (notes []string) {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	x := n.running[what.Exec]
+	n.mu.Unlock()
+	if x == nil {
+		if named, needs := policy.Reached(what.Command); needs && n.Gate.Network == permission.NetworkOff {
+			notes = append(notes, permission.NoNetwork(named))
+		}
+		return notes
+	}
+	n.Done(what.Exec)
+	x.deciding.Lock()
+	waited := len(x.asks) > 0
+	x.deciding.Unlock()
+	if waited {
+		if err := n.Expire(ctx, x.chat); err != nil {
+			n.Gate.Logger.Error("expire requests for hosts", "chat", x.chat, "exec", what.Exec, "err", err)
+		}
+	}
+	return x.notes()
+}
+
+// log returns the log in which decisions are recorded.
+func (n *Sandbox) log() *log.Log { return n.Gate.Permissions.Log }
+
+// chat returns the kept fold of a chat's requests for hosts.
+func (n *Sandbox) chat(ctx context.Context, chat string) *handlers.Fold[*networkState] {
+	return n.chats.Get(ctx, chat, func() *handlers.Fold[*networkState] {
+		return handlers.NewFold(newNetworkState(), networkFilters(chat)...)
+	})
+}
+
+// Expire ends the requests for hosts of a chat for which no running command waits. A command that begins to wait for one meanwhile
+// requests the host again.
+func (n *Sandbox) Expire(ctx context.Context, chat string) error {
+	if n == nil {
+		return nil
+	}
+	waits := n.waitedFor(chat)
+	_, err := n.chat(ctx, chat).CarryOut(ctx, n.log(), handlers.Command{Actor: events.ActorPolicy}, func(s *networkState) (all []events.Event, _ uint64, err error) {
+		for _, id := range s.asked {
+			if _, ended := s.Outcome(id); ended || waits[id] {
+				continue
+			}
+			e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "the command that needed the host has ended"})
+			if err != nil {
+				return nil, 0, err
+			}
+			all = append(all, e)
+		}
+		return all, 0, nil
+	})
+	return err
+}
+
+// waitedFor are the requests for hosts that running commands of a chat wait for, or have waited for.
+func (n *Sandbox) waitedFor(chat string) map[string]bool {
+	n.mu.Lock()
+	var running []*Execution
+	for _, x := range n.running {
+		if x.chat == chat {
+			running = append(running, x)
+		}
+	}
+	n.mu.Unlock()
+	waits := map[string]bool{}
+	for _, x := range running {
+		x.deciding.Lock()
+		for _, id := range x.asks {
+			waits[id] = true
+		}
+		x.deciding.Unlock()
+	}
+	return waits
+}
+
+// conceal keeps the tokens out of the log, and those of who begins; left is how many could not be. Where there is room for some
+// alone it is for what runs, then for what begins, then for what has ended last. The lock is held.
+func (n *Sandbox) conceal(begin ...string) (left int) {
+	var tokens []string
+	for _, x := range n.running {
+		tokens = append(tokens, x.token)
+	}
+	tokens = append(tokens, begin...)
+	for _, token := range slices.Backward(n.ended) {
+		tokens = append(tokens, token)
+	}
+	return n.log().Conceal("network", tokens...)
+}
+
+// Running finds the execution that has these credentials.
+func (n *Sandbox) Running(exec, token string) (*Execution, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x := n.running[exec]
+	if x == nil || subtle.ConstantTimeCompare([]byte(x.token), []byte(token)) != 1 {
+		return nil, false
+	}
+	return x, true
+}
+
+// Begin counts a connection; its context ends with the command. It is not ok when there are MaxConnections, or the command has
+// ended.
+func (x *Execution) Begin(ctx context.Context) (connection context.Context, end func(), ok bool) {
+	n := x.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.running[x.what.Exec] != x || len(x.connections) >= MaxConnections {
+		return nil, nil, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	x.connections[&cancel] = true
+	return ctx, func() {
+		cancel()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(x.connections, &cancel)
+	}, true
+}
+
+// over says whether the command has ended.
+func (x *Execution) over() bool {
+	x.network.mu.Lock()
+	defer x.network.mu.Unlock()
+	return x.network.running[x.what.Exec] != x
+}
+
+// attachable says whether any command may have a network: it costs next to nothing where none has one.
+func (n *Sandbox) attachable(ctx context.Context) (found bool, err error) {
+	if n.Mode != permission.NetworkOff || slices.ContainsFunc(n.Gate.Rules, permission.AllowsHosts) {
+		return true, nil
+	}
+	return n.Gate.Records.HasRules(ctx, permission.TypeNetwork)
+}
+
+// identify finds out which agent runs the command.
+func (x *Execution) identify(ctx context.Context) error {
+	if x.what.Session == "" {
+		return nil // a person does
+	}
+	g := x.network.Gate
+	a, ok, err := g.Permissions.OpenCodeRequest(ctx, x.chat, x.what.Permission)
+	if err != nil || !ok {
+		return err
+	}
+	x.tool = a.Tool
+	call, _ := g.Call(ctx, x.what.Session, x.tool, 0)
+	x.agent = call.Agent
+	return nil
+}
+
+func (x *Execution) scope() record.RuleScope {
+	return record.RuleScope{Chat: x.chat, Agent: x.agent, At: time.Now()}
+}

@@ -1,0 +1,227 @@
+package permission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+// Always allows from now on what an ask is about, by a rule, and the ask with it.
+type Always struct {
+	handlers.Command
+	Chat       string        `json:"chat"`
+	Permission string        `json:"permission"`        // OpenCode's per_… id, or that of a RequestPermission
+	Pattern    string        `json:"pattern,omitempty"` // of the rule; empty for the smallest sensible one
+	Scope      string        `json:"scope"`             // ScopeChat, ScopeAgent or ScopeAll
+	For        string        `json:"for,omitempty"`     // a Go duration such as "1h"; empty is for ever
+	Shown                    // as for DecidePermission
+	ShownRules []policy.Rule `json:"shown_rules,omitempty"` // those of the Proposal that was shown; others are not stored
+	Client     events.Client `json:"-"`
+}
+
+// Whom a rule that comes of an ask is for.
+const (
+	ScopeChat  = "chat"  // the chat of the ask
+	ScopeAgent = "agent" // the agent that asked, in every chat
+	ScopeAll   = "all"
+)
+
+// Proposal is what AllowAlways would store, and what that would have allowed so far.
+type Proposal struct {
+	Rules []policy.Rule `json:"rules"`
+	Chat  dryrun.Result `json:"chat"` // over this chat
+	All   dryrun.Result `json:"all"`  // over all chats
+}
+
+// ProposeAlways decides nothing and stores nothing. What it refuses, AllowAlways refuses.
+func (g Gate) ProposeAlways(ctx context.Context, c Always) (Proposal, error) {
+	what, err := g.always(ctx, c)
+	if err != nil {
+		return Proposal{}, err
+	}
+	all, one, err := g.trial(what.rules).Both(ctx, c.Chat)
+	return Proposal{Rules: what.rules, Chat: one, All: all}, err
+}
+
+// DryRun tries a rule on what was asked in a chat, or in all chats when chat is empty.
+func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun.Result, error) {
+	if err := record.CheckRule(rule); err != nil {
+		return dryrun.Result{}, err
+	}
+	return g.trial([]policy.Rule{rule}).Chat(ctx, chat)
+}
+
+// trial tries rules on what was requested so far. A session of which nothing is known any more counts as one of the workspace.
+func (g Gate) trial(rules []policy.Rule) dryrun.Trial {
+	directory := func(chat, session string) string { return g.directory(chat, session, true) }
+	return dryrun.Trial{Log: g.Permissions.Log, Rules: rules, Directory: directory, Ask: g.askOn}
+}
+
+// AllowAlways stores the rules, or makes those that are there already last as long, and authorizes the ask when it still
+// waits: both, or nothing. rules are the ids of the rules, as policy.Rule has them.
+func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
+	if rules, seq, err = g.savedRules(ctx, c); err != nil || seq != 0 {
+		return rules, seq, err
+	}
+	what, err := g.always(ctx, c)
+	if err != nil {
+		return nil, 0, err
+	}
+	seq, err = handlers.Transaction(ctx, g.Permissions.Log, func(ctx context.Context) error {
+		rules = nil
+		for i, r := range what.rules {
+			id, err := g.Records.AllowRule(ctx, record.AllowRule{
+				Command: c.part(i), Rule: r, Chat: what.chat, Agent: what.agent, Expires: what.expires, Note: what.note,
+			})
+			if err != nil {
+				return err
+			}
+			rules = append(rules, id)
+		}
+		_, err := g.Permissions.Decide(ctx, Decide{
+			Command: c.Command, Chat: c.Chat, Permission: c.Permission, Decision: events.Authorized, Client: c.Client, cwd: what.cwd,
+		})
+		if handlers.CodeOf(err) == handlers.Conflict { // it does not wait any more
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return rules, seq, nil
+}
+
+// part is the command that stores one of the rules.
+func (c Always) part(i int) handlers.Command {
+	part := c.Command
+	if c.ID != "" {
+		part.ID = fmt.Sprintf("%s.%d", c.ID, i)
+	}
+	return part
+}
+
+// savedRules returns the rules that an earlier AllowAlways of the same command stored, and the sequence of the last; 0 when there was none.
+func (g Gate) savedRules(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
+	for i := 0; c.ID != ""; i++ {
+		rule, stored, err := g.Records.SavedRule(ctx, c.part(i).ID)
+		if err != nil || stored == 0 {
+			return rules, seq, err
+		}
+		rules, seq = append(rules, rule), stored
+	}
+	return nil, 0, nil
+}
+
+// always is what is to be allowed from now on.
+type always struct {
+	rules       []policy.Rule
+	chat, agent string // whom they are for: records
+	expires     string // as a record has it
+	cwd         string // of the command that is approved with it
+	note        string
+}
+
+// always finds the rules for an ask. They are refused when they would not allow it.
+func (g Gate) always(ctx context.Context, c Always) (what always, err error) {
+	if err := c.check(&what); err != nil {
+		return what, err
+	}
+	a, err := g.Permissions.asked(ctx, c.Chat, c.Permission)
+	if err != nil {
+		return what, err
+	}
+	if !a.found {
+		return what, handlers.Refuse(handlers.NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)
+	}
+	if err := c.Shown.check(ask{id: c.Permission, typ: a.ask.Permission, command: a.ask.Command(), request: a.ask.Request()}); err != nil {
+		return what, err
+	}
+	wait := callWait
+	if a.settled || a.lost || a.cwd != "" {
+		wait = 0
+	}
+	in, agent := g.input(ctx, c.Chat, a.ask, a.intended, wait)
+	if a.cwd != "" {
+		in.Cwd = a.cwd
+	}
+	what.cwd = NewEvaluation(a.ask, a.intended, in.Cwd, policy.Verdict{}).cwd
+	if c.Scope == ScopeAgent {
+		if what.agent, err = g.Records.AgentNamed(ctx, agent); err != nil {
+			return what, err
+		}
+	}
+	what.note = note("from ask "+c.Permission+" of chat "+c.Chat, workspace.Text(a.ask))
+	what.rules = policy.Suggest(in, a.ask.Always)
+	if c.Pattern != "" {
+		r := policy.Rule{Permission: a.ask.Permission, Pattern: c.Pattern, Action: policy.Allow}
+		if len(what.rules) > 0 {
+			r.Permission = what.rules[0].Permission // of a tool it is another than the ask's
+		}
+		what.rules = []policy.Rule{r}
+	}
+	for _, r := range what.rules {
+		if err := record.CheckRule(r); err != nil {
+			return what, err
+		}
+	}
+	// What a path leads to may have changed since the person looked.
+	if shown, now := texts(c.ShownRules), texts(what.rules); len(shown) > 0 && !slices.Equal(shown, now) {
+		return what, handlers.RefuseField(handlers.Conflict, "shown_rules", "The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
+	}
+	inForce, err := g.InForce(ctx, record.RuleScope{Chat: c.Chat, Agent: agent, At: time.Now()})
+	if err != nil {
+		return what, err
+	}
+	v := policy.Evaluate(append(inForce, what.rules...), in)
+	switch {
+	case v.Action == policy.Allow && len(what.rules) > 0:
+		return what, nil
+	case len(what.rules) == 0:
+		return what, handlers.RefuseField(handlers.Invalid, "pattern", "there is no rule to propose: %s", v.Reason)
+	}
+	return what, handlers.RefuseField(handlers.Invalid, "pattern", "the rule would not allow this: %s", v.Reason)
+}
+
+func texts(rules []policy.Rule) (all []string) {
+	for _, r := range rules {
+		all = append(all, r.String())
+	}
+	return all
+}
+
+func (c Always) check(what *always) error {
+	if err := handlers.CheckChat(c.Chat); err != nil {
+		return err
+	}
+	switch c.Scope {
+	case ScopeChat:
+		what.chat = c.Chat
+	case ScopeAgent, ScopeAll:
+	default:
+		return handlers.RefuseField(handlers.Invalid, "scope", "scope: want %q, %q or %q, got %q", ScopeChat, ScopeAgent, ScopeAll, c.Scope)
+	}
+	if c.For == "" {
+		return nil
+	}
+	lasts, err := duration("for", c.For)
+	what.expires = record.FormatTime(time.Now().Add(lasts))
+	return err
+}
+
+// note says in a record where a rule comes from.
+func note(from, text string) string {
+	if short := []rune(text); len(short) > 200 {
+		text = string(short[:200]) + "…"
+	}
+	return from + ": " + text
+}

@@ -1,0 +1,99 @@
+package permission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/policy"
+)
+
+var allowMake = policy.Rule{Permission: "bash", Pattern: "make*", Action: policy.Allow}
+
+func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := permissiontest.OpenGate(t)
+	_, _, err := g.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
+	is.NoErr(err)
+	handlerstest.Happened(t, g.Log, "c1",
+		handlerstest.AskBash("per_1", "make"), handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make test"), handlerstest.AskBash("per_4", "rm x"), handlerstest.AskBash("per_5", "git status"),
+		handlerstest.AskBash("per_6", "make"), handlerstest.Replied("per_6"), handlerstest.AskBash("per_7", "make"), handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_7", Reason: "gone"}},
+		handlerstest.AskBash("per_1", "make")) // heard twice
+	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_9", "make"))
+	g.Looked()
+	g.Decide("per_1", events.Authorized)
+	g.Decide("per_2", events.Denied)
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Replied("per_1"), handlerstest.Replied("per_2")) // OpenCode's echo
+	before, err := g.Log.Last(t.Context())
+	is.NoErr(err)
+
+	run, err := g.Gate.DryRun(t.Context(), allowMake, "c1")
+	is.NoErr(err)
+	is.Equal(run.Asks, 8) // with the one of looked
+	is.Equal(run.Allowed, 5)
+	is.Equal(len(run.Commands), 2)
+	is.Equal(run.Commands[0].Text, "make")
+	is.Equal(run.Commands[0].Count, 4)
+	is.Equal(run.Commands[0].Decided, map[string]int{"authorized": 1, "denied": 1, "answered in OpenCode": 1, "expired": 1})
+	is.Equal(run.Commands[1].Text, "make test")
+	is.Equal(run.Commands[1].Decided, map[string]int{"waiting": 1})
+	run, err = g.Gate.DryRun(t.Context(), allowMake, "")
+	is.NoErr(err)
+	is.Equal([]int{run.Asks, run.Allowed}, []int{9, 6})
+	run, err = g.Gate.DryRun(t.Context(), policy.Rule{Permission: "bash", Pattern: "git status*"}, "")
+	is.NoErr(err)
+	is.Equal(run.Commands[0].Decided, map[string]int{"authorized by a rule": 1})
+	run, err = g.Gate.DryRun(t.Context(), policy.Rule{Permission: "bash", Pattern: "rm*", Action: policy.Deny}, "")
+	is.NoErr(err)
+	is.Equal(run.Allowed, 1) // would have been denied
+	last, err := g.Log.Last(t.Context())
+	is.NoErr(err)
+	is.Equal(last, before) // nothing is stored
+
+	_, err = g.Gate.DryRun(t.Context(), policy.Rule{Permission: "bash"}, "")
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+	_, err = g.Gate.DryRun(t.Context(), allowMake, "a.b")
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = g.Gate.DryRun(ended, allowMake, "")
+	is.True(errors.Is(err, context.Canceled))
+}
+
+// BenchmarkDryRun is over 100,000 asks, each referred and decided.
+func BenchmarkDryRun(b *testing.B) {
+	is := is.New(b)
+	h := permissiontest.New(eventstest.Log(b))
+	const n = 100_000
+	all := make([]events.Event, 0, 3*n)
+	for i := range n {
+		id, command := fmt.Sprintf("per_%d", i), fmt.Sprintf("go test -run Test%d ./pkg%d", i%5000, i%50)
+		chat := fmt.Sprintf("c%d", i%100)
+		all = append(all, handlerstest.AskBash(id, command).Event(b, chat),
+			handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Reason: "no rule allows it", Cwd: "/"}}.Event(b, chat),
+			handlerstest.Decided(id, command, events.Authorized).Event(b, chat))
+	}
+	_, err := h.Log.AppendAll(b.Context(), all)
+	is.NoErr(err)
+	g := permissiontest.GateOn(h)
+	g.Session = func(string) (permission.Session, bool) { return permission.Session{}, false }
+	for b.Loop() {
+		began := time.Now()
+		run, err := g.DryRun(b.Context(), policy.Rule{Permission: "bash", Pattern: "go test*"}, "")
+		is.NoErr(err)
+		is.Equal([]int{run.Asks, run.Allowed}, []int{n, n})
+		b.ReportMetric(float64(n)/time.Since(began).Seconds(), "asks/s")
+	}
+}

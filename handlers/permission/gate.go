@@ -1,0 +1,302 @@
+// Package permission decides permission requests. The Gate evaluates each request with the rules: it allows, denies, or leaves the request
+// to a person. Permissions carries out a person's decision. Always, the dry run and Why build on both.
+//
+// Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the workspace's files, never from
+// a read model. What is not known counts as forbidden or is asked. An approval of a request that OpenCode forgot is used once, for exactly
+// the same request. A rule that changes decides the requests that wait.
+//
+// It must not know how a command runs, how a host is reached, or what a turn costs. Packages above it use State for that.
+package permission
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+// Session is what is known of an OpenCode session.
+type Session struct {
+	Chat      string
+	Directory string // absolute
+}
+
+// Call is what is known of a tool call.
+type Call struct {
+	Tool    string // name of the tool; empty when it is not known
+	Command string // bash: the command
+	Cwd     string // bash: where the command is to run, absolute; empty when that is not known
+	Path    string // the file that the call names as filePath, as OpenCode opens it: absolute, not cleaned; empty when it names none
+	Agent   string // name of the agent that makes it; empty when that is not known
+	Several bool   // several calls of one message have this id, so all but Agent may be of another call
+}
+
+// Gate is the reaction to permission asks: what a rule allows or denies is decided at once, in the name of the policy;
+// what was approved before OpenCode forgot it is decided by that approval, once; everything else is left to a person.
+type Gate struct {
+	Permissions *Permissions
+	Records     *record.Records
+	Rules       []policy.Rule                                                                                // besides those people keep: given at the start, and the default ones
+	Workspace   string                                                                                       // where an ask that names no session is looked at
+	Session     func(id string) (Session, bool)                                                              // of a session whose asks are in the log
+	Call        func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool) // ok once it is known with what the tool was called
+	Network     NetworkMode                                                                                  // of commands in the sandbox; empty when they are not in one, or when it is not known
+	Visible     func(real string) bool                                                                       // whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
+	Logger      *slog.Logger
+}
+
+// The names under which the log remembers which asks the gate has looked at: OpenCode's, and those of RequestPermission;
+// and which changes of the rules.
+const (
+	GateWorker         = "gate"
+	GateRequestsWorker = "gate-requests"
+	GateRulesWorker    = "gate-rules"
+)
+
+// Run reacts until ctx ends. Each ask is looked at exactly as often as it takes: after a crash it goes on where it was.
+func (g Gate) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := g.Permissions.Log
+	workers := []struct {
+		name, filter string
+		work         func(context.Context, string, string, func(context.Context, events.Event) error, func(events.Event, error)) error
+		react        func(context.Context, events.Event) error
+	}{
+		{GateWorker, events.ChatOpenCodeSubject("*", events.PermissionAsked), log.WorkByChat, g.React},
+		{GateRequestsWorker, events.ChatSubject("*", events.PermissionRequested{}.Kind()), log.WorkByChat, g.React},
+		{GateRulesWorker, events.ConfigSubject("*", "*", "*"), log.Work, g.reactToRules()},
+	}
+	ended := make(chan error, len(workers))
+	for _, w := range workers {
+		go func() {
+			ended <- w.work(ctx, w.name, w.filter, w.react, func(e events.Event, err error) {
+				g.Logger.Error(w.name, "seq", e.Seq, "err", err)
+			})
+		}()
+	}
+	err := <-ended
+	cancel()
+	for range len(workers) - 1 {
+		<-ended
+	}
+	return err
+}
+
+func (g Gate) React(ctx context.Context, e events.Event) error {
+	ask, intended, err := events.PermissionAskOf(e)
+	if err != nil {
+		g.Logger.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
+		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
+	}
+	return g.meet(ctx, e.Subject.ID, ask, intended)
+}
+
+// callWait is how long the gate waits for the call of an ask: OpenCode shows it some 2 ms later (measured, 1.18).
+const callWait = 2 * time.Second
+
+// meet does with an ask what the policy says, unless somebody was first.
+func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, intended bool) error {
+	cause, open, err := g.Permissions.pending(ctx, chat, a.ID, intended)
+	if err != nil || !open {
+		return err
+	}
+	var files []events.FileFingerprint
+	if !intended { // nobody runs what is requested over the API
+		files = workspace.RequestFingerprints(a) // before input, which may wait for the call
+	}
+	in, agent := g.input(ctx, chat, a, intended, callWait)
+	rules, err := g.InForce(ctx, record.RuleScope{Chat: chat, Agent: agent, At: time.Now()})
+	if err != nil {
+		return err
+	}
+	what := NewEvaluation(a, intended, in.Cwd, judge(rules, in))
+	if err := ctx.Err(); err != nil { // it ended the evaluation
+		return err
+	}
+	what.files = files
+	what.note = workspace.Note(a, g.directory(chat, a.SessionID, intended), intended)
+	if a.Permission == "bash" && !intended {
+		what.hosts, what.network = g.Reached(rules, in.Command)
+	}
+	return g.Permissions.Conclude(ctx, chat, cause, what)
+}
+
+// judge is the policy's verdict. An ask at which the policy itself fails is for a person: one ask must not stop all.
+func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			v = policy.Verdict{Action: policy.AskPerson, Reason: fmt.Sprintf("the policy failed to read it: %v", r)}
+		}
+	}()
+	return policy.Evaluate(rules, in)
+}
+
+// Decide carries out a person's decision. What is approved may run only where it was asked to run: of an ask that the policy
+// has not looked at yet, that is found out first.
+func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
+	if _, err := events.ParseID(c.Chat); err == nil && c.Decision == events.Authorized {
+		a, err := g.Permissions.asked(ctx, c.Chat, c.Permission)
+		if err != nil {
+			return 0, err
+		}
+		if a.found && !a.settled && !a.intended && a.cwd == "" {
+			wait := callWait
+			if a.lost { // OpenCode says no more about it
+				wait = 0
+			}
+			in, _ := g.input(ctx, c.Chat, a.ask, false, wait)
+			c.cwd = NewEvaluation(a.ask, false, in.Cwd, policy.Verdict{}).cwd
+		}
+	}
+	return g.Permissions.Decide(ctx, c)
+}
+
+// InForce gives every rule of a scope: those people keep, those given at the start, and the default ones.
+func (g Gate) InForce(ctx context.Context, s record.RuleScope) ([]policy.Rule, error) {
+	rules, err := g.Records.Rules(ctx, s)
+	return append(rules, g.Rules...), err
+}
+
+// pending reports whether nothing has become of a request yet, and which event made it. An id is that of the first request of the chat
+// that had it. For a later one of the other kind pending returns false.
+func (h *Permissions) pending(ctx context.Context, chat, id string, intended bool) (cause string, open bool, err error) {
+	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
+		_, done := s.settled[id]
+		cause, open = s.asks[id].event, !done && intended == s.intended(id)
+		return nil
+	})
+	return cause, open, err
+}
+
+// Evaluation is what the policy found about an ask.
+type Evaluation struct {
+	ask      events.PermissionAsk
+	intended bool
+	cwd      string // of a command that somebody will run
+	verdict  policy.Verdict
+	hosts    []string // host:port that a command names and only a person can allow
+	network  string   // why a command that needs a host will reach none
+	note     string   // what a person must read first; empty for nothing
+	files    []events.FileFingerprint
+}
+
+func NewEvaluation(a events.PermissionAsk, intended bool, cwd string, v policy.Verdict) Evaluation {
+	if intended || a.Permission != "bash" {
+		cwd = ""
+	}
+	return Evaluation{ask: a, intended: intended, cwd: cwd, verdict: v}
+}
+
+// Conclude records what comes of an ask: a decision, or that a person is needed.
+func (h *Permissions) Conclude(ctx context.Context, chat, cause string, what Evaluation) error {
+	_, err := h.Chat(ctx, chat).CarryOut(ctx, h.Log, handlers.Command{ID: cause}, func(s *State) ([]events.Event, uint64, error) {
+		all, err := s.conclude(chat, what, time.Now())
+		return all, 0, err
+	})
+	return err
+}
+
+// conclude decides what to record about an ask: nothing when somebody was first. Undecided asks for the same, which OpenCode
+// forgot, expire, so that a person sees each request once.
+func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []events.Event, err error) {
+	a := what.ask
+	if _, done := s.settled[a.ID]; done || what.intended != s.intended(a.ID) {
+		return nil, nil
+	}
+	actor, d, err := s.meet(chat, what, at)
+	if err != nil {
+		return nil, err
+	}
+	add := func(d events.Data) error {
+		e, err := events.New(chat, actor, d)
+		all = append(all, e)
+		return err
+	}
+	if d != nil {
+		if err := add(d); err != nil {
+			return nil, err
+		}
+	}
+	if what.intended || s.Deleted != 0 {
+		return all, nil
+	}
+	actor = events.ActorPolicy
+	for id, other := range s.asks {
+		if _, done := s.settled[id]; !done && s.lost[id] && id != a.ID && other.request == a.Request() {
+			if err := add(events.PermissionExpired{Permission: id, Reason: "asked again as " + a.ID}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// meet gives the fact that follows from what the policy found, nil when it is recorded already, and whose it is.
+func (s *State) meet(chat string, what Evaluation, at time.Time) (actor string, d events.Data, err error) {
+	v, id := what.verdict, what.ask.ID
+	c := Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
+	if over := s.over(s.asks[id]); !what.intended && !over && s.Deleted == 0 {
+		if by, ok := s.grant(what.ask.Request(), what.cwd, what.files, at); ok {
+			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided
+			d, _, err := s.Decide(c)
+			return c.Actor, d, err
+		}
+	}
+	switch {
+	case s.Deleted != 0:
+		c.Decision, c.Reason = events.Denied, "the chat was deleted"
+	case v.Action == policy.Deny:
+		c.Decision, c.Reason, c.Rule = events.Denied, v.Reason, ruleRef(v.Rules)
+	case v.Action == policy.Allow && !s.over(s.asks[id]):
+		if c.Decision, c.Rule = events.Authorized, ruleRef(v.Rules); len(v.Rules) == 0 {
+			c.Reason = v.Reason
+		}
+	case s.referred[id].seq != 0:
+		return "", nil, nil
+	default:
+		return c.Actor, events.PermissionReferred{
+			Permission: id, Reason: what.reason(), RuleRef: ruleRef(v.Rules), Cwd: what.cwd, Hosts: what.hosts, Network: what.network, Files: what.files,
+		}, nil
+	}
+	d, _, err = s.Decide(c)
+	return c.Actor, d, err
+}
+
+// ruleRef names the rules that decided, each once.
+func ruleRef(rules []policy.Rule) (ref events.RuleRef) {
+	var names, ids []string
+	for _, r := range rules {
+		if name := r.String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if r.ID != "" && !slices.Contains(ids, r.ID) {
+			ids = append(ids, r.ID)
+		}
+		if handlers.IsStored(r.Version) { // one of the same transaction has no place yet
+			ref.RuleVersion = max(ref.RuleVersion, r.Version)
+		}
+	}
+	ref.Rule, ref.RuleID = strings.Join(names, " + "), strings.Join(ids, " + ")
+	return ref
+}
+
+// reason is what a person reads of the verdict and of the hosts of a command.
+func (what Evaluation) reason() string {
+	switch reason := strings.TrimPrefix(what.note+" "+what.verdict.Reason, " "); {
+	case what.network != "":
+		return reason + ". " + what.network
+	case len(what.hosts) > 0:
+		return reason + ". If you approve it, it can also reach " + strings.Join(what.hosts, ", ") + "."
+	default:
+		return reason
+	}
+}

@@ -1,0 +1,59 @@
+package permission
+
+import (
+	"slices"
+
+	"pocketcoder/handlers/policy"
+)
+
+// TypeNetwork is the type of the permission that lets a command reach a host. Only the policy asks for it, and only a person or a
+// rule gives it.
+const TypeNetwork = "network"
+
+// NetworkMode says what becomes of a connection that no rule is about.
+type NetworkMode string
+
+// The modes. Whatever the mode, a rule that denies or asks counts, and only public hosts are reached.
+const (
+	NetworkOff  NetworkMode = "off"   // commands have no network; where a rule allows their chat a host, they have one as with ask
+	NetworkAsks NetworkMode = "ask"   // a person decides
+	NetworkOpen NetworkMode = "allow" // it may reach the web's ports, 80 and 443; about others a person decides
+)
+
+// AllowsHosts reports whether a rule allows any host.
+func AllowsHosts(r policy.Rule) bool {
+	return r.Permission == TypeNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
+}
+
+// JudgeAddress returns the policy's verdict on a connection to an address.
+func JudgeAddress(rules []policy.Rule, at policy.Address) policy.Verdict {
+	return judge(rules, policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
+}
+
+// Reached returns the hosts that a command names and that no rule decides about, and for a command that needs a host and has no
+// network a sentence that says so.
+func (g Gate) Reached(rules []policy.Rule, command string) (hosts []string, network string) {
+	named, needs := policy.Reached(command)
+	if g.Network == "" || !needs {
+		return nil, ""
+	}
+	for _, at := range named {
+		v := JudgeAddress(rules, at)
+		if v.Action == policy.AskPerson && !(g.Network == NetworkOpen && len(v.Rules) == 0 && at.Web()) {
+			hosts = append(hosts, at.String())
+		}
+	}
+	if g.Network != NetworkOff || slices.ContainsFunc(rules, AllowsHosts) {
+		return hosts, ""
+	}
+	return nil, NoNetwork(named)
+}
+
+// NoNetwork returns a sentence for people and models that says why a command reached no host.
+func NoNetwork(named []policy.Address) string {
+	host := "its hosts"
+	if len(named) > 0 {
+		host = named[0].Host
+	}
+	return "The command has no network. Start PocketCoder with --network ask, or add a rule that allows " + host + "."
+}

@@ -1,0 +1,140 @@
+package permission
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/policy"
+)
+
+// input is what the policy looks at, and the name of the agent that asks. What is on disk is looked up here, because the
+// policy does no I/O; what cannot be found out is left empty, and the policy asks.
+func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, intended bool, wait time.Duration) (in policy.Ask, agent string) {
+	directory := g.directory(chat, a.SessionID, intended)
+	in = g.askOn(a, directory)
+	in.Done = ctx.Done()
+	switch {
+	case intended && a.Permission == TypeNetwork: // its call is that of the command
+		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)
+		return in, call.Agent
+	case intended:
+		return in, "" // nobody vouches for the call, and nobody runs it
+	}
+	if !slices.Contains(askedByCall, a.Permission) {
+		wait = 0
+	}
+	call, ok := g.Call(ctx, a.SessionID, a.Tool, wait)
+	ok = ok && directory != ""
+	several := call.Several || ok && !call.requests(a, directory)
+	if !several && slices.Contains(singleRequestTypes, a.Permission) {
+		several = g.Permissions.hasOtherRequest(ctx, chat, a)
+	}
+	if several {
+		call, ok = Call{Agent: call.Agent}, false
+	}
+	switch a.Permission {
+	case "edit":
+		if call.Tool == "write" {
+			in.Also = "write" // OpenCode asks for both tools as edit
+		}
+	case "read", "lsp": // the patterns of read are cleaned, but the file is opened as the call names it; lsp may name none
+		switch {
+		case several:
+			in.Refused = severalCalls
+		case !ok && a.Permission == "read":
+			in.Unsure = "the file that the tool call names is not known"
+		}
+		in.Path = cmp.Or(call.Path, in.Path)
+	case "external_directory":
+		if slices.Contains(ownRequests, call.Tool) {
+			in.Own = call.Tool
+		}
+	case "bash":
+		in.Cwd = ""
+		if ok && in.Root != "" {
+			in.Cwd, _ = workspace.RealPath(call.Cwd)
+		}
+	}
+	return in, call.Agent
+}
+
+// severalCalls says to the model why a request is denied whose tool call is not known. A person could not see either which file
+// OpenCode would open.
+const severalCalls = "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time."
+
+// singleRequestTypes are the types of which a tool call makes at most one request.
+var singleRequestTypes = []string{"bash", "edit", "read", "lsp"}
+
+// hasOtherRequest reports whether the chat has another request of the same type for the same call of the same message. It reports
+// true when the log cannot be read.
+func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events.PermissionAsk) bool {
+	if a.Tool.CallID == "" {
+		return false // Gate.Call knows no such call
+	}
+	found := false
+	err := h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
+		for id, other := range s.asks {
+			found = found || id != a.ID && other.typ == a.Permission && other.session == a.SessionID && other.message == a.Tool.MessageID && other.call == a.Tool.CallID
+		}
+		return nil
+	})
+	return found || err != nil
+}
+
+// requests reports whether a request can be one of this call, by what both say. A model chooses the ids of its calls, so that
+// a request may be about another call than the one that is found by its id.
+func (c Call) requests(a events.PermissionAsk, directory string) bool {
+	about := workspace.SubjectOf(a)
+	switch a.Permission {
+	case "bash":
+		return c.Command == about.Command
+	case "read":
+		return len(a.Patterns) != 1 || c.Path != "" && workspace.Means(directory, a.Patterns[0], c.Path) // the policy asks about several files
+	case "lsp":
+		return c.Path == "" || about.Lsp == "" || filepath.Clean(c.Path) == filepath.Clean(about.Lsp)
+	case "edit":
+		return len(about.Files) > 0 || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
+	case "external_directory":
+		var command struct{ Command *string } // of bash only
+		_ = json.Unmarshal(a.Metadata, &command)
+		if command.Command != nil || c.Tool == "bash" {
+			return command.Command != nil && c.Tool == "bash" && *command.Command == c.Command
+		}
+		return c.Path == "" || about.Filepath == "" || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
+	}
+	return true
+}
+
+// askedByCall are the types of the requests that are read together with the arguments of their tool call.
+var askedByCall = []string{"bash", "edit", "read", "lsp", "external_directory"}
+
+// ownRequests are OpenCode's tools that, besides external_directory, request a permission of their own for the same paths: grep and
+// glob before, the others after. Without a decision on a command of bash, exec runs nothing.
+var ownRequests = []string{"bash", "read", "edit", "write", "apply_patch", "grep", "glob", "lsp"}
+
+// directory is where the session of an ask works, empty when that is not known. What is asked over the API may name none.
+func (g Gate) directory(chat, session string, intended bool) string {
+	if s, ok := g.Session(session); ok && s.Chat == chat {
+		return s.Directory
+	}
+	if intended {
+		return g.Workspace
+	}
+	return ""
+}
+
+// askOn returns a request of a session that works in a directory, as the policy looks at it.
+func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
+	in := workspace.Ask(a, directory)
+	in.Visible = g.Visible
+	if a.Permission == TypeNetwork && len(a.Patterns) == 1 {
+		in.Address = a.Patterns[0]
+	}
+	return in
+}

@@ -1,0 +1,68 @@
+package permission
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+// AskWhy asks why an ask was decided as it was; the answer's result is a Why.
+type AskWhy struct {
+	Chat       string `json:"chat"`
+	Permission string `json:"permission"`
+}
+
+// ListRules asks which rules are in force in a scope; the answer's result is a list of policy.Rule.
+type ListRules struct {
+	Chat  string `json:"chat,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	Seq   uint64 `json:"seq,omitempty"` // 0 is now
+}
+
+// ReplayPolicy asks what a rule would have done so far; the answer's result is a DryRun.
+type ReplayPolicy struct {
+	Rule policy.Rule `json:"rule"`
+	Chat string      `json:"chat,omitempty"` // empty is all
+}
+
+// commandLine is the device of those who give commands over NATS.
+var commandLine = events.Client{Device: "command line"}
+
+// Commands are the commands about permissions that can be given over NATS.
+func (g Gate) Commands() handlers.Commands {
+	return handlers.Commands{
+		"permission.decide":  handlers.CommandOf(func(c *Decide, actor string) { c.Actor, c.Client = actor, commandLine }, handlers.SeqOnly(g.Decide)),
+		"permission.propose": handlers.QueryOf(g.ProposeAlways),
+		"permission.always":  handlers.CommandOf(func(c *Always, actor string) { c.Actor, c.Client = actor, commandLine }, g.allowAlways),
+		"permission.why":     handlers.QueryOf(func(ctx context.Context, c AskWhy) (Why, error) { return g.Why(ctx, c.Chat, c.Permission) }),
+		"policy.rules":       handlers.QueryOf(g.listRules),
+		"policy.replay":      handlers.QueryOf(func(ctx context.Context, c ReplayPolicy) (dryrun.Result, error) { return g.DryRun(ctx, c.Rule, c.Chat) }),
+	}
+}
+
+// allowAlways answers with the ids of the rules.
+func (g Gate) allowAlways(ctx context.Context, c Always) (handlers.Accepted, error) {
+	rules, seq, err := g.AllowAlways(ctx, c)
+	if err != nil {
+		return handlers.Accepted{}, err
+	}
+	body, err := json.Marshal(rules)
+	return handlers.Accepted{Seq: seq, Result: body}, err
+}
+
+func (g Gate) listRules(ctx context.Context, c ListRules) ([]policy.Rule, error) {
+	return g.InForce(ctx, record.RuleScope{Chat: c.Chat, Agent: c.Agent, At: time.Now(), Seq: c.Seq})
+}
+
+// Serve takes the commands of the Gate over NATS.
+func (g Gate) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
+	return g.Commands().Serve(ctx, nc, actor, g.Logger)
+}

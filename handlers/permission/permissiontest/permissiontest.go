@@ -1,0 +1,234 @@
+// Package permissiontest has what tests need that decide permission requests: a log with those that carry out commands on it, and a gate
+// that runs.
+//
+// It must not be linked into a product.
+package permissiontest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+// Handlers are all that carry out commands on one log.
+type Handlers struct {
+	Log         *log.Log
+	Chats       *chat.Chats
+	Records     *record.Records
+	Permissions *permission.Permissions
+}
+
+func New(l *log.Log) *Handlers {
+	return &Handlers{Log: l, Chats: &chat.Chats{Log: l}, Records: &record.Records{Log: l}, Permissions: &permission.Permissions{Log: l}}
+}
+
+// Open gives handlers on a log that holds one chat with two asks and two questions.
+func Open(t testing.TB) *Handlers {
+	t.Helper()
+	h := New(eventstest.Log(t))
+	_, _, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Title: "first"})
+	is.New(t).NoErr(err)
+	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "id"), handlerstest.AsksTwo)
+	return h
+}
+
+// Keeps makes or changes a record that is a rule, and gives the place of that.
+func Keeps(t testing.TB, h *Handlers, collection, id, fields string) uint64 {
+	t.Helper()
+	is := is.New(t)
+	e, err := events.NewConfig(collection, id, handlerstest.Alice, events.Saved{Fields: json.RawMessage(fields)})
+	is.NoErr(err)
+	seq, err := h.Log.Append(t.Context(), e)
+	is.NoErr(err)
+	return seq
+}
+
+func Drops(t testing.TB, h *Handlers, collection, id string) {
+	t.Helper()
+	is := is.New(t)
+	_, err := h.Records.Delete(t.Context(), record.Delete{Collection: collection, Record: id})
+	is.NoErr(err)
+}
+
+// Intends is a request for a command, as an agent makes it over the API; it names a session and a call of OpenCode's.
+func Intends(id, command string) permission.Request {
+	metadata, _ := json.Marshal(map[string]string{"command": command})
+	return permission.Request{
+		Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: id, Type: "bash", Patterns: []string{command}, Metadata: metadata,
+		Session: "ses_1", Call: "call_per_1",
+	}
+}
+
+// GateOn is a gate that is asked and does not run. It works in /.
+func GateOn(h *Handlers) permission.Gate {
+	return permission.Gate{
+		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Rules: []policy.Rule{{Permission: "bash", Pattern: "git status*"}}, Workspace: "/",
+		Session: func(string) (permission.Session, bool) { return permission.Session{}, false },
+		Call: func(context.Context, string, events.Call, time.Duration) (permission.Call, bool) {
+			return permission.Call{}, false
+		},
+	}
+}
+
+// RunningGate is a gate that runs with the default rules and one more, on chat c1 whose session ses_1 works in directory.
+type RunningGate struct {
+	*Handlers
+	Directory string
+	Stop      func()
+	T         testing.TB
+	Gate      permission.Gate // that runs
+
+	Mu      sync.Mutex
+	Cwds    map[string]string // of calls, when it is not the directory; empty is not known
+	Several map[string]bool   // calls that share their id with another
+}
+
+func OpenGate(t testing.TB) *RunningGate {
+	t.Helper()
+	is := is.New(t)
+	g := &RunningGate{Handlers: New(eventstest.Log(t)), T: t, Cwds: map[string]string{}, Several: map[string]bool{}}
+	temp, err := filepath.EvalSymlinks(t.TempDir())
+	is.NoErr(err)
+	g.Directory = filepath.Join(temp, "workspace")
+	is.NoErr(os.Mkdir(g.Directory, 0o700))
+	_, _, err = g.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
+	is.NoErr(err)
+	g.Start()
+	return g
+}
+
+// Start starts the gate as a new process would: it knows what is in the log.
+func (g *RunningGate) Start() {
+	ctx, cancel := context.WithCancel(g.T.Context())
+	done := make(chan error, 1)
+	h := New(g.Log)
+	g.Gate = permission.Gate{
+		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Workspace: g.Directory,
+		Rules: append([]policy.Rule{{Permission: "bash", Pattern: "git status*"}}, policy.Defaults...),
+		Session: func(id string) (permission.Session, bool) {
+			return permission.Session{Chat: "c1", Directory: g.Directory}, id == "ses_1"
+		},
+		Call: g.call,
+	}
+	gate := g.Gate
+	go func() { done <- gate.Run(ctx) }()
+	g.Stop = func() {
+		cancel()
+		is.New(g.T).True(errors.Is(<-done, context.Canceled))
+		g.Stop = func() {}
+	}
+	g.T.Cleanup(func() { g.Stop() })
+}
+
+// call knows every call by the first request for it; the agent is build.
+func (g *RunningGate) call(ctx context.Context, _ string, tool events.Call, _ time.Duration) (permission.Call, bool) {
+	g.Mu.Lock()
+	defer g.Mu.Unlock()
+	cwd, other := g.Cwds[tool.CallID]
+	if !other {
+		cwd = g.Directory
+	}
+	c := permission.Call{Cwd: cwd, Agent: "build", Several: g.Several[tool.CallID]}
+	_, _ = g.Log.Fold(ctx, events.ChatOpenCodeSubject("c1", events.PermissionAsked), 0, func(e events.Event) error {
+		a, _, err := events.PermissionAskOf(e)
+		if err != nil || a.Tool.CallID != tool.CallID {
+			return nil
+		}
+		if c.Command = a.Command(); a.Permission == "read" && len(a.Patterns) > 0 {
+			if c.Path = a.Patterns[0]; !filepath.IsAbs(c.Path) {
+				c.Path = filepath.Join(g.Directory, c.Path)
+			}
+		}
+		return events.ErrStop
+	})
+	return c, cwd != ""
+}
+
+// Looked waits until the gate has looked at everything asked so far: asks are looked at in order, and this one is allowed.
+func (g *RunningGate) Looked() {
+	g.T.Helper()
+	id := "per_" + events.NewID()
+	handlerstest.Happened(g.T, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, "todowrite", []string{"*"}, map[string]string{}))
+	handlerstest.Await(g.T, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
+}
+
+// Decisions are those on one ask, with their events.
+func (g *RunningGate) Decisions(permission string) (found []events.PermissionDecided, by []string) {
+	g.T.Helper()
+	all, data := handlerstest.History(g.T, g.Log, "c1")
+	for i, d := range data {
+		if d, ok := d.(events.PermissionDecided); ok && d.Permission == permission {
+			found, by = append(found, d), append(by, all[i].Actor)
+		}
+	}
+	return found, by
+}
+
+func (g *RunningGate) Decide(permissionID string, d events.Decision) {
+	g.T.Helper()
+	_, err := g.Permissions.Decide(g.T.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: permissionID, Decision: d})
+	is.New(g.T).NoErr(err)
+}
+
+// Kept is the fields of a rule.
+func (g *RunningGate) Kept(id string) (r map[string]any) {
+	g.T.Helper()
+	is := is.New(g.T)
+	collection, record, _ := strings.Cut(id, "/")
+	_, err := g.Log.Fold(g.T.Context(), events.ConfigSubject(collection, record, "*"), 0, func(e events.Event) error {
+		var d events.Saved
+		r = nil
+		is.NoErr(json.Unmarshal(e.Data, &d))
+		return json.Unmarshal(d.Fields, &r)
+	})
+	is.NoErr(err)
+	return r
+}
+
+func (g *RunningGate) Changed(permission string) string {
+	g.T.Helper()
+	why, err := g.Permissions.ChangedFiles(g.T.Context(), "c1", permission, g.Directory)
+	is.New(g.T).NoErr(err)
+	return why
+}
+
+// Referrals are those of one ask.
+func (g *RunningGate) Referrals(permission string) (found []events.PermissionReferred) {
+	g.T.Helper()
+	_, data := handlerstest.History(g.T, g.Log, "c1")
+	for _, d := range handlerstest.Of[events.PermissionReferred](data) {
+		if d.Permission == permission {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// InForce is how a person would write the rules of a scope.
+func InForce(t testing.TB, h *Handlers, s record.RuleScope) (rules []string) {
+	t.Helper()
+	found, err := h.Records.Rules(t.Context(), s)
+	is.New(t).NoErr(err)
+	for _, r := range found {
+		rules = append(rules, r.String())
+	}
+	return rules
+}

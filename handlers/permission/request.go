@@ -1,0 +1,162 @@
+package permission
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// Request asks for permission over the API, as OpenCode does for its tools. Permission is its id, made by the
+// caller or empty: asking the same under the same id again is asking it once.
+type Request struct {
+	handlers.Command
+	Chat       string          `json:"chat"`
+	Permission string          `json:"permission,omitempty"`
+	Type       string          `json:"type"` // bash, edit, …
+	Patterns   []string        `json:"patterns,omitempty"`
+	Metadata   json.RawMessage `json:"metadata,omitempty"` // object; for bash with the command
+	Message    string          `json:"message,omitempty"`
+	Session    string          `json:"session,omitempty"`
+	MessageID  string          `json:"message_id,omitempty"`
+	Call       string          `json:"call,omitempty"`
+}
+
+// MaxRequest is the largest permission request, in bytes of its JSON.
+const MaxRequest = 1 << 20
+
+// TypeBudget is the type of the permission that allows more than a budget does. Only the policy asks for it, and only a
+// person allows it.
+const TypeBudget = "budget"
+
+// Draft is the status of a permission that waits for a decision.
+const Draft = "draft"
+
+// intent is what is known of an ask that came by RequestPermission.
+type intent struct {
+	seq     uint64
+	content [sha256.Size]byte // of the event's JSON
+}
+
+// intended says whether the ask came by RequestPermission. An id is that of the first ask of the chat that had it: OpenCode's
+// word about another does not count.
+func (s *State) intended(id string) bool {
+	_, ok := s.intents[id]
+	return ok
+}
+
+func (s *State) applyRequest(e events.Event, d events.PermissionRequested) {
+	a := d.Ask()
+	if _, taken := s.asks[a.ID]; taken {
+		return
+	}
+	s.intents[a.ID] = intent{e.Seq, sha256.Sum256(e.Data)}
+	// Its session and call stay out of every decision: nobody vouches for them.
+	s.asks[a.ID] = ask{id: a.ID, typ: a.Permission, command: a.Command(), request: a.Request(), event: e.ID, seq: e.Seq}
+}
+
+// Request carries out the command. It is the gate that evaluates the policy: see Gate.Request.
+func (h *Permissions) Request(ctx context.Context, c Request) (permission string, seq uint64, err error) {
+	if c.Permission == "" {
+		c.Permission = events.NewID()
+	}
+	if err := c.check(); err != nil {
+		return "", 0, err
+	}
+	seq, err = h.Chat(ctx, c.Chat).CarryOut(ctx, h.Log, c.Command, func(s *State) ([]events.Event, uint64, error) {
+		e, err := events.New(c.Chat, c.Actor, c.event())
+		if err != nil {
+			return nil, 0, err
+		}
+		e.Data = h.Log.Redactor().JSON(e.Data) // as it is stored, to compare it with what is
+		seq, err := s.asked(c, sha256.Sum256(e.Data))
+		if err != nil || seq != 0 {
+			return nil, seq, err
+		}
+		return []events.Event{e}, 0, nil
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	return c.Permission, seq, nil
+}
+
+func (c Request) event() events.PermissionRequested {
+	return events.PermissionRequested{
+		Permission: c.Permission, Type: c.Type, Patterns: c.Patterns, Metadata: c.Metadata, Message: c.Message,
+		Session: c.Session, MessageID: c.MessageID, Call: c.Call,
+	}
+}
+
+func (c Request) check() error {
+	if err := handlers.CheckChat(c.Chat); err != nil {
+		return err
+	}
+	if _, err := events.ParseID(c.Permission); err != nil {
+		return handlers.RefuseField(handlers.Invalid, "id", "permission: %v", err)
+	}
+	if strings.HasPrefix(c.Permission, "per_") {
+		return handlers.RefuseField(handlers.Invalid, "id", "permission: %s is an id of OpenCode's", c.Permission)
+	}
+	if _, err := events.ParseID(c.Type); err != nil {
+		return handlers.RefuseField(handlers.Invalid, "permission", "type: %v", err)
+	}
+	switch c.Type {
+	case TypeBudget:
+		return handlers.RefuseField(handlers.Invalid, "permission", "type: nobody asks for more than a budget allows but the budget")
+	case TypeNetwork:
+		return handlers.RefuseField(handlers.Invalid, "permission", "type: nobody asks for a host but the command that connects to it")
+	}
+	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
+		return handlers.RefuseField(handlers.Invalid, "metadata", "metadata: want a JSON object")
+	}
+	for _, text := range append([]string{c.Message, c.Session, c.MessageID, c.Call, string(c.Metadata)}, c.Patterns...) {
+		if !utf8.ValidString(text) {
+			return handlers.Refuse(handlers.Invalid, "the request is not UTF-8")
+		}
+	}
+	if body, err := json.Marshal(c); err != nil || len(body) > MaxRequest {
+		return handlers.Refuse(handlers.Invalid, "the request is %d bytes; the limit is %d", len(body), MaxRequest)
+	}
+	return nil
+}
+
+// asked finds the place where the same was asked already, 0 when it was not.
+func (s *State) asked(c Request, content [sha256.Size]byte) (seq uint64, err error) {
+	if err := s.Missing(c.Chat); err != nil {
+		return 0, err
+	}
+	r := s.intents[c.Permission]
+	if _, taken := s.asks[c.Permission]; taken && r.content != content {
+		return 0, handlers.RefuseField(handlers.Conflict, "id", "permission %s was asked for already with other content", c.Permission)
+	}
+	return r.seq, nil
+}
+
+// Request carries out the command and decides it at once when a rule allows it. The status is Draft, or the decision, and
+// seq that of the event that made it so.
+func (g Gate) Request(ctx context.Context, c Request) (permission, status string, seq uint64, err error) {
+	if permission, seq, err = g.Permissions.Request(ctx, c); err != nil {
+		return "", "", 0, err
+	}
+	c.Permission = permission
+	if err := g.meet(ctx, c.Chat, c.event().Ask(), true); err != nil {
+		return "", "", 0, err
+	}
+	var how Outcome
+	err = g.Permissions.Chat(ctx, c.Chat).Read(ctx, g.Permissions.Log, func(s *State) error { how = s.settled[permission]; return nil })
+	switch {
+	case err != nil:
+		return "", "", 0, err
+	case how.Decided == nil:
+		return permission, Draft, seq, nil
+	case handlers.InTransaction(ctx):
+		return permission, how.how, 0, nil
+	}
+	return permission, how.how, how.Seq, nil
+}

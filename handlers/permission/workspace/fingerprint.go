@@ -1,0 +1,99 @@
+package workspace
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"pocketcoder/events"
+)
+
+// OpenCode computes the new content of a file before its request and writes it after the approval. What changes the file in between
+// would be lost, so an approval holds only for the files as they were.
+
+// Files are hashed up to these sizes. Beyond them their size and modification time are compared.
+const (
+	maxHashed    = 16 << 20 // bytes of one file
+	maxHashedAll = 64 << 20 // bytes of all files of a request
+)
+
+// RequestFingerprints returns the fingerprints of the files that a request changes. It returns nil for a request that changes none.
+func RequestFingerprints(a events.PermissionAsk) []events.FileFingerprint {
+	if a.Permission != "edit" {
+		return nil
+	}
+	about := SubjectOf(a)
+	paths := about.patched()
+	if len(paths) == 0 {
+		paths = []string{about.Filepath}
+	}
+	return fingerprints(paths)
+}
+
+// fingerprints returns the fingerprints of absolute paths. It leaves out all other paths.
+func fingerprints(paths []string) (all []events.FileFingerprint) {
+	hashable := int64(maxHashedAll)
+	for _, path := range paths {
+		if filepath.IsAbs(path) {
+			f := fingerprint(path, min(maxHashed, hashable))
+			if f.SHA256 != "" {
+				hashable -= f.Size
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// fingerprint returns the state of a file. It hashes a file of at most hashable bytes.
+func fingerprint(path string, hashable int64) events.FileFingerprint {
+	f := events.FileFingerprint{Path: path}
+	real, ok := RealPath(path)
+	if !ok {
+		return f
+	}
+	if real != path {
+		f.Target = real
+	}
+	file, err := os.OpenFile(real, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		f.Absent = errors.Is(err, fs.ErrNotExist)
+		return f
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return f
+	}
+	if f.Size = info.Size(); f.Size > hashable {
+		f.ModifiedNS = info.ModTime().UnixNano()
+		return f
+	}
+	hash := sha256.New()
+	n, err := io.Copy(hash, io.LimitReader(file, hashable+1))
+	if err != nil || n > hashable { // it grows while it is read
+		return f
+	}
+	f.Size, f.SHA256 = n, hex.EncodeToString(hash.Sum(nil))
+	return f
+}
+
+// ChangedFiles returns the files that differ from their fingerprints, relative to directory.
+func ChangedFiles(before []events.FileFingerprint, directory string) (changed []string) {
+	var paths []string
+	for _, file := range before {
+		paths = append(paths, file.Path)
+	}
+	for i, now := range fingerprints(paths) {
+		if name := inline(fromRoot(directory, now.Path)); now != before[i] && !slices.Contains(changed, name) {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}

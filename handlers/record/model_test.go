@@ -1,0 +1,103 @@
+package record_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/record"
+)
+
+// openWithModels is a system whose OpenCode knows three providers, one of them without a key.
+func openWithModels(t *testing.T) *permissiontest.Handlers {
+	t.Helper()
+	h := permissiontest.New(eventstest.Log(t))
+	h.Records.Configured = func() string { return "local/small" }
+	for id, fields := range map[string]string{
+		"p1": `{"provider_id":"local","models":["small","large"],"is_connected":true,"env_vars":[]}`,
+		"p2": `{"provider_id":"remote","models":["large","org/huge"],"is_connected":true,"env_vars":["REMOTE_KEY"]}`,
+		"p3": `{"provider_id":"dear","models":["best"],"is_connected":false,"env_vars":["DEAR_KEY"]}`,
+	} {
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "llm_providers", Record: id, New: true, Set: handlerstest.Fields(fields)})
+		is.New(t).NoErr(err)
+	}
+	for chatID, owner := range map[string]string{"mine": "ada", "nobodys": ""} {
+		_, _, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: chatID, User: owner})
+		is.New(t).NoErr(err)
+	}
+	return h
+}
+
+func TestModelIsSelectedForAChatAndCleared(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openWithModels(t)
+	for _, chat := range []string{"mine", "nobodys"} {
+		id, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat, Model: "small"})
+		is.NoErr(err)
+		again, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat, User: "root", Model: "remote/org/huge"})
+		is.NoErr(err)
+		is.Equal(again, id) // a chat has one selection, whoever made it
+		m, err := h.Records.Models(t.Context(), record.ListModels{Chat: chat})
+		is.NoErr(err)
+		is.Equal(m, record.Models{Models: []string{"local/large", "local/small", "remote/large", "remote/org/huge"}, Configured: "local/small", Selected: "remote/org/huge"})
+		_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat})
+		is.NoErr(err)
+		_, seq, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat}) // nothing is left to clear
+		is.NoErr(err)
+		is.Equal(seq, uint64(0))
+		m, err = h.Records.Models(t.Context(), record.ListModels{Chat: chat})
+		is.NoErr(err)
+		is.Equal(m.Selected, "")
+	}
+}
+
+func TestSelectionForAllChatsOfAUserCountsWhereTheChatHasNone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openWithModels(t)
+	_, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{User: "ada", Model: "local/large"})
+	is.NoErr(err)
+	selected := func(chat, owner string) string {
+		model, err := h.Records.SelectedModel(t.Context(), chat, owner)
+		is.NoErr(err)
+		return model
+	}
+	is.Equal([]string{selected("mine", "ada"), selected("nobodys", ""), selected("other", "bob")}, []string{"local/large", "", ""})
+	_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{Chat: "mine", Model: "local/small"})
+	is.NoErr(err)
+	is.Equal(selected("mine", "ada"), "local/small")
+	_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{User: "ada"})
+	is.NoErr(err)
+	is.Equal(selected("mine", "ada"), "local/small")
+	is.Equal(selected("hers too", "ada"), "")
+}
+
+func TestRefusalOfAModelNamesThoseThatCanBeUsed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openWithModels(t)
+	for model, says := range map[string]string{
+		"nope":       `There is no model "nope". Available: local/large, local/small, remote/large, remote/org/huge.`,
+		"local/best": `There is no model "local/best". Available: local/large, `,
+		"dear/best":  `Provider dear has no key: set DEAR_KEY and start again. Available: local/large, `,
+		"large":      `Several providers have a model "large". Choose one of local/large, remote/large.`,
+	} {
+		_, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: "mine", Model: model})
+		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+		is.True(strings.HasPrefix(err.Error(), says)) // says
+	}
+	_, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: "none", Model: "small"})
+	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
+	_, err = h.Records.Models(t.Context(), record.ListModels{Chat: "none"})
+	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
+	_, _, err = (permissiontest.New(eventstest.Log(t))).Records.SelectModel(t.Context(), record.SelectModel{User: "ada", Model: "small"})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict) // OpenCode has not said yet which models there are
+	is.Equal(len(handlerstest.Records(t, h.Log, "model_selection")), 0)
+}

@@ -1,0 +1,311 @@
+// Package record carries out the commands on configuration records: rules, agents, models, devices, SSH keys and every other record that
+// is stored by field. It knows which rules are in force, and which model a chat has selected.
+//
+// Promises: what is unique is so among all records of a collection, also when several processes save at the same time. A record that is
+// saved unchanged is not stored again. A rule that cannot be read allows nothing.
+//
+// It must not know what a rule decides about a request, nor the SQL tables that show the records.
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+)
+
+// Records carries out the commands on configuration records, and reads them. The zero value but for Log is ready. It is safe for
+// concurrent use.
+type Records struct {
+	Log        *log.Log
+	Configured func() string // returns the model of chats without a selection; nil when there is no OpenCode
+
+	collections handlers.Folds[*collection] // by name
+	rules       handlers.Folds[*rulebook]   // one
+}
+
+// Commands are the commands on configuration records that can be given over NATS.
+func (h *Records) Commands() handlers.Commands {
+	return handlers.Commands{
+		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor = actor }, handlers.Created(h.Save)),
+		"record.delete": handlers.CommandOf(func(c *Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Delete)),
+		"device.add":    handlers.CommandOf(func(c *AddDevice, actor string) { c.Actor = actor }, handlers.Created(h.AddDevice)),
+		"device.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Device, error) { return h.Devices(ctx) }),
+		"key.add":       handlers.CommandOf(func(c *AddSSHKey, actor string) { c.Actor = actor }, handlers.Created(h.AddSSHKey)),
+		"key.list":      handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]RegisteredKey, error) { return h.SSHKeys(ctx) }),
+		"key.used":      handlers.CommandOf(func(c *UseSSHKey, actor string) { c.Actor = actor }, handlers.SeqOnly(h.UseSSHKey)),
+		"model.list":    handlers.QueryOf(h.Models),
+		"model.select":  handlers.CommandOf(func(c *SelectModel, actor string) { c.Actor = actor }, handlers.Created(h.SelectModel)),
+	}
+}
+
+// Save changes a record of a config collection, or makes it when New.
+type Save struct {
+	handlers.Command
+	Collection string                     `json:"collection"`
+	Record     string                     `json:"record,omitempty"` // for a new one made by the caller or empty
+	Set        map[string]json.RawMessage `json:"set"`              // fields; others stay as they are
+	New        bool                       `json:"new,omitempty"`
+	Unique     []string                   `json:"unique,omitempty"` // fields which together no other record may have
+	Upsert     bool                       `json:"upsert,omitempty"` // when New: the record that has them is changed instead
+}
+
+// Delete takes a config record away.
+type Delete struct {
+	handlers.Command
+	Collection string `json:"collection"`
+	Record     string `json:"record"`
+}
+
+// MaxRecord is the largest record, in bytes of its JSON.
+const MaxRecord = 1 << 20
+
+// collection is what decisions on its records need: all of them, because what is unique is so among all.
+type collection struct {
+	records map[string]record
+	saved   map[string]saving // by command
+}
+
+type record struct {
+	seq     uint64 // of its last change
+	deleted bool
+	fields  fields
+}
+
+type saving struct {
+	record string
+	seq    uint64
+}
+
+type fields map[string]json.RawMessage
+
+func newCollection() *collection {
+	return &collection{map[string]record{}, map[string]saving{}}
+}
+
+func (s *collection) Apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.Saved:
+		r := record{seq: e.Seq}
+		if json.Unmarshal(d.Fields, &r.fields) == nil {
+			s.records[e.Subject.ID] = r
+		}
+	case events.Deleted:
+		s.records[e.Subject.ID] = record{seq: e.Seq, deleted: true}
+	}
+	if e.Cause != "" {
+		s.saved[e.Cause] = saving{e.Subject.ID, e.Seq}
+	}
+}
+
+func (h *Records) collection(ctx context.Context, name string) *handlers.Fold[*collection] {
+	return h.collections.Get(ctx, name, func() *handlers.Fold[*collection] {
+		return handlers.NewFold(newCollection(), events.ConfigSubject(name, "*", "*"))
+	})
+}
+
+// Stored is a record of a collection, read as a T.
+type Stored[T any] struct {
+	ID    string
+	Seq   uint64 // of its last change
+	Value T
+}
+
+// All returns the records of a collection that are not deleted, the one that changed last at the end. It leaves out records that are not
+// a T.
+func All[T any](ctx context.Context, h *Records, name string) (all []Stored[T], err error) {
+	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
+		for id, r := range s.records {
+			var v T
+			body, err := json.Marshal(r.fields)
+			if err == nil && !r.deleted && json.Unmarshal(body, &v) == nil {
+				all = append(all, Stored[T]{id, r.seq, v})
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b Stored[T]) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all, err
+}
+
+// Save carries out the command and gives the id of the record that was saved. A new record that exists already with
+// the same fields is not saved again, nor is one in which nothing changes: seq is that of its last change.
+func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err error) {
+	if c.Record == "" && c.New {
+		c.Record = events.NewID()
+	}
+	if err := checkRecordID(c.Collection, c.Record); err != nil {
+		return "", 0, err
+	}
+	set, err := h.fields(c.Set)
+	if err != nil {
+		return "", 0, err
+	}
+	if _, given := set["active"]; c.New && !given && slices.Contains(ruleCollections, c.Collection) {
+		set["active"] = json.RawMessage("true") // a rule that its author believes to be in force must be
+	}
+	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command, func(s *collection) ([]events.Event, uint64, error) {
+		found, now, seq, err := s.save(c, set)
+		if id = found; err != nil || now == nil {
+			return nil, seq, err
+		}
+		body, err := now.encode()
+		if err != nil {
+			return nil, 0, err
+		}
+		e, err := events.NewConfig(c.Collection, id, c.Actor, events.Saved{Fields: body})
+		return []events.Event{e}, 0, err
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	return id, seq, nil
+}
+
+// Delete carries out the command. A record that is deleted already is not deleted again.
+func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
+	if err := checkRecordID(c.Collection, c.Record); err != nil {
+		return 0, err
+	}
+	return h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command, func(s *collection) ([]events.Event, uint64, error) {
+		switch have, ok := s.records[c.Record]; {
+		case !ok:
+			return nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
+		case have.deleted:
+			return nil, have.seq, nil
+		}
+		e, err := events.NewConfig(c.Collection, c.Record, c.Actor, events.Deleted{})
+		return []events.Event{e}, 0, err
+	})
+}
+
+func checkRecordID(collection, record string) error {
+	if _, err := events.ParseID(collection); err != nil {
+		return handlers.RefuseField(handlers.Invalid, "collection", "collection: %v", err)
+	}
+	if _, err := events.ParseID(record); err != nil {
+		return handlers.RefuseField(handlers.Invalid, "id", "id: %v", err)
+	}
+	return nil
+}
+
+// fields gives what a command sets as it will be stored: compact, without secrets.
+func (h *Records) fields(set map[string]json.RawMessage) (fields, error) {
+	clean := fields{}
+	for name, value := range set {
+		var b bytes.Buffer
+		if !utf8.ValidString(name) || !utf8.Valid(value) || json.Compact(&b, value) != nil {
+			return nil, handlers.RefuseField(handlers.Invalid, name, "%q: the value is not JSON in UTF-8", name)
+		}
+		clean[name] = h.Log.Redactor().JSON(b.Bytes())
+	}
+	return clean, nil
+}
+
+// encode gives the fields as JSON, sorted by name.
+func (f fields) encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(f); err != nil {
+		return nil, handlers.Refuse(handlers.Invalid, "the record is not JSON: %v", err)
+	}
+	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if len(body) > MaxRecord {
+		return nil, handlers.Refuse(handlers.Invalid, "the record is %d bytes; the limit is %d", len(body), MaxRecord)
+	}
+	return body, nil
+}
+
+// save gives the record that is meant and its fields from now on, nil when it stays as it has been since seq.
+func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64, err error) {
+	if earlier, ok := s.saved[c.ID]; ok {
+		return earlier.record, nil, earlier.seq, nil
+	}
+	have, ok := s.records[c.Record]
+	exists := ok && !have.deleted
+	switch {
+	case !exists && !c.New:
+		return "", nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
+	case exists && c.New && maps.EqualFunc(have.fields, set, sameJSON):
+		return c.Record, nil, have.seq, nil
+	case exists && c.New:
+		return "", nil, 0, handlers.RefuseField(handlers.Conflict, "id", "id: record %s exists already with other fields", c.Record)
+	}
+	id, now = c.Record, have.with(set)
+	if twin := s.twin(id, now, c.Unique); twin != "" {
+		if !c.New || !c.Upsert {
+			return "", nil, 0, handlers.RefuseField(handlers.Conflict, c.Unique[0], "%s: another record has the same", strings.Join(c.Unique, ", "))
+		}
+		id, have = twin, s.records[twin]
+		now = have.with(set)
+	} else if !exists {
+		return id, now, 0, nil
+	}
+	if maps.EqualFunc(have.fields, now, sameJSON) {
+		return id, nil, have.seq, nil
+	}
+	return id, now, 0, nil
+}
+
+// with gives the record's fields with those of set in them.
+func (r record) with(set fields) fields {
+	now := fields{}
+	maps.Copy(now, r.fields)
+	maps.Copy(now, set)
+	return now
+}
+
+// twin finds the other living record with the same values in all of the unique fields, the first of them by id.
+func (s *collection) twin(id string, now fields, unique []string) string {
+	if len(unique) == 0 {
+		return ""
+	}
+	for _, other := range slices.Sorted(maps.Keys(s.records)) {
+		r := s.records[other]
+		differs := func(field string) bool { return !sameJSON(r.fields.value(field), now.value(field)) }
+		if other != id && !r.deleted && !slices.ContainsFunc(unique, differs) {
+			return other
+		}
+	}
+	return ""
+}
+
+// value gives a field for comparison: one that is missing or null is as one that is empty.
+func (f fields) value(name string) json.RawMessage {
+	if v, ok := f[name]; ok && string(v) != "null" {
+		return v
+	}
+	return json.RawMessage(`""`)
+}
+
+// sameJSON says whether two values are the same, however they are written.
+func sameJSON(a, b json.RawMessage) bool {
+	return bytes.Equal(a, b) || bytes.Equal(canonical(a), canonical(b))
+}
+
+func canonical(v json.RawMessage) []byte {
+	d := json.NewDecoder(bytes.NewReader(v))
+	d.UseNumber()
+	var value any
+	if d.Decode(&value) != nil {
+		return v
+	}
+	b, err := json.Marshal(value)
+	if err != nil {
+		return v
+	}
+	return b
+}

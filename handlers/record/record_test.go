@@ -1,0 +1,96 @@
+package record_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/record"
+)
+
+func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.New(eventstest.Log(t, "sk-very-secret"))
+	save := record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a1", New: true, Set: handlerstest.Fields(`{"name": "poco", "key": "sk-very-secret"}`)}
+	for range 2 { // though the log never holds the secret
+		id, seq, err := h.Records.Save(t.Context(), save)
+		is.NoErr(err)
+		is.Equal(id, "a1")
+		is.Equal(seq, uint64(1))
+	}
+	_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1", Set: handlerstest.Fields(`{"name":"poco <b>"}`)})
+	is.NoErr(err)
+	made, _, err := h.Records.Save(t.Context(), record.Save{Collection: "sops", New: true})
+	is.NoErr(err)
+	is.Equal(len(made), 15)
+	for range 2 {
+		seq, err := h.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a1"})
+		is.NoErr(err)
+		is.Equal(seq, uint64(4))
+	}
+	is.Equal(handlerstest.Records(t, h.Log, "ai_agents"), []string{
+		`a1 saved {"fields":{"key":"[redacted]","name":"poco"}}`, `a1 saved {"fields":{"key":"[redacted]","name":"poco <b>"}}`, `a1 deleted {}`,
+	})
+	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: made})
+	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound) // it is one of another collection
+	elsewhere := permissiontest.New(h.Log)
+	_, _, err = elsewhere.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1", Set: handlerstest.Fields(`{"n":1}`)})
+	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
+}
+
+func TestBadRecordsAreRefused(t *testing.T) {
+	t.Parallel()
+	h := permissiontest.New(eventstest.Log(t))
+	value := func(v string) map[string]json.RawMessage { return map[string]json.RawMessage{"f": json.RawMessage(v)} }
+	for says, bad := range map[string]record.Save{
+		"collection: parse id":           {Collection: "a.b", Record: "a", New: true},
+		"id: parse id \"*\"":             {Collection: "c", Record: "*", New: true},
+		"id: parse id \"\"":              {Collection: "c"},
+		`"f": the value is not JSON`:     {Collection: "c", New: true, Set: value(`{`)},
+		`JSON in UTF-8`:                  {Collection: "c", New: true, Set: value("\"\xff\"")},
+		"1048582 bytes; the limit is 10": {Collection: "c", New: true, Set: value(`"` + strings.Repeat("x", 1<<20-2) + `"`)},
+	} {
+		t.Run(says, func(t *testing.T) {
+			is := is.New(t)
+			_, _, err := h.Records.Save(t.Context(), bad)
+			is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+			expect.Contains(t, err.Error(), says)
+		})
+	}
+	is := is.New(t)
+	_, err := h.Records.Delete(t.Context(), record.Delete{Collection: ">", Record: "a"})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+	_, _, err = h.Records.Save(t.Context(), record.Save{Collection: "c", New: true, Set: value(`"` + strings.Repeat("x", 1<<20-8) + `"`)})
+	is.NoErr(err) // the largest there is
+	is.Equal(len(handlerstest.Records(t, h.Log, "c")), 1)
+}
+
+// Several systems save the same unique fields at once: one record comes of it, and everybody is told its id.
+func TestUniqueIsUniqueAmongSystems(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	ids := make([]string, 12)
+	for _, err := range handlerstest.AtOnce(len(ids), func(i int) (err error) {
+		h := permissiontest.New(l)
+		ids[i], _, err = h.Records.Save(t.Context(), record.Save{
+			Collection: "model_selection", New: true, Upsert: true, Unique: []string{"user"}, Set: handlerstest.Fields(fmt.Sprintf(`{"user":"u%d"}`, i%2)),
+		})
+		return err
+	}) {
+		is.NoErr(err)
+	}
+	for i := range ids {
+		is.Equal(ids[i], ids[i%2])
+	}
+	is.Equal(len(handlerstest.Records(t, l, "model_selection")), 2)
+}

@@ -1,0 +1,313 @@
+package record
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+// RuleScope says whose rules are wanted, and as of when.
+type RuleScope struct {
+	Chat  string
+	Agent string    // name of the session's agent; empty when it is not known: then no rule that is for one allows anything
+	At    time.Time // a rule that has expired by then does not count
+	Seq   uint64    // the rules as they were after this event; 0 is now
+}
+
+// Rules gives the rules people keep that are in force in a scope, oldest first. Each names its record and the event that
+// made it so. One that cannot be read allows nothing, and asks where it would have denied or asked.
+func (h *Records) Rules(ctx context.Context, s RuleScope) ([]policy.Rule, error) {
+	if s.Seq != 0 {
+		book := newRulebook()
+		for _, filter := range ruleFilters() {
+			_, err := h.Log.Fold(ctx, filter, 0, func(e events.Event) error {
+				if e.Seq > s.Seq {
+					return events.ErrStop
+				}
+				book.Apply(e)
+				return nil
+			})
+			if err != nil && !errors.Is(err, events.ErrStop) {
+				return nil, err
+			}
+		}
+		return book.inForce(s), nil
+	}
+	var rules []policy.Rule
+	err := h.withRulebook(ctx, func(b *rulebook) { rules = b.inForce(s) })
+	return rules, err
+}
+
+// HasRules reports whether there is a rule for a permission type, in force or not.
+func (h *Records) HasRules(ctx context.Context, permission string) (found bool, err error) {
+	err = h.withRulebook(ctx, func(b *rulebook) {
+		for _, k := range b.rules {
+			found = found || k.rule.Permission == permission
+		}
+		for _, a := range b.actions {
+			found = found || a.rule.Permission == permission
+		}
+	})
+	return found, err
+}
+
+// RuleChange is what an event changed about the rules.
+type RuleChange struct {
+	Newest bool  // the event is the newest of all that change rules
+	Broken error // why the record that the event changed is not in force as it stands; nil when it is
+}
+
+// RuleChange returns what an event of the configuration changed about the rules. The change is zero for an event that is about no rule.
+func (h *Records) RuleChange(ctx context.Context, e events.Event) (c RuleChange, err error) {
+	if e.Subject.Collection != aiAgents && !slices.Contains(ruleCollections, e.Subject.Collection) {
+		return c, nil
+	}
+	err = h.withRulebook(ctx, func(b *rulebook) { c = RuleChange{e.Seq == b.last, b.broken(e.Subject, e.Seq)} })
+	return c, err
+}
+
+// withRulebook calls fn with the rules as they are now.
+func (h *Records) withRulebook(ctx context.Context, fn func(*rulebook)) error {
+	f := h.rules.Get(ctx, "", func() *handlers.Fold[*rulebook] { return handlers.NewFold(newRulebook(), ruleFilters()...) })
+	return f.Read(ctx, h.Log, func(b *rulebook) error { fn(b); return nil })
+}
+
+// The collections that hold rules, and the agents they name.
+const (
+	toolPermissions  = "tool_permissions"
+	whitelistActions = "whitelist_actions"
+	whitelistTargets = "whitelist_targets"
+	aiAgents         = "ai_agents"
+)
+
+// ruleCollections are those whose records are active unless they say otherwise.
+var ruleCollections = []string{toolPermissions, whitelistActions, whitelistTargets}
+
+func ruleFilters() (filters []string) {
+	for _, collection := range append([]string{aiAgents}, ruleCollections...) {
+		filters = append(filters, events.ConfigSubject(collection, "*", "*"))
+	}
+	return filters
+}
+
+// rulebook is every rule people keep.
+type rulebook struct {
+	rules   map[string]keptRule // of tool_permissions
+	actions map[string]whitelistAction
+	targets map[string]whitelistTarget // active ones
+	agents  map[string]keptAgent
+	last    uint64 // sequence of the newest event of all
+}
+
+// keptRule is a record of tool_permissions: a rule, and whom it is for.
+type keptRule struct {
+	rule    policy.Rule
+	agent   string // record; empty is every agent
+	chat    string // empty is every chat
+	active  bool
+	expires time.Time // zero is never
+	broken  error     // why the rule is not the one the record tells
+}
+
+// whitelistAction allows a permission: what its rule says, or, without a pattern, every target.
+type whitelistAction struct {
+	rule   policy.Rule
+	active bool
+	broken error
+}
+
+// whitelistTarget is what actions without a pattern are allowed on.
+type whitelistTarget struct {
+	pattern string
+	version uint64
+}
+
+// keptAgent is an agent that rules may be for. What a rule denies one it denies whoever bears the name after its end, too.
+type keptAgent struct {
+	name    string
+	deleted bool
+}
+
+func newRulebook() *rulebook {
+	return &rulebook{map[string]keptRule{}, map[string]whitelistAction{}, map[string]whitelistTarget{}, map[string]keptAgent{}, 0}
+}
+
+func (b *rulebook) Apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	b.last = max(b.last, e.Seq)
+	record := e.Subject.ID
+	saved, ok := d.(events.Saved)
+	switch e.Subject.Collection {
+	case toolPermissions:
+		delete(b.rules, record)
+		if ok {
+			b.rules[record] = readRule(record, e.Seq, saved.Fields)
+		}
+	case whitelistActions:
+		delete(b.actions, record)
+		if ok {
+			b.actions[record] = readAction(record, e.Seq, saved.Fields)
+		}
+	case whitelistTargets:
+		delete(b.targets, record)
+		var t struct {
+			Pattern string
+			Active  bool
+		}
+		if ok && json.Unmarshal(saved.Fields, &t) == nil && t.Active {
+			b.targets[record] = whitelistTarget{t.Pattern, e.Seq}
+		}
+	case aiAgents:
+		a := struct{ Name string }{b.agents[record].name}
+		if !ok || json.Unmarshal(saved.Fields, &a) == nil {
+			b.agents[record] = keptAgent{a.Name, !ok}
+		}
+	}
+}
+
+// readRule reads a record of tool_permissions.
+func readRule(record string, seq uint64, body json.RawMessage) keptRule {
+	var r struct {
+		Agent, Chat, Tool, Pattern, Action string
+		Active                             bool
+		Expires                            string `json:"expires_at"`
+	}
+	k := keptRule{rule: policy.Rule{ID: toolPermissions + "/" + record, Version: seq}}
+	if k.broken = json.Unmarshal(body, &r); k.broken == nil {
+		k.expires, k.broken = parseDate(r.Expires)
+	}
+	k.agent, k.chat, k.active = r.Agent, r.Chat, r.Active
+	k.rule.Permission, k.rule.Pattern, k.rule.Action = r.Tool, r.Pattern, policy.Action(r.Action)
+	k.rule = k.rule.OfTool()
+	if k.broken == nil {
+		k.broken = checkRule(k.rule)
+	}
+	if k.broken != nil && k.rule.Action != policy.Allow {
+		k.rule.Pattern, k.rule.Action = "*", policy.AskPerson
+		if k.rule.Check() != nil {
+			k.rule.Permission = "*"
+		}
+	}
+	return k
+}
+
+func checkRule(r policy.Rule) error {
+	switch r.Action {
+	case policy.Allow, policy.AskPerson, policy.Deny:
+		return r.Check()
+	}
+	return fmt.Errorf("action: want allow, ask or deny, got %q", r.Action)
+}
+
+// readAction reads a record of whitelist_actions. A strict one is for exactly its value.
+func readAction(record string, seq uint64, body json.RawMessage) whitelistAction {
+	var r struct {
+		Permission, Kind, Value string
+		Active                  bool
+	}
+	a := whitelistAction{broken: json.Unmarshal(body, &r), active: r.Active}
+	a.rule = policy.Rule{Permission: r.Permission, Pattern: r.Value, Action: policy.Allow, ID: whitelistActions + "/" + record, Version: seq}
+	switch {
+	case a.broken != nil || r.Value == "":
+	case r.Kind == "strict" && strings.Contains(r.Value, "*"):
+		a.broken = errors.New("value: a strict one is without *")
+	default:
+		a.broken = a.rule.Check()
+	}
+	return a
+}
+
+// timeLayout is how a record holds a time: PocketBase's form.
+const timeLayout = "2006-01-02 15:04:05.000Z"
+
+// FormatTime returns a time as records hold it, "" for the zero time.
+func FormatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(timeLayout)
+}
+
+// parseDate reads a date of a record, or one that a client wrote in RFC 3339.
+func parseDate(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse("2006-01-02 15:04:05Z", s); err == nil { // it takes fractions too
+		return t, nil
+	}
+	return time.Parse(time.RFC3339, s)
+}
+
+// inForce gives the rules of a scope by version.
+func (b *rulebook) inForce(s RuleScope) []policy.Rule {
+	var rules []policy.Rule
+	for _, k := range b.rules {
+		if b.applies(k, s) {
+			rules = append(rules, k.rule)
+		}
+	}
+	for _, a := range b.actions {
+		if a.active && a.broken == nil {
+			rules = append(rules, b.allowed(a.rule)...)
+		}
+	}
+	slices.SortFunc(rules, func(a, b policy.Rule) int {
+		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Pattern, b.Pattern))
+	})
+	return rules
+}
+
+func (b *rulebook) applies(k keptRule, s RuleScope) bool {
+	allows := k.rule.Action == policy.Allow
+	switch {
+	case !k.active || k.broken != nil && allows:
+		return false
+	case k.chat != "" && k.chat != s.Chat:
+		return false
+	case !k.expires.IsZero() && !s.At.Before(k.expires):
+		return false
+	case k.agent == "" || s.Agent == "" && !allows:
+		return true
+	}
+	agent := b.agents[k.agent]
+	return agent.name != "" && agent.name == s.Agent && !(agent.deleted && allows)
+}
+
+// allowed gives the rules an action of the whitelist stands for.
+func (b *rulebook) allowed(action policy.Rule) (rules []policy.Rule) {
+	if action.Pattern != "" {
+		return []policy.Rule{action}
+	}
+	for _, t := range b.targets {
+		r := action
+		r.Pattern, r.Version = t.pattern, max(action.Version, t.version)
+		if r.Pattern != "" && r.Check() == nil {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// broken says why the record that an event changed is not in force as it stands.
+func (b *rulebook) broken(s events.Subject, seq uint64) error {
+	switch k, a := b.rules[s.ID], b.actions[s.ID]; {
+	case s.Collection == toolPermissions && k.rule.Version == seq:
+		return k.broken
+	case s.Collection == whitelistActions && a.rule.Version == seq:
+		return a.broken
+	}
+	return nil
+}

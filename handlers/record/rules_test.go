@@ -1,0 +1,160 @@
+package record_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	permissiontest.Keeps(t, h, "ai_agents", "a1", `{"name":"build"}`)
+	for id, fields := range map[string]string{
+		"all":     `{"tool":"bash","pattern":"all","action":"allow","active":true}`,
+		"paused":  `{"tool":"bash","pattern":"paused","action":"allow","active":false}`,
+		"chat":    `{"tool":"bash","pattern":"chat","action":"allow","active":true,"chat":"c1"}`,
+		"agent":   `{"tool":"bash","pattern":"agent","action":"allow","active":true,"agent":"a1"}`,
+		"nobody":  `{"tool":"bash","pattern":"nobody","action":"allow","active":true,"agent":"a9"}`,
+		"noagent": `{"tool":"bash","pattern":"noagent","action":"deny","active":true,"agent":"a1"}`,
+		"hour":    `{"tool":"bash","pattern":"hour","action":"allow","active":true,"expires_at":"2026-01-02 03:00:00.000Z"}`,
+	} {
+		permissiontest.Keeps(t, h, "tool_permissions", id, fields)
+	}
+	at := func(s string) time.Time {
+		at, err := time.Parse(time.RFC3339Nano, s)
+		is.NoErr(err)
+		return at
+	}
+	for name, c := range map[string]struct {
+		scope record.RuleScope
+		has   map[string]bool
+	}{
+		"in the chat":           {record.RuleScope{Chat: "c1", Agent: "build", At: at("2026-01-02T02:59:59.999Z")}, map[string]bool{"all": true, "chat": true, "agent": true, "deny noagent": true, "hour": true}},
+		"in another, too late":  {record.RuleScope{Chat: "c2", Agent: "build", At: at("2026-01-02T03:00:00Z")}, map[string]bool{"all": true, "agent": true, "deny noagent": true}},
+		"of another agent":      {record.RuleScope{Chat: "c2", Agent: "plan", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true}},
+		"of nobody knows which": {record.RuleScope{Chat: "c2", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			found, err := h.Records.Rules(t.Context(), c.scope)
+			is.NoErr(err)
+			got := map[string]bool{}
+			for _, r := range found {
+				name := r.Pattern
+				if r.Action == policy.Deny {
+					name = "deny " + name
+				}
+				got[name] = true
+			}
+			is.Equal(got, c.has)
+		})
+	}
+	permissiontest.Drops(t, h, "ai_agents", "a1") // what was allowed it nobody is allowed any more; what was denied stays so
+	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{Agent: "build", At: time.Now()})), 2)
+}
+
+func TestRuleNamesItsRecordAndVersionThenAsNow(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	one := permissiontest.Keeps(t, h, "tool_permissions", "r1", `{"tool":"bash","pattern":"make","action":"allow","active":true}`)
+	two := permissiontest.Keeps(t, h, "tool_permissions", "r1", `{"tool":"bash","pattern":"make test","action":"allow","active":true}`)
+	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
+	is.NoErr(err)
+	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make test", Action: policy.Allow, ID: "tool_permissions/r1", Version: two}})
+	permissiontest.Drops(t, h, "tool_permissions", "r1")
+	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
+	rules, err = h.Records.Rules(t.Context(), record.RuleScope{At: time.Now(), Seq: one}) // as it was
+	is.NoErr(err)
+	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make", Action: policy.Allow, ID: "tool_permissions/r1", Version: one}})
+	rules, err = h.Records.Rules(t.Context(), record.RuleScope{At: time.Now(), Seq: two})
+	is.NoErr(err)
+	is.Equal(rules[0].Pattern, "make test")
+	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now(), Seq: one - 1})), 0)
+}
+
+func TestWhitelistIsVerbsAndNouns(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	permissiontest.Keeps(t, h, "whitelist_actions", "a1", `{"permission":"bash","kind":"strict","value":"make","active":true}`)
+	permissiontest.Keeps(t, h, "whitelist_actions", "a2", `{"permission":"bash","kind":"pattern","value":"git log*","active":true}`)
+	permissiontest.Keeps(t, h, "whitelist_actions", "a3", `{"permission":"bash","kind":"strict","value":"rm *","active":true}`) // not what it says
+	permissiontest.Keeps(t, h, "whitelist_actions", "a4", `{"permission":"write","active":true}`)
+	permissiontest.Keeps(t, h, "whitelist_actions", "a5", `{"permission":"edit","active":false}`)
+	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*"}) // without a noun a verb allows nothing
+	noun := permissiontest.Keeps(t, h, "whitelist_targets", "t1", `{"name":"docs","pattern":"docs/**","active":true}`)
+	permissiontest.Keeps(t, h, "whitelist_targets", "t2", `{"name":"src","pattern":"src/**","active":false}`)
+	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*", "write: docs/**"})
+	rules, err := h.Records.Rules(t.Context(), record.RuleScope{})
+	is.NoErr(err)
+	is.Equal(rules[2].ID, "whitelist_actions/a4")
+	is.Equal(rules[2].Version, noun) // it is so since then
+	permissiontest.Drops(t, h, "whitelist_targets", "t1")
+	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{})), 2)
+}
+
+// A rule that somebody wrote past the checks never allows more than one that can be read.
+func TestRuleThatCannotBeReadAllowsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	for id, fields := range map[string]string{
+		"r1": `{"tool":"bash","pattern":"","action":"allow","active":true}`,
+		"r2": `{"tool":"","pattern":"make","action":"allow","active":true}`,
+		"r3": `{"tool":"bash","pattern":"make","action":"allow","active":"yes"}`,
+		"r4": `{"tool":"bash","pattern":"make","action":"allow","active":true,"expires_at":"soon"}`,
+	} {
+		permissiontest.Keeps(t, h, "tool_permissions", id, fields)
+	}
+	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
+	permissiontest.Keeps(t, h, "tool_permissions", "r5", `{"tool":"bash","pattern":"","action":"deny","active":true}`)
+	permissiontest.Keeps(t, h, "tool_permissions", "r6", `{"tool":"bash","pattern":"make","action":"never","active":true}`)
+	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
+	is.NoErr(err)
+	for _, r := range rules { // what would have narrowed asks
+		is.Equal([]string{r.Permission, r.Pattern, string(r.Action)}, []string{"bash", "*", "ask"})
+	}
+	is.Equal(len(rules), 2)
+}
+
+func TestRuleIsActiveUnlessItsAuthorSaysOtherwise(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	save := func(collection, fields string) string {
+		var set map[string]json.RawMessage
+		is.NoErr(json.Unmarshal([]byte(fields), &set))
+		id, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: collection, New: true, Set: set})
+		is.NoErr(err)
+		return id
+	}
+	save("tool_permissions", `{"tool":"bash","pattern":"rm*","action":"deny"}`)
+	save("tool_permissions", `{"tool":"bash","pattern":"make*","action":"allow"}`)
+	save("whitelist_actions", `{"permission":"write"}`)
+	save("whitelist_targets", `{"name":"docs","pattern":"docs/**"}`)
+	id := save("tool_permissions", `{"tool":"bash","pattern":"paused*","action":"allow","active":false}`)
+	want := []string{"deny bash: rm*", "bash: make*", "write: docs/**"}
+	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), want)
+
+	change := func(fields string) {
+		var set map[string]json.RawMessage
+		is.NoErr(json.Unmarshal([]byte(fields), &set))
+		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "tool_permissions", Record: id, Set: set})
+		is.NoErr(err)
+	}
+	change(`{"note":"still paused"}`)
+	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), want)
+	change(`{"active":true}`)
+	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), append(want, "bash: paused*"))
+}

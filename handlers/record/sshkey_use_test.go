@@ -1,0 +1,55 @@
+package record_test
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/record"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"golang.org/x/crypto/ssh"
+)
+
+func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	public, _, err := ed25519.GenerateKey(nil)
+	is.NoErr(err)
+	key, err := ssh.NewPublicKey(public)
+	is.NoErr(err)
+	id, _, err := h.Records.AddSSHKey(t.Context(), record.AddSSHKey{Command: handlers.Command{Actor: handlerstest.Alice}, User: "ann", Line: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " ann@laptop"})
+	is.NoErr(err)
+	registered := func() record.RegisteredKey {
+		t.Helper()
+		all, err := h.Records.SSHKeys(t.Context())
+		is.NoErr(err)
+		is.Equal(len(all), 1)
+		return all[0]
+	}
+	is.Equal(registered().LastUsed, "")
+	use := func() uint64 {
+		t.Helper()
+		seq, err := h.Records.UseSSHKey(t.Context(), record.UseSSHKey{Command: handlers.Command{Actor: handlerstest.Alice}, Key: id})
+		is.NoErr(err)
+		return seq
+	}
+	first := use()
+	is.True(strings.HasPrefix(registered().LastUsed, time.Now().UTC().Format("2006-")))
+	is.Equal(use(), first)
+	_, _, err = h.Records.Save(t.Context(), record.Save{
+		Command: handlers.Command{Actor: handlerstest.Alice}, Collection: record.SSHKeyCollection, Record: id,
+		Set: map[string]json.RawMessage{"last_used": json.RawMessage(`"2026-01-02 03:04:05.000Z"`)},
+	})
+	is.NoErr(err)
+	is.True(use() > first)
+	is.True(registered().LastUsed > "2026-01-02 03:04:05.000Z")
+	is.Equal(registered().Fingerprint[:7], "SHA256:")
+	_, err = h.Records.UseSSHKey(t.Context(), record.UseSSHKey{Command: handlers.Command{Actor: handlerstest.Alice}, Key: "nothing"})
+	is.True(err != nil)
+}
