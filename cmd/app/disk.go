@@ -82,6 +82,9 @@ func (d *logDisk) look() string {
 
 func (d *logDisk) free() (uint64, error) { return natsconf.Free(string(d.data)) }
 
+// hasRoom reports whether large outputs may be stored.
+func (d *logDisk) hasRoom() bool { return d.server == nil || natsconf.HasRoom(string(d.data)) }
+
 // refusal returns why no command is stored now, nil if they are.
 func (d *logDisk) refusal() error {
 	if d.server == nil {

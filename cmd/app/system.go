@@ -240,6 +240,7 @@ func (s *System) wire() {
 	s.records.Configured = s.bridge.Configured
 	s.exec = &exec.Executions{
 		Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.bridge.Session, Logger: s.o.Logger,
+		HasRoom: s.disk.hasRoom,
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.Data.Path("opencode"), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,

@@ -39,10 +39,12 @@ type Executions struct {
 	Workspace string                                     // where a chat without a session works, absolute; only workers of it are asked. Empty for any
 	Session   func(id string) (permission.Session, bool) // of a session whose asks are in the log
 	Network   *network.Sandbox                           // nil gives no command one
+	HasRoom   func() bool                                // reports whether large outputs may be stored; nil if they always may
 	Logger    *slog.Logger
 
 	chats    handlers.Folds[*execState]
 	running  running
+	shares   shares
 	finished finished
 	output   int64         // bytes that a command may print; 0 for maxOutput
 	settles  time.Duration // 0 for settles

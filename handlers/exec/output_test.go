@@ -105,7 +105,7 @@ func TestASecretLearnedWhileACommandRunsIsTakenOut(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &system{Handlers: permissiontest.New(eventstest.Log(t)), t: t}
-	r := newRecorder(s.Log, "c1", events.ExecRequested{Exec: "x1", Detached: true})
+	r := (&Executions{Log: s.Log}).newRecorder("c1", events.ExecRequested{Exec: "x1", Detached: true})
 	stdout, stderr := r.tee("stdout", io.Discard), r.tee("stderr", io.Discard)
 	fill := strings.Repeat(".", log.MaxInline+1)
 	_, err := io.WriteString(stdout, fill) // it goes to a blob
@@ -154,6 +154,46 @@ func TestOutputIsSeenWhileItComes(t *testing.T) {
 	is.Equal(last, log.Delta{Subject: first.Subject, Type: log.ExecOutput, Stream: "stderr", Data: []byte("last\n")})
 	cancel()
 	<-watching
+}
+
+func TestALargeOutputIsEndedWithoutRoom(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	s.exec.HasRoom = func() bool { return false }
+	r := s.authorized("yes")
+	result, _, _ := s.shell(t.Context(), r)
+	is.Equal(result.Reason, wire.OutputSize)
+	d := s.finished(s.execOf(r.Call))
+	is.Equal(d.Reason, string(wire.OutputSize))
+	is.Equal(int64(len(s.output(d.Stdout))), d.Stdout.Bytes) // what there was is kept
+	small := s.authorized("head -c 900000 /dev/zero")
+	result, _, _ = s.shell(t.Context(), small)
+	is.Equal(result.Reason, wire.Exited)
+}
+
+func TestOneChatLeavesPlacesForOthers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var s shares
+	ctx, cancel := context.WithCancel(t.Context())
+	var leave []func()
+	for range chatShare {
+		leave = append(leave, s.take(t.Context(), "chat1"))
+	}
+	s.take(t.Context(), "chat2")() // waits for nobody
+	waited := make(chan func())
+	go func() { waited <- s.take(t.Context(), "chat1") }()
+	leave[0]()
+	next := <-waited
+	go func() { waited <- s.take(ctx, "chat1") }()
+	cancel() // who gives up waits no longer
+	(<-waited)()
+	next()
+	for _, l := range leave[1:] {
+		l()
+	}
+	is.Equal(len(s.chats), 0)
 }
 
 func TestACommandThatPrintsMoreThanIsRecordedIsEnded(t *testing.T) {

@@ -39,12 +39,14 @@ type recorder struct {
 	live       int64 // bytes that are published
 	most       int64 // bytes that are taken, of both streams
 	taken      atomic.Int64
+	hasRoom    func() bool // Executions.HasRoom
+	cramped    atomic.Bool // there was no room for more
 	private    bool
 	streams    map[string]*recorded
 }
 
-func newRecorder(log *log.Log, chat string, d events.ExecRequested) *recorder {
-	r := &recorder{log: log, chat: chat, exec: d.Exec, live: maxLive, most: maxOutput, private: d.Private, streams: map[string]*recorded{}}
+func (x *Executions) newRecorder(chat string, d events.ExecRequested) *recorder {
+	r := &recorder{log: x.Log, hasRoom: x.HasRoom, chat: chat, exec: d.Exec, live: maxLive, most: maxOutput, private: d.Private, streams: map[string]*recorded{}}
 	if d.Detached || d.Terminal {
 		r.live = maxLiveLong
 	}
@@ -65,7 +67,7 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 		defer s.mu.Unlock()
 		before := r.taken.Add(int64(len(p))) - int64(len(p))
 		p, err := p[:max(0, min(int64(len(p)), r.most-before))], error(nil)
-		if r.isFull() {
+		if r.lookForRoom(before, before+int64(len(p))); r.isFull() {
 			err = errMaxOutput
 		}
 		s.redact.Write(p)
@@ -74,8 +76,18 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 	})
 }
 
-// isFull says whether more was printed than is taken.
-func (r *recorder) isFull() bool { return r.taken.Load() > r.most }
+// roomPause is how many bytes a command prints between two looks at the room for them.
+const roomPause = 1 << 20
+
+// lookForRoom notes that there is no room for a large output, which would take the last space from every chat.
+func (r *recorder) lookForRoom(before, after int64) {
+	if r.hasRoom != nil && before/roomPause != after/roomPause && !r.hasRoom() {
+		r.cramped.Store(true)
+	}
+}
+
+// isFull reports whether more was printed than is taken, or than there is room for.
+func (r *recorder) isFull() bool { return r.taken.Load() > r.most || r.cramped.Load() }
 
 // judged is the result of a command that was ended for its output, and any other as it is.
 func (r *recorder) judged(result wire.Result) wire.Result {

@@ -109,7 +109,7 @@ func (x *Executions) carry(ctx context.Context, u *run, stdout, stderr io.Writer
 	x.running.add(u)
 	network, err := x.Network.For(ctx, u.chat, u.requested) // first: the recorder learns what not to record
 	defer x.Network.Done(u.requested.Exec)
-	out := newRecorder(x.Log, u.chat, u.requested)
+	out := x.newRecorder(u.chat, u.requested)
 	out.most = cmp.Or(x.output, out.most)
 	model := stdout
 	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
@@ -119,6 +119,9 @@ func (x *Executions) carry(ctx context.Context, u *run, stdout, stderr io.Writer
 	}
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
+		if !u.goesOn() {
+			defer x.shares.take(ctx, u.chat)()
+		}
 		result = u.timed(out.judged(x.forward(ctx, u.request, stdout, stderr)))
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
@@ -206,6 +209,51 @@ func (x *Executions) Lost(ctx context.Context, chat, exec string) error {
 		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
 	})
 	return errors.Join(err, x.Network.Expire(ctx, chat))
+}
+
+// chatShare is how many commands of one chat run at once; others wait. A worker runs 64 of all chats.
+const chatShare = 16
+
+// shares keep the commands of one chat from taking all places of the workers. The zero value is empty.
+type shares struct {
+	mu    sync.Mutex
+	chats map[string]*share
+}
+
+type share struct {
+	places chan struct{} // holds one for each command that runs
+	users  int           // commands that run or wait
+}
+
+// take waits for a place of the chat, or until ctx ends. leave gives it back.
+func (s *shares) take(ctx context.Context, chat string) (leave func()) {
+	s.mu.Lock()
+	c := s.chats[chat]
+	if c == nil {
+		if s.chats == nil {
+			s.chats = map[string]*share{}
+		}
+		c = &share{places: make(chan struct{}, chatShare)}
+		s.chats[chat] = c
+	}
+	c.users++
+	s.mu.Unlock()
+	taken := false
+	select {
+	case c.places <- struct{}{}:
+		taken = true
+	case <-ctx.Done():
+	}
+	return func() {
+		if taken {
+			<-c.places
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c.users--; c.users == 0 {
+			delete(s.chats, chat)
+		}
+	}
 }
 
 // running is what runs now. The zero value is empty.

@@ -22,6 +22,20 @@ func Free(dir string) (uint64, error) {
 	return fs.Bavail * uint64(fs.Bsize), nil
 }
 
+// outputReserve is how many bytes of a large disk outputs of commands leave free: for what people and models say, and for a person
+// to make room.
+const outputReserve = 1 << 30
+
+// HasRoom reports whether large contents may be stored on the disk of a directory: if a tenth of it is free, or 1 GiB.
+func HasRoom(dir string) bool {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return true // whoever stores meets the error
+	}
+	free, all := fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize)
+	return free >= min(outputReserve, max(all/10, 2*MinFree))
+}
+
 // WriteError returns why JetStream does not store, nil if it does. After a failed write a stream stores nothing more, until
 // Reopen or a restart (measured, nats-server 2.15.2).
 func (s *Server) WriteError() error {
