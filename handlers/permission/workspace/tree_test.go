@@ -1,18 +1,15 @@
 package workspace
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
-	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/files"
 )
@@ -223,20 +220,4 @@ func TestATreeIsLookedThroughAsItIs(t *testing.T) {
 	is.Equal(ask("grep -r x docs"), policy.Allow)
 	is.Equal(ask("grep -R x docs"), policy.AskPerson) // it follows links
 	is.Equal(ask("diff docs src"), policy.AskPerson)
-}
-
-// The gate's stop, and a client that hangs up, end what is looked at for them.
-func TestAContextThatEndsEndsTheEvaluation(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	dir := repository(t, "a.go")
-	g := Gate{
-		Session: func(string) (Session, bool) { return Session{Chat: "c", Directory: dir}, true },
-		Call:    func(context.Context, string, events.Call, time.Duration) (Call, bool) { return Call{}, false },
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	in, _ := g.input(ctx, "c", events.PermissionAsk{Permission: "grep", Patterns: []string{"x"}, Metadata: []byte(`{"pattern":"x"}`)}, false, 0)
-	is.Equal(policy.Evaluate(policy.Defaults, in).Action, policy.Allow)
-	cancel()
-	is.Equal(policy.Evaluate(policy.Defaults, in).Reason, "it takes too long to find out what this reads")
 }
