@@ -157,11 +157,19 @@ func takeControllers(own string) error {
 	return err
 }
 
-func moveIntoOwn(dir string) error {
-	pids := cgroupProcesses(dir)
+// movable returns an error if a cgroup holds processes that we may not move.
+func movable(dir string, pids []int) error {
 	delegated := make([]byte, 1)
 	if n, _ := unix.Getxattr(dir, "user.delegate", delegated); (n != 1 || delegated[0] != '1') && !slices.Equal(pids, []int{os.Getpid()}) {
 		return fmt.Errorf("cgroup %s holds processes of others and is not delegated", dir)
+	}
+	return nil
+}
+
+func moveIntoOwn(dir string) error {
+	pids := cgroupProcesses(dir)
+	if err := movable(dir, pids); err != nil {
+		return err
 	}
 	into := filepath.Join(dir, ownGroup)
 	if err := os.Mkdir(into, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -174,6 +182,27 @@ func moveIntoOwn(dir string) error {
 		}
 	}
 	return nil
+}
+
+// Probe returns why no cgroup can bound commands of this process, nil if one can. It changes nothing.
+func Probe() error {
+	own, top, err := ownCgroup()
+	if err != nil {
+		return err
+	}
+	if unix.Access(top, unix.W_OK) == nil && hasControllers(top) == nil {
+		return nil
+	}
+	if err := listsControllers(own, "cgroup.controllers"); err != nil {
+		return err
+	}
+	if err := unix.Access(own, unix.W_OK); err != nil {
+		return fmt.Errorf("write to cgroup %s: %w", own, err)
+	}
+	if hasControllers(own) == nil {
+		return nil
+	}
+	return movable(own, cgroupProcesses(own))
 }
 
 // Close kills what is left in the worker's cgroups and removes them.

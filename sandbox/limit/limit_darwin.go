@@ -1,9 +1,16 @@
 package limit
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // Apply does nothing: macOS sets no limits of another process.
 func (l Limits) Apply(int) error { return nil }
+
+// Probe returns why nothing bounds commands.
+func Probe() error { return errors.New("macOS has no cgroups") }
 
 func totalMemory() Size {
 	bytes, _ := unix.SysctlUint64("hw.memsize")

@@ -22,6 +22,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/limit"
 )
 
 // dispensable turns what is missing into something optional.
@@ -62,6 +63,17 @@ func checkIsolation(level string) check {
 		c.State, c.Get = checkOptional, "apt install bubblewrap, which isolates commands more"
 	case isolation.None:
 		c.State, c.Found, c.Get = checkWrong, c.Found+"; "+app.Unconfined, "choose another level with --isolation"
+	}
+	return c
+}
+
+// checkLimits finds out what limits commands.
+func checkLimits() check {
+	c := check{Name: "limits", State: checkOK, Found: "a cgroup bounds memory and processes of each command", For: "the limits of commands (--memory, --processes, --cpu-time)"}
+	if err := limit.Probe(); err != nil {
+		c.State = checkOptional
+		c.Found = "the worker looks at processes 4 to 20 times a second, and does not see memory in files: " + err.Error()
+		c.Get = "start it as a systemd service with Delegate=yes (ops/pocketcoder.service), or: systemd-run --user --scope -p Delegate=yes pocketcoder up"
 	}
 	return c
 }

@@ -100,6 +100,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 		checkTmux(ctx),
 		checkSSHD(),
 		checkIsolation(o.isolation),
+		checkLimits(),
 		checkNATS(ctx, o),
 		checkData(o.data),
 		checkDisk(o.data),
