@@ -49,7 +49,7 @@ func (b *Bridge) watch(ctx context.Context, done chan string, ended func(string)
 
 type deliveries struct {
 	*Bridge
-	done chan string     // chats whose delivery ended
+	done chan string       // chats whose delivery ended
 	busy map[string]string // chats with a delivery under way, and their owners
 }
 
