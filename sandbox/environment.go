@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/sandbox/gitconfig"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -39,7 +40,7 @@ func (w *Worker) environment(r wire.Request) []string {
 		"SHELL="+w.config.Shell,
 		"USER="+name,
 		"LOGNAME="+name,
-		"GIT_CONFIG_GLOBAL="+gitConfig(w.git),
+		"GIT_CONFIG_GLOBAL="+gitconfig.File(w.git),
 		"LANG=C.UTF-8",
 		"LC_ALL=C.UTF-8",
 		"TERM="+terminal,

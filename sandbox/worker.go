@@ -47,6 +47,7 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/sandbox/gitconfig"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/wire"
@@ -71,7 +72,7 @@ type Worker struct {
 	id        identity
 	walls     *isolation.Walls
 	path      string        // PATH of every command
-	git       string        // directory of gitIdentity
+	git       string        // directory of gitconfig.Make
 	gitLock   *os.File      // on it
 	grace     time.Duration // from asking a command to end to killing it
 	stop      chan struct{}
@@ -152,7 +153,7 @@ func (w *Worker) openWalls() (err error) {
 	if err != nil {
 		return fmt.Errorf("open TMPDIR: %w", err)
 	}
-	if w.git, w.gitLock, err = gitIdentity(temp); err != nil {
+	if w.git, w.gitLock, err = gitconfig.Make(temp, userName()); err != nil {
 		return err
 	}
 	expose := append([]string{w.git}, w.config.Expose...)

@@ -1,4 +1,7 @@
-package sandbox
+// Package gitconfig makes the configuration that git reads in commands: who the person is, and nothing that a command wrote.
+//
+// It must not know what a command is.
+package gitconfig
 
 import (
 	"context"
@@ -12,18 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gitIdentity makes a directory with the file that git reads in commands instead of one in HOME: who the person is, and
-// that a bare repository counts only where the caller names it. HOME is written by commands and shared by those of all chats, and what a git configuration says there would
-// be run by the next `git status`, which nobody is asked about. The name is the person's own where git knows it. The
-// directory is locked until the worker ends, however it does, and those of workers that were killed are removed.
-func gitIdentity(parent string) (dir string, lock *os.File, err error) {
+// Make makes a directory with the file that git reads in commands instead of one in HOME: who the person is, and
+// that a bare repository counts only where the caller names it. HOME is written by commands and shared by those of all chats,
+// and what a git configuration says there would be run by the next `git status`, which nobody is asked about. The name is the
+// person's own where git knows it, else user. The directory is locked until the worker ends, however it does, and those of
+// workers that were killed are removed.
+func Make(parent, user string) (dir string, lock *os.File, err error) {
 	removeUnlocked(parent)
-	name, email := gitValue("user.name"), gitValue("user.email")
+	name, email := value("user.name"), value("user.email")
 	if name == "" {
-		name = userName()
+		name = user
 	}
 	if email == "" {
-		email = userName() + "@localhost"
+		email = user + "@localhost"
 	}
 	made, err := os.MkdirTemp(parent, "pocketcoder-git-")
 	if err != nil {
@@ -31,7 +35,7 @@ func gitIdentity(parent string) (dir string, lock *os.File, err error) {
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ")
 	text := fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%s\"\n[safe]\n\tbareRepository = explicit\n", quote.Replace(name), quote.Replace(email))
-	err = os.WriteFile(gitConfig(made), []byte(text), 0o644)
+	err = os.WriteFile(File(made), []byte(text), 0o644)
 	if err == nil {
 		lock, err = lockDir(made)
 	}
@@ -47,15 +51,15 @@ func gitIdentity(parent string) (dir string, lock *os.File, err error) {
 	return dir, lock, nil
 }
 
-// lockedGit is how directories are named that a living worker has locked.
-const lockedGit = "pocketcoder-git-*.locked"
+// locked is how directories are named that a living worker has locked.
+const locked = "pocketcoder-git-*.locked"
 
 // removeUnlocked removes what workers of this user have left behind. It takes nothing but the file they make and an empty
 // directory, and follows no link, as everybody may write where these are.
 func removeUnlocked(parent string) {
 	entries, _ := os.ReadDir(parent) // of what cannot be listed, nothing can be removed
 	for _, e := range entries {
-		if ours, _ := filepath.Match(lockedGit, e.Name()); !ours {
+		if ours, _ := filepath.Match(locked, e.Name()); !ours {
 			continue
 		}
 		path := filepath.Join(parent, e.Name())
@@ -66,7 +70,7 @@ func removeUnlocked(parent string) {
 		var owner unix.Stat_t
 		fd := int(lock.Fd())
 		if unix.Fstat(fd, &owner) == nil && int(owner.Uid) == os.Getuid() {
-			unix.Unlinkat(fd, filepath.Base(gitConfig(path)), 0)
+			unix.Unlinkat(fd, filepath.Base(File(path)), 0)
 			unix.Rmdir(path)
 		}
 		lock.Close()
@@ -86,10 +90,11 @@ func lockDir(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-func gitConfig(dir string) string { return filepath.Join(dir, "config") }
+// File is the path of the file in a directory that Make made.
+func File(dir string) string { return filepath.Join(dir, "config") }
 
-// gitValue asks the person's git, where no repository has a say. Without git or an answer it is empty.
-func gitValue(key string) string {
+// value asks the person's git, where no repository has a say. Without git or an answer it is empty.
+func value(key string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", "config", "--global", "--get", key)

@@ -1,0 +1,34 @@
+package gitconfig
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+)
+
+func TestGitConfigurationOfAKilledWorkerIsRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	temporary, elsewhere := t.TempDir(), t.TempDir()
+	is.NoErr(os.WriteFile(File(elsewhere), nil, 0o600))
+	killed, lock, err := Make(temporary, "person")
+	is.NoErr(err)
+	is.NoErr(lock.Close()) // as the kernel does
+	is.NoErr(os.Symlink(elsewhere, filepath.Join(temporary, "pocketcoder-git-1.locked")))
+	living, lock, err := Make(temporary, "person")
+	is.NoErr(err)
+	defer lock.Close()
+	expect.Eventually(t, "the directory is gone", func() bool { // a process of another test that starts may hold its lock for a moment
+		removeUnlocked(temporary)
+		_, err := os.Stat(killed)
+		return os.IsNotExist(err)
+	})
+	for _, dir := range []string{living, elsewhere} {
+		_, err = os.Stat(File(dir))
+		is.NoErr(err)
+	}
+}
