@@ -116,8 +116,11 @@ func TestKeysAreAddedListedAndRemovedOnTheCommandLine(t *testing.T) {
 	t.Log(stderr)
 	is.Equal(code, 0)
 	expect.Contains(t, stdout, "logs in as "+ann.email)
-	keys := ann.list(t, "ssh_keys", `device_name = "laptop"`)
-	is.Equal(len(keys), 1)
+	var keys []record
+	expect.Eventually(t, "the key is listed", func() bool {
+		keys = ann.list(t, "ssh_keys", `device_name = "laptop"`)
+		return len(keys) == 1
+	})
 	is.Equal([]any{keys[0]["public_key"], keys[0]["is_active"], keys[0]["algorithm"]}, []any{public, true, "ssh-ed25519"})
 	is.True(keys[0]["expires_at"] != "")
 	listed, _, _ := p.cli(t, "", "key", "list")

@@ -112,6 +112,12 @@ func (s *shared) system(t *testing.T) *process {
 	if s.p == nil {
 		t.Fatal("the shared system did not start")
 	}
+	before := len(s.p.output.String())
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the shared system said meanwhile:\n" + s.p.output.String()[before:])
+		}
+	})
 	return s.p
 }
 
