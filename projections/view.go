@@ -81,8 +81,10 @@ func (f *file) giveViewer(v *viewer) {
 	<-f.views
 }
 
+// begin starts a transaction. ctx must not end BEGIN: the driver returns the error of ctx although the transaction has
+// started, and every later BEGIN on this connection would fail.
 func (v *viewer) begin(ctx context.Context) (seq uint64, err error) {
-	if _, err := v.ExecContext(ctx, "BEGIN"); err != nil {
+	if _, err := v.ExecContext(context.WithoutCancel(ctx), "BEGIN"); err != nil {
 		return 0, err
 	}
 	v.open = true
@@ -159,7 +161,7 @@ func (v *viewer) Prepare(query string) (*sql.Stmt, error) {
 
 // snapshot gives a transaction that sees the file as it is now, whatever is committed meanwhile, and its checkpoint.
 func (f *file) snapshot(ctx context.Context) (*sql.Tx, uint64, error) {
-	tx, err := f.readers.DB().BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := f.readers.DB().BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{ReadOnly: true}) // see viewer.begin
 	if err != nil {
 		return nil, 0, err
 	}

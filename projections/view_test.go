@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,26 @@ func TestViewSeesOneMoment(t *testing.T) {
 		is.Equal(count(t, db, "messages"), 2)
 		return nil
 	}))
+}
+
+// Clients go away at any moment, also while a transaction begins.
+func TestAViewThatIsCancelledBreaksNoOther(t *testing.T) {
+	t.Parallel()
+	m := still(t)
+	nothing := func(dbx.Builder, uint64) error { return nil }
+	for i := range 5000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for range i % 100 {
+				runtime.Gosched()
+			}
+			cancel()
+		}()
+		_ = m.View(ctx, nothing)
+		if err := m.View(t.Context(), nothing); err != nil {
+			t.Fatalf("after %d views that were cancelled: %v", i+1, err)
+		}
+	}
 }
 
 func TestViewOnlyReads(t *testing.T) {
