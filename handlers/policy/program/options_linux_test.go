@@ -24,7 +24,7 @@ var (
 
 // missingFile matches the complaint of a program about the file or revision 7, which does not exist.
 const missingFile = `(?i)(\b7['’"]?: (no such|cannot (open|stat))|cannot (open|access|read|statx?)( file)?:? ['‘"]?7\b|7 +\[error opening|(path|open) ['‘]?7\b|` +
-	`(ambiguous argument|revision|get) '7'|'7' did not match|object name:? '?7|7\. skipping|7: not a valid|7 \(No such|unable to (open|read) '?7|sha1 for 7|commit 7)`
+	`(ambiguous argument|revision|get) '7'|'7' did not match|object name:? '?7\b|7\. skipping|7: not a valid|7 \(No such|unable to (open|read) '?7|(sha1 for|commit) 7\b)`
 
 // TestOptionsTakeTheValuesThatTheTablesSay runs each program with each option of its table, and a name behind it that no file has.
 // When the program complains about that file, the name was not the value of the option.
