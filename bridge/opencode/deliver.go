@@ -12,10 +12,10 @@ import (
 	"pocketcoder/projections"
 )
 
-// Deliver hands submitted messages to OpenCode until ctx ends: in order and one turn at a time in each chat, at most
-// MaxTurns across chats, of which one account gets a share. What is to be delivered is read from the read model, which is to say from the log: nothing
-// else remembers it, so a crash anywhere loses nothing. The ids OpenCode gets are appended before it gets them, so that
-// what is sent again after a crash is the same message to it.
+// Deliver sends submitted messages to OpenCode until ctx ends. Each chat runs one turn at a time, in order. At most
+// MaxTurns run across all chats, and one account gets at most three quarters of them. Deliver reads pending messages from
+// the read model and keeps no state of its own, so a crash loses none. It appends the ids of a message before it sends the
+// message, so OpenCode recognizes a message that is sent again after a crash.
 func (b *Bridge) Deliver(ctx context.Context) error {
 	d := &deliveries{Bridge: b, done: make(chan string), busy: map[string]string{}}
 	return b.watch(ctx, d.done, func(chat string) { delete(d.busy, chat) }, d.start)

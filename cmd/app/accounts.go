@@ -35,7 +35,7 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 	return nil
 }
 
-// offerSetup shows the one-time link when nobody could log in.
+// offerSetup prints the one-time setup link if no account exists yet.
 func (s *System) offerSetup(ctx context.Context) {
 	link, needed, err := s.accounts.Setup(ctx)
 	if err != nil {

@@ -154,7 +154,7 @@ func (o Options) checkNetwork() error {
 		return fmt.Errorf("--egress %q: want a port of 0 to 65535", o.Egress)
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		return fmt.Errorf("--egress %q: name the one address at which workers reach it, and nobody else should", o.Egress)
+		return fmt.Errorf("--egress %q: name one address that only the workers can reach", o.Egress)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (o Options) checkSSH() error {
 	return nil
 }
 
-// checkAuthorizedKeys refuses a file that has somebody else's keys: they would be lost, and with them the way in.
+// checkAuthorizedKeys refuses a file with keys that PocketCoder did not write. It would overwrite them, and their owners could not log in any more.
 func (o Options) checkAuthorizedKeys() error {
 	if o.AuthorizedKeys == "" {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// wirePush makes what tells people on their devices, once the API is there: it knows who looks at a chat.
+// wirePush creates the sender of notifications. It comes after the API, which knows the users that have a chat open.
 func (s *System) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions, Logger: s.o.Logger,

@@ -66,7 +66,7 @@ func upFlags(env Environment, args []string) (app.Options, error) {
 	fs.StringVar(&o.NATS, "nats", env.Getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
 	fs.StringVar(&o.OpenCode, "opencode", env.Getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
-	fs.IntVar(&o.MaxTurns, "max-turns", 8, "turns that may run at once, across chats, of which one account gets at most three quarters; 0 is no limit")
+	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
 	fs.Var((*paths)(&o.Expose), "expose", exposeHelp)
 	err := modelFlags(&o.Model, fs, env)

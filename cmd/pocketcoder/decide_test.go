@@ -276,5 +276,5 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(), 1) // no such chat
 
 	_, stderr, code := p.cli(t, "", "policy", "allow", "todowrite: *", "--chat", chat)
-	is.Equal([]any{code, stderr}, []any{0, "warning: nobody is asked about todowrite any more, whatever it is about\n"})
+	is.Equal([]any{code, stderr}, []any{0, "warning: every todowrite request is allowed from now on, without a question\n"})
 }

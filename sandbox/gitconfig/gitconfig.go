@@ -1,6 +1,7 @@
-// Package gitconfig makes the configuration that git reads in commands: who the person is, and nothing that a command wrote.
+// Package gitconfig creates the configuration that git reads in the sandbox: the operator's name and email, and nothing that
+// a command wrote.
 //
-// It must not know what a command is.
+// It must not know the sandbox or its commands.
 package gitconfig
 
 import (
@@ -15,11 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Make makes a directory with the file that git reads in commands instead of one in HOME: who the person is, and
-// that a bare repository counts only where the caller names it. HOME is written by commands and shared by those of all chats,
-// and what a git configuration says there would be run by the next `git status`, which nobody is asked about. The name is the
-// person's own where git knows it, else user. The directory is locked until the worker ends, however it does, and those of
-// workers that were killed are removed.
+// Make creates a directory with the git configuration of commands and returns it with its lock. The configuration names the
+// operator, as git knows the operator, or else user. It also tells git to ignore bare repositories that are not named.
+// Commands must not use a configuration in HOME: all chats write there, and the next `git status`, which needs no approval,
+// would run a program that it names. The lock holds until the process ends. Make removes the directories of killed workers.
 func Make(parent, user string) (dir string, lock *os.File, err error) {
 	removeUnlocked(parent)
 	name, email := value("user.name"), value("user.email")

@@ -7,16 +7,16 @@ import (
 	"pocketcoder/sandbox/limit"
 )
 
-// Limits are what one command may take. The system hands them to its worker.
+// Limits are the limits of one command. The system passes them to its worker.
 type Limits struct {
 	limit.Limits
 	Timeout time.Duration
 }
 
-// DefaultLimits are the limits that nobody has changed.
+// DefaultLimits returns the limits of a worker that is started without flags.
 func DefaultLimits() *Limits { return &Limits{limit.Default(), sandboxTimeout} }
 
-// Check names the flag that is wrong.
+// Check returns an error that names the first invalid flag.
 func (l *Limits) Check() error {
 	if l.Timeout < 0 {
 		return fmt.Errorf("--timeout %s: want a duration, or 0 for no limit", l.Timeout)
@@ -24,7 +24,7 @@ func (l *Limits) Check() error {
 	return l.Validate()
 }
 
-// Args are the flags again, for a worker.
+// Args returns the limits as flags of the worker command.
 func (l *Limits) Args() []string {
 	return []string{
 		"--memory=" + l.Memory.String(), fmt.Sprint("--processes=", l.Processes), "--file-size=" + l.FileSize.String(),
@@ -32,5 +32,5 @@ func (l *Limits) Args() []string {
 	}
 }
 
-// sandboxTimeout ends a command that nobody ended. OpenCode gives up on one after two minutes unless told otherwise.
+// sandboxTimeout is the default time limit of a command. OpenCode itself stops waiting after two minutes by default.
 const sandboxTimeout = time.Hour

@@ -1,7 +1,7 @@
-// Package worker runs a sandbox worker as a process: it connects to NATS with the worker's key, and runs the commands of its pool in
-// its workspace until it is told to end.
+// Package worker runs a sandbox worker as a process. The worker connects to NATS with its key and runs the commands of its
+// pool in its workspace until a signal stops it.
 //
-// Promises: after the first signal the worker takes no more commands and lets its own end; the second signal ends them.
+// Promises: after the first signal the worker accepts no more commands and waits for the running ones. The second signal ends them.
 //
 // It must not know the system that sends it commands, nor flags.
 package worker
@@ -89,7 +89,7 @@ func chooseIsolation(level string) (isolation.Found, error) {
 	return found, err
 }
 
-// stopTwice gives a context that ends with the first signal and one that ends with the second; end ends both.
+// stopTwice returns a context that the first signal cancels and one that the second signal cancels. end cancels both.
 func stopTwice(ctx context.Context) (first, second context.Context, end func()) {
 	first, stop := context.WithCancel(ctx)
 	second, end = context.WithCancel(context.WithoutCancel(ctx))

@@ -106,7 +106,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 		return err
 	}
 	if rule.Action == policy.Allow && rule.Pattern == "*" {
-		fmt.Fprintf(env.Stderr, "warning: nobody is asked about %s any more, whatever it is about\n", rule.Permission)
+		fmt.Fprintf(env.Stderr, "warning: every %s request is allowed from now on, without a question\n", rule.Permission)
 	}
 	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until, ruleCollections[0], a.ID)
 	return err
