@@ -6,11 +6,12 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Artifact is a file of the workspace that was created or changed while an execution ran, as it was after it.
 type Artifact struct {
-	Record
+	store.Record
 	Chat      string `db:"chat" json:"chat"`
 	Execution string `db:"execution" json:"execution"`
 	Path      string `db:"path" json:"path"` // from the workspace
@@ -19,24 +20,18 @@ type Artifact struct {
 	Blob      string `db:"blob" json:"blob"` // name in BLOBS; empty when the content was not kept
 }
 
-type artifacts struct{}
-
-func (artifacts) Name() string        { return "artifacts" }
-func (artifacts) Schema() string      { return schema("artifacts") }
-func (artifacts) Scope() events.Scope { return events.ScopeChat }
-
-func (artifacts) Apply(tx *Tx, e events.Event, body any) error {
+func updateArtifacts(t *tables, e events.Event, body any) error {
 	b, ok := body.(events.ExecChanged)
 	if !ok {
 		return nil
 	}
 	for _, f := range b.Files {
-		a, _ := tx.artifacts.get(artifactID(b.Exec, f.Path))
+		a, _ := t.artifacts.Get(artifactID(b.Exec, f.Path))
 		a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob = e.Subject.ID, b.Exec, f.Path, f.Size, f.SHA256, ""
 		if f.Blob != nil {
 			a.Blob = f.Blob.Name
 		}
-		tx.artifacts.put(a)
+		t.artifacts.Put(a)
 	}
 	return nil
 }
@@ -46,5 +41,5 @@ func artifactID(exec, path string) string { return RecordID(exec + "/" + path) }
 
 // Artifact gives what is known of a file of an execution, and whether there is something.
 func (m *Model) Artifact(ctx context.Context, exec, path string) (Artifact, bool, error) {
-	return first[Artifact](ctx, m, "artifact of "+exec, "SELECT * FROM artifacts WHERE id={:id}", dbx.Params{"id": artifactID(exec, path)})
+	return store.First[Artifact](ctx, m.Model, "artifact of "+exec, "SELECT * FROM artifacts WHERE id={:id}", dbx.Params{"id": artifactID(exec, path)})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
@@ -19,7 +20,7 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	is.NoErr(err)
 	p := asks[0]
 	is.Equal([]string{p.ID, p.EnginePermission, p.Permission, p.Message, p.Source}, []string{"intent1", "intent1", "bash", "bash: ls -l", "api"})
-	is.Equal([]JSON{p.Patterns, p.Metadata, p.Always}, []JSON{`["ls *"]`, `{"command":"ls -l"}`, "[]"})
+	is.Equal([]store.JSON{p.Patterns, p.Metadata, p.Always}, []store.JSON{`["ls *"]`, `{"command":"ls -l"}`, "[]"})
 	is.Equal([]string{p.Session, p.EngineMessage, p.Call}, []string{ses, "msg_a", "call_1"})
 	is.Equal(asks[1].Message, "May I?")
 	pending, err := m.PendingAsks(t.Context())

@@ -7,11 +7,12 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Chat is a conversation.
 type Chat struct {
-	Record
+	store.Record
 	Title       string `db:"title" json:"title"`
 	Session     string `db:"ai_engine_session_id" json:"ai_engine_session_id"` // its own session: the last one bound
 	EngineType  string `db:"engine_type" json:"engine_type"`
@@ -41,19 +42,13 @@ const engineType = "opencode"
 // maxPreview is the length of a preview in runes.
 const maxPreview = 120
 
-type chats struct{}
-
-func (chats) Name() string        { return "chats" }
-func (chats) Schema() string      { return schema("chats") }
-func (chats) Scope() events.Scope { return events.ScopeChat }
-
-// Apply comes after sessions and messages: a chat's turn follows from what they hold.
-func (chats) Apply(tx *Tx, e events.Event, body any) error {
-	c, found := tx.chats.get(e.Subject.ID)
+// updateChats runs after sessions and messages: their rows determine the turn of a chat.
+func updateChats(t *tables, e events.Event, body any) error {
+	c, found := t.chats.Get(e.Subject.ID)
 	if b, ok := body.(events.ChatCreated); ok && !found {
 		c.Title, c.User, c.Engine, c.Agent, c.Adopted = b.Title, b.User, b.Engine, b.Agent, b.Adopted
 		c.Description, c.Archived, c.Tags = b.Description, b.Archived, b.Tags
-		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, tx.at
+		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
 	} else if !found {
 		return nil
 	}
@@ -65,22 +60,22 @@ func (chats) Apply(tx *Tx, e events.Event, body any) error {
 	case events.SessionBound:
 		c.Session = b.Session
 	case events.MessageSubmitted:
-		if m, _ := tx.messages.get(b.Message); m.Position != int64(e.Seq) { // its id was another's: nothing was said
+		if m, _ := t.messages.Get(b.Message); m.Position != int64(e.Seq) { // its id was another's: nothing was said
 			return nil
 		}
-		c.LastActive = max(c.LastActive, tx.at)
+		c.LastActive = max(c.LastActive, t.tx.EventTime())
 		for _, p := range b.Parts {
 			c.setPreview(p.Text)
 		}
 	case ocSession:
 		if c.Adopted && !c.Titled && b.SessionID == c.Session {
-			s, _ := tx.sessions.get(b.SessionID)
+			s, _ := t.sessions.Get(b.SessionID)
 			c.Title = s.Title
 		}
 	}
-	own, _ := tx.sessions.get(c.Session)
+	own, _ := t.sessions.Get(c.Session)
 	c.Turn = turn(c, own)
-	tx.chats.put(c)
+	t.chats.Put(c)
 	return nil
 }
 
@@ -95,13 +90,13 @@ func (c *Chat) update(b events.ChatUpdated) {
 }
 
 // said notes that something new was said in a session of a chat; the preview is of the chat's own session.
-func (tx *Tx) said(chat, session, text string) {
-	if c, found := tx.chats.get(chat); found {
-		c.LastActive = max(c.LastActive, tx.at)
+func (t *tables) said(chat, session, text string) {
+	if c, found := t.chats.Get(chat); found {
+		c.LastActive = max(c.LastActive, t.tx.EventTime())
 		if session == c.Session {
 			c.setPreview(text)
 		}
-		tx.chats.put(c)
+		t.chats.Put(c)
 	}
 }
 
@@ -134,11 +129,11 @@ func (c *Chat) setPreview(text string) {
 
 // Chats lists chats that are not deleted, those with the newest activity first.
 func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
-	return list[Chat](ctx, m, "chats", "SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
+	return store.List[Chat](ctx, m.Model, "chats", "SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
 		dbx.Params{"limit": limit, "offset": offset})
 }
 
 // Chat gives one chat, a deleted one (Removed) too, and whether there is one.
 func (m *Model) Chat(ctx context.Context, id string) (Chat, bool, error) {
-	return first[Chat](ctx, m, "chat "+id, "SELECT * FROM chats WHERE id={:id}", dbx.Params{"id": id})
+	return store.First[Chat](ctx, m.Model, "chat "+id, "SELECT * FROM chats WHERE id={:id}", dbx.Params{"id": id})
 }

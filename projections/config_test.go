@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // saved makes a config record as it is from now on.
@@ -39,7 +40,7 @@ func account(t testing.TB, id string, d events.Data) events.Event {
 // rows gives all rows of a table, and how many events could not be applied.
 func rows[R any](t testing.TB, m *Model, table string) ([]R, int) {
 	t.Helper()
-	all, err := list[R](t.Context(), m, table, "SELECT * FROM "+table+" ORDER BY id", nil)
+	all, err := store.List[R](t.Context(), m.Model, table, "SELECT * FROM "+table+" ORDER BY id", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestUpdatedOfARecordMovesForwardThroughItsEnd(t *testing.T) {
 	for i := range all { // in the same millisecond
 		all[i].Seq, all[i].Time = uint64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	}
-	is.NoErr(m.take(decodeAll(all), true))
+	is.NoErr(m.Apply(all))
 	records, _ := rows[Config](t, m, "config")
 	is.Equal(records[0].Updated, "2026-01-02 03:04:05.002Z")
 }

@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // What OpenCode says about messages. Its durable events change a row only when they are newer than what the row holds,
 // so that duplicates and late ones change nothing.
 
 // message gives the row of a message OpenCode speaks of: ours when we sent it, else a row of its own.
-func (tx *Tx) message(engineMessage, session string, e events.Event) Message {
-	m, found := tx.messages.get(tx.messageID(engineMessage))
+func (t *tables) message(engineMessage, session string, e events.Event) Message {
+	m, found := t.messages.Get(t.messageID(engineMessage))
 	if !found {
 		m.Chat, m.Position, m.OCSeq, m.Submitted, m.EngineParts = e.Subject.ID, int64(e.Seq), -1, "[]", "[]"
 	}
@@ -20,17 +21,17 @@ func (tx *Tx) message(engineMessage, session string, e events.Event) Message {
 	return m
 }
 
-func (tx *Tx) messageID(engineMessage string) string {
-	if alias, found := tx.engineIDs.get(engineMessage); found {
+func (t *tables) messageID(engineMessage string) string {
+	if alias, found := t.engineIDs.Get(engineMessage); found {
 		return alias.Message
 	}
 	return RecordID(engineMessage)
 }
 
-func applyMessage(tx *Tx, e events.Event, b ocMessage) {
-	m := tx.message(b.Info.ID, b.SessionID, e)
-	s := tx.session(b.SessionID, e)
-	defer func() { tx.sessions.put(s) }()
+func applyMessage(t *tables, e events.Event, b ocMessage) {
+	m := t.message(b.Info.ID, b.SessionID, e)
+	s := t.session(b.SessionID, e)
+	defer func() { t.sessions.Put(s) }()
 	if !newer(e, m.OCSeq) {
 		return
 	}
@@ -40,7 +41,7 @@ func applyMessage(tx *Tx, e events.Event, b ocMessage) {
 		m.fillAssistant(b.Info)
 		m.Copied = b.Info.Time.Created < s.Opened
 		s.answered(m)
-		tx.forgive(m.Parent)
+		t.forgive(m.Parent)
 	} else {
 		if first {
 			m.Role = roleUser
@@ -48,22 +49,22 @@ func applyMessage(tx *Tx, e events.Event, b ocMessage) {
 		}
 		notSent := m.UserStatus == statusFailed && m.ErrorDomain == domainInfrastructure
 		if first || notSent || m.undelivered() { // OpenCode has it, whatever we thought
-			tx.setUserStatus(&m, statusDelivered)
+			t.setUserStatus(&m, statusDelivered)
 			m.ErrorDomain, m.ErrorPayload = "", ""
 		}
 		m.Agent = b.Info.Agent
 	}
-	tx.messages.put(m)
-	tx.said(m.Chat, m.Session, "")
+	t.messages.Put(m)
+	t.said(m.Chat, m.Session, "")
 }
 
 // forgive takes an error back from a user message that is answered after all: it was about the message before. OpenCode
 // reports some errors twice, the second time when the next message may already be on its way.
-func (tx *Tx) forgive(engineMessage string) {
-	m, found := tx.messages.get(tx.messageID(engineMessage))
+func (t *tables) forgive(engineMessage string) {
+	m, found := t.messages.Get(t.messageID(engineMessage))
 	if found && m.UserStatus == statusFailed && m.ErrorDomain == domainProvider {
 		m.UserStatus, m.ErrorDomain, m.ErrorPayload = statusDelivered, "", ""
-		tx.messages.put(m)
+		t.messages.Put(m)
 	}
 }
 
@@ -73,7 +74,7 @@ func (m *Message) fillAssistant(i messageInfo) {
 	m.TokensCacheRead, m.TokensCacheWrite, m.Finish = i.Tokens.Cache.Read, i.Tokens.Cache.Write, i.Finish
 	m.EngineStatus, m.ErrorDomain, m.ErrorPayload = statusProcessing, "", ""
 	if hasError(i.Error) {
-		m.EngineStatus, m.ErrorDomain, m.ErrorPayload = failure(i.Error), domainProvider, JSON(i.Error)
+		m.EngineStatus, m.ErrorDomain, m.ErrorPayload = failure(i.Error), domainProvider, store.JSON(i.Error)
 	} else if i.Time.Completed != 0 {
 		m.EngineStatus = statusCompleted
 	}
@@ -108,11 +109,11 @@ func (s *Session) answered(m Message) {
 	}
 }
 
-func applyPart(tx *Tx, e events.Event, b ocPart) {
-	s := tx.session(b.SessionID, e)
-	tx.sessions.put(s)
+func applyPart(t *tables, e events.Event, b ocPart) {
+	s := t.session(b.SessionID, e)
+	t.sessions.Put(s)
 	info := b.Part.info
-	p, found := tx.parts.get(info.ID)
+	p, found := t.parts.Get(info.ID)
 	if !found {
 		p.OCSeq = -1
 	}
@@ -120,45 +121,45 @@ func applyPart(tx *Tx, e events.Event, b ocPart) {
 		return
 	}
 	p.OCSeq = max(p.OCSeq, e.OpenCodeSeq)
-	p.Message, p.Chat, p.Data = tx.messageID(info.MessageID), e.Subject.ID, b.Part.data
+	p.Message, p.Chat, p.Data = t.messageID(info.MessageID), e.Subject.ID, b.Part.data
 	if called := info.called(); called != "" {
 		p.Reused = p.Reused || p.Called != "" && p.Called != called
 		p.Called = cmp.Or(p.Called, called)
 	}
-	tx.parts.put(p)
-	tx.messages.touch(p.Message) // clients see the parts in it
+	t.parts.Put(p)
+	t.messages.Touch(p.Message) // clients see the parts in it
 	if info.Type != "text" || info.Synthetic {
 		info.Text = ""
 	}
-	tx.said(p.Chat, b.SessionID, info.Text)
+	t.said(p.Chat, b.SessionID, info.Text)
 }
 
-func applyRemoved(tx *Tx, e events.Event, b ocRemoved) {
-	s := tx.session(b.SessionID, e)
+func applyRemoved(t *tables, e events.Event, b ocRemoved) {
+	s := t.session(b.SessionID, e)
 	if b.PartID != "" {
-		p, found := tx.parts.get(b.PartID)
+		p, found := t.parts.Get(b.PartID)
 		if !found {
-			p.OCSeq, p.Message, p.Chat = -1, tx.messageID(b.MessageID), e.Subject.ID
+			p.OCSeq, p.Message, p.Chat = -1, t.messageID(b.MessageID), e.Subject.ID
 		}
 		p.Removed = true
-		tx.parts.put(p)
-		tx.messages.touch(p.Message)
+		t.parts.Put(p)
+		t.messages.Touch(p.Message)
 	} else {
-		m := tx.message(b.MessageID, b.SessionID, e)
+		m := t.message(b.MessageID, b.SessionID, e)
 		m.Removed = true
 		s.setProcessing(m.ID, false)
-		tx.messages.put(m)
+		t.messages.Put(m)
 	}
-	tx.sessions.put(s)
+	t.sessions.Put(s)
 }
 
 // applyError is about the user message that waits for an answer: with an assistant message there, that one carries the
 // error itself. For an unknown agent OpenCode sends this and nothing else.
-func applyError(tx *Tx, e events.Event, b ocError) {
+func applyError(t *tables, e events.Event, b ocError) {
 	if b.SessionID == "" {
 		return
 	}
-	s := tx.session(b.SessionID, e)
+	s := t.session(b.SessionID, e)
 	target := s.Awaiting
 	if target == "" {
 		target = s.Unanswered
@@ -167,40 +168,40 @@ func applyError(tx *Tx, e events.Event, b ocError) {
 	if target != "" || s.Processing != noMessages {
 		s.Outcome = failure(b.Error)
 	}
-	tx.sessions.put(s)
-	m, found := tx.messages.get(tx.messageID(target))
+	t.sessions.Put(s)
+	m, found := t.messages.Get(t.messageID(target))
 	if target == "" || !found {
 		return
 	}
 	if failure(b.Error) == statusFailed {
-		tx.setUserStatus(&m, statusFailed)
+		t.setUserStatus(&m, statusFailed)
 	}
-	m.ErrorDomain, m.ErrorPayload = domainProvider, JSON(b.Error)
-	tx.messages.put(m)
+	m.ErrorDomain, m.ErrorPayload = domainProvider, store.JSON(b.Error)
+	t.messages.Put(m)
 }
 
 // endTurn ends what a session was doing when OpenCode will not: its running messages get the status and the error, and so
 // does a delivered one that nothing has answered. One that is still being sent is not lost: it will be sent again.
-func endTurn(tx *Tx, e events.Event, session, status string, payload JSON) {
-	s := tx.session(session, e)
+func endTurn(t *tables, e events.Event, session, status string, payload store.JSON) {
+	s := t.session(session, e)
 	for _, id := range s.ids() {
-		m, _ := tx.messages.get(id)
+		m, _ := t.messages.Get(id)
 		m.EngineStatus = status
 		m.fail(payload)
-		tx.messages.put(m)
+		t.messages.Put(m)
 		s.Outcome = status
 	}
-	waiting, found := tx.messages.get(tx.messageID(s.Awaiting))
+	waiting, found := t.messages.Get(t.messageID(s.Awaiting))
 	if found && !waiting.undelivered() {
 		waiting.fail(payload)
-		tx.messages.put(waiting)
+		t.messages.Put(waiting)
 		s.Outcome, s.Awaiting = status, ""
 	}
 	s.Status, s.Processing, s.Unanswered = sessionIdle, noMessages, ""
-	tx.sessions.put(s)
+	t.sessions.Put(s)
 }
 
-func (m *Message) fail(payload JSON) {
+func (m *Message) fail(payload store.JSON) {
 	if payload != "" {
 		m.ErrorDomain, m.ErrorPayload = domainInfrastructure, payload
 	}

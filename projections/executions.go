@@ -5,50 +5,50 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Execution is a run of a command in a sandbox, or its refusal.
 type Execution struct {
-	Record
-	Permission  string `db:"permission" json:"permission"` // record id; empty for a refused one
-	Command     string `db:"command" json:"command"`       // record id
-	Original    string `db:"original" json:"original"`     // as the model gave it, when a person has edited it
-	Chat        string `db:"chat" json:"chat"`
-	Session     string `db:"session_id" json:"session_id"`
-	Call        string `db:"call_id" json:"call_id"`
-	Cwd         string `db:"cwd" json:"cwd"`
-	Status      string `db:"status" json:"status"` // one of Exec…, or the reason why it ended other than by itself
-	ExitCode    int64  `db:"exit_code" json:"exit_code"`
-	Signal      string `db:"signal" json:"signal"`
-	Reason      string `db:"reason" json:"reason"`
-	Error       string `db:"error" json:"error"`
-	Outputs     JSON   `db:"outputs" json:"outputs"` // {stdout, stderr}, each an events.Output
-	StdoutBytes int64  `db:"stdout_bytes" json:"stdout_bytes"`
-	StderrBytes int64  `db:"stderr_bytes" json:"stderr_bytes"`
-	DurationMS  int64  `db:"duration_ms" json:"duration_ms"`
-	Source      string `db:"source" json:"source"` // opencode, or person for their own shell
-	Pool        string `db:"pool" json:"pool"`
-	Worker      string `db:"worker" json:"worker"`       // that took it; empty when none did
-	Isolation   string `db:"isolation" json:"isolation"` // bwrap, landlock, container or none; likewise
-	Detached    bool   `db:"detached" json:"detached"`   // nobody waits for it
-	Terminal    bool   `db:"terminal" json:"terminal"`   // a person's own shell
-	Private     bool   `db:"private" json:"private"`     // its output is not recorded
-	Changed     int64  `db:"changed" json:"changed"`     // files that were created or changed while it ran
-	Started     string `db:"started" json:"started"`
-	Finished    string `db:"finished" json:"finished"`
-	Position    int64  `db:"position" json:"position"`
+	store.Record
+	Permission  string     `db:"permission" json:"permission"` // record id; empty for a refused one
+	Command     string     `db:"command" json:"command"`       // record id
+	Original    string     `db:"original" json:"original"`     // as the model gave it, when a person has edited it
+	Chat        string     `db:"chat" json:"chat"`
+	Session     string     `db:"session_id" json:"session_id"`
+	Call        string     `db:"call_id" json:"call_id"`
+	Cwd         string     `db:"cwd" json:"cwd"`
+	Status      string     `db:"status" json:"status"` // one of Exec…, or the reason why it ended other than by itself
+	ExitCode    int64      `db:"exit_code" json:"exit_code"`
+	Signal      string     `db:"signal" json:"signal"`
+	Reason      string     `db:"reason" json:"reason"`
+	Error       string     `db:"error" json:"error"`
+	Outputs     store.JSON `db:"outputs" json:"outputs"` // {stdout, stderr}, each an events.Output
+	StdoutBytes int64      `db:"stdout_bytes" json:"stdout_bytes"`
+	StderrBytes int64      `db:"stderr_bytes" json:"stderr_bytes"`
+	DurationMS  int64      `db:"duration_ms" json:"duration_ms"`
+	Source      string     `db:"source" json:"source"` // opencode, or person for their own shell
+	Pool        string     `db:"pool" json:"pool"`
+	Worker      string     `db:"worker" json:"worker"`       // that took it; empty when none did
+	Isolation   string     `db:"isolation" json:"isolation"` // bwrap, landlock, container or none; likewise
+	Detached    bool       `db:"detached" json:"detached"`   // nobody waits for it
+	Terminal    bool       `db:"terminal" json:"terminal"`   // a person's own shell
+	Private     bool       `db:"private" json:"private"`     // its output is not recorded
+	Changed     int64      `db:"changed" json:"changed"`     // files that were created or changed while it ran
+	Started     string     `db:"started" json:"started"`
+	Finished    string     `db:"finished" json:"finished"`
+	Position    int64      `db:"position" json:"position"`
 }
 
 // Command is a command that was asked to run, kept once.
 type Command struct {
-	Record
+	store.Record
 	Hash    string `db:"hash" json:"hash"` // SHA-256, hex
 	Command string `db:"command" json:"command"`
 	Uses    int64  `db:"uses" json:"uses"` // how often it was handed to a sandbox
@@ -62,43 +62,37 @@ const (
 	ExecRefused   = "refused"
 )
 
-type executions struct{}
-
-func (executions) Name() string        { return "executions" }
-func (executions) Schema() string      { return schema("executions") }
-func (executions) Scope() events.Scope { return events.ScopeChat }
-
-func (executions) Apply(tx *Tx, e events.Event, body any) error {
+func updateExecutions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ExecRequested:
-		x, found := tx.executions.get(b.Exec)
+		x, found := t.executions.Get(b.Exec)
 		if found {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
-		x.begin(tx, e, b.Session, b.Call, b.Cwd)
-		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, ExecExecuting, tx.at
+		x.begin(t, e, b.Session, b.Call, b.Cwd)
+		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, ExecExecuting, t.tx.EventTime()
 		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
 		if b.Terminal {
 			x.Permission, x.Source = "", person
 		} else {
-			x.Command = tx.command(b.Command, 1)
+			x.Command = t.command(b.Command, 1)
 		}
-		tx.executions.put(x)
+		t.executions.Put(x)
 	case events.ExecRefused:
-		x, found := tx.executions.get(b.Exec)
+		x, found := t.executions.Get(b.Exec)
 		if found {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
-		x.begin(tx, e, b.Session, b.Call, b.Cwd)
-		x.Status, x.Reason, x.ExitCode, x.Finished = ExecRefused, b.Reason, refusedExitCode, tx.at
-		x.Command = tx.command(b.Command, 0)
-		tx.executions.put(x)
+		x.begin(t, e, b.Session, b.Call, b.Cwd)
+		x.Status, x.Reason, x.ExitCode, x.Finished = ExecRefused, b.Reason, refusedExitCode, t.tx.EventTime()
+		x.Command = t.command(b.Command, 0)
+		t.executions.Put(x)
 	case events.ExecStarted:
-		return tx.changeExecution(b.Exec, func(x *Execution) { x.Worker, x.Isolation = b.Worker, b.Isolation })
+		return t.changeExecution(b.Exec, func(x *Execution) { x.Worker, x.Isolation = b.Worker, b.Isolation })
 	case events.ExecFinished:
-		return tx.changeExecution(b.Exec, func(x *Execution) { x.finish(tx, b) })
+		return t.changeExecution(b.Exec, func(x *Execution) { x.finish(t, b) })
 	case events.ExecChanged:
-		return tx.changeExecution(b.Exec, func(x *Execution) { x.Changed = int64(len(b.Files) + b.More) })
+		return t.changeExecution(b.Exec, func(x *Execution) { x.Changed = int64(len(b.Files) + b.More) })
 	}
 	return nil
 }
@@ -106,25 +100,25 @@ func (executions) Apply(tx *Tx, e events.Event, body any) error {
 // person is the source of what a person runs.
 const person = "person"
 
-func (tx *Tx) changeExecution(id string, change func(*Execution)) error {
-	x, found := tx.executions.get(id)
+func (t *tables) changeExecution(id string, change func(*Execution)) error {
+	x, found := t.executions.Get(id)
 	if !found {
 		return fmt.Errorf("execution %s was never requested", id)
 	}
 	change(&x)
-	tx.executions.put(x)
+	t.executions.Put(x)
 	return nil
 }
 
 // refusedExitCode is what the shell that asked ends with: "command found but not executable", as POSIX shells say it.
 const refusedExitCode = 126
 
-func (x *Execution) begin(tx *Tx, e events.Event, session, call, cwd string) {
+func (x *Execution) begin(t *tables, e events.Event, session, call, cwd string) {
 	x.Chat, x.Session, x.Call, x.Cwd = e.Subject.ID, session, call, cwd
 	x.Source, x.Outputs, x.Position = engineType, "{}", int64(e.Seq)
 }
 
-func (x *Execution) finish(tx *Tx, b events.ExecFinished) {
+func (x *Execution) finish(t *tables, b events.ExecFinished) {
 	switch {
 	case b.Reason != "":
 		x.Status = b.Reason
@@ -134,7 +128,7 @@ func (x *Execution) finish(tx *Tx, b events.ExecFinished) {
 		x.Status = ExecFailed
 	}
 	x.ExitCode, x.Signal, x.Reason, x.Error = int64(b.ExitCode), b.Signal, b.Reason, b.Error
-	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, tx.at
+	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, t.tx.EventTime()
 	if b.Worker != "" {
 		x.Worker, x.Isolation = b.Worker, b.Isolation
 	}
@@ -148,13 +142,13 @@ type outputs struct {
 }
 
 // command counts uses of a command and gives its record id.
-func (tx *Tx) command(command string, uses int64) string {
+func (t *tables) command(command string, uses int64) string {
 	sum := sha256.Sum256([]byte(command))
 	hash := hex.EncodeToString(sum[:])
-	c, _ := tx.commands.get(RecordID(hash))
+	c, _ := t.commands.Get(RecordID(hash))
 	c.Hash, c.Command = hash, command
 	c.Uses += uses
-	tx.commands.put(c)
+	t.commands.Put(c)
 	return c.ID
 }
 
@@ -168,22 +162,22 @@ const selectRuns = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x
 
 // Executions lists a chat's executions in order.
 func (m *Model) Executions(ctx context.Context, chat string) ([]Run, error) {
-	return list[Run](ctx, m, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
+	return store.List[Run](ctx, m.Model, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
 }
 
 // Execution gives one, and whether there is one.
 func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
-	return first[Run](ctx, m, "execution "+id, selectRuns+"x.id={:id}", dbx.Params{"id": id})
+	return store.First[Run](ctx, m.Model, "execution "+id, selectRuns+"x.id={:id}", dbx.Params{"id": id})
 }
 
 // LatestExecutions lists those of all chats, the newest first, without their outputs.
 func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]Run, error) {
-	columns := slices.DeleteFunc(columnsOf(reflect.TypeFor[Execution]()), func(c string) bool { return c == "outputs" })
+	columns := slices.DeleteFunc(store.Columns[Execution](), func(c string) bool { return c == "outputs" })
 	query := strings.Replace(selectRuns, "x.*", "x."+strings.Join(columns, ",x."), 1) // many outputs at once are many megabytes
-	return list[Run](ctx, m, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}", dbx.Params{"limit": limit})
+	return store.List[Run](ctx, m.Model, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}", dbx.Params{"limit": limit})
 }
 
 // RunningExecutions lists what no result is known of, oldest first.
 func (m *Model) RunningExecutions(ctx context.Context) ([]Run, error) {
-	return list[Run](ctx, m, "running executions", selectRuns+"x.status='executing' ORDER BY x.position", nil)
+	return store.List[Run](ctx, m.Model, "running executions", selectRuns+"x.status='executing' ORDER BY x.position", nil)
 }

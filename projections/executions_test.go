@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/projections/store"
 )
 
 func TestExecutionEndsAsItsResultSays(t *testing.T) {
@@ -57,7 +58,7 @@ func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
 	all, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]any{all[2].Status, all[2].Reason, all[2].ExitCode, all[2].Text}, []any{"refused", "nobody allowed it", int64(126), "make"})
-	commands, err := list[Command](t.Context(), m, "commands", "SELECT * FROM commands", nil)
+	commands, err := store.List[Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 1) // the same command, kept once
 	is.Equal([]any{commands[0].Command, commands[0].Uses, len(commands[0].ID)}, []any{"make", int64(2), 15})
@@ -96,7 +97,7 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 		is.Equal(len(all), 1)
 		is.Equal([]any{all[0].Terminal, all[0].Private, all[0].Source, all[0].Text, all[0].Command, all[0].Permission}, []any{true, true, "person", "", "", ""})
 	}
-	commands, err := list[Command](t.Context(), m, "commands", "SELECT * FROM commands", nil)
+	commands, err := store.List[Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 0)
 }

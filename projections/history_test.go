@@ -148,7 +148,7 @@ func feed(t testing.TB, m *Model, all ...events.Event) {
 		all[i].Seq = m.Seq() + uint64(i) + 1
 		all[i].Time = start.Add(time.Duration(all[i].Seq) * 7 * time.Millisecond)
 	}
-	if err := m.take(decodeAll(all), true); err != nil {
+	if err := m.Apply(all); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,55 +4,56 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Message is a message of a chat, subagents' included. Tokens are counts, cost is in the provider's currency.
 type Message struct {
-	Record
-	Chat             string  `db:"chat" json:"chat"`
-	Session          string  `db:"session" json:"session"`                             // OpenCode's; empty until it is sent
-	Role             string  `db:"role" json:"role"`                                   // user, assistant, system
-	EngineStatus     string  `db:"engine_message_status" json:"engine_message_status"` // processing, completed, failed, aborted
-	UserStatus       string  `db:"user_message_status" json:"user_message_status"`     // pending, sending, delivered, failed
-	EngineMessage    string  `db:"ai_engine_message_id" json:"ai_engine_message_id"`
-	Parent           string  `db:"parent_id" json:"parent_id"`       // engine id of the user message it answers
-	ErrorDomain      string  `db:"error_domain" json:"error_domain"` // infrastructure, provider
-	ErrorPayload     JSON    `db:"error_payload" json:"error_payload"`
-	Agent            string  `db:"agent" json:"agent"`
-	Provider         string  `db:"provider" json:"provider"`
-	Model            string  `db:"model" json:"model"`
-	Cost             float64 `db:"cost" json:"cost"`
-	TokensInput      int64   `db:"tokens_input" json:"tokens_input"`
-	TokensOutput     int64   `db:"tokens_output" json:"tokens_output"`
-	TokensReasoning  int64   `db:"tokens_reasoning" json:"tokens_reasoning"`
-	TokensCacheRead  int64   `db:"tokens_cache_read" json:"tokens_cache_read"`
-	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
-	Finish           string  `db:"finish" json:"finish"`
-	Submitted        JSON    `db:"submitted" json:"-"`
-	EngineParts      JSON    `db:"engine_parts" json:"-"`
-	Held             string  `db:"held" json:"held"`         // why it is pending although nothing runs
-	HeldBy           string  `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
-	Notice           string  `db:"notice" json:"notice"`     // a sentence about how it was delivered
-	Copied           bool    `db:"copied" json:"-"`          // by a fork
-	Position         int64   `db:"position" json:"position"` // order within the chat
-	OCSeq            int64   `db:"oc_seq" json:"oc_seq"`
+	store.Record
+	Chat             string     `db:"chat" json:"chat"`
+	Session          string     `db:"session" json:"session"`                             // OpenCode's; empty until it is sent
+	Role             string     `db:"role" json:"role"`                                   // user, assistant, system
+	EngineStatus     string     `db:"engine_message_status" json:"engine_message_status"` // processing, completed, failed, aborted
+	UserStatus       string     `db:"user_message_status" json:"user_message_status"`     // pending, sending, delivered, failed
+	EngineMessage    string     `db:"ai_engine_message_id" json:"ai_engine_message_id"`
+	Parent           string     `db:"parent_id" json:"parent_id"`       // engine id of the user message it answers
+	ErrorDomain      string     `db:"error_domain" json:"error_domain"` // infrastructure, provider
+	ErrorPayload     store.JSON `db:"error_payload" json:"error_payload"`
+	Agent            string     `db:"agent" json:"agent"`
+	Provider         string     `db:"provider" json:"provider"`
+	Model            string     `db:"model" json:"model"`
+	Cost             float64    `db:"cost" json:"cost"`
+	TokensInput      int64      `db:"tokens_input" json:"tokens_input"`
+	TokensOutput     int64      `db:"tokens_output" json:"tokens_output"`
+	TokensReasoning  int64      `db:"tokens_reasoning" json:"tokens_reasoning"`
+	TokensCacheRead  int64      `db:"tokens_cache_read" json:"tokens_cache_read"`
+	TokensCacheWrite int64      `db:"tokens_cache_write" json:"tokens_cache_write"`
+	Finish           string     `db:"finish" json:"finish"`
+	Submitted        store.JSON `db:"submitted" json:"-"`
+	EngineParts      store.JSON `db:"engine_parts" json:"-"`
+	Held             string     `db:"held" json:"held"`         // why it is pending although nothing runs
+	HeldBy           string     `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
+	Notice           string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
+	Copied           bool       `db:"copied" json:"-"`          // by a fork
+	Position         int64      `db:"position" json:"position"` // order within the chat
+	OCSeq            int64      `db:"oc_seq" json:"oc_seq"`
 }
 
 // part is a piece of a message as OpenCode sent it.
 type part struct {
-	Record         // the id is OpenCode's
-	Message string `db:"message"`
-	Chat    string `db:"chat"`
-	OCSeq   int64  `db:"oc_seq"`
-	Data    JSON   `db:"data"`
-	Called  string `db:"called"`
-	Reused  bool   `db:"reused"`
+	store.Record            // the id is OpenCode's
+	Message      string     `db:"message"`
+	Chat         string     `db:"chat"`
+	OCSeq        int64      `db:"oc_seq"`
+	Data         store.JSON `db:"data"`
+	Called       string     `db:"called"`
+	Reused       bool       `db:"reused"`
 }
 
 // engineID says under which id OpenCode knows a message of ours.
 type engineID struct {
-	Record         // the id is OpenCode's
-	Message string `db:"message"`
+	store.Record        // the id is OpenCode's
+	Message      string `db:"message"`
 }
 
 // The words of a message's columns.
@@ -74,38 +75,32 @@ const (
 	domainProvider       = "provider"
 )
 
-type messages struct{}
-
-func (messages) Name() string        { return "messages" }
-func (messages) Schema() string      { return schema("messages") }
-func (messages) Scope() events.Scope { return events.ScopeChat }
-
-func (messages) Apply(tx *Tx, e events.Event, body any) error {
+func updateMessages(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.MessageSubmitted:
-		return submitted(tx, e, b)
+		return submitted(t, e, b)
 	case events.MessageSending:
-		return sending(tx, e, b)
+		return sending(t, e, b)
 	case events.MessageDelivered:
-		return delivered(tx, e, b)
+		return delivered(t, e, b)
 	case events.MessageFailed:
-		return undelivered(tx, e, b)
+		return undelivered(t, e, b)
 	case events.MessageHeld:
-		return held(tx, e, b)
+		return held(t, e, b)
 	case events.ModelReplaced:
-		return modelReplaced(tx, e, b)
+		return modelReplaced(t, e, b)
 	case events.TurnLost:
-		endTurn(tx, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
+		endTurn(t, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
 	case ocSessionDeleted:
-		endTurn(tx, e, b.SessionID, statusAborted, "")
+		endTurn(t, e, b.SessionID, statusAborted, "")
 	case ocMessage:
-		applyMessage(tx, e, b)
+		applyMessage(t, e, b)
 	case ocPart:
-		applyPart(tx, e, b)
+		applyPart(t, e, b)
 	case ocRemoved:
-		applyRemoved(tx, e, b)
+		applyRemoved(t, e, b)
 	case ocError:
-		applyError(tx, e, b)
+		applyError(t, e, b)
 	}
 	return nil
 }
@@ -118,96 +113,96 @@ type ourError struct {
 
 // submitted makes the row. Whoever submits a message chooses its id: under one that another message has it gets no row, so
 // it is never delivered. That is no error: anybody could fill the dead letters.
-func submitted(tx *Tx, e events.Event, b events.MessageSubmitted) error {
-	m, found := tx.messages.get(b.Message)
+func submitted(t *tables, e events.Event, b events.MessageSubmitted) error {
+	m, found := t.messages.Get(b.Message)
 	if found {
 		return nil
 	}
-	chat, found := tx.chats.get(e.Subject.ID)
+	chat, found := t.chats.Get(e.Subject.ID)
 	if !found {
 		return fmt.Errorf("chat %s was never created", e.Subject.ID)
 	}
 	chat.Outbox++
-	tx.chats.put(chat)
+	t.chats.Put(chat)
 	m.Chat, m.Role, m.UserStatus = e.Subject.ID, roleUser, statusPending
 	if b.Resumes != "" {
 		m.Role = roleSystem // nobody wrote it
 	}
 	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
-	tx.messages.put(m)
+	t.messages.Put(m)
 	return nil
 }
 
 // submittedMessage gives the message that an event of its chat is about.
-func (tx *Tx) submittedMessage(e events.Event, id string) (Message, error) {
-	m, found := tx.messages.get(id)
+func (t *tables) submittedMessage(e events.Event, id string) (Message, error) {
+	m, found := t.messages.Get(id)
 	if !found || m.Chat != e.Subject.ID {
 		return m, fmt.Errorf("message %s was never submitted in chat %s", id, e.Subject.ID)
 	}
 	return m, nil
 }
 
-func sending(tx *Tx, e events.Event, b events.MessageSending) error {
-	m, err := tx.submittedMessage(e, b.Message)
+func sending(t *tables, e events.Event, b events.MessageSending) error {
+	m, err := t.submittedMessage(e, b.Message)
 	if err != nil {
 		return err
 	}
-	alias, _ := tx.engineIDs.get(b.EngineMessage)
+	alias, _ := t.engineIDs.Get(b.EngineMessage)
 	alias.Message = b.Message
-	tx.engineIDs.put(alias)
+	t.engineIDs.Put(alias)
 	m.Session, m.EngineMessage, m.EngineParts = b.Session, b.EngineMessage, encoded(b.EngineParts)
-	tx.setUserStatus(&m, statusSending)
-	tx.messages.put(m)
+	t.setUserStatus(&m, statusSending)
+	t.messages.Put(m)
 	return nil
 }
 
 // delivered is old news when OpenCode has shown the message, or an error about it, before we got to say so.
-func delivered(tx *Tx, e events.Event, b events.MessageDelivered) error {
-	m, err := tx.submittedMessage(e, b.Message)
+func delivered(t *tables, e events.Event, b events.MessageDelivered) error {
+	m, err := t.submittedMessage(e, b.Message)
 	if err != nil {
 		return err
 	}
 	if m.undelivered() {
-		tx.setUserStatus(&m, statusDelivered)
-		tx.messages.put(m)
+		t.setUserStatus(&m, statusDelivered)
+		t.messages.Put(m)
 	}
 	return nil
 }
 
 // held is old news when the message is on its way again.
-func held(tx *Tx, e events.Event, b events.MessageHeld) error {
-	m, err := tx.submittedMessage(e, b.Message)
+func held(t *tables, e events.Event, b events.MessageHeld) error {
+	m, err := t.submittedMessage(e, b.Message)
 	if err != nil || m.UserStatus != statusPending {
 		return err
 	}
-	tx.changeOnItsWay(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })
-	tx.messages.put(m)
+	t.changeOnItsWay(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })
+	t.messages.Put(m)
 	return nil
 }
 
-func modelReplaced(tx *Tx, e events.Event, b events.ModelReplaced) error {
-	m, err := tx.submittedMessage(e, b.Message)
+func modelReplaced(t *tables, e events.Event, b events.ModelReplaced) error {
+	m, err := t.submittedMessage(e, b.Message)
 	if err == nil {
 		m.Notice = b.Reason
-		tx.messages.put(m)
+		t.messages.Put(m)
 	}
 	return err
 }
 
-func undelivered(tx *Tx, e events.Event, b events.MessageFailed) error {
-	m, err := tx.submittedMessage(e, b.Message)
+func undelivered(t *tables, e events.Event, b events.MessageFailed) error {
+	m, err := t.submittedMessage(e, b.Message)
 	if err != nil {
 		return err
 	}
 	if !m.undelivered() {
 		return nil
 	}
-	tx.setUserStatus(&m, statusFailed)
+	t.setUserStatus(&m, statusFailed)
 	m.ErrorDomain, m.ErrorPayload = b.Domain, encoded(ourError{"MessageFailed", b.Error})
-	tx.messages.put(m)
-	if s, found := tx.sessions.get(m.Session); found && s.Awaiting == m.EngineMessage {
+	t.messages.Put(m)
+	if s, found := t.sessions.Get(m.Session); found && s.Awaiting == m.EngineMessage {
 		s.Awaiting = ""
-		tx.sessions.put(s)
+		t.sessions.Put(s)
 	}
 	return nil
 }
@@ -216,20 +211,20 @@ func (m Message) undelivered() bool {
 	return m.UserStatus == statusPending || m.UserStatus == statusSending
 }
 
-func (tx *Tx) setUserStatus(m *Message, status string) {
-	tx.changeOnItsWay(m, func() { m.UserStatus, m.Held, m.HeldBy = status, "", "" })
+func (t *tables) setUserStatus(m *Message, status string) {
+	t.changeOnItsWay(m, func() { m.UserStatus, m.Held, m.HeldBy = status, "", "" })
 }
 
 // changeOnItsWay also counts the chat's messages that are still on their way. One that is held is not: it waits for a person.
-func (tx *Tx) changeOnItsWay(m *Message, change func()) {
+func (t *tables) changeOnItsWay(m *Message, change func()) {
 	onItsWay := func() bool { return m.undelivered() && m.Held == "" }
 	was := onItsWay()
 	change()
 	if is := onItsWay(); is != was {
-		chat, _ := tx.chats.get(m.Chat)
+		chat, _ := t.chats.Get(m.Chat)
 		if chat.Outbox--; is {
 			chat.Outbox += 2
 		}
-		tx.chats.put(chat)
+		t.chats.Put(chat)
 	}
 }

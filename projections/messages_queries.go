@@ -3,31 +3,33 @@ package projections
 import (
 	"context"
 
+	"pocketcoder/projections/store"
+
 	"github.com/pocketbase/dbx"
 )
 
 // ShownMessage is a message with its parts.
 type ShownMessage struct {
 	Message
-	Parts    JSON   `db:"shown" json:"parts"`       // list, in the order of their ids
-	Subagent string `db:"subagent" json:"subagent"` // the subagent's session whose message it is; empty in the chat's own conversation
+	Parts    store.JSON `db:"shown" json:"parts"`       // list, in the order of their ids
+	Subagent string     `db:"subagent" json:"subagent"` // the subagent's session whose message it is; empty in the chat's own conversation
 }
 
 // Messages lists a chat's messages in order, subagents' among them. Of a person's message OpenCode does not have yet,
 // the parts are as they were submitted.
 func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, error) {
-	return list[ShownMessage](ctx, m, "messages of "+chat, selectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
+	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat, selectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
 }
 
 // Message gives one message and whether there is one.
 func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, error) {
-	return first[ShownMessage](ctx, m, "message "+id, selectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
+	return store.First[ShownMessage](ctx, m.Model, "message "+id, selectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
 }
 
 // ChatOf gives the chat of the row of messages or permissions with an id, of a removed one too, and whether there is one: if
 // not, a new one may have the id.
 func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok bool, err error) {
-	row, ok, err := first[struct{ Chat string }](ctx, m, "chat of "+table+" "+id, "SELECT chat FROM "+table+" WHERE id={:id}", dbx.Params{"id": id})
+	row, ok, err := store.First[struct{ Chat string }](ctx, m.Model, "chat of "+table+" "+id, "SELECT chat FROM "+table+" WHERE id={:id}", dbx.Params{"id": id})
 	return row.Chat, ok, err
 }
 
@@ -56,28 +58,28 @@ const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, 
 
 // OutboxMessages lists messages that are pending or sending, in log order. Those of a deleted chat stay where they are.
 func (m *Model) OutboxMessages(ctx context.Context) ([]OutboxMessage, error) {
-	return list[OutboxMessage](ctx, m, "outbox", selectOutbox+"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
+	return store.List[OutboxMessage](ctx, m.Model, "outbox", selectOutbox+"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
 }
 
 // UnansweredMessages lists messages that were delivered and nothing has answered yet.
 func (m *Model) UnansweredMessages(ctx context.Context) ([]OutboxMessage, error) {
-	return list[OutboxMessage](ctx, m, "unanswered messages", selectOutbox+`
+	return store.List[OutboxMessage](ctx, m.Model, "unanswered messages", selectOutbox+`
 		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE awaiting<>'' AND processing='[]')
 		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
 }
 
 // ToolCall is a call of a tool.
 type ToolCall struct {
-	Tool      string `db:"tool"`
-	Input     JSON   `db:"input"`     // object; empty until OpenCode has said with what the tool is called
-	Directory string `db:"directory"` // where its session works
-	Agent     string `db:"agent"`     // that makes it
-	Several   bool   `db:"several"`   // the message has several calls with this id: which of them is meant is not known
+	Tool      string     `db:"tool"`
+	Input     store.JSON `db:"input"`     // object; empty until OpenCode has said with what the tool is called
+	Directory string     `db:"directory"` // where its session works
+	Agent     string     `db:"agent"`     // that makes it
+	Several   bool       `db:"several"`   // the message has several calls with this id: which of them is meant is not known
 }
 
 // ToolCall gives a call of a message of a session, by OpenCode's ids, and whether there is the message.
 func (m *Model) ToolCall(ctx context.Context, session, engineMessage, call string) (ToolCall, bool, error) {
-	return first[ToolCall](ctx, m, "call "+call, `SELECT m.agent AS agent, s.directory AS directory, coalesce((
+	return store.First[ToolCall](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, s.directory AS directory, coalesce((
 			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
 			AND json_extract(data,'$.callID')={:call}), '') AS tool, coalesce((
 			SELECT json_extract(data,'$.state.input') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // The OpenCode payloads that read models follow, with the fields they use (OpenCode 1.18, `GET /doc`, and recordings of
@@ -79,7 +80,7 @@ type (
 	}
 	// openPart is the part as OpenCode sent it, and what we read of it.
 	openPart struct {
-		data JSON
+		data store.JSON
 		info partInfo
 	}
 	partInfo struct {
@@ -141,7 +142,7 @@ func (p partInfo) called() string {
 }
 
 func (p *openPart) UnmarshalJSON(b []byte) error {
-	p.data = JSON(b)
+	p.data = store.JSON(b)
 	return json.Unmarshal(b, &p.info)
 }
 

@@ -7,43 +7,44 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Permission is an ask, of OpenCode's or over the API, and what became of it.
 type Permission struct {
-	Record
-	EnginePermission string `db:"ai_engine_permission_id" json:"ai_engine_permission_id"` // the record's own id for an ask over the API
-	Session          string `db:"session_id" json:"session_id"`                           // that asked, a subagent's too
-	Chat             string `db:"chat" json:"chat"`
-	Permission       string `db:"permission" json:"permission"` // bash, edit, …
-	Patterns         JSON   `db:"patterns" json:"patterns"`     // list
-	Metadata         JSON   `db:"metadata" json:"metadata"`     // object
-	Always           JSON   `db:"always" json:"always"`         // list
-	EngineMessage    string `db:"message_id" json:"message_id"`
-	Call             string `db:"call_id" json:"call_id"`
-	Status           string `db:"status" json:"status"`           // draft, authorized, denied, expired
-	Interrupted      bool   `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
-	Replied          bool   `db:"replied" json:"replied"`         // OpenCode has its answer, or nobody waits for one
-	Reason           string `db:"reason" json:"reason"`
-	Referred         bool   `db:"referred" json:"referred"` // the policy left it to a person
-	ReferredReason   string `db:"referred_reason" json:"referred_reason"`
-	Rule             string `db:"rule" json:"rule"` // that decided when the policy did, or says to ask
-	RuleID           string `db:"rule_id" json:"rule_id"`
-	RuleVersion      int64  `db:"rule_version" json:"rule_version"` // sequence of the event that made it so
-	Cwd              string `db:"cwd" json:"cwd"`                   // bash: where it may run, or would
-	Edited           string `db:"edited" json:"edited"`             // bash: what runs instead
-	Expires          string `db:"expires" json:"expires"`           // the approval allows nothing after that
-	DecidedBy        string `db:"decided_by" json:"decided_by"`     // actor
-	Source           string `db:"source" json:"source"`             // opencode, api
-	Message          string `db:"message" json:"message"`           // the ask in one readable line
-	Challenge        string `db:"challenge" json:"challenge"`
-	ApprovedBy       string `db:"approved_by" json:"approved_by"` // user who authorized it
-	ApprovedAt       string `db:"approved_at" json:"approved_at"`
-	Device           string `db:"device" json:"device"`         // with which a person decided
-	Request          string `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
-	GrantUsed        bool   `db:"grant_used" json:"grant_used"` // its approval answered the same request asked again
-	AskedSeq         int64  `db:"asked_seq" json:"asked_seq"`
-	DecidedSeq       int64  `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
+	store.Record
+	EnginePermission string     `db:"ai_engine_permission_id" json:"ai_engine_permission_id"` // the record's own id for an ask over the API
+	Session          string     `db:"session_id" json:"session_id"`                           // that asked, a subagent's too
+	Chat             string     `db:"chat" json:"chat"`
+	Permission       string     `db:"permission" json:"permission"` // bash, edit, …
+	Patterns         store.JSON `db:"patterns" json:"patterns"`     // list
+	Metadata         store.JSON `db:"metadata" json:"metadata"`     // object
+	Always           store.JSON `db:"always" json:"always"`         // list
+	EngineMessage    string     `db:"message_id" json:"message_id"`
+	Call             string     `db:"call_id" json:"call_id"`
+	Status           string     `db:"status" json:"status"`           // draft, authorized, denied, expired
+	Interrupted      bool       `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
+	Replied          bool       `db:"replied" json:"replied"`         // OpenCode has its answer, or nobody waits for one
+	Reason           string     `db:"reason" json:"reason"`
+	Referred         bool       `db:"referred" json:"referred"` // the policy left it to a person
+	ReferredReason   string     `db:"referred_reason" json:"referred_reason"`
+	Rule             string     `db:"rule" json:"rule"` // that decided when the policy did, or says to ask
+	RuleID           string     `db:"rule_id" json:"rule_id"`
+	RuleVersion      int64      `db:"rule_version" json:"rule_version"` // sequence of the event that made it so
+	Cwd              string     `db:"cwd" json:"cwd"`                   // bash: where it may run, or would
+	Edited           string     `db:"edited" json:"edited"`             // bash: what runs instead
+	Expires          string     `db:"expires" json:"expires"`           // the approval allows nothing after that
+	DecidedBy        string     `db:"decided_by" json:"decided_by"`     // actor
+	Source           string     `db:"source" json:"source"`             // opencode, api
+	Message          string     `db:"message" json:"message"`           // the ask in one readable line
+	Challenge        string     `db:"challenge" json:"challenge"`
+	ApprovedBy       string     `db:"approved_by" json:"approved_by"` // user who authorized it
+	ApprovedAt       string     `db:"approved_at" json:"approved_at"`
+	Device           string     `db:"device" json:"device"`         // with which a person decided
+	Request          string     `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
+	GrantUsed        bool       `db:"grant_used" json:"grant_used"` // its approval answered the same request asked again
+	AskedSeq         int64      `db:"asked_seq" json:"asked_seq"`
+	DecidedSeq       int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
 }
 
 // What has become of an ask.
@@ -54,28 +55,22 @@ const (
 	PermissionExpired    = "expired"
 )
 
-type permissions struct{}
-
-func (permissions) Name() string        { return "permissions" }
-func (permissions) Schema() string      { return schema("permissions") }
-func (permissions) Scope() events.Scope { return events.ScopeChat }
-
-func (permissions) Apply(tx *Tx, e events.Event, body any) error {
+func updatePermissions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.PermissionAsk:
-		return asked(tx, e, b)
+		return asked(t, e, b)
 	case events.PermissionRequested:
-		return requested(tx, e, b)
+		return requested(t, e, b)
 	case ocReply:
-		return replied(tx, e, b)
+		return replied(t, e, b)
 	case events.PermissionReferred:
-		referred(tx, e, b)
+		referred(t, e, b)
 	case events.PermissionDecided:
-		return decided(tx, e, b)
+		return decided(t, e, b)
 	case events.PermissionInterrupted:
-		return tx.changePermission(e, b.Permission, func(p *Permission) { p.Interrupted = true })
+		return t.changePermission(e, b.Permission, func(p *Permission) { p.Interrupted = true })
 	case events.PermissionExpired:
-		return tx.changePermission(e, b.Permission, func(p *Permission) {
+		return t.changePermission(e, b.Permission, func(p *Permission) {
 			if !p.Replied || p.Status == PermissionDraft || p.Status == PermissionExpired {
 				p.Status, p.Reason = PermissionExpired, b.Reason
 			}
@@ -86,30 +81,30 @@ func (permissions) Apply(tx *Tx, e events.Event, body any) error {
 
 // permission gives the ask that an event of its chat means, OpenCode's by OpenCode's id or one over the API by its own: what
 // happens in one chat says nothing about another's.
-func (tx *Tx) permission(e events.Event, id string) (Permission, bool) {
-	p, found := tx.permissions.get(id)
+func (t *tables) permission(e events.Event, id string) (Permission, bool) {
+	p, found := t.permissions.Get(id)
 	if !found {
-		p, found = tx.permissions.get(RecordID(id))
+		p, found = t.permissions.Get(RecordID(id))
 	}
 	return p, found && p.Chat == e.Subject.ID && p.EnginePermission == id
 }
 
-func (tx *Tx) changePermission(e events.Event, id string, change func(*Permission)) error {
-	p, found := tx.permission(e, id)
+func (t *tables) changePermission(e events.Event, id string, change func(*Permission)) error {
+	p, found := t.permission(e, id)
 	if !found {
 		return fmt.Errorf("permission %s was never asked in chat %s", id, e.Subject.ID)
 	}
 	change(&p)
-	tx.permissions.put(p)
+	t.permissions.Put(p)
 	return nil
 }
 
 // asked makes the row; an ask seen a second time, after a reconnect, is the same ask.
-func asked(tx *Tx, e events.Event, b events.PermissionAsk) error {
-	if p, found := tx.permission(e, b.ID); found && p.Source == SourceAPI {
+func asked(t *tables, e events.Event, b events.PermissionAsk) error {
+	if p, found := t.permission(e, b.ID); found && p.Source == SourceAPI {
 		return fmt.Errorf("permission %s of chat %s was asked over the API", b.ID, e.Subject.ID)
 	}
-	p, found := tx.permissions.get(RecordID(b.ID))
+	p, found := t.permissions.Get(RecordID(b.ID))
 	if found && p.Chat != e.Subject.ID {
 		return fmt.Errorf("permission %s was asked in chat %s", b.ID, p.Chat)
 	}
@@ -121,7 +116,7 @@ func asked(tx *Tx, e events.Event, b events.PermissionAsk) error {
 	p.EngineMessage, p.Call = b.Tool.MessageID, b.Tool.CallID
 	p.Status, p.Source, p.Message = PermissionDraft, engineType, askLine(b)
 	p.Request, p.AskedSeq = b.Request(), int64(e.Seq)
-	tx.permissions.put(p)
+	t.permissions.Put(p)
 	return nil
 }
 
@@ -130,9 +125,9 @@ const SourceAPI = "api"
 
 // requested makes the row of an ask over the API, to which nobody waits for a reply. Whoever asks chooses the id: under one that
 // another ask has it gets no row. That is no error: anybody could fill the dead letters.
-func requested(tx *Tx, e events.Event, b events.PermissionRequested) error {
-	_, taken := tx.permission(e, b.Permission)
-	p, found := tx.permissions.get(b.Permission)
+func requested(t *tables, e events.Event, b events.PermissionRequested) error {
+	_, taken := t.permission(e, b.Permission)
+	p, found := t.permissions.Get(b.Permission)
 	if taken || found {
 		return nil
 	}
@@ -141,7 +136,7 @@ func requested(tx *Tx, e events.Event, b events.PermissionRequested) error {
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
 	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.Request(), int64(e.Seq)
 	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, SourceAPI, true, cmp.Or(b.Message, askLine(ask))
-	tx.permissions.put(p)
+	t.permissions.Put(p)
 	return nil
 }
 
@@ -163,16 +158,16 @@ func askLine(b events.PermissionAsk) string {
 }
 
 // referred says that a person is needed. Of an ask without a row, because another has its id, nobody is shown that.
-func referred(tx *Tx, e events.Event, b events.PermissionReferred) {
-	if p, found := tx.permission(e, b.Permission); found && p.Status == PermissionDraft {
+func referred(t *tables, e events.Event, b events.PermissionReferred) {
+	if p, found := t.permission(e, b.Permission); found && p.Status == PermissionDraft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
 		p.decideBy(b.RuleRef)
-		tx.permissions.put(p)
+		t.permissions.Put(p)
 	}
 }
 
 // withNetwork adds to the metadata of a command which hosts an approval lets it reach, or why it will reach none.
-func withNetwork(metadata JSON, b events.PermissionReferred) JSON {
+func withNetwork(metadata store.JSON, b events.PermissionReferred) store.JSON {
 	fields := map[string]json.RawMessage{}
 	if len(b.Hosts) == 0 && b.Network == "" || json.Unmarshal([]byte(metadata), &fields) != nil {
 		return metadata
@@ -187,17 +182,17 @@ func withNetwork(metadata JSON, b events.PermissionReferred) JSON {
 	if err != nil {
 		return metadata
 	}
-	return JSON(all)
+	return store.JSON(all)
 }
 
 // decided keeps the first decision.
-func decided(tx *Tx, e events.Event, b events.PermissionDecided) error {
+func decided(t *tables, e events.Event, b events.PermissionDecided) error {
 	if b.Grant != "" {
-		if err := tx.changePermission(e, b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {
+		if err := t.changePermission(e, b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {
 			return err
 		}
 	}
-	return tx.changePermission(e, b.Permission, func(p *Permission) {
+	return t.changePermission(e, b.Permission, func(p *Permission) {
 		if p.Status == PermissionDraft {
 			p.decide(string(b.Decision), e)
 			p.Reason, p.Cwd, p.Edited, p.Device = b.Reason, b.Cwd, b.Edited, b.Client.Device
@@ -215,8 +210,8 @@ func (p *Permission) decideBy(r events.RuleRef) {
 
 // replied takes OpenCode's word. For an ask that nobody here decided somebody else did, in its own interface, or OpenCode
 // itself: rejecting one ask rejects all others of the session.
-func replied(tx *Tx, e events.Event, b ocReply) error {
-	p, found := tx.permissions.get(RecordID(b.RequestID))
+func replied(t *tables, e events.Event, b ocReply) error {
+	p, found := t.permissions.Get(RecordID(b.RequestID))
 	if !found {
 		return nil
 	}
@@ -236,7 +231,7 @@ func replied(tx *Tx, e events.Event, b ocReply) error {
 			p.Reason = "allowed in OpenCode by another client"
 		}
 	}
-	tx.permissions.put(p)
+	t.permissions.Put(p)
 	return nil
 }
 

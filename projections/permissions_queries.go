@@ -3,22 +3,24 @@ package projections
 import (
 	"context"
 
+	"pocketcoder/projections/store"
+
 	"github.com/pocketbase/dbx"
 )
 
 // Permissions lists asks in the order they were asked; an empty chat or status does not narrow.
 func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
-	return list[Permission](ctx, m, "permissions", "SELECT * FROM permissions"+narrowed(chat, status)+" ORDER BY asked_seq", dbx.Params{"chat": chat, "status": status})
+	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+narrowed(chat, status)+" ORDER BY asked_seq", dbx.Params{"chat": chat, "status": status})
 }
 
 // Permission gives one ask by OpenCode's id (per_…) and whether there is one.
 func (m *Model) Permission(ctx context.Context, enginePermission string) (Permission, bool, error) {
-	return first[Permission](ctx, m, "permission "+enginePermission, "SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
+	return store.First[Permission](ctx, m.Model, "permission "+enginePermission, "SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
 }
 
 // FindPermission gives one ask by OpenCode's id or by its record's, and whether there is one.
 func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool, error) {
-	return first[Permission](ctx, m, "permission "+id, "SELECT * FROM permissions WHERE id IN ({:id},{:record}) ORDER BY id={:id} DESC LIMIT 1",
+	return store.First[Permission](ctx, m.Model, "permission "+id, "SELECT * FROM permissions WHERE id IN ({:id},{:record}) ORDER BY id={:id} DESC LIMIT 1",
 		dbx.Params{"id": id, "record": RecordID(id)})
 }
 
@@ -33,10 +35,23 @@ const selectAsks = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(
 
 // PendingAsks lists what OpenCode asked and waits for a decision, interrupted asks too, oldest first.
 func (m *Model) PendingAsks(ctx context.Context) ([]Ask, error) {
-	return list[Ask](ctx, m, "pending asks", selectAsks+"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
+	return store.List[Ask](ctx, m.Model, "pending asks", selectAsks+"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
 }
 
 // DecidedUnreplied lists what was decided here and OpenCode has not confirmed, in the order of the decisions.
 func (m *Model) DecidedUnreplied(ctx context.Context) ([]Ask, error) {
-	return list[Ask](ctx, m, "decided asks", selectAsks+"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
+	return store.List[Ask](ctx, m.Model, "decided asks", selectAsks+"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
+}
+
+// narrowed returns the condition of a list that may be narrowed to a chat, a status, or both.
+func narrowed(chat, status string) string {
+	switch {
+	case chat != "" && status != "":
+		return " WHERE chat={:chat} AND status={:status}"
+	case chat != "":
+		return " WHERE chat={:chat}"
+	case status != "":
+		return " WHERE status={:status}"
+	}
+	return ""
 }

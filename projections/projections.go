@@ -1,64 +1,112 @@
-// Package projections computes the read models: the chats, messages, approvals, results, accounts and records that clients
-// are shown, from the events in the log and from nothing else.
+// Package projections computes the read models (chats, messages, permission requests, executions, accounts and
+// configuration records) from the events in the log, and from nothing else.
 //
-// One SQLite file holds them all. It is disposable: never migrated, always replayed. One worker (Run) applies every
-// event in log order; rows and the checkpoint (the last sequence applied) commit together. Each read model has a file
-// here with its rows, its Apply and its queries, and a .sql file with its table; the order in which they see an event is
-// the list below.
+// Each read model has a .go file with its rows, the function that updates them and its queries, and a .sql file with its
+// table. The package store keeps the tables in one SQLite file and follows the log.
 //
-// Promises: the same log gives the same bytes, in whatever batches, with whatever redelivery and restarts; Digest says
-// so. After Wait(seq) queries show what the event at seq did. An event that cannot be applied is set aside in
-// dead_letters with its error and stops nothing. Apply has no clock, no randomness and no I/O besides its transaction.
-// `updated` of a row moves forward with every change of the row, by at least a millisecond. View shows one moment, a Feed
-// tells what changed since the last time, and a row that is removed stays as one that says so.
+// Promises:
+//   - An update depends on the event and the tables alone: no clock, no randomness, no I/O. The same log therefore gives
+//     the same bytes.
+//   - After Wait(seq), queries return the changes of the event at seq.
+//   - An event that does not fit the tables is set aside in dead_letters with its error. The others are applied.
+//   - A removed row stays in its table, marked as removed.
 //
-// It must not know who asks (HTTP, terminal, bridge), it never appends to the log, and no decision is made on what it
-// says: decisions are made on the log.
+// The package must not know who asks (HTTP, terminal, bridge), and it never appends to the log. No decision may depend on
+// a read model, because it can be behind the log.
 package projections
 
 import (
+	"context"
+	"crypto/sha256"
 	"embed"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/projections/store"
 )
 
-// Version is the version of the read models. Raise it when any table or Apply changes: the next start replays the log.
+// Version is the version of the read models. Raise it when a table or an update function changes: the next start replays
+// the log.
 const Version = 9
 
-// Projection is one read model.
-type Projection interface {
-	Name() string   // of its .sql file
-	Schema() string // SQL that makes its tables in an empty file
-	// Scope is that of the events it sees: the same kind means another thing in another scope.
-	Scope() events.Scope
-	// Apply changes the rows as the event says. body is the event's: a type of the events catalogue, or one of the
-	// OpenCode payloads in opencode.go. An error sets the event aside.
-	Apply(tx *Tx, e events.Event, body any) error
+// TimeFormat is the format of every time in a row.
+const TimeFormat = store.TimeFormat
+
+// Model holds the read models: the worker that updates them (Run) and their queries. It is safe for concurrent use.
+type Model struct{ *store.Model }
+
+// Open opens the file of the read models in dir, or creates an empty one.
+func Open(ctx context.Context, dir string, log *log.Log) (*Model, error) {
+	m, err := store.Open(ctx, dir, log, definition())
+	if err != nil {
+		return nil, err
+	}
+	return &Model{m}, nil
 }
 
-// projections in the order in which they see an event: a later one may read what an earlier one wrote for it.
-var projections = []Projection{
-	sessions{},
-	messages{},
-	chats{},
-	permissions{},
-	questions{},
-	executions{},
-	artifacts{},
-	subagents{},
-	usage{},
-	config{},
-	users{},
+// ErrNoChat means that a chat had no event yet.
+var ErrNoChat = errors.New("there was no such chat")
+
+// At calls fn with read models that hold only one chat, as it was after the event at seq. It computes them in memory from
+// the log. It returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
+func At(ctx context.Context, log *log.Log, chat string, seq uint64, fn func(db dbx.Builder) error) error {
+	err := store.At(ctx, log, definition(), events.ChatFilter(chat), seq, fn)
+	if errors.Is(err, store.ErrNoEvents) {
+		return fmt.Errorf("compute chat %s as of #%d: %w", chat, seq, ErrNoChat)
+	}
+	return err
+}
+
+func definition() store.Definition {
+	d := store.Definition{Version: Version, Decode: decode, Open: func(tx *store.Tx) store.Apply { return openTables(tx).apply }}
+	for _, p := range projections {
+		text, err := schemas.ReadFile(p.name + ".sql")
+		if err != nil {
+			panic(err) // the files are compiled in
+		}
+		d.Schema += string(text)
+	}
+	return d
 }
 
 //go:embed *.sql
 var schemas embed.FS
 
-// schema gives the text of a .sql file of this package.
-func schema(name string) string {
-	text, err := schemas.ReadFile(name + ".sql")
-	if err != nil {
-		panic(err) // the files are compiled in
-	}
-	return string(text)
+// projection is one read model.
+type projection struct {
+	name  string       // of its .sql file
+	scope events.Scope // of the events that update it: a kind has another meaning in another scope
+
+	// update changes the rows according to an event. body is a type of the catalogue of events, or of the payloads in
+	// opencode.go. An error sets the event aside.
+	update func(t *tables, e events.Event, body any) error
+}
+
+// projections are the read models in the order in which they receive an event. A later one may read what an earlier one wrote.
+var projections = []projection{
+	{"sessions", events.ScopeChat, updateSessions},
+	{"messages", events.ScopeChat, updateMessages},
+	{"chats", events.ScopeChat, updateChats},
+	{"permissions", events.ScopeChat, updatePermissions},
+	{"questions", events.ScopeChat, updateQuestions},
+	{"executions", events.ScopeChat, updateExecutions},
+	{"artifacts", events.ScopeChat, updateArtifacts},
+	{"subagents", events.ScopeChat, updateSubagents},
+	{"usage", events.ScopeChat, nil}, // a view of messages
+	{"config", events.ScopeConfig, updateConfig},
+	{"users", events.ScopeUser, updateUsers},
+}
+
+// RecordID returns the id of the row that mirrors an object of OpenCode: 15 characters of [a-z0-9] from the SHA-256 of the
+// object's id. It is the same in every replay.
+func RecordID(engineID string) string {
+	sum := sha256.Sum256([]byte(engineID))
+	const length = 15
+	text := new(big.Int).SetBytes(sum[:]).Text(36)
+	return text[len(text)-length:]
 }

@@ -3,16 +3,19 @@ package projections
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/projections/store"
 )
 
 // history is a chat's events as they may lie in the log: some recordings one after the other, decisions, executions, what
@@ -50,82 +53,95 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 	return all
 }
 
-// opened opens a file that a property uses.
-func opened(r *rapid.T, path string) *file {
-	f, err := openFile(context.Background(), path)
-	if err != nil {
-		r.Fatal(err)
+// longEnough returns a log that has more events than any history. Its events are never applied: Open moves aside a file that is
+// ahead of its log.
+func longEnough(t testing.TB) *log.Log {
+	t.Helper()
+	log, filler := eventstest.Log(t), []events.Event{}
+	for range 1000 {
+		filler = append(filler, own(t, user, events.ChatUpdated{}))
 	}
-	return f
+	if _, err := log.AppendAll(t.Context(), filler); err != nil {
+		t.Fatal(err)
+	}
+	return log
 }
 
-func digestOfFile(r *rapid.T, f *file) string {
-	tx, _, err := f.snapshot(context.Background())
+// opened opens read models for a property. The caller closes them.
+func opened(r *rapid.T, dir string, log *log.Log) *Model {
+	m, err := Open(context.Background(), dir, log)
 	if err != nil {
 		r.Fatal(err)
 	}
-	defer tx.Rollback()
-	d, err := digest(context.Background(), tx)
-	if err != nil {
-		r.Fatal(err)
+	if aside := m.SetAside(); aside != "" {
+		r.Fatal(aside)
 	}
-	return d
+	return m
 }
 
-// crashed is the file as the disk has it when the process is killed: copied while it is open, then opened elsewhere.
-func crashed(r *rapid.T, f *file, to string) *file {
-	for _, s := range []string{"", "-wal"} {
-		from, err := os.Open(f.path + s)
-		if err != nil {
-			r.Fatal(err)
+// crashed copies the open file to a new directory, as a killed process leaves it, and opens the copy.
+func crashed(r *rapid.T, m *Model, from, to string, log *log.Log) *Model {
+	files, err := filepath.Glob(filepath.Join(from, "readmodel.v*.db*"))
+	if err != nil || len(files) == 0 {
+		r.Fatal("no file", err)
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
+		r.Fatal(err)
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f, "-shm") { // memory of the killed process
+			continue
 		}
-		copied, err := os.Create(to + s)
+		content, err := os.ReadFile(f)
 		if err == nil {
-			_, err = io.Copy(copied, from)
+			err = os.WriteFile(filepath.Join(to, filepath.Base(f)), content, 0o600)
 		}
 		if err != nil {
 			r.Fatal(err)
 		}
-		from.Close()
-		copied.Close()
 	}
-	f.close()
-	return opened(r, to)
+	m.Close()
+	return opened(r, to, log)
 }
 
 func TestAnyBatchingRedeliveryAndRestartGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
-	names := recordings(t)
+	names, log := recordings(t), longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
+		base, err := os.MkdirTemp(t.TempDir(), "")
 		if err != nil {
 			r.Fatal(err)
 		}
-		all := decodeAll(history(t, r, names))
-		atOnce := opened(r, filepath.Join(dir, "at-once.db"))
-		defer atOnce.close()
-		if err := atOnce.commit(all); err != nil {
+		all := history(t, r, names)
+		if err := os.Mkdir(filepath.Join(base, "at-once"), 0o700); err != nil {
 			r.Fatal(err)
 		}
-		f, files := opened(r, filepath.Join(dir, "0.db")), 0
-		for f.seq < uint64(len(all)) {
-			switch rapid.SampledFrom([]string{"go on", "go on", "go on", "go on", "go on", "go on", "restart", "crash"}).Draw(r, "then") {
-			case "go on":
-				from := int(f.seq) - min(int(f.seq), rapid.IntRange(0, 5).Draw(r, "redelivered"))
-				to := min(len(all), int(f.seq)+rapid.SampledFrom([]int{1, 2, 9, 60}).Draw(r, "batch"))
-				if err := f.commit(all[from:to]); err != nil {
+		atOnce := opened(r, filepath.Join(base, "at-once"), log)
+		defer atOnce.Close()
+		if err := atOnce.Apply(all); err != nil {
+			r.Fatal(err)
+		}
+		dir := base
+		m := opened(r, dir, log)
+		for crashes := 0; m.Seq() < uint64(len(all)); {
+			switch rapid.SampledFrom([]string{"continue", "continue", "continue", "continue", "continue", "continue", "restart", "crash"}).Draw(r, "then") {
+			case "continue":
+				from := int(m.Seq()) - min(int(m.Seq()), rapid.IntRange(0, 5).Draw(r, "redelivered"))
+				to := min(len(all), int(m.Seq())+rapid.SampledFrom([]int{1, 2, 9, 60}).Draw(r, "batch"))
+				if err := m.Apply(all[from:to]); err != nil {
 					r.Fatal(err)
 				}
 			case "restart":
-				f.close()
-				f = opened(r, f.path)
+				m.Close()
+				m = opened(r, dir, log)
 			case "crash":
-				files++
-				f = crashed(r, f, filepath.Join(dir, fmt.Sprintf("%d.db", files)))
+				crashes++
+				next := filepath.Join(base, fmt.Sprint("crash", crashes))
+				m, dir = crashed(r, m, dir, next, log), next
 			}
 		}
-		defer f.close()
-		if a, b := digestOfFile(r, atOnce), digestOfFile(r, f); a != b {
+		defer m.Close()
+		if a, b := digestOf(t, atOnce), digestOf(t, m); a != b {
 			r.Fatalf("digests differ: %s, at once %s", b, a)
 		}
 	})
@@ -137,48 +153,49 @@ func TestAnyOrderAndDuplicatesOfDurableEventsGiveTheSameMessages(t *testing.T) {
 	for _, name := range names {
 		histories[name] = slices.DeleteFunc(recording(t, name), func(e events.Event) bool { return e.OpenCodeSeq < 0 || isDeletion(e) })
 	}
+	log := longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.SampledFrom(names).Draw(r, "recording")
 		inOrder := histories[name]
 		shuffled := rapid.Permutation(append(slices.Clone(inOrder), rapid.SliceOfN(rapid.SampledFrom(inOrder), 0, 10).Draw(r, "again")...)).Draw(r, "order")
 		if want[name] == "" {
-			want[name] = messagesAfter(t, r, name, inOrder)
+			want[name] = messagesAfter(t, r, log, name, inOrder)
 		}
-		if got := messagesAfter(t, r, name, shuffled); got != want[name] {
+		if got := messagesAfter(t, r, log, name, shuffled); got != want[name] {
 			r.Fatalf("in order:\n%s\nshuffled:\n%s", want[name], got)
 		}
 	})
 }
 
-// isDeletion says whether a session was deleted: that ends what is running at the time it comes.
+// isDeletion reports whether a session was deleted. A deletion ends the turns that are running at its time.
 func isDeletion(e events.Event) bool { return e.Subject.Kind == "opencode.session.deleted" }
 
-// messagesAfter gives the rows of messages and parts, without when they came, after our message and the events.
-func messagesAfter(t testing.TB, r *rapid.T, name string, oc []events.Event) string {
+// messagesAfter returns the rows of messages and parts, without their times and sequences, after our message and the events.
+func messagesAfter(t testing.TB, r *rapid.T, log *log.Log, name string, oc []events.Event) string {
 	dir, err := os.MkdirTemp(t.TempDir(), "")
 	if err != nil {
 		r.Fatal(err)
 	}
-	f := opened(r, filepath.Join(dir, "f.db"))
-	defer f.close()
+	m := opened(r, dir, log)
+	defer m.Close()
 	all := append(conversation(t, name)[:4:4], oc...)
 	for i := range all {
 		all[i].Seq = uint64(i + 1)
 	}
-	if err := f.commit(decodeAll(all)); err != nil {
+	if err := m.Apply(all); err != nil {
 		r.Fatal(err)
 	}
 	var out string
 	for _, query := range []string{
-		"SELECT json_array(id,chat,session,role,engine_message_status,user_message_status,ai_engine_message_id,parent_id,error_domain,error_payload,agent,provider,model,cost,tokens_input,tokens_output,finish,oc_seq,removed) FROM messages ORDER BY id",
-		"SELECT json_array(id,message,chat,oc_seq,removed,data) FROM parts ORDER BY id",
+		"SELECT json_array(id,chat,session,role,engine_message_status,user_message_status,ai_engine_message_id,parent_id,error_domain,error_payload,agent,provider,model,cost,tokens_input,tokens_output,finish,oc_seq,removed) AS row FROM messages ORDER BY id",
+		"SELECT json_array(id,message,chat,oc_seq,removed,data) AS row FROM parts ORDER BY id",
 	} {
-		var rows []string
-		if err := f.readers.NewQuery(query).Column(&rows); err != nil {
+		rows, err := store.List[struct{ Row string }](t.Context(), m.Model, "rows", query, nil)
+		if err != nil {
 			r.Fatal(err)
 		}
 		for _, row := range rows {
-			out += row + "\n"
+			out += row.Row + "\n"
 		}
 	}
 	return out

@@ -3,31 +3,33 @@ package projections
 import (
 	"context"
 
+	"pocketcoder/projections/store"
+
 	"github.com/pocketbase/dbx"
 )
 
 // Kept lists the records of a collection that people keep, the oldest first.
 func (m *Model) Kept(ctx context.Context, collection string) ([]Config, error) {
-	return list[Config](ctx, m, collection, "SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq", dbx.Params{"collection": collection})
+	return store.List[Config](ctx, m.Model, collection, "SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq", dbx.Params{"collection": collection})
 }
 
 // AskIn gives an ask of a chat by the id that events call it by, OpenCode's or that of one over the API, and whether there is one.
 func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
-	return first[Permission](ctx, m, "permission "+permission, "SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
+	return store.First[Permission](ctx, m.Model, "permission "+permission, "SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
 		dbx.Params{"id": permission, "own": RecordID(permission), "chat": chat})
 }
 
 // LastTurn is what became of the last thing somebody said in a chat.
 type LastTurn struct {
-	Title         string `db:"title"`
-	Preview       string `db:"preview"`
-	Turn          string `db:"turn"`
-	Message       string `db:"message"` // that began it, or the newest of several
-	Status        string `db:"status"`  // of that message
-	Outcome       string `db:"outcome"` // of the session's last turn
-	Error         JSON   `db:"error"`   // of the message, or of the newest answer; empty for none
-	Answer        string `db:"answer"`  // the last text of the newest answer
-	DeniedRequest string `db:"denied"`  // the request whose denial ended the turn, in one line; empty for none
+	Title         string     `db:"title"`
+	Preview       string     `db:"preview"`
+	Turn          string     `db:"turn"`
+	Message       string     `db:"message"` // that began it, or the newest of several
+	Status        string     `db:"status"`  // of that message
+	Outcome       string     `db:"outcome"` // of the session's last turn
+	Error         store.JSON `db:"error"`   // of the message, or of the newest answer; empty for none
+	Answer        string     `db:"answer"`  // the last text of the newest answer
+	DeniedRequest string     `db:"denied"`  // the request whose denial ended the turn, in one line; empty for none
 }
 
 // Failed says whether the turn ended with an error.
@@ -41,7 +43,7 @@ func (t LastTurn) Denied() bool { return t.Completed() && t.DeniedRequest != "" 
 
 // LastTurn gives the last turn of a chat's own session, and whether there is one.
 func (m *Model) LastTurn(ctx context.Context, chat string) (LastTurn, bool, error) {
-	return first[LastTurn](ctx, m, "turn of chat "+chat, `SELECT c.title, c.preview, c.turn, m.id AS message, m.user_message_status AS status, coalesce(s.outcome, '') AS outcome,
+	return store.First[LastTurn](ctx, m.Model, "turn of chat "+chat, `SELECT c.title, c.preview, c.turn, m.id AS message, m.user_message_status AS status, coalesce(s.outcome, '') AS outcome,
 			coalesce(nullif(m.error_payload, ''), a.error_payload, '') AS error,
 			coalesce((SELECT data->>'$.text' FROM parts WHERE message=a.id AND data->>'$.type'='text' AND NOT removed ORDER BY id DESC LIMIT 1), '') AS answer,
 			coalesce((SELECT message FROM permissions WHERE chat=c.id AND message_id=a.ai_engine_message_id AND status='denied' AND reason='' LIMIT 1), '') AS denied

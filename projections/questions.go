@@ -5,31 +5,32 @@ import (
 	"strconv"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Question is one of the questions the model asked together.
 type Question struct {
-	Record
-	EngineQuestion string `db:"ai_engine_question_id" json:"ai_engine_question_id"`
-	Index          int64  `db:"idx" json:"idx"` // which of those asked together, from 0
-	Session        string `db:"session_id" json:"session_id"`
-	EngineMessage  string `db:"message_id" json:"message_id"`
-	Call           string `db:"call_id" json:"call_id"`
-	Chat           string `db:"chat" json:"chat"`
-	Question       string `db:"question" json:"question"`
-	Header         string `db:"header" json:"header"`
-	Choices        JSON   `db:"choices" json:"choices"`           // list of labels
-	Descriptions   JSON   `db:"descriptions" json:"descriptions"` // list, one for each choice
-	Multiple       bool   `db:"multiple" json:"multiple"`
-	Custom         bool   `db:"custom" json:"custom"`           // free text is an answer too
-	Reply          JSON   `db:"reply" json:"reply"`             // list of labels or free text
-	Status         string `db:"status" json:"status"`           // asked, replied, rejected, expired
-	Interrupted    bool   `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
-	Reason         string `db:"reason" json:"reason"`           // why it expired
-	RepliedBy      string `db:"replied_by" json:"replied_by"`
-	Request        string `db:"request" json:"-"`                     // SHA-256, see events.QuestionAsk
-	EngineReplied  bool   `db:"engine_replied" json:"engine_replied"` // OpenCode has its answer, or is owed none
-	Position       int64  `db:"position" json:"position"`
+	store.Record
+	EngineQuestion string     `db:"ai_engine_question_id" json:"ai_engine_question_id"`
+	Index          int64      `db:"idx" json:"idx"` // which of those asked together, from 0
+	Session        string     `db:"session_id" json:"session_id"`
+	EngineMessage  string     `db:"message_id" json:"message_id"`
+	Call           string     `db:"call_id" json:"call_id"`
+	Chat           string     `db:"chat" json:"chat"`
+	Question       string     `db:"question" json:"question"`
+	Header         string     `db:"header" json:"header"`
+	Choices        store.JSON `db:"choices" json:"choices"`           // list of labels
+	Descriptions   store.JSON `db:"descriptions" json:"descriptions"` // list, one for each choice
+	Multiple       bool       `db:"multiple" json:"multiple"`
+	Custom         bool       `db:"custom" json:"custom"`           // free text is an answer too
+	Reply          store.JSON `db:"reply" json:"reply"`             // list of labels or free text
+	Status         string     `db:"status" json:"status"`           // asked, replied, rejected, expired
+	Interrupted    bool       `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
+	Reason         string     `db:"reason" json:"reason"`           // why it expired
+	RepliedBy      string     `db:"replied_by" json:"replied_by"`
+	Request        string     `db:"request" json:"-"`                     // SHA-256, see events.QuestionAsk
+	EngineReplied  bool       `db:"engine_replied" json:"engine_replied"` // OpenCode has its answer, or is owed none
+	Position       int64      `db:"position" json:"position"`
 }
 
 // What has become of a question.
@@ -40,26 +41,20 @@ const (
 	QuestionExpired  = "expired"
 )
 
-type questions struct{}
-
-func (questions) Name() string        { return "questions" }
-func (questions) Schema() string      { return schema("questions") }
-func (questions) Scope() events.Scope { return events.ScopeChat }
-
-func (questions) Apply(tx *Tx, e events.Event, body any) error {
+func updateQuestions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.QuestionAsk:
-		questionsAsked(tx, e, b)
+		questionsAsked(t, e, b)
 	case ocAnswer:
-		tx.changeQuestions(b.RequestID, func(i int, q *Question) { q.engineReplied(i, e, b) })
+		t.changeQuestions(b.RequestID, func(i int, q *Question) { q.engineReplied(i, e, b) })
 	case events.QuestionAnswered:
-		return questionAnswered(tx, e, b)
+		return questionAnswered(t, e, b)
 	case events.QuestionInterrupted:
-		questionsInterrupted(tx, b)
+		questionsInterrupted(t, b)
 	case events.MessageSubmitted: // which answers interrupted questions
-		tx.changeQuestions(b.Resumes, func(_ int, q *Question) { q.EngineReplied = true })
+		t.changeQuestions(b.Resumes, func(_ int, q *Question) { q.EngineReplied = true })
 	case events.QuestionExpired:
-		tx.changeQuestions(b.Question, func(_ int, q *Question) {
+		t.changeQuestions(b.Question, func(_ int, q *Question) {
 			if !q.EngineReplied {
 				q.Status, q.Reason = QuestionExpired, b.Reason
 			}
@@ -73,20 +68,20 @@ func questionID(engineQuestion string, index int) string {
 }
 
 // changeQuestions changes every question of those asked together.
-func (tx *Tx) changeQuestions(engineQuestion string, change func(int, *Question)) {
+func (t *tables) changeQuestions(engineQuestion string, change func(int, *Question)) {
 	for i := 0; ; i++ {
-		q, found := tx.questions.get(questionID(engineQuestion, i))
+		q, found := t.questions.Get(questionID(engineQuestion, i))
 		if !found {
 			return
 		}
 		change(i, &q)
-		tx.questions.put(q)
+		t.questions.Put(q)
 	}
 }
 
-func questionsAsked(tx *Tx, e events.Event, b events.QuestionAsk) {
+func questionsAsked(t *tables, e events.Event, b events.QuestionAsk) {
 	for i, asked := range b.Questions {
-		q, found := tx.questions.get(questionID(b.ID, i))
+		q, found := t.questions.Get(questionID(b.ID, i))
 		if found { // seen again after a reconnect
 			continue
 		}
@@ -98,19 +93,19 @@ func questionsAsked(tx *Tx, e events.Event, b events.QuestionAsk) {
 		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
 		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encoded(labels), encoded(descriptions)
 		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", QuestionAsked, int64(e.Seq)
-		tx.questions.put(q)
+		t.questions.Put(q)
 	}
 }
 
 // questionsInterrupted keeps them answerable; when they were rejected nobody is owed anything any more.
-func questionsInterrupted(tx *Tx, b events.QuestionInterrupted) {
+func questionsInterrupted(t *tables, b events.QuestionInterrupted) {
 	rejected := false
-	tx.changeQuestions(b.Question, func(_ int, q *Question) {
+	t.changeQuestions(b.Question, func(_ int, q *Question) {
 		q.Interrupted = true
 		rejected = rejected || q.Status == QuestionRejected
 	})
 	if rejected {
-		tx.changeQuestions(b.Question, func(_ int, q *Question) { q.EngineReplied = true })
+		t.changeQuestions(b.Question, func(_ int, q *Question) { q.EngineReplied = true })
 	}
 }
 
@@ -134,11 +129,11 @@ func (q *Question) engineReplied(i int, e events.Event, b ocAnswer) {
 }
 
 // questionAnswered keeps the first answer of each question; a rejection rejects all asked together.
-func questionAnswered(tx *Tx, e events.Event, b events.QuestionAnswered) error {
-	if _, found := tx.questions.get(questionID(b.Question, b.Index)); !found {
+func questionAnswered(t *tables, e events.Event, b events.QuestionAnswered) error {
+	if _, found := t.questions.Get(questionID(b.Question, b.Index)); !found {
 		return fmt.Errorf("question %s has no index %d", b.Question, b.Index)
 	}
-	tx.changeQuestions(b.Question, func(i int, q *Question) {
+	t.changeQuestions(b.Question, func(i int, q *Question) {
 		q.EngineReplied = q.EngineReplied || b.Rejected && q.Interrupted
 		switch {
 		case q.Status != QuestionAsked:

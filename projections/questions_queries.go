@@ -3,12 +3,14 @@ package projections
 import (
 	"context"
 
+	"pocketcoder/projections/store"
+
 	"github.com/pocketbase/dbx"
 )
 
 // Questions lists questions in the order they were asked; an empty chat or status does not narrow.
 func (m *Model) Questions(ctx context.Context, chat, status string) ([]Question, error) {
-	return list[Question](ctx, m, "questions", "SELECT * FROM questions"+narrowed(chat, status)+" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
+	return store.List[Question](ctx, m.Model, "questions", "SELECT * FROM questions"+narrowed(chat, status)+" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
 }
 
 // OpenQuestion is a question with where its session works.
@@ -22,18 +24,18 @@ const selectOpenQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, 
 
 // QuestionsOf gives the questions asked together, in order; none when OpenCode's id is not known.
 func (m *Model) QuestionsOf(ctx context.Context, engineQuestion string) ([]OpenQuestion, error) {
-	return list[OpenQuestion](ctx, m, "questions "+engineQuestion, selectOpenQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
+	return store.List[OpenQuestion](ctx, m.Model, "questions "+engineQuestion, selectOpenQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
 }
 
 // PendingQuestions lists what waits for an answer, oldest first.
 func (m *Model) PendingQuestions(ctx context.Context) ([]OpenQuestion, error) {
-	return list[OpenQuestion](ctx, m, "pending questions", selectOpenQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
+	return store.List[OpenQuestion](ctx, m.Model, "pending questions", selectOpenQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
 }
 
 // AnsweredUnreplied lists questions that OpenCode can be answered: all of those asked together have an answer, or they
 // were rejected. They come together, in order.
 func (m *Model) AnsweredUnreplied(ctx context.Context) ([]OpenQuestion, error) {
-	return list[OpenQuestion](ctx, m, "answered questions", selectOpenQuestions+`NOT q.engine_replied AND q.status <> 'expired'
+	return store.List[OpenQuestion](ctx, m.Model, "answered questions", selectOpenQuestions+`NOT q.engine_replied AND q.status <> 'expired'
 		AND NOT EXISTS (SELECT 1 FROM questions o WHERE o.ai_engine_question_id=q.ai_engine_question_id AND o.position=q.position AND o.status='asked')
 		ORDER BY q.position, q.idx`, nil)
 }
@@ -47,7 +49,7 @@ type DeadQuestion struct {
 
 // DeadQuestions lists them. A tool call that is over without an answer was aborted: an answer is heard of before the end.
 func (m *Model) DeadQuestions(ctx context.Context) ([]DeadQuestion, error) {
-	return list[DeadQuestion](ctx, m, "dead questions", `SELECT * FROM (
+	return store.List[DeadQuestion](ctx, m.Model, "dead questions", `SELECT * FROM (
 		SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine, CASE
 			WHEN c.removed THEN 'the chat was deleted'
 			WHEN s.removed THEN 'its session was deleted'

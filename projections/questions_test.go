@@ -3,12 +3,12 @@ package projections
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/pocketbase/dbx"
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
@@ -134,7 +134,7 @@ func TestQuestionsThatNeedNoAnswerAnyMoreAreFound(t *testing.T) {
 	}
 }
 
-// A recording knows nothing of restarts, which may come at any moment of it, and be noticed more than once.
+// A restart of OpenCode may interrupt a recording at any moment, and may be reported more than once.
 func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) {
 	t.Parallel()
 	const name = "14-question"
@@ -144,7 +144,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	if body, err := decode(talk[asked]); err == nil {
 		id = body.(events.QuestionAsk).ID
 	}
-	s := &story{t: t}
+	s, log := &story{t: t}, longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
 		all := slices.Clone(talk)
 		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]events.Event{s.interrupts(id), talk[asked]}), 0, 5).Draw(r, "again") {
@@ -157,13 +157,15 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 		if err != nil {
 			r.Fatal(err)
 		}
-		f := opened(r, filepath.Join(dir, "f.db"))
-		defer f.close()
-		if err := f.commit(decodeAll(all)); err != nil {
+		m := opened(r, dir, log)
+		defer m.Close()
+		if err := m.Apply(all); err != nil {
 			r.Fatal(err)
 		}
 		var rows []string
-		err = f.readers.NewQuery("SELECT json_array(question,status,reply,replied_by,engine_replied,custom,multiple) FROM questions ORDER BY idx").Column(&rows)
+		err = m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+			return db.NewQuery("SELECT json_array(question,status,reply,replied_by,engine_replied,custom,multiple) FROM questions ORDER BY idx").Column(&rows)
+		})
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"pocketcoder/projections/store"
+
 	"github.com/pocketbase/dbx"
 )
 
@@ -12,10 +14,10 @@ import (
 // chats that have a turn running, or one that was handed over and has not shown yet. It leaves out turns that wait for a
 // person's decision or answer: those may wait for days, and must not hold up other chats.
 func (m *Model) RunningTurns(ctx context.Context, engine string) (map[string]int, error) {
-	rows, err := list[struct {
+	rows, err := store.List[struct {
 		User string
 		N    int
-	}](ctx, m, "running turns", `SELECT coalesce(c.user,'') AS user, count(*) AS n FROM (
+	}](ctx, m.Model, "running turns", `SELECT coalesce(c.user,'') AS user, count(*) AS n FROM (
 		SELECT id, chat FROM sessions WHERE parent='' AND engine={:engine} AND status<>'idle' AND chat NOT IN (`+waiting+`)
 		UNION SELECT id, chat FROM sessions s WHERE parent='' AND engine={:engine} AND awaiting<>''
 			AND NOT EXISTS (SELECT 1 FROM messages WHERE ai_engine_message_id=s.awaiting AND user_message_status='sending')) t

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Queries are answered over NATS too, for the command line: query.<name>, JSON both ways. A refusal is in the header
@@ -117,7 +118,7 @@ func (m *Model) answer(ctx context.Context, body []byte, ask func(context.Contex
 
 // shortened gives outputs with text as base64 where that is shorter: JSON has six bytes for a control character, and inline output
 // in any other way would not fit into a message.
-func shortened(in JSON) (JSON, error) {
+func shortened(in store.JSON) (store.JSON, error) {
 	var o outputs
 	if err := json.Unmarshal([]byte(in), &o); err != nil {
 		return "", fmt.Errorf("read outputs: %w", err)
@@ -178,10 +179,4 @@ func (m *Model) serveRebuild(ctx context.Context, nc *nats.Conn, msg *nats.Msg) 
 		r := RebuildResult{result.Events, result.Duration.Seconds(), result.Before, result.After}
 		return RebuildAnswer{Done: result.Events, Total: result.Events, Rebuilt: &r}, err
 	})
-}
-
-// UnmarshalJSON keeps the text, for those who get rows over NATS.
-func (j *JSON) UnmarshalJSON(b []byte) error {
-	*j = JSON(b)
-	return nil
 }

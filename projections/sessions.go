@@ -9,94 +9,89 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Session is an OpenCode session of a chat: the chat's own, or a subagent's when it has a parent.
 type Session struct {
-	Record              // the id is OpenCode's
-	Chat         string `db:"chat" json:"chat"`
-	Parent       string `db:"parent" json:"parent"`
-	Root         string `db:"root" json:"root"`
-	Engine       string `db:"engine" json:"engine"`
-	Directory    string `db:"directory" json:"directory"`
-	Agent        string `db:"agent" json:"agent"`
-	Title        string `db:"title" json:"title"`
-	Opened       int64  `db:"opened" json:"-"`      // Unix ms
-	Status       string `db:"status" json:"status"` // idle, busy, retry
-	RetryAttempt int64  `db:"retry_attempt" json:"retry_attempt"`
-	RetryMessage string `db:"retry_message" json:"retry_message"`
-	RetryNext    int64  `db:"retry_next" json:"retry_next"` // Unix ms
-	Seq          int64  `db:"seq" json:"seq"`               // newest durable sequence in the log, -1 for none
-	OCSeq        int64  `db:"oc_seq" json:"-"`
-	Processing   JSON   `db:"processing" json:"processing"` // list of our ids of assistant messages that have not ended
-	Awaiting     string `db:"awaiting" json:"awaiting"`     // engine id of the message we sent that nothing has answered
-	Unanswered   string `db:"unanswered" json:"-"`
-	Outcome      string `db:"outcome" json:"outcome"` // of the last turn: completed, failed, aborted
+	store.Record            // the id is OpenCode's
+	Chat         string     `db:"chat" json:"chat"`
+	Parent       string     `db:"parent" json:"parent"`
+	Root         string     `db:"root" json:"root"`
+	Engine       string     `db:"engine" json:"engine"`
+	Directory    string     `db:"directory" json:"directory"`
+	Agent        string     `db:"agent" json:"agent"`
+	Title        string     `db:"title" json:"title"`
+	Opened       int64      `db:"opened" json:"-"`      // Unix ms
+	Status       string     `db:"status" json:"status"` // idle, busy, retry
+	RetryAttempt int64      `db:"retry_attempt" json:"retry_attempt"`
+	RetryMessage string     `db:"retry_message" json:"retry_message"`
+	RetryNext    int64      `db:"retry_next" json:"retry_next"` // Unix ms
+	Seq          int64      `db:"seq" json:"seq"`               // newest durable sequence in the log, -1 for none
+	OCSeq        int64      `db:"oc_seq" json:"-"`
+	Processing   store.JSON `db:"processing" json:"processing"` // list of our ids of assistant messages that have not ended
+	Awaiting     string     `db:"awaiting" json:"awaiting"`     // engine id of the message we sent that nothing has answered
+	Unanswered   string     `db:"unanswered" json:"-"`
+	Outcome      string     `db:"outcome" json:"outcome"` // of the last turn: completed, failed, aborted
 }
 
 // sessionIdle is the status of a session that is doing nothing, as OpenCode says it.
 const sessionIdle = "idle"
 
 // noMessages is the empty list of Processing.
-const noMessages = JSON("[]")
+const noMessages = store.JSON("[]")
 
-type sessions struct{}
-
-func (sessions) Name() string        { return "sessions" }
-func (sessions) Schema() string      { return schema("sessions") }
-func (sessions) Scope() events.Scope { return events.ScopeChat }
-
-func (sessions) Apply(tx *Tx, e events.Event, body any) error {
+func updateSessions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.SessionBound:
-		chat, _ := tx.chats.get(e.Subject.ID)
-		s := tx.session(b.Session, e)
+		chat, _ := t.chats.Get(e.Subject.ID)
+		s := t.session(b.Session, e)
 		s.Directory, s.Engine = b.Directory, chat.Engine
-		tx.sessions.put(s)
+		t.sessions.Put(s)
 	case events.MessageSending:
-		s := tx.session(b.Session, e)
+		s := t.session(b.Session, e)
 		s.Awaiting = b.EngineMessage
-		tx.sessions.put(s)
+		t.sessions.Put(s)
 	case ocSession:
-		applySessionInfo(tx, e, b)
+		applySessionInfo(t, e, b)
 	case ocStatus:
-		s := tx.session(b.SessionID, e)
+		s := t.session(b.SessionID, e)
 		s.Status, s.RetryAttempt, s.RetryMessage, s.RetryNext = b.Status.Type, b.Status.Attempt, b.Status.Message, int64(b.Status.Next)
-		tx.sessions.put(s)
+		t.sessions.Put(s)
 	case ocSessionDeleted:
-		s := tx.session(b.SessionID, e)
+		s := t.session(b.SessionID, e)
 		s.Removed = true
-		tx.sessions.put(s)
+		t.sessions.Put(s)
 	case ocOther:
 		if e.OpenCodeSeq >= 0 && b.SessionID != "" { // a type we do not follow still has its place in the session's history
-			tx.sessions.put(tx.session(b.SessionID, e))
+			t.sessions.Put(t.session(b.SessionID, e))
 		}
 	}
 	return nil
 }
 
-func applySessionInfo(tx *Tx, e events.Event, b ocSession) {
-	s := tx.session(b.SessionID, e)
+func applySessionInfo(t *tables, e events.Event, b ocSession) {
+	s := t.session(b.SessionID, e)
 	if newer(e, s.OCSeq) {
 		s.OCSeq = max(s.OCSeq, e.OpenCodeSeq)
 		s.Directory, s.Agent, s.Title, s.Opened = b.Info.Directory, b.Info.Agent, b.Info.Title, b.Info.Time.Created
 		if s.Parent = b.Info.ParentID; s.Parent != "" {
-			parent, _ := tx.sessions.get(s.Parent)
+			parent, _ := t.sessions.Get(s.Parent)
 			s.Root = parent.Root
 			if s.Root == "" {
 				s.Root = s.Parent
 			}
 		}
 	}
-	tx.sessions.put(s)
+	t.sessions.Put(s)
 }
 
 // newer says whether a durable event is newer than what a row holds. An event that is not durable always is.
 func newer(e events.Event, seq int64) bool { return e.OpenCodeSeq < 0 || e.OpenCodeSeq > seq }
 
 // session gives the row of a session, a new one when this event is the first to name it.
-func (tx *Tx) session(id string, e events.Event) Session {
-	s, found := tx.sessions.get(id)
+func (t *tables) session(id string, e events.Event) Session {
+	s, found := t.sessions.Get(id)
 	if !found {
 		s.Chat, s.Root, s.Status, s.Processing, s.Seq, s.OCSeq = e.Subject.ID, id, sessionIdle, noMessages, -1, -1
 	}
@@ -137,18 +132,18 @@ func (s Session) active() bool {
 
 // Sessions lists the sessions of an engine that it has not deleted.
 func (m *Model) Sessions(ctx context.Context, engine string) ([]Session, error) {
-	return list[Session](ctx, m, "sessions of "+engine, "SELECT * FROM sessions WHERE engine={:engine} AND NOT removed ORDER BY id", dbx.Params{"engine": engine})
+	return store.List[Session](ctx, m.Model, "sessions of "+engine, "SELECT * FROM sessions WHERE engine={:engine} AND NOT removed ORDER BY id", dbx.Params{"engine": engine})
 }
 
 // Session gives one session and whether there is one.
 func (m *Model) Session(ctx context.Context, id string) (Session, bool, error) {
-	return first[Session](ctx, m, "session "+id, "SELECT * FROM sessions WHERE id={:id}", dbx.Params{"id": id})
+	return store.First[Session](ctx, m.Model, "session "+id, "SELECT * FROM sessions WHERE id={:id}", dbx.Params{"id": id})
 }
 
 // UnfinishedTurns lists the sessions that have an assistant message without an end, or a delivered message that waits for
 // an answer. When OpenCode is not running them, their turns are lost.
 func (m *Model) UnfinishedTurns(ctx context.Context) ([]Session, error) {
-	return list[Session](ctx, m, "unfinished turns", `SELECT s.* FROM sessions s
+	return store.List[Session](ctx, m.Model, "unfinished turns", `SELECT s.* FROM sessions s
 		WHERE (processing <> '[]' OR awaiting <> '')
 		AND NOT (processing = '[]' AND EXISTS (SELECT 1 FROM messages WHERE ai_engine_message_id = s.awaiting AND user_message_status = 'sending'))
 		ORDER BY id`, nil)

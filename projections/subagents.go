@@ -6,11 +6,12 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // Subagent is a session that the model started to do a part of the work.
 type Subagent struct {
-	Record
+	store.Record
 	Session    string `db:"subagent_id" json:"subagent_id"`
 	Delegating string `db:"delegating_agent_id" json:"delegating_agent_id"` // the session that started it
 	Chat       string `db:"chat" json:"chat"`
@@ -26,22 +27,16 @@ type Subagent struct {
 // SubagentRunning is the status of a subagent that has not ended; it ends as its last message does.
 const SubagentRunning = "running"
 
-type subagents struct{}
-
-func (subagents) Name() string        { return "subagents" }
-func (subagents) Schema() string      { return schema("subagents") }
-func (subagents) Scope() events.Scope { return events.ScopeChat }
-
-// Apply comes after sessions and messages: a subagent runs while the turn of its session does. Before its first message
-// it has done nothing yet, so it runs too.
-func (subagents) Apply(tx *Tx, e events.Event, body any) error {
-	s, found := tx.sessions.get(sessionOf(body))
+// updateSubagents runs after sessions and messages: a subagent is running while the turn of its session is. A subagent
+// without a message has not begun yet, and counts as running.
+func updateSubagents(t *tables, e events.Event, body any) error {
+	s, found := t.sessions.Get(sessionOf(body))
 	if !found || s.Parent == "" {
 		return nil
 	}
-	a, found := tx.subagents.get(RecordID(s.ID))
+	a, found := t.subagents.Get(RecordID(s.ID))
 	if !found {
-		a.Session, a.Chat, a.Started, a.Position = s.ID, s.Chat, tx.at, int64(e.Seq)
+		a.Session, a.Chat, a.Started, a.Position = s.ID, s.Chat, t.tx.EventTime(), int64(e.Seq)
 	}
 	a.Delegating, a.Agent, a.Title = s.Parent, s.Agent, s.Title
 	status := SubagentRunning
@@ -51,10 +46,10 @@ func (subagents) Apply(tx *Tx, e events.Event, body any) error {
 	if status != a.Status {
 		a.Status, a.Finished = status, ""
 		if status != SubagentRunning {
-			a.Finished = tx.at
+			a.Finished = t.tx.EventTime()
 		}
 	}
-	tx.subagents.put(a)
+	t.subagents.Put(a)
 	return nil
 }
 
@@ -79,5 +74,5 @@ func sessionOf(body any) string {
 
 // Subagents lists a chat's subagents in the order they were started.
 func (m *Model) Subagents(ctx context.Context, chat string) ([]Subagent, error) {
-	return list[Subagent](ctx, m, "subagents of "+chat, "SELECT * FROM subagents WHERE chat={:chat} ORDER BY position", dbx.Params{"chat": chat})
+	return store.List[Subagent](ctx, m.Model, "subagents of "+chat, "SELECT * FROM subagents WHERE chat={:chat} ORDER BY position", dbx.Params{"chat": chat})
 }

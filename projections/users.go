@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/store"
 )
 
 // User is an account.
 type User struct {
-	Record
+	store.Record
 	Email    string `db:"email" json:"email"`
 	Name     string `db:"name" json:"name"`
 	Avatar   string `db:"avatar" json:"avatar"` // always empty
@@ -17,15 +18,9 @@ type User struct {
 	Disabled bool   `db:"disabled" json:"disabled"`
 }
 
-type users struct{}
-
-func (users) Name() string        { return "users" }
-func (users) Schema() string      { return schema("users") }
-func (users) Scope() events.Scope { return events.ScopeUser }
-
-// Apply leaves logins and passwords alone: they are nothing clients are shown.
-func (users) Apply(tx *Tx, e events.Event, body any) error {
-	u, found := tx.users.get(e.Subject.ID)
+// updateUsers ignores logins and passwords: clients do not see them.
+func updateUsers(t *tables, e events.Event, body any) error {
+	u, found := t.users.Get(e.Subject.ID)
 	switch b := body.(type) {
 	case events.AccountCreated:
 		if found {
@@ -48,7 +43,7 @@ func (users) Apply(tx *Tx, e events.Event, body any) error {
 	default:
 		return nil
 	}
-	tx.users.put(u)
+	t.users.Put(u)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 // The types of notifications, as clients know them and people's notification_rules name them.
@@ -136,7 +137,7 @@ func lastParagraph(text string) string {
 }
 
 // errorText is what an error says, OpenCode's {name, data: {message}} or ours {name, message}.
-func errorText(payload projections.JSON) string {
+func errorText(payload store.JSON) string {
 	var v struct {
 		Name, Message string
 		Data          struct{ Message string }

@@ -27,6 +27,7 @@ import (
 	"pocketcoder/handlers/account"
 	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 // Keys keeps authorized_keys files.
@@ -66,7 +67,7 @@ func (k *Keys) Run(ctx context.Context) error {
 }
 
 // await waits until a key or an account changed, or until a time when there is one.
-func await(ctx context.Context, changes *projections.Feed, until time.Time) error {
+func await(ctx context.Context, changes *store.Feed, until time.Time) error {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if !until.IsZero() {
 		waiting, cancel = context.WithTimeout(ctx, pause(time.Now(), until))

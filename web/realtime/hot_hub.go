@@ -9,13 +9,13 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
 )
 
 // wakeHubs passes the messages that changed to the hubs of their chats.
-func (s *Realtime) wakeHubs(ctx context.Context, changes []projections.Change, seq uint64) {
+func (s *Realtime) wakeHubs(ctx context.Context, changes []store.Change, seq uint64) {
 	chats, err := s.changedChats(ctx, changes)
 	rt := &s.registry
 	rt.mu.Lock()
@@ -39,7 +39,7 @@ func (s *Realtime) wakeHubs(ctx context.Context, changes []projections.Change, s
 
 // changedChats returns the chats that changed, each with the messages that changed. It reads nothing while there is
 // no hub.
-func (s *Realtime) changedChats(ctx context.Context, changes []projections.Change) (map[string][]string, error) {
+func (s *Realtime) changedChats(ctx context.Context, changes []store.Change) (map[string][]string, error) {
 	chats, ids := map[string][]string{}, []string{}
 	for _, c := range changes {
 		switch c.Table {

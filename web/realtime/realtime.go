@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"pocketcoder/events/log"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
 )
 
@@ -111,7 +111,7 @@ func (s *Realtime) findRestartPoint(ctx context.Context) error {
 }
 
 // wake wakes the audiences whose rows changed.
-func (rt *registry) wake(changes []projections.Change) {
+func (rt *registry) wake(changes []store.Change) {
 	rows := map[string]map[string]bool{}
 	for _, c := range changes {
 		group, id := groupOfChange(c)

@@ -12,7 +12,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
@@ -155,7 +155,7 @@ func groupOfCollection(c schema.Collection) string {
 	return c.Table
 }
 
-func groupOfChange(c projections.Change) (group, id string) {
+func groupOfChange(c store.Change) (group, id string) {
 	if collection, id, ok := strings.Cut(c.ID, "/"); ok && c.Table == records.ConfigTable {
 		return c.Table + "/" + collection, id
 	}

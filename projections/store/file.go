@@ -1,8 +1,9 @@
-package projections
+package store
 
 import (
 	"context"
 	"database/sql"
+	_ "embed"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -16,32 +17,32 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// file is an open read-model file: one connection that writes, a pool that can only read.
+// file is an open SQLite file: one connection that writes, and a pool of connections that only read.
 type file struct {
 	path    string
 	writer  *sql.DB
 	readers *dbx.DB
-	views   chan struct{} // holds one for each view there is
-	viewers chan *viewer  // those that are free
+	views   chan struct{} // holds one value for each running view
+	viewers chan *viewer  // holds the idle viewers
 	tx      *Tx
 	seq     uint64 // checkpoint
 }
 
-// Settings of every connection: the busy timeout first, so that it holds for the others. NORMAL loses the newest commits
-// in a power cut, and the log has them.
+// Settings of every connection. The busy timeout comes first, because it applies to the other settings. A power failure may
+// lose the newest commits under synchronous=NORMAL; the log still has their events.
 const (
 	pragmas       = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=cache_size(-32000)"
 	readerPragmas = "?_pragma=busy_timeout(10000)&_pragma=query_only(1)&_pragma=cache_size(-8000)"
 )
 
-// maxReaders is how many queries run at once besides those of views; more wait for one of them to end.
+// maxReaders is the number of queries that run at once, not counting those of views. Further queries wait.
 const maxReaders = 8
 
-// errUnusable says a file is no read model of ours, or a damaged one: it can be set aside and made again.
+// errUnusable means that a file has other tables or is damaged. Such a file can be moved aside and computed again.
 var errUnusable = errors.New("not a usable read model")
 
-// openFile opens the file at path and makes its tables when it is new.
-func openFile(ctx context.Context, path string) (*file, error) {
+// openFile opens the file at path. It creates the tables in a new file.
+func openFile(ctx context.Context, path string, d Definition) (*file, error) {
 	uri := "file:" + (&url.URL{Path: path}).EscapedPath()
 	writer, err := sql.Open("sqlite", uri+pragmas)
 	if err != nil {
@@ -49,7 +50,7 @@ func openFile(ctx context.Context, path string) (*file, error) {
 	}
 	writer.SetMaxOpenConns(1)
 	f := newFile(path, writer)
-	if err := f.prepare(ctx); err != nil {
+	if err := f.prepare(ctx, d); err != nil {
 		writer.Close()
 		return nil, unusable(err)
 	}
@@ -59,7 +60,7 @@ func openFile(ctx context.Context, path string) (*file, error) {
 		return nil, err
 	}
 	readers.SetMaxOpenConns(maxReaders + maxViews)
-	readers.SetMaxIdleConns(maxReaders) // opening one takes longer than most queries
+	readers.SetMaxIdleConns(maxReaders) // opening a connection takes longer than most queries
 	f.readers = dbx.NewFromDB(readers, "sqlite")
 	return f, nil
 }
@@ -68,7 +69,12 @@ func newFile(path string, writer *sql.DB) *file {
 	return &file{path: path, writer: writer, views: make(chan struct{}, maxViews), viewers: make(chan *viewer, maxViews)}
 }
 
-func (f *file) prepare(ctx context.Context) error {
+// ownTables is the SQL of the tables of this package: checkpoint and dead_letters.
+//
+//go:embed store.sql
+var ownTables string
+
+func (f *file) prepare(ctx context.Context, d Definition) error {
 	conn, err := f.writer.Conn(ctx)
 	if err != nil {
 		return err
@@ -77,7 +83,7 @@ func (f *file) prepare(ctx context.Context) error {
 	if err := conn.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version").Scan(&tables, &mark); err != nil {
 		return err
 	}
-	text := tablesSQL()
+	text := ownTables + d.Schema
 	if tables == 0 && mark == 0 {
 		script := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version=%d; COMMIT", text, schemaMark(text))
 		if _, err := conn.ExecContext(ctx, script); err != nil {
@@ -89,23 +95,14 @@ func (f *file) prepare(ctx context.Context) error {
 	if err := conn.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&f.seq); err != nil {
 		return err
 	}
-	f.tx, err = newTx(conn)
+	f.tx, err = newTx(conn, d.Open)
 	return err
 }
 
-// tablesSQL is the SQL of all tables.
-func tablesSQL() string {
-	text := schema("worker")
-	for _, p := range projections {
-		text += p.Schema()
-	}
-	return text
-}
-
-// schemaMark is what a file's user_version says when it has exactly these tables.
+// schemaMark returns the user_version of a file that has exactly these tables.
 func schemaMark(text string) int64 { return int64(crc32.ChecksumIEEE([]byte(text)) & 0x7fffffff) }
 
-// unusable marks the errors of SQLite that say the file is damaged or is no database.
+// unusable wraps an error of SQLite in errUnusable if the error means that the file is damaged or is not a database.
 func unusable(err error) error {
 	var s *sqlite.Error
 	if errors.As(err, &s) {
@@ -117,13 +114,13 @@ func unusable(err error) error {
 	return err
 }
 
-// isFull says whether the disk had no room.
+// isFull reports whether the disk is full.
 func isFull(err error) bool {
 	var s *sqlite.Error
 	return errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_FULL
 }
 
-// commit applies events that follow the checkpoint.
+// commit applies a batch. It skips events up to the checkpoint.
 func (f *file) commit(batch []decoded) error {
 	for len(batch) > 0 && batch[0].Seq <= f.seq { // delivered again
 		batch = batch[1:]
@@ -145,6 +142,20 @@ func (f *file) commit(batch []decoded) error {
 	return nil
 }
 
+// snapshot begins a transaction that sees the file at one moment. It returns the checkpoint of that moment.
+func (f *file) snapshot(ctx context.Context) (*sql.Tx, uint64, error) {
+	tx, err := f.readers.DB().BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{ReadOnly: true}) // see viewer.begin
+	if err != nil {
+		return nil, 0, err
+	}
+	var seq uint64
+	if err := tx.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&seq); err != nil { // the first read fixes the moment
+		tx.Rollback()
+		return nil, 0, err
+	}
+	return tx, seq, nil
+}
+
 func (f *file) close() error {
 	var err error
 	for len(f.viewers) > 0 {
@@ -153,12 +164,15 @@ func (f *file) close() error {
 	return errors.Join(err, f.readers.Close(), f.tx.close(), f.writer.Close())
 }
 
-// sidecars are the files SQLite keeps beside a database in WAL mode.
-var sidecars = []string{"", "-wal", "-shm"}
+// fileName returns the name of the file of a version.
+func fileName(version int) string { return fmt.Sprintf("readmodel.v%d.db", version) }
 
-// removeFiles removes a database with its sidecars.
+// suffixes are the suffixes of the files of a database in WAL mode.
+var suffixes = []string{"", "-wal", "-shm"}
+
+// removeFiles removes the files of a database.
 func removeFiles(path string) error {
-	for _, s := range sidecars {
+	for _, s := range suffixes {
 		if err := os.Remove(path + s); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -166,7 +180,7 @@ func removeFiles(path string) error {
 	return nil
 }
 
-// moveAside renames an unusable database with its sidecars to <path>.corrupt-<n>, the first n that is free.
+// moveAside renames the files of a database to <path>.corrupt-<n>, with the first unused n.
 func moveAside(path string) (string, error) {
 	for n := 1; ; n++ {
 		to := fmt.Sprintf("%s.corrupt-%d", path, n)
@@ -176,7 +190,7 @@ func moveAside(path string) (string, error) {
 			}
 			continue
 		}
-		for _, s := range sidecars {
+		for _, s := range suffixes {
 			if err := os.Rename(path+s, to+s); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return "", err
 			}
@@ -185,14 +199,14 @@ func moveAside(path string) (string, error) {
 	}
 }
 
-// removeOtherVersions removes the files of other versions from dir.
-func removeOtherVersions(dir string) error {
-	paths, err := filepath.Glob(filepath.Join(dir, "readmodel.v*.db*"))
+// removeOtherVersions removes the files of other versions beside path.
+func removeOtherVersions(path string) error {
+	all, err := filepath.Glob(filepath.Join(filepath.Dir(path), "readmodel.v*.db*"))
 	if err != nil {
 		return err
 	}
-	for _, p := range paths {
-		if !strings.HasPrefix(filepath.Base(p), fileName()) {
+	for _, p := range all {
+		if !strings.HasPrefix(filepath.Base(p), filepath.Base(path)) {
 			if err := os.RemoveAll(p); err != nil {
 				return err
 			}
@@ -200,5 +214,3 @@ func removeOtherVersions(dir string) error {
 	}
 	return nil
 }
-
-func fileName() string { return fmt.Sprintf("readmodel.v%d.db", Version) }

@@ -1,4 +1,4 @@
-package projections
+package store
 
 import (
 	"context"
@@ -17,9 +17,9 @@ type Rebuilt struct {
 	Before, After string        // digests of the old file and the new one at the same sequence
 }
 
-// Rebuild computes the read models again from the first event, in a file beside the one that goes on serving, and puts
-// it in its place when it has caught up. progress is told, from this goroutine, the sequence reached and the last one.
-// Only one rebuild runs at a time; a second one fails at once.
+// Rebuild applies the whole log to a new file beside the current one, which continues to serve queries. It replaces the
+// current file when the new one has caught up. It calls progress, on the caller's goroutine, with the sequence reached and
+// the last one. Only one rebuild runs at a time; a second call returns an error at once.
 func (m *Model) Rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
 	if !m.rebuilding.TryLock() {
 		return Rebuilt{}, errors.New("rebuild read models: another rebuild is running")
@@ -34,10 +34,10 @@ func (m *Model) Rebuild(ctx context.Context, progress func(done, total uint64)) 
 
 func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
 	path := m.path() + ".building"
-	if err := removeFiles(path); err != nil { // of a rebuild that was cut short
+	if err := removeFiles(path); err != nil { // left over from an interrupted rebuild
 		return Rebuilt{}, err
 	}
-	building, err := openFile(ctx, path)
+	building, err := openFile(ctx, path, m.definition)
 	if err != nil {
 		return Rebuilt{}, err
 	}
@@ -53,7 +53,7 @@ func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) 
 		return Rebuilt{}, err
 	}
 	return r, m.exchange(func() (*file, error) {
-		if err := m.level(ctx, building); err != nil {
+		if err := m.align(ctx, building); err != nil {
 			return nil, err
 		}
 		if err := errors.Join(building.close(), m.current.close(), removeFiles(m.path())); err != nil {
@@ -62,18 +62,18 @@ func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) 
 		if err := os.Rename(path, m.path()); err != nil {
 			return nil, err
 		}
-		return openFile(ctx, m.path())
+		return openFile(ctx, m.path(), m.definition)
 	})
 }
 
-// build applies the whole log to the file and gives the number of events.
+// build applies the whole log to the file and returns the number of events.
 func (m *Model) build(ctx context.Context, f *file, progress func(done, total uint64)) (uint64, error) {
 	total, err := m.log.Last(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var n uint64
-	err = follow(ctx, m.log, 0, func(batch []decoded, caughtUp bool) error {
+	err = m.follow(ctx, 0, func(batch []decoded, caughtUp bool) error {
 		if err := f.commit(batch); err != nil {
 			return err
 		}
@@ -87,21 +87,21 @@ func (m *Model) build(ctx context.Context, f *file, progress func(done, total ui
 	return n, err
 }
 
-// compare gives the digests of the serving file and of the new one, at the same sequence, while the former goes on. A
-// damaged file has none.
+// compare returns the digests of the current file and of the new one at the same sequence. The current file continues to
+// advance. A damaged file has the digest "".
 func (m *Model) compare(ctx context.Context, building *file) (before, after string, err error) {
 	m.write.Lock()
-	if err = m.level(ctx, building); err != nil {
+	if err = m.align(ctx, building); err != nil {
 		m.write.Unlock()
 		return "", "", err
 	}
 	m.use.RLock()
 	defer m.use.RUnlock()
-	serving, _, err := m.current.snapshot(ctx)
+	current, _, err := m.current.snapshot(ctx)
 	m.write.Unlock()
 	if err == nil {
-		before, err = digest(ctx, serving)
-		serving.Rollback()
+		before, err = digest(ctx, current)
+		current.Rollback()
 	}
 	if err != nil && !errors.Is(unusable(err), errUnusable) {
 		return "", "", err
@@ -115,9 +115,9 @@ func (m *Model) compare(ctx context.Context, building *file) (before, after stri
 	return before, after, err
 }
 
-// level brings the file and the current one to the same sequence, unless the current one is damaged. The caller holds
+// align brings the file and the current file to the same sequence. A damaged current file stays behind. The caller holds
 // m.write.
-func (m *Model) level(ctx context.Context, f *file) error {
+func (m *Model) align(ctx context.Context, f *file) error {
 	target := max(f.seq, m.current.seq)
 	if err := m.catchUp(ctx, m.current, target); err != nil && !errors.Is(err, errUnusable) {
 		return err
@@ -125,12 +125,12 @@ func (m *Model) level(ctx context.Context, f *file) error {
 	return m.catchUp(ctx, f, target)
 }
 
-// catchUp applies the log to a file up to target, which the log has.
+// catchUp applies the log to a file up to target, which the log must have.
 func (m *Model) catchUp(ctx context.Context, f *file, target uint64) error {
 	if f.seq >= target {
 		return nil
 	}
-	return follow(ctx, m.log, f.seq, func(batch []decoded, _ bool) error {
+	return m.follow(ctx, f.seq, func(batch []decoded, _ bool) error {
 		for len(batch) > 0 && batch[len(batch)-1].Seq > target {
 			batch = batch[:len(batch)-1]
 		}

@@ -1,4 +1,4 @@
-package projections
+package store
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"hash"
 )
 
-// Digest is the SHA-256, in hex, of everything the read models hold, the checkpoint included: every row of every table,
-// in the order of its key. The same log gives the same digest.
+// Digest returns the SHA-256, in hex, of every row of every table in key order, the checkpoint included. The same log gives
+// the same digest.
 func (m *Model) Digest(ctx context.Context) (string, error) {
 	m.use.RLock()
 	defer m.use.RUnlock()
@@ -48,7 +48,7 @@ func digest(ctx context.Context, tx *sql.Tx) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// digestTable adds a table: its name and columns, then each value with its length. The first column is the key.
+// digestTable hashes a table: its name and columns, then each value with its length. The first column is the key.
 func digestTable(ctx context.Context, tx *sql.Tx, name string, h hash.Hash) error {
 	rows, err := tx.QueryContext(ctx, "SELECT * FROM "+name+" ORDER BY 1")
 	if err != nil {

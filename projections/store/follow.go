@@ -1,4 +1,4 @@
-package projections
+package store
 
 import (
 	"context"
@@ -8,19 +8,20 @@ import (
 	"pocketcoder/events/log"
 )
 
-// decoded is an event with its body, or with the reason why it has none.
+// decoded is an event with its body, or with the error of decoding it.
 type decoded struct {
 	events.Event
 	body any
 	err  error
 }
 
-// maxCommit is how many events are committed together at most: more only makes those who wait for the first wait longer.
+// maxCommit is the maximal number of events in one commit. More would only delay callers that wait for the first of them.
 const maxCommit = 4 * log.MaxBatch
 
-// follow reads the log after the given sequence and calls commit with what has arrived, decoded, until ctx ends or commit
-// returns an error; events.ErrStop ends it without one. It decodes while commit is busy. caughtUp says there was no more.
-func follow(ctx context.Context, l *log.Log, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
+// follow reads the log after the given sequence and calls commit with the decoded events that have arrived. It decodes while
+// commit is running. caughtUp reports whether the batch reached the end of the log. follow returns when ctx ends or commit
+// returns an error; events.ErrStop ends it without an error.
+func (m *Model) follow(ctx context.Context, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
 	type arrival struct {
 		batch    []decoded
 		caughtUp bool
@@ -29,9 +30,9 @@ func follow(ctx context.Context, l *log.Log, after uint64, commit func(batch []d
 	defer cancel(nil)
 	arrived := make(chan arrival, 1)
 	go func() {
-		cancel(l.Read(ctx, after, nil, func(b log.Batch) error {
+		cancel(m.log.Read(ctx, after, nil, func(b log.Batch) error {
 			select {
-			case arrived <- arrival{decodeAll(b.Events), b.Behind == 0}:
+			case arrived <- arrival{decodeAll(m.definition.Decode, b.Events), b.Behind == 0}:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -60,7 +61,7 @@ func follow(ctx context.Context, l *log.Log, after uint64, commit func(batch []d
 	}
 }
 
-func decodeAll(batch []events.Event) []decoded {
+func decodeAll(decode func(events.Event) (any, error), batch []events.Event) []decoded {
 	all := make([]decoded, len(batch))
 	for i, e := range batch {
 		body, err := decode(e)

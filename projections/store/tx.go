@@ -1,4 +1,4 @@
-package projections
+package store
 
 import (
 	"context"
@@ -12,13 +12,15 @@ import (
 	"pocketcoder/events"
 )
 
-// Tx is the one transaction in which a batch of events is applied, on the writer's only connection. A failure of SQLite
-// is kept in it until the event is done, so that Apply reads straight.
+// Tx is the transaction in which a batch of events is applied, on the only connection that writes. One Tx serves all
+// batches of a file. It keeps the first failure of SQLite until the event has been applied, so that Table methods need
+// not return errors.
 type Tx struct {
 	conn       *sql.Conn
+	apply      Apply
 	seq        int64        // of the event being applied
-	at         string       // and its time, in TimeFormat
-	changed    []changedRow // what clients see of the batch, once it is committed
+	at         string       // time of the event being applied, in TimeFormat
+	changed    []changedRow // by the batch, in tables that clients see
 	err        error
 	statements []*sql.Stmt
 	tables     []interface {
@@ -26,44 +28,21 @@ type Tx struct {
 		forget()
 		changedSince(seq uint64) ([]changedRow, error)
 	}
-
-	sessions    *table[Session, *Session]
-	messages    *table[Message, *Message]
-	parts       *table[part, *part]
-	engineIDs   *table[engineID, *engineID]
-	chats       *table[Chat, *Chat]
-	permissions *table[Permission, *Permission]
-	questions   *table[Question, *Question]
-	executions  *table[Execution, *Execution]
-	artifacts   *table[Artifact, *Artifact]
-	commands    *table[Command, *Command]
-	subagents   *table[Subagent, *Subagent]
-	config      *table[Config, *Config]
-	users       *table[User, *User]
-	checkpoint  *sql.Stmt
-	deadLetter  *sql.Stmt
+	checkpoint *sql.Stmt
+	deadLetter *sql.Stmt
 }
 
-// newTx prepares the statements on the connection; it is used for every batch.
-func newTx(conn *sql.Conn) (*Tx, error) {
+// newTx prepares the statements on the connection.
+func newTx(conn *sql.Conn, open func(*Tx) Apply) (*Tx, error) {
 	tx := &Tx{conn: conn}
-	tx.sessions = openTable[Session](tx, "sessions", false)
-	tx.messages = openTable[Message](tx, "messages", true)
-	tx.parts = openTable[part](tx, "parts", false) // shown in their messages
-	tx.engineIDs = openTable[engineID](tx, "engine_ids", false)
-	tx.chats = openTable[Chat](tx, "chats", true)
-	tx.permissions = openTable[Permission](tx, "permissions", true)
-	tx.questions = openTable[Question](tx, "questions", true)
-	tx.executions = openTable[Execution](tx, "executions", true)
-	tx.artifacts = openTable[Artifact](tx, "artifacts", true)
-	tx.commands = openTable[Command](tx, "commands", true)
-	tx.subagents = openTable[Subagent](tx, "subagents", true)
-	tx.config = openTable[Config](tx, "config", true)
-	tx.users = openTable[User](tx, "users", true)
+	tx.apply = open(tx)
 	tx.checkpoint = tx.prepare("UPDATE checkpoint SET seq=?")
 	tx.deadLetter = tx.prepare("INSERT INTO dead_letters(seq,subject,error,data) VALUES(?,?,?,?)")
 	return tx, tx.err
 }
+
+// EventTime returns the time of the event being applied, in TimeFormat.
+func (tx *Tx) EventTime() string { return tx.at }
 
 func (tx *Tx) prepare(query string) *sql.Stmt {
 	s, err := tx.conn.PrepareContext(context.Background(), query)
@@ -74,7 +53,7 @@ func (tx *Tx) prepare(query string) *sql.Stmt {
 	return s
 }
 
-// close gives up the statements and the connection: one left open would keep the file from being closed.
+// close closes the statements and the connection. The file cannot be closed while one of them is open.
 func (tx *Tx) close() error {
 	var err error
 	for _, s := range tx.statements {
@@ -89,8 +68,8 @@ func (tx *Tx) fail(err error) {
 	}
 }
 
-// commit applies the events and moves the checkpoint to the last of them, in one transaction. An event that cannot be
-// applied makes it start over, event by event, with a savepoint before each.
+// commit applies the events and moves the checkpoint to the last of them, in one transaction. If an event cannot be applied,
+// commit starts over and applies each event after a savepoint of its own.
 func (tx *Tx) commit(batch []decoded) error {
 	err := tx.transact(func() error {
 		for _, d := range batch {
@@ -98,7 +77,7 @@ func (tx *Tx) commit(batch []decoded) error {
 				if err := tx.setAside(d.Event, d.err); err != nil {
 					return err
 				}
-			} else if err := tx.apply(d); err != nil {
+			} else if err := tx.applyEvent(d); err != nil {
 				return err
 			}
 		}
@@ -129,11 +108,11 @@ func (tx *Tx) transact(do func() error) error {
 		}
 	}
 	tx.forget()
-	_ = tx.exec("ROLLBACK") // the first error is what matters; some of them have rolled back already
+	_ = tx.exec("ROLLBACK") // the first error matters; after some errors SQLite has rolled back already
 	return err
 }
 
-// end writes what changed and the checkpoint.
+// end writes the changed rows and the checkpoint.
 func (tx *Tx) end(batch []decoded) error {
 	if err := tx.flush(); err != nil {
 		return err
@@ -146,25 +125,20 @@ func (tx *Tx) end(batch []decoded) error {
 	return nil
 }
 
-// apply lets every projection of its scope see the event.
-func (tx *Tx) apply(d decoded) error {
+func (tx *Tx) applyEvent(d decoded) error {
 	tx.seq, tx.at = int64(d.Seq), d.Time.UTC().Format(TimeFormat)
-	for _, p := range projections {
-		if p.Scope() != d.Subject.Scope {
-			continue
-		}
-		err := p.Apply(tx, d.Event, d.body)
-		if tx.err != nil {
-			return tx.err
-		}
-		if err != nil {
-			return poison{fmt.Errorf("apply #%d %s to %s: %w", d.Seq, d.RawSubject, p.Name(), err)}
-		}
+	err := tx.apply(d.Event, d.body)
+	if tx.err != nil {
+		return tx.err
+	}
+	if err != nil {
+		return poison{err}
 	}
 	return nil
 }
 
-// applyAlone applies one event with everything before it written, so that it can be taken back alone.
+// applyAlone applies one event after it has written the rows that earlier events changed, so that only this event is rolled
+// back if it fails.
 func (tx *Tx) applyAlone(d decoded) error {
 	if err := tx.exec("SAVEPOINT event"); err != nil {
 		return err
@@ -172,7 +146,7 @@ func (tx *Tx) applyAlone(d decoded) error {
 	changed := len(tx.changed)
 	err := d.err
 	if err == nil {
-		if err = tx.apply(d); err == nil {
+		if err = tx.applyEvent(d); err == nil {
 			if err = tx.flush(); err == nil {
 				return tx.exec("RELEASE event")
 			}
@@ -222,7 +196,7 @@ type poison struct{ error }
 
 func (p poison) Unwrap() error { return p.error }
 
-// isPoison says whether the event is to blame for err, and not the disk or the file.
+// isPoison reports whether the event caused err, and not the disk or the file.
 func isPoison(err error) bool {
 	if errors.As(err, new(poison)) {
 		return true

@@ -1,4 +1,4 @@
-package projections
+package store
 
 import (
 	"context"
@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// table is the rows of one SQL table as a batch of events sees them: read when first asked for, changed in memory, and
-// written once when the batch ends, however often they changed. R is the row's struct; its db tags are the columns.
-type table[R comparable, P interface {
-	*R
-	record() *Record
-}] struct {
+// Table holds the rows of one SQL table while a batch of events is applied. It reads a row on first use, changes it in
+// memory, and writes it once at the end of the batch. R is the struct of a row. It embeds Record, and its db tags name the
+// columns; id is the first.
+type Table[R comparable] struct {
 	tx         *Tx
 	name       string
-	shown      bool // to clients
+	shown      bool
+	record     func(*R) *Record
 	load, save *sql.Stmt
 	rows       map[string]*cached[R]
-	dirty      []string // ids of rows that are to be written
+	dirty      []string // ids of the rows to write
 }
 
 type cached[R any] struct {
@@ -28,18 +27,20 @@ type cached[R any] struct {
 	found, dirty bool
 }
 
-// openTable prepares the two statements of a table on the writer's connection. Changes of one that clients are shown are
-// told to followers.
-func openTable[R comparable, P interface {
+// row is a pointer to a struct that embeds Record.
+type row[R any] interface {
 	*R
 	record() *Record
-}](tx *Tx, name string, shown bool) *table[R, P] {
-	columns := columnsOf(reflect.TypeFor[R]())
+}
+
+// OpenTable opens a table. Feeds report its changed rows if shown is true. Definition.Open calls it.
+func OpenTable[R comparable, P row[R]](tx *Tx, name string, shown bool) *Table[R] {
+	columns := Columns[R]()
 	set := make([]string, 0, len(columns))
 	for _, c := range columns[1:] {
 		set = append(set, c+"=excluded."+c)
 	}
-	t := &table[R, P]{tx: tx, name: name, shown: shown, rows: map[string]*cached[R]{}}
+	t := &Table[R]{tx: tx, name: name, shown: shown, record: func(r *R) *Record { return P(r).record() }, rows: map[string]*cached[R]{}}
 	t.load = tx.prepare("SELECT " + strings.Join(columns, ",") + " FROM " + name + " WHERE id=?")
 	t.save = tx.prepare("INSERT INTO " + name + "(" + strings.Join(columns, ",") + ") VALUES(?" + strings.Repeat(",?", len(columns)-1) +
 		") ON CONFLICT(id) DO UPDATE SET " + strings.Join(set, ","))
@@ -47,12 +48,12 @@ func openTable[R comparable, P interface {
 	return t
 }
 
-// get gives the row of an id and whether there is one; without one, the row has its id alone.
-func (t *table[R, P]) get(id string) (R, bool) {
+// Get returns the row of an id, and whether the row exists. The row of an unknown id is empty except for the id.
+func (t *Table[R]) Get(id string) (R, bool) {
 	c := t.rows[id]
 	if c == nil {
 		c = &cached[R]{}
-		P(&c.row).record().ID = id
+		t.record(&c.row).ID = id
 		if err := t.load.QueryRowContext(context.Background(), id).Scan(pointers(&c.row)...); err == nil {
 			c.found = true
 		} else if !errors.Is(err, sql.ErrNoRows) {
@@ -63,30 +64,30 @@ func (t *table[R, P]) get(id string) (R, bool) {
 	return c.row, c.found
 }
 
-// put stores the row under its id. A row that is as it was stays as it was, its updated time too; of one that is gone and
-// stays so, nobody is told any more.
-func (t *table[R, P]) put(row R) {
-	r := P(&row).record()
-	old, found := t.get(r.ID)
+// Put stores the row under its id. An equal row changes nothing, not even the time of the last change. A removed row that
+// stays removed gets no new time or sequence, so readers learn of the removal only once.
+func (t *Table[R]) Put(row R) {
+	r := t.record(&row)
+	old, found := t.Get(r.ID)
 	if found && old == row {
 		return
 	}
-	if !r.Removed || !P(&old).record().Removed {
+	if !r.Removed || !t.record(&old).Removed {
 		r.stamp(t.tx.at, t.tx.seq)
 	}
 	t.change(r.ID, row)
 }
 
-// touch notes a change of a row whose part in another table has changed.
-func (t *table[R, P]) touch(id string) {
-	row, found := t.get(id)
-	if r := P(&row).record(); found && !r.Removed {
+// Touch marks a row as changed, because a part of it that lies in another table has changed.
+func (t *Table[R]) Touch(id string) {
+	row, found := t.Get(id)
+	if r := t.record(&row); found && !r.Removed {
 		r.stamp(t.tx.at, t.tx.seq)
 		t.change(id, row)
 	}
 }
 
-func (t *table[R, P]) change(id string, row R) {
+func (t *Table[R]) change(id string, row R) {
 	c := t.rows[id]
 	if !c.dirty {
 		t.dirty = append(t.dirty, id)
@@ -94,8 +95,8 @@ func (t *table[R, P]) change(id string, row R) {
 	*c = cached[R]{row: row, found: true, dirty: true}
 }
 
-// flush writes the changed rows in the order in which they changed first.
-func (t *table[R, P]) flush() error {
+// flush writes the changed rows in the order of their first change.
+func (t *Table[R]) flush() error {
 	for _, id := range t.dirty {
 		c := t.rows[id]
 		if _, err := t.save.ExecContext(context.Background(), values(&c.row)...); err != nil {
@@ -103,21 +104,21 @@ func (t *table[R, P]) flush() error {
 		}
 		c.dirty = false
 		if t.shown {
-			t.tx.changed = append(t.tx.changed, changedRow{t.name, *P(&c.row).record()})
+			t.tx.changed = append(t.tx.changed, changedRow{t.name, *t.record(&c.row)})
 		}
 	}
 	t.dirty = t.dirty[:0]
 	return nil
 }
 
-// forget drops what is remembered of the rows.
-func (t *table[R, P]) forget() {
+// forget drops the cached rows.
+func (t *Table[R]) forget() {
 	clear(t.rows)
 	t.dirty = t.dirty[:0]
 }
 
-// changedSince gives the rows that clients see and that an event after seq changed.
-func (t *table[R, P]) changedSince(seq uint64) ([]changedRow, error) {
+// changedSince returns the rows of a shown table that an event after seq changed.
+func (t *Table[R]) changedSince(seq uint64) ([]changedRow, error) {
 	if !t.shown {
 		return nil, nil
 	}
@@ -137,7 +138,10 @@ func (t *table[R, P]) changedSince(seq uint64) ([]changedRow, error) {
 	return rows, found.Err()
 }
 
-// columnsOf lists the db tags of a row's struct, embedded ones included, in the order of pointers and values.
+// Columns returns the columns of a row's struct.
+func Columns[R any]() []string { return columnsOf(reflect.TypeFor[R]()) }
+
+// columnsOf returns the db tags of a struct and of its embedded structs, in the order of pointers and values.
 func columnsOf(t reflect.Type) []string {
 	var columns []string
 	for i := range t.NumField() {
@@ -158,12 +162,12 @@ func values[R any](row *R) []any {
 	return appendFields(nil, reflect.ValueOf(row).Elem(), reflect.Value.Interface)
 }
 
-func appendFields(to []any, v reflect.Value, give func(reflect.Value) any) []any {
+func appendFields(to []any, v reflect.Value, argument func(reflect.Value) any) []any {
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() == reflect.Struct {
-			to = appendFields(to, f, give)
+			to = appendFields(to, f, argument)
 		} else {
-			to = append(to, give(f))
+			to = append(to, argument(f))
 		}
 	}
 	return to

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+)
+
+// count returns the number of rows of a table, or of a table with a condition.
+func count(t testing.TB, db dbx.Builder, of string) (n int) {
+	t.Helper()
+	if err := db.NewQuery("SELECT count(*) FROM " + of).Row(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestViewSeesOneMoment(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := idle(t)
+	apply(t, m, saved(t, "x", "one"), saved(t, "a", "one"))
+	err := m.View(t.Context(), func(db dbx.Builder, seq uint64) error {
+		is.Equal(seq, uint64(2))
+		apply(t, m, saved(t, "b", "one")) // committed before our first query
+		is.Equal(m.Seq(), uint64(3))
+		is.Equal(count(t, db, "notes"), 2)
+		is.Equal(count(t, db, "checkpoint WHERE seq=2"), 1)
+		return nil
+	})
+	is.NoErr(err)
+	is.NoErr(m.View(t.Context(), func(db dbx.Builder, seq uint64) error {
+		is.Equal(seq, uint64(3))
+		is.Equal(count(t, db, "notes"), 3)
+		return nil
+	}))
+}
+
+// Clients disconnect at any moment, also while a transaction begins.
+func TestAViewThatIsCancelledBreaksNoOther(t *testing.T) {
+	t.Parallel()
+	m := idle(t)
+	nothing := func(dbx.Builder, uint64) error { return nil }
+	for i := range 5000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for range i % 100 {
+				runtime.Gosched()
+			}
+			cancel()
+		}()
+		_ = m.View(ctx, nothing)
+		if err := m.View(t.Context(), nothing); err != nil {
+			t.Fatalf("after %d views that were cancelled: %v", i+1, err)
+		}
+	}
+}
+
+func TestViewOnlyReads(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := idle(t)
+	mine := errors.New("mine")
+	is.Equal(m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
+		_, err := db.NewQuery("DELETE FROM notes").Execute()
+		is.True(err != nil)
+		return mine // returned unchanged
+	}), mine)
+}
+
+func TestQueriesOfAViewEndWithItsContext(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := idle(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := m.View(ctx, func(db dbx.Builder, _ uint64) error {
+		cancel()
+		var n int
+		return db.NewQuery("WITH RECURSIVE all_of(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM all_of) SELECT count(*) FROM all_of").Row(&n)
+	})
+	is.True(errors.Is(err, context.Canceled))
+	is.True(errors.Is(m.View(ctx, nil), context.Canceled))
+}
+
+func TestOneViewTooManyWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := idle(t)
+	inside, leave, ended := make(chan bool), make(chan bool), make(chan error, maxViews)
+	free := sync.OnceFunc(func() { close(leave) })
+	defer free()
+	for range maxViews {
+		go func() {
+			ended <- m.View(t.Context(), func(dbx.Builder, uint64) error { inside <- true; <-leave; return nil })
+		}()
+	}
+	for range maxViews {
+		<-inside
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := m.View(ctx, func(dbx.Builder, uint64) error { return errors.New("it did not wait") })
+	is.True(errors.Is(err, context.DeadlineExceeded))
+	free()
+	for range maxViews {
+		is.NoErr(<-ended)
+	}
+	is.NoErr(m.View(t.Context(), func(dbx.Builder, uint64) error { return nil }))
+}
+
+func TestAtHoldsOnlyTheEventsUpToASequence(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	log := eventstest.Log(t)
+	_, err := log.AppendAll(t.Context(), []events.Event{ignored(t), saved(t, "a", "one"), saved(t, "b", "one"), saved(t, "a", "two")})
+	is.NoErr(err)
+	filter := "evt.config." + noteCollection + ".a.>"
+	at := func(seq uint64) (texts []string, err error) {
+		err = At(t.Context(), log, notes, filter, seq, func(db dbx.Builder) error {
+			return db.NewQuery("SELECT text FROM notes").Column(&texts)
+		})
+		return texts, err
+	}
+	_, err = at(1)
+	is.True(errors.Is(err, ErrNoEvents))
+	for i, want := range []string{"one", "one", "two", "two"} {
+		texts, err := at(uint64(i + 2))
+		is.NoErr(err)
+		is.Equal(texts, []string{want})
+	}
+	is.Equal(At(t.Context(), log, notes, filter, 9, func(dbx.Builder) error { return sql.ErrNoRows }), sql.ErrNoRows) // returned unchanged
+}
