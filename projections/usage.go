@@ -9,6 +9,7 @@ import (
 )
 
 // Usage is what a chat, its subagents included, spent on a model. Tokens are counts, cost is in the provider's currency.
+// It is a view of messages, so feeds do not report it: it changes with the messages of its chat.
 type Usage struct {
 	store.Record             // the id is chat.provider.model
 	Chat             string  `db:"chat" json:"chat"`
