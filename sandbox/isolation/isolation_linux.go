@@ -12,8 +12,9 @@ import (
 	"time"
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/isolation/seccomp"
 )
 
 // open prepares what all commands share.
@@ -61,26 +62,26 @@ func (w *Walls) start(c Command) (*Start, error) {
 
 // filters are the seccomp programs, made once.
 type filters struct {
-	none, tcp []bpf.RawInstruction
+	none, tcp seccomp.Filter
 	own       *os.File // for bwrap
 }
 
 func makeFilters(clone3, handOver bool) (f filters, err error) {
-	if f.none, err = filter(noSockets, clone3, handOver); err != nil {
+	if f.none, err = seccomp.New(seccomp.Options{Sockets: seccomp.NoSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
 		return f, err
 	}
-	if f.tcp, err = filter(tcpSockets, clone3, handOver); err != nil {
+	if f.tcp, err = seccomp.New(seccomp.Options{Sockets: seccomp.TCPSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
 		return f, err
 	}
-	own, err := filter(ownSockets, false, false)
+	own, err := seccomp.New(seccomp.Options{Sockets: seccomp.NamespaceSockets})
 	if err != nil {
 		return f, err
 	}
-	f.own, err = filterFile(own)
+	f.own, err = own.File()
 	return f, err
 }
 
-func (f filters) of(c Command) []bpf.RawInstruction {
+func (f filters) of(c Command) seccomp.Filter {
 	if c.TCP || len(c.Connect)+len(c.Bind) > 0 {
 		return f.tcp
 	}

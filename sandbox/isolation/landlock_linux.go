@@ -151,14 +151,9 @@ func (w *Walls) enterLandlock(c Command, shields []shield) error {
 		return fmt.Errorf("enter landlock: %w", err)
 	}
 	if !w.found.supervised() {
-		return filterThread(w.filters.of(c))
+		return w.filters.of(c).Install()
 	}
-	listener, err := superviseThread(w.filters.of(c))
-	if err != nil {
-		return err
-	}
-	go w.serveModes(listener)
-	return nil
+	return w.filters.of(c).Supervise(w.writes)
 }
 
 // devices are those of the kernel alone that every program counts on. A terminal is one a process already has.
@@ -242,4 +237,27 @@ func (w *Walls) grantWorkspace(r ruleset) error {
 		}
 		return whole, false
 	})
+}
+
+// supervised reports whether this process decides who changes the mode of a file.
+func (f Found) supervised() bool { return f.Level == Landlock && !f.mounts }
+
+// writes reports whether commands may write what lies at a path without symlinks, at landlock without mounts.
+func (w *Walls) writes(path string) bool {
+	if slices.ContainsFunc(append([]string{w.place.Home}, w.place.Writable...), func(dir string) bool { return within(dir, path) }) {
+		return true
+	}
+	if !within(w.place.Workspace, path) {
+		return false
+	}
+	for _, n := range w.names() {
+		at := filepath.Join(w.place.Workspace, n.path)
+		switch {
+		case (n.inner == nil || w.place.Lasting) && within(at, path):
+			return false
+		case slices.ContainsFunc(n.inner, func(i name) bool { return within(filepath.Join(at, i.path), path) }):
+			return false
+		}
+	}
+	return true
 }

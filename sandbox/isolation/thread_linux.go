@@ -39,7 +39,7 @@ func (w *Walls) enterContainer(c Command) error {
 	if err := renounce(); err != nil {
 		return err
 	}
-	return filterThread(w.filters.of(c))
+	return w.filters.of(c).Install()
 }
 
 // seal keeps commands, which run as the same user beside it, from reading and changing this process by /proc.

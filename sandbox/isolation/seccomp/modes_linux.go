@@ -1,17 +1,14 @@
-package isolation
+package seccomp
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,12 +18,20 @@ import (
 // cannot exchange the file between check and change. A chmod of an open file is checked too: Landlock lets a command open
 // protected and exposed files to read them.
 
-// supervised reports whether this process decides who changes the mode of a file.
-func (f Found) supervised() bool { return f.Level == Landlock && !f.mounts }
+// Supervise installs a filter that was made with Options.SuperviseModes on the calling thread. This process then changes
+// the modes of files for the thread and its children. It does so only for files for which mayChange returns true.
+func (f Filter) Supervise(mayChange func(path string) bool) error {
+	listener, err := f.installWithListener()
+	if err != nil {
+		return err
+	}
+	go serveModes(listener, mayChange)
+	return nil
+}
 
-// superviseThread is filterThread for a filter that hands calls over. It returns the descriptor they come from.
-func superviseThread(program []bpf.RawInstruction) (int, error) {
-	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0]))} // same layout
+// installWithListener is Install for a filter that hands calls over. It returns the descriptor they come from.
+func (f Filter) installWithListener() (int, error) {
+	fprog := unix.SockFprog{Len: uint16(len(f)), Filter: (*unix.SockFilter)(unsafe.Pointer(&f[0]))} // same layout
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)))
 	if errno != 0 {
@@ -55,7 +60,7 @@ type (
 )
 
 // serveModes answers calls until no process is left under the filter.
-func (w *Walls) serveModes(listener int) {
+func serveModes(listener int, mayChange func(path string) bool) {
 	defer unix.Close(listener)
 	for {
 		ready := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
@@ -73,7 +78,7 @@ func (w *Walls) serveModes(listener int) {
 			continue // the caller was killed meanwhile
 		}
 		r := reply{id: n.id}
-		if err := w.changeMode(listener, n); err != nil {
+		if err := changeMode(listener, n, mayChange); err != nil {
 			errno := unix.EACCES
 			errors.As(err, &errno) // else the caller has ended, or is not ours to read
 			r.errno = -int32(errno)
@@ -90,7 +95,7 @@ func ioctl(fd int, request uint, data unsafe.Pointer) error {
 }
 
 // changeMode does what a chmod asks for, when the file is one that commands may write.
-func (w *Walls) changeMode(listener int, n notice) error {
+func changeMode(listener int, n notice, mayChange func(path string) bool) error {
 	c := modeChangeOf(n)
 	file, err := c.open(listener, n)
 	if err != nil {
@@ -102,7 +107,7 @@ func (w *Walls) changeMode(listener int, n notice) error {
 	if err != nil {
 		return err
 	}
-	if !w.writes(path) {
+	if !mayChange(path) {
 		return unix.EACCES
 	}
 	return unix.Chmod(at, c.mode)
@@ -186,24 +191,4 @@ func readText(pid int, at uintptr) (string, error) {
 		text, at = append(text, part...), at+uintptr(got)
 	}
 	return "", unix.ENAMETOOLONG
-}
-
-// writes reports whether commands may write what lies at a path without symlinks, at landlock without mounts.
-func (w *Walls) writes(path string) bool {
-	if slices.ContainsFunc(append([]string{w.place.Home}, w.place.Writable...), func(dir string) bool { return within(dir, path) }) {
-		return true
-	}
-	if !within(w.place.Workspace, path) {
-		return false
-	}
-	for _, n := range w.names() {
-		at := filepath.Join(w.place.Workspace, n.path)
-		switch {
-		case (n.inner == nil || w.place.Lasting) && within(at, path):
-			return false
-		case slices.ContainsFunc(n.inner, func(i name) bool { return within(filepath.Join(at, i.path), path) }):
-			return false
-		}
-	}
-	return true
 }

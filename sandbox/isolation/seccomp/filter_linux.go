@@ -1,4 +1,4 @@
-package isolation
+package seccomp
 
 import (
 	"encoding/binary"
@@ -11,14 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets says which sockets a command may make. Pairs (socketpair) are always allowed: they reach nobody else.
-type sockets int
+// Sockets says which sockets a process may create. It may always create a pair with socketpair(2).
+type Sockets int
 
 const (
-	noSockets  sockets = iota
-	tcpSockets         // TCP over IPv4 and IPv6
-	ownSockets         // all that stay within an own network namespace
+	NoSockets        Sockets = iota
+	TCPSockets               // TCP over IPv4 and IPv6
+	NamespaceSockets         // Unix, IPv4, IPv6 and NETLINK_ROUTE sockets; for a process in a network namespace of its own
 )
+
+// Options select what a filter allows.
+type Options struct {
+	Sockets        Sockets
+	Clone3         bool // allow clone3(2), whose flags a filter cannot read
+	SuperviseModes bool // for Filter.Supervise
+}
+
+// Filter is a seccomp program.
+type Filter []bpf.RawInstruction
 
 // denied are the system calls that no command has a use for and that the kernel's holes are found in, or by which one
 // gets out of the walls.
@@ -104,11 +114,11 @@ var attributeCalls = []uint32{
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }
 
-// filter is the seccomp program. It is a deny list: what a command may reach is decided by names and addresses elsewhere,
+// New is the seccomp program. It is a deny list: what a command may reach is decided by names and addresses elsewhere,
 // here the kernel's dangerous corners are closed. clone3 has its flags in memory, where a filter cannot look: unless
 // something else keeps commands from making namespaces it is denied as missing, and everybody falls back to clone. handOver is
 // for modeRules.
-func filter(s sockets, clone3, handOver bool) ([]bpf.RawInstruction, error) {
+func New(o Options) (Filter, error) {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
 		return nil, fmt.Errorf("no seccomp filter for %s", runtime.GOARCH)
@@ -121,11 +131,11 @@ func filter(s sockets, clone3, handOver bool) ([]bpf.RawInstruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 1 << 30, SkipFalse: 1}, // x32, other numbers again
 		deny,
 	}
-	program = append(program, modeRules(handOver)...) // first, because programs open files more often than they do anything else
+	program = append(program, modeRules(o.SuperviseModes)...) // first, because programs open files more often than they do anything else
 	for _, call := range denied {
 		program = append(program, when(call, deny)...)
 	}
-	if !clone3 {
+	if !o.Clone3 {
 		program = append(program, when(unix.SYS_CLONE3, missing)...)
 	}
 	program = append(program, when(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipFalse: 1}, deny, allow)...)
@@ -145,7 +155,7 @@ func filter(s sockets, clone3, handOver bool) ([]bpf.RawInstruction, error) {
 		argument(1),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipTrue: 1},
 		allow, deny)...)
-	if s != ownSockets { // there is no namespace of its own for these
+	if o.Sockets != NamespaceSockets { // there is no namespace of its own for these
 		for _, call := range []uint32{
 			unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 			unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
@@ -160,7 +170,7 @@ func filter(s sockets, clone3, handOver bool) ([]bpf.RawInstruction, error) {
 			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: maxSegment, SkipFalse: 1},
 			deny, allow)...)
 	}
-	program = append(program, socketRules(s)...)
+	program = append(program, socketRules(o.Sockets)...)
 	return bpf.Assemble(append(program, allow))
 }
 
@@ -181,11 +191,11 @@ func among(n uint32, values ...uint32) []bpf.Instruction {
 	return append(rules, deny, allow)
 }
 
-func socketRules(s sockets) []bpf.Instruction {
+func socketRules(s Sockets) []bpf.Instruction {
 	switch s {
-	case noSockets:
+	case NoSockets:
 		return when(unix.SYS_SOCKET, deny)
-	case ownSockets: // all others are not confined by a network namespace, or reach into the kernel
+	case NamespaceSockets: // all others are not confined by a network namespace, or reach into the kernel
 		return when(unix.SYS_SOCKET, argument(0),
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 6},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 5},
@@ -209,9 +219,9 @@ func socketRules(s sockets) []bpf.Instruction {
 
 // filterFile is a filter as bwrap reads it: the instructions as they lie in memory. It is read from its start by each
 // bwrap that inherits an own open file, and its position must not be shared.
-func filterFile(program []bpf.RawInstruction) (*os.File, error) {
+func (f Filter) File() (*os.File, error) {
 	var data []byte
-	for _, i := range program {
+	for _, i := range f {
 		data = binary.NativeEndian.AppendUint16(data, i.Op)
 		data = append(data, i.Jt, i.Jf)
 		data = binary.NativeEndian.AppendUint32(data, i.K)
@@ -220,17 +230,17 @@ func filterFile(program []bpf.RawInstruction) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make seccomp file: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "seccomp")
-	if _, err := f.WriteAt(data, 0); err != nil {
-		f.Close()
+	file := os.NewFile(uintptr(fd), "seccomp")
+	if _, err := file.WriteAt(data, 0); err != nil {
+		file.Close()
 		return nil, fmt.Errorf("write seccomp file: %w", err)
 	}
-	return f, nil
+	return file, nil
 }
 
 // filterThread puts this thread and its later children under a filter. It needs no_new_privs.
-func filterThread(program []bpf.RawInstruction) error {
-	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0]))} // same layout
+func (f Filter) Install() error {
+	fprog := unix.SockFprog{Len: uint16(len(f)), Filter: (*unix.SockFilter)(unsafe.Pointer(&f[0]))} // same layout
 	if _, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog))); errno != 0 {
 		return fmt.Errorf("set seccomp filter: %w", errno)
 	}

@@ -1,4 +1,4 @@
-package isolation
+package seccomp
 
 import "golang.org/x/sys/unix"
 
