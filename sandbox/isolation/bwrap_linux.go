@@ -85,7 +85,7 @@ func (w *Walls) bwrapFiles() (args []string) {
 
 // bwrapMasks cover the secrets as mask does.
 func (w *Walls) bwrapMasks() (args []string) {
-	for _, path := range w.hidden() {
+	for _, path := range w.secrets.Paths() {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil:

@@ -41,4 +41,4 @@ type secrets struct{}
 
 func newSecrets() secrets { return secrets{} }
 
-func (secrets) close() {}
+func (secrets) Close() {}

@@ -15,7 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/sandbox/isolation/seccomp"
+	"pocketcoder/sandbox/isolation/systemsecrets"
 )
+
+// secrets are the files of the system that commands must not read.
+type secrets = *systemsecrets.List
+
+func newSecrets() secrets { return systemsecrets.New() }
 
 // open prepares what all commands share.
 func (w *Walls) open() (err error) {

@@ -199,7 +199,7 @@ func (w *Walls) grantSystem(r ruleset, dir string) error {
 	if w.found.mounts {
 		return r.allow(dir, read)
 	}
-	secrets := slices.DeleteFunc(w.hidden(), func(path string) bool { return !within(dir, path) })
+	secrets := slices.DeleteFunc(w.secrets.Paths(), func(path string) bool { return !within(dir, path) })
 	if len(secrets) == 0 {
 		return r.allow(dir, read)
 	}

@@ -146,7 +146,7 @@ func (w *Walls) takeWritable() (trees []tree, err error) {
 
 // mask covers the secrets with what nobody may open: a device, where devices are not allowed, and a folder of nobody's.
 func (w *Walls) mask() error {
-	for _, path := range w.hidden() {
+	for _, path := range w.secrets.Paths() {
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 )
 
@@ -17,10 +16,8 @@ type Walls struct {
 	workspace *os.File // opened once: what has its name later may be another
 	filters   filters
 	stubs     stubs
+	secrets   secrets
 	follows   error // see FollowsLinks
-
-	mu      sync.Mutex
-	secrets secrets // to hide
 }
 
 // Command is what is to run.
@@ -95,7 +92,7 @@ func (w *Walls) Close() {
 		w.workspace.Close()
 	}
 	w.filters.close()
-	w.secrets.close()
+	w.secrets.Close()
 	w.stubs.clear()
 }
 

@@ -1,4 +1,4 @@
-package isolation
+package systemsecrets
 
 import (
 	"encoding/binary"
@@ -7,17 +7,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// secretPlaces are the directories of the system in which an administrator keeps files that are not for every user.
-var secretPlaces = []string{"/etc", "/opt", "/usr/local"}
+// directories are the directories of the system in which an administrator keeps files that are not for every user.
+var directories = []string{"/etc", "/opt", "/usr/local"}
 
-// secrets are the files and directories below secretPlaces that not every user of the machine may read, but this process
+// List holds the files and directories below directories that not every user of the machine may read, but this process
 // may. Inotify reports what changes, because a list takes many milliseconds.
-type secrets struct {
+type List struct {
+	mu      sync.Mutex
 	places  []string
 	inotify int              // 0 before the first list
 	watched map[int32]string // directories by watch
@@ -31,17 +33,13 @@ const (
 	relist   = time.Minute
 )
 
-// hidden returns the secrets of the system at this moment.
-func (w *Walls) hidden() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.secrets.now()
-}
+// New returns a list that is empty until Paths is called.
+func New() *List { return &List{places: directories} }
 
-func newSecrets() secrets { return secrets{places: secretPlaces} }
-
-// now returns the secrets. None lies in another.
-func (s *secrets) now() []string {
+// Paths returns the secret files and directories. A directory stands for all that is in it.
+func (s *List) Paths() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.inotify == 0 || !s.update() || s.blind && time.Since(s.listed) > relist {
 		s.list()
 	}
@@ -53,7 +51,7 @@ func (s *secrets) now() []string {
 	return paths
 }
 
-func (s *secrets) list() {
+func (s *List) list() {
 	s.close()
 	s.watched, s.paths, s.listed = map[int32]string{}, map[string]bool{}, time.Now()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -64,7 +62,7 @@ func (s *secrets) list() {
 }
 
 // walk adds the secrets at a path and below.
-func (s *secrets) walk(root string) {
+func (s *List) walk(root string) {
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error { // what cannot be read is no secret to hide
 		if err != nil {
 			return nil
@@ -90,7 +88,7 @@ func (s *secrets) walk(root string) {
 }
 
 // watch is called before the directory is listed, so no change is missed.
-func (s *secrets) watch(dir string) {
+func (s *List) watch(dir string) {
 	watch, err := unix.InotifyAddWatch(s.inotify, dir, watchFor)
 	if err != nil {
 		s.blind = true
@@ -100,7 +98,7 @@ func (s *secrets) watch(dir string) {
 }
 
 // update looks at what has changed. It returns false when the kernel has dropped reports.
-func (s *secrets) update() bool {
+func (s *List) update() bool {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := unix.Read(s.inotify, buffer)
@@ -122,7 +120,7 @@ func (s *secrets) update() bool {
 }
 
 // look replaces what is known about a path and all below it.
-func (s *secrets) look(path string) {
+func (s *List) look(path string) {
 	for known := range s.paths {
 		if within(path, known) {
 			delete(s.paths, known)
@@ -139,7 +137,14 @@ func (s *secrets) look(path string) {
 	s.walk(path)
 }
 
-func (s *secrets) close() {
+// Close removes the inotify watches.
+func (s *List) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.close()
+}
+
+func (s *List) close() {
 	if s.inotify > 0 {
 		unix.Close(s.inotify)
 	}
@@ -154,3 +159,6 @@ func mayRead(path string) bool {
 	f.Close()
 	return true
 }
+
+// within compares by path component; both are clean.
+func within(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
