@@ -1,4 +1,5 @@
 import { lstatSync, readlinkSync, statSync } from "node:fs"
+import { homedir } from "node:os"
 import { dirname, join, resolve } from "node:path"
 
 // OpenCode imports the plugins that a workspace names, or holds in .opencode, even when told to leave its configuration alone
@@ -77,6 +78,26 @@ const refuseLarge = (path) => {
     throw new Error(`“${path}” has more than ${maxFile / 1024 / 1024} MiB, which is too much for OpenCode. Use commands such as head, tail or grep.`)
 }
 
+// OpenCode adds each file that the prompt of a subagent names behind an @ to the prompt. It requests no permission for it, and
+// /proc/self/environ is such a name. The pattern is OpenCode's (1.18.33, ConfigMarkdown.FILE_REGEX).
+const attached = /(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)/g
+
+const exists = (path) => {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined
+  } catch {
+    return false // OpenCode cannot open it either
+  }
+}
+
+const refuseAttached = (prompt, directories) => {
+  for (const [reference, name] of prompt.matchAll(attached)) {
+    const paths = name.startsWith("~/") ? [join(homedir(), name.slice(2))] : directories.map((d) => resolve(d, name))
+    if (name && paths.some(exists))
+      throw new Error(`“${reference}” would add a file to the prompt of the subagent. Name the file without @, so that the subagent reads it itself.`)
+  }
+}
+
 // OpenCode parses a command before it requests a permission for it, and answers no other chat meanwhile. Linux takes no longer
 // argument. Nesting is counted without a look at quotes.
 const maxCommand = 128 * 1024
@@ -93,8 +114,9 @@ const refuseUnreadable = (command) => {
 }
 
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
-export const PocketCoder = async ({ directory }) => ({
+export const PocketCoder = async ({ directory, worktree }) => ({
   "tool.execute.before": async ({ tool }, { args }) => {
+    if (tool === "task" && typeof args?.prompt === "string") refuseAttached(args.prompt, [directory, worktree])
     if (tool === "bash" && typeof args?.command === "string") refuseUnreadable(args.command)
     for (const name of [args?.filePath, args?.path, ...opened(tool, args ?? {})])
       if (typeof name === "string") refuseLinks(resolve(directory, name))

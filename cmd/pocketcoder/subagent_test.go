@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -59,4 +60,25 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 		}
 	}
 	is.Equal(said, map[string]string{"done": below.SessionID, "all done": ""})
+}
+
+// OpenCode would add the files to the prompt without a request.
+func TestAPromptOfASubagentBringsNoFile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	notes := p.dir(t) + "/notes.txt"
+	is.NoErr(os.WriteFile(notes, []byte("needle"), 0o600))
+	var calls []string
+	for _, name := range []string{"/proc/self/environ", notes, "~/", "/proc"} {
+		calls = append(calls, call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": "@@say read\nlook at @" + name + " please"}))
+	}
+	chat := p.chat(t, strings.Join(calls, "\n@@next\n")+"\n@@next\n@@say done")
+	p.turnEnds(t, chat)
+	all := p.tools(t, chat)
+	is.Equal(len(all), len(calls))
+	for _, c := range all {
+		expect.Contains(t, c.State.Error, "would add a file to the prompt of the subagent")
+	}
+	is.Equal(len(p.leftToAPerson(t, chat)), 0)
 }

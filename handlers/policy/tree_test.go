@@ -274,7 +274,7 @@ func TestGitAsksForPathspecMagic(t *testing.T) {
 		"git diff -- ':!a'": policy.AskPerson, "git log ':(icase).ENV'": policy.AskPerson, "git ls-files -- ':^x'": policy.AskPerson, "git status ':(glob)**'": policy.AskPerson,
 		"git show :/fix": policy.AskPerson, "git show -- :src/a.go": policy.AskPerson, "git diff ::x": policy.AskPerson, "git show :src/a.go": policy.Allow, "git show :2:src/a.go": policy.Allow,
 		"git blame -- ':(top)src/a.go'": policy.AskPerson, "git log -- src/a.go": policy.Allow,
-		"cd sub && git grep --untracked x -- '../*'": policy.AskPerson, "cd sub && git grep --no-index x '../.[e]nv'": policy.AskPerson, "cd sub && git grep --untracked 'x.*' b": policy.Allow,
+		"git diff --no-index --name-only src .": policy.AskPerson, "cd sub && git grep --untracked x -- '../*'": policy.AskPerson, "cd sub && git grep --no-index x '../.[e]nv'": policy.AskPerson, "cd sub && git grep --untracked 'x.*' b": policy.Allow,
 		"git diff ../other": policy.AskPerson, "cd sub && git diff ../conf ../src": policy.AskPerson, "cd sub && git diff /workspace/conf": policy.AskPerson, "cd sub && git diff ../src": policy.Allow,
 	} {
 		a := withFiles(bash(command), ".env", "src/a.go", "sub/b", "conf/.env")
@@ -295,7 +295,10 @@ func TestGitAsksForTheContentOfRevisions(t *testing.T) {
 		"git diff --staged -- src": policy.AskPerson, "git diff main...HEAD -- src": policy.AskPerson, "git stash list -p": policy.AskPerson, "git stash list -p -- src/a.go": policy.AskPerson,
 		"git status -v": policy.AskPerson, "git grep x HEAD~1": policy.AskPerson, "git grep --cached x": policy.Allow, "git log -p --follow -- src/a.go": policy.AskPerson, "git log -p -- src/a.go old": policy.AskPerson,
 		"git log -L1,3:src/a.go": policy.AskPerson, "git diff --merge-base main": policy.AskPerson,
-		"git log -p -- src/a.go": policy.Allow, "git show HEAD -- src/a.go b": policy.Allow, "git diff HEAD -- b": policy.Allow, "git diff": policy.Allow, "git diff src": policy.Allow, "git diff -- src": policy.Allow,
+		"git log -p -- src/a.go": policy.Allow, "git show HEAD -- src/a.go": policy.Allow, "git diff HEAD -- src/a.go": policy.Allow,
+		// b may have been a folder in a revision
+		"git show HEAD -- src/a.go b": policy.AskPerson, "git diff HEAD -- b": policy.AskPerson, "git log -p -- b": policy.AskPerson, "git diff -- b": policy.Allow,
+		"git log --oneline -S x": policy.AskPerson, "git log --oneline -G'^API_KEY=z'": policy.AskPerson, "git diff --name-only -Gx HEAD": policy.AskPerson, "git log --oneline -Gx -- src/a.go": policy.Allow, "git diff": policy.Allow, "git diff src": policy.Allow, "git diff -- src": policy.Allow,
 		"git diff src/a.go b": policy.Allow, "git diff --stat HEAD~3": policy.Allow, "git grep x src": policy.Allow, "git grep -e x src/a.go b": policy.Allow, "git grep x -- src": policy.Allow, "git status": policy.Allow,
 		"cd src && git log -p -- a.go": policy.Allow, "git log --stat": policy.Allow, "git show HEAD:src/a.go": policy.Allow,
 	} {

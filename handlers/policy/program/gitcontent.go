@@ -1,6 +1,7 @@
 package program
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +11,9 @@ import (
 var (
 	gitPatches = []string{"p", "u", "patch", "U", "unified", "W", "function-context", "L", "c", "cc", "dd", "word-diff", "color-words", "word-diff-regex", "binary",
 		"patch-with-stat", "patch-with-raw", "inter-hunk-context", "diff-merges", "check", "full-index"}
-	gitNames = []string{"stat", "numstat", "shortstat", "name-only", "name-status", "summary", "s", "no-patch", "quiet", "raw", "dirstat", "compact-summary"}
+	// These search the content of files. A name that git then prints, or its absence, tells whether a file matches a pattern.
+	gitSearches = []string{"S", "G", "I", "find-object", "anchored"}
+	gitNames    = []string{"stat", "numstat", "shortstat", "name-only", "name-status", "summary", "s", "no-patch", "quiet", "raw", "dirstat", "compact-summary"}
 )
 
 // revisionPath is a file in a revision: HEAD:go.mod, :2:go.mod.
@@ -75,6 +78,9 @@ func (g Git) Content(all string) (c GitContent, ok bool) {
 	default:
 		c.Revisions = true
 	}
+	if (c.Revisions || len(c.Names) > 0) && slices.ContainsFunc(c.Limits, mayBeFolder) {
+		c.OnlyLimits = false
+	}
 	c.Trees = []Tree{{Tracked: true, Hidden: true, Folders: c.Limits}}
 	switch outside := func(n string) bool { return strings.HasPrefix(n, "/") || strings.HasPrefix(n, "..") }; {
 	case has(g.args, "no-index", "untracked"):
@@ -88,20 +94,29 @@ func (g Git) Content(all string) (c GitContent, ok bool) {
 	return c, true
 }
 
+// mayBeFolder reports whether a path that is a file now is likely to have been a folder in an old revision: git then shows the
+// files that were in it.
+func mayBeFolder(p string) bool {
+	name := path.Base(p)
+	return strings.HasPrefix(name, ".") || len(path.Ext(name)) < 2
+}
+
 // patterned reports whether git may take a word for a pattern of paths.
 func patterned(word string) bool { return strings.ContainsAny(word, ":*?[\\") }
 
-// gitShows reports whether a sub-command shows the content of files.
+// gitShows reports whether a sub-command shows the content of files, or tells whether it matches a pattern.
 func gitShows(sub string, named []string, args []Argument) bool {
+	searches := has(args, gitSearches...)
 	switch sub {
 	case "show", "diff", "range-diff":
-		return has(args, gitPatches...) || !has(args, gitNames...) || sub == "show" && slices.ContainsFunc(named, gitObject.MatchString)
+		return searches || has(args, gitPatches...) || !has(args, gitNames...) || has(args, "no-index") ||
+			sub == "show" && slices.ContainsFunc(named, gitObject.MatchString)
 	case "grep", "cat-file":
 		return true
 	case "status":
 		return has(args, "v", "verbose")
 	case "log", "whatchanged", "stash", "diff-tree", "diff-index", "diff-files", "reflog":
-		return has(args, gitPatches...)
+		return searches || has(args, gitPatches...)
 	}
 	return false
 }

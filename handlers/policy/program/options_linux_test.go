@@ -114,6 +114,7 @@ func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 		printf 'MARK\nsame\nlines\n' > a.txt; git add .; git commit -qm one; git checkout -qb side; echo 'MARK side' >> a.txt; git commit -qam two; git checkout -q main
 		echo 'MARK main' >> a.txt; git commit -qam three; git merge -q side || true; printf 'MARK both\nsame\n' > a.txt; git commit -qam four; echo 'MARK stash' >> a.txt; git stash -q; git mv a.txt b.txt
 		echo 'MARK now ' >> b.txt`)
+	t.Run("pattern", func(t *testing.T) { testGitPatterns(t, dir) })
 	values := []string{"", "1", "b.txt", "on", "first-parent", "always", "%B", "1,1:b.txt", "log"}
 	for _, sub := range []string{"log", "whatchanged", "stash list", "show -s", "show --stat", "diff --stat HEAD~1", "diff --cached --raw", "diff-tree -r HEAD", "diff-index HEAD", "diff-files", "status", "rev-list --all", "shortlog HEAD", "ls-files", "ls-tree HEAD", "describe --all", "rev-parse HEAD", "for-each-ref", "name-rev HEAD", "cherry HEAD"} {
 		words := strings.Fields(sub)
@@ -148,6 +149,34 @@ func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 				if out := runHere(t, dir, "git "+strings.ReplaceAll(sub, " HEAD", " "+form+" HEAD")+map[bool]string{true: "", false: " " + form}[strings.Contains(sub, " HEAD")]); strings.Contains(out, "MARK") {
 					t.Errorf("git %s %s prints content: %s", sub, form, out[:min(len(out), 300)])
 				}
+			}
+		}
+	}
+}
+
+// testGitPatterns runs sub-commands of git with a pattern that the files match and with one that they do not. If git then prints
+// different names, it tells whether a file has a content, and gitShows must say so.
+func testGitPatterns(t *testing.T, dir string) {
+	for _, sub := range []string{"log --oneline", "stash list", "show -s", "diff --stat HEAD~1", "diff --name-only --no-index a.txt b.txt", "diff --cached --raw", "diff-tree -r HEAD", "diff-index HEAD", "diff-files", "rev-list --all", "shortlog HEAD", "status", "ls-files"} {
+		words := strings.Fields(sub)
+		for option, takes := range gitProgram(words).options {
+			if takes == nothing {
+				continue
+			}
+			form := "--" + option + "="
+			if len(option) == 1 {
+				form = "-" + option
+			}
+			all := append(slices.Clone(words), form+"^MARK")
+			if gitShows(all[0], positionals(gitProgram(all).read(all[1:])), gitProgram(all).read(all[1:])) {
+				continue
+			}
+			printed := func(pattern string) string {
+				out := runHere(t, dir, "git "+words[0]+" "+form+pattern+" "+strings.Join(words[1:], " "))
+				return strings.ReplaceAll(out, pattern, "")
+			}
+			if match, other := printed("^MARK"), printed("^NOPE"); match != other {
+				t.Errorf("git %s %s^MARK prints %q, and with ^NOPE %q", sub, form, match[:min(len(match), 300)], other[:min(len(other), 300)])
 			}
 		}
 	}
