@@ -87,14 +87,14 @@ func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io
 		x.Logger.Warn("exec refused", "session", r.Session, "call", r.Call, "err", "unknown session")
 		return refused("session %q is not known", r.Session)
 	}
-	requested, err := x.authorize(record, session, r)
+	requested, owner, err := x.authorize(record, session, r)
 	if err != nil {
 		return x.refuse(record, session.Chat, r, err)
 	}
 	if requested.Original != "" {
 		_, _ = io.WriteString(stdout, noticeOf(requested)) // a caller that is gone is handled elsewhere
 	}
-	run := x.newRun(session.Chat, requested)
+	run := x.newRun(session.Chat, owner, requested)
 	if requested.Detached {
 		return x.detach(ctx, run, stdout, stderr)
 	}
@@ -140,14 +140,15 @@ func execFilters(chat string) []string {
 
 // authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and nothing
 // was started on it yet.
-func (x *Executions) authorize(ctx context.Context, session permission.Session, r wire.Request) (events.ExecRequested, error) {
-	d := events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
+func (x *Executions) authorize(ctx context.Context, session permission.Session, r wire.Request) (d events.ExecRequested, owner string, err error) {
+	d = events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
 	directory, _ := workspace.RealPath(session.Directory)
 	f := x.chats.Get(ctx, session.Chat, func() *handlers.Fold[*execState] {
 		return handlers.NewFold(newExecState(), execFilters(session.Chat)...)
 	})
 	c := handlers.Command{Actor: events.EngineActor(x.Engine)}
-	_, err := f.CarryOutOne(ctx, x.Log, session.Chat, c, func(s *execState) (events.Data, uint64, error) {
+	_, err = f.CarryOutOne(ctx, x.Log, session.Chat, c, func(s *execState) (events.Data, uint64, error) {
+		owner = s.Owner
 		how, err := s.authorized(r, time.Now())
 		if errors.Is(err, errOtherCommand) && string(x.Log.Redactor().Bytes([]byte(r.Command))) == how.Decided.Command {
 			err = errSecretCommand
@@ -166,7 +167,7 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session, 
 		d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd)
 		return d, 0, err
 	})
-	return d, err
+	return d, owner, err
 }
 
 // The reasons why a command differs from the approved one. The log holds [redacted] in place of a secret, so a command with a

@@ -172,30 +172,6 @@ func TestALargeOutputIsEndedWithoutRoom(t *testing.T) {
 	is.Equal(result.Reason, wire.Exited)
 }
 
-func TestOneChatLeavesPlacesForOthers(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	var s shares
-	ctx, cancel := context.WithCancel(t.Context())
-	var leave []func()
-	for range chatShare {
-		leave = append(leave, s.take(t.Context(), "chat1"))
-	}
-	s.take(t.Context(), "chat2")() // waits for nobody
-	waited := make(chan func())
-	go func() { waited <- s.take(t.Context(), "chat1") }()
-	leave[0]()
-	next := <-waited
-	go func() { waited <- s.take(ctx, "chat1") }()
-	cancel() // who gives up waits no longer
-	(<-waited)()
-	next()
-	for _, l := range leave[1:] {
-		l()
-	}
-	is.Equal(len(s.chats), 0)
-}
-
 func TestACommandThatPrintsMoreThanIsRecordedIsEnded(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string]string{

@@ -147,7 +147,7 @@ func (g *gated) run(*rapid.T) {
 	var mu sync.Mutex
 	for range 1 + g.draw("shells", 2) {
 		done.Go(func() {
-			_, err := g.x.authorize(g.test.Context(), permission.Session{Chat: g.chat, Directory: g.dirs[0]}, r)
+			_, _, err := g.x.authorize(g.test.Context(), permission.Session{Chat: g.chat, Directory: g.dirs[0]}, r)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {

@@ -15,6 +15,7 @@ import (
 // run is an execution on its way from exec.requested to exec.finished.
 type run struct {
 	chat      string
+	owner     string    // account of the chat, empty if it has none
 	at        time.Time // when it was requested
 	requested events.ExecRequested
 	request   wire.Request
@@ -34,9 +35,9 @@ type run struct {
 // pendingInput is how many signals, or pieces of what a person types, wait for the worker to take them.
 const pendingInput = 16
 
-func (x *Executions) newRun(chat string, d events.ExecRequested) *run {
+func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
 	u := &run{
-		chat: chat, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{}), began: make(chan struct{}),
+		chat: chat, owner: owner, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{}), began: make(chan struct{}),
 		signals: map[string]recordedSignal{},
 	}
 	u.request = wire.Request{
@@ -119,10 +120,7 @@ func (x *Executions) carry(ctx context.Context, u *run, stdout, stderr io.Writer
 	}
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
-		if !u.goesOn() {
-			defer x.shares.take(ctx, u.chat)()
-		}
-		result = u.timed(out.judged(x.forward(ctx, u.request, stdout, stderr)))
+		result = u.timed(out.judged(x.runWithinShare(ctx, u, stdout, stderr)))
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -158,6 +156,16 @@ func (u *run) timed(result wire.Result) wire.Result {
 		result.DurationMS = time.Since(u.since).Milliseconds()
 	}
 	return result
+}
+
+// runWithinShare waits until the chat and its account may run another command, and runs the command.
+func (x *Executions) runWithinShare(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
+	leave, err := x.shares.take(ctx, u.chat, u.owner, u.goesOn())
+	if err != nil {
+		return refused("%v", err)
+	}
+	defer leave()
+	return x.forward(ctx, u.request, stdout, stderr)
 }
 
 // Tries to find a worker: one that is being restarted is back within that time. Nothing has run before it answers.
@@ -209,51 +217,6 @@ func (x *Executions) Lost(ctx context.Context, chat, exec string) error {
 		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
 	})
 	return errors.Join(err, x.Network.Expire(ctx, chat))
-}
-
-// chatShare is how many commands of one chat run at once; others wait. A worker runs 64 of all chats.
-const chatShare = 16
-
-// shares keep the commands of one chat from taking all places of the workers. The zero value is empty.
-type shares struct {
-	mu    sync.Mutex
-	chats map[string]*share
-}
-
-type share struct {
-	places chan struct{} // holds one for each command that runs
-	users  int           // commands that run or wait
-}
-
-// take waits for a place of the chat, or until ctx ends. leave gives it back.
-func (s *shares) take(ctx context.Context, chat string) (leave func()) {
-	s.mu.Lock()
-	c := s.chats[chat]
-	if c == nil {
-		if s.chats == nil {
-			s.chats = map[string]*share{}
-		}
-		c = &share{places: make(chan struct{}, chatShare)}
-		s.chats[chat] = c
-	}
-	c.users++
-	s.mu.Unlock()
-	taken := false
-	select {
-	case c.places <- struct{}{}:
-		taken = true
-	case <-ctx.Done():
-	}
-	return func() {
-		if taken {
-			<-c.places
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if c.users--; c.users == 0 {
-			delete(s.chats, chat)
-		}
-	}
 }
 
 // running is what runs now. The zero value is empty.

@@ -38,7 +38,7 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 	if r.Account != "" {
 		actor = events.UserActor(r.Account)
 	}
-	d, err := x.requestShell(ctx, actor, r.Session, r.Call == PrivateShell, func(owner string) error {
+	d, owner, err := x.requestShell(ctx, actor, r.Session, r.Call == PrivateShell, func(owner string) error {
 		if r.Account == "" {
 			return nil
 		}
@@ -54,7 +54,7 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 		}
 		return refused("%v", err)
 	}
-	u := x.newRun(r.Session, d)
+	u := x.newRun(r.Session, owner, d)
 	u.request.Terminal = r.Terminal
 	go func() {
 		for in := range r.Input { // closed when the person can say nothing more
@@ -82,14 +82,15 @@ func (s *shellState) Apply(e events.Event) {
 }
 
 // requestShell records that a person opens a shell in a chat, if they may in the chats of its owner.
-func (x *Executions) requestShell(ctx context.Context, actor, chat string, private bool, may func(owner string) error) (events.ExecRequested, error) {
-	d := events.ExecRequested{Exec: events.NewID(), Pool: x.Pool, Terminal: true, Private: private}
+func (x *Executions) requestShell(ctx context.Context, actor, chat string, private bool, may func(owner string) error) (d events.ExecRequested, owner string, err error) {
+	d = events.ExecRequested{Exec: events.NewID(), Pool: x.Pool, Terminal: true, Private: private}
 	if _, err := events.ParseID(chat); err != nil {
-		return d, handlers.Refuse(handlers.Invalid, "chat: %v", err)
+		return d, "", handlers.Refuse(handlers.Invalid, "chat: %v", err)
 	}
 	f := handlers.NewFold(&shellState{directory: x.Workspace},
 		events.ChatSubject(chat, d.Kind()), handlers.ChatFilter(chat), events.ChatSubject(chat, events.SessionBound{}.Kind()))
-	_, err := f.CarryOutOne(ctx, x.Log, chat, handlers.Command{Actor: actor}, func(s *shellState) (events.Data, uint64, error) {
+	_, err = f.CarryOutOne(ctx, x.Log, chat, handlers.Command{Actor: actor}, func(s *shellState) (events.Data, uint64, error) {
+		owner = s.Owner
 		if err := s.Missing(chat); err != nil {
 			return nil, 0, err
 		}
@@ -102,5 +103,5 @@ func (x *Executions) requestShell(ctx context.Context, actor, chat string, priva
 		}
 		return d, 0, nil
 	})
-	return d, err
+	return d, owner, err
 }

@@ -102,7 +102,7 @@ func TestASignalThatCouldNotBeSentIsSentWhenItIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	x := &Executions{Log: eventstest.Log(t)}
-	u := x.newRun("c1", events.ExecRequested{Exec: "x1"})
+	u := x.newRun("c1", "", events.ExecRequested{Exec: "x1"})
 	close(u.began)
 	u.end = func() {}
 	x.running.add(u)

@@ -67,7 +67,7 @@ func TestCommandThatIsOverIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	u := s.exec.newRun("c1", events.ExecRequested{Exec: "x1"})
+	u := s.exec.newRun("c1", "", events.ExecRequested{Exec: "x1"})
 	s.exec.running.remove(u)
 	s.exec.announce(u) // no worker has taken it
 	s.exec.moment = time.Hour
