@@ -3,9 +3,9 @@ package projections
 import (
 	"context"
 
-	"pocketcoder/projections/store"
-
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // Spending is what assistant messages cost, in the provider's currency, and the tokens they took: input, output and

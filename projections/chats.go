@@ -7,6 +7,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -67,7 +68,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 		for _, p := range b.Parts {
 			c.setPreview(p.Text)
 		}
-	case ocSession:
+	case opencode.SessionUpdated:
 		if c.Adopted && !c.Titled && b.SessionID == c.Session {
 			s, _ := t.sessions.Get(b.SessionID)
 			c.Title = s.Title

@@ -2,9 +2,12 @@ package projections
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -28,7 +31,7 @@ func (t *tables) messageID(engineMessage string) string {
 	return RecordID(engineMessage)
 }
 
-func applyMessage(t *tables, e events.Event, b ocMessage) {
+func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	m := t.message(b.Info.ID, b.SessionID, e)
 	s := t.session(b.SessionID, e)
 	defer func() { t.sessions.Put(s) }()
@@ -68,26 +71,21 @@ func (t *tables) forgive(engineMessage string) {
 	}
 }
 
-func (m *Message) fillAssistant(i messageInfo) {
+func (m *Message) fillAssistant(i opencode.Message) {
 	m.Role, m.Parent, m.Agent, m.Provider, m.Model = roleAssistant, i.ParentID, i.Agent, i.ProviderID, i.ModelID
 	m.Cost, m.TokensInput, m.TokensOutput, m.TokensReasoning = i.Cost, i.Tokens.Input, i.Tokens.Output, i.Tokens.Reasoning
 	m.TokensCacheRead, m.TokensCacheWrite, m.Finish = i.Tokens.Cache.Read, i.Tokens.Cache.Write, i.Finish
 	m.EngineStatus, m.ErrorDomain, m.ErrorPayload = statusProcessing, "", ""
-	if hasError(i.Error) {
-		m.EngineStatus, m.ErrorDomain, m.ErrorPayload = failure(i.Error), domainProvider, store.JSON(i.Error)
+	if i.Error.Exists() {
+		m.EngineStatus, m.ErrorDomain, m.ErrorPayload = failure(i.Error), domainProvider, store.JSON(i.Error.RawMessage)
 	} else if i.Time.Completed != 0 {
 		m.EngineStatus = statusCompleted
 	}
 }
 
-func hasError(e json.RawMessage) bool { return len(e) > 0 && string(e) != "null" }
-
-// failure tells a turn that a person stopped from one that went wrong.
-func failure(e json.RawMessage) string {
-	var v struct {
-		Name string `json:"name"`
-	}
-	if _ = json.Unmarshal(e, &v); v.Name == "MessageAbortedError" { // any other shape is some other error
+// failure returns the status of a turn that ended with an error.
+func failure(e opencode.Error) string {
+	if e.Aborted() {
 		return statusAborted
 	}
 	return statusFailed
@@ -109,10 +107,10 @@ func (s *Session) answered(m Message) {
 	}
 }
 
-func applyPart(t *tables, e events.Event, b ocPart) {
+func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 	s := t.session(b.SessionID, e)
 	t.sessions.Put(s)
-	info := b.Part.info
+	info := b.Part
 	p, found := t.parts.Get(info.ID)
 	if !found {
 		p.OCSeq = -1
@@ -121,8 +119,8 @@ func applyPart(t *tables, e events.Event, b ocPart) {
 		return
 	}
 	p.OCSeq = max(p.OCSeq, e.OpenCodeSeq)
-	p.Message, p.Chat, p.Data = t.messageID(info.MessageID), e.Subject.ID, b.Part.data
-	if called := info.called(); called != "" {
+	p.Message, p.Chat, p.Data = t.messageID(info.MessageID), e.Subject.ID, store.JSON(info.Raw)
+	if called := callHash(info); called != "" {
 		p.Reused = p.Reused || p.Called != "" && p.Called != called
 		p.Called = cmp.Or(p.Called, called)
 	}
@@ -134,28 +132,50 @@ func applyPart(t *tables, e events.Event, b ocPart) {
 	t.said(p.Chat, b.SessionID, info.Text)
 }
 
-func applyRemoved(t *tables, e events.Event, b ocRemoved) {
-	s := t.session(b.SessionID, e)
-	if b.PartID != "" {
-		p, found := t.parts.Get(b.PartID)
-		if !found {
-			p.OCSeq, p.Message, p.Chat = -1, t.messageID(b.MessageID), e.Subject.ID
-		}
-		p.Removed = true
-		t.parts.Put(p)
-		t.messages.Touch(p.Message)
-	} else {
-		m := t.message(b.MessageID, b.SessionID, e)
-		m.Removed = true
-		s.setProcessing(m.ID, false)
-		t.messages.Put(m)
+// callHash returns a hash of the id, the tool and the arguments of a call that the gate reads. It returns "" if the part is not a
+// call, or if its arguments are not known yet. Two calls of one message with the same id share a part. A part whose hash changes
+// therefore stands for several calls.
+func callHash(p opencode.Part) string {
+	var state struct {
+		Status string `json:"status"`
+		Input  struct {
+			Command  json.RawMessage `json:"command"`
+			Workdir  json.RawMessage `json:"workdir"`
+			FilePath json.RawMessage `json:"filePath"`
+		} `json:"input"`
 	}
+	if p.Type != "tool" || json.Unmarshal(p.State, &state) != nil || state.Status == "pending" {
+		return ""
+	}
+	in := state.Input
+	sum := sha256.Sum256([]byte(encoded([]any{p.CallID, p.Tool, in.Command, in.Workdir, in.FilePath})))
+	return hex.EncodeToString(sum[:16])
+}
+
+func applyMessageRemoved(t *tables, e events.Event, b opencode.MessageRemoved) {
+	s := t.session(b.SessionID, e)
+	m := t.message(b.MessageID, b.SessionID, e)
+	m.Removed = true
+	s.setProcessing(m.ID, false)
+	t.messages.Put(m)
+	t.sessions.Put(s)
+}
+
+func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
+	s := t.session(b.SessionID, e)
+	p, found := t.parts.Get(b.PartID)
+	if !found {
+		p.OCSeq, p.Message, p.Chat = -1, t.messageID(b.MessageID), e.Subject.ID
+	}
+	p.Removed = true
+	t.parts.Put(p)
+	t.messages.Touch(p.Message)
 	t.sessions.Put(s)
 }
 
 // applyError is about the user message that waits for an answer: with an assistant message there, that one carries the
 // error itself. For an unknown agent OpenCode sends this and nothing else.
-func applyError(t *tables, e events.Event, b ocError) {
+func applyError(t *tables, e events.Event, b opencode.SessionError) {
 	if b.SessionID == "" {
 		return
 	}
@@ -176,7 +196,7 @@ func applyError(t *tables, e events.Event, b ocError) {
 	if failure(b.Error) == statusFailed {
 		t.setUserStatus(&m, statusFailed)
 	}
-	m.ErrorDomain, m.ErrorPayload = domainProvider, store.JSON(b.Error)
+	m.ErrorDomain, m.ErrorPayload = domainProvider, store.JSON(b.Error.RawMessage)
 	t.messages.Put(m)
 }
 

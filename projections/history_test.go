@@ -20,6 +20,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/opencode"
 )
 
 const (
@@ -53,12 +54,12 @@ func recording(t testing.TB, name string) []events.Event {
 		}
 		var r recorded
 		is.NoErr(json.Unmarshal(line, &r))
-		all = append(all, opencode(t, r.ID, r.Seq, r.Type, string(r.Properties)))
+		all = append(all, openCodeEvent(t, r.ID, r.Seq, r.Type, string(r.Properties)))
 	}
 }
 
-// opencode makes an OpenCode event of the chat, or of the engine when it names no session.
-func opencode(t testing.TB, id string, seq int64, typ, properties string) events.Event {
+// openCodeEvent returns an OpenCode event of the chat, or of the engine when it names no session.
+func openCodeEvent(t testing.TB, id string, seq int64, typ, properties string) events.Event {
 	t.Helper()
 	chat := chatID
 	if !strings.Contains(properties, `"sessionID":`) {
@@ -85,11 +86,11 @@ func own(t testing.TB, actor string, d events.Data) events.Event {
 func started(all []events.Event) (session, prompt string) {
 	for _, e := range all {
 		switch b, _ := decode(e); b := b.(type) {
-		case ocStatus:
+		case opencode.SessionStatus:
 			session = cmp.Or(session, b.SessionID)
-		case ocSession:
+		case opencode.SessionUpdated:
 			session = cmp.Or(session, b.SessionID)
-		case ocMessage:
+		case opencode.MessageUpdated:
 			if b.Info.Role == roleUser {
 				prompt = cmp.Or(prompt, b.Info.ID)
 			}

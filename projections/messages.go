@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -91,15 +92,17 @@ func updateMessages(t *tables, e events.Event, body any) error {
 		return modelReplaced(t, e, b)
 	case events.TurnLost:
 		endTurn(t, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
-	case ocSessionDeleted:
+	case opencode.SessionDeleted:
 		endTurn(t, e, b.SessionID, statusAborted, "")
-	case ocMessage:
+	case opencode.MessageUpdated:
 		applyMessage(t, e, b)
-	case ocPart:
+	case opencode.PartUpdated:
 		applyPart(t, e, b)
-	case ocRemoved:
-		applyRemoved(t, e, b)
-	case ocError:
+	case opencode.MessageRemoved:
+		applyMessageRemoved(t, e, b)
+	case opencode.PartRemoved:
+		applyPartRemoved(t, e, b)
+	case opencode.SessionError:
 		applyError(t, e, b)
 	}
 	return nil

@@ -3,9 +3,9 @@ package projections
 import (
 	"context"
 
-	"pocketcoder/projections/store"
-
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // ShownMessage is a message with its parts.

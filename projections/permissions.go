@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -61,7 +62,7 @@ func updatePermissions(t *tables, e events.Event, body any) error {
 		return asked(t, e, b)
 	case events.PermissionRequested:
 		return requested(t, e, b)
-	case ocReply:
+	case opencode.PermissionReplied:
 		return replied(t, e, b)
 	case events.PermissionReferred:
 		referred(t, e, b)
@@ -210,7 +211,7 @@ func (p *Permission) decideBy(r events.RuleRef) {
 
 // replied takes OpenCode's word. For an ask that nobody here decided somebody else did, in its own interface, or OpenCode
 // itself: rejecting one ask rejects all others of the session.
-func replied(t *tables, e events.Event, b ocReply) error {
+func replied(t *tables, e events.Event, b opencode.PermissionReplied) error {
 	p, found := t.permissions.Get(RecordID(b.RequestID))
 	if !found {
 		return nil

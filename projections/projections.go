@@ -27,6 +27,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -74,6 +75,23 @@ func definition() store.Definition {
 	return d
 }
 
+// decode returns the body of an event. The body of an OpenCode event is its payload.
+func decode(e events.Event) (any, error) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := d.(events.OpenCode)
+	if !ok {
+		return d, nil
+	}
+	body, err := opencode.Decode(o)
+	if err != nil {
+		return nil, fmt.Errorf("decode #%d %s: %w", e.Seq, e.RawSubject, err)
+	}
+	return body, nil
+}
+
 //go:embed *.sql
 var schemas embed.FS
 
@@ -82,8 +100,8 @@ type projection struct {
 	name  string       // of its .sql file
 	scope events.Scope // of the events that update it: a kind has another meaning in another scope
 
-	// update changes the rows according to an event. body is a type of the catalogue of events, or of the payloads in
-	// opencode.go. An error sets the event aside.
+	// update changes the rows according to an event. body is a type of the catalogue of events, or of the package
+	// opencode. An error sets the event aside.
 	update func(t *tables, e events.Event, body any) error
 }
 

@@ -3,9 +3,9 @@ package projections
 import (
 	"context"
 
-	"pocketcoder/projections/store"
-
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // Kept lists the records of a collection that people keep, the oldest first.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -45,7 +46,7 @@ func updateQuestions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.QuestionAsk:
 		questionsAsked(t, e, b)
-	case ocAnswer:
+	case opencode.QuestionReplied:
 		t.changeQuestions(b.RequestID, func(i int, q *Question) { q.engineReplied(i, e, b) })
 	case events.QuestionAnswered:
 		return questionAnswered(t, e, b)
@@ -111,7 +112,7 @@ func questionsInterrupted(t *tables, b events.QuestionInterrupted) {
 
 // engineReplied takes OpenCode's word: the answers it has, or that the question was dismissed, which is also how it is told
 // of a question that expired.
-func (q *Question) engineReplied(i int, e events.Event, b ocAnswer) {
+func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionReplied) {
 	if q.EngineReplied = true; q.Status == QuestionExpired && b.Answers == nil {
 		return
 	}

@@ -3,9 +3,9 @@ package projections
 import (
 	"context"
 
-	"pocketcoder/projections/store"
-
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // Questions lists questions in the order they were asked; an empty chat or status does not narrow.

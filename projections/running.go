@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"pocketcoder/projections/store"
-
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // RunningTurns counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner): those of

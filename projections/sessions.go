@@ -9,6 +9,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -52,17 +53,17 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		s := t.session(b.Session, e)
 		s.Awaiting = b.EngineMessage
 		t.sessions.Put(s)
-	case ocSession:
+	case opencode.SessionUpdated:
 		applySessionInfo(t, e, b)
-	case ocStatus:
+	case opencode.SessionStatus:
 		s := t.session(b.SessionID, e)
 		s.Status, s.RetryAttempt, s.RetryMessage, s.RetryNext = b.Status.Type, b.Status.Attempt, b.Status.Message, int64(b.Status.Next)
 		t.sessions.Put(s)
-	case ocSessionDeleted:
+	case opencode.SessionDeleted:
 		s := t.session(b.SessionID, e)
 		s.Removed = true
 		t.sessions.Put(s)
-	case ocOther:
+	case opencode.Other:
 		if e.OpenCodeSeq >= 0 && b.SessionID != "" { // a type we do not follow still has its place in the session's history
 			t.sessions.Put(t.session(b.SessionID, e))
 		}
@@ -70,7 +71,7 @@ func updateSessions(t *tables, e events.Event, body any) error {
 	return nil
 }
 
-func applySessionInfo(t *tables, e events.Event, b ocSession) {
+func applySessionInfo(t *tables, e events.Event, b opencode.SessionUpdated) {
 	s := t.session(b.SessionID, e)
 	if newer(e, s.OCSeq) {
 		s.OCSeq = max(s.OCSeq, e.OpenCodeSeq)

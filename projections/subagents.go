@@ -6,6 +6,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 )
 
@@ -56,15 +57,15 @@ func updateSubagents(t *tables, e events.Event, body any) error {
 // sessionOf names the session whose turn an event moves.
 func sessionOf(body any) string {
 	switch b := body.(type) {
-	case ocSession:
+	case opencode.SessionUpdated:
 		return b.SessionID
-	case ocStatus:
+	case opencode.SessionStatus:
 		return b.SessionID
-	case ocError:
+	case opencode.SessionError:
 		return b.SessionID
-	case ocMessage:
+	case opencode.MessageUpdated:
 		return b.SessionID
-	case ocSessionDeleted:
+	case opencode.SessionDeleted:
 		return b.SessionID
 	case events.TurnLost:
 		return b.Session

@@ -29,7 +29,7 @@ func (s *story) opencode(durable bool, typ, properties string) events.Event {
 		seq, s.seq = s.seq, s.seq+1
 	}
 	s.n++
-	return opencode(s.t, fmt.Sprintf("evt_%d", s.n), seq, typ, properties)
+	return openCodeEvent(s.t, fmt.Sprintf("evt_%d", s.n), seq, typ, properties)
 }
 
 func (s *story) status(session, status string) events.Event {

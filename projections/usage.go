@@ -3,9 +3,9 @@ package projections
 import (
 	"context"
 
-	"pocketcoder/projections/store"
-
 	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
 )
 
 // Usage is what a chat, its subagents included, spent on a model. Tokens are counts, cost is in the provider's currency.

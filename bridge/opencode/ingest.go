@@ -165,13 +165,13 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 	}
 	switch e.Type {
 	case "message.part.delta":
-		var p struct{ MessageID, PartID string }
+		var p struct{ MessageID, PartID string } // narrow, because OpenCode sends a delta for each token
 		if json.Unmarshal(e.Properties, &p) != nil {
 			return d, "", false
 		}
 		d.Subject, key = events.MessageDeltaSubject(chat, p.MessageID, p.PartID), e.ID
 	case "message.part.updated":
-		var p struct {
+		var p struct { // narrow, because OpenCode sends the whole part again for each chunk of output
 			Part struct {
 				ID, MessageID, Type string
 				State               struct{ Status string }

@@ -19,7 +19,6 @@ package push
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -28,6 +27,7 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/opencode"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
@@ -133,27 +133,22 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 }
 
 func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenCode) error {
-	var body struct {
-		ID        string
-		RequestID string
-		SessionID string
-		Status    struct{ Type string }
-	}
-	if json.Unmarshal(d.Properties, &body) != nil {
+	body, err := opencode.Decode(d)
+	if err != nil {
 		return nil
 	}
 	chat := e.Subject.ID
-	switch d.Type {
-	case events.QuestionAsked:
-		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Question: body.ID}, "")
-	case events.QuestionReplied, events.QuestionRejected:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Question: body.RequestID})
-	case events.PermissionReplied:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: body.RequestID})
-	case sessionError:
+	switch b := body.(type) {
+	case events.QuestionAsk:
+		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
+	case opencode.QuestionReplied:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Question: b.RequestID})
+	case opencode.PermissionReplied:
+		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: b.RequestID})
+	case opencode.SessionError:
 		return p.ended(ctx, e)
-	case sessionStatus:
-		if body.Status.Type == "idle" {
+	case opencode.SessionStatus:
+		if b.Status.Type == "idle" {
 			return p.ended(ctx, e)
 		}
 	}

@@ -3,12 +3,12 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
@@ -102,8 +102,7 @@ func (s *System) LastRequest(ctx context.Context, chat string) (id string, err e
 			case events.PermissionRequested:
 				id, newest = d.Permission, e.Seq
 			case events.OpenCode:
-				var ask events.PermissionAsk
-				_ = json.Unmarshal(d.Properties, &ask) // one that cannot be read has no id
+				ask, _ := opencode.Read[events.PermissionAsk](d) // an unreadable request has no id
 				id, newest = ask.ID, e.Seq
 			}
 			return nil

@@ -2,12 +2,12 @@ package chat
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/handlers"
 )
 
@@ -73,13 +73,11 @@ func (s *questions) Apply(e events.Event) {
 func (s *questions) applyOpenCode(d events.OpenCode) {
 	switch d.Type {
 	case events.QuestionAsked:
-		var ask events.QuestionAsk
-		if json.Unmarshal(d.Properties, &ask) == nil {
+		if ask, err := opencode.Read[events.QuestionAsk](d); err == nil {
 			s.asks[ask.ID] = ask
 		}
 	case events.QuestionReplied, events.QuestionRejected:
-		var reply struct{ RequestID string }
-		if json.Unmarshal(d.Properties, &reply) == nil && s.over[reply.RequestID] == "" {
+		if reply, err := opencode.Read[opencode.QuestionReplied](d); err == nil && s.over[reply.RequestID] == "" {
 			s.over[reply.RequestID] = "answered in OpenCode"
 		}
 	}

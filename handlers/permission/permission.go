@@ -2,7 +2,6 @@ package permission
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/opencode"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission/workspace"
@@ -147,16 +147,15 @@ func (s *State) Apply(e events.Event) {
 func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 	switch d.Type {
 	case events.PermissionAsked:
-		var a events.PermissionAsk
-		if json.Unmarshal(d.Properties, &a) != nil {
+		a, err := opencode.Read[events.PermissionAsk](d)
+		if err != nil {
 			return
 		}
 		if _, known := s.asks[a.ID]; !known {
 			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.MessageID, a.Tool.CallID, a.Permission, a.Command(), a.Request(), e.ID, e.Seq}
 		}
 	case events.PermissionReplied:
-		var reply struct{ RequestID, Reply string }
-		if json.Unmarshal(d.Properties, &reply) == nil && !s.intended(reply.RequestID) {
+		if reply, err := opencode.Read[opencode.PermissionReplied](d); err == nil && !s.intended(reply.RequestID) {
 			s.settle(reply.RequestID, Outcome{Seq: e.Seq, By: e.Actor, how: "answered in OpenCode: " + reply.Reply})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/opencode"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -222,17 +223,24 @@ func (w *why) applyDecision(e events.Event, d events.PermissionDecided) bool {
 }
 
 func (w *why) applyOpenCode(e events.Event, d events.OpenCode) bool {
-	var p struct{ ID, RequestID, Reply string }
-	if w.ask.intended || json.Unmarshal(d.Properties, &p) != nil {
+	if w.ask.intended {
 		return false
 	}
-	if d.Type == events.PermissionReplied && p.RequestID == w.Permission {
+	switch d.Type {
+	case events.PermissionAsked:
+		p, err := opencode.Read[events.PermissionAsk](d)
+		return err == nil && p.ID == w.Permission
+	case events.PermissionReplied:
+		p, err := opencode.Read[opencode.PermissionReplied](d)
+		if err != nil || p.RequestID != w.Permission {
+			return false
+		}
 		if w.Decision == nil {
 			w.Decision = &WhyDecision{Decision: p.Reply, Actor: e.Actor, At: e.Time, Reason: "answered in OpenCode"}
 		}
 		return true
 	}
-	return d.Type == events.PermissionAsked && p.ID == w.Permission
+	return false
 }
 
 // name finds out what the person who decided is called.

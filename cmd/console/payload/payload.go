@@ -7,9 +7,9 @@ package payload
 
 import (
 	"encoding/json"
-	"strings"
 
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 )
 
 // Part is what is shown of a part of OpenCode's messages.
@@ -33,7 +33,8 @@ type ToolState struct {
 	Metadata struct{ Diff string }
 }
 
-// Payload is what is shown of the other payloads.
+// Payload is what is shown of the other payloads. One narrow struct serves all types, unlike in events/opencode, because the
+// terminal also shows a payload that lacks ids or has a field of another type.
 type Payload struct {
 	ID        string // of a request or question
 	SessionID string
@@ -42,7 +43,7 @@ type Payload struct {
 	}
 	Part      Part
 	Status    Status
-	Error     Error
+	Error     opencode.Error
 	MessageID string // of message.removed
 	PartID    string
 	RequestID string
@@ -55,23 +56,6 @@ type Status struct {
 	Type, Message string
 	Attempt       int
 }
-
-// Error is the error of a session or message.
-type Error struct {
-	Name string
-	Data struct{ Message string }
-}
-
-func (e Error) String() string {
-	message, _, _ := strings.Cut(e.Data.Message, "\n") // a stack trace may follow
-	if message == "" {
-		return e.Name
-	}
-	return message
-}
-
-// Aborted is the name OpenCode gives to what happens when a person stops a turn.
-const Aborted = "MessageAbortedError"
 
 // Read reads a payload. A payload of another shape gives what could be read of it: what is not understood is not
 // shown, and stays in the log.

@@ -35,7 +35,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 			r.Note(p.SessionID, Yellow, "the model provider failed, attempt %d: %s", p.Status.Attempt, p.Status.Message)
 		}
 	case "session.error":
-		if p.Error.Name == payload.Aborted {
+		if p.Error.Aborted() {
 			r.stopped[p.SessionID] = true
 			r.sayStopped(p.SessionID)
 		} else {

@@ -4,10 +4,9 @@
 package turn
 
 import (
-	"encoding/json"
-
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
+	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 )
@@ -214,15 +213,8 @@ func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
 
 // assistant takes an assistant message. One that begins after a denial says that the model went on.
 func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
-	var m struct {
-		Info struct {
-			ID     string
-			Time   struct{ Completed int64 }
-			Finish string
-			Error  *payload.Error
-		}
-	}
-	if json.Unmarshal(d.Properties, &m) != nil {
+	m, err := opencode.Read[opencode.MessageUpdated](d)
+	if err != nil {
 		return false
 	}
 	t.awaiting = false
@@ -230,21 +222,21 @@ func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 		t.answer, t.denied = m.Info.ID, false
 	}
 	if m.Info.ID == t.answer {
-		t.broken = m.Info.Time.Completed != 0 && m.Info.Finish == "" && m.Info.Error == nil
+		t.broken = m.Info.Time.Completed != 0 && m.Info.Finish == "" && !m.Info.Error.Exists()
 	}
-	if m.Info.Time.Completed == 0 && m.Info.Error == nil {
+	if m.Info.Time.Completed == 0 && !m.Info.Error.Exists() {
 		t.writing[m.Info.ID] = true
 		return false
 	}
 	delete(t.writing, m.Info.ID)
-	if m.Info.Error != nil {
-		t.failed(*m.Info.Error)
+	if m.Info.Error.Exists() {
+		t.failed(m.Info.Error)
 	}
 	return true
 }
 
-func (t *Turn) failed(e payload.Error) {
-	if e.Name == payload.Aborted {
+func (t *Turn) failed(e opencode.Error) {
+	if e.Aborted() {
 		t.aborted = true
 		return
 	}

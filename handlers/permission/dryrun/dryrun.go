@@ -6,7 +6,6 @@ package dryrun
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/opencode"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
@@ -171,8 +171,8 @@ func (t *scan) applyOpenCode(e events.Event) {
 		t.count(e)
 		return
 	}
-	var reply struct{ RequestID string }
-	if json.Unmarshal(e.Data, &reply) == nil && reply.RequestID != "" {
+	reply, err := opencode.Read[opencode.PermissionReplied](events.OpenCode{Properties: e.Data})
+	if err == nil && reply.RequestID != "" {
 		t.outcome(e.Subject.ID, reply.RequestID).end(endedElsewhere)
 	}
 }

@@ -1,0 +1,232 @@
+// Package opencode decodes the payloads of OpenCode's events, with the fields that PocketCoder reads (OpenCode 1.18, `GET /doc`).
+// Each payload has one type here. Permission requests and questions have theirs in the package events, because requests over
+// our API have the same form.
+//
+// Promises: a type that OpenCode adds decodes as Other, and an unknown field is ignored. Decode refuses a payload without the
+// ids by which rows are found.
+//
+// The package must not know what a payload means for a chat.
+package opencode
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+)
+
+// Decode returns the payload of an event as one of the types of this package, events.PermissionAsk or events.QuestionAsk.
+func Decode(o events.OpenCode) (any, error) {
+	switch o.Type {
+	case "session.created", "session.updated":
+		return decode(o, func(p SessionUpdated) []string { return []string{p.SessionID} })
+	case "session.status":
+		return decode(o, func(p SessionStatus) []string { return []string{p.SessionID, p.Status.Type} })
+	case "session.error":
+		return decode(o, func(SessionError) []string { return nil })
+	case "session.deleted":
+		return decode(o, func(p SessionDeleted) []string { return []string{p.SessionID} })
+	case "message.updated":
+		return decode(o, func(p MessageUpdated) []string { return []string{p.SessionID, p.Info.ID, p.Info.Role} })
+	case "message.part.updated":
+		return decode(o, func(p PartUpdated) []string {
+			return []string{p.SessionID, p.Part.ID, p.Part.MessageID, p.Part.Type}
+		})
+	case "message.removed":
+		return decode(o, func(p MessageRemoved) []string { return []string{p.SessionID, p.MessageID} })
+	case "message.part.removed":
+		return decode(o, func(p PartRemoved) []string { return []string{p.SessionID, p.MessageID, p.PartID} })
+	case events.PermissionAsked:
+		return decode(o, func(p events.PermissionAsk) []string { return []string{p.SessionID, p.ID, p.Permission} })
+	case events.PermissionReplied:
+		return decode(o, func(p PermissionReplied) []string { return []string{p.SessionID, p.RequestID, p.Reply} })
+	case events.QuestionAsked:
+		return decode(o, func(p events.QuestionAsk) []string { return []string{p.SessionID, p.ID} })
+	case events.QuestionReplied, events.QuestionRejected:
+		return decode(o, func(p QuestionReplied) []string { return []string{p.SessionID, p.RequestID} })
+	}
+	return decode(o, func(Other) []string { return nil })
+}
+
+// decode reads the properties as a T. It returns an error if one of the required fields is empty.
+func decode[T any](o events.OpenCode, required func(T) []string) (any, error) {
+	p, err := Read[T](o)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(required(p), "") {
+		return nil, fmt.Errorf("a %s without its ids", o.Type)
+	}
+	return p, nil
+}
+
+// Read returns the payload of an event whose type the caller knows. It does not check for ids. With an error, it returns the
+// fields that it could read.
+func Read[T any](o events.OpenCode) (p T, err error) {
+	err = json.Unmarshal(o.Properties, &p)
+	return p, err
+}
+
+// SessionUpdated is the payload of session.created and session.updated.
+type SessionUpdated struct {
+	SessionID string  `json:"sessionID"`
+	Info      Session `json:"info"`
+}
+
+// Session is a session of OpenCode. ParentID is set if the model started it as a subagent.
+type Session struct {
+	ID        string `json:"id"`
+	ParentID  string `json:"parentID"`
+	Directory string `json:"directory"`
+	Title     string `json:"title"`
+	Agent     string `json:"agent"`
+	Time      struct {
+		Created int64 `json:"created"` // Unix ms
+	} `json:"time"`
+}
+
+// SessionStatus is the payload of session.status.
+type SessionStatus struct {
+	SessionID string `json:"sessionID"`
+	Status    struct {
+		Type    string  `json:"type"` // idle, busy, or retry with the fields below
+		Attempt int64   `json:"attempt"`
+		Message string  `json:"message"`
+		Next    float64 `json:"next"` // Unix ms; computed from a header that may hold a fraction
+	} `json:"status"`
+}
+
+// SessionError is the payload of session.error. It may lack a session.
+type SessionError struct {
+	SessionID string `json:"sessionID"`
+	Error     Error  `json:"error"`
+}
+
+// Error is the error of a session or message as OpenCode sent it: null or {name, data}.
+type Error struct{ json.RawMessage }
+
+// Exists reports whether there is an error.
+func (e Error) Exists() bool { return len(e.RawMessage) > 0 && string(e.RawMessage) != "null" }
+
+// Aborted reports whether the error says that a user aborted the turn.
+func (e Error) Aborted() bool { return e.fields().Name == "MessageAbortedError" }
+
+// String returns the first line of the message, or the name if there is no message.
+func (e Error) String() string {
+	f := e.fields()
+	message, _, _ := strings.Cut(f.Data.Message, "\n") // a stack trace may follow
+	return cmp.Or(message, f.Name)
+}
+
+type errorFields struct {
+	Name string `json:"name"`
+	Data struct {
+		Message string `json:"message"`
+	} `json:"data"`
+}
+
+// fields returns the fields that could be read: an error of another shape has none.
+func (e Error) fields() (f errorFields) {
+	_ = json.Unmarshal(e.RawMessage, &f)
+	return f
+}
+
+// SessionDeleted is the payload of session.deleted.
+type SessionDeleted struct {
+	SessionID string `json:"sessionID"`
+}
+
+// MessageUpdated is the payload of message.updated.
+type MessageUpdated struct {
+	SessionID string  `json:"sessionID"`
+	Info      Message `json:"info"`
+}
+
+// Message is a message without its parts. Cost is in the provider's currency, tokens are counts.
+type Message struct {
+	ID         string  `json:"id"`
+	Role       string  `json:"role"`     // user, assistant
+	ParentID   string  `json:"parentID"` // of an assistant message: the user message that it answers
+	Agent      string  `json:"agent"`
+	ProviderID string  `json:"providerID"`
+	ModelID    string  `json:"modelID"`
+	Cost       float64 `json:"cost"`
+	Finish     string  `json:"finish"` // stop, tool-calls, …
+	Tokens     struct {
+		Input     int64 `json:"input"`
+		Output    int64 `json:"output"`
+		Reasoning int64 `json:"reasoning"`
+		Cache     struct {
+			Read  int64 `json:"read"`
+			Write int64 `json:"write"`
+		} `json:"cache"`
+	} `json:"tokens"`
+	Time struct { // Unix ms
+		Created   int64 `json:"created"`
+		Completed int64 `json:"completed"`
+	} `json:"time"`
+	Error Error `json:"error"`
+}
+
+// PartUpdated is the payload of message.part.updated.
+type PartUpdated struct {
+	SessionID string `json:"sessionID"`
+	Part      Part   `json:"part"`
+}
+
+// Part is a part of a message.
+type Part struct {
+	ID        string `json:"id"`
+	MessageID string `json:"messageID"`
+	Type      string `json:"type"` // text, reasoning, tool, …
+	Text      string `json:"text"`
+	Synthetic bool   `json:"synthetic"`
+
+	Tool   string          `json:"tool"`
+	CallID string          `json:"callID"`
+	State  json.RawMessage `json:"state"` // of a tool: an object
+
+	Raw string `json:"-"` // the whole part as OpenCode sent it
+}
+
+// UnmarshalJSON also sets Raw.
+func (p *Part) UnmarshalJSON(b []byte) error {
+	type fields Part
+	p.Raw = string(b)
+	return json.Unmarshal(b, (*fields)(p))
+}
+
+// MessageRemoved is the payload of message.removed.
+type MessageRemoved struct {
+	SessionID string `json:"sessionID"`
+	MessageID string `json:"messageID"`
+}
+
+// PartRemoved is the payload of message.part.removed.
+type PartRemoved struct {
+	SessionID string `json:"sessionID"`
+	MessageID string `json:"messageID"`
+	PartID    string `json:"partID"`
+}
+
+// PermissionReplied is the payload of permission.replied.
+type PermissionReplied struct {
+	SessionID string `json:"sessionID"`
+	RequestID string `json:"requestID"`
+	Reply     string `json:"reply"` // once, always or reject
+}
+
+// QuestionReplied is the payload of question.replied, and of question.rejected, which has no answers.
+type QuestionReplied struct {
+	SessionID string     `json:"sessionID"`
+	RequestID string     `json:"requestID"`
+	Answers   [][]string `json:"answers"`
+}
+
+// Other is the payload of any other type. It may lack a session.
+type Other struct {
+	SessionID string `json:"sessionID"`
+}
