@@ -39,7 +39,7 @@ func updateArtifacts(t *tables, e events.Event, body any) error {
 // artifactID is the id of the record of a file of an execution.
 func artifactID(exec, path string) string { return RecordID(exec + "/" + path) }
 
-// Artifact gives what is known of a file of an execution, and whether there is something.
+// Artifact returns the record of a file of an execution, and whether there is one.
 func (m *Model) Artifact(ctx context.Context, exec, path string) (Artifact, bool, error) {
 	return store.First[Artifact](ctx, m.Model, "artifact of "+exec, "SELECT * FROM artifacts WHERE id={:id}", dbx.Params{"id": artifactID(exec, path)})
 }

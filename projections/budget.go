@@ -15,14 +15,14 @@ type Spending struct {
 	Tokens int64   `db:"tokens" json:"tokens"`
 }
 
-// Span says whose spending is meant, and when; what is empty does not narrow it.
+// Span selects spending. An empty field does not narrow it.
 type Span struct {
 	Chat string // its subagents included
 	User string // who owns the chats now
 	Day  string // 2006-01-02, in UTC: messages that began then
 }
 
-// Spent gives what was spent: by messages that were removed, and in chats that were deleted, too.
+// Spent returns the spending of a span. It includes removed messages and deleted chats.
 func (m *Model) Spent(ctx context.Context, in Span) (Spending, error) {
 	query := `SELECT coalesce(sum(cost), 0) AS cost, coalesce(sum(tokens_input + tokens_output + tokens_reasoning), 0) AS tokens
 		FROM messages m WHERE role='assistant' AND NOT copied`

@@ -90,7 +90,7 @@ func (c *Chat) update(b events.ChatUpdated) {
 	set(&c.User, b.User)
 }
 
-// said notes that something new was said in a session of a chat; the preview is of the chat's own session.
+// said records activity in a session of a chat. Only the chat's own session changes the preview.
 func (t *tables) said(chat, session, text string) {
 	if c, found := t.chats.Get(chat); found {
 		c.LastActive = max(c.LastActive, t.tx.EventTime())
@@ -101,7 +101,7 @@ func (t *tables) said(chat, session, text string) {
 	}
 }
 
-// turn says whose turn it is in a chat, from its own session: a subagent's session does not count.
+// turn returns whose turn it is in a chat. It depends on the chat's own session, not on those of subagents.
 func turn(c Chat, own Session) string {
 	if c.Outbox > 0 || c.Session != "" && own.active() {
 		return TurnAssistant
@@ -109,7 +109,7 @@ func turn(c Chat, own Session) string {
 	return TurnUser
 }
 
-// setPreview keeps the last text that says something, as one line of whole runes.
+// setPreview stores the text as one line of whole runes. It ignores a text without words.
 func (c *Chat) setPreview(text string) {
 	line := make([]rune, 0, maxPreview)
 	for word := range strings.FieldsSeq(text) {
@@ -134,7 +134,7 @@ func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
 		dbx.Params{"limit": limit, "offset": offset})
 }
 
-// Chat gives one chat, a deleted one (Removed) too, and whether there is one.
+// Chat returns a chat, also a deleted one (Removed), and whether there is one.
 func (m *Model) Chat(ctx context.Context, id string) (Chat, bool, error) {
 	return store.First[Chat](ctx, m.Model, "chat "+id, "SELECT * FROM chats WHERE id={:id}", dbx.Params{"id": id})
 }

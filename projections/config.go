@@ -11,7 +11,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Config is a record that people or agents keep, of any collection: ai_agents, tool_permissions, ssh_keys, …
+// Config is a configuration record of any collection: ai_agents, tool_permissions, ssh_keys, …
 type Config struct {
 	store.Record            // the id is collection/record
 	Collection   string     `db:"collection" json:"collection"`

@@ -11,10 +11,10 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// What OpenCode says about messages. Its durable events change a row only when they are newer than what the row holds,
-// so that duplicates and late ones change nothing.
+// OpenCode's events about messages. A durable event changes a row only if it is newer than the row, so duplicates and late
+// events change nothing.
 
-// message gives the row of a message OpenCode speaks of: ours when we sent it, else a row of its own.
+// message returns the row of a message by OpenCode's id: the row of the submitted message if we sent it, else a row of its own.
 func (t *tables) message(engineMessage, session string, e events.Event) Message {
 	m, found := t.messages.Get(t.messageID(engineMessage))
 	if !found {
@@ -91,7 +91,7 @@ func failure(e opencode.Error) string {
 	return statusFailed
 }
 
-// answered notes what an assistant message says about the session's turn. It answers its parent and every user message
+// answered updates the session's turn from an assistant message. It answers its parent and every user message
 // before it: of several queued ones OpenCode answers the last.
 func (s *Session) answered(m Message) {
 	processing := m.EngineStatus == statusProcessing && !m.Removed

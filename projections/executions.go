@@ -110,7 +110,7 @@ func (t *tables) changeExecution(id string, change func(*Execution)) error {
 	return nil
 }
 
-// refusedExitCode is what the shell that asked ends with: "command found but not executable", as POSIX shells say it.
+// refusedExitCode is the exit code of a refused command. POSIX shells use it for "command found but not executable".
 const refusedExitCode = 126
 
 func (x *Execution) begin(t *tables, e events.Event, session, call, cwd string) {
@@ -135,13 +135,13 @@ func (x *Execution) finish(t *tables, b events.ExecFinished) {
 	x.Outputs = encoded(outputs{b.Stdout, b.Stderr})
 }
 
-// outputs is what Execution.Outputs says.
+// outputs is the JSON object in Execution.Outputs.
 type outputs struct {
 	Stdout events.Output `json:"stdout"`
 	Stderr events.Output `json:"stderr"`
 }
 
-// command counts uses of a command and gives its record id.
+// command adds uses to a command and returns its record id.
 func (t *tables) command(command string, uses int64) string {
 	sum := sha256.Sum256([]byte(command))
 	hash := hex.EncodeToString(sum[:])
@@ -165,7 +165,7 @@ func (m *Model) Executions(ctx context.Context, chat string) ([]Run, error) {
 	return store.List[Run](ctx, m.Model, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
 }
 
-// Execution gives one, and whether there is one.
+// Execution returns an execution, and whether there is one.
 func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
 	return store.First[Run](ctx, m.Model, "execution "+id, selectRuns+"x.id={:id}", dbx.Params{"id": id})
 }

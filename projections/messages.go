@@ -51,7 +51,7 @@ type part struct {
 	Reused       bool       `db:"reused"`
 }
 
-// engineID says under which id OpenCode knows a message of ours.
+// engineID maps OpenCode's id of a message to ours.
 type engineID struct {
 	store.Record        // the id is OpenCode's
 	Message      string `db:"message"`
@@ -136,7 +136,7 @@ func submitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	return nil
 }
 
-// submittedMessage gives the message that an event of its chat is about.
+// submittedMessage returns the message that an event of its chat is about.
 func (t *tables) submittedMessage(e events.Event, id string) (Message, error) {
 	m, found := t.messages.Get(id)
 	if !found || m.Chat != e.Subject.ID {
@@ -159,7 +159,7 @@ func sending(t *tables, e events.Event, b events.MessageSending) error {
 	return nil
 }
 
-// delivered is old news when OpenCode has shown the message, or an error about it, before we got to say so.
+// delivered changes nothing if OpenCode has already reported the message, or an error about it.
 func delivered(t *tables, e events.Event, b events.MessageDelivered) error {
 	m, err := t.submittedMessage(e, b.Message)
 	if err != nil {

@@ -21,7 +21,7 @@ func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, erro
 	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat, selectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
 }
 
-// Message gives one message and whether there is one.
+// Message returns a message, and whether there is one.
 func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, error) {
 	return store.First[ShownMessage](ctx, m.Model, "message "+id, selectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
 }
@@ -77,7 +77,7 @@ type ToolCall struct {
 	Several   bool       `db:"several"`   // the message has several calls with this id: which of them is meant is not known
 }
 
-// ToolCall gives a call of a message of a session, by OpenCode's ids, and whether there is the message.
+// ToolCall returns a call of a message of a session by OpenCode's ids, and whether the message exists.
 func (m *Model) ToolCall(ctx context.Context, session, engineMessage, call string) (ToolCall, bool, error) {
 	return store.First[ToolCall](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, s.directory AS directory, coalesce((
 			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
@@ -90,7 +90,7 @@ func (m *Model) ToolCall(ctx context.Context, session, engineMessage, call strin
 		dbx.Params{"message": RecordID(engineMessage), "session": session, "call": call})
 }
 
-// AwaitToolCall waits, until ctx ends, for OpenCode to say with what the tool is called: it asks for permission before.
+// AwaitToolCall waits until OpenCode reports the arguments of the call, or ctx ends. OpenCode asks for permission earlier.
 func (m *Model) AwaitToolCall(ctx context.Context, session, engineMessage, call string) (found ToolCall, err error) {
 	for {
 		seq := m.Seq()

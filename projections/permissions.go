@@ -80,8 +80,8 @@ func updatePermissions(t *tables, e events.Event, body any) error {
 	return nil
 }
 
-// permission gives the ask that an event of its chat means, OpenCode's by OpenCode's id or one over the API by its own: what
-// happens in one chat says nothing about another's.
+// permission returns the request that an event refers to, by OpenCode's id, or by its own id if it came over the API. An event
+// refers only to requests of its own chat.
 func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 	p, found := t.permissions.Get(id)
 	if !found {
@@ -141,7 +141,7 @@ func requested(t *tables, e events.Event, b events.PermissionRequested) error {
 	return nil
 }
 
-// askLine says in one line what is asked for: the command, the file, the address, or else the patterns.
+// askLine describes a request in one line: the command, the file, the address, or else the patterns.
 func askLine(b events.PermissionAsk) string {
 	var about struct {
 		Command     string `json:"command"`
@@ -158,7 +158,7 @@ func askLine(b events.PermissionAsk) string {
 	return b.Permission
 }
 
-// referred says that a person is needed. Of an ask without a row, because another has its id, nobody is shown that.
+// referred records that a user must decide. A request whose id another request has has no row, so nothing is recorded.
 func referred(t *tables, e events.Event, b events.PermissionReferred) {
 	if p, found := t.permission(e, b.Permission); found && p.Status == PermissionDraft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
@@ -186,7 +186,7 @@ func withNetwork(metadata store.JSON, b events.PermissionReferred) store.JSON {
 	return store.JSON(all)
 }
 
-// decided keeps the first decision.
+// decided records a decision. Only the first one counts.
 func decided(t *tables, e events.Event, b events.PermissionDecided) error {
 	if b.Grant != "" {
 		if err := t.changePermission(e, b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {

@@ -13,12 +13,12 @@ func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permiss
 	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+narrowed(chat, status)+" ORDER BY asked_seq", dbx.Params{"chat": chat, "status": status})
 }
 
-// Permission gives one ask by OpenCode's id (per_…) and whether there is one.
+// Permission returns a request by OpenCode's id (per_…), and whether there is one.
 func (m *Model) Permission(ctx context.Context, enginePermission string) (Permission, bool, error) {
 	return store.First[Permission](ctx, m.Model, "permission "+enginePermission, "SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
 }
 
-// FindPermission gives one ask by OpenCode's id or by its record's, and whether there is one.
+// FindPermission returns a request by OpenCode's id or by its record id, and whether there is one.
 func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool, error) {
 	return store.First[Permission](ctx, m.Model, "permission "+id, "SELECT * FROM permissions WHERE id IN ({:id},{:record}) ORDER BY id={:id} DESC LIMIT 1",
 		dbx.Params{"id": id, "record": RecordID(id)})

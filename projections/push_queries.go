@@ -8,18 +8,14 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Kept lists the records of a collection that people keep, the oldest first.
-func (m *Model) Kept(ctx context.Context, collection string) ([]Config, error) {
-	return store.List[Config](ctx, m.Model, collection, "SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq", dbx.Params{"collection": collection})
-}
-
-// AskIn gives an ask of a chat by the id that events call it by, OpenCode's or that of one over the API, and whether there is one.
+// AskIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id, or the record id
+// of a request over the API.
 func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
 	return store.First[Permission](ctx, m.Model, "permission "+permission, "SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
 		dbx.Params{"id": permission, "own": RecordID(permission), "chat": chat})
 }
 
-// LastTurn is what became of the last thing somebody said in a chat.
+// LastTurn is the last turn of a chat and its result.
 type LastTurn struct {
 	Title         string     `db:"title"`
 	Preview       string     `db:"preview"`
@@ -32,16 +28,16 @@ type LastTurn struct {
 	DeniedRequest string     `db:"denied"`  // the request whose denial ended the turn, in one line; empty for none
 }
 
-// Failed says whether the turn ended with an error.
+// Failed reports whether the turn ended with an error.
 func (t LastTurn) Failed() bool { return t.Status == statusFailed || t.Outcome == statusFailed }
 
-// Completed says whether the turn ended well.
+// Completed reports whether the turn ended without an error.
 func (t LastTurn) Completed() bool { return !t.Failed() && t.Outcome == statusCompleted }
 
 // Denied reports whether the turn ended because a person denied a request without a reason. With a reason the model goes on.
 func (t LastTurn) Denied() bool { return t.Completed() && t.DeniedRequest != "" }
 
-// LastTurn gives the last turn of a chat's own session, and whether there is one.
+// LastTurn returns the last turn of a chat's own session, and whether there is one.
 func (m *Model) LastTurn(ctx context.Context, chat string) (LastTurn, bool, error) {
 	return store.First[LastTurn](ctx, m.Model, "turn of chat "+chat, `SELECT c.title, c.preview, c.turn, m.id AS message, m.user_message_status AS status, coalesce(s.outcome, '') AS outcome,
 			coalesce(nullif(m.error_payload, ''), a.error_payload, '') AS error,

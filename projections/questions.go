@@ -98,7 +98,7 @@ func questionsAsked(t *tables, e events.Event, b events.QuestionAsk) {
 	}
 }
 
-// questionsInterrupted keeps them answerable; when they were rejected nobody is owed anything any more.
+// questionsInterrupted marks questions as interrupted. They can still be answered, unless they were rejected.
 func questionsInterrupted(t *tables, b events.QuestionInterrupted) {
 	rejected := false
 	t.changeQuestions(b.Question, func(_ int, q *Question) {
@@ -129,7 +129,7 @@ func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionRepli
 	}
 }
 
-// questionAnswered keeps the first answer of each question; a rejection rejects all asked together.
+// questionAnswered records the first answer of each question. A rejection rejects all questions that were asked together.
 func questionAnswered(t *tables, e events.Event, b events.QuestionAnswered) error {
 	if _, found := t.questions.Get(questionID(b.Question, b.Index)); !found {
 		return fmt.Errorf("question %s has no index %d", b.Question, b.Index)

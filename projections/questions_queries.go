@@ -22,7 +22,7 @@ type OpenQuestion struct {
 
 const selectOpenQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM questions q LEFT JOIN sessions s ON s.id=q.session_id WHERE "
 
-// QuestionsOf gives the questions asked together, in order; none when OpenCode's id is not known.
+// QuestionsOf returns the questions that were asked together, in order. An unknown id has none.
 func (m *Model) QuestionsOf(ctx context.Context, engineQuestion string) ([]OpenQuestion, error) {
 	return store.List[OpenQuestion](ctx, m.Model, "questions "+engineQuestion, selectOpenQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
 }

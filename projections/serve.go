@@ -22,7 +22,7 @@ const (
 	queryTimeout = 15 * time.Second
 )
 
-// Query is what a question over NATS may say. After is a sequence the answer must hold.
+// Query holds the parameters of a query over NATS. The answer includes the changes of the event at After.
 type Query struct {
 	Chat       string `json:"chat,omitempty"`
 	Collection string `json:"collection,omitempty"` // of config records
@@ -132,7 +132,7 @@ func shortened(in store.JSON) (store.JSON, error) {
 	return encoded(o), nil
 }
 
-// respond sends what answer gives, or its error.
+// respond sends the result of answer, or its error.
 func respond(nc *nats.Conn, msg *nats.Msg, answer func() (any, error)) {
 	out := nats.NewMsg(msg.Reply)
 	body, err := answer()
@@ -164,7 +164,7 @@ type RebuildResult struct {
 	After   string  `json:"after"`  // and of the new ones, at the same sequence
 }
 
-// progressPause is how often a rebuild says how far it is.
+// progressPause is the shortest time between two progress messages of a rebuild.
 const progressPause = 100 * time.Millisecond
 
 func (m *Model) serveRebuild(ctx context.Context, nc *nats.Conn, msg *nats.Msg) {

@@ -36,7 +36,7 @@ type Session struct {
 	Outcome      string     `db:"outcome" json:"outcome"` // of the last turn: completed, failed, aborted
 }
 
-// sessionIdle is the status of a session that is doing nothing, as OpenCode says it.
+// sessionIdle is OpenCode's status of an idle session.
 const sessionIdle = "idle"
 
 // noMessages is the empty list of Processing.
@@ -87,10 +87,10 @@ func applySessionInfo(t *tables, e events.Event, b opencode.SessionUpdated) {
 	t.sessions.Put(s)
 }
 
-// newer says whether a durable event is newer than what a row holds. An event that is not durable always is.
+// newer reports whether a durable event is newer than a row. An event that is not durable always is.
 func newer(e events.Event, seq int64) bool { return e.OpenCodeSeq < 0 || e.OpenCodeSeq > seq }
 
-// session gives the row of a session, a new one when this event is the first to name it.
+// session returns the row of a session. The first event that names a session creates its row.
 func (t *tables) session(id string, e events.Event) Session {
 	s, found := t.sessions.Get(id)
 	if !found {
@@ -103,14 +103,14 @@ func (t *tables) session(id string, e events.Event) Session {
 	return s
 }
 
-// ids gives the list that Processing is.
+// ids returns the list in Processing.
 func (s Session) ids() []string {
 	var ids []string
 	_ = json.Unmarshal([]byte(s.Processing), &ids) // written by setProcessing
 	return ids
 }
 
-// setProcessing notes whether an assistant message of the session is being written.
+// setProcessing records whether an assistant message of the session is being written.
 func (s *Session) setProcessing(message string, on bool) {
 	ids := s.ids()
 	i, found := slices.BinarySearch(ids, message)
@@ -136,7 +136,7 @@ func (m *Model) Sessions(ctx context.Context, engine string) ([]Session, error) 
 	return store.List[Session](ctx, m.Model, "sessions of "+engine, "SELECT * FROM sessions WHERE engine={:engine} AND NOT removed ORDER BY id", dbx.Params{"engine": engine})
 }
 
-// Session gives one session and whether there is one.
+// Session returns a session, and whether there is one.
 func (m *Model) Session(ctx context.Context, id string) (Session, bool, error) {
 	return store.First[Session](ctx, m.Model, "session "+id, "SELECT * FROM sessions WHERE id={:id}", dbx.Params{"id": id})
 }

@@ -47,7 +47,7 @@ func updateUsers(t *tables, e events.Event, body any) error {
 	return nil
 }
 
-// set changes a field to what an event says about it, if it says anything.
+// set changes a field if the event has a value for it.
 func set[V any](field *V, to *V) {
 	if to != nil {
 		*field = *to

@@ -143,7 +143,7 @@ func (s *system) save(collection, id string, fields map[string]any) {
 }
 
 func (s *system) record(collection, id string) (projections.Config, bool, error) {
-	all, err := s.model.Kept(s.t.Context(), collection)
+	all, err := s.model.Config(s.t.Context(), collection)
 	for _, c := range all {
 		if c.RecordID == id {
 			return c, true, err

@@ -45,7 +45,7 @@ func (r record) flag(name string) (b bool) {
 
 // kept gives a record as it is now, and whether there is one.
 func (p *Push) kept(ctx context.Context, collection, id string) (record, bool, error) {
-	all, err := p.Model.Kept(ctx, collection)
+	all, err := p.Model.Config(ctx, collection)
 	i := slices.IndexFunc(all, func(c projections.Config) bool { return c.RecordID == id })
 	if err != nil || i < 0 {
 		return record{}, false, err
@@ -65,7 +65,7 @@ func newDevice(r record) service.Device {
 
 // devicesOf are the active devices of an account.
 func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Device, err error) {
-	all, err := p.Model.Kept(ctx, devicesCollection)
+	all, err := p.Model.Config(ctx, devicesCollection)
 	for _, c := range slices.Backward(all) {
 		if r := newRecord(c); r.flag("is_active") && r.text("user") == user && len(list) < maxDevices {
 			list = append(list, newDevice(r))
@@ -76,7 +76,7 @@ func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Devic
 
 // wants says whether an account wants notifications of a type: all that its rules do not turn off.
 func (p *Push) wants(ctx context.Context, user, typ string) (bool, error) {
-	all, err := p.Model.Kept(ctx, rulesCollection)
+	all, err := p.Model.Config(ctx, rulesCollection)
 	for _, c := range all {
 		if r := newRecord(c); r.text("user") == user {
 			return rulesAllow(r.fields["rules"], typ), err

@@ -80,7 +80,7 @@ func (s *System) recordProviders(ctx context.Context, begun <-chan struct{}) err
 
 // saveProviders saves what has changed since the last time, and calls missing for each record of a provider that is not listed.
 func (s *System) saveProviders(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
-	kept, err := s.model.Kept(ctx, "llm_providers")
+	kept, err := s.model.Config(ctx, "llm_providers")
 	if err != nil {
 		return err
 	}
