@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,62 +26,17 @@ func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Con
 
 // WorkAll is Work for events that match any of several filters. No two filters may match the same event.
 func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
-	return l.takeWork(ctx, name, filters, 1, func(m jetstream.Msg, e events.Event, unreadable error) error {
-		return finish(ctx, m, e, attempt(ctx, m, e, unreadable, fn), failed)
-	})
-}
-
-// workByChat is how many events WorkByChat takes at once.
-const workByChat = 256
-
-// WorkByChat is Work with the events of different chats at the same time: a chat whose events take long delays no other. The
-// events of one chat are still handled one at a time and in order, unless one fails: it is tried again after others.
-func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var working sync.WaitGroup
-	defer working.Wait()
-	defer cancel(nil)
-	last := map[string]chan struct{}{} // by chat: closed when the event that was taken last is done
-	return l.takeWork(ctx, name, []string{filter}, workByChat, func(m jetstream.Msg, e events.Event, unreadable error) error {
-		if err := context.Cause(ctx); err != nil {
-			return err
+	return l.takeWork(ctx, name, filters, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		e, err := l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
+		if err == nil {
+			err = attempt(m, func() error { return work(ctx, e, fn) })
 		}
-		maps.DeleteFunc(last, func(_ string, done chan struct{}) bool { return isClosed(done) })
-		before, done := last[e.Subject.ID], make(chan struct{})
-		last[e.Subject.ID] = done
-		working.Go(func() {
-			defer close(done)
-			err := attempt(ctx, m, e, unreadable, func(ctx context.Context, e events.Event) error {
-				if before != nil {
-					select {
-					case <-before:
-					case <-ctx.Done():
-						return ctx.Err()
-					}
-				}
-				return fn(ctx, e)
-			})
-			if err := finish(ctx, m, e, err, failed); err != nil {
-				cancel(err)
-			}
-		})
-		return nil
+		return finish(ctx, m, e, err, failed)
 	})
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// takeWork calls take with each event that the server hands out, at most so many before they are finished. unreadable says that
-// the event could not be read.
-func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int, take func(m jetstream.Msg, e events.Event, unreadable error) error) error {
+// takeWork calls take with each event that the server hands out, at most so many before they are finished.
+func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	consumer, err := l.js.CreateOrUpdateConsumer(ctx, eventsStream, jetstream.ConsumerConfig{
 		Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
 		MaxAckPending: most, AckWait: workLease,
@@ -110,15 +63,21 @@ func (l *Log) takeWork(ctx context.Context, name string, filters []string, most 
 		if err != nil {
 			return fmt.Errorf("run worker %s: %w", name, err)
 		}
-		e, unreadable := l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
-		if err := take(m, e, unreadable); err != nil {
+		if err := take(m, meta); err != nil {
 			return fmt.Errorf("run worker %s: %w", name, err)
 		}
 	}
 }
 
+// handedOut is an event that the server handed out and that is not finished.
+type handedOut interface {
+	Ack() error
+	NakWithDelay(time.Duration) error
+	InProgress() error
+}
+
 // finish tells the server whether an event is done.
-func finish(ctx context.Context, m jetstream.Msg, e events.Event, err error, failed func(events.Event, error)) error {
+func finish(ctx context.Context, m handedOut, e events.Event, err error, failed func(events.Event, error)) error {
 	if err != nil {
 		if ctx.Err() == nil { // a stop is no failure; the next process goes on
 			failed(e, err)
@@ -145,12 +104,16 @@ func (l *Log) Worked(ctx context.Context, name string) (uint64, error) {
 	return consumer.CachedInfo().AckFloor.Stream, nil
 }
 
-// attempt calls fn, and meanwhile tells the server not to deliver the event again. It does nothing with an event that could not be
-// read.
-func attempt(ctx context.Context, m jetstream.Msg, e events.Event, unreadable error, fn func(context.Context, events.Event) error) error {
-	if unreadable != nil || e.Malformed != nil {
-		return unreadable
+// work calls fn, but does nothing with an event that could not be decoded.
+func work(ctx context.Context, e events.Event, fn func(context.Context, events.Event) error) error {
+	if e.Malformed != nil {
+		return nil
 	}
+	return fn(ctx, e)
+}
+
+// attempt calls fn, and meanwhile tells the server not to deliver the event again.
+func attempt(m handedOut, fn func() error) error {
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -165,5 +128,5 @@ func attempt(ctx context.Context, m jetstream.Msg, e events.Event, unreadable er
 			}
 		}
 	}()
-	return fn(ctx, e)
+	return fn()
 }
