@@ -51,6 +51,6 @@ func (b *Bridge) settled(e events.Event, err error) error {
 	if !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
 		return err
 	}
-	b.Logger.Warn("opencode refuses", "wish", e.Subject.Kind, "chat", e.Subject.ID, "err", err)
+	b.Logger.Warn("opencode refuses", "command", e.Subject.Kind, "chat", e.Subject.ID, "err", err)
 	return nil
 }

@@ -144,7 +144,7 @@ func TestFileOfSomebodyElseIsLeftAlone(t *testing.T) {
 	s.register(s.user("ann", account.User), key, nil)
 	s.keep()
 	s.eventually("ours is there", func() bool { return len(s.file()) == 1 })
-	s.eventually("it is said", func() bool { return strings.Count(s.lines.String(), "somebody else wrote it") >= 2 }) // a round has ended by then
+	s.eventually("it is said", func() bool { return strings.Count(s.lines.String(), "PocketCoder did not write it") >= 2 }) // a round has ended by then
 	text, err := os.ReadFile(theirs)
 	is.NoErr(err)
 	is.Equal(string(text), line)

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// othersCannotWrite looks at a directory and those above it as sshd's StrictModes does before it reads authorized_keys, up to the
-// user's home or the root: each is the user's or root's, and nobody else may write to it. The sticky bit of /tmp makes no
-// difference (OpenSSH's safe_path). Else sshd starts, and lets nobody in.
+// othersCannotWrite checks a directory and its parents as sshd's StrictModes does before it reads authorized_keys, up to the
+// user's home or the root. Each must belong to the user or to root, and no other user may write to it. The sticky bit of /tmp
+// makes no difference (OpenSSH's safe_path). If a check fails, sshd would start and refuse every key.
 func othersCannotWrite(dir string, me *user.User) error {
 	home, err := filepath.EvalSymlinks(me.HomeDir)
 	if err != nil {
@@ -26,10 +26,10 @@ func othersCannotWrite(dir string, me *user.User) error {
 		}
 		owner := info.Sys().(*syscall.Stat_t).Uid
 		if owner != 0 && int(owner) != os.Getuid() {
-			return fmt.Errorf("sshd lets nobody in: %s, which holds %s, belongs to another user (uid %d); choose another data directory", above, dir, owner)
+			return fmt.Errorf("sshd would refuse every key: %s, which holds %s, belongs to another user (uid %d); choose another data directory", above, dir, owner)
 		}
 		if mode := info.Mode(); mode.Perm()&0o022 != 0 {
-			err := fmt.Errorf("sshd lets nobody in: others may write to %s (%v), which holds %s; choose another data directory", above, mode, dir)
+			err := fmt.Errorf("sshd would refuse every key: other users may write to %s (%v), which holds %s; choose another data directory", above, mode, dir)
 			if mode&os.ModeSticky == 0 { // what is sticky, as /tmp, is meant for others to write to
 				err = fmt.Errorf("%w, or: chmod go-w %s", err, above)
 			}

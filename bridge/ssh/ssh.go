@@ -1,15 +1,15 @@
-// Package ssh lets people look into the sandbox from elsewhere: it keeps an authorized_keys file of the keys that accounts have
-// registered (the collection ssh_keys), and runs an sshd of our own that takes these keys and nothing else.
+// Package ssh lets people open the viewer of their chats over SSH. It writes an authorized_keys file with the keys that
+// accounts have registered (the collection ssh_keys) and runs an sshd that accepts only these keys.
 //
-// Promises: the file holds the active, unexpired keys of active accounts, in the order in which they were registered, and is
-// written anew, whole or not at all, when a key or an account changes and when a key expires. What cannot be read as a key is left
-// out, and so is a key that two accounts hold, as it does not say whose it is. When the file cannot be written it is removed: a key that was taken back lets nobody in. A file
-// that somebody else wrote is neither written nor removed. A key gives its holder one
-// program, the viewer of their own chats, at a terminal: no other command, no forwarding, no files. Accounts of the role agent
-// act through the API and get nothing. A connection whose key is taken back or gives something else from now on is cut. sshd runs as the user we are, on a host key
-// that is made at the first start.
+// Promises: the file holds the active, unexpired keys of active accounts, in the order of their registration. It is replaced
+// as a whole when a key or an account changes, and when a key expires. Keys that cannot be parsed are left out, and so are
+// keys that two accounts have registered. If the file cannot be written, it is removed, because it may hold a revoked key. A
+// file that PocketCoder did not write is neither changed nor removed. A key opens one program in a terminal: the viewer of the
+// account's own chats. It allows no other command, no forwarding and no files. Accounts of the role agent have no access. A
+// connection ends when its key is revoked or its account's rights change. sshd runs as the current user, with a host key that
+// the first start creates.
 //
-// It must not know how the viewer works or what a chat is: it takes the program's words as given.
+// It must not know how the viewer works or what a chat is: the caller passes the viewer's command.
 package ssh
 
 import (
@@ -132,7 +132,7 @@ func Ours(path string) error {
 		return nil
 	}
 	if err == nil {
-		err = errors.New("somebody else wrote it, and its keys would be lost")
+		err = errors.New("PocketCoder did not write it, and would overwrite its keys")
 	}
 	return fmt.Errorf("leave %s alone: %w", path, err)
 }

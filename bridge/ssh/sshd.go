@@ -61,8 +61,8 @@ func Find() (path string, err error) {
 	return "", errors.New("sshd is neither on PATH nor in /usr/sbin; " + Get)
 }
 
-// OpenServer listens at address (host:port; without a host everywhere) and keeps what it needs in dir, which must be ours alone.
-// It lets nobody in before the keys have been written: those there were may have been taken back since.
+// OpenServer listens at address (host:port; an empty host means every address). It stores its files in dir, to which no other
+// user may write. It accepts no connection before the keys are written, because keys of an earlier start may be revoked.
 func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (*Server, error) {
 	fail := func(err error) (*Server, error) { return nil, fmt.Errorf("open ssh server: %w", err) }
 	sshd, err := Find()
@@ -71,7 +71,7 @@ func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (
 	}
 	me, err := user.LookupId(strconv.Itoa(os.Getuid()))
 	if err != nil {
-		return fail(fmt.Errorf("sshd lets nobody in without a name: %w", err))
+		return fail(fmt.Errorf("sshd needs the name of this user: %w", err))
 	}
 	if err := mayLogIn(me.Username); err != nil {
 		return fail(err)
@@ -124,7 +124,7 @@ func mayLogIn(name string) error {
 		fields := strings.Split(strings.TrimSpace(line), ":")
 		shell := filepath.Base(fields[len(fields)-1])
 		if fields[0] == name && (shell == "nologin" || shell == "false") {
-			return fmt.Errorf("the login shell of %s is %s, with which sshd lets nobody in: usermod --shell /bin/sh %[1]s", name, fields[len(fields)-1])
+			return fmt.Errorf("the login shell of %s is %s, which sshd refuses as a login shell: usermod --shell /bin/sh %[1]s", name, fields[len(fields)-1])
 		}
 	}
 	return nil

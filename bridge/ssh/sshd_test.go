@@ -204,7 +204,7 @@ func TestServerBelowADirectoryOthersMayWriteToIsRefused(t *testing.T) {
 		is.NoErr(os.MkdirAll(filepath.Join(above, "data"), 0o700))
 		is.NoErr(os.Chmod(above, mode))
 		server, err := ssh.OpenServer(t.Context(), "127.0.0.1:0", filepath.Join(above, "data", "ssh"), s.logger())
-		is.Equal(err != nil && strings.Contains(err.Error(), "others may write to "+above+" ("), refused)
+		is.Equal(err != nil && strings.Contains(err.Error(), "other users may write to "+above+" ("), refused)
 		is.Equal(err != nil && strings.Contains(err.Error(), "chmod go-w "+above), refused && mode&os.ModeSticky == 0) // never of a /tmp
 		if !refused {
 			is.NoErr(err)

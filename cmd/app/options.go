@@ -220,7 +220,7 @@ func (o Options) hosts() []string {
 
 func (o Options) checkSSH() error {
 	if o.Isolation == string(isolation.None) && (o.SSH != "" || o.AuthorizedKeys != "") {
-		return errors.New("--ssh and --authorized-keys do not go with --isolation none: whoever has a key would have a shell of yours on this machine")
+		return errors.New("--ssh and --authorized-keys need an isolation level other than none: without isolation, every SSH key would open a shell of your user on this machine")
 	}
 	if o.SSH != "" {
 		if _, _, err := net.SplitHostPort(o.SSH); err != nil {

@@ -333,7 +333,7 @@ func TestARefusalSaysWhy(t *testing.T) {
 	is.NoErr(s.stop())
 	_, errs, code = run(t, s.shell("-c", "true"))
 	is.Equal(code, wire.ExitRefused)
-	expect.Contains(t, errs, "nobody answers")
+	expect.Contains(t, errs, "no worker answers")
 }
 
 // The way of a command, in process to the handler, beside the plain shell: compare the two medians of one run.

@@ -42,7 +42,7 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 		"no such time":         {with("--timeout", "-5s"), "--timeout -5s: want a duration, or 0 for no limit", 2},
 		"memory of nothing":    {with("--memory", "100"), "limit memory of 100 is out of range", 2},
 		"broken variable":      {memoryVariable, `POCKETCODER_MEMORY: size "plenty"`, 2},
-		"keys of one's own":    {ownKeys, "--authorized-keys: leave DIR/authorized_keys alone: somebody else wrote it, and its keys would be lost; name a file of its own", 1},
+		"keys of one's own":    {ownKeys, "--authorized-keys: leave DIR/authorized_keys alone: PocketCoder did not write it, and would overwrite its keys; name a file of its own", 1},
 		"keys nowhere":         {with("--authorized-keys", "/nowhere/keys"), "--authorized-keys: make its directory first: stat /nowhere", 1},
 		"SSH without port":     {with("--ssh", "nonsense"), `--ssh "nonsense": address nonsense: missing port`, 2},
 		"broken host":          {with("--allow", "network: *"), "want a host such as api.example.org", 2},

@@ -142,7 +142,7 @@ func (v Viewer) clientUser(ctx context.Context, pid int) (string, error) {
 	}
 	user, noted := strings.CutPrefix(strings.TrimSuffix(out, "\n"), "for ")
 	if !noted {
-		return "", fmt.Errorf("nobody has attached as process %d; attach again", pid)
+		return "", fmt.Errorf("process %d has not attached; attach again", pid)
 	}
 	return user, nil
 }

@@ -74,7 +74,7 @@ func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(string(text), "--client=0")
 	_, err = AccountOfClient(t.Context(), v.data, "0")
-	is.True(err != nil && strings.Contains(err.Error(), "nobody has attached"))
+	is.True(err != nil && strings.Contains(err.Error(), "has not attached"))
 	for _, user := range []string{"ann", ""} {
 		is.NoErr(v.Enter(t.Context(), 4242, user))
 		as, err := v.clientUser(t.Context(), 4242)

@@ -35,7 +35,7 @@ func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
 		l.Collection = Users
 	}
 	if l.Collection != Users && l.Collection != Superusers {
-		return Token{}, refuse(handlers.NotFound, "collection: nobody logs in to %q", l.Collection)
+		return Token{}, refuse(handlers.NotFound, "collection: %q has no logins; use users or _superusers", l.Collection)
 	}
 	if err := a.refresh(ctx); err != nil {
 		return Token{}, err

@@ -155,7 +155,7 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 		"blank":               {Decide{Decision: events.Authorized, Edited: " \n\t"}, "empty"},
 		"NUL":                 {Decide{Decision: events.Authorized, Edited: "a\x00b"}, "without NUL"},
 		"not UTF-8":           {Decide{Decision: events.Authorized, Edited: "a\xff"}, "UTF-8"},
-		"a secret":            {Decide{Decision: events.Authorized, Edited: "login " + handlerstest.Canary}, "holds a secret"},
+		"a secret":            {Decide{Decision: events.Authorized, Edited: "login " + handlerstest.Canary}, "contains a secret"},
 		"an edited denial":    {Decide{Decision: events.Denied, Edited: "ls"}, "a denial"},
 		"a denial for a time": {Decide{Decision: events.Denied, For: "1h"}, "a denial"},
 		"no time":             {Decide{Decision: events.Authorized, For: "soon"}, "such as 30m"},

@@ -281,7 +281,7 @@ func (c *Decide) check(secrets secret.Redactor) error {
 	case !utf8.ValidString(c.Edited) || strings.ContainsRune(c.Edited, 0):
 		return handlers.RefuseField(handlers.Invalid, "edited", "edited: want UTF-8 without NUL")
 	case string(secrets.Bytes([]byte(c.Edited))) != c.Edited:
-		return handlers.RefuseField(handlers.Invalid, "edited", "edited: the command holds a secret, which is never stored: it could not be told what ran")
+		return handlers.RefuseField(handlers.Invalid, "edited", "edited: the command contains a secret. Secrets are not stored, so the log could not show what ran. Leave the secret out.")
 	}
 	return nil
 }
@@ -367,7 +367,7 @@ func (h *Permissions) Honoured(ctx context.Context, chat, permission string) (wh
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
 		how, ok := s.settled[permission]
 		if !ok || how.Decided == nil || how.Decided.Decision != events.Authorized {
-			why = "nobody has approved it"
+			why = "it was not approved"
 		} else {
 			why = s.Void(how, time.Now())
 		}

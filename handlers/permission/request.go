@@ -108,9 +108,9 @@ func (c Request) check() error {
 	}
 	switch c.Type {
 	case TypeBudget:
-		return handlers.RefuseField(handlers.Invalid, "permission", "type: nobody asks for more than a budget allows but the budget")
+		return handlers.RefuseField(handlers.Invalid, "permission", "type: only a budget makes requests of this type")
 	case TypeNetwork:
-		return handlers.RefuseField(handlers.Invalid, "permission", "type: nobody asks for a host but the command that connects to it")
+		return handlers.RefuseField(handlers.Invalid, "permission", "type: only a command that connects to a host makes requests of this type")
 	}
 	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
 		return handlers.RefuseField(handlers.Invalid, "metadata", "metadata: want a JSON object")

@@ -187,9 +187,9 @@ func (l *Link) receive(ctx context.Context) (*os.File, error) {
 	n, rn, _, _, err := l.conn.ReadMsgUnix(text, rights)
 	switch {
 	case rn == 0 && n == 0 && (err == nil || errors.Is(err, io.EOF)):
-		return nil, errors.New("hear from the sandbox: the command has ended")
+		return nil, errors.New("receive socket from the sandbox: the command has ended")
 	case rn == 0 && err != nil:
-		return nil, fmt.Errorf("hear from the sandbox: %w", err)
+		return nil, fmt.Errorf("receive socket from the sandbox: %w", err)
 	}
 	l.owed = false
 	var fds []int
@@ -207,12 +207,12 @@ func (l *Link) receive(ctx context.Context) (*os.File, error) {
 	}
 	switch {
 	case err != nil || len(fds) > 1:
-		return nil, errors.New("hear from the sandbox: it sent something else")
+		return nil, errors.New("receive socket from the sandbox: the message holds no socket")
 	case len(fds) == 0:
 		return nil, syscall.Errno(text[0])
 	case !isTCP(fds[0]):
 		unix.Close(fds[0])
-		return nil, errors.New("hear from the sandbox: it sent what is no TCP socket")
+		return nil, errors.New("receive socket from the sandbox: the socket is not a TCP socket")
 	}
 	return os.NewFile(uintptr(fds[0]), "from the sandbox"), nil
 }

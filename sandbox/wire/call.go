@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoWorker means that nobody took the request: the command certainly did not run.
-var ErrNoWorker = errors.New("nobody answers")
+var ErrNoWorker = errors.New("no worker answers")
 
 // Declined is ErrNoWorker when somebody has answered: why he does not take the request, for a person.
 type Declined string

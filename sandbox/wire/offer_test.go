@@ -209,7 +209,7 @@ func TestOnlyWorkersOfTheWorkspaceOffer(t *testing.T) {
 	var why wire.Declined
 	is.True(errors.As(err, &why))
 	is.True(strings.HasPrefix(string(why), "worker worker of ") && strings.HasSuffix(string(why), ", not /c"))
-	expect.Contains(t, err.Error(), "nobody answers: "+string(why))
+	expect.Contains(t, err.Error(), "no worker answers: "+string(why))
 }
 
 // No word is safe: offers and grants are dropped, repeated and late.

@@ -23,7 +23,7 @@ func createChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 
 func updateChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.Is("admin") {
-		return "", 0, api.BadField("user", "validation_invalid_value", "Only administrators give a chat to somebody else.")
+		return "", 0, api.BadField("user", "validation_invalid_value", "Only an administrator may give a chat to another account.")
 	}
 	c := chat.Update{Command: w.Command, Chat: w.id}
 	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent, "user": &c.User}

@@ -24,7 +24,7 @@ Exit status: 0 when it was sent; 1 when the command does not run or it failed, 2
 func runKill(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "sandbox kill", killUsage)
 	data := cli.DataFlag(fs, env)
-	signal := fs.String("signal", "", "`signal` to send; TERM when empty, and HUP to a shell, which does not hear that")
+	signal := fs.String("signal", "", "`signal` to send; default TERM, or HUP for a shell, because shells ignore TERM")
 	rest, err := cli.Parse(fs, args, 1)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func runKill(ctx context.Context, env cli.Environment, args []string) error {
 		return cli.InvalidUsage(env, "sandbox kill", err)
 	}
 	if *signal == "" {
-		fmt.Fprintln(env.Stderr, "told to end:", exec)
+		fmt.Fprintln(env.Stderr, "signal sent to:", exec)
 	} else {
 		fmt.Fprintf(env.Stderr, "sent %s to %s\n", execs.SignalName(*signal), exec)
 	}
