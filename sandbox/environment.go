@@ -36,7 +36,7 @@ func (w *Worker) environment(r wire.Request) []string {
 		"PATH="+w.path,
 		"HOME="+w.config.Home,
 		"PWD="+r.Cwd,
-		"TMPDIR="+w.walls.Temp(),
+		"TMPDIR="+w.confinement.TempDir(),
 		"SHELL="+w.config.Shell,
 		"USER="+name,
 		"LOGNAME="+name,

@@ -15,15 +15,15 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-func TestWallsLeaveNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
+func TestIsolationLeavesNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		workspace := t.TempDir()
 		nap := fmt.Sprintf("600.%d%d", os.Getpid(), execs.Add(1)) // tells this test's processes from all others
 		out := newLines()
 		worker := exec.Command("/proc/self/exe")
-		worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace, "SANDBOX_TEST_ISOLATION="+string(found.Level),
+		worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace, "SANDBOX_TEST_ISOLATION="+string(choice.Level),
 			fmt.Sprintf(`SANDBOX_TEST_COMMAND=sleep %[1]s & setsid sleep %[1]s & sh -c "exec sleep %[1]s" & echo started; wait`, nap))
 		worker.Stdout, worker.Stderr = out, os.Stderr
 		is.NoErr(worker.Start())
@@ -32,10 +32,10 @@ func TestWallsLeaveNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
 
 		is.NoErr(worker.Process.Kill())
 		worker.Wait()
-		if found.Level == isolation.Bwrap {
+		if choice.Level == isolation.Bwrap {
 			expect.Eventually(t, "the kernel kills all that is in the command's namespaces", func() bool { return sleepers(nap) == 0 })
 		}
-		next, err := Open(Config{Isolation: found, Workspace: workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+		next, err := Open(Config{Isolation: choice, Workspace: workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 		is.NoErr(err)
 		t.Cleanup(next.Close)
 		is.Equal(sleepers(nap), 0)
@@ -59,13 +59,13 @@ func sleepers(nap string) (n int) {
 	return n
 }
 
-func TestWallsOfSeveralWorkersOfAWorkspaceGoTogether(t *testing.T) {
+func TestIsolationAllowsSeveralWorkersInAWorkspace(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, nil)
+		j := newTestWorker(t, choice, nil)
 		open := func() *Worker {
-			w, err := Open(Config{Isolation: found, Workspace: j.workspace, Home: t.TempDir(), Expose: []string{filepath.Dir(j.program)}, Log: slog.New(slog.DiscardHandler)})
+			w, err := Open(Config{Isolation: choice, Workspace: j.workspace, Home: t.TempDir(), Expose: []string{filepath.Dir(j.program)}, Log: slog.New(slog.DiscardHandler)})
 			is.NoErr(err)
 			return w
 		}

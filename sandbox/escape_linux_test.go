@@ -19,10 +19,10 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestWallsHideTheFilesOfTheMachine(t *testing.T) {
+func TestIsolationHidesTheFilesOfTheMachine(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
-		j := arrest(t, found, nil)
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		j := newTestWorker(t, choice, nil)
 		const gone = "EACCES ENOENT"
 		escapes := []escape{
 			{"read %o/file", gone, true}, {"write %o/file", gone + " EROFS", true}, {"create %o/new", gone + " EROFS", true},
@@ -44,7 +44,7 @@ func TestWallsHideTheFilesOfTheMachine(t *testing.T) {
 			}
 		}
 		escapes = append(modes, escapes...)
-		if found.Level == isolation.Landlock { // with bubblewrap this is its own
+		if choice.Level == isolation.Landlock { // with bubblewrap this is its own
 			escapes = append(escapes, escape{"read /proc/1/environ", gone, false}, escape{"list /run", gone, false})
 		}
 		j.run(t, escapes)
@@ -56,10 +56,10 @@ func TestNewSecretsOfTheSystemAreHiddenFromTheNextCommand(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root writes there")
 	}
-	for _, found := range levels(t) {
-		t.Run(string(found.Level), func(t *testing.T) {
+	for _, choice := range levels(t) {
+		t.Run(string(choice.Level), func(t *testing.T) {
 			is := is.New(t)
-			j := arrest(t, found, nil)
+			j := newTestWorker(t, choice, nil)
 			is.Equal(j.try("read /etc/passwd"), []string{"ok"})
 			for _, place := range []string{"/etc", "/opt", "/usr/local"} {
 				dir, err := os.MkdirTemp(place, "pocketcoder-test-")
@@ -82,7 +82,7 @@ func TestNewSecretsOfTheSystemAreHiddenFromTheNextCommand(t *testing.T) {
 	}
 }
 
-func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
+func TestIsolationDeniesTheMachinesNetworkAndSockets(t *testing.T) {
 	t.Parallel()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0") // as NATS, OpenCode and the web server listen
 	if err != nil {
@@ -106,7 +106,7 @@ func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { hidden.Close() })
-	eachLevelAndContainer(t, func(t *testing.T, found isolation.Found) {
+	eachLevelAndContainer(t, func(t *testing.T, choice isolation.Choice) {
 		const cut = "EPERM ECONNREFUSED ENETUNREACH ENOENT"
 		escapes := []escape{
 			{"tcp %t", cut, true}, {"unix %s", cut, true}, {"unix %a", cut, true}, // the listeners of the test
@@ -115,17 +115,17 @@ func TestWallsCutOffTheMachinesNetworkAndSockets(t *testing.T) {
 			{"socket 17 3 0", "EPERM", false}, {"socket 40 1 0", "EPERM", false}, {"socket 38 5 0", "EPERM", false}, // packet, vsock, alg
 			{"socket 16 3 9", "EPERM", false}, {"socket 16 3 12", "EPERM", false}, // netlink: audit, netfilter
 		}
-		if found.Level != isolation.Bwrap {
+		if choice.Level != isolation.Bwrap {
 			escapes = append(escapes, escape{"socket 1 1 0", "EPERM", true}, escape{"bind 127.0.0.1:0", "EPERM", true}, escape{"socket 16 3 0", "EPERM", true})
 		}
-		arrest(t, found, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract)
+		newTestWorker(t, choice, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract)
 	})
 }
 
-func TestWallsLetNobodyGainPrivileges(t *testing.T) {
+func TestIsolationPreventsPrivilegeEscalation(t *testing.T) {
 	t.Parallel()
-	eachLevelAndContainer(t, func(t *testing.T, found isolation.Found) {
-		j := arrest(t, found, nil)
+	eachLevelAndContainer(t, func(t *testing.T, choice isolation.Choice) {
+		j := newTestWorker(t, choice, nil)
 		escapes := []escape{
 			{"unshare 0x10000000", "EPERM", false}, {"unshare 0x20000", "EPERM", false}, {"unshare 0x40000000", "EPERM", false}, // user, mount, network
 			{"clone 0x10000000", "EPERM", false}, {"clone3 0x10000000", "EPERM ENOSYS", false}, {"clone3 0x20000", "EPERM ENOSYS", false},
@@ -143,12 +143,12 @@ func TestWallsLetNobodyGainPrivileges(t *testing.T) {
 		} {
 			escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
 		}
-		if found.Level == isolation.Container {
+		if choice.Level == isolation.Container {
 			escapes = append(escapes, escape{"read /proc/%p/environ", "EACCES", false}, escape{"write /proc/%p/mem", "EACCES", false}) // the worker's
 		} else {
 			escapes = append(escapes, escape{"kill %v", "EPERM ESRCH", true})
 		}
-		if found.Level == isolation.Bwrap { // it has memory and queues of its own
+		if choice.Level == isolation.Bwrap { // it has memory and queues of its own
 			escapes = append(escapes, escape{"segment 56", "ok", false}, escape{"segment 65536", "ok", false}, escape{"segment 65537", "EPERM", false}, escape{"segment 0x100000038", "EPERM", false})
 		} else {
 			for _, call := range []int{syscall.SYS_SHMGET, syscall.SYS_SHMAT, syscall.SYS_SEMGET, syscall.SYS_MSGGET} {
@@ -162,10 +162,10 @@ func TestWallsLetNobodyGainPrivileges(t *testing.T) {
 }
 
 // Another user of the machine who executes such a file gains the rights of the file's owner or group.
-func TestWallsLetNoFileLendItsOwnersRights(t *testing.T) {
+func TestIsolationDeniesSetUserIDBits(t *testing.T) {
 	t.Parallel()
-	eachLevelAndContainer(t, func(t *testing.T, found isolation.Found) {
-		j := arrest(t, found, nil)
+	eachLevelAndContainer(t, func(t *testing.T, choice isolation.Choice) {
+		j := newTestWorker(t, choice, nil)
 		var escapes, ordinary []escape
 		for _, call := range []string{"chmod", "fchmod", "fchmodat", "fchmodat2", "open", "nameless", "mknod"} {
 			for _, mode := range []string{"04755", "02755", "06711"} {
@@ -174,7 +174,7 @@ func TestWallsLetNoFileLendItsOwnersRights(t *testing.T) {
 			ordinary = append(ordinary, escape{"mode " + call + " %w/sub/file 01755", "ok", false})
 		}
 		escapes = append(escapes, escape{"mode openat2 %w/sub/file 04755", "ENOSYS", true}, escape{"mode chmod %w/sub 02755", "EPERM", true})
-		if j.mounts && found.Level != isolation.Container {
+		if j.mounts && choice.Level != isolation.Container {
 			ordinary = append(ordinary, escape{"nosuid", "ok", false})
 		}
 		j.run(t, escapes)
@@ -182,23 +182,23 @@ func TestWallsLetNoFileLendItsOwnersRights(t *testing.T) {
 	})
 }
 
-func TestWallsPassOnNothingThatWasInherited(t *testing.T) {
+func TestIsolationClosesInheritedDescriptors(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	leak, err := syscall.Open("/", syscall.O_RDONLY|syscall.O_DIRECTORY, 0) // as whoever starts a worker may leave it one
 	is.NoErr(err)
 	t.Cleanup(func() { syscall.Close(leak) })
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		is.Equal(arrest(t, found, nil).try("descriptors"), []string{"ok"})
+		is.Equal(newTestWorker(t, choice, nil).try("descriptors"), []string{"ok"})
 	})
 }
 
-func TestWallsAreNotPassedBySymlinks(t *testing.T) {
+func TestIsolationCannotBeEscapedBySymlinks(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, nil)
+		j := newTestWorker(t, choice, nil)
 		for name, to := range map[string]string{"out": j.dir + "/other", "keys": j.dir + "/data/keys", "slash": "/"} {
 			is.NoErr(os.Symlink(to, filepath.Join(j.workspace, "sub", name)))
 		}
@@ -214,15 +214,15 @@ func TestWallsAreNotPassedBySymlinks(t *testing.T) {
 	})
 }
 
-func TestWallsTakeSetUserIDProgramsTheirRights(t *testing.T) {
+func TestIsolationIgnoresSetUserIDBits(t *testing.T) {
 	program := os.Getenv("SANDBOX_TEST_SETUID")
 	if program == "" {
-		t.Skip("runs as another user, see TestWallsHoldForAnotherUser")
+		t.Skip("runs as another user, see TestIsolationWorksForAnotherUser")
 	}
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		w, err := Open(Config{Isolation: found, Workspace: t.TempDir(), Home: t.TempDir(), Expose: []string{filepath.Dir(program)}, Log: slog.New(slog.DiscardHandler)})
+		w, err := Open(Config{Isolation: choice, Workspace: t.TempDir(), Home: t.TempDir(), Expose: []string{filepath.Dir(program)}, Log: slog.New(slog.DiscardHandler)})
 		is.NoErr(err)
 		t.Cleanup(w.Close)
 		_, stdout, _ := run(t, w, program+" "+attemptName+" euid")
@@ -232,9 +232,9 @@ func TestWallsTakeSetUserIDProgramsTheirRights(t *testing.T) {
 	})
 }
 
-// TestWallsHoldForAnotherUser runs all of this file once more as a user without rights, for whom the walls are built in
+// TestIsolationWorksForAnotherUser runs all of this file once more as a user without rights, for whom the walls are built in
 // other ways.
-func TestWallsHoldForAnotherUser(t *testing.T) {
+func TestIsolationWorksForAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("root alone can become another user")
 	}
@@ -251,12 +251,12 @@ func TestWallsHoldForAnotherUser(t *testing.T) {
 	copySelf(t, program)
 	copySelf(t, privileged)
 	is.NoErr(os.Chmod(privileged, 0o755|os.ModeSetuid))
-	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^TestWalls")
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^TestIsolation")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
 	cmd.Dir = temp
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, "SANDBOX_TEST_SETUID=" + privileged, "CI=" + os.Getenv("CI")}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestWallsTakeSetUserIDProgramsTheirRights")) {
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestIsolationIgnoresSetUserIDBits")) {
 		t.Fatalf("%v\n%s", err, regexp.MustCompile(`(?m)^\s*(===|--- (PASS|SKIP)).*\n`).ReplaceAll(out, nil))
 	}
 }

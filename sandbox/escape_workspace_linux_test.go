@@ -44,10 +44,10 @@ func repository(t *testing.T) func(workspace string) {
 // The errnos by which the kernel refuses to touch what is masked, mounted on, or not granted.
 const refusals = "EROFS EACCES EBUSY EPERM EXDEV EISDIR EEXIST ENOTDIR ENOTEMPTY"
 
-func TestWallsKeepProtectedFilesFromBeingMade(t *testing.T) {
+func TestIsolationPreventsCreatingProtectedFiles(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
-		j := arrest(t, found, repository(t))
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		j := newTestWorker(t, choice, repository(t))
 		var escapes []escape
 		for _, name := range append(protectedNames, protectedInGit...) {
 			if name == "opencode.json" || name == "opencode.jsonc" { // protected where they exist
@@ -69,12 +69,12 @@ func TestWallsKeepProtectedFilesFromBeingMade(t *testing.T) {
 	})
 }
 
-func TestWallsKeepARepositoryFromBeingMade(t *testing.T) {
+func TestIsolationPreventsCreatingARepository(t *testing.T) {
 	t.Parallel()
 	repository(t)
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, nil)
+		j := newTestWorker(t, choice, nil)
 		j.run(t, []escape{
 			{"mkdir %w/.git", refusals, false}, {"create %w/.git", refusals, false}, {"create %w/.git/config", refusals + " ENOENT", false}, {"rename %w/sub %w/.git", refusals, false},
 			{"mkdir %w/refs/heads", refusals + " ENOENT", false}, {"rename %w/sub %w/refs", refusals, false}, {"create %w/commondir", refusals, false}, {"rename %w/file %w/commondir", refusals, false}, // a bare one
@@ -86,13 +86,13 @@ func TestWallsKeepARepositoryFromBeingMade(t *testing.T) {
 	})
 }
 
-func TestWallsKeepTheWorkspaceFromBecomingABareRepository(t *testing.T) {
+func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 	t.Parallel()
 	repository(t)
 	for _, taken := range [][]string{nil, {"refs"}, {"refs", "objects"}} { // what the person has in the workspace
-		eachLevel(t, func(t *testing.T, found isolation.Found) {
+		eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 			is := is.New(t)
-			j := arrest(t, found, func(workspace string) {
+			j := newTestWorker(t, choice, func(workspace string) {
 				for _, name := range taken {
 					is.NoErr(os.Mkdir(filepath.Join(workspace, name), 0o755))
 				}
@@ -117,9 +117,9 @@ func TestWallsKeepTheWorkspaceFromBecomingABareRepository(t *testing.T) {
 // The workspace may be a folder of the person's repository, in which the person works while a command runs.
 func TestACommandDoesNotDisturbThePersonsGit(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, func(workspace string) {
+		j := newTestWorker(t, choice, func(workspace string) {
 			repository(t)(filepath.Dir(workspace))
 			git := exec.Command("sh", "-ec", "git add . && git -c user.name=n -c user.email=n@example.org commit -qm one")
 			git.Dir = workspace
@@ -152,9 +152,9 @@ func TestACommandDoesNotDisturbThePersonsGit(t *testing.T) {
 // A project often has one text for agents under two names.
 func TestASymlinkAmongInstructionsIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, func(workspace string) {
+		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.WriteFile(filepath.Join(workspace, "AGENTS.md"), []byte("be kind"), 0o644))
 			is.NoErr(os.Symlink("AGENTS.md", filepath.Join(workspace, "CLAUDE.md")))
 		})
@@ -167,9 +167,9 @@ func TestASymlinkAmongInstructionsIsLeftAsItIs(t *testing.T) {
 // OpenCode reads the first of AGENTS.md and CLAUDE.md that exists, also while a command runs.
 func TestAStubHidesNoInstructionsFromOpenCode(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, func(workspace string) {
+		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.WriteFile(filepath.Join(workspace, "CLAUDE.md"), []byte("be kind"), 0o644))
 		})
 		out, _ := j.sh("ls")
@@ -178,10 +178,10 @@ func TestAStubHidesNoInstructionsFromOpenCode(t *testing.T) {
 	})
 }
 
-func TestWallsKeepProtectedFilesAsTheyAre(t *testing.T) {
+func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
-		j := arrest(t, found, func(workspace string) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		j := newTestWorker(t, choice, func(workspace string) {
 			is := is.New(t)
 			repository(t)(workspace)
 			for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules", ".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
@@ -212,11 +212,11 @@ func TestWallsKeepProtectedFilesAsTheyAre(t *testing.T) {
 	})
 }
 
-func TestWallsDoNotFollowProtectedSymlinks(t *testing.T) {
+func TestIsolationDoesNotFollowProtectedSymlinks(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, func(workspace string) {
+		j := newTestWorker(t, choice, func(workspace string) {
 			is := is.New(t)
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "sub/claude"), 0o755))
 			is.NoErr(os.Symlink("sub/claude", filepath.Join(workspace, ".claude")))
@@ -231,11 +231,11 @@ func TestWallsDoNotFollowProtectedSymlinks(t *testing.T) {
 	})
 }
 
-func TestWallsLetOrdinaryWorkBeDone(t *testing.T) {
+func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, repository(t))
+		j := newTestWorker(t, choice, repository(t))
 		do := func(command string) string {
 			t.Helper()
 			result, stdout, stderr := run(t, j.Worker, command)
@@ -264,11 +264,11 @@ func TestWallsLetOrdinaryWorkBeDone(t *testing.T) {
 	})
 }
 
-func TestWallsRefuseAWorkspaceThatWasExchanged(t *testing.T) {
+func TestIsolationRejectsAReplacedWorkspace(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, nil)
+		j := newTestWorker(t, choice, nil)
 		is.NoErr(os.Rename(j.workspace, j.workspace+"-moved"))
 		refused := func(why string) {
 			t.Helper()
@@ -290,10 +290,10 @@ func TestWallsRefuseAWorkspaceThatWasExchanged(t *testing.T) {
 	})
 }
 
-func TestWallsAreNeededToRunAnything(t *testing.T) {
+func TestIsolationIsRequiredToRunCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: isolation.Found{Reason: "because"}, Log: slog.New(slog.DiscardHandler)})
+	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: isolation.Choice{Reason: "because"}, Log: slog.New(slog.DiscardHandler)})
 	is.NoErr(err)
 	t.Cleanup(w.Close)
 	result, _, _ := run(t, w, "true")
@@ -302,7 +302,7 @@ func TestWallsAreNeededToRunAnything(t *testing.T) {
 }
 
 // entries lists a folder of the workspace.
-func (j *jail) entries(dir string) (names []string) {
+func (j *testWorker) entries(dir string) (names []string) {
 	j.t.Helper()
 	is := is.New(j.t)
 	entries, err := os.ReadDir(filepath.Join(j.workspace, dir))

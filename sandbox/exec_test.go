@@ -22,7 +22,7 @@ import (
 )
 
 // unprotected is for tests that are not about walls.
-var unprotected = isolation.Found{Level: isolation.None}
+var unprotected = isolation.Choice{Level: isolation.None}
 
 // open returns a worker of a fresh workspace.
 func open(t *testing.T) *Worker {

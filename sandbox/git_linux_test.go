@@ -16,7 +16,7 @@ import (
 )
 
 // sh runs a command and returns what it printed to both streams, and how it ended.
-func (j *jail) sh(command string) (string, wire.Result) {
+func (j *testWorker) sh(command string) (string, wire.Result) {
 	var out, errs bytes.Buffer
 	result := j.Exec(j.t.Context(), j.request(command), &out, &errs)
 	return out.String() + errs.String(), result
@@ -26,9 +26,9 @@ func (j *jail) sh(command string) (string, wire.Result) {
 // repository needs nobody's approval.
 func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, repository(t))
+		j := newTestWorker(t, choice, repository(t))
 		ran := filepath.Join(j.workspace, "sub", "ran")
 		out, result := j.sh("mkdir -p ~/.config/git; for f in ~/.gitconfig ~/.config/git/config; do" +
 			" git config --file $f core.fsmonitor 'touch " + ran + "; false'; done; cat ~/.gitconfig; echo >> $GIT_CONFIG_GLOBAL; git config --global a.b c")
@@ -49,9 +49,9 @@ func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
 // rules allow `git status` without asking a person.
 func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
-	eachLevel(t, func(t *testing.T, found isolation.Found) {
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, func(workspace string) {
+		j := newTestWorker(t, choice, func(workspace string) {
 			repository(t)(workspace)
 			evil := filepath.Join(workspace, "sub", "evil")
 			for _, dir := range []string{"objects", "refs"} {
@@ -79,13 +79,13 @@ func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 
 func TestCommandsCommitInTheNameOfThePerson(t *testing.T) {
 	t.Parallel()
-	for _, found := range levels(t) {
-		if found.Level == isolation.Landlock && os.Geteuid() != 0 {
+	for _, choice := range levels(t) {
+		if choice.Level == isolation.Landlock && os.Geteuid() != 0 {
 			continue // nothing can be made in .git there
 		}
-		t.Run(string(found.Level), func(t *testing.T) {
+		t.Run(string(choice.Level), func(t *testing.T) {
 			is := is.New(t)
-			j := arrest(t, found, repository(t))
+			j := newTestWorker(t, choice, repository(t))
 			out, result := j.sh("git add file && git commit -q -m one && git log --format='%an|%ae'")
 			is.Equal(result.ExitCode, 0)
 			name, email, _ := strings.Cut(strings.TrimSpace(out), "|")
@@ -101,10 +101,10 @@ func TestGitConfigurationIsThereWhereTMPDIRIsALink(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	is.NoErr(os.Mkdir(filepath.Join(dir, "real"), 0o755))
 	is.NoErr(os.Symlink("real", filepath.Join(dir, "link")))
-	found := levels(t)
+	choices := levels(t)
 	t.Setenv("TMPDIR", filepath.Join(dir, "link"))
-	for _, level := range found {
-		out, result := arrest(t, level, nil).sh("git config --global user.email")
+	for _, level := range choices {
+		out, result := newTestWorker(t, level, nil).sh("git config --global user.email")
 		is.Equal(result.ExitCode, 0)
 		expect.Contains(t, out, "@")
 	}
@@ -115,10 +115,10 @@ func TestATMPDIRThatCommandsMustNotReachIsNamed(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "pocketcoder-temp-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	found := levels(t)
+	choices := levels(t)
 	workspace, home := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	for _, level := range found {
+	for _, level := range choices {
 		_, err := isolation.Choose(string(level.Level))
 		is.True(err != nil && strings.Contains(err.Error(), "try it in TMPDIR: "+dir))
 		_, err = Open(Config{Isolation: level, Workspace: workspace, Home: home, Log: slog.New(slog.DiscardHandler)})

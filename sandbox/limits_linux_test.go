@@ -29,14 +29,14 @@ func limited(t *testing.T, l limit.Limits, test func(t *testing.T, w *Worker)) {
 	for _, name := range []string{"none", "none without cgroups", "landlock", "bwrap"} {
 		t.Run(name, func(t *testing.T) {
 			level, _, without := strings.Cut(name, " ")
-			found, err := isolation.Choose(level)
+			choice, err := isolation.Choose(level)
 			if err != nil && os.Getenv("CI") == "" {
 				t.Skip(err)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: found, Limits: l, Log: slog.New(slog.DiscardHandler)})
+			w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: choice, Limits: l, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func (c *counting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestCancelLetsCommandsCleanUpBehindWalls(t *testing.T) {
+func TestCancelLetsIsolatedCommandsCleanUp(t *testing.T) {
 	t.Parallel()
 	limited(t, limit.Limits{}, func(t *testing.T, w *Worker) {
 		t.Parallel()

@@ -24,7 +24,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestWallsHaveAWayToTheProxyAlone(t *testing.T) {
+func TestIsolationAllowsConnectionsToTheProxyOnly(t *testing.T) {
 	t.Parallel()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		credentials, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(r.Header.Get("Proxy-Authorization"), "Basic "))
@@ -36,11 +36,11 @@ func TestWallsHaveAWayToTheProxyAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { other.Close() })
-	eachLevelAndContainer(t, func(t *testing.T, found isolation.Found) {
+	eachLevelAndContainer(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		j := arrest(t, found, nil)
+		j := newTestWorker(t, choice, nil)
 		j.network = strings.Replace(proxy.URL, "http://", "http://exec7:token@", 1)
-		if found.Level == isolation.Landlock { // it knows no addresses, so there is no network at all
+		if choice.Level == isolation.Landlock { // it knows no addresses, so there is no network at all
 			j.run(t, []escape{{"tcp %t", "EPERM", true}, {"socket 2 1 0", "EPERM", true}}, "%t", proxy.Listener.Addr().String())
 			r := j.request("env")
 			r.Network = j.network
@@ -54,7 +54,7 @@ func TestWallsHaveAWayToTheProxyAlone(t *testing.T) {
 			{"udp 192.0.2.1:53", "EPERM ENETUNREACH", false}, {"mptcp 192.0.2.1:80", "EPERM ENETUNREACH EPROTONOSUPPORT ENOPROTOOPT", false},
 			{"socket 17 3 0", "EPERM", false},
 		}
-		if found.Level == isolation.Bwrap { // where TCP goes is for a container's own network
+		if choice.Level == isolation.Bwrap { // where TCP goes is for a container's own network
 			escapes = append(escapes, escape{"tcp %t", "ECONNREFUSED", true}, escape{"tcp 169.254.169.254:80", "ENETUNREACH", false}, escape{"fastopen %t", "ECONNREFUSED", false})
 		}
 		j.run(t, escapes, "%t", other.Addr().String())
@@ -66,16 +66,16 @@ func TestWallsHaveAWayToTheProxyAlone(t *testing.T) {
 	})
 }
 
-func TestWallsLetPortsBeReached(t *testing.T) {
+func TestIsolationLetsPortsBeReached(t *testing.T) {
 	t.Parallel()
-	for _, found := range append(levels(t), isolation.Found{Level: isolation.Container}, unprotected) {
-		t.Run(string(found.Level), func(t *testing.T) {
+	for _, choice := range append(levels(t), isolation.Choice{Level: isolation.Container}, unprotected) {
+		t.Run(string(choice.Level), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			j := arrest(t, found, nil)
+			j := newTestWorker(t, choice, nil)
 			r := j.request(fmt.Sprintf("%s %s 'serve 127.0.0.1:0'", j.program, attemptName))
 			r.Ports = true
-			if found.Level == isolation.Landlock {
+			if choice.Level == isolation.Landlock {
 				is.Equal(j.tryAs(r), []string{"EPERM"}) // it runs, and the kernel lets it serve nothing
 				_, refusal := j.ask(t, r.Exec, 80)
 				expect.Contains(t, refusal, "install bubblewrap")

@@ -22,7 +22,7 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 	if err != nil {
 		return nil, err
 	}
-	walled, linked, err := w.walled(r, c, real)
+	confined, linked, err := w.confinedCommand(r, c, real)
 	if linked != nil {
 		defer linked.Close()
 	}
@@ -30,20 +30,20 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 		c.close()
 		return nil, err
 	}
-	start, err := w.walls.Start(walled)
+	prepared, err := w.confinement.Prepare(confined)
 	if err != nil {
 		c.close()
 		return nil, err
 	}
-	c.leave, c.monitored = start.Close, w.config.Isolation.Level == isolation.Bwrap
-	attr := &os.ProcAttr{Env: w.environment(r), Files: append(stdio, start.Files...), Sys: c.attributes()}
+	c.release, c.monitored = prepared.Close, w.config.Isolation.Level == isolation.Bwrap
+	attr := &os.ProcAttr{Env: w.environment(r), Files: append(stdio, prepared.Files...), Sys: c.attributes()}
 	attr.Sys.Setctty = r.Terminal != nil // stdin is the terminal
-	if !start.Entered {
+	if !prepared.SetsDir {
 		attr.Dir = enter(dir, real)
 	}
 	started := make(chan error)
-	w.onThread(start, func() {
-		p, err := startWalled(start, attr)
+	w.onThread(prepared, func() {
+		p, err := startConfined(prepared, attr)
 		if err != nil {
 			started <- err
 			return
@@ -80,33 +80,33 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 }
 
 // walled is the command as the walls see it. linked is the end of its link, which it inherits.
-func (w *Worker) walled(r wire.Request, c *command, dir string) (walled isolation.Command, linked *os.File, err error) {
-	walled = isolation.Command{Argv: []string{w.config.Shell, "-c", r.Command}, Dir: dir, Terminal: r.Terminal != nil}
+func (w *Worker) confinedCommand(r wire.Request, c *command, dir string) (confined isolation.Command, linked *os.File, err error) {
+	confined = isolation.Command{Argv: []string{w.config.Shell, "-c", r.Command}, Dir: dir, Terminal: r.Terminal != nil}
 	if r.Terminal != nil && r.Command == "" {
-		walled.Argv = interactive(w.config.Shell)
+		confined.Argv = interactive(w.config.Shell)
 	}
 	if r.Network == "" && !r.Ports {
-		return walled, nil, nil
+		return confined, nil, nil
 	}
 	if r.Network != "" {
 		if _, _, err := proxyAddress(r.Network); err != nil {
-			return walled, nil, err
+			return confined, nil, err
 		}
 	}
 	switch w.config.Isolation.Level {
 	case isolation.Bwrap:
-		if walled.Helper, err = os.Executable(); err != nil {
-			return walled, nil, err
+		if confined.Helper, err = os.Executable(); err != nil {
+			return confined, nil, err
 		}
 		if c.link, linked, err = inside.Open(); err != nil {
-			return walled, nil, err
+			return confined, nil, err
 		}
-		walled.Argv = inside.Argv(isolation.HelperPath, walled.Argv)
-		walled.Files = []*os.File{linked}
+		confined.Argv = inside.Argv(isolation.HelperPath, confined.Argv)
+		confined.Files = []*os.File{linked}
 	case isolation.Container:
-		walled.TCP = true
+		confined.TCP = true
 	}
-	return walled, linked, err
+	return confined, linked, err
 }
 
 // interactive is a person's own shell. It reads no start-up files: commands could have written them.
@@ -118,9 +118,9 @@ func interactive(shell string) []string {
 }
 
 // onThread runs fn on a thread that starts a command: one that goes behind walls is never used again.
-func (w *Worker) onThread(start *isolation.Start, fn func()) {
-	if start.Enter != nil {
-		isolation.OnThread(fn)
+func (w *Worker) onThread(prepared *isolation.PreparedCommand, fn func()) {
+	if prepared.Confine != nil {
+		isolation.RunOnThread(fn)
 		return
 	}
 	go func() {
@@ -130,13 +130,13 @@ func (w *Worker) onThread(start *isolation.Start, fn func()) {
 	}()
 }
 
-func startWalled(start *isolation.Start, attr *os.ProcAttr) (*os.Process, error) {
-	if start.Enter != nil {
-		if err := start.Enter(); err != nil {
+func startConfined(prepared *isolation.PreparedCommand, attr *os.ProcAttr) (*os.Process, error) {
+	if prepared.Confine != nil {
+		if err := prepared.Confine(); err != nil {
 			return nil, err
 		}
 	}
-	return startStopped(start.Argv, attr)
+	return startStopped(prepared.Argv, attr)
 }
 
 // open returns stdin, stdout and stderr of the shell and keeps the other ends.

@@ -74,7 +74,7 @@ func everywhere(t *testing.T, test func(t *testing.T, w *Worker)) {
 		t.Parallel()
 		test(t, open(t))
 	})
-	eachLevel(t, func(t *testing.T, found isolation.Found) { test(t, arrest(t, found, nil).Worker) })
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) { test(t, newTestWorker(t, choice, nil).Worker) })
 }
 
 func TestAPersonsShellIsAtATerminal(t *testing.T) { everywhere(t, aPersonsShellIsAtATerminal) }

@@ -16,7 +16,7 @@ type tree struct {
 	shell     int
 	monitored bool
 	over      chan wire.Reason // never written
-	leave     func()           // lets go of the walls
+	release   func()           // frees what the isolation of the shell holds
 	began     atomic.Bool
 	ended     atomic.Bool
 }

@@ -27,7 +27,7 @@ type tree struct {
 	monitored bool               // that process is bubblewrap's, outside its namespaces
 	over      chan wire.Reason   // holds the limit it passed
 	keep      func(pid int) bool // the shells: only their Execs may reap them
-	leave     func()             // lets go of the walls
+	release   func()             // lets go of the walls
 	began     atomic.Bool        // its first process is no copy of ours any more
 	ended     atomic.Bool        // its Exec is over
 }

@@ -36,11 +36,11 @@ func TestMain(m *testing.M) {
 	if workspace == "" {
 		os.Exit(m.Run())
 	}
-	found, err := isolation.Choose(cmp.Or(os.Getenv("SANDBOX_TEST_ISOLATION"), string(isolation.None)))
+	choice, err := isolation.Choose(cmp.Or(os.Getenv("SANDBOX_TEST_ISOLATION"), string(isolation.None)))
 	if err != nil {
 		panic(err)
 	}
-	w, err := Open(Config{Isolation: found, Workspace: workspace, Home: workspace})
+	w, err := Open(Config{Isolation: choice, Workspace: workspace, Home: workspace})
 	if err != nil {
 		panic(err)
 	}

@@ -27,7 +27,7 @@ func (w *Worker) plant(exec string, l label) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, over: make(chan wire.Reason, 1), keep: w.isShell, leave: func() {}}
+	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, over: make(chan wire.Reason, 1), keep: w.isShell, release: func() {}}
 	w.mu.Lock()
 	w.trees[l.serial()] = t
 	w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *Worker) look() (left int, near bool) {
 			w.mu.Lock()
 			delete(w.trees, serial)
 			w.mu.Unlock()
-			t.leave()
+			t.release()
 		}
 	}
 	w.mu.Lock()

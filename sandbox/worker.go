@@ -55,29 +55,29 @@ import (
 
 // Config is what a Worker needs to know. Workspace and Isolation are required.
 type Config struct {
-	Workspace string          // absolute; commands run in it or below
-	Home      string          // HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
-	Shell     string          // called with -c and the command; default bash, else sh
-	Timeout   time.Duration   // for requests that name none; 0 is no limit
-	Limits    limit.Limits    // for each command
-	Isolation isolation.Found // required
-	Expose    []string        // directories that commands may read besides the system's and the workspace
-	Log       *slog.Logger    // default slog.Default()
+	Workspace string           // absolute; commands run in it or below
+	Home      string           // HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
+	Shell     string           // called with -c and the command; default bash, else sh
+	Timeout   time.Duration    // for requests that name none; 0 is no limit
+	Limits    limit.Limits     // for each command
+	Isolation isolation.Choice // required
+	Expose    []string         // directories that commands may read besides the system's and the workspace
+	Log       *slog.Logger     // default slog.Default()
 }
 
 // Worker runs the commands of one workspace. Its methods may be called from many goroutines.
 type Worker struct {
-	config    Config
-	workspace string // Config.Workspace with symlinks resolved
-	id        identity
-	walls     *isolation.Walls
-	path      string        // PATH of every command
-	git       string        // directory of gitconfig.Make
-	gitLock   *os.File      // on it
-	grace     time.Duration // from asking a command to end to killing it
-	stop      chan struct{}
-	groups    *groups       // nil where none can be made
-	planted   chan struct{} // wakes the watch
+	config      Config
+	workspace   string // Config.Workspace with symlinks resolved
+	id          identity
+	confinement *isolation.Confinement
+	path        string        // PATH of every command
+	git         string        // directory of gitconfig.Make
+	gitLock     *os.File      // on it
+	grace       time.Duration // from asking a command to end to killing it
+	stop        chan struct{}
+	groups      *groups       // nil where none can be made
+	planted     chan struct{} // wakes the watch
 
 	mu      sync.Mutex
 	trees   map[uint32]*tree   // by serial, for as long as one of its processes may live
@@ -125,12 +125,12 @@ func Open(c Config) (*Worker, error) {
 	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
 		c.Log.Warn("killed leftovers of an earlier worker", "processes", n, "workspace", workspace)
 	}
-	if err := w.openWalls(); err != nil { // after the leftovers are dead: what they held in the workspace is cleaned up
+	if err := w.openConfinement(); err != nil { // after the leftovers are dead: what they held in the workspace is cleaned up
 		return nil, err
 	}
-	w.path = w.walls.Path(commandPath(os.Getenv("PATH")))
+	w.path = w.confinement.FilterPath(commandPath(os.Getenv("PATH")))
 	reason := "this isolation lets no command start in a cgroup"
-	if w.walls.Clone3() {
+	if w.confinement.AllowsClone3() {
 		w.groups, reason = w.openGroups()
 	}
 	c.Log.Info("limits of a command", "limits", c.Limits, "enforced by", reason)
@@ -148,7 +148,7 @@ func hearSignals() {
 	}
 }
 
-func (w *Worker) openWalls() (err error) {
+func (w *Worker) openConfinement() (err error) {
 	temp, err := filepath.EvalSymlinks(os.TempDir()) // as the walls show it to commands
 	if err != nil {
 		return fmt.Errorf("open TMPDIR: %w", err)
@@ -157,12 +157,12 @@ func (w *Worker) openWalls() (err error) {
 		return err
 	}
 	expose := append([]string{w.git}, w.config.Expose...)
-	w.walls, err = isolation.Open(w.config.Isolation, isolation.Place{Workspace: w.workspace, Home: w.config.Home, Expose: expose})
-	if err == nil && !w.walls.Shows(w.config.Shell) {
-		w.walls.Close()
+	w.confinement, err = isolation.Open(w.config.Isolation, isolation.FileAccess{Workspace: w.workspace, Home: w.config.Home, Expose: expose})
+	if err == nil && !w.confinement.CanRead(w.config.Shell) {
+		w.confinement.Close()
 		err = fmt.Errorf("commands cannot see the shell %s: expose its directory", w.config.Shell)
 	}
-	if e := new(os.PathError); errors.As(err, &e) && e.Op == isolation.Expose && e.Path == w.git {
+	if e := new(os.PathError); errors.As(err, &e) && e.Op == isolation.ExposeOp && e.Path == w.git {
 		err = fmt.Errorf("TMPDIR is %s, where commands must reach nothing: set it to a directory elsewhere, such as /var/tmp", temp)
 	}
 	if err != nil {
@@ -181,9 +181,9 @@ func (w *Worker) Close() {
 	}
 	w.groups.Close()
 	for _, t := range w.trees {
-		t.leave()
+		t.release()
 	}
-	w.walls.Close()
+	w.confinement.Close()
 	w.removeGit()
 }
 

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Result, string)) {
 	t.Helper()
 	is := is.New(t)
-	found, err := isolation.Choose(string(isolation.Bwrap))
+	choice, err := isolation.Choose(string(isolation.Bwrap))
 	switch {
 	case err != nil && os.Getenv("CI") != "":
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 	}
 	workspace, err := filepath.EvalSymlinks(t.TempDir())
 	is.NoErr(err)
-	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Isolation: found, Log: slog.New(slog.DiscardHandler)})
+	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Isolation: choice, Log: slog.New(slog.DiscardHandler)})
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
 	x := &exec.Executions{

@@ -155,7 +155,7 @@ func (s *Supervisor) config() (string, error) {
 
 // followsLinks reports whether OpenCode can follow symbolic links of the workspace.
 func (s *Supervisor) followsLinks() bool {
-	return s.Isolation.Level == isolation.None || s.walls == nil || s.walls.FollowsLinks() != nil
+	return s.Isolation.Level == isolation.None || s.confinement == nil || s.confinement.NoSymlinksError() != nil
 }
 
 // passedOn are the variables of our environment that OpenCode gets.

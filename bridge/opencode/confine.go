@@ -45,35 +45,35 @@ func (s *Supervisor) makeDirs() error {
 }
 
 // isolate prepares the isolation that all starts of OpenCode use.
-func (s *Supervisor) isolate() (*isolation.Walls, error) {
+func (s *Supervisor) isolate() (*isolation.Confinement, error) {
 	if s.Isolation.Level == isolation.None {
-		return isolation.Open(s.Isolation, isolation.Place{})
+		return isolation.Open(s.Isolation, isolation.FileAccess{})
 	}
 	workspace, err := filepath.EvalSymlinks(s.Workspace)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	p := isolation.Place{Workspace: workspace, Home: s.path("home"), Aliases: append(s.aliases, s.Workspace), Expose: s.Expose, Lasting: true,
-		NoLinks: append(slices.Clone(s.Expose), workspace)}
+	access := isolation.FileAccess{Workspace: workspace, Home: s.path("home"), Aliases: append(s.aliases, s.Workspace), Expose: s.Expose, LongRunning: true,
+		NoSymlinks: append(slices.Clone(s.Expose), workspace)}
 	for _, dir := range writtenDirs {
-		p.Writable = append(p.Writable, s.path(dir))
+		access.Writable = append(access.Writable, s.path(dir))
 	}
 	for _, dir := range readDirs {
-		p.Expose = append(p.Expose, s.path(dir))
+		access.Expose = append(access.Expose, s.path(dir))
 	}
 	for _, program := range []*string{&s.Tools.OpenCode, &s.Tools.Ripgrep} {
 		if *program, err = filepath.EvalSymlinks(*program); err != nil {
 			return nil, err
 		}
-		if dir := installationOf(*program); !isolation.Visible(dir, p.Expose) {
-			p.Expose = append(p.Expose, dir)
+		if dir := installationOf(*program); !isolation.Visible(dir, access.Expose) {
+			access.Expose = append(access.Expose, dir)
 		}
 	}
-	walls, err := isolation.Open(s.Isolation, p)
-	if err == nil && walls.FollowsLinks() != nil {
-		s.Logger.Warn("OpenCode can follow symbolic links of the workspace, but reads none that is there when a tool is called", "cause", walls.FollowsLinks())
+	confinement, err := isolation.Open(s.Isolation, access)
+	if err == nil && confinement.NoSymlinksError() != nil {
+		s.Logger.Warn("OpenCode can follow symbolic links of the workspace, but reads none that is there when a tool is called", "cause", confinement.NoSymlinksError())
 	}
-	return walls, err
+	return confinement, err
 }
 
 // Visible returns the function for handlers.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode keeps long
@@ -174,13 +174,13 @@ func (s *Supervisor) startConfined(argv []string, port int, address string, prep
 		confined.Argv, confined.Files = inside.Argv(isolation.HelperPath, argv), []*os.File{linked}
 	}
 	var err error
-	if c.begun, err = s.walls.Start(confined); err != nil {
+	if c.prepared, err = s.confinement.Prepare(confined); err != nil {
 		c.release()
 		return nil, err
 	}
-	c.cmd = exec.Command(c.begun.Argv[0], c.begun.Argv[1:]...)
-	c.cmd.ExtraFiles = c.begun.Files
-	if !c.begun.Entered {
+	c.cmd = exec.Command(c.prepared.Argv[0], c.prepared.Argv[1:]...)
+	c.cmd.ExtraFiles = c.prepared.Files
+	if !c.prepared.SetsDir {
 		c.cmd.Dir = s.path("home") // not the workspace: Bun reads .env and bunfig.toml in the current directory
 	}
 	prepare(c.cmd)
@@ -200,8 +200,8 @@ func (s *Supervisor) startConfined(argv []string, port int, address string, prep
 
 // searchPath is PATH without the directories that OpenCode cannot see.
 func (s *Supervisor) searchPath() string {
-	if s.walls == nil {
+	if s.confinement == nil {
 		return os.Getenv("PATH")
 	}
-	return s.walls.Path(os.Getenv("PATH"))
+	return s.confinement.FilterPath(os.Getenv("PATH"))
 }

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == inside.Name {
 		os.Exit(inside.Run(os.Args[2:], os.Stderr))
 	}
-	if len(os.Args) > 1 && os.Args[1] == isolation.LinksName {
-		os.Exit(isolation.RunLinks(os.Args[2:], os.Stderr))
+	if len(os.Args) > 1 && os.Args[1] == isolation.NoSymlinksCommand {
+		os.Exit(isolation.RunNoSymlinks(os.Args[2:], os.Stderr))
 	}
 	if len(os.Args) == 4 && os.Args[1] == mcpServer {
 		serveMCP(os.Args[2], os.Args[3])
@@ -52,14 +52,14 @@ func TestMain(m *testing.M) {
 // confine sets the strongest isolation level that works here, and an egress proxy that reaches only the model.
 func confine(t *testing.T, s *opencode.Supervisor) {
 	t.Helper()
-	found, err := isolation.Choose(isolation.Auto)
+	choice, err := isolation.Choose(isolation.Auto)
 	if err != nil {
 		t.Fatal(err)
 	}
-	confineAt(t, s, found)
+	confineAt(t, s, choice)
 }
 
-func confineAt(t *testing.T, s *opencode.Supervisor, found isolation.Found) {
+func confineAt(t *testing.T, s *opencode.Supervisor, choice isolation.Choice) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +73,7 @@ func confineAt(t *testing.T, s *opencode.Supervisor, found isolation.Found) {
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: &record.Records{Log: log}}
 	networkValue := &network.Sandbox{Gate: gate, Mode: permission.NetworkOff, Proxy: l.Addr().String()}
 	engine := &network.Engine{Network: networkValue, Models: []string{model.Host}}
-	s.Isolation, s.Proxy = found, engine.Renew
+	s.Isolation, s.Proxy = choice, engine.Renew
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -84,12 +84,12 @@ func confineAt(t *testing.T, s *opencode.Supervisor, found isolation.Found) {
 }
 
 // levels are the isolation levels that work here.
-func levels(t *testing.T) (found []isolation.Found) {
+func levels(t *testing.T) (choices []isolation.Choice) {
 	t.Helper()
 	for _, level := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
-		f, err := isolation.Choose(string(level))
+		choice, err := isolation.Choose(string(level))
 		if err == nil {
-			found = append(found, f)
+			choices = append(choices, choice)
 			continue
 		}
 		if os.Getenv("CI") != "" {
@@ -97,10 +97,10 @@ func levels(t *testing.T) (found []isolation.Found) {
 		}
 		t.Log(err)
 	}
-	if len(found) == 0 {
+	if len(choices) == 0 {
 		t.Skip("no isolation works here")
 	}
-	return found
+	return choices
 }
 
 const mcpServer = "test-mcp"
@@ -142,15 +142,15 @@ func serveMCP(path, address string) {
 
 // TestConfinedOpenCodeReachesOnlyWhatIsItsOwn is one test for each level because each start of OpenCode takes seconds.
 func TestConfinedOpenCodeReachesOnlyWhatIsItsOwn(t *testing.T) {
-	for _, found := range levels(t) {
-		t.Run(string(found.Level), func(t *testing.T) {
+	for _, choice := range levels(t) {
+		t.Run(string(choice.Level), func(t *testing.T) {
 			t.Parallel()
-			testConfined(t, found)
+			testConfined(t, choice)
 		})
 	}
 }
 
-func testConfined(t *testing.T, found isolation.Found) {
+func testConfined(t *testing.T, choice isolation.Choice) {
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
 	base, seen := model(t)
@@ -181,7 +181,7 @@ func testConfined(t *testing.T, found isolation.Found) {
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x"},
 		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Report: 5 * time.Second, Restart: 10 * time.Second},
 	}
-	confineAt(t, s, found)
+	confineAt(t, s, choice)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

@@ -32,8 +32,8 @@ type child struct {
 	exited  chan struct{} // closed when it has ended
 	err     error         // how; set before exited is closed
 
-	begun *isolation.Start // how it was isolated
-	link  *inside.Link     // into its network namespace, at bwrap
+	prepared *isolation.PreparedCommand // how it was isolated
+	link     *inside.Link               // into its network namespace, at bwrap
 }
 
 // announcement reads what OpenCode prints until it says that it listens at its address. What answers there before is another
@@ -58,20 +58,20 @@ func (a *announcement) Write(p []byte) (int, error) {
 // ends, not the process, and Go may end idle threads. A thread that has entered an isolation is not used again.
 func (c *child) start() error {
 	c.cmd.SysProcAttr = childAttributes()
-	if c.begun.Attributes != nil {
-		c.begun.Attributes(c.cmd.SysProcAttr)
+	if c.prepared.SetAttributes != nil {
+		c.prepared.SetAttributes(c.cmd.SysProcAttr)
 	}
 	c.cmd.WaitDelay = pipeTime
 	started := make(chan error, 1)
 	run := func() error {
-		if c.begun.Enter != nil {
-			if err := c.begun.Enter(); err != nil {
+		if c.prepared.Confine != nil {
+			if err := c.prepared.Confine(); err != nil {
 				return err
 			}
 		}
 		return c.cmd.Start()
 	}
-	isolation.OnThread(func() {
+	isolation.RunOnThread(func() {
 		err := run()
 		started <- err
 		if err == nil {
@@ -88,8 +88,8 @@ func (c *child) release() {
 	if c.link != nil {
 		c.link.Close()
 	}
-	if c.begun != nil {
-		c.begun.Close()
+	if c.prepared != nil {
+		c.prepared.Close()
 	}
 }
 

@@ -37,7 +37,7 @@ type Supervisor struct {
 	Changed      func()           // called when Trouble may have changed, unless nil
 
 	// Isolation is the level at which OpenCode runs. At None it runs with the rights and the network of this process.
-	Isolation isolation.Found
+	Isolation isolation.Choice
 	Expose    []string // absolute; further directories that OpenCode may read
 
 	// Proxy returns the URL of the HTTP proxy with credentials for one start of OpenCode. At every level but None it is
@@ -52,9 +52,9 @@ type Supervisor struct {
 
 	Limits HealthLimits // zero for DefaultHealthLimits
 
-	walls   *isolation.Walls
-	aliases []string // of Dir
-	trouble atomic.Pointer[string]
+	confinement *isolation.Confinement
+	aliases     []string // of Dir
+	trouble     atomic.Pointer[string]
 }
 
 // Generation is one life of OpenCode. A new one has forgotten pending asks and questions, and left unfinished turns as
@@ -97,10 +97,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return fmt.Errorf("open opencode's log: %w", err)
 	}
 	defer log.Close()
-	if s.walls, err = s.isolate(); err != nil {
+	if s.confinement, err = s.isolate(); err != nil {
 		return fmt.Errorf("start opencode: %w", err)
 	}
-	defer s.walls.Close()
+	defer s.confinement.Close()
 	pause, ready := pauseFirst, 0
 	for try := 1; ; try++ {
 		began := time.Now()

@@ -37,7 +37,7 @@ func supervising(t *testing.T, dir, script string) *Supervisor {
 }
 
 // unconfined runs scripts that write where the test looks, and processes that the test knows by the ids they print.
-var unconfined = isolation.Found{Level: isolation.None}
+var unconfined = isolation.Choice{Level: isolation.None}
 
 // running starts Run, and returns what cancels it and waits for its end.
 func (s *Supervisor) running(t *testing.T) (stop func() error) {
@@ -68,7 +68,7 @@ func sleeping(t *testing.T) *child {
 	t.Helper()
 	listens := &announcement{made: make(chan struct{})}
 	close(listens.made)
-	c := &child{cmd: exec.Command("sleep", "600"), listens: listens, exited: make(chan struct{}), begun: &isolation.Start{}}
+	c := &child{cmd: exec.Command("sleep", "600"), listens: listens, exited: make(chan struct{}), prepared: &isolation.PreparedCommand{}}
 	if err := c.start(); err != nil {
 		t.Fatal(err)
 	}

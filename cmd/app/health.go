@@ -101,10 +101,10 @@ func (s *System) engineState(bridge opencode.Condition) api.Part {
 
 // engineIsolation returns how OpenCode is isolated.
 func (s *System) engineIsolation() (level isolation.Level, reason string) {
-	if s.confined.Level == isolation.None {
+	if s.isolation.Level == isolation.None {
 		return isolation.None, Unconfined
 	}
-	return s.confined.Level, s.confined.Reason
+	return s.isolation.Level, s.isolation.Reason
 }
 
 // dataHealth reports whether the data directory can be used.
@@ -120,7 +120,7 @@ func (w *workerProcess) health() api.Part {
 	pid := w.pid.Load()
 	part := api.Part{State: either(pid != 0, api.Ready, api.Starting)}
 	detail := map[string]any{"pid": pid, "pool": Pool}
-	if walls := w.walls.Load(); walls != nil {
+	if walls := w.status.Load(); walls != nil {
 		level, reason, _ := strings.Cut(*walls, ": ")
 		detail["isolation"], detail["reason"] = level, reason
 		if pid != 0 && level == "refused" {
@@ -132,7 +132,7 @@ func (w *workerProcess) health() api.Part {
 }
 
 // sayWalls prints the isolation level of commands, and warns if there is none.
-func (s *System) sayWalls(walls string) {
+func (s *System) reportIsolation(walls string) {
 	level, reason, _ := strings.Cut(walls, ": ")
 	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {
 		s.say.done("sandbox", "isolation %s: %s", level, reason)

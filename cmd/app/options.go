@@ -80,7 +80,7 @@ func (o Options) Check() error {
 	if err := o.Limits.Check(); err != nil {
 		return err
 	}
-	if err := isolation.Known(o.Isolation); err != nil {
+	if err := isolation.ValidateLevel(o.Isolation); err != nil {
 		return fmt.Errorf("--isolation: %w", err)
 	}
 	if err := o.checkNetwork(); err != nil {

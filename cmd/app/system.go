@@ -71,10 +71,10 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 		return nil, err
 	}
 	s.closes(func() { s.leaving.Close() })
-	if s.confined, err = isolation.Choose(o.Isolation); err != nil {
+	if s.isolation, err = isolation.Choose(o.Isolation); err != nil {
 		return nil, fmt.Errorf("isolate OpenCode: %w", err)
 	}
-	if s.shells, err = openShells(o, s.confined); err != nil {
+	if s.shells, err = openShells(o, s.isolation); err != nil {
 		return nil, err
 	}
 	s.closes(func() { s.shells.Close() })
@@ -172,7 +172,7 @@ type shellListener struct {
 
 // openShells listens for pocketcoder-shell. At the levels without mounts of their own OpenCode gets no Unix sockets, because
 // they would lead to the machine's, and uses TCP with a secret.
-func openShells(o Options, confined isolation.Found) (s shellListener, err error) {
+func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
 		s.address = shellsocket.Unix + o.Data.ShellSocket()
 		s.Listener, err = opencode.ListenForShells(o.Data.ShellSocket())
@@ -217,8 +217,8 @@ type System struct {
 	gate        permission.Gate
 	exec        *exec.Executions
 	engine      *opencode.Supervisor
-	outside     *network.Engine // what OpenCode itself reaches
-	confined    isolation.Found // how OpenCode is isolated
+	outside     *network.Engine  // what OpenCode itself reaches
+	isolation   isolation.Choice // how OpenCode is isolated
 	lives       lives
 	worker      *workerProcess
 	web         *web.Server
@@ -244,7 +244,7 @@ func (s *System) wire() {
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.Data.Path("opencode"), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
-		ShellAddress: s.shells.address, Isolation: s.confined,
+		ShellAddress: s.shells.address, Isolation: s.isolation,
 		Started: s.lives.started, Changed: s.change, Expose: s.o.Expose,
 		Conceal: func(password string) { s.log.Conceal("opencode", password) },
 		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
@@ -259,7 +259,7 @@ func (s *System) wire() {
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
 			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"), "--isolation", s.o.Isolation,
 		},
-		stderr: s.o.Stderr, logger: s.o.Logger, changed: s.change, ready: s.sayWalls,
+		stderr: s.o.Stderr, logger: s.o.Logger, changed: s.change, ready: s.reportIsolation,
 	}
 	s.worker.args = append(s.worker.args, s.o.Limits.Args()...)
 	for _, dir := range s.o.Expose {
@@ -341,7 +341,7 @@ func (s *System) runOpenCode(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.confined.Level == isolation.None {
+	if s.isolation.Level == isolation.None {
 		s.say.note("opencode", Unconfined)
 	}
 	s.say.step("opencode", "starting "+s.engine.Tools.OpenCode)

@@ -28,7 +28,7 @@ type workerProcess struct {
 	changed func() // it is ready, or not any more
 	ready   func(isolation string)
 	pid     atomic.Int64           // 0 while none is ready
-	walls   atomic.Pointer[string] // what it said of its isolation
+	status  atomic.Pointer[string] // what it said of its isolation
 }
 
 const (
@@ -56,7 +56,7 @@ func (w *workerProcess) Run(ctx context.Context) error {
 
 // announce records a worker that is ready. It prints the isolation level if the level has changed.
 func (w *workerProcess) announce(pid int, walls string) {
-	if before := w.walls.Swap(&walls); before == nil || *before != walls {
+	if before := w.status.Swap(&walls); before == nil || *before != walls {
 		w.ready(walls)
 	}
 	w.pid.Store(int64(pid))

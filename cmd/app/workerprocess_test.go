@@ -11,7 +11,7 @@ import (
 
 func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 	is := is.New(t)
-	refused := isolation.Found{Reason: "no commands can be isolated"}
+	refused := isolation.Choice{Reason: "no commands can be isolated"}
 	var said []string
 	w := &workerProcess{ready: func(walls string) { said = append(said, walls) }, changed: func() {}}
 	is.Equal(w.health().State, api.Starting)

@@ -98,7 +98,7 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 		o.Lifeline = env.Stdin
 	}
 	err = worker.Run(ctx, o)
-	if errors.Is(err, isolation.ErrUnknown) {
+	if errors.Is(err, isolation.ErrUnknownLevel) {
 		return WrongUsage(env, "sandbox: --isolation: %v", err)
 	}
 	return err

@@ -139,7 +139,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	again.leaves()
 }
 
-func TestSSHNeedsWalls(t *testing.T) {
+func TestSSHRequiresIsolation(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	_, stderr, err := runApp(t, "up", "--isolation", "none", "--ssh", "127.0.0.1:2222", "--data", t.TempDir(), "--workspace", t.TempDir())

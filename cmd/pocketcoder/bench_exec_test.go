@@ -119,13 +119,13 @@ func waysToRun(b *testing.B) []*way {
 	b.Helper()
 	ways := []*way{{name: "plain", every: 1, start: asProcess(func(command string) *exec.Cmd { return exec.Command("sh", "-c", command) })}}
 	for _, level := range []isolation.Level{isolation.None, isolation.Landlock, isolation.Bwrap} {
-		found, err := isolation.Choose(string(level))
+		choice, err := isolation.Choose(string(level))
 		if err != nil {
 			notMeasured(b, string(level), err)
 			continue
 		}
 		workspace := b.TempDir()
-		worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: b.TempDir(), Shell: "sh", Isolation: found, Log: slog.New(slog.DiscardHandler)})
+		worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: b.TempDir(), Shell: "sh", Isolation: choice, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -48,11 +48,11 @@ func TestDoctorHasNoCureForALevelThatIsNone(t *testing.T) {
 	is.Equal(stderr, "doctor: --isolation: there is no isolation \"steel\": choose auto, bwrap, landlock, container or none\n")
 }
 
-func TestHealthSaysBehindWhichWallsCommandsRun(t *testing.T) {
+func TestHealthReportsTheIsolationLevel(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	is := is.New(t)
-	found, err := isolation.Choose(isolation.Auto)
+	choice, err := isolation.Choose(isolation.Auto)
 	is.NoErr(err)
 	var health struct {
 		Data struct {
@@ -62,6 +62,6 @@ func TestHealthSaysBehindWhichWallsCommandsRun(t *testing.T) {
 		}
 	}
 	is.NoErr(json.Unmarshal([]byte(p.admin(t).do(t, "GET", "/api/health", nil).body), &health))
-	is.Equal(health.Data.Sandbox.Detail.Isolation, string(found.Level))
-	is.Equal(health.Data.Sandbox.Detail.Reason, found.Reason)
+	is.Equal(health.Data.Sandbox.Detail.Isolation, string(choice.Level))
+	is.Equal(health.Data.Sandbox.Detail.Reason, choice.Reason)
 }

@@ -106,7 +106,7 @@ func (s *system) run(nc *nats.Conn, serve func(context.Context) error) (stop fun
 func withWorker(t testing.TB, change ...func(*sandbox.Config)) (*system, *nats.Conn) {
 	t.Helper()
 	s := newSystem(t)
-	config := sandbox.Config{Isolation: isolation.Found{Level: isolation.None}, Workspace: s.workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	config := sandbox.Config{Isolation: isolation.Choice{Level: isolation.None}, Workspace: s.workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&config)
 	}

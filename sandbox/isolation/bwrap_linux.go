@@ -10,52 +10,52 @@ import (
 
 // bwrapCommand is how bubblewrap is called for one command. It takes its own privileges away, is killed with the thread that
 // starts it, and kills all that is in its process namespace with itself.
-func (w *Walls) bwrapCommand(c Command, shields []shield) (*Start, error) {
+func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*PreparedCommand, error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
 		return nil, fmt.Errorf("%w: install bubblewrap, for example with apt install bubblewrap", err)
 	}
-	filter, err := w.filters.open()
+	filter, err := c.filters.reopenBwrapFile()
 	if err != nil {
 		return nil, err
 	}
-	s := &Start{Files: append(c.Files[:len(c.Files):len(c.Files)], filter), Entered: true, close: []func(){func() { filter.Close() }}}
-	s.Argv = append(s.Argv, bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
-		"--die-with-parent", "--cap-drop", "ALL", "--seccomp", strconv.Itoa(3+len(c.Files)))
-	if !c.Terminal { // with one, the session it is the controlling terminal of is the walls' own
-		s.Argv = append(s.Argv, "--new-session")
+	prepared := &PreparedCommand{Files: append(cmd.Files[:len(cmd.Files):len(cmd.Files)], filter), SetsDir: true, cleanups: []func(){func() { filter.Close() }}}
+	prepared.Argv = append(prepared.Argv, bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
+		"--die-with-parent", "--cap-drop", "ALL", "--seccomp", strconv.Itoa(3+len(cmd.Files)))
+	if !cmd.Terminal { // with one, the session it is the controlling terminal of is the walls' own
+		prepared.Argv = append(prepared.Argv, "--new-session")
 	}
-	s.Argv = append(s.Argv, w.bwrapFiles()...)
-	noLinks := len(w.place.NoLinks) > 0 && w.follows == nil
+	prepared.Argv = append(prepared.Argv, c.bwrapMounts()...)
+	noLinks := len(c.access.NoSymlinks) > 0 && c.noSymlinksErr == nil
 	if noLinks {
-		before, err := w.linksArgv(shields)
+		before, err := c.noSymlinksArgv(mounts)
 		if err != nil {
 			return nil, err
 		}
-		s.Argv, s.Attributes, shields = append(before, s.Argv...), linksAttributes, nil
+		prepared.Argv, prepared.SetAttributes, mounts = append(before, prepared.Argv...), setNoSymlinksAttributes, nil
 	}
-	for _, shield := range shields {
+	for _, shield := range mounts {
 		switch {
 		case shield.empty: // measured, bubblewrap takes a sixth of a bind's time for it
-			s.Argv = append(s.Argv, "--size", "4096", "--perms", "0555", "--tmpfs", shield.path)
+			prepared.Argv = append(prepared.Argv, "--size", "4096", "--perms", "0555", "--tmpfs", shield.path)
 		case shield.writable:
-			s.Argv = append(s.Argv, "--bind", shield.path, shield.path)
+			prepared.Argv = append(prepared.Argv, "--bind", shield.path, shield.path)
 		default:
-			s.Argv = append(s.Argv, "--ro-bind", shield.path, shield.path)
+			prepared.Argv = append(prepared.Argv, "--ro-bind", shield.path, shield.path)
 		}
 	}
-	if c.Helper != "" {
-		s.Argv = append(s.Argv, "--ro-bind", c.Helper, HelperPath)
+	if cmd.Helper != "" {
+		prepared.Argv = append(prepared.Argv, "--ro-bind", cmd.Helper, HelperPath)
 	}
-	s.Argv = append(s.Argv, "--remount-ro", "/", "--chdir", c.Dir, "--")
-	s.Argv = append(s.Argv, c.Argv...)
-	return s, nil
+	prepared.Argv = append(prepared.Argv, "--remount-ro", "/", "--chdir", cmd.Dir, "--")
+	prepared.Argv = append(prepared.Argv, cmd.Argv...)
+	return prepared, nil
 }
 
 // bwrapFiles are the arguments that build the root. Later ones lie over earlier ones: what is writable comes last. /proc is
 // made read-only since bubblewrap takes /proc/sys for it already, while root may write there even without capabilities.
-func (w *Walls) bwrapFiles() (args []string) {
-	for _, dir := range system {
+func (c *Confinement) bwrapMounts() (args []string) {
+	for _, dir := range systemDirs {
 		info, err := os.Lstat(dir)
 		switch {
 		case err != nil:
@@ -67,25 +67,25 @@ func (w *Walls) bwrapFiles() (args []string) {
 			args = append(args, "--ro-bind", dir, dir)
 		}
 	}
-	args = append(args, w.bwrapMasks()...)
+	args = append(args, c.bwrapMasks()...)
 	args = append(args, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev",
 		"--size", strconv.Itoa(smallSize), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", strconv.Itoa(tempSize), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(smallSize), "--tmpfs", "/run")
-	for _, link := range w.place.symlinks() {
+	for _, link := range c.access.aliasLinks() {
 		args = append(args, "--symlink", link.target, link.path)
 	}
-	for _, dir := range w.place.Expose {
+	for _, dir := range c.access.Expose {
 		args = append(args, "--ro-bind", dir, dir)
 	}
-	for _, dir := range slices.Concat([]string{w.place.Home}, w.place.Writable, []string{w.place.Workspace}) {
+	for _, dir := range slices.Concat([]string{c.access.Home}, c.access.Writable, []string{c.access.Workspace}) {
 		args = append(args, "--bind", dir, dir)
 	}
 	return args
 }
 
 // bwrapMasks cover the secrets as mask does.
-func (w *Walls) bwrapMasks() (args []string) {
-	for _, path := range w.secrets.Paths() {
+func (c *Confinement) bwrapMasks() (args []string) {
+	for _, path := range c.secrets.Paths() {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil:

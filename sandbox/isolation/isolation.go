@@ -49,59 +49,59 @@ const (
 const ContainerMark = "POCKETCODER_CONTAINER"
 
 // LinksName is the first argument with which this program runs RunLinks.
-const LinksName = "sandbox-links"
+const NoSymlinksCommand = "sandbox-links"
 
 // Auto asks Choose for the strongest level that works.
 const Auto = "auto"
 
 // Found is a level that works on this machine. Without a level nothing is run, and Reason is what a person is told.
-type Found struct {
+type Choice struct {
 	Level  Level
 	Reason string // one line for a person: why this level, and what it lacks
 
-	mounts bool // at landlock: this process may mount
+	canMount bool // at landlock: this process may mount
 }
 
-func (f Found) String() string {
-	if f.Level == "" {
-		return "refused: " + f.Reason
+func (choice Choice) String() string {
+	if choice.Level == "" {
+		return "refused: " + choice.Reason
 	}
-	return string(f.Level) + ": " + f.Reason
+	return string(choice.Level) + ": " + choice.Reason
 }
 
 // ErrUnknown is in the error of Known and Choose when there is no such level.
-var ErrUnknown = errors.New("choose auto, bwrap, landlock, container or none")
+var ErrUnknownLevel = errors.New("choose auto, bwrap, landlock, container or none")
 
 // Known is an error when want is neither a level nor Auto. Whether it works here is for Choose to find out.
-func Known(want string) error {
+func ValidateLevel(want string) error {
 	if slices.Contains([]string{Auto, string(Bwrap), string(Landlock), string(Container), string(None)}, want) {
 		return nil
 	}
-	return fmt.Errorf("there is no isolation %q: %w", want, ErrUnknown)
+	return fmt.Errorf("there is no isolation %q: %w", want, ErrUnknownLevel)
 }
 
 // Choose tries what want names, or for Auto one level after the other. When it does not work here the error says why and
 // how to change that. None is chosen only when it is asked for.
-func Choose(want string) (Found, error) {
+func Choose(want string) (Choice, error) {
 	if want == string(None) {
-		return Found{Level: None, Reason: "chosen explicitly: commands and OpenCode run unprotected"}, nil
+		return Choice{Level: None, Reason: "chosen explicitly: commands and OpenCode run unprotected"}, nil
 	}
-	if err := Known(want); err != nil {
-		return Found{}, err
+	if err := ValidateLevel(want); err != nil {
+		return Choice{}, err
 	}
 	var why []error
 	for _, level := range []Level{Bwrap, Landlock, Container} {
 		if want != Auto && want != string(level) {
 			continue
 		}
-		found, err := try(level)
+		choice, err := tryLevel(level)
 		if err == nil {
 			if len(why) > 0 {
-				found.Reason += "; " + errors.Join(why...).Error()
+				choice.Reason += "; " + errors.Join(why...).Error()
 			}
-			return found, nil
+			return choice, nil
 		}
 		why = append(why, fmt.Errorf("%s does not work here: %w", level, err))
 	}
-	return Found{}, fmt.Errorf("no commands can be isolated: %w; or choose the isolation none, which leaves commands unprotected", oneLine(why))
+	return Choice{}, fmt.Errorf("no commands can be isolated: %w; or choose the isolation none, which leaves commands unprotected", joinErrors(why))
 }

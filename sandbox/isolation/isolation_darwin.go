@@ -6,38 +6,40 @@ import (
 	"io"
 )
 
-type (
-	filters struct{}
-	stubs   struct{}
-)
+var errLinuxOnly = errors.New("only none works on macOS")
 
-func (filters) close() {}
-
-func (*stubs) clear() {}
-
-func try(Level) (Found, error) {
-	return Found{}, errors.New("macOS has no mechanism for it; run the worker on Linux, for example in PocketCoder's sandbox container")
+func tryLevel(Level) (Choice, error) {
+	return Choice{}, errors.New("macOS has no mechanism for it; run the worker on Linux, for example in PocketCoder's sandbox container")
 }
 
-func (w *Walls) open() error { return errors.New("only none works on macOS") }
+func (c *Confinement) prepareLevel() error { return errLinuxOnly }
 
-// RunLinks fails: macOS has no such mounts.
-func RunLinks(_ []string, stderr io.Writer) int {
+func (c *Confinement) prepare(Command) (*PreparedCommand, error) { return nil, errLinuxOnly }
+
+// NoSymlinksError returns nil, because macOS has only the level none.
+func (c *Confinement) NoSymlinksError() error { return nil }
+
+// RunNoSymlinks fails, because macOS has no such mounts.
+func RunNoSymlinks(_ []string, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "sandbox: macOS has no mounts without symbolic links")
 	return 126
 }
 
-// FollowsLinks returns nil: there are no directories in which it matters.
-func (w *Walls) FollowsLinks() error { return nil }
+// RunOnThread runs fn in a goroutine.
+func RunOnThread(fn func()) { go fn() }
 
-func (w *Walls) start(Command) (*Start, error) { return nil, errors.New("only none works on macOS") }
+func setCloseOnExec() error { return nil }
 
-// OnThread runs fn in a goroutine.
-func OnThread(fn func()) { go fn() }
+// The types below are empty here. They hold state of Linux only.
+type (
+	filters      struct{}
+	placeholders struct{}
+	secrets      struct{}
+)
 
-func closeOnExec() error { return nil }
+func (filters) close() {}
 
-type secrets struct{}
+func (*placeholders) removeUnused() {}
 
 func newSecrets() secrets { return secrets{} }
 

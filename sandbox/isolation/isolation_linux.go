@@ -24,79 +24,79 @@ type secrets = *systemsecrets.List
 func newSecrets() secrets { return systemsecrets.New() }
 
 // open prepares what all commands share.
-func (w *Walls) open() (err error) {
-	if w.filters, err = makeFilters(w.found.mounts, w.found.supervised()); err != nil {
+func (c *Confinement) prepareLevel() (err error) {
+	if c.filters, err = newFilters(c.choice.canMount, c.choice.supervisesModes()); err != nil {
 		return err
 	}
-	if w.found.Level == Container {
-		return seal()
+	if c.choice.Level == Container {
+		return disableDumps()
 	}
-	if w.Temp() != "/tmp" {
-		if err := os.MkdirAll(w.Temp(), 0o700); err != nil {
+	if c.TempDir() != "/tmp" {
+		if err := os.MkdirAll(c.TempDir(), 0o700); err != nil {
 			return fmt.Errorf("make directory for temporary files: %w", err)
 		}
 	}
-	w.sweep()
-	w.tryLinks()
+	c.removeLeftovers()
+	c.checkNoSymlinks()
 	return nil
 }
 
-func (w *Walls) start(c Command) (*Start, error) {
-	if w.found.Level == Container {
-		return &Start{Argv: c.Argv, Files: c.Files, Enter: func() error { return w.enterContainer(c) }}, nil
+func (c *Confinement) prepare(cmd Command) (*PreparedCommand, error) {
+	if c.choice.Level == Container {
+		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: func() error { return c.confineInContainer(cmd) }}, nil
 	}
-	var shields []shield
+	var mounts []protectiveMount
 	leave := func() {}
-	if w.found.Level == Bwrap || w.found.mounts {
+	if c.choice.Level == Bwrap || c.choice.canMount {
 		var err error
-		if shields, leave, err = w.shields(); err != nil {
+		if mounts, leave, err = c.protect(); err != nil {
 			return nil, err
 		}
 	}
-	if w.found.Level == Landlock {
-		enter := func() error { return w.enterLandlock(c, shields) }
-		return &Start{Argv: c.Argv, Files: c.Files, Enter: enter, Entered: w.found.mounts, close: []func(){leave}}, nil
+	if c.choice.Level == Landlock {
+		enter := func() error { return c.confineWithLandlock(cmd, mounts) }
+		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: enter, SetsDir: c.choice.canMount, cleanups: []func(){leave}}, nil
 	}
-	s, err := w.bwrapCommand(c, shields)
+	prepared, err := c.bwrapCommand(cmd, mounts)
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	s.close = append(s.close, leave)
-	return s, nil
+	prepared.cleanups = append(prepared.cleanups, leave)
+	return prepared, nil
 }
 
 // filters are the seccomp programs, made once.
 type filters struct {
-	none, tcp seccomp.Filter
-	own       *os.File // for bwrap
+	noSockets, tcpSockets seccomp.Filter
+	bwrapFile             *os.File // for bwrap
 }
 
-func makeFilters(clone3, handOver bool) (f filters, err error) {
-	if f.none, err = seccomp.New(seccomp.Options{Sockets: seccomp.NoSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
+func newFilters(clone3, handOver bool) (f filters, err error) {
+	if f.noSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.NoSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
 		return f, err
 	}
-	if f.tcp, err = seccomp.New(seccomp.Options{Sockets: seccomp.TCPSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
+	if f.tcpSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.TCPSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
 		return f, err
 	}
 	own, err := seccomp.New(seccomp.Options{Sockets: seccomp.NamespaceSockets})
 	if err != nil {
 		return f, err
 	}
-	f.own, err = own.File()
+	f.bwrapFile, err = own.File()
 	return f, err
 }
 
-func (f filters) of(c Command) seccomp.Filter {
-	if c.TCP || len(c.Connect)+len(c.Bind) > 0 {
-		return f.tcp
+func (f filters) forCommand(cmd Command) seccomp.Filter {
+	if cmd.TCP || len(cmd.Connect)+len(cmd.Bind) > 0 {
+		return f.tcpSockets
 	}
-	return f.none
+	return f.noSockets
 }
 
 // open opens bwrap's filter once more: a descriptor with a position of its own.
-func (f filters) open() (*os.File, error) {
-	again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.own.Fd()))
+func (f filters) reopenBwrapFile() (*os.File, error) {
+	again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.bwrapFile.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("open seccomp filter: %w", err)
 	}
@@ -104,13 +104,13 @@ func (f filters) open() (*os.File, error) {
 }
 
 func (f filters) close() {
-	if f.own != nil {
-		f.own.Close()
+	if f.bwrapFile != nil {
+		f.bwrapFile.Close()
 	}
 }
 
 // try says whether a level works here, by running it.
-func try(level Level) (Found, error) {
+func tryLevel(level Level) (Choice, error) {
 	switch level {
 	case Bwrap:
 		return tryBwrap()
@@ -126,71 +126,71 @@ const (
 	landlockHelp = "it takes Linux 6.7 or newer with landlock among its security modules (boot with lsm=landlock,…)"
 )
 
-func tryBwrap() (Found, error) {
+func tryBwrap() (Choice, error) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
-		return Found{}, errors.New("bubblewrap is not installed (for example: apt install bubblewrap)")
+		return Choice{}, errors.New("bubblewrap is not installed (for example: apt install bubblewrap)")
 	}
-	w, remove, err := probe(Found{Level: Bwrap})
+	c, remove, err := openProbe(Choice{Level: Bwrap})
 	if err != nil {
-		return Found{}, err
+		return Choice{}, err
 	}
 	defer remove()
-	s, err := w.Start(Command{Argv: []string{"true"}, Dir: w.place.Workspace})
+	prepared, err := c.Prepare(Command{Argv: []string{"true"}, Dir: c.access.Workspace})
 	if err != nil {
-		return Found{}, err
+		return Choice{}, err
 	}
-	defer s.Close()
+	defer prepared.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
-	cmd.ExtraFiles, cmd.Env = s.Files, []string{"PATH=/usr/bin:/bin"}
+	cmd := exec.CommandContext(ctx, prepared.Argv[0], prepared.Argv[1:]...)
+	cmd.ExtraFiles, cmd.Env = prepared.Files, []string{"PATH=/usr/bin:/bin"}
 	runtime.LockOSThread() // bubblewrap is killed when the thread that started it ends
 	defer runtime.UnlockOSThread()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		return Found{}, fmt.Errorf("%s: %w: %s", bwrapHelp, err, line)
+		return Choice{}, fmt.Errorf("%s: %w: %s", bwrapHelp, err, line)
 	}
-	return Found{Level: Bwrap, Reason: "bubblewrap works here"}, nil
+	return Choice{Level: Bwrap, Reason: "bubblewrap works here"}, nil
 }
 
-func tryLandlock() (Found, error) {
+func tryLandlock() (Choice, error) {
 	abi, err := landlock.LandlockGetABIVersion()
 	if err != nil {
-		return Found{}, fmt.Errorf("the kernel has no Landlock: %s", landlockHelp)
+		return Choice{}, fmt.Errorf("the kernel has no Landlock: %s", landlockHelp)
 	}
 	if abi < minABI {
-		return Found{}, fmt.Errorf("the kernel's Landlock has version %d of at least %d: %s", abi, minABI, landlockHelp)
+		return Choice{}, fmt.Errorf("the kernel's Landlock has version %d of at least %d: %s", abi, minABI, landlockHelp)
 	}
-	f := Found{Level: Landlock, Reason: "Landlock works here, with mounts of its own; commands cannot be given a network", mounts: true}
-	if enterProbe(f) != nil {
-		f.mounts = false
-		f.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and times of this user's other files can be changed, which bubblewrap avoids; commands cannot be given a network"
-		if err := enterProbe(f); err != nil {
-			return Found{}, fmt.Errorf("%w: %s", err, landlockHelp)
+	choice := Choice{Level: Landlock, Reason: "Landlock works here, with mounts of its own; commands cannot be given a network", canMount: true}
+	if probeLandlock(choice) != nil {
+		choice.canMount = false
+		choice.Reason = "Landlock works here; without root's right to mount, new entries directly in the workspace's top folder and in .git are refused, and times of this user's other files can be changed, which bubblewrap avoids; commands cannot be given a network"
+		if err := probeLandlock(choice); err != nil {
+			return Choice{}, fmt.Errorf("%w: %s", err, landlockHelp)
 		}
 	}
 	if abi < 6 {
-		f.Reason += "; before Linux 6.12 it does not keep commands from signalling other processes of this user"
+		choice.Reason += "; before Linux 6.12 it does not keep commands from signalling other processes of this user"
 	}
-	return f, nil
+	return choice, nil
 }
 
 // enterProbe walls in a thread that is then thrown away, and makes sure that the kernel refuses it something each time.
-func enterProbe(f Found) error {
-	w, remove, err := probe(f)
+func probeLandlock(choice Choice) error {
+	c, remove, err := openProbe(choice)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	s, err := w.Start(Command{Dir: w.place.Workspace})
+	prepared, err := c.Prepare(Command{Dir: c.access.Workspace})
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer prepared.Close()
 	done := make(chan error)
-	OnThread(func() {
+	RunOnThread(func() {
 		done <- func() error {
-			if err := s.Enter(); err != nil {
+			if err := prepared.Confine(); err != nil {
 				return err
 			}
 			if fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EACCES) {
@@ -207,7 +207,7 @@ func enterProbe(f Found) error {
 }
 
 // probe prepares a level for an empty place.
-func probe(f Found) (w *Walls, remove func(), err error) {
+func openProbe(choice Choice) (c *Confinement, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "pocketcoder-probe-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make directory to try it in: %w", err)
@@ -215,35 +215,35 @@ func probe(f Found) (w *Walls, remove func(), err error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	p := Place{Workspace: filepath.Join(dir, "workspace"), Home: filepath.Join(dir, "home")}
-	if err = errors.Join(os.Mkdir(p.Workspace, 0o700), os.Mkdir(p.Home, 0o700)); err == nil {
-		w, err = Open(f, p)
+	access := FileAccess{Workspace: filepath.Join(dir, "workspace"), Home: filepath.Join(dir, "home")}
+	if err = errors.Join(os.Mkdir(access.Workspace, 0o700), os.Mkdir(access.Home, 0o700)); err == nil {
+		c, err = Open(choice, access)
 	}
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, nil, fmt.Errorf("try it in TMPDIR: %w", err)
 	}
-	return w, func() {
-		w.Close()
+	return c, func() {
+		c.Close()
 		os.RemoveAll(dir)
 	}, nil
 }
 
-func tryContainer() (Found, error) {
+func tryContainer() (Choice, error) {
 	if os.Getenv(ContainerMark) == "" {
-		return Found{}, errors.New("the worker does not run in PocketCoder's sandbox image")
+		return Choice{}, errors.New("the worker does not run in PocketCoder's sandbox image")
 	}
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(mark); err == nil {
-			return Found{Level: Container, Reason: "the worker runs in its own container"}, nil
+			return Choice{Level: Container, Reason: "the worker runs in its own container"}, nil
 		}
 	}
-	return Found{}, fmt.Errorf("%s is set, but nothing shows that this is a container of Docker or Podman", ContainerMark)
+	return Choice{}, fmt.Errorf("%s is set, but nothing shows that this is a container of Docker or Podman", ContainerMark)
 }
 
 // OnThread runs fn in a goroutine that is locked to an OS thread, which ends with it. It is never the process's first
 // thread: that one cannot end, and is taken for the whole process in /proc.
-func OnThread(fn func()) {
+func RunOnThread(fn func()) {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {

@@ -15,15 +15,15 @@ import (
 
 func TestNoIsolationIsChosenOnlyWhenAskedFor(t *testing.T) {
 	is := is.New(t)
-	found, err := Choose("none")
+	choice, err := Choose("none")
 	is.NoErr(err)
-	is.Equal(found.Level, None)
-	found, err = Choose("auto")
-	is.True(found.Level != None)
-	is.True((err == nil) == (found.Level != ""))
+	is.Equal(choice.Level, None)
+	choice, err = Choose("auto")
+	is.True(choice.Level != None)
+	is.True((err == nil) == (choice.Level != ""))
 	for _, unknown := range []string{"", "None", "bwrap ", "docker"} {
 		_, err := Choose(unknown)
-		is.True(errors.Is(err, ErrUnknown))
+		is.True(errors.Is(err, ErrUnknownLevel))
 	}
 }
 
@@ -36,10 +36,10 @@ func TestMissingMechanismsAreNamedWithTheirCure(t *testing.T) {
 		return
 	}
 	expect.Contains(t, err.Error(), "apt install bubblewrap")
-	found, err := Choose("auto") // the next best says why it was chosen
+	choice, err := Choose("auto") // the next best says why it was chosen
 	if err == nil {
-		is.True(found.Level == Landlock || found.Level == Container)
-		expect.Contains(t, found.Reason, "bubblewrap is not installed")
+		is.True(choice.Level == Landlock || choice.Level == Container)
+		expect.Contains(t, choice.Reason, "bubblewrap is not installed")
 	} else {
 		expect.Contains(t, err.Error(), "bwrap does not work here: bubblewrap is not installed")
 	}
@@ -57,7 +57,7 @@ func TestPlacesThatAreTheSystemsAreRefused(t *testing.T) {
 	home, dir := t.TempDir(), t.TempDir()
 	file := filepath.Join(dir, "file")
 	is.NoErr(os.WriteFile(file, nil, 0o644))
-	for want, p := range map[string]Place{
+	for want, access := range map[string]FileAccess{
 		"/usr/share would be writable":      {Workspace: "/usr/share", Home: home},
 		"/ would be writable":               {Workspace: "/", Home: home},
 		"/etc would be writable":            {Workspace: dir, Home: "/etc"},
@@ -66,10 +66,10 @@ func TestPlacesThatAreTheSystemsAreRefused(t *testing.T) {
 		"no such file":                      {Workspace: dir, Home: home, Expose: []string{dir + "/missing"}},
 		"not an absolute path of a directo": {Workspace: dir, Home: home, Expose: []string{file}},
 	} {
-		_, err := p.check()
+		_, err := access.resolve()
 		is.True(err != nil)
 		if err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", p, err, want)
+			t.Errorf("%+v: %v, want %q", access, err, want)
 		}
 	}
 }
@@ -77,11 +77,11 @@ func TestPlacesThatAreTheSystemsAreRefused(t *testing.T) {
 func TestDirectoriesThatCommandsCannotSeeLeaveTheirPath(t *testing.T) {
 	is := is.New(t)
 	exposed, hidden := t.TempDir(), t.TempDir()
-	p, err := Place{Workspace: t.TempDir(), Home: t.TempDir(), Expose: []string{exposed}}.check()
+	access, err := FileAccess{Workspace: t.TempDir(), Home: t.TempDir(), Expose: []string{exposed}}.resolve()
 	is.NoErr(err)
-	path := strings.Join([]string{hidden, "/usr/bin", exposed, p.Home + "/bin", "/root/go/bin", "/usrlocal/bin"}, ":")
-	walls := &Walls{found: Found{Level: Bwrap}, place: p}
-	is.Equal(walls.Path(path), strings.Join([]string{"/usr/bin", exposed, p.Home + "/bin"}, ":"))
-	walls.found.Level = None
-	is.Equal(walls.Path(path), path)
+	path := strings.Join([]string{hidden, "/usr/bin", exposed, access.Home + "/bin", "/root/go/bin", "/usrlocal/bin"}, ":")
+	confinement := &Confinement{choice: Choice{Level: Bwrap}, access: access}
+	is.Equal(confinement.FilterPath(path), strings.Join([]string{"/usr/bin", exposed, access.Home + "/bin"}, ":"))
+	confinement.choice.Level = None
+	is.Equal(confinement.FilterPath(path), path)
 }

@@ -14,17 +14,17 @@ import (
 
 // Rights of Landlock. A file takes only some of them.
 const (
-	readFile  = landlock.AccessFSExecute | landlock.AccessFSReadFile
-	writeFile = readFile | landlock.AccessFSWriteFile | landlock.AccessFSTruncate
-	read      = readFile | landlock.AccessFSReadDir
-	write     = read | writeFile | landlock.AccessFSRemoveDir | landlock.AccessFSRemoveFile | landlock.AccessFSMakeDir | landlock.AccessFSMakeReg |
+	readFileRights  = landlock.AccessFSExecute | landlock.AccessFSReadFile
+	writeFileRights = readFileRights | landlock.AccessFSWriteFile | landlock.AccessFSTruncate
+	readRights      = readFileRights | landlock.AccessFSReadDir
+	writeRights     = readRights | writeFileRights | landlock.AccessFSRemoveDir | landlock.AccessFSRemoveFile | landlock.AccessFSMakeDir | landlock.AccessFSMakeReg |
 		landlock.AccessFSMakeSock | landlock.AccessFSMakeFifo | landlock.AccessFSMakeSym | landlock.AccessFSRefer
-	device = landlock.AccessFSReadFile | landlock.AccessFSWriteFile | landlock.AccessFSIoctlDev
+	deviceRights = landlock.AccessFSReadFile | landlock.AccessFSWriteFile | landlock.AccessFSIoctlDev
 )
 
 // handled is what a kernel's Landlock can deny: all of it is denied but for the rules. From ABI 4 (Linux 6.7) on it knows
 // TCP, from 5 devices, from 6 signals and abstract sockets, from 9 sockets with a path.
-func handled(abi int) landlock.RulesetAttr {
+func handledAccess(abi int) landlock.RulesetAttr {
 	a := landlock.RulesetAttr{
 		HandledAccessFS:  landlock.AccessFSTruncate<<1 - 1,
 		HandledAccessNet: landlock.AccessNetBindTCP | landlock.AccessNetConnectTCP,
@@ -55,7 +55,7 @@ func newRuleset() (ruleset, error) {
 	if err != nil {
 		return ruleset{}, fmt.Errorf("ask for landlock: %w", err)
 	}
-	attr := handled(abi)
+	attr := handledAccess(abi)
 	fd, err := landlock.LandlockCreateRuleset(&attr, 0)
 	if err != nil {
 		return ruleset{}, fmt.Errorf("make landlock ruleset: %w", err)
@@ -127,12 +127,12 @@ func (r ruleset) allowExcept(dir string, rights uint64, except func(path string)
 
 // enterLandlock puts this thread, and what it starts, behind Landlock and seccomp. With mounts it also enters the command's
 // directory, which then is this thread's alone.
-func (w *Walls) enterLandlock(c Command, shields []shield) error {
-	if w.found.mounts {
-		if err := w.mount(shields); err != nil {
+func (c *Confinement) confineWithLandlock(cmd Command, mounts []protectiveMount) error {
+	if c.choice.canMount {
+		if err := c.setUpMounts(mounts); err != nil {
 			return err
 		}
-		if err := w.enter(c.Dir); err != nil {
+		if err := c.changeDir(cmd.Dir); err != nil {
 			return err
 		}
 	}
@@ -141,72 +141,72 @@ func (w *Walls) enterLandlock(c Command, shields []shield) error {
 		return err
 	}
 	defer unix.Close(rules.fd)
-	if err := w.grant(rules, c); err != nil {
+	if err := c.allowAccess(rules, cmd); err != nil {
 		return err
 	}
-	if err := renounce(); err != nil {
+	if err := dropPrivileges(); err != nil {
 		return err
 	}
 	if err := landlock.LandlockRestrictSelf(rules.fd, 0); err != nil {
 		return fmt.Errorf("enter landlock: %w", err)
 	}
-	if !w.found.supervised() {
-		return w.filters.of(c).Install()
+	if !c.choice.supervisesModes() {
+		return c.filters.forCommand(cmd).Install()
 	}
-	return w.filters.of(c).Supervise(w.writes)
+	return c.filters.forCommand(cmd).Supervise(c.mayWrite)
 }
 
 // devices are those of the kernel alone that every program counts on. A terminal is one a process already has.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-func (w *Walls) grant(r ruleset, c Command) error {
-	for _, dir := range append(system, w.place.Expose...) {
-		if err := w.grantSystem(r, dir); err != nil {
+func (c *Confinement) allowAccess(r ruleset, cmd Command) error {
+	for _, dir := range append(systemDirs, c.access.Expose...) {
+		if err := c.allowSystemDir(r, dir); err != nil {
 			return err
 		}
 	}
 	for _, path := range devices {
-		if err := r.allow(path, device); err != nil {
+		if err := r.allow(path, deviceRights); err != nil {
 			return err
 		}
 	}
-	for _, port := range c.Connect {
+	for _, port := range cmd.Connect {
 		if err := r.allowPort(port, landlock.AccessNetConnectTCP); err != nil {
 			return err
 		}
 	}
-	for _, port := range c.Bind {
+	for _, port := range cmd.Bind {
 		if err := r.allowPort(port, landlock.AccessNetBindTCP); err != nil {
 			return err
 		}
 	}
-	for _, dir := range append([]string{w.place.Home, w.Temp(), "/dev/shm"}, w.place.Writable...) {
-		if dir == "/dev/shm" && !w.found.mounts {
+	for _, dir := range append([]string{c.access.Home, c.TempDir(), "/dev/shm"}, c.access.Writable...) {
+		if dir == "/dev/shm" && !c.choice.canMount {
 			continue
 		}
-		if err := r.allow(dir, write); err != nil {
+		if err := r.allow(dir, writeRights); err != nil {
 			return err
 		}
 	}
-	if err := r.allow("/proc", read); err != nil {
+	if err := r.allow("/proc", readRights); err != nil {
 		return err
 	}
-	return w.grantWorkspace(r)
+	return c.allowWorkspace(r)
 }
 
 // grantSystem grants a directory of the system. Secrets that are not masked by mounts are left out.
-func (w *Walls) grantSystem(r ruleset, dir string) error {
-	if w.found.mounts {
-		return r.allow(dir, read)
+func (c *Confinement) allowSystemDir(r ruleset, dir string) error {
+	if c.choice.canMount {
+		return r.allow(dir, readRights)
 	}
-	secrets := slices.DeleteFunc(w.secrets.Paths(), func(path string) bool { return !within(dir, path) })
+	secrets := slices.DeleteFunc(c.secrets.Paths(), func(path string) bool { return !within(dir, path) })
 	if len(secrets) == 0 {
-		return r.allow(dir, read)
+		return r.allow(dir, readRights)
 	}
 	if err := r.allow(dir, landlock.AccessFSReadDir); err != nil {
 		return err
 	}
-	return r.allowExcept(dir, read, func(path string) (whole, part bool) {
+	return r.allowExcept(dir, readRights, func(path string) (whole, part bool) {
 		for _, s := range secrets {
 			whole, part = whole || path == s, part || within(path, s)
 		}
@@ -216,22 +216,22 @@ func (w *Walls) grantSystem(r ruleset, dir string) error {
 
 // grantWorkspace grants the workspace. Without mounts every entry that is not protected is granted by itself, so that no
 // new one can be made beside them.
-func (w *Walls) grantWorkspace(r ruleset) error {
-	if w.found.mounts {
-		return r.allow(w.place.Workspace, write)
+func (c *Confinement) allowWorkspace(r ruleset) error {
+	if c.choice.canMount {
+		return r.allow(c.access.Workspace, writeRights)
 	}
-	if err := r.allow(w.place.Workspace, read); err != nil {
+	if err := r.allow(c.access.Workspace, readRights); err != nil {
 		return err
 	}
-	names := w.names()
-	return r.allowExcept(w.place.Workspace, write, func(path string) (whole, part bool) {
+	names := c.protectedNames()
+	return r.allowExcept(c.access.Workspace, writeRights, func(path string) (whole, part bool) {
 		for _, n := range names {
-			at := filepath.Join(w.place.Workspace, n.path)
+			at := filepath.Join(c.access.Workspace, n.path)
 			if path == at {
 				info, err := os.Lstat(path)
-				return w.place.Lasting || n.inner == nil || err != nil || !info.IsDir(), n.inner != nil
+				return c.access.LongRunning || n.children == nil || err != nil || !info.IsDir(), n.children != nil
 			}
-			for _, i := range n.inner {
+			for _, i := range n.children {
 				whole = whole || path == filepath.Join(at, i.path)
 			}
 		}
@@ -240,22 +240,22 @@ func (w *Walls) grantWorkspace(r ruleset) error {
 }
 
 // supervised reports whether this process decides who changes the mode of a file.
-func (f Found) supervised() bool { return f.Level == Landlock && !f.mounts }
+func (choice Choice) supervisesModes() bool { return choice.Level == Landlock && !choice.canMount }
 
 // writes reports whether commands may write what lies at a path without symlinks, at landlock without mounts.
-func (w *Walls) writes(path string) bool {
-	if slices.ContainsFunc(append([]string{w.place.Home}, w.place.Writable...), func(dir string) bool { return within(dir, path) }) {
+func (c *Confinement) mayWrite(path string) bool {
+	if slices.ContainsFunc(append([]string{c.access.Home}, c.access.Writable...), func(dir string) bool { return within(dir, path) }) {
 		return true
 	}
-	if !within(w.place.Workspace, path) {
+	if !within(c.access.Workspace, path) {
 		return false
 	}
-	for _, n := range w.names() {
-		at := filepath.Join(w.place.Workspace, n.path)
+	for _, n := range c.protectedNames() {
+		at := filepath.Join(c.access.Workspace, n.path)
 		switch {
-		case (n.inner == nil || w.place.Lasting) && within(at, path):
+		case (n.children == nil || c.access.LongRunning) && within(at, path):
 			return false
-		case slices.ContainsFunc(n.inner, func(i name) bool { return within(filepath.Join(at, i.path), path) }):
+		case slices.ContainsFunc(n.children, func(i protectedName) bool { return within(filepath.Join(at, i.path), path) }):
 			return false
 		}
 	}

@@ -20,7 +20,7 @@ const (
 
 // mount gives this thread mounts of its own, for the level landlock: what Landlock can only allow or deny as a whole is
 // taken apart by them.
-func (w *Walls) mount(shields []shield) error {
+func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
 	}
@@ -33,7 +33,7 @@ func (w *Walls) mount(shields []shield) error {
 	if err := unix.Mount("/", "/", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cover root: %w", err)
 	}
-	trees, err := w.takeWritable()
+	trees, err := c.cloneVisibleTrees()
 	defer func() {
 		for _, t := range trees {
 			unix.Close(t.fd)
@@ -61,28 +61,28 @@ func (w *Walls) mount(shields []shield) error {
 		}
 	}
 	for _, t := range trees {
-		if err := t.put(); err != nil {
+		if err := t.attach(); err != nil {
 			return err
 		}
 	}
-	for _, s := range shields {
-		if err := s.cover(); err != nil {
+	for _, s := range mounts {
+		if err := s.mount(); err != nil {
 			return err
 		}
 	}
-	return w.mask()
+	return c.maskSecrets()
 }
 
 // tree is a part of the file system, taken before the mounts that hide it.
-type tree struct {
+type mountTree struct {
 	fd   int
 	path string
 }
 
-func take(path string, readOnly, noLinks bool) (tree, error) {
+func cloneTree(path string, readOnly, noLinks bool) (mountTree, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
-		return tree{}, fmt.Errorf("take %s: %w", path, err)
+		return mountTree{}, fmt.Errorf("take %s: %w", path, err)
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID}
 	if readOnly {
@@ -93,13 +93,13 @@ func take(path string, readOnly, noLinks bool) (tree, error) {
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		unix.Close(fd)
-		return tree{}, fmt.Errorf("limit the mount of %s: %w", path, err)
+		return mountTree{}, fmt.Errorf("limit the mount of %s: %w", path, err)
 	}
-	return tree{fd, path}, nil
+	return mountTree{fd, path}, nil
 }
 
 // put mounts a tree where it was taken from.
-func (t tree) put() error {
+func (t mountTree) attach() error {
 	err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	if errors.Is(err, unix.ENOENT) { // below a fresh /tmp
 		if err := os.MkdirAll(t.path, 0o755); err != nil {
@@ -115,27 +115,27 @@ func (t tree) put() error {
 
 // takeWritable takes what must stay writable, and what is read below the directories that are mounted anew. It makes sure
 // that the workspace, which comes last, is the directory that was opened.
-func (w *Walls) takeWritable() (trees []tree, err error) {
-	for _, path := range w.place.Expose {
-		noLinks := slices.Contains(w.place.NoLinks, path)
+func (c *Confinement) cloneVisibleTrees() (trees []mountTree, err error) {
+	for _, path := range c.access.Expose {
+		noLinks := slices.Contains(c.access.NoSymlinks, path)
 		if !noLinks && !within("/tmp", path) && !within("/dev/shm", path) {
 			continue
 		}
-		t, err := take(path, true, noLinks)
+		t, err := cloneTree(path, true, noLinks)
 		if err != nil {
 			return trees, err
 		}
 		trees = append(trees, t)
 	}
-	for _, path := range slices.Concat([]string{w.place.Home}, w.place.Writable, []string{w.place.Workspace}) {
-		t, err := take(path, false, slices.Contains(w.place.NoLinks, path))
+	for _, path := range slices.Concat([]string{c.access.Home}, c.access.Writable, []string{c.access.Workspace}) {
+		t, err := cloneTree(path, false, slices.Contains(c.access.NoSymlinks, path))
 		if err != nil {
 			return trees, err
 		}
 		trees = append(trees, t)
 	}
 	var opened, taken unix.Stat_t
-	if err := errors.Join(unix.Fstat(int(w.workspace.Fd()), &opened), unix.Fstat(trees[len(trees)-1].fd, &taken)); err != nil {
+	if err := errors.Join(unix.Fstat(int(c.workspace.Fd()), &opened), unix.Fstat(trees[len(trees)-1].fd, &taken)); err != nil {
 		return trees, fmt.Errorf("look at workspace: %w", err)
 	}
 	if opened.Dev != taken.Dev || opened.Ino != taken.Ino {
@@ -145,8 +145,8 @@ func (w *Walls) takeWritable() (trees []tree, err error) {
 }
 
 // mask covers the secrets with what nobody may open: a device, where devices are not allowed, and a folder of nobody's.
-func (w *Walls) mask() error {
-	for _, path := range w.secrets.Paths() {
+func (c *Confinement) maskSecrets() error {
+	for _, path := range c.secrets.Paths() {
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -167,21 +167,21 @@ func (w *Walls) mask() error {
 }
 
 // cover mounts a shield.
-func (s shield) cover() error {
-	t, err := take(s.path, !s.writable, false) // a mount below NoLinks has its flags
+func (s protectiveMount) mount() error {
+	t, err := cloneTree(s.path, !s.writable, false) // a mount below NoLinks has its flags
 	if err != nil {
 		return err
 	}
 	defer unix.Close(t.fd)
-	return t.put()
+	return t.attach()
 }
 
 // enter makes dir this thread's own directory, reached through its own mounts: a directory opened before would lead around
 // them.
-func (w *Walls) enter(dir string) error {
-	base := w.place.Workspace
-	if within(w.place.Home, dir) {
-		base = w.place.Home
+func (c *Confinement) changeDir(dir string) error {
+	base := c.access.Workspace
+	if within(c.access.Home, dir) {
+		base = c.access.Home
 	}
 	rel, err := filepath.Rel(base, dir)
 	if err != nil {

@@ -9,47 +9,47 @@ import (
 
 // protected are the names that commands may not create or change in the top folder of a workspace. Missing ones are
 // protected too. A folder further down is not protected, because nobody works in it as a project.
-var protected = projectNames()
+var projectNames = listProjectNames()
 
-func projectNames() (names []name) {
+func listProjectNames() (names []protectedName) {
 	for _, path := range list.Project {
-		n := name{path: path, stub: folder}
+		n := protectedName{path: path, placeholder: directoryPlaceholder}
 		switch {
 		case path == ".git":
-			n.inner = inGit // a repository is made by the person: git init here is refused
+			n.children = gitNames // a repository is made by the person: git init here is refused
 		case path == "opencode.json" || path == "opencode.jsonc":
 			// OpenCode reads them whatever they are, and a folder would end every chat. A file would show in the person's git. So a
 			// command can create them, and OpenCode obeys them only where it does not run for PocketCoder.
-			n.stub = none
+			n.placeholder = noPlaceholder
 		}
 		names = append(names, n)
 	}
 	for _, path := range list.Instructions {
-		names = append(names, name{path: path, stub: folder, instructions: true})
+		names = append(names, protectedName{path: path, placeholder: directoryPlaceholder, instructions: true})
 	}
 	return names
 }
 
 // inGit are the names in .git by which git runs programs. The rest of .git stays writable.
-var inGit = []name{
-	{path: "config", stub: file}, {path: "config.worktree", stub: file}, // core.fsmonitor, hooksPath, pager, …
-	{path: "commondir", stub: itself}, // moves config and hooks elsewhere
-	{path: "hooks", stub: folder}, {path: "info", stub: folder}, {path: "modules", stub: folder}, {path: "worktrees", stub: folder},
+var gitNames = []protectedName{
+	{path: "config", placeholder: filePlaceholder}, {path: "config.worktree", placeholder: filePlaceholder}, // core.fsmonitor, hooksPath, pager, …
+	{path: "commondir", placeholder: dotPlaceholder}, // moves config and hooks elsewhere
+	{path: "hooks", placeholder: directoryPlaceholder}, {path: "info", placeholder: directoryPlaceholder}, {path: "modules", placeholder: directoryPlaceholder}, {path: "worktrees", placeholder: directoryPlaceholder},
 }
 
 // inHome is protected as well when the workspace is a person's home directory.
-func inHome() (names []name) {
+func homeNames() (names []protectedName) {
 	for _, path := range list.Home {
-		names = append(names, name{path: path, stub: folder})
+		names = append(names, protectedName{path: path, placeholder: directoryPlaceholder})
 	}
 	return names
 }
 
 // name is a protected name.
-type name struct {
-	path  string // below the folder it is listed for
-	inner []name // when it is a folder: what is protected in it, while the rest stays writable. Without, all of it is protected
-	stub  stub
+type protectedName struct {
+	path        string          // below the folder it is listed for
+	children    []protectedName // when it is a folder: what is protected in it, while the rest stays writable. Without, all of it is protected
+	placeholder placeholderKind
 
 	// instructions are texts for agents. A symbolic link is left as it is: projects often have one text under two names.
 	instructions bool
@@ -57,20 +57,20 @@ type name struct {
 
 // stub is what stands at a missing name while a command runs, for something has to be there that a mount can lie on. It is
 // an empty folder wherever possible, even for names of files, since git and tools that list files pass over it.
-type stub int
+type placeholderKind int
 
 const (
-	none stub = iota // it cannot be missing, or need not be protected then
-	folder
-	file
-	itself // a file with a dot in it: git takes commondir for the path of the repository
+	noPlaceholder placeholderKind = iota // it cannot be missing, or need not be protected then
+	directoryPlaceholder
+	filePlaceholder
+	dotPlaceholder // a file with a dot in it: git takes commondir for the path of the repository
 )
 
 // instructionOrder is the order in which OpenCode looks for instructions in a folder. It reads the first that exists.
 var instructionOrder = []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"}
 
 // hides reports whether a stub with this name would keep OpenCode from reading a file that comes later in instructionOrder.
-func hides(workspace, name string) bool {
+func shadows(workspace, name string) bool {
 	at := slices.Index(instructionOrder, name)
 	return at >= 0 && slices.ContainsFunc(instructionOrder[at+1:], func(later string) bool { return exists(filepath.Join(workspace, later)) })
 }
@@ -78,18 +78,18 @@ func hides(workspace, name string) bool {
 // bareNames are protected where there is no .git. Git takes a folder for a bare repository when it has HEAD, objects and
 // refs, and obeys the configuration in it. With a file commondir, the latter two may be elsewhere. A stub named HEAD would
 // make `git diff HEAD` ambiguous in a folder of a repository, so it is the last choice.
-func bareNames(workspace string) []name {
+func bareRepositoryNames(workspace string) []protectedName {
 	has := func(name string) bool { return exists(filepath.Join(workspace, name)) }
 	switch {
 	case has("HEAD") && has("objects") && has("refs"): // it is one
-		return append([]name{{path: "HEAD"}}, inGit...)
+		return append([]protectedName{{path: "HEAD"}}, gitNames...)
 	case !has("refs"):
-		return []name{{path: "commondir", stub: folder}, {path: "refs", stub: folder}}
+		return []protectedName{{path: "commondir", placeholder: directoryPlaceholder}, {path: "refs", placeholder: directoryPlaceholder}}
 	case !has("objects"):
-		return []name{{path: "commondir", stub: folder}, {path: "objects", stub: folder}}
+		return []protectedName{{path: "commondir", placeholder: directoryPlaceholder}, {path: "objects", placeholder: directoryPlaceholder}}
 	}
-	return []name{{path: "HEAD", stub: folder}}
+	return []protectedName{{path: "HEAD", placeholder: directoryPlaceholder}}
 }
 
 // bareStubs are all stubs that bareNames may have asked for.
-var bareStubs = []name{{path: "HEAD", stub: folder}, {path: "commondir", stub: folder}, {path: "refs", stub: folder}, {path: "objects", stub: folder}}
+var bareRepositoryPlaceholders = []protectedName{{path: "HEAD", placeholder: directoryPlaceholder}, {path: "commondir", placeholder: directoryPlaceholder}, {path: "refs", placeholder: directoryPlaceholder}, {path: "objects", placeholder: directoryPlaceholder}}

@@ -46,7 +46,7 @@ type Options struct {
 // Run runs a sandbox worker in this process, until a signal comes or ctx ends. It returns isolation.ErrUnknown if there is
 // no such isolation level.
 func Run(ctx context.Context, o Options) error {
-	found, err := chooseIsolation(o.Isolation)
+	choice, err := chooseIsolation(o.Isolation)
 	if err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer nc.Close()
 	w, err := sandbox.Open(sandbox.Config{
-		Workspace: o.Workspace, Home: o.Home, Timeout: o.Limits.Timeout, Limits: o.Limits.Limits, Isolation: found, Expose: o.Expose, Log: logger,
+		Workspace: o.Workspace, Home: o.Home, Timeout: o.Limits.Timeout, Limits: o.Limits.Limits, Isolation: choice, Expose: o.Expose, Log: logger,
 	})
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
 	defer w.Close()
-	fmt.Fprintln(o.Stdout, Ready, found)
+	fmt.Fprintln(o.Stdout, Ready, choice)
 	server := wire.Server{Handle: w.Handle, Serves: w.Serves, Info: w.Info(), Drain: o.Drain, Abort: now.Done()}
 	server.Info.Capacity, server.Info.Version = o.Capacity, program.Version()
 	if err := wire.Serve(ctx, nc, wire.RunSubject(o.Pool), server); err != nil && ctx.Err() == nil {
@@ -81,12 +81,12 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // chooseIsolation finds a level. When there is none the worker runs all the same, and refuses every command with the reason.
-func chooseIsolation(level string) (isolation.Found, error) {
-	found, err := isolation.Choose(level)
-	if err != nil && !errors.Is(err, isolation.ErrUnknown) {
-		return isolation.Found{Reason: err.Error()}, nil
+func chooseIsolation(level string) (isolation.Choice, error) {
+	choice, err := isolation.Choose(level)
+	if err != nil && !errors.Is(err, isolation.ErrUnknownLevel) {
+		return isolation.Choice{Reason: err.Error()}, nil
 	}
-	return found, err
+	return choice, err
 }
 
 // stopTwice returns a context that the first signal cancels and one that the second signal cancels. end cancels both.

@@ -12,8 +12,8 @@ import (
 func TestWorkerWithoutIsolationRefusesWithTheCure(t *testing.T) {
 	is := is.New(t)
 	t.Setenv("PATH", t.TempDir())
-	found, err := chooseIsolation("bwrap")
+	choice, err := chooseIsolation("bwrap")
 	is.NoErr(err)
-	is.Equal(found.Level, isolation.Level(""))
-	is.True(strings.HasPrefix(found.String(), "refused: no commands can be isolated: bwrap does not work here: bubblewrap is not installed"))
+	is.Equal(choice.Level, isolation.Level(""))
+	is.True(strings.HasPrefix(choice.String(), "refused: no commands can be isolated: bwrap does not work here: bubblewrap is not installed"))
 }

@@ -52,13 +52,13 @@ func checkProgram(ctx context.Context, absent checkState, name, versionFlag, pur
 // checkIsolation chooses the isolation level, as the worker does.
 func checkIsolation(level string) check {
 	c := check{Name: "isolation", State: checkMissing, For: "isolating commands and OpenCode from the rest of the machine: without it neither runs"}
-	found, err := isolation.Choose(level)
+	choice, err := isolation.Choose(level)
 	if err != nil {
 		c.Found, c.Get = err.Error(), "apt install bubblewrap"
 		return c
 	}
-	c.State, c.Found = checkOK, found.String()
-	switch found.Level {
+	c.State, c.Found = checkOK, choice.String()
+	switch choice.Level {
 	case isolation.Landlock, isolation.Container:
 		c.State, c.Get = checkOptional, "apt install bubblewrap, which isolates commands more"
 	case isolation.None:

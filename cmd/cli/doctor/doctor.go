@@ -67,7 +67,7 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if _, err := cli.Parse(fs, args, 0); err != nil {
 		return err
 	}
-	if err := isolation.Known(o.isolation); err != nil {
+	if err := isolation.ValidateLevel(o.isolation); err != nil {
 		return cli.WrongUsage(env, "doctor: --isolation: %v", err)
 	}
 	o.data = datadir.Dir(datadir.Absolute(*data))

@@ -104,7 +104,7 @@ const canary = "#!/bin/sh\nset -C\n: > \"$POCKETCODER_WORKSPACE/HIT\"\n"
 func openTestbed(t *testing.T) *testbed {
 	t.Helper()
 	is := is.New(t)
-	found, err := isolation.Choose(isolation.Auto)
+	choice, err := isolation.Choose(isolation.Auto)
 	if err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -124,7 +124,7 @@ func openTestbed(t *testing.T) *testbed {
 	r.reset(t)
 	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	r.Worker, err = sandbox.Open(sandbox.Config{
-		Isolation: found, Workspace: r.workspace(), Home: filepath.Join(dir, "home"), Expose: []string{filepath.Join(dir, "bin")}, Log: slog.New(slog.DiscardHandler),
+		Isolation: choice, Workspace: r.workspace(), Home: filepath.Join(dir, "home"), Expose: []string{filepath.Join(dir, "bin")}, Log: slog.New(slog.DiscardHandler),
 	})
 	is.NoErr(err)
 	t.Cleanup(r.Close)

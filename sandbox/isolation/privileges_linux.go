@@ -10,7 +10,7 @@ import (
 
 // renounce takes all capabilities from this thread and its later children, for good: a program of root's, or one with
 // capabilities of its own, gets none back.
-func renounce() error {
+func dropPrivileges() error {
 	for c := uintptr(0); ; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // there are no more; or it has none to begin with
@@ -35,15 +35,15 @@ func renounce() error {
 }
 
 // enterContainer is all that is added to the container the worker runs in.
-func (w *Walls) enterContainer(c Command) error {
-	if err := renounce(); err != nil {
+func (c *Confinement) confineInContainer(cmd Command) error {
+	if err := dropPrivileges(); err != nil {
 		return err
 	}
-	return w.filters.of(c).Install()
+	return c.filters.forCommand(cmd).Install()
 }
 
 // seal keeps commands, which run as the same user beside it, from reading and changing this process by /proc.
-func seal() error {
+func disableDumps() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("seal this process: %w", err)
 	}
@@ -52,7 +52,7 @@ func seal() error {
 
 // closeOnExec keeps commands from inheriting what this process was started with: an open directory would lead past all
 // walls. What Go opens is closed anyway.
-func closeOnExec() error {
+func setCloseOnExec() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close inherited descriptors to commands: %w", err)
 	}

@@ -19,12 +19,12 @@ import (
 )
 
 // levels are those with walls that work here. Which must is for the machine that runs the tests for others.
-func levels(t *testing.T) (found []isolation.Found) {
+func levels(t *testing.T) (choices []isolation.Choice) {
 	t.Helper()
-	for _, want := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
-		f, err := isolation.Choose(string(want))
+	for _, level := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
+		choice, err := isolation.Choose(string(level))
 		if err == nil {
-			found = append(found, f)
+			choices = append(choices, choice)
 			continue
 		}
 		if os.Getenv("CI") != "" {
@@ -32,14 +32,14 @@ func levels(t *testing.T) (found []isolation.Found) {
 		}
 		t.Log(err)
 	}
-	if len(found) == 0 {
+	if len(choices) == 0 {
 		t.Skip("no isolation works here")
 	}
-	return found
+	return choices
 }
 
 // jail is a worker behind walls, and around it what its commands must not reach.
-type jail struct {
+type testWorker struct {
 	*Worker
 	t       *testing.T
 	release func() // closes the worker
@@ -52,7 +52,7 @@ type jail struct {
 }
 
 // arrest makes a jail. prepare fills the workspace before the worker opens it.
-func arrest(t *testing.T, found isolation.Found, prepare func(workspace string)) *jail {
+func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace string)) *testWorker {
 	t.Helper()
 	is := is.New(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-jail-")
@@ -70,7 +70,7 @@ func arrest(t *testing.T, found isolation.Found, prepare func(workspace string))
 	program := filepath.Join(dir, "bin", "attempt")
 	copySelf(t, program)
 	w, err := Open(Config{
-		Isolation: found, Workspace: filepath.Join(dir, "workspace"), Home: filepath.Join(dir, "home"),
+		Isolation: choice, Workspace: filepath.Join(dir, "workspace"), Home: filepath.Join(dir, "home"),
 		Expose: []string{filepath.Join(dir, "bin")}, Log: slog.New(slog.DiscardHandler),
 	})
 	is.NoErr(err)
@@ -79,8 +79,8 @@ func arrest(t *testing.T, found isolation.Found, prepare func(workspace string))
 	victim := exec.Command("sleep", "600")
 	is.NoErr(victim.Start())
 	t.Cleanup(func() { victim.Process.Kill(); victim.Wait() })
-	return &jail{
-		Worker: w, t: t, release: release, level: found.Level, mounts: found.Level == isolation.Bwrap || os.Geteuid() == 0,
+	return &testWorker{
+		Worker: w, t: t, release: release, level: choice.Level, mounts: choice.Level == isolation.Bwrap || os.Geteuid() == 0,
 		dir: dir, program: program, victim: victim.Process.Pid,
 	}
 }
@@ -97,12 +97,12 @@ func copySelf(t *testing.T, to string) {
 }
 
 // try says what the kernel answered to attempts inside the walls, one after the other.
-func (j *jail) try(attempts ...string) []string {
+func (j *testWorker) try(attempts ...string) []string {
 	return j.tryAs(j.request(fmt.Sprintf("%s %s '%s'", j.program, attemptName, strings.Join(attempts, "\n"))))
 }
 
 // tryAs is try for a request with more than a command.
-func (j *jail) tryAs(r wire.Request) []string {
+func (j *testWorker) tryAs(r wire.Request) []string {
 	j.t.Helper()
 	r.Network = j.network
 	var stdout, stderr bytes.Buffer
@@ -121,7 +121,7 @@ type escape struct {
 	control bool   // it is harmless, and works without walls
 }
 
-func (j *jail) run(t *testing.T, escapes []escape, names ...string) {
+func (j *testWorker) run(t *testing.T, escapes []escape, names ...string) {
 	names = append(names, "%o", j.dir+"/other", "%d", j.dir+"/data", "%w", j.workspace, "%v", fmt.Sprint(j.victim))
 	expand := strings.NewReplacer(names...)
 	var attempts, harmless []string
@@ -139,7 +139,7 @@ func (j *jail) run(t *testing.T, escapes []escape, names ...string) {
 	if harmless == nil {
 		return
 	}
-	for i, got := range arrest(t, unprotected, nil).try(harmless...) {
+	for i, got := range newTestWorker(t, unprotected, nil).try(harmless...) {
 		if got != "ok" {
 			t.Errorf("without walls the kernel says %s to %s: its denial proves nothing", got, harmless[i])
 		}
@@ -147,22 +147,22 @@ func (j *jail) run(t *testing.T, escapes []escape, names ...string) {
 }
 
 // eachLevel runs a test behind all walls that work here.
-func eachLevel(t *testing.T, test func(t *testing.T, found isolation.Found)) {
+func eachLevel(t *testing.T, test func(t *testing.T, choice isolation.Choice)) {
 	t.Helper()
-	behind(t, levels(t), test)
+	atLevels(t, levels(t), test)
 }
 
 // eachLevelAndContainer is eachLevel, and behind what is added to a container: that works anywhere.
-func eachLevelAndContainer(t *testing.T, test func(t *testing.T, found isolation.Found)) {
+func eachLevelAndContainer(t *testing.T, test func(t *testing.T, choice isolation.Choice)) {
 	t.Helper()
-	behind(t, append(levels(t), isolation.Found{Level: isolation.Container}), test)
+	atLevels(t, append(levels(t), isolation.Choice{Level: isolation.Container}), test)
 }
 
-func behind(t *testing.T, levels []isolation.Found, test func(t *testing.T, found isolation.Found)) {
-	for _, found := range levels {
-		t.Run(string(found.Level), func(t *testing.T) {
+func atLevels(t *testing.T, levels []isolation.Choice, test func(t *testing.T, choice isolation.Choice)) {
+	for _, choice := range levels {
+		t.Run(string(choice.Level), func(t *testing.T) {
 			t.Parallel()
-			test(t, found)
+			test(t, choice)
 		})
 	}
 }

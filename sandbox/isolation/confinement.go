@@ -10,14 +10,14 @@ import (
 )
 
 // Walls stand around the commands of one worker. Its methods may be called from many goroutines.
-type Walls struct {
-	found     Found
-	place     Place
-	workspace *os.File // opened once: what has its name later may be another
-	filters   filters
-	stubs     stubs
-	secrets   secrets
-	follows   error // see FollowsLinks
+type Confinement struct {
+	choice        Choice
+	access        FileAccess
+	workspace     *os.File // opened once: what has its name later may be another
+	filters       filters
+	placeholders  placeholders
+	secrets       secrets
+	noSymlinksErr error // see FollowsLinks
 }
 
 // Command is what is to run.
@@ -36,119 +36,119 @@ type Command struct {
 const HelperPath = "/run/pocketcoder"
 
 // Start says how to start a Command. Close it when no process of the command is left.
-type Start struct {
+type PreparedCommand struct {
 	Argv  []string
 	Files []*os.File // descriptors from 3 on
 
 	// Enter, when it is not nil, has to be called by a locked thread other than the process's first. That thread then starts
 	// the command and is never used again.
-	Enter func() error
+	Confine func() error
 
 	// Attributes, when it is not nil, adds what the process of Argv must be started with.
-	Attributes func(*syscall.SysProcAttr)
+	SetAttributes func(*syscall.SysProcAttr)
 
 	// Entered says that the thread is in Command.Dir after Enter, and must not be sent there by any other way. Bubblewrap
 	// goes there by itself.
-	Entered bool
+	SetsDir bool
 
-	close []func()
+	cleanups []func()
 }
 
 // Close releases what the command kept in use.
-func (s *Start) Close() {
-	for _, c := range s.close {
+func (prepared *PreparedCommand) Close() {
+	for _, c := range prepared.cleanups {
 		c()
 	}
 }
 
 // Open prepares a level for a worker, and removes what one that was killed has left in the workspace.
-func Open(f Found, p Place) (*Walls, error) {
-	if err := closeOnExec(); err != nil {
+func Open(choice Choice, access FileAccess) (*Confinement, error) {
+	if err := setCloseOnExec(); err != nil {
 		return nil, err
 	}
-	w := &Walls{found: f, place: p, secrets: newSecrets()}
-	if f.Level == None || f.Level == "" {
-		return w, nil
+	c := &Confinement{choice: choice, access: access, secrets: newSecrets()}
+	if choice.Level == None || choice.Level == "" {
+		return c, nil
 	}
 	var err error
-	if f.Level != Container {
-		if w.place, err = p.check(); err != nil {
+	if choice.Level != Container {
+		if c.access, err = access.resolve(); err != nil {
 			return nil, err
 		}
 	}
-	if w.workspace, err = os.Open(p.Workspace); err != nil {
+	if c.workspace, err = os.Open(access.Workspace); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	if err := w.open(); err != nil {
-		w.Close()
+	if err := c.prepareLevel(); err != nil {
+		c.Close()
 		return nil, err
 	}
-	return w, nil
+	return c, nil
 }
 
 // Close frees what Open took.
-func (w *Walls) Close() {
-	if w.workspace != nil {
-		w.workspace.Close()
+func (c *Confinement) Close() {
+	if c.workspace != nil {
+		c.workspace.Close()
 	}
-	w.filters.close()
-	w.secrets.Close()
-	w.stubs.clear()
+	c.filters.close()
+	c.secrets.Close()
+	c.placeholders.removeUnused()
 }
 
 // Clone3 says whether the thread that starts a command may use clone3(2) for it, without which it cannot start it in
 // a cgroup.
-func (w *Walls) Clone3() bool {
-	return w.found.Level == None || w.found.Level == Bwrap || w.found.mounts
+func (c *Confinement) AllowsClone3() bool {
+	return c.choice.Level == None || c.choice.Level == Bwrap || c.choice.canMount
 }
 
 // Start makes everything ready for one command. The error is for a person.
-func (w *Walls) Start(c Command) (*Start, error) {
-	switch w.found.Level {
+func (c *Confinement) Prepare(cmd Command) (*PreparedCommand, error) {
+	switch c.choice.Level {
 	case None:
-		return &Start{Argv: c.Argv, Files: c.Files}, nil
+		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files}, nil
 	case "":
-		return nil, fmt.Errorf("no command is run without isolation: %s", w.found.Reason)
+		return nil, fmt.Errorf("no command is run without isolation: %s", c.choice.Reason)
 	}
-	if err := w.unchanged(); err != nil {
+	if err := c.checkWorkspace(); err != nil {
 		return nil, err
 	}
-	return w.start(c)
+	return c.prepare(cmd)
 }
 
 // unchanged makes sure that the workspace's name still stands for the directory that was opened.
-func (w *Walls) unchanged() error {
-	now, err := os.Lstat(w.place.Workspace)
+func (c *Confinement) checkWorkspace() error {
+	now, err := os.Lstat(c.access.Workspace)
 	if err != nil {
 		return fmt.Errorf("workspace is gone: %w", err)
 	}
-	opened, err := w.workspace.Stat()
+	opened, err := c.workspace.Stat()
 	if err != nil {
 		return fmt.Errorf("look at workspace: %w", err)
 	}
-	real, err := filepath.EvalSymlinks(w.place.Workspace)
-	if err != nil || real != w.place.Workspace || !os.SameFile(now, opened) {
-		return fmt.Errorf("workspace %s is not the directory it was when the worker started: it was moved or replaced; start the worker again", w.place.Workspace)
+	real, err := filepath.EvalSymlinks(c.access.Workspace)
+	if err != nil || real != c.access.Workspace || !os.SameFile(now, opened) {
+		return fmt.Errorf("workspace %s is not the directory it was when the worker started: it was moved or replaced; start the worker again", c.access.Workspace)
 	}
 	return nil
 }
 
 // Temp is the directory for a command's temporary files.
-func (w *Walls) Temp() string {
+func (c *Confinement) TempDir() string {
 	switch {
-	case w.found.Level == Bwrap, w.found.mounts:
+	case c.choice.Level == Bwrap, c.choice.canMount:
 		return "/tmp"
-	case w.found.Level == Landlock:
-		return filepath.Join(w.place.Home, ".tmp")
+	case c.choice.Level == Landlock:
+		return filepath.Join(c.access.Home, ".tmp")
 	}
 	return os.TempDir()
 }
 
 // Path is a search path without the directories that a command cannot see.
-func (w *Walls) Path(path string) string {
+func (c *Confinement) FilterPath(path string) string {
 	var seen []string
 	for _, dir := range filepath.SplitList(path) {
-		if w.Shows(dir) {
+		if c.CanRead(dir) {
 			seen = append(seen, dir)
 		}
 	}
@@ -156,12 +156,12 @@ func (w *Walls) Path(path string) string {
 }
 
 // Shows says whether a command may read what lies at path.
-func (w *Walls) Shows(path string) bool {
-	return w.found.Level != Bwrap && w.found.Level != Landlock || w.place.reads(path)
+func (c *Confinement) CanRead(path string) bool {
+	return c.choice.Level != Bwrap && c.choice.Level != Landlock || c.access.canRead(path)
 }
 
 // oneLine joins what went wrong.
-func oneLine(errs []error) error {
+func joinErrors(errs []error) error {
 	var texts []string
 	for _, err := range errs {
 		texts = append(texts, err.Error())

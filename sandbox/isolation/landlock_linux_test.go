@@ -13,7 +13,7 @@ func TestModesAreChangedWhereAProgramMayWrite(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(workspace, ".git"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	place := Place{Workspace: workspace, Home: home, Writable: []string{data}}
+	place := FileAccess{Workspace: workspace, Home: home, Writable: []string{data}}
 	for name, c := range map[string]struct {
 		path            string
 		command, engine bool
@@ -28,10 +28,10 @@ func TestModesAreChangedWhereAProgramMayWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			is.Equal((&Walls{place: place}).writes(c.path), c.command)
+			is.Equal((&Confinement{access: place}).mayWrite(c.path), c.command)
 			lasting := place
-			lasting.Lasting = true
-			is.Equal((&Walls{place: lasting}).writes(c.path), c.engine)
+			lasting.LongRunning = true
+			is.Equal((&Confinement{access: lasting}).mayWrite(c.path), c.engine)
 		})
 	}
 }

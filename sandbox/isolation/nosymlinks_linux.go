@@ -18,12 +18,12 @@ import (
 // number of rw=PATH and ro=PATH, "--", and the command. It returns the status to exit with, if it fails.
 //
 // Bubblewrap cannot do it. It keeps the flags of mounts that are nosuid and nodev already, and that it binds as they are.
-func RunLinks(argv []string, stderr io.Writer) int {
-	fmt.Fprintln(stderr, "sandbox:", runLinks(argv))
+func RunNoSymlinks(argv []string, stderr io.Writer) int {
+	fmt.Fprintln(stderr, "sandbox:", execWithoutSymlinks(argv))
 	return 126
 }
 
-func runLinks(argv []string) error {
+func execWithoutSymlinks(argv []string) error {
 	i := slices.Index(argv, "--")
 	if i < 0 || i+1 == len(argv) {
 		return errors.New("no command")
@@ -34,11 +34,11 @@ func runLinks(argv []string) error {
 	}
 	for _, word := range argv[:i] {
 		mode, path, _ := strings.Cut(word, "=")
-		t, err := take(path, mode != "rw", true)
+		t, err := cloneTree(path, mode != "rw", true)
 		if err != nil {
 			return err
 		}
-		if err := t.put(); err != nil {
+		if err := t.attach(); err != nil {
 			return err
 		}
 		unix.Close(t.fd)
@@ -54,27 +54,27 @@ func runLinks(argv []string) error {
 }
 
 // linksArgv is the command line before bubblewrap's.
-func (w *Walls) linksArgv(shields []shield) ([]string, error) {
+func (c *Confinement) noSymlinksArgv(mounts []protectiveMount) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	argv := []string{self, LinksName}
-	for _, dir := range w.place.NoLinks {
+	argv := []string{self, NoSymlinksCommand}
+	for _, dir := range c.access.NoSymlinks {
 		mode := "ro="
-		if dir == w.place.Workspace {
+		if dir == c.access.Workspace {
 			mode = "rw="
 		}
 		argv = append(argv, mode+dir)
 	}
-	for _, s := range shields {
+	for _, s := range mounts {
 		argv = append(argv, "ro="+s.path)
 	}
 	return append(argv, "--"), nil
 }
 
 // linksAttributes are those of the process that runs RunLinks. A user other than root may mount only in a user namespace.
-func linksAttributes(a *syscall.SysProcAttr) {
+func setNoSymlinksAttributes(a *syscall.SysProcAttr) {
 	a.Cloneflags |= syscall.CLONE_NEWNS
 	if uid := os.Geteuid(); uid != 0 {
 		a.Cloneflags |= syscall.CLONE_NEWUSER
@@ -85,26 +85,26 @@ func linksAttributes(a *syscall.SysProcAttr) {
 }
 
 // FollowsLinks returns why the kernel follows symbolic links in Place.NoLinks, nil if it does not.
-func (w *Walls) FollowsLinks() error { return w.follows }
+func (c *Confinement) NoSymlinksError() error { return c.noSymlinksErr }
 
 // tryLinks sets follows.
-func (w *Walls) tryLinks() {
+func (c *Confinement) checkNoSymlinks() {
 	switch {
-	case len(w.place.NoLinks) == 0 || w.found.Level == Landlock && w.found.mounts:
+	case len(c.access.NoSymlinks) == 0 || c.choice.Level == Landlock && c.choice.canMount:
 		return
-	case w.found.Level != Bwrap:
-		w.follows = fmt.Errorf("%s without mounts of its own cannot refuse them", w.found.Level)
+	case c.choice.Level != Bwrap:
+		c.noSymlinksErr = fmt.Errorf("%s without mounts of its own cannot refuse them", c.choice.Level)
 		return
 	}
-	argv, err := w.linksArgv(nil)
+	argv, err := c.noSymlinksArgv(nil)
 	if err != nil {
-		w.follows = err
+		c.noSymlinksErr = err
 		return
 	}
 	cmd := exec.Command(argv[0], append(argv[1:], "true")...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	linksAttributes(cmd.SysProcAttr)
+	setNoSymlinksAttributes(cmd.SysProcAttr)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		w.follows = fmt.Errorf("mount without symbolic links: %w %s", err, out)
+		c.noSymlinksErr = fmt.Errorf("mount without symbolic links: %w %s", err, out)
 	}
 }
