@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// bwrapCommand is how bubblewrap is called for one command. It takes its own privileges away, is killed with the thread that
-// starts it, and kills all that is in its process namespace with itself.
+// bwrapCommand returns the call of bubblewrap for one command. Bubblewrap drops its own privileges. The kernel kills
+// it when the thread that started it ends, and then kills all processes in its process namespace.
 func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*PreparedCommand, error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -22,7 +22,7 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*Prep
 	prepared := &PreparedCommand{Files: append(cmd.Files[:len(cmd.Files):len(cmd.Files)], filter), SetsDir: true, cleanups: []func(){func() { filter.Close() }}}
 	prepared.Argv = append(prepared.Argv, bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
 		"--die-with-parent", "--cap-drop", "ALL", "--seccomp", strconv.Itoa(3+len(cmd.Files)))
-	if !cmd.Terminal { // with one, the session it is the controlling terminal of is the walls' own
+	if !cmd.Terminal { // a terminal is the controlling terminal of the caller's session
 		prepared.Argv = append(prepared.Argv, "--new-session")
 	}
 	prepared.Argv = append(prepared.Argv, c.bwrapMounts()...)
@@ -36,7 +36,7 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*Prep
 	}
 	for _, shield := range mounts {
 		switch {
-		case shield.empty: // measured, bubblewrap takes a sixth of a bind's time for it
+		case shield.empty: // measured: it takes bubblewrap a sixth of the time of a bind mount
 			prepared.Argv = append(prepared.Argv, "--size", "4096", "--perms", "0555", "--tmpfs", shield.path)
 		case shield.writable:
 			prepared.Argv = append(prepared.Argv, "--bind", shield.path, shield.path)
@@ -52,8 +52,8 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*Prep
 	return prepared, nil
 }
 
-// bwrapFiles are the arguments that build the root. Later ones lie over earlier ones: what is writable comes last. /proc is
-// made read-only since bubblewrap takes /proc/sys for it already, while root may write there even without capabilities.
+// bwrapMounts returns the arguments that build the root. Later mounts cover earlier ones, so writable directories
+// come last. /proc is read-only, because root could otherwise write there without capabilities.
 func (c *Confinement) bwrapMounts() (args []string) {
 	for _, dir := range systemDirs {
 		info, err := os.Lstat(dir)
@@ -83,7 +83,7 @@ func (c *Confinement) bwrapMounts() (args []string) {
 	return args
 }
 
-// bwrapMasks cover the secrets as mask does.
+// bwrapMasks returns the arguments that cover the secret files, as maskSecrets does.
 func (c *Confinement) bwrapMasks() (args []string) {
 	for _, path := range c.secrets.Paths() {
 		info, err := os.Lstat(path)
@@ -91,7 +91,7 @@ func (c *Confinement) bwrapMasks() (args []string) {
 		case err != nil:
 		case info.IsDir():
 			args = append(args, "--perms", "0000", "--tmpfs", path, "--remount-ro", path)
-		default: // a device on a mount that allows none: it cannot be opened
+		default: // a device on a nodev mount cannot be opened
 			args = append(args, "--ro-bind", os.DevNull, path)
 		}
 	}

@@ -9,59 +9,58 @@ import (
 	"syscall"
 )
 
-// Walls stand around the commands of one worker. Its methods may be called from many goroutines.
+// Confinement is an isolation level that is prepared for one workspace. Its methods are safe for concurrent use.
 type Confinement struct {
 	choice        Choice
 	access        FileAccess
-	workspace     *os.File // opened once: what has its name later may be another
+	workspace     *os.File // opened once, because its path can name another directory later
 	filters       filters
 	placeholders  placeholders
 	secrets       secrets
-	noSymlinksErr error // see FollowsLinks
+	noSymlinksErr error // see NoSymlinksError
 }
 
-// Command is what is to run.
+// Command is a command to confine.
 type Command struct {
 	Argv     []string
-	Dir      string     // where, inside the workspace or below Home, symlinks resolved
-	Files    []*os.File // its descriptors from 3 on
-	Terminal bool       // its stdio is its controlling terminal
-	TCP      bool       // at container: it may use TCP. At bwrap it has a network of its own, at landlock see Connect and Bind
-	Connect  []uint16   // at landlock: the TCP ports it may connect to, at whatever address
+	Dir      string     // in the workspace or below Home, symlinks resolved
+	Files    []*os.File // its descriptors from 3
+	Terminal bool       // stdin, stdout and stderr are its controlling terminal
+	TCP      bool       // at container: allow TCP. At bwrap a command has its own network. At landlock see Connect and Bind
+	Connect  []uint16   // at landlock: the TCP ports to which it may connect, at any address
 	Bind     []uint16   // at landlock: the TCP ports it may listen on
-	Helper   string     // path of a program that is made visible as HelperPath, at bwrap
+	Helper   string     // at bwrap: path of a program to show at HelperPath
 }
 
-// HelperPath is where a command finds its Helper.
+// HelperPath is the path of Command.Helper as the command sees it.
 const HelperPath = "/run/pocketcoder"
 
-// Start says how to start a Command. Close it when no process of the command is left.
+// PreparedCommand says how to start a Command. The caller closes it after the last process of the command has ended.
 type PreparedCommand struct {
 	Argv  []string
-	Files []*os.File // descriptors from 3 on
+	Files []*os.File // descriptors from 3
 
-	// Enter, when it is not nil, has to be called by a locked thread other than the process's first. That thread then starts
-	// the command and is never used again.
+	// Confine confines the calling thread. If it is not nil, the caller calls it on a locked thread other than the
+	// process's first. That thread starts the command and is never used again.
 	Confine func() error
 
-	// Attributes, when it is not nil, adds what the process of Argv must be started with.
+	// SetAttributes, if not nil, adds the attributes that the process of Argv needs.
 	SetAttributes func(*syscall.SysProcAttr)
 
-	// Entered says that the thread is in Command.Dir after Enter, and must not be sent there by any other way. Bubblewrap
-	// goes there by itself.
+	// SetsDir reports whether Confine or Argv changes to Command.Dir. The caller must then not set the directory.
 	SetsDir bool
 
 	cleanups []func()
 }
 
-// Close releases what the command kept in use.
-func (prepared *PreparedCommand) Close() {
-	for _, c := range prepared.cleanups {
-		c()
+// Close frees what the command used.
+func (p *PreparedCommand) Close() {
+	for _, cleanup := range p.cleanups {
+		cleanup()
 	}
 }
 
-// Open prepares a level for a worker, and removes what one that was killed has left in the workspace.
+// Open prepares a level for a worker. It removes what a killed worker left in the workspace.
 func Open(choice Choice, access FileAccess) (*Confinement, error) {
 	if err := setCloseOnExec(); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func Open(choice Choice, access FileAccess) (*Confinement, error) {
 	return c, nil
 }
 
-// Close frees what Open took.
+// Close frees what Open allocated.
 func (c *Confinement) Close() {
 	if c.workspace != nil {
 		c.workspace.Close()
@@ -96,13 +95,13 @@ func (c *Confinement) Close() {
 	c.placeholders.removeUnused()
 }
 
-// Clone3 says whether the thread that starts a command may use clone3(2) for it, without which it cannot start it in
-// a cgroup.
+// AllowsClone3 reports whether a confined thread may call clone3(2). Without clone3 it cannot start a command in a
+// cgroup.
 func (c *Confinement) AllowsClone3() bool {
 	return c.choice.Level == None || c.choice.Level == Bwrap || c.choice.canMount
 }
 
-// Start makes everything ready for one command. The error is for a person.
+// Prepare prepares the start of one command. Its error is shown to a person.
 func (c *Confinement) Prepare(cmd Command) (*PreparedCommand, error) {
 	switch c.choice.Level {
 	case None:
@@ -116,7 +115,7 @@ func (c *Confinement) Prepare(cmd Command) (*PreparedCommand, error) {
 	return c.prepare(cmd)
 }
 
-// unchanged makes sure that the workspace's name still stands for the directory that was opened.
+// checkWorkspace returns an error if the workspace's path no longer names the directory that Open opened.
 func (c *Confinement) checkWorkspace() error {
 	now, err := os.Lstat(c.access.Workspace)
 	if err != nil {
@@ -124,7 +123,7 @@ func (c *Confinement) checkWorkspace() error {
 	}
 	opened, err := c.workspace.Stat()
 	if err != nil {
-		return fmt.Errorf("look at workspace: %w", err)
+		return fmt.Errorf("stat workspace: %w", err)
 	}
 	real, err := filepath.EvalSymlinks(c.access.Workspace)
 	if err != nil || real != c.access.Workspace || !os.SameFile(now, opened) {
@@ -133,7 +132,7 @@ func (c *Confinement) checkWorkspace() error {
 	return nil
 }
 
-// Temp is the directory for a command's temporary files.
+// TempDir returns the directory for a command's temporary files.
 func (c *Confinement) TempDir() string {
 	switch {
 	case c.choice.Level == Bwrap, c.choice.canMount:
@@ -144,7 +143,7 @@ func (c *Confinement) TempDir() string {
 	return os.TempDir()
 }
 
-// Path is a search path without the directories that a command cannot see.
+// FilterPath returns a search path without the directories that a command cannot read.
 func (c *Confinement) FilterPath(path string) string {
 	var seen []string
 	for _, dir := range filepath.SplitList(path) {
@@ -155,12 +154,12 @@ func (c *Confinement) FilterPath(path string) string {
 	return strings.Join(seen, ":")
 }
 
-// Shows says whether a command may read what lies at path.
+// CanRead reports whether a command can read the file at path.
 func (c *Confinement) CanRead(path string) bool {
 	return c.choice.Level != Bwrap && c.choice.Level != Landlock || c.access.canRead(path)
 }
 
-// oneLine joins what went wrong.
+// joinErrors joins errors in one line.
 func joinErrors(errs []error) error {
 	var texts []string
 	for _, err := range errs {

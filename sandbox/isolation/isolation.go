@@ -1,32 +1,34 @@
-// Package isolation builds the walls around a command, so that what it may not do is refused by the kernel.
+// Package isolation confines commands, so that the kernel denies what they must not do.
 //
-// Choose finds the strongest level that works on this machine, by trying it; Open prepares it for one workspace; Start
-// says, for one command, what to execute instead of it and what the thread that forks has to do before. The levels:
+// Choose finds the strongest isolation level that works on this machine, by trying each one. Open prepares that level for
+// one workspace. Confinement.Prepare returns how to start one command. The levels are:
 //
-//	bwrap      namespaces made by bubblewrap: own root, processes, network, host name, IPC; seccomp
-//	landlock   Landlock, seccomp and no capabilities, taken on by the thread that forks; where the worker may mount (root),
-//	           also own mounts: /tmp, /proc and the protected paths
-//	container  seccomp and no capabilities; the rest is left to the container that the worker runs in
+//	bwrap      namespaces created by bubblewrap (root, processes, network, host name, IPC), and seccomp
+//	landlock   Landlock, seccomp and no capabilities, applied to the thread that forks. If the worker can mount (as root),
+//	           the command also has its own mounts: /tmp, /proc and the protected paths
+//	container  seccomp and no capabilities. The container of the worker does the rest
 //	none       nothing
 //
-// Promises, at bwrap and landlock:
-//   - Files are an allow list, the same for both: the system's directories without the secrets in them, and what is exposed, to
-//     read; the workspace, the commands' HOME and a private temporary directory, to write. Landlock hides no names: whether
-//     a file exists, and how large it is, can be asked there. Without mounts times of the user's files can be changed, and
-//     /proc tells which processes there are.
-//   - What programs outside obey or execute in the workspace (see protected) cannot be created, changed, replaced or
-//     renamed. Where the worker may not mount, Landlock cannot take one name out of a folder: there nothing can be created,
-//     removed or renamed directly in the workspace's top folder and in .git.
-//   - There is no network, unless a command is given a proxy, and none at all at landlock. Sockets of the host are out of reach; one that
-//     somebody puts into the workspace is not, at bwrap.
-//   - In the directories of Place.NoLinks the kernel follows no symbolic link, where this process may mount or make a user namespace.
-//   - No privilege can be gained: no set-user-id, no capabilities, no namespaces, no mounts, no tracing of others.
-//   - No file gets a set-user-id or set-group-id bit, by which another user of the machine could gain this user's rights.
+// The levels bwrap and landlock promise:
+//   - A command can use only listed files. It reads the system's directories without their secret files, and exposed
+//     directories. It writes the workspace, the HOME of commands and a private temporary directory. Landlock does not hide
+//     names: a command can read the existence and the size of other files. Without mounts, a command can also change
+//     times of the user's files, and list all processes in /proc.
+//   - A command cannot create, change, replace or rename protected names in the workspace (package protected). Landlock
+//     cannot exclude one name from a directory. So without mounts, a command cannot create, remove or rename anything
+//     directly in the workspace's top directory and in .git.
+//   - A command has no network, except through a proxy at bwrap. It cannot reach the sockets of the host. At bwrap it can
+//     reach a socket that another program creates in the workspace.
+//   - The kernel follows no symbolic link in the directories of FileAccess.NoSymlinks, if this process can mount or create
+//     a user namespace.
+//   - A command cannot gain privileges: it has no set-user-id programs, capabilities, new namespaces or mounts, and it
+//     cannot trace other processes.
+//   - A command cannot set a set-user-id or set-group-id bit, which would give this user's rights to other users.
 //
-// What the kernel cannot hold: when somebody outside replaces a protected file while a command runs, that command sees and
-// may change the new one, because a mount ends with the file it lies on. The next command is kept from it again.
+// One case is not covered. A mount ends with the file that it covers. If a program outside replaces a protected file while
+// a command runs, that command can change the new file. The next command cannot.
 //
-// The package runs nothing by itself but to probe, and must not know what a worker, a request or a limit is.
+// The package runs a program only to test a level. It must not know what a worker, a request or a limit is.
 package isolation
 
 import (
@@ -35,7 +37,7 @@ import (
 	"slices"
 )
 
-// Level is a kind of walls.
+// Level is an isolation level.
 type Level string
 
 const (
@@ -45,34 +47,34 @@ const (
 	None      Level = "none"
 )
 
-// ContainerMark is the environment variable that the image of the sandbox sets.
+// ContainerMark is the environment variable that the sandbox image sets.
 const ContainerMark = "POCKETCODER_CONTAINER"
 
-// LinksName is the first argument with which this program runs RunLinks.
+// NoSymlinksCommand is the first argument with which this program calls RunNoSymlinks.
 const NoSymlinksCommand = "sandbox-links"
 
-// Auto asks Choose for the strongest level that works.
+// Auto makes Choose select the strongest level that works.
 const Auto = "auto"
 
-// Found is a level that works on this machine. Without a level nothing is run, and Reason is what a person is told.
+// Choice is the isolation level that Choose selected, and the reason. If Level is empty, no command may run.
 type Choice struct {
 	Level  Level
-	Reason string // one line for a person: why this level, and what it lacks
+	Reason string // one line for a person: why this level was selected, and its restrictions
 
-	canMount bool // at landlock: this process may mount
+	canMount bool // at landlock: this process can mount
 }
 
-func (choice Choice) String() string {
-	if choice.Level == "" {
-		return "refused: " + choice.Reason
+func (c Choice) String() string {
+	if c.Level == "" {
+		return "refused: " + c.Reason
 	}
-	return string(choice.Level) + ": " + choice.Reason
+	return string(c.Level) + ": " + c.Reason
 }
 
-// ErrUnknown is in the error of Known and Choose when there is no such level.
+// ErrUnknownLevel is in the error of ValidateLevel and Choose if the level does not exist.
 var ErrUnknownLevel = errors.New("choose auto, bwrap, landlock, container or none")
 
-// Known is an error when want is neither a level nor Auto. Whether it works here is for Choose to find out.
+// ValidateLevel returns ErrUnknownLevel if want is neither a level nor Auto. It does not test the level.
 func ValidateLevel(want string) error {
 	if slices.Contains([]string{Auto, string(Bwrap), string(Landlock), string(Container), string(None)}, want) {
 		return nil
@@ -80,8 +82,8 @@ func ValidateLevel(want string) error {
 	return fmt.Errorf("there is no isolation %q: %w", want, ErrUnknownLevel)
 }
 
-// Choose tries what want names, or for Auto one level after the other. When it does not work here the error says why and
-// how to change that. None is chosen only when it is asked for.
+// Choose tests the level want. For Auto it tests one level after the other. If no level works, the error says why
+// and how to change that. Choose selects None only if want is None.
 func Choose(want string) (Choice, error) {
 	if want == string(None) {
 		return Choice{Level: None, Reason: "chosen explicitly: commands and OpenCode run unprotected"}, nil

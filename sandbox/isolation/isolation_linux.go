@@ -18,12 +18,12 @@ import (
 	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
-// secrets are the files of the system that commands must not read.
+// secrets lists the system's files that commands must not read.
 type secrets = *systemsecrets.List
 
 func newSecrets() secrets { return systemsecrets.New() }
 
-// open prepares what all commands share.
+// prepareLevel prepares what all commands share.
 func (c *Confinement) prepareLevel() (err error) {
 	if c.filters, err = newFilters(c.choice.canMount, c.choice.supervisesModes()); err != nil {
 		return err
@@ -46,44 +46,44 @@ func (c *Confinement) prepare(cmd Command) (*PreparedCommand, error) {
 		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: func() error { return c.confineInContainer(cmd) }}, nil
 	}
 	var mounts []protectiveMount
-	leave := func() {}
+	release := func() {}
 	if c.choice.Level == Bwrap || c.choice.canMount {
 		var err error
-		if mounts, leave, err = c.protect(); err != nil {
+		if mounts, release, err = c.protect(); err != nil {
 			return nil, err
 		}
 	}
 	if c.choice.Level == Landlock {
-		enter := func() error { return c.confineWithLandlock(cmd, mounts) }
-		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: enter, SetsDir: c.choice.canMount, cleanups: []func(){leave}}, nil
+		confine := func() error { return c.confineWithLandlock(cmd, mounts) }
+		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: confine, SetsDir: c.choice.canMount, cleanups: []func(){release}}, nil
 	}
 	prepared, err := c.bwrapCommand(cmd, mounts)
 	if err != nil {
-		leave()
+		release()
 		return nil, err
 	}
-	prepared.cleanups = append(prepared.cleanups, leave)
+	prepared.cleanups = append(prepared.cleanups, release)
 	return prepared, nil
 }
 
-// filters are the seccomp programs, made once.
+// filters holds the seccomp filters that all commands share.
 type filters struct {
 	noSockets, tcpSockets seccomp.Filter
-	bwrapFile             *os.File // for bwrap
+	bwrapFile             *os.File // the filter in the form that bubblewrap reads
 }
 
-func newFilters(clone3, handOver bool) (f filters, err error) {
-	if f.noSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.NoSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
+func newFilters(clone3, superviseModes bool) (f filters, err error) {
+	if f.noSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.NoSockets, Clone3: clone3, SuperviseModes: superviseModes}); err != nil {
 		return f, err
 	}
-	if f.tcpSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.TCPSockets, Clone3: clone3, SuperviseModes: handOver}); err != nil {
+	if f.tcpSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.TCPSockets, Clone3: clone3, SuperviseModes: superviseModes}); err != nil {
 		return f, err
 	}
-	own, err := seccomp.New(seccomp.Options{Sockets: seccomp.NamespaceSockets})
+	filter, err := seccomp.New(seccomp.Options{Sockets: seccomp.NamespaceSockets})
 	if err != nil {
 		return f, err
 	}
-	f.bwrapFile, err = own.File()
+	f.bwrapFile, err = filter.File()
 	return f, err
 }
 
@@ -94,13 +94,13 @@ func (f filters) forCommand(cmd Command) seccomp.Filter {
 	return f.noSockets
 }
 
-// open opens bwrap's filter once more: a descriptor with a position of its own.
+// reopenBwrapFile returns a descriptor of bwrapFile with its own read position.
 func (f filters) reopenBwrapFile() (*os.File, error) {
-	again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.bwrapFile.Fd()))
+	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.bwrapFile.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("open seccomp filter: %w", err)
 	}
-	return again, nil
+	return file, nil
 }
 
 func (f filters) close() {
@@ -109,7 +109,7 @@ func (f filters) close() {
 	}
 }
 
-// try says whether a level works here, by running it.
+// tryLevel tests whether a level works here.
 func tryLevel(level Level) (Choice, error) {
 	switch level {
 	case Bwrap:
@@ -175,7 +175,7 @@ func tryLandlock() (Choice, error) {
 	return choice, nil
 }
 
-// enterProbe walls in a thread that is then thrown away, and makes sure that the kernel refuses it something each time.
+// probeLandlock confines a thread, checks that the kernel denies it a file and a system call, and ends the thread.
 func probeLandlock(choice Choice) error {
 	c, remove, err := openProbe(choice)
 	if err != nil {
@@ -206,11 +206,11 @@ func probeLandlock(choice Choice) error {
 	return <-done
 }
 
-// probe prepares a level for an empty place.
+// openProbe prepares a level for an empty workspace.
 func openProbe(choice Choice) (c *Confinement, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "pocketcoder-probe-")
 	if err != nil {
-		return nil, nil, fmt.Errorf("make directory to try it in: %w", err)
+		return nil, nil, fmt.Errorf("create directory for the test: %w", err)
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -221,7 +221,7 @@ func openProbe(choice Choice) (c *Confinement, remove func(), err error) {
 	}
 	if err != nil {
 		os.RemoveAll(dir)
-		return nil, nil, fmt.Errorf("try it in TMPDIR: %w", err)
+		return nil, nil, fmt.Errorf("test it in TMPDIR: %w", err)
 	}
 	return c, func() {
 		c.Close()
@@ -241,8 +241,8 @@ func tryContainer() (Choice, error) {
 	return Choice{}, fmt.Errorf("%s is set, but nothing shows that this is a container of Docker or Podman", ContainerMark)
 }
 
-// OnThread runs fn in a goroutine that is locked to an OS thread, which ends with it. It is never the process's first
-// thread: that one cannot end, and is taken for the whole process in /proc.
+// RunOnThread runs fn in a goroutine that is locked to an OS thread. The thread ends with fn. It is never the
+// process's first thread: that thread cannot end, and /proc shows its state as the state of the process.
 func RunOnThread(fn func()) {
 	go func() {
 		runtime.LockOSThread()

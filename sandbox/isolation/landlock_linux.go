@@ -22,8 +22,8 @@ const (
 	deviceRights = landlock.AccessFSReadFile | landlock.AccessFSWriteFile | landlock.AccessFSIoctlDev
 )
 
-// handled is what a kernel's Landlock can deny: all of it is denied but for the rules. From ABI 4 (Linux 6.7) on it knows
-// TCP, from 5 devices, from 6 signals and abstract sockets, from 9 sockets with a path.
+// handledAccess returns the rights that the kernel's Landlock denies unless a rule allows them. Landlock supports
+// TCP from ABI 4 (Linux 6.7), devices from 5, signals and abstract sockets from 6, and sockets with a path from 9.
 func handledAccess(abi int) landlock.RulesetAttr {
 	a := landlock.RulesetAttr{
 		HandledAccessFS:  landlock.AccessFSTruncate<<1 - 1,
@@ -41,10 +41,10 @@ func handledAccess(abi int) landlock.RulesetAttr {
 	return a
 }
 
-// minABI is the first that knows the network.
+// minABI is the first ABI that supports TCP.
 const minABI = 4
 
-// ruleset collects what is allowed.
+// ruleset is a Landlock ruleset.
 type ruleset struct {
 	fd      int
 	handled uint64
@@ -53,7 +53,7 @@ type ruleset struct {
 func newRuleset() (ruleset, error) {
 	abi, err := landlock.LandlockGetABIVersion()
 	if err != nil {
-		return ruleset{}, fmt.Errorf("ask for landlock: %w", err)
+		return ruleset{}, fmt.Errorf("query Landlock version: %w", err)
 	}
 	attr := handledAccess(abi)
 	fd, err := landlock.LandlockCreateRuleset(&attr, 0)
@@ -63,8 +63,8 @@ func newRuleset() (ruleset, error) {
 	return ruleset{fd, attr.HandledAccessFS}, nil
 }
 
-// allow grants rights on what path names, and on all below it. A missing path is nothing to grant. The last component may
-// not be a symlink: one in a workspace would grant what it points to.
+// allow allows rights on path and everything below it. It ignores a missing path. It also ignores a symlink as the
+// last component: one in a workspace would allow access to its target.
 func (r ruleset) allow(path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
@@ -76,7 +76,7 @@ func (r ruleset) allow(path string, rights uint64) error {
 	defer unix.Close(fd)
 	var s unix.Stat_t
 	if err := unix.Fstat(fd, &s); err != nil {
-		return fmt.Errorf("look at %s: %w", path, err)
+		return fmt.Errorf("stat %s: %w", path, err)
 	}
 	switch s.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
@@ -91,7 +91,7 @@ func (r ruleset) allow(path string, rights uint64) error {
 	return nil
 }
 
-// allowPort grants a right on a TCP port, whatever the address.
+// allowPort allows a right on a TCP port, at any address.
 func (r ruleset) allowPort(port uint16, right uint64) error {
 	if err := landlock.LandlockAddNetPortRule(r.fd, &landlock.NetPortAttr{AllowedAccess: right, Port: uint64(port)}, 0); err != nil {
 		return fmt.Errorf("allow port %d: %w", port, err)
@@ -99,7 +99,8 @@ func (r ruleset) allowPort(port uint16, right uint64) error {
 	return nil
 }
 
-// allowExcept grants rights on all that lies in dir but for some paths below it, and only names to be listed on dir itself.
+// allowExcept allows rights on all entries of dir, except some paths below it. except reports whether a path is
+// excluded as a whole or in part. dir itself gets no rights.
 func (r ruleset) allowExcept(dir string, rights uint64, except func(path string) (whole, part bool)) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -125,8 +126,8 @@ func (r ruleset) allowExcept(dir string, rights uint64, except func(path string)
 	return nil
 }
 
-// enterLandlock puts this thread, and what it starts, behind Landlock and seccomp. With mounts it also enters the command's
-// directory, which then is this thread's alone.
+// confineWithLandlock confines this thread and its children with Landlock and seccomp. If this process can mount, it
+// also gives the thread its own mounts and changes to the command's directory.
 func (c *Confinement) confineWithLandlock(cmd Command, mounts []protectiveMount) error {
 	if c.choice.canMount {
 		if err := c.setUpMounts(mounts); err != nil {
@@ -156,9 +157,11 @@ func (c *Confinement) confineWithLandlock(cmd Command, mounts []protectiveMount)
 	return c.filters.forCommand(cmd).Supervise(c.mayWrite)
 }
 
-// devices are those of the kernel alone that every program counts on. A terminal is one a process already has.
+// devices are the device files that every program expects. /dev/tty names a terminal that the process has open
+// already.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
+// allowAccess adds the rules for a command.
 func (c *Confinement) allowAccess(r ruleset, cmd Command) error {
 	for _, dir := range append(systemDirs, c.access.Expose...) {
 		if err := c.allowSystemDir(r, dir); err != nil {
@@ -194,7 +197,7 @@ func (c *Confinement) allowAccess(r ruleset, cmd Command) error {
 	return c.allowWorkspace(r)
 }
 
-// grantSystem grants a directory of the system. Secrets that are not masked by mounts are left out.
+// allowSystemDir allows a directory of the system. Without mounts it excludes the secret files.
 func (c *Confinement) allowSystemDir(r ruleset, dir string) error {
 	if c.choice.canMount {
 		return r.allow(dir, readRights)
@@ -214,8 +217,8 @@ func (c *Confinement) allowSystemDir(r ruleset, dir string) error {
 	})
 }
 
-// grantWorkspace grants the workspace. Without mounts every entry that is not protected is granted by itself, so that no
-// new one can be made beside them.
+// allowWorkspace allows the workspace. Without mounts it allows each entry that is not protected, so a command
+// cannot create entries beside them.
 func (c *Confinement) allowWorkspace(r ruleset) error {
 	if c.choice.canMount {
 		return r.allow(c.access.Workspace, writeRights)
@@ -239,10 +242,12 @@ func (c *Confinement) allowWorkspace(r ruleset) error {
 	})
 }
 
-// supervised reports whether this process decides who changes the mode of a file.
-func (choice Choice) supervisesModes() bool { return choice.Level == Landlock && !choice.canMount }
+// supervisesModes reports whether this process changes the modes of files for commands. Landlock does not control
+// changes of modes. Without mounts, a command could change the mode of the data directory and lock out the control
+// plane or let other users in, because both run as the same user.
+func (c Choice) supervisesModes() bool { return c.Level == Landlock && !c.canMount }
 
-// writes reports whether commands may write what lies at a path without symlinks, at landlock without mounts.
+// mayWrite reports whether commands can write path at landlock without mounts. path has no symlinks.
 func (c *Confinement) mayWrite(path string) bool {
 	if slices.ContainsFunc(append([]string{c.access.Home}, c.access.Writable...), func(dir string) bool { return within(dir, path) }) {
 		return true

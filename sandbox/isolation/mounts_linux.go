@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of a command's temporary file systems, in bytes. They live in memory, so they count with what a command may use.
+// Sizes of a command's temporary file systems, in bytes. They use memory, so they count towards the memory limit.
 const (
 	tempSize  = 1 << 30
 	smallSize = 64 << 20
 )
 
-// mount gives this thread mounts of its own, for the level landlock: what Landlock can only allow or deny as a whole is
-// taken apart by them.
+// setUpMounts gives this thread its own mounts, at the level landlock. They protect single files where Landlock can
+// allow or deny only whole directories.
 func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
@@ -27,9 +27,9 @@ func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// With another mount lying on its root, this thread counts as one with a changed root (chroot), and those may not make
-	// user namespaces (user_namespaces(7)), which all others would take: so the filter need not deny clone3, by which a
-	// command is started in its cgroup.
+	// A mount on its root makes the kernel treat this thread as if its root had changed (chroot). Such a thread cannot create
+	// user namespaces (user_namespaces(7)), which all other namespaces require. So the filter need not deny clone3, which
+	// starts a command in its cgroup.
 	if err := unix.Mount("/", "/", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cover root: %w", err)
 	}
@@ -42,7 +42,7 @@ func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	if err != nil {
 		return err
 	}
-	// Read-only, because Landlock leaves modes, owners and times of files to be changed.
+	// Read-only, because Landlock does not deny changes of modes, owners and times.
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
 		return fmt.Errorf("make mounts read-only: %w", err)
@@ -54,7 +54,7 @@ func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	}{
 		{"/tmp", "tmpfs", "mode=1777,size=" + strconv.Itoa(tempSize), flags},
 		{"/dev/shm", "tmpfs", "mode=1777,size=" + strconv.Itoa(smallSize), flags | unix.MS_NOEXEC},
-		{"/proc", "proc", "hidepid=ptraceable", flags | unix.MS_NOEXEC | unix.MS_RDONLY}, // others' processes are not seen
+		{"/proc", "proc", "hidepid=ptraceable", flags | unix.MS_NOEXEC | unix.MS_RDONLY}, // hides other processes
 	} {
 		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.options); err != nil && !(m.at == "/dev/shm" && errors.Is(err, unix.ENOENT)) {
 			return fmt.Errorf("mount %s: %w", m.at, err)
@@ -73,35 +73,36 @@ func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	return c.maskSecrets()
 }
 
-// tree is a part of the file system, taken before the mounts that hide it.
+// mountTree is a copy of a part of the file system, made before other mounts cover it.
 type mountTree struct {
 	fd   int
 	path string
 }
 
+// cloneTree copies the mounts at path and below it.
 func cloneTree(path string, readOnly, noLinks bool) (mountTree, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
-		return mountTree{}, fmt.Errorf("take %s: %w", path, err)
+		return mountTree{}, fmt.Errorf("clone mount of %s: %w", path, err)
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID}
 	if readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
-	if noLinks { // nodev, so that bubblewrap changes no flag
+	if noLinks { // nodev, so that bubblewrap changes no flag of the mount
 		attr.Attr_set |= unix.MOUNT_ATTR_NOSYMFOLLOW | unix.MOUNT_ATTR_NODEV
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		unix.Close(fd)
-		return mountTree{}, fmt.Errorf("limit the mount of %s: %w", path, err)
+		return mountTree{}, fmt.Errorf("set flags of the mount of %s: %w", path, err)
 	}
 	return mountTree{fd, path}, nil
 }
 
-// put mounts a tree where it was taken from.
+// attach mounts the tree at its original path.
 func (t mountTree) attach() error {
 	err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	if errors.Is(err, unix.ENOENT) { // below a fresh /tmp
+	if errors.Is(err, unix.ENOENT) { // below the new /tmp
 		if err := os.MkdirAll(t.path, 0o755); err != nil {
 			return fmt.Errorf("make mount point: %w", err)
 		}
@@ -113,8 +114,8 @@ func (t mountTree) attach() error {
 	return nil
 }
 
-// takeWritable takes what must stay writable, and what is read below the directories that are mounted anew. It makes sure
-// that the workspace, which comes last, is the directory that was opened.
+// cloneVisibleTrees clones the writable directories, and the exposed ones that need other flags or that new mounts
+// cover. It returns an error if the workspace, which is last, is not the directory that Open opened.
 func (c *Confinement) cloneVisibleTrees() (trees []mountTree, err error) {
 	for _, path := range c.access.Expose {
 		noLinks := slices.Contains(c.access.NoSymlinks, path)
@@ -136,7 +137,7 @@ func (c *Confinement) cloneVisibleTrees() (trees []mountTree, err error) {
 	}
 	var opened, taken unix.Stat_t
 	if err := errors.Join(unix.Fstat(int(c.workspace.Fd()), &opened), unix.Fstat(trees[len(trees)-1].fd, &taken)); err != nil {
-		return trees, fmt.Errorf("look at workspace: %w", err)
+		return trees, fmt.Errorf("stat workspace: %w", err)
 	}
 	if opened.Dev != taken.Dev || opened.Ino != taken.Ino {
 		return trees, errors.New("workspace was replaced while the command started")
@@ -144,7 +145,8 @@ func (c *Confinement) cloneVisibleTrees() (trees []mountTree, err error) {
 	return trees, nil
 }
 
-// mask covers the secrets with what nobody may open: a device, where devices are not allowed, and a folder of nobody's.
+// maskSecrets covers each secret file with a device on a nodev mount, and each secret directory with an empty one.
+// Commands can open neither.
 func (c *Confinement) maskSecrets() error {
 	for _, path := range c.secrets.Paths() {
 		info, err := os.Lstat(path)
@@ -166,9 +168,9 @@ func (c *Confinement) maskSecrets() error {
 	return nil
 }
 
-// cover mounts a shield.
+// mount mounts s.
 func (s protectiveMount) mount() error {
-	t, err := cloneTree(s.path, !s.writable, false) // a mount below NoLinks has its flags
+	t, err := cloneTree(s.path, !s.writable, false) // a mount below NoSymlinks has its flags
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (s protectiveMount) mount() error {
 	return t.attach()
 }
 
-// enter makes dir this thread's own directory, reached through its own mounts: a directory opened before would lead around
+// changeDir changes this thread to dir through its own mounts. A directory that was opened earlier would bypass
 // them.
 func (c *Confinement) changeDir(dir string) error {
 	base := c.access.Workspace

@@ -14,10 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunLinks mounts directories so that the kernel follows no symbolic link in them, and then executes a command. argv is any
-// number of rw=PATH and ro=PATH, "--", and the command. It returns the status to exit with, if it fails.
+// RunNoSymlinks mounts directories so that the kernel follows no symbolic link in them, and then executes a command.
+// argv is any number of rw=PATH and ro=PATH, "--", and the command. It returns only on failure, with the exit
+// status.
 //
-// Bubblewrap cannot do it. It keeps the flags of mounts that are nosuid and nodev already, and that it binds as they are.
+// Bubblewrap has no option for such mounts. It keeps the flags of a mount that it binds if the mount is nosuid and
+// nodev.
 func RunNoSymlinks(argv []string, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "sandbox:", execWithoutSymlinks(argv))
 	return 126
@@ -53,7 +55,7 @@ func execWithoutSymlinks(argv []string) error {
 	return syscall.Exec(program, argv[i+1:], os.Environ())
 }
 
-// linksArgv is the command line before bubblewrap's.
+// noSymlinksArgv returns the arguments to put before those of bubblewrap.
 func (c *Confinement) noSymlinksArgv(mounts []protectiveMount) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -73,7 +75,8 @@ func (c *Confinement) noSymlinksArgv(mounts []protectiveMount) ([]string, error)
 	return append(argv, "--"), nil
 }
 
-// linksAttributes are those of the process that runs RunLinks. A user other than root may mount only in a user namespace.
+// setNoSymlinksAttributes sets the attributes of the process that calls RunNoSymlinks. A user other than root can
+// mount only in a user namespace.
 func setNoSymlinksAttributes(a *syscall.SysProcAttr) {
 	a.Cloneflags |= syscall.CLONE_NEWNS
 	if uid := os.Geteuid(); uid != 0 {
@@ -84,10 +87,11 @@ func setNoSymlinksAttributes(a *syscall.SysProcAttr) {
 	}
 }
 
-// FollowsLinks returns why the kernel follows symbolic links in Place.NoLinks, nil if it does not.
+// NoSymlinksError returns why the kernel follows symbolic links in FileAccess.NoSymlinks. It returns nil if the
+// kernel does not follow them.
 func (c *Confinement) NoSymlinksError() error { return c.noSymlinksErr }
 
-// tryLinks sets follows.
+// checkNoSymlinks sets noSymlinksErr.
 func (c *Confinement) checkNoSymlinks() {
 	switch {
 	case len(c.access.NoSymlinks) == 0 || c.choice.Level == Landlock && c.choice.canMount:

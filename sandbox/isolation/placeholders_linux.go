@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shield is a mount that lies on a protected path of the workspace while a command runs. The kernel refuses to remove or
-// rename what a mount lies on.
+// protectiveMount is a mount on a protected path of the workspace while a command runs. The kernel does not remove
+// or rename a mount point.
 type protectiveMount struct {
 	path     string // absolute
-	writable bool   // what is in it may be changed, but for further shields
-	empty    bool   // it is a stub for a folder
+	writable bool   // its contents can be changed, except below other mounts
+	empty    bool   // it is a placeholder directory
 }
 
-// stubMode marks a stub: nothing else has the sticky bit and nobody's right to write. The mark is set in the same call
-// that makes the file, so that whoever finds one, in whichever process and after whichever crash, knows it for a stub.
+// placeholderMode marks a placeholder: the sticky bit without any write permission. No other file has this mode. The
+// call that creates the file sets it, so every process recognizes a placeholder, also after a crash.
 const placeholderMode = unix.S_ISVTX | 0o555
 
-// names are the protected names of the workspace.
+// protectedNames returns the protected names of the workspace.
 func (c *Confinement) protectedNames() (all []protectedName) {
 	for _, n := range projectNames {
-		if n.instructions && c.access.LongRunning { // a person may let OpenCode write them
+		if n.instructions && c.access.LongRunning { // a person can allow OpenCode to write them
 			continue
 		}
 		if n.instructions && shadows(c.access.Workspace, n.path) {
@@ -45,9 +45,10 @@ func (c *Confinement) protectedNames() (all []protectedName) {
 	return all
 }
 
-// stubs are those that the commands of one worker share. Each is held by a shared lock on it (flock(2)), by which workers of
-// the same workspace know that they need one another's. Commands can lock them too: shared, a stub stays a little longer;
-// for themselves alone, no command starts that does not find it held already.
+// placeholders are the placeholders that the commands of one worker share. The worker holds a shared lock (flock(2))
+// on each, so other workers of the workspace do not remove it. Commands can lock placeholders too. With a shared
+// lock, a placeholder stays longer. With an exclusive lock, new commands fail unless the worker holds its lock
+// already.
 type placeholders struct {
 	mu     sync.Mutex
 	locked map[string]*os.File
@@ -55,10 +56,12 @@ type placeholders struct {
 	timer  *time.Timer
 }
 
-// linger is how long unused stubs are kept for the next command: making and removing them takes longer than a short command.
+// placeholderLifetime is how long unused placeholders stay for the next command. Creating and removing them takes
+// longer than a short command.
 const placeholderLifetime = time.Second
 
-// shields makes the stubs that are missing and returns what to mount. They stay at least until leave.
+// protect creates missing placeholders and returns the mounts for a command. The placeholders stay at least until
+// release is called.
 func (c *Confinement) protect() (mounts []protectiveMount, leave func(), err error) {
 	if c.access.LongRunning {
 		return c.protectExisting(), func() {}, nil
@@ -81,8 +84,8 @@ func (c *Confinement) protect() (mounts []protectiveMount, leave func(), err err
 	}), nil
 }
 
-// present returns the protected names that exist, each to be read-only as a whole. A symlink is left out: nothing can be
-// mounted on it.
+// protectExisting returns read-only mounts for the protected names that exist. It skips symlinks, because a mount
+// cannot cover them.
 func (c *Confinement) protectExisting() (mounts []protectiveMount) {
 	for _, n := range c.protectedNames() {
 		path := filepath.Join(c.access.Workspace, n.path)
@@ -94,7 +97,7 @@ func (c *Confinement) protectExisting() (mounts []protectiveMount) {
 	return mounts
 }
 
-// add appends what protects the names in dir.
+// protectNames appends the mounts that protect names in dir.
 func (s *placeholders) protectNames(mounts []protectiveMount, dir string, names []protectedName) ([]protectiveMount, error) {
 	for _, n := range names {
 		path := filepath.Join(dir, n.path)
@@ -120,7 +123,7 @@ func (s *placeholders) protectNames(mounts []protectiveMount, dir string, names 
 	return mounts, nil
 }
 
-// leave lets go of the stubs for one command.
+// release releases the placeholders for one command.
 func (s *placeholders) release() {
 	if s.users--; s.users > 0 {
 		return
@@ -131,25 +134,25 @@ func (s *placeholders) release() {
 	s.timer.Reset(placeholderLifetime)
 }
 
-// clear removes the stubs that nobody uses.
+// removeUnused removes the placeholders if no command uses them.
 func (s *placeholders) removeUnused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users > 0 {
 		return
 	}
-	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.locked))) { // what lies in a folder before the folder
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.locked))) { // files before their directory
 		removePlaceholder(s.locked[path])
 	}
 	clear(s.locked)
 }
 
-var errSymlink = errors.New("it is a symbolic link, and what it leads to could be exchanged: put a file or folder in its place")
+var errSymlink = errors.New("it is a symbolic link, whose target could be replaced: put a file or folder in its place")
 
-// hold returns the kind of file at path, which is then held if it is a stub. One is made when nothing is there and kind is
-// not none.
+// lock returns the type of the file at path (S_IFMT), or 0 if none exists. If the file is a placeholder, lock locks
+// it. It creates a missing placeholder, unless kind is noPlaceholder.
 func (s *placeholders) lock(path string, kind placeholderKind) (mode uint32, err error) {
-	for range 100 { // others make and remove stubs too
+	for range 100 { // other workers create and remove placeholders too
 		var now unix.Stat_t
 		err := unix.Lstat(path, &now)
 		if errors.Is(err, unix.ENOENT) {
@@ -171,7 +174,7 @@ func (s *placeholders) lock(path string, kind placeholderKind) (mode uint32, err
 			if isSameFile(f, now) {
 				return now.Mode & unix.S_IFMT, nil
 			}
-			f.Close() // a person has put something else there
+			f.Close() // it was replaced
 			delete(s.locked, path)
 		}
 		if !isPlaceholder(now) {
@@ -185,7 +188,7 @@ func (s *placeholders) lock(path string, kind placeholderKind) (mode uint32, err
 	return 0, errors.New("it keeps changing, or a command has locked it")
 }
 
-// lockStub returns a stub that will stay, or nil.
+// lockPlaceholder locks a placeholder so that no worker removes it. It returns nil if that fails.
 func lockPlaceholder(path string, kind placeholderKind) *os.File {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -214,7 +217,7 @@ func isPlaceholder(s unix.Stat_t) bool {
 	return s.Mode&(unix.S_ISVTX|0o222) == unix.S_ISVTX && (kind == unix.S_IFDIR || kind == unix.S_IFREG && s.Size <= 1)
 }
 
-// exists reports whether a path names something other than a stub.
+// exists reports whether path names a file that is not a placeholder.
 func exists(path string) bool {
 	var now unix.Stat_t
 	return unix.Lstat(path, &now) == nil && !isPlaceholder(now)
@@ -235,8 +238,8 @@ func createPlaceholder(path string, kind placeholderKind) error {
 	return err
 }
 
-// removeStub lets go of a stub and removes it when nobody else holds it and it is as it was made. The kernel sees to it
-// that a folder is empty.
+// removePlaceholder closes f and removes it if nobody else has locked it and it is unchanged. The kernel removes a
+// directory only if it is empty.
 func removePlaceholder(f *os.File) {
 	defer f.Close()
 	var now unix.Stat_t
@@ -250,7 +253,7 @@ func removePlaceholder(f *os.File) {
 	}
 }
 
-// sweep removes the stubs that a killed worker has left.
+// removeLeftovers removes the placeholders of a killed worker.
 func (c *Confinement) removeLeftovers() {
 	var sweep func(dir string, names []protectedName)
 	sweep = func(dir string, names []protectedName) {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renounce takes all capabilities from this thread and its later children, for good: a program of root's, or one with
-// capabilities of its own, gets none back.
+// dropPrivileges removes all capabilities from this thread and its later children, permanently. A set-user-id
+// program or a program with file capabilities does not regain them.
 func dropPrivileges() error {
 	for c := uintptr(0); ; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // there are no more; or it has none to begin with
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // no such capability, or the process has none
 			break
 		}
 		if err != nil {
@@ -34,7 +34,7 @@ func dropPrivileges() error {
 	return nil
 }
 
-// enterContainer is all that is added to the container the worker runs in.
+// confineInContainer confines this thread at the level container.
 func (c *Confinement) confineInContainer(cmd Command) error {
 	if err := dropPrivileges(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *Confinement) confineInContainer(cmd Command) error {
 	return c.filters.forCommand(cmd).Install()
 }
 
-// seal keeps commands, which run as the same user beside it, from reading and changing this process by /proc.
+// disableDumps prevents commands of the same user from reading and changing this process through /proc.
 func disableDumps() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("seal this process: %w", err)
@@ -50,8 +50,8 @@ func disableDumps() error {
 	return nil
 }
 
-// closeOnExec keeps commands from inheriting what this process was started with: an open directory would lead past all
-// walls. What Go opens is closed anyway.
+// setCloseOnExec prevents commands from inheriting descriptors that this process inherited. An inherited directory
+// would give access to all files below it. Go sets the flag on the descriptors that it opens.
 func setCloseOnExec() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close inherited descriptors to commands: %w", err)

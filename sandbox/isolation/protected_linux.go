@@ -7,8 +7,8 @@ import (
 	list "pocketcoder/sandbox/protected"
 )
 
-// protected are the names that commands may not create or change in the top folder of a workspace. Missing ones are
-// protected too. A folder further down is not protected, because nobody works in it as a project.
+// projectNames are the names that commands cannot create or change in the top directory of a workspace, including
+// missing ones. Names in other directories are not protected, because nobody opens those as a project.
 var projectNames = listProjectNames()
 
 func listProjectNames() (names []protectedName) {
@@ -16,10 +16,10 @@ func listProjectNames() (names []protectedName) {
 		n := protectedName{path: path, placeholder: directoryPlaceholder}
 		switch {
 		case path == ".git":
-			n.children = gitNames // a repository is made by the person: git init here is refused
+			n.children = gitNames // a command cannot run git init here; a person can
 		case path == "opencode.json" || path == "opencode.jsonc":
-			// OpenCode reads them whatever they are, and a folder would end every chat. A file would show in the person's git. So a
-			// command can create them, and OpenCode obeys them only where it does not run for PocketCoder.
+			// OpenCode fails on a directory with this name, and git would show a file. So a command can create these files.
+			// OpenCode ignores them when PocketCoder runs it.
 			n.placeholder = noPlaceholder
 		}
 		names = append(names, n)
@@ -30,14 +30,14 @@ func listProjectNames() (names []protectedName) {
 	return names
 }
 
-// inGit are the names in .git by which git runs programs. The rest of .git stays writable.
+// gitNames are the names in .git that make git run programs. The rest of .git is writable.
 var gitNames = []protectedName{
 	{path: "config", placeholder: filePlaceholder}, {path: "config.worktree", placeholder: filePlaceholder}, // core.fsmonitor, hooksPath, pager, …
-	{path: "commondir", placeholder: dotPlaceholder}, // moves config and hooks elsewhere
+	{path: "commondir", placeholder: dotPlaceholder}, // names another directory for config and hooks
 	{path: "hooks", placeholder: directoryPlaceholder}, {path: "info", placeholder: directoryPlaceholder}, {path: "modules", placeholder: directoryPlaceholder}, {path: "worktrees", placeholder: directoryPlaceholder},
 }
 
-// inHome is protected as well when the workspace is a person's home directory.
+// homeNames returns the names that are also protected if the workspace is a home directory.
 func homeNames() (names []protectedName) {
 	for _, path := range list.Home {
 		names = append(names, protectedName{path: path, placeholder: directoryPlaceholder})
@@ -45,39 +45,44 @@ func homeNames() (names []protectedName) {
 	return names
 }
 
-// name is a protected name.
+// protectedName is a protected name and how to protect it.
 type protectedName struct {
-	path        string          // below the folder it is listed for
-	children    []protectedName // when it is a folder: what is protected in it, while the rest stays writable. Without, all of it is protected
+	path        string          // relative to the directory it is listed for
+	children    []protectedName // protected names in this directory; the rest is writable. If empty, all of it is protected
 	placeholder placeholderKind
 
-	// instructions are texts for agents. A symbolic link is left as it is: projects often have one text under two names.
+	// instructions marks texts for agents. A symbolic link is not protected: projects often have one text under two
+	// names.
 	instructions bool
 }
 
-// stub is what stands at a missing name while a command runs, for something has to be there that a mount can lie on. It is
-// an empty folder wherever possible, even for names of files, since git and tools that list files pass over it.
+// placeholderKind is the kind of file that is created at a missing name while a command runs, because a mount needs
+// a file to cover. It is an empty directory where possible, also for names of files: git and tools that list files
+// skip it.
 type placeholderKind int
 
 const (
-	noPlaceholder placeholderKind = iota // it cannot be missing, or need not be protected then
+	noPlaceholder placeholderKind = iota // a missing name is not protected
 	directoryPlaceholder
 	filePlaceholder
-	dotPlaceholder // a file with a dot in it: git takes commondir for the path of the repository
+	dotPlaceholder // a file that contains a dot: git reads commondir as the path of the repository
 )
 
-// instructionOrder is the order in which OpenCode looks for instructions in a folder. It reads the first that exists.
+// instructionOrder is the order in which OpenCode looks for instructions in a directory. It reads the first file
+// that exists.
 var instructionOrder = []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"}
 
-// hides reports whether a stub with this name would keep OpenCode from reading a file that comes later in instructionOrder.
+// shadows reports whether a placeholder with this name would prevent OpenCode from reading a later file of
+// instructionOrder.
 func shadows(workspace, name string) bool {
 	at := slices.Index(instructionOrder, name)
 	return at >= 0 && slices.ContainsFunc(instructionOrder[at+1:], func(later string) bool { return exists(filepath.Join(workspace, later)) })
 }
 
-// bareNames are protected where there is no .git. Git takes a folder for a bare repository when it has HEAD, objects and
-// refs, and obeys the configuration in it. With a file commondir, the latter two may be elsewhere. A stub named HEAD would
-// make `git diff HEAD` ambiguous in a folder of a repository, so it is the last choice.
+// bareRepositoryNames returns the names to protect if there is no .git. Git treats a directory as a bare repository
+// if it has HEAD, objects and refs, and obeys the configuration in it. With a file commondir, objects and refs can
+// be elsewhere. A placeholder HEAD would make `git diff HEAD` ambiguous in a subdirectory of a repository, so it is
+// the last choice.
 func bareRepositoryNames(workspace string) []protectedName {
 	has := func(name string) bool { return exists(filepath.Join(workspace, name)) }
 	switch {
@@ -91,5 +96,5 @@ func bareRepositoryNames(workspace string) []protectedName {
 	return []protectedName{{path: "HEAD", placeholder: directoryPlaceholder}}
 }
 
-// bareStubs are all stubs that bareNames may have asked for.
+// bareRepositoryPlaceholders are all placeholders that bareRepositoryNames can return.
 var bareRepositoryPlaceholders = []protectedName{{path: "HEAD", placeholder: directoryPlaceholder}, {path: "commondir", placeholder: directoryPlaceholder}, {path: "refs", placeholder: directoryPlaceholder}, {path: "objects", placeholder: directoryPlaceholder}}
