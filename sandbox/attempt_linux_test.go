@@ -19,7 +19,7 @@ import (
 )
 
 // attemptName makes the test binary a program that tries one thing for each line of its argument, and prints what the kernel
-// answered: "ok" or the name of an errno. It runs inside the walls, where nothing else that can make raw system calls may
+// answered: "ok" or the name of an errno. It runs isolated, where nothing else that can make raw system calls may
 // be installed.
 const attemptName = "attempt"
 

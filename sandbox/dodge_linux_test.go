@@ -62,7 +62,7 @@ func TestAProcessWithoutItsFirstThreadEndsWithItsCommand(t *testing.T) {
 	is.True(!alive(pids[0]))
 }
 
-// attempting is a command that makes attempts inside the walls.
+// attempting is a command that makes attempts in isolation.
 func attempting(t *testing.T, w *Worker, lines string) string {
 	t.Helper()
 	program := filepath.Join(w.workspace, "attempt")

@@ -232,7 +232,7 @@ func TestIsolationIgnoresSetUserIDBits(t *testing.T) {
 	})
 }
 
-// TestIsolationWorksForAnotherUser runs all of this file once more as a user without rights, for whom the walls are built in
+// TestIsolationWorksForAnotherUser runs all of this file once more as a user without rights, for whom isolation works in
 // other ways.
 func TestIsolationWorksForAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// protectedNames are what the walls protect in every workspace, in its top folder and in .git.
+// protectedNames are names that the sandbox protects in every workspace, in its top directory and in .git.
 var protectedNames = slices.DeleteFunc(slices.Concat(protected.Project, protected.Instructions), func(name string) bool { return name == ".git" })
 
 var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules", ".git/worktrees"}

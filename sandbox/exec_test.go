@@ -21,7 +21,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// unprotected is for tests that are not about walls.
+// unprotected is for tests that are not about isolation.
 var unprotected = isolation.Choice{Level: isolation.None}
 
 // open returns a worker of a fresh workspace.

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// levels are those with walls that work here. Which must is for the machine that runs the tests for others.
+// levels returns the isolation levels that work here, except container and none.
 func levels(t *testing.T) (choices []isolation.Choice) {
 	t.Helper()
 	for _, level := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
@@ -38,7 +38,7 @@ func levels(t *testing.T) (choices []isolation.Choice) {
 	return choices
 }
 
-// jail is a worker behind walls, and around it what its commands must not reach.
+// testWorker is a worker with isolation, and files and sockets that its commands must not reach.
 type testWorker struct {
 	*Worker
 	t       *testing.T
@@ -96,7 +96,7 @@ func copySelf(t *testing.T, to string) {
 	is.NoErr(os.Chmod(to, 0o755))
 }
 
-// try says what the kernel answered to attempts inside the walls, one after the other.
+// try makes attempts in isolation, one after the other, and returns the results of the kernel.
 func (j *testWorker) try(attempts ...string) []string {
 	return j.tryAs(j.request(fmt.Sprintf("%s %s '%s'", j.program, attemptName, strings.Join(attempts, "\n"))))
 }
@@ -118,7 +118,7 @@ func (j *testWorker) tryAs(r wire.Request) []string {
 type escape struct {
 	attempt string
 	denied  string // the errnos that will do
-	control bool   // it is harmless, and works without walls
+	control bool   // it is harmless, and works without isolation
 }
 
 func (j *testWorker) run(t *testing.T, escapes []escape, names ...string) {
@@ -141,12 +141,12 @@ func (j *testWorker) run(t *testing.T, escapes []escape, names ...string) {
 	}
 	for i, got := range newTestWorker(t, unprotected, nil).try(harmless...) {
 		if got != "ok" {
-			t.Errorf("without walls the kernel says %s to %s: its denial proves nothing", got, harmless[i])
+			t.Errorf("without isolation the kernel answers %s to %s: its denial proves nothing", got, harmless[i])
 		}
 	}
 }
 
-// eachLevel runs a test behind all walls that work here.
+// eachLevel runs a test at each isolation level that works here.
 func eachLevel(t *testing.T, test func(t *testing.T, choice isolation.Choice)) {
 	t.Helper()
 	atLevels(t, levels(t), test)

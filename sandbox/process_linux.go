@@ -104,7 +104,7 @@ func (l label) serial() uint32 { return uint32(l.tag) }
 // may not be tagged the marker remains.
 func (l label) stick(pid int, limits limit.Limits) error {
 	applied := make(chan error)
-	go func() { applied <- l.limit(pid, limits) }() // on another thread: behind walls, this one may limit nobody
+	go func() { applied <- l.limit(pid, limits) }() // on another thread, because a confined thread cannot limit other processes
 	if err := <-applied; err != nil {
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// spawn starts the shell behind the walls. The thread that forks must outlive it, because the kernel sends the
+// spawn starts the isolated shell. The thread that forks must outlive it, because the kernel sends the
 // parent-death signal when that thread ends, not the process: so it stays locked until the shell has exited.
 func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*command, error) {
 	c := &command{tree: t, grace: w.grace, exited: make(chan struct{})}
@@ -79,7 +79,7 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 	return c, nil
 }
 
-// walled is the command as the walls see it. linked is the end of its link, which it inherits.
+// confinedCommand returns the command to confine. linked is the end of the link that the command inherits.
 func (w *Worker) confinedCommand(r wire.Request, c *command, dir string) (confined isolation.Command, linked *os.File, err error) {
 	confined = isolation.Command{Argv: []string{w.config.Shell, "-c", r.Command}, Dir: dir, Terminal: r.Terminal != nil}
 	if r.Terminal != nil && r.Command == "" {
@@ -117,7 +117,7 @@ func interactive(shell string) []string {
 	return []string{shell}
 }
 
-// onThread runs fn on a thread that starts a command: one that goes behind walls is never used again.
+// onThread runs fn on a thread that starts a command. A confined thread is never used again.
 func (w *Worker) onThread(prepared *isolation.PreparedCommand, fn func()) {
 	if prepared.Confine != nil {
 		isolation.RunOnThread(fn)

@@ -67,7 +67,7 @@ func talk(t *testing.T, w *Worker, command string, terminal *wire.Terminal) *ses
 	return s
 }
 
-// everywhere runs a test behind all walls that work here, and behind none.
+// everywhere runs a test at each isolation level that works here, and without isolation.
 func everywhere(t *testing.T, test func(t *testing.T, w *Worker)) {
 	t.Parallel()
 	t.Run("none", func(t *testing.T) {

@@ -16,7 +16,7 @@ type tree struct {
 	shell     int
 	monitored bool
 	over      chan wire.Reason // never written
-	release   func()           // frees what the isolation of the shell holds
+	release   func()           // frees what the isolation of the shell uses
 	began     atomic.Bool
 	ended     atomic.Bool
 }

@@ -27,7 +27,7 @@ type tree struct {
 	monitored bool               // that process is bubblewrap's, outside its namespaces
 	over      chan wire.Reason   // holds the limit it passed
 	keep      func(pid int) bool // the shells: only their Execs may reap them
-	release   func()             // lets go of the walls
+	release   func()             // frees what the isolation of the shell uses
 	began     atomic.Bool        // its first process is no copy of ours any more
 	ended     atomic.Bool        // its Exec is over
 }
@@ -54,7 +54,7 @@ func (t *tree) alive() []int {
 	return slices.Compact(pids)
 }
 
-// signal sends a signal to every process of the tree, one by one, because behind walls the shell is not in the group of
+// signal sends a signal to every process of the tree, one by one, because an isolated shell is not in the group of
 // the process we started. The monitor is left out: it would die and take all others with it at once. The init of its
 // namespace gets nothing that it does not handle but SIGKILL and SIGSTOP, which end or stop all (pid_namespaces(7)).
 func (t *tree) signal(s syscall.Signal) {

@@ -5,7 +5,7 @@
 // a command serves are reached. Whether the command may run was decided before; here it is only made sure that it runs
 // where and how it was asked, and that it can be ended.
 //
-// It runs behind the walls of the level it is given (sandbox/isolation), and without one not at all.
+// It confines commands at the configured isolation level (package isolation). Without a level it runs no command.
 //
 // Promises:
 //   - A command runs in its own session and process group, stdin is /dev/null unless it is at a terminal, the directory is
@@ -149,7 +149,7 @@ func hearSignals() {
 }
 
 func (w *Worker) openConfinement() (err error) {
-	temp, err := filepath.EvalSymlinks(os.TempDir()) // as the walls show it to commands
+	temp, err := filepath.EvalSymlinks(os.TempDir()) // resolved, because commands see the resolved path
 	if err != nil {
 		return fmt.Errorf("open TMPDIR: %w", err)
 	}

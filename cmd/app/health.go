@@ -115,13 +115,13 @@ func dataHealth(d datadir.Dir) api.Part {
 	return api.Part{State: api.Ready, Detail: map[string]any{"path": string(d)}}
 }
 
-// health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Found) and refuses every command.
+// health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Choice) and refuses every command.
 func (w *workerProcess) health() api.Part {
 	pid := w.pid.Load()
 	part := api.Part{State: either(pid != 0, api.Ready, api.Starting)}
 	detail := map[string]any{"pid": pid, "pool": Pool}
-	if walls := w.status.Load(); walls != nil {
-		level, reason, _ := strings.Cut(*walls, ": ")
+	if status := w.status.Load(); status != nil {
+		level, reason, _ := strings.Cut(*status, ": ")
 		detail["isolation"], detail["reason"] = level, reason
 		if pid != 0 && level == "refused" {
 			part.State = api.Degraded
@@ -131,9 +131,9 @@ func (w *workerProcess) health() api.Part {
 	return part
 }
 
-// sayWalls prints the isolation level of commands, and warns if there is none.
-func (s *System) reportIsolation(walls string) {
-	level, reason, _ := strings.Cut(walls, ": ")
+// reportIsolation prints the isolation level of commands, and warns if there is none.
+func (s *System) reportIsolation(status string) {
+	level, reason, _ := strings.Cut(status, ": ")
 	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {
 		s.say.done("sandbox", "isolation %s: %s", level, reason)
 	} else {

@@ -28,7 +28,7 @@ type workerProcess struct {
 	changed func() // it is ready, or not any more
 	ready   func(isolation string)
 	pid     atomic.Int64           // 0 while none is ready
-	status  atomic.Pointer[string] // what it said of its isolation
+	status  atomic.Pointer[string] // its isolation level and the reason, as it reported them
 }
 
 const (
@@ -55,9 +55,9 @@ func (w *workerProcess) Run(ctx context.Context) error {
 }
 
 // announce records a worker that is ready. It prints the isolation level if the level has changed.
-func (w *workerProcess) announce(pid int, walls string) {
-	if before := w.status.Swap(&walls); before == nil || *before != walls {
-		w.ready(walls)
+func (w *workerProcess) announce(pid int, status string) {
+	if before := w.status.Swap(&status); before == nil || *before != status {
+		w.ready(status)
 	}
 	w.pid.Store(int64(pid))
 	w.changed()
@@ -89,8 +89,8 @@ func (w *workerProcess) once(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() {
 		line, _ := lines.ReadString('\n')
-		if walls, isReady := strings.CutPrefix(strings.TrimSpace(line), worker.Ready+" "); isReady {
-			w.announce(cmd.Process.Pid, walls)
+		if status, isReady := strings.CutPrefix(strings.TrimSpace(line), worker.Ready+" "); isReady {
+			w.announce(cmd.Process.Pid, status)
 		}
 		io.Copy(io.Discard, lines)
 		ended <- cmd.Wait()

@@ -13,7 +13,7 @@ func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 	is := is.New(t)
 	refused := isolation.Choice{Reason: "no commands can be isolated"}
 	var said []string
-	w := &workerProcess{ready: func(walls string) { said = append(said, walls) }, changed: func() {}}
+	w := &workerProcess{ready: func(status string) { said = append(said, status) }, changed: func() {}}
 	is.Equal(w.health().State, api.Starting)
 	w.announce(1, "landlock: it works")
 	is.Equal(w.health().State, api.Ready)
@@ -21,7 +21,7 @@ func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 	w.announce(2, "landlock: it works") // it was started again
 	is.Equal(len(said), 1)
 	w.announce(3, refused.String())
-	is.Equal(said, []string{"landlock: it works", refused.String()}) // and is behind other walls
+	is.Equal(said, []string{"landlock: it works", refused.String()}) // a change of the isolation is reported
 	is.Equal(w.health().State, api.Degraded)
 	is.True(api.Health{"sandbox": w.health()}.Ready()) // the process is: it answers, with the reason
 	w.pid.Store(0)

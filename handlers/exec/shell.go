@@ -22,7 +22,7 @@ type Sees func(ctx context.Context, account, owner string) (bool, error)
 
 // ServeShells lets people open shells of their own with a wire.Call on wire.PersonSubject: Session names the chat, Terminal the
 // window, Account whose shell it is, and Call is PrivateShell or empty; what else there is in a request is not looked at. A shell
-// runs where the chat works, behind the same walls as the model's commands. It answers until ctx ends, in the name of the account,
+// runs where the chat works, in the same isolation as the model's commands. It answers until ctx ends, in the name of the account,
 // or of operator when none is named: only the operator's identity may ask there.
 func (x *Executions) ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees) error {
 	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers", Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {

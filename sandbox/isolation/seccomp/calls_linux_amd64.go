@@ -2,14 +2,15 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// chmodCall names its file by a path alone.
+// chmodCall is the number of chmod(2).
 const chmodCall = unix.SYS_CHMOD
 
-// modeCalls set a file's mode. Those that make directories are not among them: the kernel ignores the bits of setID there.
+// modeCalls set the mode of a file. Calls that create directories are missing, because the kernel ignores the bits
+// of setID there.
 var modeCalls = []modeCall{
 	{unix.SYS_CHMOD, 1, true}, {unix.SYS_FCHMOD, 1, false}, {unix.SYS_FCHMODAT, 2, true}, {unix.SYS_FCHMODAT2, 2, true},
 	{unix.SYS_CREAT, 1, false}, {unix.SYS_MKNOD, 1, false}, {unix.SYS_MKNODAT, 2, false},
 }
 
-// openCalls take a mode only with certain flags, which are the argument before it.
+// openCalls use their mode argument only with certain flags. The flags are the argument before it.
 var openCalls = []modeCall{{unix.SYS_OPEN, 2, false}, {unix.SYS_OPENAT, 3, false}}

@@ -30,8 +30,8 @@ type Options struct {
 // Filter is a seccomp program.
 type Filter []bpf.RawInstruction
 
-// denied are the system calls that no command has a use for and that the kernel's holes are found in, or by which one
-// gets out of the walls.
+// denied are system calls that commands do not need. Some of them often have kernel vulnerabilities. Others could
+// undo the isolation.
 var denied = []uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
 	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_UNSHARE, unix.SYS_SETNS,
@@ -43,10 +43,11 @@ var denied = []uint32{
 	unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP,
 }
 
-// namespaces are the flags of clone(2) that make one.
+// namespaces are the flags of clone(2) that create a namespace.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// maxSegment is how large a segment of shared memory may be (shmget(2)): the 4096 that there can be take 256 MiB.
+// maxSegment is the largest size of a shared memory segment (shmget(2)), in bytes. The kernel allows 4096 segments,
+// so together they use at most 256 MiB.
 const maxSegment = 64 << 10
 
 // Offsets in struct seccomp_data, seccomp(2).
@@ -55,40 +56,42 @@ const (
 	offsetArch = 4
 )
 
-// argument loads the lower half of an argument. The calls looked at take 32 bits, or know no value with an upper half.
+// argument loads the lower 32 bits of an argument. The checked arguments have 32 bits, or no valid value with upper
+// bits.
 func argument(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: 16 + 8*n, Size: 4} }
 
+// upperHalf loads the upper 32 bits of an argument.
 func upperHalf(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: 20 + 8*n, Size: 4} }
 
 var (
 	allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 	deny  = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
 
-	// missing makes a program fall back to an older call.
+	// missing makes a program use an older call.
 	missing = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 
-	// unsupported is the answer of a file system without attributes, which programs that copy files accept.
+	// unsupported is the error of a file system without attributes. Programs that copy files accept it.
 	unsupported = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)}
 )
 
-// setID are the mode bits by which a file lends its owner's or its group's rights to any user of the machine who executes
-// it. Directories lose the set-group-id bit too: the filter cannot tell which kind of file a path names.
+// setID are the mode bits that give the rights of a file's owner or group to every user who executes it. The filter
+// denies the set-group-id bit also for directories, because it cannot read the type of a file.
 const setID = unix.S_ISUID | unix.S_ISGID
 
-// creates are the flags of open(2) with which it takes a mode.
+// creates are the flags of open(2) that make it use its mode argument.
 const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-// modeRules deny each call that sets a file's mode to one with a bit of setID. openat2 has its mode in memory, where a filter
-// cannot look. With handOver they hand over each chmod, and deny the attributes that hold access control lists.
-func modeRules(handOver bool) (program []bpf.Instruction) {
+// modeRules deny each call that sets a bit of setID. They answer openat2 with ENOSYS, because its mode is in memory.
+// With supervise they send each chmod to the supervisor, and deny calls that set access control lists.
+func modeRules(supervise bool) (program []bpf.Instruction) {
 	for _, c := range modeCalls {
 		otherwise := allow
-		if handOver && (c.path || c.call == unix.SYS_FCHMOD) {
+		if supervise && (c.path || c.call == unix.SYS_FCHMOD) {
 			otherwise = bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF}
 		}
 		program = append(program, when(c.call, argument(c.mode), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1}, deny, otherwise)...)
 	}
-	if handOver {
+	if supervise {
 		for _, call := range attributeCalls {
 			program = append(program, when(call, unsupported)...)
 		}
@@ -103,21 +106,19 @@ func modeRules(handOver bool) (program []bpf.Instruction) {
 	return append(program, when(unix.SYS_OPENAT2, missing)...)
 }
 
-// modeCall is a system call that takes a mode.
+// modeCall is a system call with a mode argument.
 type modeCall struct {
-	call, mode uint32 // mode is the number of the argument, from 0
-	path       bool   // it changes a file that is named by a path
+	call, mode uint32 // mode is the index of the mode argument
+	path       bool   // it names the file by a path
 }
 
-// attributeCalls change the attributes of a file that is named by a path.
+// attributeCalls change the attributes of a file by its path.
 var attributeCalls = []uint32{
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }
 
-// New is the seccomp program. It is a deny list: what a command may reach is decided by names and addresses elsewhere,
-// here the kernel's dangerous corners are closed. clone3 has its flags in memory, where a filter cannot look: unless
-// something else keeps commands from making namespaces it is denied as missing, and everybody falls back to clone. handOver is
-// for modeRules.
+// New returns the filter for o. It answers clone3 with ENOSYS unless o allows it, because the flags of clone3 are in
+// memory. Programs then use clone. It returns an error if it does not support the machine's architecture.
 func New(o Options) (Filter, error) {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
@@ -126,12 +127,12 @@ func New(o Options) (Filter, error) {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1},
-		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS}, // numbers mean other calls there
+		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS}, // other architectures have other call numbers
 		bpf.LoadAbsolute{Off: offsetCall, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 1 << 30, SkipFalse: 1}, // x32, other numbers again
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 1 << 30, SkipFalse: 1}, // x32 has other call numbers too
 		deny,
 	}
-	program = append(program, modeRules(o.SuperviseModes)...) // first, because programs open files more often than they do anything else
+	program = append(program, modeRules(o.SuperviseModes)...) // first, because opening files is the most frequent call
 	for _, call := range denied {
 		program = append(program, when(call, deny)...)
 	}
@@ -139,30 +140,30 @@ func New(o Options) (Filter, error) {
 		program = append(program, when(unix.SYS_CLONE3, missing)...)
 	}
 	program = append(program, when(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipFalse: 1}, deny, allow)...)
-	// The worker starts a command halted by these two. By the first a process lets itself be traced, which then nobody can do.
+	// The worker uses these two to start a command stopped. PTRACE_TRACEME is harmless: no process can trace the caller.
 	program = append(program, when(unix.SYS_PTRACE, among(0, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...)...)
 	program = append(program, when(unix.SYS_IOCTL, argument(1),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 1}, allow, deny)...)
-	// The worker marks a command's processes by this limit, and finds those it has to end by it.
+	// The worker labels a command's processes with this limit, to find and end them.
 	program = append(program, when(unix.SYS_SETRLIMIT, argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 1}, deny, allow)...)
 	program = append(program, when(unix.SYS_PRLIMIT64,
-		argument(2), // the new limit, a pointer: without one it is only read
+		argument(2), // a pointer to the new limit; null only reads the limit
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 2},
 		upperHalf(2),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 4},
-		argument(0), // another process's limits may end it
+		argument(0), // the pid: a new limit could end another process
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 3},
 		argument(1),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipTrue: 1},
 		allow, deny)...)
-	if o.Sockets != NamespaceSockets { // there is no namespace of its own for these
+	if o.Sockets != NamespaceSockets { // System V IPC without an IPC namespace
 		for _, call := range []uint32{
 			unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 			unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
 		} {
 			program = append(program, when(call, deny)...)
 		}
-	} else { // nothing but the kernel itself can count what of it no process has mapped; PostgreSQL takes 56 bytes
+	} else { // the worker cannot count segments that no process has mapped; PostgreSQL needs 56 bytes
 		program = append(program, when(unix.SYS_SHMGET,
 			upperHalf(1),
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 2},
@@ -174,15 +175,15 @@ func New(o Options) (Filter, error) {
 	return bpf.Assemble(append(program, allow))
 }
 
-// tioclinux types into a console, like TIOCSTI into a terminal; ioctl_console(2).
+// tioclinux inserts input into a console, as TIOCSTI does into a terminal; ioctl_console(2).
 const tioclinux = 0x541c
 
-// when applies rules, which must end in a return, to one system call.
+// when applies rules to one system call. The rules must end with a return.
 func when(call uint32, rules ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: call, SkipFalse: uint8(len(rules))}}, rules...)
 }
 
-// among allows a call whose argument is one of the values.
+// among allows a call if its argument is one of the values.
 func among(n uint32, values ...uint32) []bpf.Instruction {
 	rules := []bpf.Instruction{argument(n)}
 	for i, v := range values {
@@ -191,21 +192,22 @@ func among(n uint32, values ...uint32) []bpf.Instruction {
 	return append(rules, deny, allow)
 }
 
+// socketRules limit socket(2).
 func socketRules(s Sockets) []bpf.Instruction {
 	switch s {
 	case NoSockets:
 		return when(unix.SYS_SOCKET, deny)
-	case NamespaceSockets: // all others are not confined by a network namespace, or reach into the kernel
+	case NamespaceSockets: // a network namespace does not confine other families, or they expose more of the kernel
 		return when(unix.SYS_SOCKET, argument(0),
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 6},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 5},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 4},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipFalse: 2},
-			argument(2), // programs list their interfaces by it
+			argument(2), // programs list network interfaces with it
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 1},
 			deny, allow)
 	}
-	return when(unix.SYS_SOCKET, argument(0), // not MPTCP or SCTP, which are streams too
+	return when(unix.SYS_SOCKET, argument(0), // excludes MPTCP and SCTP, which are also SOCK_STREAM
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 1},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipFalse: 6},
 		argument(1),
@@ -217,8 +219,8 @@ func socketRules(s Sockets) []bpf.Instruction {
 		deny, allow)
 }
 
-// filterFile is a filter as bwrap reads it: the instructions as they lie in memory. It is read from its start by each
-// bwrap that inherits an own open file, and its position must not be shared.
+// File returns a memory file with the filter in the format that bubblewrap reads. Each reader needs its own open
+// file, because bubblewrap reads from the current position.
 func (f Filter) File() (*os.File, error) {
 	var data []byte
 	for _, i := range f {
@@ -238,7 +240,7 @@ func (f Filter) File() (*os.File, error) {
 	return file, nil
 }
 
-// filterThread puts this thread and its later children under a filter. It needs no_new_privs.
+// Install installs the filter on the calling thread and its later children. The thread must have set no_new_privs.
 func (f Filter) Install() error {
 	fprog := unix.SockFprog{Len: uint16(len(f)), Filter: (*unix.SockFilter)(unsafe.Pointer(&f[0]))} // same layout
 	if _, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog))); errno != 0 {

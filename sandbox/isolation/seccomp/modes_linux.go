@@ -12,14 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Landlock does not limit who changes the mode of a file. Without mounts of its own, a command could take the data directory
-// from the control plane, or open it to other users, because both run as the same user. There the seccomp filter hands
-// each chmod to this process. This process finds the file, checks where it lies, and changes the mode itself, so the command
-// cannot exchange the file between check and change. A chmod of an open file is checked too: Landlock lets a command open
-// protected and exposed files to read them.
-
-// Supervise installs a filter that was made with Options.SuperviseModes on the calling thread. This process then changes
-// the modes of files for the thread and its children. It does so only for files for which mayChange returns true.
+// Supervise installs a filter with Options.SuperviseModes on the calling thread and its later children. The kernel
+// then sends each chmod of these processes to this process. This process opens the file, calls mayChange with its
+// resolved path, and changes the mode itself. So a command cannot replace the file between the check and the change.
+//
+// Supervise also checks the chmod of an open file, because a command can open files that it may only read.
 func (f Filter) Supervise(mayChange func(path string) bool) error {
 	listener, err := f.installWithListener()
 	if err != nil {
@@ -29,7 +26,7 @@ func (f Filter) Supervise(mayChange func(path string) bool) error {
 	return nil
 }
 
-// installWithListener is Install for a filter that hands calls over. It returns the descriptor they come from.
+// installWithListener installs the filter and returns the descriptor that receives the notifications.
 func (f Filter) installWithListener() (int, error) {
 	fprog := unix.SockFprog{Len: uint16(len(f)), Filter: (*unix.SockFilter)(unsafe.Pointer(&f[0]))} // same layout
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
@@ -41,7 +38,7 @@ func (f Filter) installWithListener() (int, error) {
 	return int(fd), nil
 }
 
-// notice is struct seccomp_notif, reply is struct seccomp_notif_resp: seccomp_unotify(2).
+// notice is struct seccomp_notif, and reply is struct seccomp_notif_resp: seccomp_unotify(2).
 type (
 	notice struct {
 		id         uint64
@@ -59,7 +56,7 @@ type (
 	}
 )
 
-// serveModes answers calls until no process is left under the filter.
+// serveModes answers notifications until no process uses the filter.
 func serveModes(listener int, mayChange func(path string) bool) {
 	defer unix.Close(listener)
 	for {
@@ -75,15 +72,15 @@ func serveModes(listener int, mayChange func(path string) bool) {
 		}
 		var n notice
 		if ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) != nil {
-			continue // the caller was killed meanwhile
+			continue // the caller was killed
 		}
 		r := reply{id: n.id}
 		if err := changeMode(listener, n, mayChange); err != nil {
 			errno := unix.EACCES
-			errors.As(err, &errno) // else the caller has ended, or is not ours to read
+			errors.As(err, &errno) // otherwise the caller has ended, or this process may not read its memory
 			r.errno = -int32(errno)
 		}
-		_ = ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r)) // it fails when the caller was killed meanwhile
+		_ = ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r)) // it fails if the caller was killed
 	}
 }
 
@@ -94,7 +91,7 @@ func ioctl(fd int, request uint, data unsafe.Pointer) error {
 	return nil
 }
 
-// changeMode does what a chmod asks for, when the file is one that commands may write.
+// changeMode changes the mode of the file that a chmod names, if mayChange allows it.
 func changeMode(listener int, n notice, mayChange func(path string) bool) error {
 	c := modeChangeOf(n)
 	file, err := c.open(listener, n)
@@ -113,10 +110,10 @@ func changeMode(listener int, n notice, mayChange func(path string) bool) error 
 	return unix.Chmod(at, c.mode)
 }
 
-// modeChange are the arguments of a chmod.
+// modeChange holds the arguments of a chmod.
 type modeChange struct {
-	dir   int     // AT_FDCWD, or a descriptor of the caller
-	path  uintptr // 0 for the file that is open as dir
+	dir   int     // AT_FDCWD or a descriptor of the caller
+	path  uintptr // address of the path; 0 for the file that dir names
 	mode  uint32
 	flags int
 }
@@ -135,7 +132,7 @@ func modeChangeOf(n notice) modeChange {
 	return c
 }
 
-// open finds the file as the caller would. It returns a descriptor that only names the file.
+// open opens the file that the caller named, with O_PATH.
 func (c modeChange) open(listener int, n notice) (int, error) {
 	path := ""
 	if c.path != 0 {
@@ -145,7 +142,7 @@ func (c modeChange) open(listener int, n notice) (int, error) {
 		}
 	}
 	process := "/proc/" + strconv.Itoa(int(n.pid))
-	for _, self := range []string{"/proc/self/", "/proc/thread-self/"} { // glibc names an open file this way
+	for _, self := range []string{"/proc/self/", "/proc/thread-self/"} { // glibc uses such paths for open files
 		if rest, ok := strings.CutPrefix(path, self); ok {
 			path = process + "/" + rest
 		}
@@ -158,7 +155,7 @@ func (c modeChange) open(listener int, n notice) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// Until here the process may have ended, and another may have its pid.
+	// Check that the process has not ended, because another process could have its pid.
 	if err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); err != nil {
 		unix.Close(base)
 		return -1, err
@@ -174,12 +171,12 @@ func (c modeChange) open(listener int, n notice) (int, error) {
 	return unix.Openat(base, path, flags, 0)
 }
 
-// readText reads a text that ends with a zero byte from a process's memory.
+// readText reads a zero-terminated string from the memory of a process.
 func readText(pid int, at uintptr) (string, error) {
 	var text []byte
 	page := uintptr(os.Getpagesize())
 	for len(text) < unix.PathMax {
-		part := make([]byte, page-at%page) // the next page may be missing
+		part := make([]byte, page-at%page) // to the end of the page: the next page may be unmapped
 		got, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &part[0], Len: uint64(len(part))}}, []unix.RemoteIovec{{Base: at, Len: len(part)}}, 0)
 		if err != nil {
 			return "", err

@@ -13,97 +13,98 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directories are the directories of the system in which an administrator keeps files that are not for every user.
+// directories are the directories in which administrators keep files that not every user may read.
 var directories = []string{"/etc", "/opt", "/usr/local"}
 
-// List holds the files and directories below directories that not every user of the machine may read, but this process
-// may. Inotify reports what changes, because a list takes many milliseconds.
+// List is a list of the secret files. Its methods are safe for concurrent use. Inotify reports changes, because a
+// new scan takes many milliseconds.
 type List struct {
-	mu      sync.Mutex
-	places  []string
-	inotify int              // 0 before the first list
-	watched map[int32]string // directories by watch
-	paths   map[string]bool
-	listed  time.Time
-	blind   bool // not every directory could be watched: the list is made anew each minute
+	mu         sync.Mutex
+	roots      []string
+	inotify    int              // descriptor; 0 before the first scan
+	watched    map[int32]string // directories by watch descriptor
+	paths      map[string]bool
+	scanned    time.Time
+	incomplete bool // a watch is missing: scan again after rescanAfter
 }
 
 const (
-	watchFor = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
-	relist   = time.Minute
+	watchFor    = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	rescanAfter = time.Minute
 )
 
-// New returns a list that is empty until Paths is called.
-func New() *List { return &List{places: directories} }
+// New returns a list. The first call of Paths scans the directories.
+func New() *List { return &List{roots: directories} }
 
-// Paths returns the secret files and directories. A directory stands for all that is in it.
-func (s *List) Paths() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.inotify == 0 || !s.update() || s.blind && time.Since(s.listed) > relist {
-		s.list()
+// Paths returns the paths of the secret files and directories, sorted. A directory represents everything in it.
+func (l *List) Paths() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inotify == 0 || !l.update() || l.incomplete && time.Since(l.scanned) > rescanAfter {
+		l.scan()
 	}
 	var paths []string
-	for path := range s.paths {
+	for path := range l.paths {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
 	return paths
 }
 
-func (s *List) list() {
-	s.close()
-	s.watched, s.paths, s.listed = map[int32]string{}, map[string]bool{}, time.Now()
+// scan replaces the list.
+func (l *List) scan() {
+	l.close()
+	l.watched, l.paths, l.scanned = map[int32]string{}, map[string]bool{}, time.Now()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	s.inotify, s.blind = fd, err != nil
-	for _, place := range s.places {
-		s.walk(place)
+	l.inotify, l.incomplete = fd, err != nil
+	for _, root := range l.roots {
+		l.addBelow(root)
 	}
 }
 
-// walk adds the secrets at a path and below.
-func (s *List) walk(root string) {
-	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error { // what cannot be read is no secret to hide
+// addBelow adds the secrets at root and below it.
+func (l *List) addBelow(root string) {
+	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil
+			return nil // commands cannot read it either
 		}
 		info, err := entry.Info()
 		if err != nil {
-			return nil // removed meanwhile
+			return nil // it was removed
 		}
 		public := info.Mode().Perm()&0o004 != 0
 		switch {
 		case info.IsDir() && public:
-			s.watch(path)
+			l.watch(path)
 		case info.IsDir():
-			if mayRead(path) {
-				s.paths[path] = true
+			if canRead(path) {
+				l.paths[path] = true
 			}
 			return fs.SkipDir
-		case info.Mode().IsRegular() && !public && mayRead(path):
-			s.paths[path] = true
+		case info.Mode().IsRegular() && !public && canRead(path):
+			l.paths[path] = true
 		}
 		return nil
 	})
 }
 
-// watch is called before the directory is listed, so no change is missed.
-func (s *List) watch(dir string) {
-	watch, err := unix.InotifyAddWatch(s.inotify, dir, watchFor)
+// watch adds an inotify watch. It is called before the directory is read, so no change is missed.
+func (l *List) watch(dir string) {
+	watch, err := unix.InotifyAddWatch(l.inotify, dir, watchFor)
 	if err != nil {
-		s.blind = true
+		l.incomplete = true
 		return
 	}
-	s.watched[int32(watch)] = dir
+	l.watched[int32(watch)] = dir
 }
 
-// update looks at what has changed. It returns false when the kernel has dropped reports.
-func (s *List) update() bool {
+// update applies reported changes. It returns false if the kernel dropped reports.
+func (l *List) update() bool {
 	buffer := make([]byte, 64<<10)
 	for {
-		n, err := unix.Read(s.inotify, buffer)
+		n, err := unix.Read(l.inotify, buffer)
 		if err != nil || n <= 0 {
-			return s.blind || err == unix.EAGAIN
+			return l.incomplete || err == unix.EAGAIN
 		}
 		for b := buffer[:n]; len(b) >= unix.SizeofInotifyEvent; {
 			watch, mask, size := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), int(binary.NativeEndian.Uint32(b[12:]))
@@ -112,46 +113,48 @@ func (s *List) update() bool {
 			if mask&unix.IN_Q_OVERFLOW != 0 {
 				return false
 			}
-			if dir, ok := s.watched[watch]; ok {
-				s.look(filepath.Join(dir, name))
+			if dir, ok := l.watched[watch]; ok {
+				l.refresh(filepath.Join(dir, name))
 			}
 		}
 	}
 }
 
-// look replaces what is known about a path and all below it.
-func (s *List) look(path string) {
-	for known := range s.paths {
+// refresh replaces the entries at path and below it.
+func (l *List) refresh(path string) {
+	for known := range l.paths {
 		if within(path, known) {
-			delete(s.paths, known)
+			delete(l.paths, known)
 		}
 	}
-	if !slices.ContainsFunc(s.places, func(place string) bool { return within(place, path) }) {
+	if !slices.ContainsFunc(l.roots, func(root string) bool { return within(root, path) }) {
 		return
 	}
-	for known := range s.paths {
+	for known := range l.paths {
 		if within(known, path) {
 			return
 		}
 	}
-	s.walk(path)
+	l.addBelow(path)
 }
 
 // Close removes the inotify watches.
-func (s *List) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.close()
+func (l *List) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.close()
 }
 
-func (s *List) close() {
-	if s.inotify > 0 {
-		unix.Close(s.inotify)
+// close is Close without the lock.
+func (l *List) close() {
+	if l.inotify > 0 {
+		unix.Close(l.inotify)
 	}
-	s.inotify = 0
+	l.inotify = 0
 }
 
-func mayRead(path string) bool {
+// canRead reports whether this process can read path.
+func canRead(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
@@ -160,5 +163,5 @@ func mayRead(path string) bool {
 	return true
 }
 
-// within compares by path component; both are clean.
+// within reports whether path is dir or is below it. Both paths are clean.
 func within(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
