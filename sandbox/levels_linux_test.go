@@ -18,7 +18,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// levels returns the isolation levels that work here, except container and none.
+// levels returns bwrap and landlock if they work here. In CI both must work.
 func levels(t *testing.T) (choices []isolation.Choice) {
 	t.Helper()
 	for _, level := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
@@ -51,7 +51,7 @@ type testWorker struct {
 	network string // of the requests that run makes
 }
 
-// arrest makes a jail. prepare fills the workspace before the worker opens it.
+// newTestWorker opens a worker. prepare fills the workspace before the worker opens it.
 func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace string)) *testWorker {
 	t.Helper()
 	is := is.New(t)
@@ -113,7 +113,7 @@ func (j *testWorker) tryAs(r wire.Request) []string {
 	return strings.Split(strings.TrimSpace(stdout.String()), "\n")
 }
 
-// escape is an attempt and how the kernel may answer to it. Names in the attempt stand for what is in the jail's dir:
+// escape is an attempt and how the kernel may answer to it. Names in the attempt stand for files in the test's dir:
 // %o another workspace, %d a data directory, %w the workspace; %v is the victim's pid, and others are made by the test.
 type escape struct {
 	attempt string
