@@ -77,7 +77,7 @@ var mayImport = map[string]string{
 	"web/ports":                    "events handlers handlers/account handlers/exec projections web/api",
 	"web/query":                    "web/query/filter web/query/schema",
 	"web/query/filter":             "web/query/schema",
-	"web/query/schema":             "",
+	"web/query/schema":             "events",
 	"web/realtime":                 "events events/log handlers/account projections projections/store web/api web/query web/query/filter web/query/schema web/records",
 	"web/records":                  "events events/log events/secret handlers handlers/account handlers/budget handlers/chat handlers/permission handlers/record projections web/api web/query web/query/filter web/query/schema",
 	"web/stream":                   "events events/log projections web/api web/query web/query/filter",

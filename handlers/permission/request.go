@@ -115,6 +115,9 @@ func (c Request) check() error {
 	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
 		return handlers.RefuseField(handlers.Invalid, "metadata", "metadata: want a JSON object")
 	}
+	if levels := events.Levels(c.Metadata); levels > events.MaxLevels {
+		return handlers.RefuseField(handlers.Invalid, "metadata", "metadata: the object nests %d levels; at most %d are accepted", levels, events.MaxLevels)
+	}
 	for _, text := range append([]string{c.Message, c.Session, c.MessageID, c.Call, string(c.Metadata)}, c.Patterns...) {
 		if !utf8.ValidString(text) {
 			return handlers.Refuse(handlers.Invalid, "the request is not UTF-8")

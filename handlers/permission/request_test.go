@@ -82,10 +82,13 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		"no type":              {func(c *permission.Request) { c.Type = "" }, handlers.Invalid, "type: parse id"},
 		"metadata of no sort":  {func(c *permission.Request) { c.Metadata = []byte(`["x"]`) }, handlers.Invalid, "want a JSON object"},
 		"metadata that breaks": {func(c *permission.Request) { c.Metadata = []byte(`{"x"`) }, handlers.Invalid, "want a JSON object"},
-		"not UTF-8":            {func(c *permission.Request) { c.Patterns = []string{"\xff"} }, handlers.Invalid, "UTF-8"},
-		"too long":             {func(c *permission.Request) { c.Message = strings.Repeat("x", permission.MaxRequest) }, handlers.Invalid, "the limit is"},
-		"a chat that is not":   {func(c *permission.Request) { c.Chat = "c9" }, handlers.NotFound, "no chat c9"},
-		"every chat":           {func(c *permission.Request) { c.Chat = "*" }, handlers.Invalid, "chat: parse id"},
+		"too many levels": {func(c *permission.Request) {
+			c.Metadata = []byte(`{"command":"make","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}")
+		}, handlers.Invalid, "nests 101 levels; at most 100"},
+		"not UTF-8":          {func(c *permission.Request) { c.Patterns = []string{"\xff"} }, handlers.Invalid, "UTF-8"},
+		"too long":           {func(c *permission.Request) { c.Message = strings.Repeat("x", permission.MaxRequest) }, handlers.Invalid, "the limit is"},
+		"a chat that is not": {func(c *permission.Request) { c.Chat = "c9" }, handlers.NotFound, "no chat c9"},
+		"every chat":         {func(c *permission.Request) { c.Chat = "*" }, handlers.Invalid, "chat: parse id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"pocketcoder/events"
 )
 
 // TimeFormat is that of every time in records, always in UTC: texts of it sort as the times do.
@@ -22,6 +24,9 @@ func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
 	case JSON:
 		if len(value) > maxValue {
 			return nil, Invalid{f.Name, "validation_json_size_limit", "The value is too large."}
+		}
+		if levels := events.Levels(value); levels > events.MaxLevels {
+			return nil, NewInvalid(f.Name, "validation_json_levels_limit", "The value nests %d levels; at most %d are accepted.", levels, events.MaxLevels)
 		}
 		return value, nil
 	case Bool:
