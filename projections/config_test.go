@@ -3,6 +3,7 @@ package projections
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,28 @@ func TestConfigThatCannotBeIsSetAside(t *testing.T) {
 	all, bad := rows[Config](t, m, "config")
 	is.Equal(len(all), 0)
 	is.Equal(bad, 3)
+}
+
+// One such record made each list of its collection fail, also lists of other accounts.
+func TestConfigValueThatNestsTooDeepForSQLiteIsReplaced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := still(t)
+	nested := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+	feed(t, m, saved(t, "notification_rules", "deep", `{"user":"bob","note":"<b>","rules":`+nested(1000)+`}`),
+		saved(t, "notification_rules", "most", `{"user":"bob","rules":`+nested(999)+`}`))
+	all, bad := rows[Config](t, m, "config")
+	is.Equal(bad, 0)
+	is.Equal(string(all[0].Fields), `{"note":"<b>","rules":{"error":"The value nests more than 1,000 levels. Only the log holds it."},"user":"bob"}`)
+	is.Equal(string(all[1].Fields), `{"user":"bob","rules":`+nested(999)+`}`)
+	type row struct {
+		User  string
+		Rules string
+	}
+	readable, err := store.List[row](t.Context(), m.Model, "rules", "SELECT json_extract(fields, '$.user') AS user, fields -> '$.rules' AS rules FROM config ORDER BY id", nil)
+	is.NoErr(err)
+	is.Equal(len(readable), 2)
+	is.Equal(readable[0].User, "bob")
 }
 
 func TestAccountIsWhatWasSaidOfItLast(t *testing.T) {

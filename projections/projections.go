@@ -33,7 +33,7 @@ import (
 
 // Version is the version of the read models. Raise it when a table or an update function changes: the next start replays
 // the log.
-const Version = 9
+const Version = 10
 
 // TimeFormat is the format of every time in a row.
 const TimeFormat = store.TimeFormat
