@@ -176,7 +176,7 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 	}{
 		{"ls\x1b[2K\n\trm -r / # \u202e\u200b\u3164", "ls␛[2K\n  ␉rm -r / # <U+202E><U+200B><U+3164>", true},
 		{"ls\nin /safe\nChat: x", "ls\n  in /safe\n  Chat: x", true}, // no line of it can be taken for one of ours
-		{strings.Repeat("ä", 450), strings.Repeat("ä", 450), true},
+		{strings.Repeat("ä", 450), strings.Repeat("ä", 450), false},  // a phone shows a part
 		{strings.Repeat("ä", 450) + "; rm -r /", strings.Repeat("ä", 450) + "…", false},
 		{"curl -H " + modelKey + " x", "curl -H [redacted] x", false}, // a part is hidden
 	} {
@@ -186,6 +186,43 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 		all := buttons(t, got)
 		_, offered := all["Approve"]
 		is.Equal(offered, c.whole)
+		is.True(all["Deny"] != "")
+	}
+}
+
+// A phone shows some ten lines. What stands below them, or behind a screen full of blanks, is not approved by a button.
+func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "")
+	for i, c := range []struct {
+		command, shown string
+		whole          bool
+	}{
+		{"make check" + strings.Repeat("\n", 400) + "touch OWNED", "make check\n  ⏎×399\n  touch OWNED", true},
+		{"make check" + strings.Repeat(" \n\t", 400) + "touch OWNED", "", false}, // tabs are signs
+		{"make check" + strings.Repeat("\n  ", 400) + ";touch OWNED", "make check\n  ⏎×399\n  ;touch OWNED", true},
+		{"make check" + strings.Repeat(" ", 700) + ";touch OWNED", "make check␠×700;touch OWNED", true},
+		{"make check" + strings.Repeat("\u3000", 50) + ";touch OWNED", "make check" + strings.Repeat("<U+3000>", 50) + ";touch OWNED", false},
+		{"make check" + strings.Repeat("\n", 9) + "touch OWNED", "make check" + strings.Repeat("\n", 8) + "\n  touch OWNED", false}, // 10 lines
+		{"a\nb\nc\nd\ne\nf\ng", "a\n  b\n  c\n  d\n  e\n  f\n  g", true},                                                            // 8 with the folder
+		{"a\nb\nc\nd\ne\nf\ng\nh", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h", false},
+		{strings.Repeat("x", 60), strings.Repeat("x", 60), true},
+		{strings.Repeat("x", 61), strings.Repeat("x", 61), false},
+		{strings.Repeat("漢", 31), strings.Repeat("漢", 31), false}, // two columns each
+	} {
+		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
+		got := s.next(r, i)
+		if c.shown != "" {
+			is.Equal(read(t, got.body).Message, c.shown+"\nin /workspace\nno rule allows it\nChat: New chat") // command
+		}
+		all := buttons(t, got)
+		if _, offered := all["Approve"]; offered != c.whole {
+			t.Errorf("approve %.30q…: %v", c.command, offered)
+		}
 		is.True(all["Deny"] != "")
 	}
 }

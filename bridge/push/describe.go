@@ -14,7 +14,7 @@ import (
 )
 
 // describeAsk writes the title and the text of a permission request: what an approval would allow, where, and why a person is
-// asked. n.Whole reports whether the text shows all that an approval would allow.
+// asked. n.Whole reports whether a phone shows all that an approval would allow.
 func (p *Push) describeAsk(ctx context.Context, n *events.Notice, chat, why string) error {
 	ask, _, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
 	if err != nil {
@@ -33,6 +33,7 @@ func (p *Push) describeAsk(ctx context.Context, n *events.Notice, chat, why stri
 		n.Whole = n.Whole && whole && where != ""
 		n.Message += "\nin " + cmp.Or(where, "an unknown folder")
 	}
+	n.Whole = n.Whole && fits(n.Message)
 	if why, _ = p.shown(why, maxLine); why != "" {
 		n.Message += "\n" + why
 	}

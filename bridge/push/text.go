@@ -2,20 +2,39 @@ package push
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+
+	"pocketcoder/handlers/policy/display"
 )
 
-// Limits of what a notification shows, in bytes. Push services take 4 KiB; JSON may double a text, and addresses are added.
+// Limits of what a notification shows, in bytes. Push services accept 4 KiB; JSON may double a text, and addresses are added.
 const (
 	maxTitle = 120
 	maxShown = 900 // of what is asked for or said
 	maxLine  = 150 // of each line that is added to that: where, why, which chat
 )
 
+// Limits of what a phone shows of a notification without a further tap. Android cuts off long texts.
+const (
+	maxLines   = 8
+	maxColumns = 60
+	maxBlanks  = 8 // of a run of blanks or of empty lines; a longer run is shown by its length
+)
+
+// fits reports whether a phone shows a whole text.
+func fits(text string) bool {
+	lines := strings.Split(text, "\n")
+	isWide := func(line string) bool { return uniseg.StringWidth(line) > maxColumns }
+	return len(lines) <= maxLines && !slices.ContainsFunc(lines, isWide)
+}
+
 // shown returns at most so many bytes of a text as one line, and reports whether that is the whole text. It redacts secrets and
-// replaces invisible characters with visible signs.
+// replaces invisible characters and long runs of blanks with visible signs.
 func (p *Push) shown(text string, most int) (line string, whole bool) {
 	return p.show(text, most, "␊")
 }
@@ -29,11 +48,11 @@ func (p *Push) shownLines(text string, most int) (lines string, whole bool) {
 func (p *Push) show(text string, most int, newline string) (shown string, whole bool) {
 	clean := string(p.Log.Redactor().Bytes([]byte(text))) // before anything is cut off: half a secret would pass
 	var b strings.Builder
-	valid := strings.ToValidUTF8(clean, "\uFFFD")
-	for i, r := range valid {
-		sign := visible(r)
+	signs := shortSigns(clean)
+	for i, r := range signs {
+		sign := string(r)
 		if r == '\n' {
-			if sign = newline; newline == "\n" && !strings.HasPrefix(valid[i:], "\n\n") && !diffLine(valid[i+1:]) {
+			if sign = newline; newline == "\n" && !strings.HasPrefix(signs[i:], "\n\n") && !diffLine(signs[i+1:]) {
 				sign = "\n  "
 			}
 		}
@@ -43,6 +62,19 @@ func (p *Push) show(text string, most int, newline string) (shown string, whole 
 		b.WriteString(sign)
 	}
 	return b.String(), clean == text && utf8.ValidString(text)
+}
+
+// shortSigns replaces invisible characters other than line breaks with signs, and then long runs of blanks with their length.
+func shortSigns(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
+		if r == '\n' {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(visible(r))
+		}
+	}
+	return display.ShortenBlanks(b.String(), maxBlanks)
 }
 
 // diffLine reports whether a line is one of a unified diff.

@@ -58,7 +58,7 @@ func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
 func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
 	is := is.New(t)
 	shown := func(lines int) string {
-		about, err := json.Marshal(map[string]string{"command": "rm -rf important" + strings.Repeat("\n", lines-1) + "ls"})
+		about, err := json.Marshal(map[string]string{"command": "rm -rf important\n" + strings.Repeat("true\n", lines-2) + "ls"})
 		is.NoErr(err)
 		body, err := json.Marshal(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Metadata: about})
 		is.NoErr(err)
@@ -82,6 +82,7 @@ func TestNoRowOfARequestLooksLikeAnotherRequest(t *testing.T) {
 	blanks := strings.Repeat(" ", 1970)
 	for name, metadata := range map[string]map[string]string{
 		"a command":                  {"command": "make;touch OWNED #" + blanks + "? bash  make"},
+		"empty lines":                {"command": "make;touch OWNED" + strings.Repeat("\n", 400) + "? bash  make"},
 		"many short runs of blanks":  {"command": "make;touch OWNED #" + strings.Repeat(strings.Repeat(" ", 40)+".", 40) + "? bash  make"},
 		"a diff":                     {"filepath": "a", "diff": "@@ -0,0 +1 @@\n+rm -rf ~ #" + blanks + "? edit  notes.md (+1 −0)"},
 		"a name":                     {"command": "rm -rf /", "x" + strings.Repeat("\n", 30) + "? read  README.md": "harmless"},

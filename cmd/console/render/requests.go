@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 
@@ -17,6 +15,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -173,7 +172,7 @@ func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) (row
 // rows shows text that a person decides on, and returns the number of rows. The first one begins with a title. No row looks like
 // one of ours: what does not fit into the width goes on behind a mark, and a long run of blanks is shown by its length.
 func (r *Renderer) rows(prefix, title, more string, st Style, text string) (rows int) {
-	text = strings.ReplaceAll(shortBlanks(printable.Visible(text)), "\t", "    ")
+	text = strings.ReplaceAll(display.ShortenBlanks(printable.Visible(text), maxBlanks), "\t", "    ")
 	width := r.width(max(printable.Width(prefix+title), printable.Width(more)+2))
 	before := prefix + r.Paint(Yellow, title)
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
@@ -187,15 +186,8 @@ func (r *Renderer) rows(prefix, title, more string, st Style, text string) (rows
 	return rows
 }
 
-// longBlank is a run of blanks that is longer than what indents code.
-var longBlank = regexp.MustCompile(`[\t\p{Zs}]{41,}`)
-
-// shortBlanks shows each long run of blanks by its length: on a terminal it would push what stands before it off the screen.
-func shortBlanks(text string) string {
-	return longBlank.ReplaceAllStringFunc(text, func(run string) string {
-		return fmt.Sprintf("␠×%d", utf8.RuneCountInString(run))
-	})
-}
+// maxBlanks is the longest run of blanks or of empty lines that is shown as it is. The indentation of code is shorter.
+const maxBlanks = 40
 
 // cutToWidth cuts a line into rows of at most so many columns; 0 is any. There is at least one row.
 func cutToWidth(line string, width int) (rows []string) {

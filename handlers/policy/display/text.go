@@ -1,13 +1,14 @@
 // Package display puts texts that come from outside into sentences for a person: quoted, on one line, and cut to a length. It also
-// says why a text may look different to a person than it is.
+// says why a text may look different to a person than it is, and shortens runs of blanks.
 //
-// Promises: a quoted text holds only characters that can be seen.
+// Promises: a quoted text holds only characters that can be seen. A shortened text shows the length of each run that it replaces.
 //
 // It must not know what the texts are.
 package display
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -83,4 +84,26 @@ func printable(s string) string {
 		}
 		return c
 	}, strings.ToValidUTF8(s, "�"))
+}
+
+var (
+	blankRun = regexp.MustCompile(`[\t\p{Zs}]+`)
+	emptyRun = regexp.MustCompile(`\n([\t\p{Zs}]*\n)+`)
+)
+
+// ShortenBlanks returns text with each run of more than most blanks as ␠×N, and each run of more than most empty lines as ⏎×N. A
+// longer run would move what stands before or after it out of sight.
+func ShortenBlanks(text string, most int) string {
+	text = emptyRun.ReplaceAllStringFunc(text, func(run string) string {
+		if lines := strings.Count(run, "\n") - 1; lines > most {
+			return fmt.Sprintf("\n⏎×%d\n", lines)
+		}
+		return run
+	})
+	return blankRun.ReplaceAllStringFunc(text, func(run string) string {
+		if blanks := utf8.RuneCountInString(run); blanks > most {
+			return fmt.Sprintf("␠×%d", blanks)
+		}
+		return run
+	})
 }
