@@ -94,8 +94,7 @@ func NATSConfig(d datadir.Dir, keys natsconf.Keys) natsconf.Config {
 	}
 }
 
-// streamOptions leaves most of a small disk to the facts: the server sets the fragments' share aside, and counts only three
-// quarters of what is free.
+// streamOptions leaves most of a small disk to the facts: the fragments get an eighth of what is free.
 func streamOptions(o Options) log.Options {
 	streams := log.DefaultOptions
 	streams.Replicas = o.Replicas

@@ -32,6 +32,8 @@ const (
 	codeWrongLastSequence         = 10071
 	codeWrongLastSequenceConstant = 10164
 	codeBatchDuplicate            = 10201 // an atomic batch holds a message that is stored already
+	codeInsufficientResources     = 10023 // the server has reached its limit of stored bytes
+	codeInsufficientStorage       = 10047 // what an account or a stream reserves does not fit into that limit
 	codeBatchIncomplete           = 10176 // messages of an atomic batch are missing; with a full disk the server cannot keep them
 )
 
@@ -185,6 +187,7 @@ func (l *Log) message(ctx context.Context, e events.Event) (*nats.Msg, error) {
 	}
 	reference, err := l.putBody(ctx, body)
 	if err != nil {
+		l.observe(err)
 		return nil, appendError(e, err)
 	}
 	m := events.Message(e, reference)
@@ -194,8 +197,13 @@ func (l *Log) message(ctx context.Context, e events.Event) (*nats.Msg, error) {
 
 func appendError(e events.Event, err error) error {
 	var api *jetstream.APIError
-	if errors.As(err, &api) && (api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceConstant) {
-		err = ErrConflict
+	if errors.As(err, &api) {
+		switch api.ErrorCode {
+		case codeWrongLastSequence, codeWrongLastSequenceConstant:
+			err = ErrConflict
+		case codeInsufficientResources, codeInsufficientStorage:
+			err = fmt.Errorf("%w (%w)", errNoRoom, err)
+		}
 	}
 	return fmt.Errorf("append %s: %w", e.RawSubject, err)
 }

@@ -2,10 +2,14 @@ package log_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats-server/v2/server"
 
+	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
@@ -37,4 +41,46 @@ func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
 	_, err = l.Commit(t.Context(), commit("evt_5"))
 	is.NoErr(err)
 	is.Equal(len(read(t, l, 0)), 4)
+}
+
+func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	limit := &server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true, JetStreamMaxStore: 4 << 20}
+	s, err := server.NewServer(limit.Clone())
+	is.NoErr(err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	is.True(s.ReadyForConnections(10 * time.Second))
+	options := log.DefaultOptions
+	options.DeltaMaxBytes = 1 << 20
+	l, err := log.Open(t.Context(), eventstest.Conn(t, s), options, secret.NewRedactor())
+	is.NoErr(err)
+	n := 0
+	event := func(size int) events.Event {
+		n++
+		return sized(t, fmt.Sprint("evt_", n), size)
+	}
+	for range 100 {
+		if _, err = l.Append(t.Context(), event(200_000)); err != nil {
+			break
+		}
+	}
+	_, batch := l.AppendAll(t.Context(), []events.Event{event(10), event(10)})
+	_, large := l.Append(t.Context(), event(log.MaxInline+1))
+	for _, err := range []error{err, batch, large} {
+		var u log.Unavailable
+		is.True(errors.As(err, &u))
+		is.Equal(u.Error(), "The NATS server has reached its storage limit. An administrator must raise max_file_store of the server or free space.")
+		is.True(log.IsUnavailable(err))
+	}
+	_, err = l.Failing() // health shows it
+	is.True(log.IsUnavailable(err))
+
+	limit.JetStreamMaxStore = 64 << 20
+	is.NoErr(s.ReloadOptions(limit))
+	_, err = l.AppendAll(t.Context(), []events.Event{event(10), event(10), event(log.MaxInline + 1)})
+	is.NoErr(err)
+	_, err = l.Failing()
+	is.NoErr(err)
 }

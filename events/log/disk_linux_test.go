@@ -23,6 +23,8 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
+const smallDiskSize = 120 << 20 // bytes
+
 // smallLog is a log on a small disk, with a reader and a worker.
 type smallLog struct {
 	*log.Log
@@ -63,7 +65,7 @@ func openSmallLog(t *testing.T) *smallLog {
 	t.Helper()
 	is := is.New(t)
 	s := &smallLog{t: t, dir: t.TempDir()}
-	eventstest.SmallDisk(t, s.dir, 120)
+	eventstest.SmallDisk(t, s.dir, smallDiskSize>>20)
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
 	s.server, err = natsconf.Start(t.Context(), natsconf.Config{
@@ -225,4 +227,29 @@ func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 	is.True(len(s.acknowledged) > 20)
 	s.follow()
 	s.check()
+}
+
+// The server would otherwise store three quarters of what was free when it started, or was opened again.
+func TestTheDiskIsTheOnlyLimitOfTheLog(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*natsconf.Server) error{
+		"after a start":            func(*natsconf.Server) error { return nil },
+		"after it is opened again": (*natsconf.Server).Reopen,
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := openSmallLog(t)
+			is.NoErr(s.append())
+			s.follow() // the reader and the worker are there
+			is.NoErr(prepare(s.server))
+			s.Reopened()
+			const size = 250_000
+			var all []events.Event
+			for i := range smallDiskSize / size { // the store compresses them
+				all = append(all, sized(t, fmt.Sprint("evt_large_", i), size))
+			}
+			_, err := s.AppendAll(t.Context(), all)
+			is.NoErr(err)
+		})
+	}
 }

@@ -13,6 +13,11 @@ import (
 // MinFree is how many bytes must be free for the server to start, and for Reopen.
 const MinFree = 64 << 20
 
+// storeLimit is how many bytes JetStream of the embedded server may store: more than a disk has, so that the disk is the limit.
+// The server's own limit is three quarters of what was free when it started, and does not grow while it runs. Reservations of
+// streams count against storeLimit, so a smaller disk never prevents a start.
+const storeLimit = 1 << 50
+
 // Free returns how many bytes are free on the disk of a directory.
 func Free(dir string) (uint64, error) {
 	var fs syscall.Statfs_t

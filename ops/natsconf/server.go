@@ -63,6 +63,7 @@ func start(ctx context.Context, c Config) (*Server, error) {
 	if err := opts.ProcessConfigString(conf); err != nil {
 		return nil, err
 	}
+	opts.JetStreamMaxStore = storeLimit
 	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, err
