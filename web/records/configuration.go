@@ -59,7 +59,26 @@ func updateKept(s *Records, ctx context.Context, w change) (string, uint64, erro
 	return saveKept(s, ctx, w)
 }
 
+// maxRecordBody is how many bytes of fields a client may send for a configuration record without admin rights: the log stores
+// each version for ever.
+const maxRecordBody = 64 << 10
+
+// checkSize refuses a body of more than maxRecordBody, unless the caller is an administrator.
+func (w change) checkSize() error {
+	size := 0
+	for name, value := range w.set {
+		size += len(name) + len(value)
+	}
+	if size > maxRecordBody && !w.who.Is(account.Admin) {
+		return api.BadRequest("The fields of this record have %d KiB, but only administrators may store more than %d KiB.", (size+1023)>>10, maxRecordBody>>10)
+	}
+	return nil
+}
+
 func saveKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if err := w.checkSize(); err != nil {
+		return "", 0, err
+	}
 	switch w.c.ID {
 	case llmKeys:
 		return saveLLMKey(s, ctx, w)

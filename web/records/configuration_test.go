@@ -264,3 +264,43 @@ func TestSSHKeyBelongsToOneAccount(t *testing.T) {
 	status, _ = s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string), map[string]any{"public_key": line})
 	is.Equal(status, 200)
 }
+
+func TestOnlyAdministratorsStoreLargeConfigurationRecords(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	_, agent := s.User(t, "poco", account.Agent)
+	_, admin := s.User(t, "admin", account.Admin)
+	rules := func(bytes int) map[string]any {
+		return map[string]any{"rules": map[string]any{"x": strings.Repeat("y", bytes)}}
+	}
+	path := webtest.RecordsOf("notification_rules")
+	status, own := s.Call(t, ann, "POST", path, rules(60<<10))
+	is.Equal(status, 200)
+	path += "/" + own["id"].(string)
+	last := func() uint64 {
+		seq, err := s.Log.Last(t.Context())
+		is.NoErr(err)
+		return seq
+	}
+	before := last()
+	const refusal = "The fields of this record have 70 KiB, but only administrators may store more than 64 KiB."
+	for _, w := range []struct {
+		token, method, path string
+		body                map[string]any
+	}{
+		{ann, "PATCH", path, rules(69 << 10)},
+		{ann, "POST", webtest.RecordsOf("notification_rules"), rules(69 << 10)},
+		{agent, "POST", webtest.RecordsOf("mcp_servers"), map[string]any{"name": "m", "status": "pending", "config": rules(69 << 10)}},
+	} {
+		status, answer := s.Call(t, w.token, w.method, w.path, w.body)
+		is.Equal(status, 400)
+		is.Equal(answer["message"], refusal)
+	}
+	status, _, _ = s.Batch(t, ann, webtest.Object{"method": "PATCH", "url": path, "body": rules(69 << 10)})
+	is.Equal(status, 400)
+	is.Equal(last(), before) // nothing is stored
+	status, _ = s.Call(t, admin, "POST", webtest.RecordsOf("mcp_servers"), map[string]any{"name": "m", "status": "pending", "config": rules(69 << 10)})
+	is.Equal(status, 200)
+}
