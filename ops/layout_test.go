@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,7 @@ var mayImport = map[string]string{
 	"events/opencode":                    "events",
 	"events/secret":                      "events",
 	"projections":                        "events events/log events/opencode projections/store sandbox/wire",
+	"projections/queries":                "events projections projections/store",
 	"projections/store":                  "events events/log",
 	"handlers":                           "events events/log",
 	"handlers/account":                   "events events/log events/secret handlers",
@@ -88,11 +90,11 @@ var mayImport = map[string]string{
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
 	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/secret handlers " +
-		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections sandbox/isolation web web/api web/chats web/ports web/records",
+		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/chats web/ports web/records",
 	"cmd/app/worker": "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections sandbox/isolation web/ports",
-	"cmd/cli/admin":      "bridge/push cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections",
+	"cmd/cli/admin":      "bridge/push cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries",
 	"cmd/cli/clitest":    "cmd/cli",
 	"cmd/cli/doctor":     "bridge/opencode bridge/ssh cmd/app cmd/cli cmd/datadir cmd/printable cmd/program cmd/viewer ops/natsconf sandbox/isolation sandbox/limit",
 	"cmd/cli/executions": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable cmd/viewer events events/log handlers handlers/exec projections sandbox/wire",
@@ -183,6 +185,33 @@ func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
 		}
 		if len(said) != 1 {
 			t.Errorf("%s has a package comment in %q, want exactly one", p.name(), said)
+		}
+	}
+}
+
+// maxLines is the size of a package that a reader can hold in mind.
+const maxLines = 2000
+
+// largePackages have more lines than maxLines. They may only shrink.
+var largePackages = map[string]int{"bridge/opencode": 4500, "projections": 2200}
+
+func TestPackagesStaySmall(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		lines := 0
+		for _, path := range p.files() {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(path, "_templ.go") { // generated
+				lines += bytes.Count(text, []byte("\n"))
+			}
+		}
+		if limit := max(maxLines, largePackages[p.name()]); lines > limit {
+			t.Errorf("%s has %d lines, want at most %d: move a subject of its own to another package", p.name(), lines, limit)
+		} else if largePackages[p.name()] > 0 && lines <= maxLines {
+			t.Errorf("%s has %d lines: remove it from largePackages", p.name(), lines)
 		}
 	}
 }

@@ -132,11 +132,11 @@ func (x *Execution) finish(t *tables, b events.ExecFinished) {
 	if b.Worker != "" {
 		x.Worker, x.Isolation = b.Worker, b.Isolation
 	}
-	x.Outputs = encoded(outputs{b.Stdout, b.Stderr})
+	x.Outputs = encoded(Outputs{b.Stdout, b.Stderr})
 }
 
-// outputs is the JSON object in Execution.Outputs.
-type outputs struct {
+// Outputs is the JSON object in Execution.Outputs.
+type Outputs struct {
 	Stdout events.Output `json:"stdout"`
 	Stderr events.Output `json:"stderr"`
 }

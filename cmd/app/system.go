@@ -42,6 +42,7 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
+	"pocketcoder/projections/queries"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
 )
@@ -306,7 +307,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, func(ctx context.Context) error { return s.push.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.gate.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.model.Serve(ctx, s.nc) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.Logger) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.web) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))

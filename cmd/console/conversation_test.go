@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/queries"
 )
 
 // The read model holds the whole of a turn, in which the model went on after a denial, before the turn is shown.
@@ -30,7 +31,7 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	workers.Go(func() { model.Run(ctx) })
-	workers.Go(func() { model.Serve(ctx, nc) })
+	workers.Go(func() { queries.Serve(ctx, nc, model) })
 	defer func() { cancel(); workers.Wait(); model.Close() }()
 
 	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")

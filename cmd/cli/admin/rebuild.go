@@ -13,7 +13,7 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/projections"
+	"pocketcoder/projections/queries"
 )
 
 const rebuildUsage = `pocketcoder admin rebuild: compute the read models again, from the first event of the log.
@@ -69,7 +69,7 @@ func rebuild(ctx context.Context, env cli.Environment, nc *nats.Conn) error {
 	}
 }
 
-func nextAnswer(ctx context.Context, answers *nats.Subscription) (a projections.RebuildAnswer, err error) {
+func nextAnswer(ctx context.Context, answers *nats.Subscription) (a queries.RebuildAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rebuildSilence)
 	defer cancel()
 	m, err := answers.NextMsgWithContext(ctx)
@@ -86,7 +86,7 @@ func nextAnswer(ctx context.Context, answers *nats.Subscription) (a projections.
 }
 
 // report says how fast it was and whether the read models are the same.
-func report(env cli.Environment, r projections.RebuildResult) error {
+func report(env cli.Environment, r queries.RebuildResult) error {
 	rate := 0.0
 	if r.Seconds > 0 {
 		rate = float64(r.Events) / r.Seconds

@@ -1,4 +1,11 @@
-package projections
+// Package queries answers queries of the read models over NATS, for the command line: query.<name>, with JSON in both
+// directions. The header Error holds a refusal. query.rebuild computes the read models again and is answered several times,
+// with its progress and then with the result.
+//
+// Promises: an answer includes the changes of the event at Query.After, and fits into one message of NATS.
+//
+// It must not know the command line, nor change anything but the file of the read models.
+package queries
 
 import (
 	"context"
@@ -10,16 +17,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// Queries are answered over NATS too, for the command line: query.<name>, JSON both ways. A refusal is in the header
-// Error. query.rebuild is answered with progress, several times.
 const (
-	queryPrefix = "query."
+	prefix      = "query."
 	errorHeader = "Error"
-
-	queryTimeout = 15 * time.Second
+	timeout     = 15 * time.Second
 )
 
 // Query holds the parameters of a query over NATS. The answer includes the changes of the event at After.
@@ -36,8 +41,8 @@ type Query struct {
 	After      uint64 `json:"after,omitempty"`
 }
 
-// queries is every question that can be asked over NATS, by name.
-func (m *Model) queries() map[string]func(context.Context, Query) (any, error) {
+// answers holds the function that answers each query, by its name.
+func answers(m *projections.Model) map[string]func(context.Context, Query) (any, error) {
 	return map[string]func(context.Context, Query) (any, error){
 		"chats": func(ctx context.Context, q Query) (any, error) { return m.Chats(ctx, q.Limit, q.Offset) },
 		"chat": func(ctx context.Context, q Query) (any, error) {
@@ -73,27 +78,27 @@ func (m *Model) queries() map[string]func(context.Context, Query) (any, error) {
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
 		"usage":     func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
 		"config":    func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
-		"spent":     func(ctx context.Context, q Query) (any, error) { return m.Spent(ctx, Span{q.Chat, q.User, q.Day}) },
+		"spent":     func(ctx context.Context, q Query) (any, error) { return m.Spent(ctx, projections.Span{Chat: q.Chat, User: q.User, Day: q.Day}) },
 		"digest":    func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
 	}
 }
 
 // Serve answers queries over NATS until ctx ends.
-func (m *Model) Serve(ctx context.Context, nc *nats.Conn) error {
-	for name, ask := range m.queries() {
-		sub, err := nc.QueueSubscribe(queryPrefix+name, "projections", func(msg *nats.Msg) {
-			go func() { respond(nc, msg, func() (any, error) { return m.answer(ctx, msg.Data, ask) }) }()
+func Serve(ctx context.Context, nc *nats.Conn, m *projections.Model) error {
+	for name, ask := range answers(m) {
+		sub, err := nc.QueueSubscribe(prefix+name, "projections", func(msg *nats.Msg) {
+			go func() { respond(nc, msg, func() (any, error) { return answer(ctx, m, msg.Data, ask) }) }()
 		})
 		if err != nil {
 			return fmt.Errorf("serve query %s: %w", name, err)
 		}
 		defer sub.Unsubscribe()
 	}
-	sub, err := nc.QueueSubscribe(queryPrefix+"rebuild", "projections", func(msg *nats.Msg) {
+	sub, err := nc.QueueSubscribe(prefix+"rebuild", "projections", func(msg *nats.Msg) {
 		if _, err := msg.Metadata(); err == nil {
-			return // nobody's wish but a stored event, which a reader had JetStream deliver here
+			return // a stored event, which a reader told JetStream to deliver to this subject
 		}
-		go m.serveRebuild(ctx, nc, msg)
+		go serveRebuild(ctx, nc, m, msg)
 	})
 	if err != nil {
 		return fmt.Errorf("serve rebuild: %w", err)
@@ -103,8 +108,8 @@ func (m *Model) Serve(ctx context.Context, nc *nats.Conn) error {
 	return ctx.Err()
 }
 
-func (m *Model) answer(ctx context.Context, body []byte, ask func(context.Context, Query) (any, error)) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+func answer(ctx context.Context, m *projections.Model, body []byte, ask func(context.Context, Query) (any, error)) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	q := Query{Limit: 100}
 	if err := json.Unmarshal(body, &q); err != nil {
@@ -116,10 +121,10 @@ func (m *Model) answer(ctx context.Context, body []byte, ask func(context.Contex
 	return ask(ctx, q)
 }
 
-// shortened gives outputs with text as base64 where that is shorter: JSON has six bytes for a control character, and inline output
-// in any other way would not fit into a message.
+// shortened encodes text of outputs in base64 where that is shorter, so that the answer fits into a message: JSON needs six
+// bytes for a control character.
 func shortened(in store.JSON) (store.JSON, error) {
-	var o outputs
+	var o projections.Outputs
 	if err := json.Unmarshal([]byte(in), &o); err != nil {
 		return "", fmt.Errorf("read outputs: %w", err)
 	}
@@ -129,7 +134,8 @@ func shortened(in store.JSON) (store.JSON, error) {
 			s.Text, s.Base64 = "", []byte(s.Text)
 		}
 	}
-	return encoded(o), nil
+	out, err := json.Marshal(o)
+	return store.JSON(out), err
 }
 
 // respond sends the result of answer, or its error.
@@ -146,17 +152,17 @@ func respond(nc *nats.Conn, msg *nats.Msg, answer func() (any, error)) {
 		out.Data = nil
 		out.Header.Set(errorHeader, err.Error())
 	}
-	_ = msg.RespondMsg(out) // who asked and went away needs no answer
+	_ = msg.RespondMsg(out) // the caller may have gone
 }
 
-// RebuildAnswer is one of the messages that answer query.rebuild: how far it is; the last one holds the result.
+// RebuildAnswer is one of the messages that answer query.rebuild. The last one holds the result.
 type RebuildAnswer struct {
 	Done    uint64         `json:"done"` // sequence reached
 	Total   uint64         `json:"total"`
 	Rebuilt *RebuildResult `json:"rebuilt,omitempty"`
 }
 
-// RebuildResult is Rebuilt as it is sent.
+// RebuildResult is store.Rebuilt as it is sent.
 type RebuildResult struct {
 	Events  uint64  `json:"events"`
 	Seconds float64 `json:"seconds"`
@@ -167,11 +173,11 @@ type RebuildResult struct {
 // progressPause is the shortest time between two progress messages of a rebuild.
 const progressPause = 100 * time.Millisecond
 
-func (m *Model) serveRebuild(ctx context.Context, nc *nats.Conn, msg *nats.Msg) {
-	said := time.Now()
+func serveRebuild(ctx context.Context, nc *nats.Conn, m *projections.Model, msg *nats.Msg) {
+	sent := time.Now()
 	result, err := m.Rebuild(ctx, func(done, total uint64) {
-		if time.Since(said) >= progressPause {
-			said = time.Now()
+		if time.Since(sent) >= progressPause {
+			sent = time.Now()
 			respond(nc, msg, func() (any, error) { return RebuildAnswer{Done: done, Total: total}, nil })
 		}
 	})

@@ -1,0 +1,112 @@
+package queries
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+)
+
+// system is a log whose read models answer queries.
+type system struct {
+	t   *testing.T
+	nc  *nats.Conn
+	log *log.Log
+}
+
+func newSystem(t *testing.T) system {
+	t.Helper()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	l := eventstest.Open(t, nc)
+	m, err := projections.Open(t.Context(), t.TempDir(), l)
+	is.NoErr(err)
+	t.Cleanup(func() { m.Close() })
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); m.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	go Serve(ctx, nc, m)
+	expect.Eventually(t, "queries are answered", func() bool { return nc.NumSubscriptions() > len(answers(m)) })
+	is.NoErr(nc.Flush())
+	return system{t, nc, l}
+}
+
+// appended appends an event of chat1 and returns its sequence.
+func (s system) appended(d events.Data) uint64 {
+	s.t.Helper()
+	e, err := events.New("chat1", events.ActorSystem, d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	seq, err := s.log.Append(s.t.Context(), e)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return seq
+}
+
+// ask returns the answer to a query.
+func (s system) ask(name string, q Query) *nats.Msg {
+	s.t.Helper()
+	body, err := json.Marshal(q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answer, err := s.nc.Request(prefix+name, body, timeout)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer
+}
+
+func TestADeletedChatIsNotFound(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	seq := s.appended(events.ChatCreated{Title: "test"})
+	is.Equal(s.ask("chat", Query{Chat: "chat1", After: seq}).Header.Get(errorHeader), "")
+	seq = s.appended(events.Deleted{})
+	is.Equal(s.ask("chat", Query{Chat: "chat1", After: seq}).Header.Get(errorHeader), "there is no chat chat1")
+}
+
+func TestAnyOutputOfACommandFitsIntoAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.appended(events.ChatCreated{Title: "test"})
+	for name, c := range map[string]struct {
+		out    events.Output
+		isText bool
+	}{
+		"plain":     {events.Output{Text: strings.Repeat("many\nlines\n", 20_000)}, true},
+		"controls":  {events.Output{Text: strings.Repeat("\x00", log.MaxInline)}, false},
+		"markup":    {events.Output{Text: strings.Repeat("<", log.MaxInline)}, false},
+		"not UTF-8": {events.Output{Base64: []byte(strings.Repeat("\xff", log.MaxInline))}, false},
+		"nothing":   {events.Output{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			id := strings.Fields(name)[0]
+			s.appended(events.ExecRequested{Exec: id, Command: "make"})
+			answer := s.ask("execution", Query{Execution: id, After: s.appended(events.ExecFinished{Exec: id, Stdout: c.out, Stderr: c.out})})
+			is.Equal(answer.Header.Get(errorHeader), "")
+			var run projections.Run
+			is.NoErr(json.Unmarshal(answer.Data, &run))
+			var got projections.Outputs
+			is.NoErr(json.Unmarshal([]byte(run.Outputs), &got))
+			for _, out := range []events.Output{got.Stdout, got.Stderr} {
+				is.True(out.Text+string(out.Base64) == c.out.Text+string(c.out.Base64))
+				is.Equal(out.Base64 == nil, c.isText)
+			}
+		})
+	}
+}
