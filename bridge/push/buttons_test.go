@@ -207,12 +207,12 @@ func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
 		{"make check" + strings.Repeat("\n  ", 400) + ";touch OWNED", "make check\n  ⏎×399\n  ;touch OWNED", true},
 		{"make check" + strings.Repeat(" ", 700) + ";touch OWNED", "make check␠×700;touch OWNED", true},
 		{"make check" + strings.Repeat("\u3000", 50) + ";touch OWNED", "make check" + strings.Repeat("<U+3000>", 50) + ";touch OWNED", false},
-		{"make check" + strings.Repeat("\n", 9) + "touch OWNED", "make check" + strings.Repeat("\n", 8) + "\n  touch OWNED", false}, // 10 lines
-		{"a\nb\nc\nd\ne\nf\ng", "a\n  b\n  c\n  d\n  e\n  f\n  g", true},                                                            // 8 with the folder
-		{"a\nb\nc\nd\ne\nf\ng\nh", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h", false},
-		{strings.Repeat("x", 60), strings.Repeat("x", 60), true},
-		{strings.Repeat("x", 61), strings.Repeat("x", 61), false},
-		{strings.Repeat("漢", 31), strings.Repeat("漢", 31), false}, // two columns each
+		{"make check" + strings.Repeat("\n", 9) + "touch OWNED", "make check" + strings.Repeat("\n", 8) + "\n  touch OWNED", false}, // 11 rows
+		{"a\nb\nc\nd\ne\nf\ng\nh\ni", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h\n  i", true},                                            // 10 rows with the folder
+		{"a\nb\nc\nd\ne\nf\ng\nh\ni\nj", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h\n  i\n  j", false},
+		{strings.Repeat("x", 360), strings.Repeat("x", 360), true}, // wrapped
+		{strings.Repeat("x", 361), strings.Repeat("x", 361), false},
+		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false}, // two columns each
 	} {
 		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)

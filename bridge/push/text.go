@@ -2,7 +2,6 @@ package push
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,18 +18,20 @@ const (
 	maxLine  = 150 // of each line that is added to that: where, why, which chat
 )
 
-// Limits of what a phone shows of a notification without a further tap. Android cuts off long texts.
+// Limits of what a phone shows of a notification without a further tap. Android cuts off longer texts.
 const (
-	maxLines   = 8
-	maxColumns = 60
-	maxBlanks  = 8 // of a run of blanks or of empty lines; a longer run is shown by its length
+	maxRows    = 10
+	rowColumns = 40 // a longer line is wrapped
+	maxBlanks  = 8  // of a run of blanks or of empty lines; a longer run is shown by its length
 )
 
 // fits reports whether a phone shows a whole text.
 func fits(text string) bool {
-	lines := strings.Split(text, "\n")
-	isWide := func(line string) bool { return uniseg.StringWidth(line) > maxColumns }
-	return len(lines) <= maxLines && !slices.ContainsFunc(lines, isWide)
+	rows := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		rows += max(1, (uniseg.StringWidth(line)+rowColumns-1)/rowColumns)
+	}
+	return rows <= maxRows
 }
 
 // shown returns at most so many bytes of a text as one line, and reports whether that is the whole text. It redacts secrets and
