@@ -78,8 +78,10 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
 		"usage":     func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
 		"config":    func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
-		"spent":     func(ctx context.Context, q Query) (any, error) { return m.Spent(ctx, projections.Span{Chat: q.Chat, User: q.User, Day: q.Day}) },
-		"digest":    func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
+		"spent": func(ctx context.Context, q Query) (any, error) {
+			return m.Spent(ctx, projections.Span{Chat: q.Chat, User: q.User, Day: q.Day})
+		},
+		"digest": func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
 	}
 }
 
