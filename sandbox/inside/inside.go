@@ -207,7 +207,7 @@ func (l *Link) receive(ctx context.Context) (*os.File, error) {
 	}
 	switch {
 	case err != nil || len(fds) > 1:
-		return nil, errors.New("receive socket from the sandbox: the message holds no socket")
+		return nil, errors.New("receive socket from the sandbox: the message does not hold exactly one socket")
 	case len(fds) == 0:
 		return nil, syscall.Errno(text[0])
 	case !isTCP(fds[0]):

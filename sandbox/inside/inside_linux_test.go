@@ -43,10 +43,10 @@ func TestNothingButATCPSocketIsTaken(t *testing.T) {
 		fds  []int
 		want string
 	}{
-		"a file":        {[]int{int(file.Fd())}, "no TCP socket"},
-		"a unix socket": {fds[:1], "no TCP socket"},
-		"a UDP socket":  {[]int{udp}, "no TCP socket"},
-		"several":       {[]int{tcp, tcp}, "something else"},
+		"a file":        {[]int{int(file.Fd())}, "not a TCP socket"},
+		"a unix socket": {fds[:1], "not a TCP socket"},
+		"a UDP socket":  {[]int{udp}, "not a TCP socket"},
+		"several":       {[]int{tcp, tcp}, "exactly one socket"},
 		"no descriptor": {nil, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
