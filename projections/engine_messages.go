@@ -73,8 +73,8 @@ func (t *tables) forgive(engineMessage string) {
 
 func (m *Message) fillAssistant(i opencode.Message) {
 	m.Role, m.Parent, m.Agent, m.Provider, m.Model = roleAssistant, i.ParentID, i.Agent, i.ProviderID, i.ModelID
-	m.Cost, m.TokensInput, m.TokensOutput, m.TokensReasoning = i.Cost, i.Tokens.Input, i.Tokens.Output, i.Tokens.Reasoning
-	m.TokensCacheRead, m.TokensCacheWrite, m.Finish = i.Tokens.Cache.Read, i.Tokens.Cache.Write, i.Finish
+	m.Cost, m.TokensInput, m.TokensOutput, m.TokensReasoning = i.Cost, int64(i.Tokens.Input), int64(i.Tokens.Output), int64(i.Tokens.Reasoning)
+	m.TokensCacheRead, m.TokensCacheWrite, m.Finish = int64(i.Tokens.Cache.Read), int64(i.Tokens.Cache.Write), i.Finish
 	m.EngineStatus, m.ErrorDomain, m.ErrorPayload = statusProcessing, "", ""
 	if i.Error.Exists() {
 		m.EngineStatus, m.ErrorDomain, m.ErrorPayload = failure(i.Error), domainProvider, store.JSON(i.Error.RawMessage)

@@ -212,7 +212,8 @@ func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
 		{"a\nb\nc\nd\ne\nf\ng\nh\ni\nj", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h\n  i\n  j", false},
 		{strings.Repeat("x", 360), strings.Repeat("x", 360), true}, // wrapped
 		{strings.Repeat("x", 361), strings.Repeat("x", 361), false},
-		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false}, // two columns each
+		{strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), false}, // a row for each word
+		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false},                                                                                     // two columns each
 	} {
 		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)

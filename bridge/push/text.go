@@ -29,9 +29,29 @@ const (
 func fits(text string) bool {
 	rows := 0
 	for line := range strings.SplitSeq(text, "\n") {
-		rows += max(1, (uniseg.StringWidth(line)+rowColumns-1)/rowColumns)
+		rows += rowsOf(line)
 	}
 	return rows <= maxRows
+}
+
+// rowsOf returns how many rows a line takes on a phone, which wraps lines at blanks and breaks long words.
+func rowsOf(line string) int {
+	rows, column := 1, 0
+	for word := range strings.SplitSeq(line, " ") {
+		width := uniseg.StringWidth(word)
+		switch {
+		case column == 0:
+			column = width
+		case column+1+width <= rowColumns:
+			column += 1 + width
+		default:
+			rows, column = rows+1, width
+		}
+		for column > rowColumns {
+			rows, column = rows+1, column-rowColumns
+		}
+	}
+	return rows
 }
 
 // shown returns at most so many bytes of a text as one line, and reports whether that is the whole text. It redacts secrets and

@@ -15,8 +15,8 @@ type Unavailable string
 
 func (u Unavailable) Error() string { return string(u) }
 
-// errNoRoom is the error of an append beyond a limit of the server. The log stores again when there is room, without a restart.
-const errNoRoom = Unavailable("The NATS server has reached its storage limit. An administrator must raise max_file_store of the server or free space.")
+// errNoRoom is the error of an append beyond a limit of the server. The log stores events again as soon as the server does.
+const errNoRoom = Unavailable("The NATS server has reached its storage limit. An administrator must raise max_file_store of the server, or free space and restart it.")
 
 // Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store what has
 // happened already, and the last free space is for them.

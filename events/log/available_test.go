@@ -71,7 +71,7 @@ func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T)
 	for _, err := range []error{err, batch, large} {
 		var u log.Unavailable
 		is.True(errors.As(err, &u))
-		is.Equal(u.Error(), "The NATS server has reached its storage limit. An administrator must raise max_file_store of the server or free space.")
+		is.Equal(u.Error(), "The NATS server has reached its storage limit. An administrator must raise max_file_store of the server, or free space and restart it.")
 		is.True(log.IsUnavailable(err))
 	}
 	_, err = l.Failing() // health shows it

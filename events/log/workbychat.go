@@ -3,6 +3,7 @@ package log
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,12 +21,13 @@ const (
 	// and 5 % of one core for their leases.
 	chatWorkTaken  = 1 << 14
 	chatWorkAtOnce = 256              // how many chats are worked on at the same time
-	waitingLease   = 15 * time.Second // after a crash a waiting event is handed out again so much later
+	waitingLease   = 15 * time.Second // after a crash the server hands out a waiting event again after this time
+	replicaPause   = 100 * time.Millisecond
 )
 
-// WorkByChat is Work with the events of different chats at the same time: a chat whose events take long delays no other. The
-// events of one chat are handled one at a time and in order, with two exceptions. An event that failed is tried again after
-// others. After a restart, events that were handed out before may come after newer ones.
+// WorkByChat is Work with the events of different chats at the same time. A chat whose events take long delays no other
+// until 16,384 events wait. The events of one chat are handled one at a time and in order, with two exceptions. An event that
+// failed is tried again after others. After a restart, events that were handed out before may come after newer ones.
 func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
 	stream, err := l.js.Stream(ctx, eventsStream)
 	if err != nil {
@@ -39,7 +41,7 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 	defer cancel(nil)
 	working.Go(func() { queues.extendLeases(ctx) })
 	places := make(chan struct{}, chatWorkAtOnce)
-	one := func(d delivery) error {
+	one := func(d delivery, read func(context.Context) (events.Event, error)) error {
 		e := events.Event{Seq: d.seq}
 		err := attempt(d, func() error {
 			select {
@@ -48,11 +50,10 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			stored, err := l.at(ctx, stream, d.seq)
-			if err != nil {
+			var err error
+			if e, err = read(ctx); err != nil {
 				return err
 			}
-			e = stored
 			return work(ctx, e, fn)
 		})
 		return finish(ctx, d, e, err, failed)
@@ -66,26 +67,34 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 		if !queues.add(subject.ID, d) {
 			return nil
 		}
+		read := func(ctx context.Context) (events.Event, error) {
+			return l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
+		}
 		working.Go(func() {
 			for more := true; more; {
-				if err := one(d); err != nil {
+				if err := one(d, read); err != nil {
 					cancel(err)
 				}
 				if ctx.Err() != nil {
 					return
 				}
 				d, more = queues.next(subject.ID)
+				read = func(ctx context.Context) (events.Event, error) { return l.at(ctx, stream, d.seq) }
 			}
 		})
 		return nil
 	})
 }
 
-// at returns the event with a sequence.
+// at returns the event with a sequence. Events are never removed, so a replica that does not find one lags behind.
 func (l *Log) at(ctx context.Context, stream jetstream.Stream, seq uint64) (events.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	m, err := stream.GetMsg(ctx, seq)
+	for errors.Is(err, jetstream.ErrMsgNotFound) && ctx.Err() == nil {
+		time.Sleep(replicaPause)
+		m, err = stream.GetMsg(ctx, seq)
+	}
 	if err != nil {
 		return events.Event{}, fmt.Errorf("read #%d: %w", seq, err)
 	}
@@ -157,23 +166,27 @@ func (q *chatQueues) next(chat string) (delivery, bool) {
 	return d, true
 }
 
-// extendLeases prevents that the server hands out waiting events again until ctx ends, and then returns them to the server.
+// extendLeases keeps the server from handing out waiting events again. When ctx ends, it returns them to the server.
 func (q *chatQueues) extendLeases(ctx context.Context) {
 	tick := time.NewTicker(waitingLease / 3)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		lease := waitingLease
 		select {
 		case <-tick.C:
+			q.lease(waitingLease)
 		case <-ctx.Done():
-			lease = workRetry
 		}
-		q.mu.Lock()
-		for _, c := range q.chats {
-			for _, d := range c.waiting {
-				_ = d.NakWithDelay(lease)
-			}
+	}
+	q.lease(workRetry)
+}
+
+// lease tells the server when it may hand out waiting events again.
+func (q *chatQueues) lease(after time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range q.chats {
+		for _, d := range c.waiting {
+			_ = d.NakWithDelay(after)
 		}
-		q.mu.Unlock()
 	}
 }

@@ -147,21 +147,21 @@ type MessageUpdated struct {
 
 // Message is a message without its parts. Cost is in the provider's currency, tokens are counts.
 type Message struct {
-	ID         string  `json:"id"`
-	Role       string  `json:"role"`     // user, assistant
-	ParentID   string  `json:"parentID"` // of an assistant message: the user message that it answers
-	Agent      string  `json:"agent"`
-	ProviderID string  `json:"providerID"`
-	ModelID    string  `json:"modelID"`
-	Cost       float64 `json:"cost"`
-	Finish     string  `json:"finish"` // stop, tool-calls, …
-	Tokens     struct {
-		Input     int64 `json:"input"`
-		Output    int64 `json:"output"`
-		Reasoning int64 `json:"reasoning"`
+	ID         string   `json:"id"`
+	Role       string   `json:"role"`     // user, assistant
+	ParentID   string   `json:"parentID"` // of an assistant message: the user message that it answers
+	Agent      string   `json:"agent"`
+	ProviderID string   `json:"providerID"`
+	ModelID    string   `json:"modelID"`
+	Cost       float64  `json:"cost"`
+	Finish     string   `json:"finish"` // stop, tool-calls, …
+	Tokens     struct { // providers may report fractions
+		Input     float64 `json:"input"`
+		Output    float64 `json:"output"`
+		Reasoning float64 `json:"reasoning"`
 		Cache     struct {
-			Read  int64 `json:"read"`
-			Write int64 `json:"write"`
+			Read  float64 `json:"read"`
+			Write float64 `json:"write"`
 		} `json:"cache"`
 	} `json:"tokens"`
 	Time struct { // Unix ms

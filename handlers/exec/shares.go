@@ -1,41 +1,53 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"pocketcoder/handlers"
 )
 
-// How many commands run at once. A worker runs 64 of all chats, unless its flag --capacity says otherwise.
+// How many commands run at once. A worker runs 64 of all chats, unless its flag --capacity says otherwise. Detached commands
+// and shells last: they may run for days. The chats without an owner share what an account gets.
 const (
-	chatShare    = 16 // of one chat; more wait
-	lastingShare = 8  // detached commands and shells of one chat; more are refused, because nothing ends them
-	accountShare = 48 // of all chats of one account; more wait
+	chatShare           = 16
+	accountShare        = 48
+	lastingChatShare    = 8
+	lastingAccountShare = 24
 )
+
+// lastingPatience is how long a lasting command waits for a place before it is refused.
+const lastingPatience = 10 * time.Second
 
 // shares keep one chat, and one account, from taking all places of the workers. The zero value is ready.
 type shares struct {
+	patience time.Duration // 0 for lastingPatience
+
 	mu      sync.Mutex
-	held    map[string]int // places by chat, by account and by chat for lasting commands
+	held    map[string]int // places by chat and by account, of all commands and of lasting ones
 	changed chan struct{}  // closed when a place is free
 }
 
-// take takes a place for a command, and returns the function that frees it. It waits until there is one or ctx ends. A lasting
-// command does not wait: take refuses it. Chats without an owner have no account.
+// take takes a place for a command, and returns the function that frees it. It waits until there is one or ctx ends. It
+// refuses a lasting command that has waited long enough, because the commands before it may never end.
 func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (leave func(), err error) {
 	limits := limitsOf(chat, owner, lasting)
+	var refuse <-chan time.Time
+	if lasting {
+		refuse = time.After(cmp.Or(s.patience, lastingPatience))
+	}
 	for {
 		changed, ok := s.tryTake(limits)
-		switch {
-		case ok:
+		if ok {
 			return func() { s.leave(limits) }, nil
-		case lasting:
-			return func() {}, handlers.Refuse(handlers.Conflict, "Too many commands run already: a chat may have %d detached commands and shells, and %d commands in all; an account may have %d. "+
-				"End one with: pocketcoder sandbox kill ID (pocketcoder sandbox ps lists them).", lastingShare, chatShare, accountShare)
 		}
 		select {
 		case <-changed:
+		case <-refuse:
+			return func() {}, handlers.Refuse(handlers.Conflict, "Too many commands run already. A chat may have %d detached commands and shells, an account %d. "+
+				"End one with: pocketcoder sandbox kill ID (pocketcoder sandbox ps lists them).", lastingChatShare, lastingAccountShare)
 		case <-ctx.Done():
 			return func() {}, nil
 		}
@@ -44,12 +56,9 @@ func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (le
 
 // limitsOf returns how many commands may run of each kind that a command belongs to.
 func limitsOf(chat, owner string, lasting bool) map[string]int {
-	limits := map[string]int{"chat/" + chat: chatShare}
-	if owner != "" {
-		limits["account/"+owner] = accountShare
-	}
+	limits := map[string]int{"chat/" + chat: chatShare, "account/" + owner: accountShare}
 	if lasting {
-		limits["lasting/"+chat] = lastingShare
+		limits["lasting/chat/"+chat], limits["lasting/account/"+owner] = lastingChatShare, lastingAccountShare
 	}
 	return limits
 }

@@ -3,6 +3,7 @@ package exec
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -36,12 +37,12 @@ func TestOneChatLeavesPlacesForOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var s shares
-	leave := fill(t, &s, chatShare, func(int) string { return "chat1" }, "")
-	is.True(waits(&s, "chat1", ""))
-	is.True(!waits(&s, "chat2", ""))
+	leave := fill(t, &s, chatShare, func(int) string { return "chat1" }, "ann")
+	is.True(waits(&s, "chat1", "ann"))
+	is.True(!waits(&s, "chat2", "ann"))
 	next := make(chan func())
 	go func() {
-		l, _ := s.take(t.Context(), "chat1", "", false)
+		l, _ := s.take(t.Context(), "chat1", "ann", false)
 		next <- l
 	}()
 	leave[0]()
@@ -64,24 +65,33 @@ func TestOneAccountLeavesPlacesForOthers(t *testing.T) {
 	is.True(!waits(&s, "another", "ann"))
 }
 
-// Nothing ends a detached command or a shell, so that one more would wait for ever.
-func TestMoreLastingCommandsThanAChatMayHaveAreRefused(t *testing.T) {
+// The commands before it may never end.
+func TestMoreLastingCommandsThanAChatOrAnAccountMayHaveAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var s shares
+	s := shares{patience: time.Millisecond}
 	var leave func()
-	for range lastingShare {
+	for range lastingChatShare {
 		var err error
 		leave, err = s.take(t.Context(), "chat1", "ann", true)
 		is.NoErr(err)
 	}
 	_, err := s.take(t.Context(), "chat1", "ann", true)
 	is.True(err != nil)
-	expect.Contains(t, err.Error(), "a chat may have 8 detached commands and shells")
+	expect.Contains(t, err.Error(), "A chat may have 8 detached commands and shells")
 	is.True(!waits(&s, "chat1", "ann"))
 	_, err = s.take(t.Context(), "chat2", "ann", true)
 	is.NoErr(err)
 	leave()
 	_, err = s.take(t.Context(), "chat1", "ann", true)
+	is.NoErr(err)
+	for i := 1; i < lastingAccountShare-lastingChatShare; i++ {
+		_, err = s.take(t.Context(), fmt.Sprint("chat", 2+i/lastingChatShare), "ann", true)
+		is.NoErr(err)
+	}
+	_, err = s.take(t.Context(), "chat9", "ann", true)
+	is.True(err != nil)
+	is.True(!waits(&s, "chat9", "ann")) // commands that end still have places
+	_, err = s.take(t.Context(), "chat9", "bob", true)
 	is.NoErr(err)
 }
