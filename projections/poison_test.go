@@ -56,7 +56,7 @@ func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	}
 	letters, err := store.List[letter](t.Context(), m.Model, "dead letters", "SELECT seq, subject, error FROM dead_letters ORDER BY seq", nil)
 	is.NoErr(err)
-	for i, want := range []string{"ce-id", "message nobody was never submitted", "cannot unmarshal", "without its ids", "execution never was never requested"} {
+	for i, want := range []string{"ce-id", "message nobody was never submitted", "cannot unmarshal", "without a required field", "execution never was never requested"} {
 		expect.Contains(t, letters[i].Error, want)
 		expect.Contains(t, letters[i].Error, fmt.Sprintf("#%d", letters[i].Seq))
 	}

@@ -154,7 +154,7 @@ func (o Options) checkNetwork() error {
 		return fmt.Errorf("--egress %q: want a port of 0 to 65535", o.Egress)
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		return fmt.Errorf("--egress %q: name one address that only the workers can reach", o.Egress)
+		return fmt.Errorf("--egress %q: want one address of this machine, which only the workers can reach", o.Egress)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func decode[T any](o events.OpenCode, required func(T) []string) (any, error) {
 		return nil, err
 	}
 	if slices.Contains(required(p), "") {
-		return nil, fmt.Errorf("a %s without its ids", o.Type)
+		return nil, fmt.Errorf("a %s without a required field", o.Type)
 	}
 	return p, nil
 }

@@ -48,7 +48,7 @@ func TestDecodeRefusesAPayloadWithoutItsIDs(t *testing.T) {
 	} {
 		_, err := Decode(payload(typ, properties))
 		is.New(t).True(err != nil)
-		expect.Contains(t, err.Error(), "a "+typ+" without its ids")
+		expect.Contains(t, err.Error(), "a "+typ+" without a required field")
 	}
 	_, err := Decode(payload("session.deleted", `{"sessionID":1}`))
 	is.New(t).True(err != nil)

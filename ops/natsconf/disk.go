@@ -14,8 +14,8 @@ import (
 const MinFree = 64 << 20
 
 // storeLimit is how many bytes JetStream of the embedded server may store: more than a disk has, so that the disk is the limit.
-// The server's own limit is three quarters of what was free when it started, and does not grow while it runs. Reservations of
-// streams count against storeLimit, so a smaller disk never prevents a start.
+// The server's own limit is three quarters of what was free when it started, and does not grow while it runs. The server
+// compares the reserved sizes of streams with storeLimit, not with the disk, so it also starts on a smaller disk.
 const storeLimit = 1 << 50
 
 // Free returns how many bytes are free on the disk of a directory.

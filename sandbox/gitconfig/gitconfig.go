@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Make creates a directory with the git configuration of commands and returns it with its lock. The configuration names the
-// operator, as git knows the operator, or else user. It also tells git to ignore bare repositories that are not named.
+// Make creates a directory with the git configuration of commands and returns it with its lock. The configuration holds the
+// operator's name and email from git's global configuration, or user. It also tells git to ignore bare repositories that are not named.
 // Commands must not use a configuration in HOME: all chats write there, and the next `git status`, which needs no approval,
 // would run a program that it names. The lock holds until the process ends. Make removes the directories of killed workers.
 func Make(parent, user string) (dir string, lock *os.File, err error) {

@@ -34,14 +34,14 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*Prep
 		}
 		prepared.Argv, prepared.SetAttributes, mounts = append(before, prepared.Argv...), setNoSymlinksAttributes, nil
 	}
-	for _, shield := range mounts {
+	for _, mount := range mounts {
 		switch {
-		case shield.empty: // measured: it takes bubblewrap a sixth of the time of a bind mount
-			prepared.Argv = append(prepared.Argv, "--size", "4096", "--perms", "0555", "--tmpfs", shield.path)
-		case shield.writable:
-			prepared.Argv = append(prepared.Argv, "--bind", shield.path, shield.path)
+		case mount.empty: // measured: it takes bubblewrap a sixth of the time of a bind mount
+			prepared.Argv = append(prepared.Argv, "--size", "4096", "--perms", "0555", "--tmpfs", mount.path)
+		case mount.writable:
+			prepared.Argv = append(prepared.Argv, "--bind", mount.path, mount.path)
 		default:
-			prepared.Argv = append(prepared.Argv, "--ro-bind", shield.path, shield.path)
+			prepared.Argv = append(prepared.Argv, "--ro-bind", mount.path, mount.path)
 		}
 	}
 	if cmd.Helper != "" {

@@ -91,17 +91,17 @@ var (
 	emptyRun = regexp.MustCompile(`\n([\t\p{Zs}]*\n)+`)
 )
 
-// ShortenBlanks returns text with each run of more than most blanks as ␠×N, and each run of more than most empty lines as ⏎×N. A
-// longer run would move what stands before or after it out of sight.
-func ShortenBlanks(text string, most int) string {
+// ShortenBlanks replaces each run of more than limit blanks with ␠×N, and each run of more than limit empty lines with ⏎×N. A
+// longer run would move the text before or after it off the screen.
+func ShortenBlanks(text string, limit int) string {
 	text = emptyRun.ReplaceAllStringFunc(text, func(run string) string {
-		if lines := strings.Count(run, "\n") - 1; lines > most {
+		if lines := strings.Count(run, "\n") - 1; lines > limit {
 			return fmt.Sprintf("\n⏎×%d\n", lines)
 		}
 		return run
 	})
 	return blankRun.ReplaceAllStringFunc(text, func(run string) string {
-		if blanks := utf8.RuneCountInString(run); blanks > most {
+		if blanks := utf8.RuneCountInString(run); blanks > limit {
 			return fmt.Sprintf("␠×%d", blanks)
 		}
 		return run

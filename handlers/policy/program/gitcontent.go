@@ -11,7 +11,7 @@ import (
 var (
 	gitPatches = []string{"p", "u", "patch", "U", "unified", "W", "function-context", "L", "c", "cc", "dd", "word-diff", "color-words", "word-diff-regex", "binary",
 		"patch-with-stat", "patch-with-raw", "inter-hunk-context", "diff-merges", "check", "full-index"}
-	// These search the content of files. A name that git then prints, or its absence, tells whether a file matches a pattern.
+	// Options that search files for a pattern. Which names git then prints depends on the content of the files.
 	gitSearches = []string{"S", "G", "I", "find-object", "anchored"}
 	gitNames    = []string{"stat", "numstat", "shortstat", "name-only", "name-status", "summary", "s", "no-patch", "quiet", "raw", "dirstat", "compact-summary"}
 )
