@@ -76,13 +76,13 @@ func TestInputIsHeardWhileOutputIsBlocked(t *testing.T) {
 		}()
 		return wire.Result{ExitCode: len((<-r.Input).Signal)}
 	})
-	input, blocked := make(chan wire.Input), make(chan struct{})
+	input, blocked, taken := make(chan wire.Input), make(chan struct{}), make(chan struct{})
 	r := hello
 	r.Input = input
 	go func() {
 		<-blocked
 		input <- wire.Input{Signal: "SIGINT"}
-		blocked <- struct{}{}
+		close(taken)
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -90,26 +90,26 @@ func TestInputIsHeardWhileOutputIsBlocked(t *testing.T) {
 	go wire.Call(ctx, nc, subject, r, writer(func(p []byte) (int, error) {
 		if first {
 			first = false
-			blocked <- struct{}{}
-			<-blocked // the signal was taken
+			close(blocked)
+			<-taken
 		}
 		return len(p), nil
 	}), io.Discard)
-	<-blocked
+	<-taken
 }
 
 func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	let := make(chan bool)
+	read, open, closed := make(chan struct{}), make(chan bool, 1), make(chan struct{})
 	nc := pair(t, func(ctx context.Context, r wire.Request, _, _ io.Writer) wire.Result {
-		<-let
-		_, open := <-r.Input
-		is.True(open)
+		<-read
+		_, ok := <-r.Input
+		open <- ok
 		<-ctx.Done()
-		for range r.Input { // is closed
+		for range r.Input {
 		}
-		let <- true
+		close(closed)
 		return wire.Result{Reason: wire.Cancelled}
 	})
 	input := make(chan wire.Input)
@@ -140,9 +140,10 @@ func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
 		return before > 0 && before == taken.Load()
 	})
 	is.True(taken.Load() <= wire.InputWindow)
-	let <- true
+	close(read)
+	is.True(<-open)
 	cancel()
-	<-let
+	<-closed
 	is.Equal(<-ended, wire.Cancelled)
 	<-gone
 }
