@@ -30,7 +30,7 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 		"address of everybody": {with("--http", "0.0.0.0:0"), "--http 0.0.0.0:0 is not a loopback address", 2},
 		"address without port": {with("--http", "localhost"), `--http "localhost": address localhost: missing port`, 2},
 		"no such network":      {with("--network", "on"), `--network "on": want off, ask or allow`, 2},
-		"a way out for all":    {with("--egress", "0.0.0.0:3128"), `--egress "0.0.0.0:3128": name the one address`, 2},
+		"a way out for all":    {with("--egress", "0.0.0.0:3128"), `--egress "0.0.0.0:3128": want one address of this machine`, 2},
 		"no such isolation":    {with("--isolation", "steel"), `--isolation: there is no isolation "steel": choose auto, bwrap, landlock, container or none`, 2},
 		"no such variable":     {isolationVariable, `there is no isolation "steel"`, 2},
 		"no network to ask":    {landlock("--network", "ask"), "commands have no network at --isolation landlock, and --network ask needs one; use --isolation bwrap", 2},
