@@ -120,7 +120,7 @@ func TestATMPDIRThatCommandsMustNotReachIsNamed(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	for _, level := range choices {
 		_, err := isolation.Choose(string(level.Level))
-		is.True(err != nil && strings.Contains(err.Error(), "try it in TMPDIR: "+dir))
+		is.True(err != nil && strings.Contains(err.Error(), "test it in TMPDIR: "+dir))
 		_, err = Open(Config{Isolation: level, Workspace: workspace, Home: home, Log: slog.New(slog.DiscardHandler)})
 		is.True(err != nil)
 		is.Equal(err.Error(), "TMPDIR is "+dir+", where commands must reach nothing: set it to a directory elsewhere, such as /var/tmp")
