@@ -37,7 +37,7 @@ type Execution struct {
 	Pool        string     `db:"pool" json:"pool"`
 	Worker      string     `db:"worker" json:"worker"`       // that took it; empty when none did
 	Isolation   string     `db:"isolation" json:"isolation"` // bwrap, landlock, container or none; likewise
-	Detached    bool       `db:"detached" json:"detached"`   // nobody waits for it
+	Detached    bool       `db:"detached" json:"detached"`   // runs in the background
 	Terminal    bool       `db:"terminal" json:"terminal"`   // a person's own shell
 	Private     bool       `db:"private" json:"private"`     // its output is not recorded
 	Changed     int64      `db:"changed" json:"changed"`     // files that were created or changed while it ran

@@ -129,7 +129,7 @@ func submitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	t.chats.Put(chat)
 	m.Chat, m.Role, m.UserStatus = e.Subject.ID, roleUser, statusPending
 	if b.Resumes != "" {
-		m.Role = roleSystem // nobody wrote it
+		m.Role = roleSystem // PocketCoder wrote it, to resume a turn
 	}
 	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
 	t.messages.Put(m)

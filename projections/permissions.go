@@ -25,7 +25,7 @@ type Permission struct {
 	Call             string     `db:"call_id" json:"call_id"`
 	Status           string     `db:"status" json:"status"`           // draft, authorized, denied, expired
 	Interrupted      bool       `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
-	Replied          bool       `db:"replied" json:"replied"`         // OpenCode has its answer, or nobody waits for one
+	Replied          bool       `db:"replied" json:"replied"`         // OpenCode has the reply, or needs none
 	Reason           string     `db:"reason" json:"reason"`
 	Referred         bool       `db:"referred" json:"referred"` // the policy left it to a person
 	ReferredReason   string     `db:"referred_reason" json:"referred_reason"`
@@ -124,8 +124,8 @@ func asked(t *tables, e events.Event, b events.PermissionAsk) error {
 // SourceAPI is the source of an ask that came over the API.
 const SourceAPI = "api"
 
-// requested makes the row of an ask over the API, to which nobody waits for a reply. Whoever asks chooses the id: under one that
-// another ask has it gets no row. That is no error: anybody could fill the dead letters.
+// requested creates the row of a request that came over the API. OpenCode needs no reply to it. The caller chooses the id. A
+// request whose id is taken gets no row, and is no error, because a caller could otherwise fill the dead letters.
 func requested(t *tables, e events.Event, b events.PermissionRequested) error {
 	_, taken := t.permission(e, b.Permission)
 	p, found := t.permissions.Get(b.Permission)
@@ -209,8 +209,8 @@ func (p *Permission) decideBy(r events.RuleRef) {
 	p.Rule, p.RuleID, p.RuleVersion = r.Rule, r.RuleID, int64(r.RuleVersion)
 }
 
-// replied takes OpenCode's word. For an ask that nobody here decided somebody else did, in its own interface, or OpenCode
-// itself: rejecting one ask rejects all others of the session.
+// replied records OpenCode's reply. A request without a decision of ours was decided in OpenCode's own interface, or by
+// OpenCode: when one request is rejected, OpenCode rejects all others of the session.
 func replied(t *tables, e events.Event, b opencode.PermissionReplied) error {
 	p, found := t.permissions.Get(RecordID(b.RequestID))
 	if !found {

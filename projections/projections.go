@@ -11,7 +11,7 @@
 //   - An event that does not fit the tables is set aside in dead_letters with its error. The others are applied.
 //   - A removed row stays in its table, marked as removed.
 //
-// The package must not know who asks (HTTP, terminal, bridge), and it never appends to the log. No decision may depend on
+// The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. No decision may depend on
 // a read model, because it can be behind the log.
 package projections
 

@@ -127,7 +127,7 @@ func (r ruleset) allowExcept(dir string, rights uint64, except func(path string)
 }
 
 // confineWithLandlock confines this thread and its children with Landlock and seccomp. If this process can mount, it
-// also gives the thread its own mounts and changes to the command's directory.
+// also creates mounts for the thread and changes to the command's directory.
 func (c *Confinement) confineWithLandlock(cmd Command, mounts []protectiveMount) error {
 	if c.choice.canMount {
 		if err := c.setUpMounts(mounts); err != nil {

@@ -18,7 +18,7 @@ const (
 	smallSize = 64 << 20
 )
 
-// setUpMounts gives this thread its own mounts, at the level landlock. They protect single files where Landlock can
+// setUpMounts creates mounts for this thread alone, at the level landlock. They protect single files where Landlock can
 // allow or deny only whole directories.
 func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

@@ -238,7 +238,7 @@ func createPlaceholder(path string, kind placeholderKind) error {
 	return err
 }
 
-// removePlaceholder closes f and removes it if nobody else has locked it and it is unchanged. The kernel removes a
+// removePlaceholder closes f and removes it if no other process has locked it and it is unchanged. The kernel removes a
 // directory only if it is empty.
 func removePlaceholder(f *os.File) {
 	defer f.Close()

@@ -8,7 +8,7 @@ import (
 )
 
 // projectNames are the names that commands cannot create or change in the top directory of a workspace, including
-// missing ones. Names in other directories are not protected, because nobody opens those as a project.
+// missing ones. Names in other directories are not protected, because people do not open those as projects.
 var projectNames = listProjectNames()
 
 func listProjectNames() (names []protectedName) {
