@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -94,4 +95,46 @@ func TestMoreLastingCommandsThanAChatOrAnAccountMayHaveAreRefused(t *testing.T) 
 	is.True(!waits(&s, "chat9", "ann")) // commands that end still have places
 	_, err = s.take(t.Context(), "chat9", "bob", true)
 	is.NoErr(err)
+}
+
+func TestACommandIsRefusedWhenTooManyWait(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var s shares
+	fill(t, &s, accountShare, func(i int) string { return fmt.Sprint("chat", i/chatShare) }, "ann")
+	waiting := make(chan error)
+	count := func(kind string) int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.held[kind]
+	}
+	wait := func(chat string, most int) {
+		for range most {
+			go func() { _, err := s.take(ctx, chat, "ann", false); waiting <- err }()
+		}
+		expect.Eventually(t, "they wait", func() bool { return count("waiting/chat/"+chat) == most })
+	}
+	refuses := func(chat string) {
+		t.Helper()
+		soon, cancel := context.WithTimeout(ctx, 10*time.Second) // one that waits gets no error
+		defer cancel()
+		_, err := s.take(soon, chat, "ann", false)
+		is.True(err != nil)
+		expect.Contains(t, err.Error(), "Too many commands wait already")
+	}
+	wait("chat0", waitingChatShare)
+	refuses("chat0")
+	wait("chat1", waitingAccountShare-waitingChatShare)
+	refuses("chat2")
+	leave, err := s.take(ctx, "chat9", "bob", false)
+	is.NoErr(err)
+	leave()
+
+	cancel()
+	for range waitingAccountShare {
+		is.NoErr(<-waiting)
+	}
+	is.Equal(count("waiting/account/ann"), 0)
 }
