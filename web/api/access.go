@@ -56,20 +56,16 @@ func (s *Server) View(r *http.Request, who Caller, c schema.Collection, id strin
 	if err != nil {
 		return found, err
 	}
-	err = s.ReadFor(r.Context(), who, q, func(db dbx.Builder, _ uint64) error {
+	read := func(db dbx.Builder, _ uint64) error {
 		found, err = query.View(r.Context(), db, s.Catalogue, c, id, who.Request(), q)
 		return err
-	})
-	return found, err
-}
-
-// ReadFor reads the read models for a query of the caller. A query with a filter, a sort or an expansion can be slow,
-// so it counts toward the share of the account.
-func (s *Server) ReadFor(ctx context.Context, who Caller, q query.Query, fn func(db dbx.Builder, seq uint64) error) error {
-	if q.Filter == "" && q.Sort == "" && q.Expand == "" {
-		return s.Model.View(ctx, fn)
 	}
-	return s.Ask(ctx, who.Key(), fn)
+	if q.Expand == "" {
+		err = s.Model.View(r.Context(), read)
+	} else { // an expansion can be slow
+		err = s.Ask(r.Context(), who.Key(), read)
+	}
+	return found, err
 }
 
 // MayView returns a Problem if the caller may not view a record.

@@ -104,10 +104,10 @@ func (c Caller) Request() filter.Request {
 // AccountKey identifies an account across all collections of accounts.
 func AccountKey(who account.Identity) string { return who.Collection + "/" + who.Account }
 
-// Key is the AccountKey of the caller, empty for a guest.
+// Key is the AccountKey of the caller, or names the address of a guest.
 func (c Caller) Key() string {
 	if c.Identity == nil {
-		return ""
+		return "guest/" + c.Client.Address
 	}
 	return AccountKey(*c.Identity)
 }

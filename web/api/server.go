@@ -5,7 +5,8 @@
 //
 // Promises: a route is public only if its Admits says so. A caller reads a record only if the rules of its collection allow it.
 // Every answer that is not a success is PocketBase's error object, with a fitting status and the field at fault. No request
-// makes a 500. A slow client is dropped; nothing waits for it. An account has a share of the read models for slow queries.
+// makes a 500. A slow client is dropped; nothing waits for it. An account has a share of the read models for lists
+// and other slow queries.
 //
 // It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing: handlers do.
 package api
@@ -96,17 +97,46 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	WriteProblem(w, p)
 }
 
-// WriteJSON answers with a JSON body that may not be cached. Records encode themselves, which saves a copy.
-func WriteJSON(w http.ResponseWriter, status int, body any) error {
-	var b []byte
-	if record, ok := body.(interface{ AppendJSON([]byte) []byte }); ok {
-		b = record.AppendJSON(nil)
-	} else {
-		var err error
-		if b, err = json.Marshal(body); err != nil {
-			return err
-		}
+// AnswerShared answers with the JSON of what build returns. It reads and encodes within the caller's share, so that
+// few answers are built at once, and writes outside it, so that a slow client does not keep the share.
+func (s *Server) AnswerShared(w http.ResponseWriter, r *http.Request, who Caller, build func() (any, error)) error {
+	give, err := s.Share(r.Context(), who.Key())
+	if err != nil {
+		return err
 	}
+	b, err := func() ([]byte, error) {
+		defer give()
+		body, err := build()
+		if err != nil {
+			return nil, err
+		}
+		return encode(body)
+	}()
+	if err != nil {
+		return err
+	}
+	return write(w, http.StatusOK, b)
+}
+
+// WriteJSON answers with a JSON body that may not be cached.
+func WriteJSON(w http.ResponseWriter, status int, body any) error {
+	b, err := encode(body)
+	if err != nil {
+		return err
+	}
+	return write(w, status, b)
+}
+
+// encode returns the JSON of a body. Records encode themselves, which saves a copy.
+func encode(body any) ([]byte, error) {
+	if record, ok := body.(interface{ AppendJSON([]byte) []byte }); ok {
+		return record.AppendJSON(nil), nil
+	}
+	return json.Marshal(body)
+}
+
+// write answers with JSON.
+func write(w http.ResponseWriter, status int, b []byte) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

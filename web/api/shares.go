@@ -7,11 +7,11 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-// What clients may ask of the read models at once that can take long: lists in their own words, and what changed of their
-// topics. The rest of the views stays free for what is quick: records by id, and what writes ask.
+// How many slow reads run at once: lists, because a page of large records is slow without a filter too, expansions,
+// replays and what changed of a topic. The other views stay free for quick reads: records by id, and those of writes.
 const (
 	maxAsking = 6 // of the 8 views there are
-	maxShare  = 2 // of an account
+	maxShare  = 2 // of an account, or of an address without one
 )
 
 // shares limits the slow queries of each account and of all accounts together. The zero value is ready.

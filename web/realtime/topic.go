@@ -26,7 +26,7 @@ type topic struct {
 	collection schema.Collection // without a table when it is about no records
 	id         string            // of one record; empty for all
 	query      map[string]string // of the options
-	holder     string            // the account whose share of the views it takes; empty for the server's own
+	holder     string            // whose share of the views it takes; empty for the server's own
 	request    filter.Request    // on whose behalf it is followed
 	chat       string            // whose hot stream it is
 	admitted   bool              // something of it may be seen

@@ -33,15 +33,14 @@ func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, who api.Ca
 	if err != nil {
 		return err
 	}
-	var found query.Page
-	err = s.API.ReadFor(r.Context(), who, q, func(db dbx.Builder, _ uint64) error {
-		found, err = query.List(r.Context(), db, Catalogue, c, who.Request(), q)
-		return err
+	return s.API.AnswerShared(w, r, who, func() (any, error) {
+		var found query.Page
+		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) error {
+			found, err = query.List(r.Context(), db, Catalogue, c, who.Request(), q)
+			return err
+		})
+		return found, err
 	})
-	if err != nil {
-		return err
-	}
-	return api.WriteJSON(w, http.StatusOK, found)
 }
 
 func (s *Records) viewRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {

@@ -42,26 +42,28 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Cal
 	// Who may see the chat now may see all it was, whoever it belonged to then.
 	request := who.Request()
 	request.Superuser = true
+	return s.API.AnswerShared(w, r, who, func() (any, error) { return s.momentAt(r.Context(), chat, at, request) })
+}
+
+// momentAt returns a chat as it was at an event.
+func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request filter.Request) (any, error) {
 	answer := map[string]any{"sequence": at}
-	err = projections.At(r.Context(), s.Log, chat, at, func(db dbx.Builder) error {
+	err := projections.At(ctx, s.Log, chat, at, func(db dbx.Builder) (err error) {
 		c, _ := s.API.Catalogue.Get("chats")
-		if answer["chat"], err = query.View(r.Context(), db, s.API.Catalogue, c, chat, request, query.Query{}); err != nil {
+		if answer["chat"], err = query.View(ctx, db, s.API.Catalogue, c, chat, request, query.Query{}); err != nil {
 			return err
 		}
 		for name, order := range momentLists {
-			if answer[name], err = s.listAll(r.Context(), db, name, order, request); err != nil {
+			if answer[name], err = s.listAll(ctx, db, name, order, request); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if errors.Is(err, projections.ErrNoChat) {
-		return api.NotFound()
+		err = api.NotFound()
 	}
-	if err != nil {
-		return err
-	}
-	return api.WriteJSON(w, http.StatusOK, answer)
+	return answer, err
 }
 
 // momentOf returns the sequence that the query asks for, by default the newest.
