@@ -132,6 +132,10 @@ func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collectio
 		return "", 0, err
 	}
 	values := plain(w.set)
+	// The read models do not hold the batch's own records yet, so checkID does not find them.
+	if other := fresh.of(c.ID, id); other != nil && other["chat"] != values["chat"] {
+		return "", 0, api.BadField("id", "validation_not_unique", "The id is taken.")
+	}
 	var allowed bool
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
 		if err := checkRelations(ctx, db, c, w.set, who.Request(), fresh); err != nil {

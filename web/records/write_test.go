@@ -81,6 +81,25 @@ func TestABatchGivesNobodyAChatThatTheyGaveAway(t *testing.T) {
 	is.Equal([]any{status, chat["title"]}, []any{200, "plan"})
 }
 
+func TestABatchDoesNotCreateOneIDInTwoChats(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", account.User)
+	message := func(chat string) webtest.Object {
+		return webtest.Object{"method": "POST", "url": "/api/collections/messages/records", "body": webtest.Object{
+			"id": "message00000001", "chat": chat, "role": "user", "parts": []webtest.Object{{"type": "text", "text": "hello"}},
+		}}
+	}
+	first, second := s.Chat(t, ada, "first"), s.Chat(t, ada, "second")
+	status, _, refused := s.Batch(t, ada, message(first), message(second))
+	is.Equal(status, 400)
+	request := refused["data"].(webtest.Object)["requests"].(webtest.Object)["1"].(webtest.Object)
+	is.Equal(request["response"].(webtest.Object)["data"].(webtest.Object)["id"].(webtest.Object)["code"], "validation_not_unique")
+	status, _, _ = s.Batch(t, ada, message(second), message(second)) // a repetition is harmless, and nothing was stored before
+	is.Equal(status, 200)
+}
+
 func TestNothingIsWrittenWhenTheAnswerCouldNotBe(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
