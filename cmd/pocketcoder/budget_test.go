@@ -260,11 +260,10 @@ func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 	}
 	p := start(t, "--allow", "todowrite: *")
 	for name, at := range map[string]func(events.Event) bool{
-		"crossed":  says("opencode.message.updated", `"output":50000`),
-		"asked":    says("permission.requested", ""),
-		"referred": says("permission.referred", "budget"),
-		"decided":  says("permission.decided", `"type":"budget"`),
-		"resumed":  says("message.submitted", "resumes"),
+		"crossed": says("opencode.message.updated", `"output":50000`),
+		"asked":   says("permission.requested", ""),
+		"decided": says("permission.decided", `"type":"budget"`),
+		"resumed": says("message.submitted", "resumes"),
 	} {
 		if !t.Run(name, func(t *testing.T) {
 			is := is.New(t)

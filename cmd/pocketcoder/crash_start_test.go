@@ -123,7 +123,7 @@ func messagesBetweenCrashes(t *testing.T, p *process) {
 		return accepted.Seq
 	}
 	var seqs []uint64
-	for i := range 3 {
+	for i := range 2 {
 		seqs = append(seqs, submit(2*i), submit(2*i+1))
 		p.kill()
 		p.restart()

@@ -20,7 +20,6 @@ var restarts = []struct {
 	name string
 	do   func(*testing.T, *process)
 }{
-	{"ours killed", func(_ *testing.T, p *process) { p.kill(); p.restart() }},
 	{"OpenCode killed", killOpenCode},
 	{"ours stopped", func(_ *testing.T, p *process) { p.stop(); p.restart() }},
 	{"both killed", func(t *testing.T, p *process) { killOpenCode(t, p); p.kill(); p.restart() }},
