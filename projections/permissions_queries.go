@@ -43,6 +43,21 @@ func (m *Model) DecidedUnreplied(ctx context.Context) ([]Ask, error) {
 	return store.List[Ask](ctx, m.Model, "decided asks", selectAsks+"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
 }
 
+// InterruptedTogether lists the ids of the authorized requests that OpenCode has forgotten and that came from the same answer as
+// p, in the order of the decisions. p is one of them.
+func (m *Model) InterruptedTogether(ctx context.Context, p Permission) ([]string, error) {
+	rows, err := store.List[struct {
+		ID string `db:"ai_engine_permission_id"`
+	}](ctx, m.Model, "requests of answer "+p.EngineMessage, `SELECT ai_engine_permission_id FROM permissions
+		WHERE chat={:chat} AND session_id={:session} AND message_id={:message} AND status='authorized' AND interrupted ORDER BY decided_seq`,
+		dbx.Params{"chat": p.Chat, "session": p.Session, "message": p.EngineMessage})
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}
+
 // narrowed returns the condition of a list that may be narrowed to a chat, a status, or both.
 func narrowed(chat, status string) string {
 	switch {

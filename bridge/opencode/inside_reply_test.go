@@ -250,6 +250,27 @@ func TestApprovingAnInterruptedAskContinuesTheTurnOnce(t *testing.T) {
 	is.Equal(len(s.requests("POST", "/reply")), 0)
 }
 
+func TestCallsOfOneAnswerAreMadeAgainTogether(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.start().connected()
+	s.asking("ses_1", "per_1", "per_2", "per_3")
+	s.restarted(r)
+	r.stop()
+	s.decide("per_1", events.Authorized, "")
+	s.decide("per_2", events.Authorized, "")
+	s.start().connected()
+	p := s.prompted(1)
+	s.answer("ses_1", p[0].MessageID)
+	s.drained()
+	s.decide("per_3", events.Authorized, "") // too late for the first prompt
+	is.Equal(texts(s.prompted(2)), []string{Continue, Continue})
+	submitted := facts[events.MessageSubmitted](s, s.chatOf("ses_1"))
+	is.Equal(len(submitted), 2)
+	is.Equal(submitted[1].Resumes, "per_3")
+}
+
 func TestAnAskApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -3,6 +3,7 @@ package opencode
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
@@ -12,8 +13,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// Continue is the prompt that resumes a turn which was lost with an ask pending, once a person has approved the ask.
-const Continue = "Your last tool call was interrupted before it could run. It has been approved now: make the same call again, exactly as it was, and go on."
+// Continue is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
+const Continue = "The tool calls of your last answer were interrupted before they could run. They have been approved now: make the same calls again, exactly as they were, and go on."
 
 // Stale begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about the file follows.
 const Stale = "Your last tool call was interrupted before it could run, and it will not run as it was: "
@@ -30,6 +31,8 @@ type replies struct {
 	done chan string
 	busy map[string]bool // requests with a reply under way
 	sent map[string]bool // requests OpenCode has taken a reply to, and not yet said so in the stream
+
+	resuming sync.Mutex
 }
 
 // replyPause is the pause before a reply that OpenCode did not take is tried again.
@@ -106,12 +109,13 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 	}
 	switch {
 	case now.Interrupted && now.Status == projections.PermissionAuthorized:
+		r.resuming.Lock() // so that the requests of one answer find the prompt of the first
+		defer r.resuming.Unlock()
 		prompt := Continue
 		if stale != "" {
 			prompt = Stale + stale
 		}
-		// The resumed turn may have changed the file since. Its prompt stays as it was sent.
-		if _, resumed, err := r.Model.Message(ctx, resumption(now.EnginePermission)); err != nil || resumed {
+		if done, err := r.resumed(ctx, now, prompt); err != nil || done {
 			return err
 		}
 		err = r.resume(ctx, now.Chat, now.EnginePermission, now.DecidedBy, prompt)
@@ -144,6 +148,26 @@ func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool,
 		}
 	}
 	return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: why})
+}
+
+// resumed reports whether a prompt has resumed the turn of a request since it was decided. That may be the prompt of another
+// request of the same answer: its calls, of which there may be hundreds, are made again together. The prompt of the request
+// itself stays as it was sent: the resumed turn may have changed the file since.
+func (r *replies) resumed(ctx context.Context, p projections.Permission, prompt string) (bool, error) {
+	together, err := r.Model.InterruptedTogether(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range together {
+		m, found, err := r.Model.Message(ctx, resumption(id))
+		if err != nil {
+			return false, err
+		}
+		if found && (id == p.EnginePermission || m.Position > p.DecidedSeq && m.Says(prompt)) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // resumption is the id of the prompt that resumes a turn.
