@@ -103,12 +103,10 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 	is := is.New(t)
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
-	s, err := natsconf.Start(t.Context(), natsconf.Config{
-		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public,
-		Pools: []string{"local"}, Reserved: []string{"gate"},
-	})
+	config := natsconf.Config{Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public, Pools: []string{"local"}}
+	s, err := natsconf.Start(t.Context(), config)
 	is.NoErr(err)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { s.Close() })
 	connect := func(id natsconf.Identity) *nats.Conn {
 		opts, err := keys.Options(id, "test")
 		is.NoErr(err)
@@ -165,6 +163,19 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 		d := log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stderr", Offset: 7, Data: []byte("hi")}
 		is.Equal(publishUntilSeen(t, owner, d, deltas), d)
 	}
+
+	l, err := log.Attach(connect(natsconf.Observer), natsconf.ReaderAPI)
+	is.NoErr(err)
+	arrived := make(chan log.Batch, 10)
+	go l.Read(t.Context(), 3, nil, func(b log.Batch) error { arrived <- b; return nil })
+	is.Equal(len((<-arrived).Events), 0)
+	config.Listen = s.Addr().String()
+	s.Close()
+	s, err = natsconf.Start(t.Context(), config)
+	is.NoErr(err)
+	appended := sized(t, "evt_4", 10)
+	expect.Eventually(t, "the owner is connected again", func() bool { _, err := owner.Append(t.Context(), appended); return err == nil })
+	is.Equal((<-arrived).Events[0].Seq, uint64(4)) // a server that restarts does not end a read
 }
 
 // The server refuses what it has not stored yet beyond 128 MiB.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,8 +16,7 @@ import (
 // sequence of the last one, or after if there is none. It needs no consumer, so each decision can use it.
 func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(events.Event) error) (uint64, error) {
 	return l.direct(ctx, eventsStream, filter, after, func(m *nats.Msg, seq uint64) error {
-		at, _ := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
-		e, err := l.stored(ctx, m.Header.Get(jetstream.SubjectHeader), m.Header, m.Data, seq, at)
+		e, err := l.storedDirect(ctx, m, seq)
 		if err != nil {
 			return err
 		}

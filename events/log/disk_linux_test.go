@@ -69,7 +69,7 @@ func openSmallLog(t *testing.T) *smallLog {
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
 	s.server, err = natsconf.Start(t.Context(), natsconf.Config{
-		Name: "test", StoreDir: s.dir + "/nats", Keys: keys.Public, Pools: []string{"local"}, Reserved: []string{"worker"},
+		Name: "test", StoreDir: s.dir + "/nats", Keys: keys.Public, Pools: []string{"local"},
 		Log: slog.New(slog.NewTextHandler(&s.stderr, nil)),
 	})
 	is.NoErr(err)

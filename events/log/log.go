@@ -34,13 +34,14 @@ var ErrConflict = errors.New("the chat has newer events")
 
 // Log is the API over the streams and BLOBS. It is safe for concurrent use.
 type Log struct {
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	prefix string // of the JetStream API
-	blobs  jetstream.ObjectStore
-	chunks jetstream.JetStream     // what puts blobs
-	refuse func() error            // nil if nothing is refused
-	failed atomic.Pointer[failure] // the appends that failed since the last success; nil for none
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	prefix   string // of the JetStream API
+	attached bool   // for reading, without the right to create a consumer
+	blobs    jetstream.ObjectStore
+	chunks   jetstream.JetStream     // what puts blobs
+	refuse   func() error            // nil if nothing is refused
+	failed   atomic.Pointer[failure] // the appends that failed since the last success; nil for none
 
 	reading sync.Mutex
 	readers map[context.Context]context.CancelCauseFunc // Reopened ends them
@@ -54,6 +55,7 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 	if err != nil {
 		return nil, err
 	}
+	l.attached = false // this account may create consumers
 	l.Known, l.refuse = secret.NewKnown(r), o.Refuse
 	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
 		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
@@ -70,14 +72,14 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 }
 
 // Attach returns the log of a running system for a reader, whose account has only the right to read and sees JetStream's API
-// under apiPrefix.
+// under apiPrefix. Such a log reads without consumers.
 func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight),
 		jetstream.WithPublishAsyncTimeout(requestTimeout), jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return &Log{nc: nc, js: js, prefix: apiPrefix, Known: secret.NewKnown(secret.Redactor{})}, nil
+	return &Log{nc: nc, js: js, prefix: apiPrefix, attached: true, Known: secret.NewKnown(secret.Redactor{})}, nil
 }
 
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.

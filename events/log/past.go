@@ -15,16 +15,28 @@ import (
 
 // At returns the sequence of the newest event that was stored before t, 0 if there is none.
 func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
-	m, err := l.get(ctx, map[string]any{"start_time": t, "next_by_subj": events.AllEvents})
+	return l.before(ctx, eventsStream, events.AllEvents, t)
+}
+
+// before returns a sequence of a stream. Of the messages that match filter, those that were stored since t come after it.
+func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (uint64, error) {
+	fail := func(err error) (uint64, error) {
+		return 0, fmt.Errorf("find the last message of %s before %s: %w", stream, t.Format(time.RFC3339), err)
+	}
+	s, err := l.js.Stream(ctx, stream) // first: what is stored from now on comes after its last message
 	if err != nil {
-		return 0, fmt.Errorf("find the event before %s: %w", t.Format(time.RFC3339), err)
+		return fail(err)
+	}
+	m, err := l.get(ctx, stream, map[string]any{"start_time": t, "next_by_subj": filter})
+	if err != nil {
+		return fail(err)
 	}
 	if m == nil { // nothing since
-		return l.Last(ctx)
+		return s.CachedInfo().State.LastSeq, nil
 	}
 	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("find the event before %s: %w", t.Format(time.RFC3339), err)
+		return fail(err)
 	}
 	return seq - 1, nil
 }
@@ -32,7 +44,7 @@ func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
 // Stored returns the time at which the event at seq was stored, or the next event if there is none at seq. It returns the zero
 // time if there is neither.
 func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
-	m, err := l.get(ctx, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
+	m, err := l.get(ctx, eventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
 	if err != nil || m == nil {
 		return time.Time{}, err
 	}
@@ -43,15 +55,15 @@ func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
 	return at, nil
 }
 
-// get does a direct get (ADR-31) of one event. It returns nil if there is none.
-func (l *Log) get(ctx context.Context, request map[string]any) (*nats.Msg, error) {
+// get does a direct get (ADR-31) of one message. It returns nil if there is none.
+func (l *Log) get(ctx context.Context, stream string, request map[string]any) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
-	m, err := l.nc.RequestWithContext(ctx, l.prefix+".DIRECT.GET."+eventsStream, body)
+	m, err := l.nc.RequestWithContext(ctx, l.prefix+".DIRECT.GET."+stream, body)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 // Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch after reading began, or
 // began again, is empty if nothing matches. Behind is the number of matching events still to come; 0 means that the reader has
-// caught up.
+// caught up. With several filters, an attached log counts other events, too.
 type Batch struct {
 	Events []events.Event
 	Behind uint64
@@ -24,10 +24,17 @@ type Batch struct {
 // and continues with new ones until ctx ends or fn returns an error. ErrStop ends it without an error. It does not wait to
 // fill a batch.
 func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
+	if len(filters) == 0 {
+		filters = []string{events.AllEvents}
+	}
+	read := l.read
+	if l.attached {
+		read = l.pollEvents
+	}
 	for {
 		var ended error // by fn
 		reading, end := l.reader(ctx)
-		err := l.read(reading, after, filters, func(b Batch) error {
+		err := read(reading, after, filters, func(b Batch) error {
 			if n := len(b.Events); n > 0 {
 				after = b.Events[n-1].Seq
 			}
@@ -82,9 +89,6 @@ func (l *Log) reader(ctx context.Context) (reading context.Context, end func()) 
 const readHeartbeat = jetstream.PullHeartbeat(2 * time.Second)
 
 func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
-	if len(filters) == 0 {
-		filters = []string{events.AllEvents}
-	}
 	consumer, err := l.js.OrderedConsumer(ctx, eventsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 		InactiveThreshold: time.Minute,
