@@ -84,9 +84,6 @@ func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.
 func (all Commands) Serve(ctx context.Context, nc *nats.Conn, actor string, log *slog.Logger) error {
 	for name, carryOut := range all {
 		sub, err := nc.QueueSubscribe(commandPrefix+name, "handlers", func(m *nats.Msg) {
-			if _, err := m.Metadata(); err == nil {
-				return // no command but a stored event: who may read the log may have JetStream deliver it to any subject
-			}
 			go func() {
 				ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 				defer cancel()

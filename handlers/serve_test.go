@@ -76,36 +76,6 @@ func TestCommandsOverNATS(t *testing.T) {
 	is.Equal(all[4].Cause, "cmd1")
 }
 
-// Who may only read can still make a consumer that delivers stored events where commands are taken.
-func TestStoredEventsAreNoCommands(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	h, nc := serveCommands(t)
-	create := func() {
-		t.Helper()
-		_, err := handlers.Give(t.Context(), nc, "chat.create", chat.Create{Title: "over NATS"})
-		is.NoErr(err)
-	}
-	create()
-	js, err := nc.JetStream()
-	is.NoErr(err)
-	_, err = js.AddConsumer("EVENTS", &nats.ConsumerConfig{
-		Name: "forger", DeliverSubject: "cmd.chat.create", DeliverGroup: "handlers", AckPolicy: nats.AckExplicitPolicy, DeliverPolicy: nats.DeliverAllPolicy,
-	})
-	is.NoErr(err)
-	for delivered := uint64(0); delivered == 0; {
-		c, err := js.ConsumerInfo("EVENTS", "forger")
-		is.NoErr(err)
-		delivered = c.Delivered.Consumer
-	}
-	for range 9 { // what was delivered is heard before these, by the same subscription
-		create()
-	}
-	last, err := h.Log.Last(t.Context())
-	is.NoErr(err)
-	is.Equal(last, uint64(10))
-}
-
 func TestRefusalsComeBackOverNATS(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

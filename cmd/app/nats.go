@@ -10,11 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/bridge/opencode"
-	"pocketcoder/bridge/push"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/log"
-	"pocketcoder/handlers/permission"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -87,10 +84,7 @@ func startNATS(ctx context.Context, o Options, keys natsconf.Keys) (*natsconf.Se
 func NATSConfig(d datadir.Dir, keys natsconf.Keys) natsconf.Config {
 	return natsconf.Config{
 		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public,
-		Pools: []string{Pool}, Reserved: []string{
-			permission.GateWorker, permission.GateRequestsWorker, permission.GateRulesWorker, opencode.AbortWorker, opencode.RevertWorker, opencode.ForkWorker,
-			opencode.BudgetWorker, opencode.BudgetDecisionsWorker, push.Worker,
-		},
+		Pools: []string{Pool},
 	}
 }
 

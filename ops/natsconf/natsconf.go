@@ -16,8 +16,9 @@
 // subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream itself would store its
 // answer there as an event (measured, nats-server 2.15.2).
 //
-// One way of that kind is left: who may make a consumer may have stored events delivered to any subject that somebody in APP
-// is subscribed to by that very name (measured, too), so what takes commands refuses what JetStream delivers.
+// Readers cannot create consumers. A push consumer delivers stored events to any subject that APP has a subscription to, and a
+// reader's subscription to an imported subject is one, so EVENTS would store them again (measured, too). The same request also
+// changes the filter of a consumer of core.
 //
 // A server older than the last security repairs that matter here is refused (see CheckVersion), the embedded one too.
 //
@@ -62,7 +63,6 @@ type Config struct {
 	StoreDir string              // absolute; JetStream's files
 	Keys     map[Identity]string // public nkeys, of Keys.Public
 	Pools    []string            // of sandbox workers
-	Reserved []string            // durable consumers of core, which readers may neither change nor take messages from
 	Cluster  *Cluster            // nil for one server
 	Log      *slog.Logger        // receives warnings and errors of the embedded server; nil drops them
 }
@@ -85,20 +85,18 @@ var confTemplate = template.Must(template.New("nats.conf").Funcs(template.FuncMa
 	"caller":  wire.CallerSubject,
 	"person":  func() string { return wire.PersonSubject },
 	"reads":   reads,
-	"streams": func() []string { return readable },
 	"readAPI": func() string { return ReaderAPI },
 }).Parse(text))
 
 // readable are the streams operator and observer read; OBJ_BLOBS is behind the bucket BLOBS.
 var readable = []string{"EVENTS", "DELTAS", "OBJ_BLOBS"}
 
-// reads are the requests of the JetStream API that read and change nothing but the asker's own consumers.
+// reads are the requests of the JetStream API that read and change nothing.
 func reads() []string {
 	list := []string{"INFO", "STREAM.NAMES", "STREAM.LIST"}
 	for _, s := range readable {
 		list = append(list, "STREAM.INFO."+s, "STREAM.MSG.GET."+s, "DIRECT.GET."+s, "DIRECT.GET."+s+".>",
-			"CONSUMER.NAMES."+s, "CONSUMER.LIST."+s, "CONSUMER.INFO."+s+".*",
-			"CONSUMER.CREATE."+s+".>", "CONSUMER.MSG.NEXT."+s+".*")
+			"CONSUMER.NAMES."+s, "CONSUMER.LIST."+s, "CONSUMER.INFO."+s+".*")
 	}
 	return list
 }

@@ -26,10 +26,10 @@ func TestConfigurationText(t *testing.T) {
 	is.NoErr(err)
 	one := natsconf.Config{
 		Name: "one", Listen: "127.0.0.1:0", StoreDir: "/var/lib/pocketcoder/nats", Keys: keys.Public,
-		Pools: []string{"local"}, Reserved: []string{"deliver"},
+		Pools: []string{"local"},
 	}
 	three := one
-	three.Name, three.Listen, three.Reserved = "nats-1", "0.0.0.0:4222", nil
+	three.Name, three.Listen = "nats-1", "0.0.0.0:4222"
 	three.Pools = []string{"x", "y"}
 	three.Cluster = &natsconf.Cluster{Name: "pocketcoder", Listen: "0.0.0.0:6222", Routes: []string{"nats-2:6222", "nats-3:6222"}, Secret: "s3cret"}
 	for name, c := range map[string]natsconf.Config{"one": one, "three": three} {
@@ -61,7 +61,6 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		"store directory":   func(c *natsconf.Config) { c.StoreDir = `/a"b` },
 		"key of worker":     func(c *natsconf.Config) { c.Keys = maps.Clone(c.Keys); delete(c.Keys, natsconf.Worker) },
 		"pool \"*\"":        func(c *natsconf.Config) { c.Pools = []string{"*"} },
-		"consumer \">\"":    func(c *natsconf.Config) { c.Reserved = []string{">"} },
 		"a pool":            func(c *natsconf.Config) { c.Pools = nil },
 		"cluster name":      func(c *natsconf.Config) { c.Cluster = &natsconf.Cluster{Name: "x", Listen: "h:1"} },
 		"cluster: address ": func(c *natsconf.Config) { c.Cluster = &natsconf.Cluster{Name: "x", Secret: "y"} },

@@ -46,10 +46,6 @@ var mayPublish = []right{
 
 	{"READ.API.STREAM.INFO.EVENTS", "operator observer"},
 	{"READ.API.DIRECT.GET.EVENTS", "operator observer"},
-	{"READ.API.CONSUMER.CREATE.EVENTS.mine.evt.>", "operator observer"},
-	{"READ.API.CONSUMER.CREATE.EVENTS.deliver", ""},
-	{"READ.API.CONSUMER.CREATE.EVENTS.deliver.evt.>", ""},
-	{"READ.API.CONSUMER.MSG.NEXT.EVENTS.deliver", ""},
 	{"$JS.API.INFO", ""},
 	{"$JS.API.STREAM.INFO.EVENTS", ""},
 	{"$JS.API.STREAM.CREATE.MINE", ""},

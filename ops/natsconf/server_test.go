@@ -34,7 +34,7 @@ func newTestServer(t testing.TB) *testServer {
 	is.New(t).NoErr(err)
 	return &testServer{t: t, keys: keys, config: natsconf.Config{
 		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public,
-		Pools: []string{"p1"}, Reserved: []string{"deliver"},
+		Pools: []string{"p1"},
 	}}
 }
 

@@ -30,11 +30,9 @@ func (c Config) validate() error {
 			return fmt.Errorf("public key of %s is missing or not a user nkey", id)
 		}
 	}
-	for kind, names := range map[string][]string{"pool": c.Pools, "consumer": c.Reserved} {
-		for _, name := range names {
-			if !wire.IsToken(name) {
-				return fmt.Errorf("%s %q is not 1 to 64 letters, digits, _ or -", kind, name)
-			}
+	for _, name := range c.Pools {
+		if !wire.IsToken(name) {
+			return fmt.Errorf("pool %q is not 1 to 64 letters, digits, _ or -", name)
 		}
 	}
 	if len(c.Pools) == 0 {
