@@ -37,8 +37,9 @@ type Server struct {
 	Proxied   bool                                             // a proxy in front names the client in X-Forwarded-For
 	Logger    *slog.Logger
 
-	limits limits
-	shares shares
+	limits  limits
+	shares  shares
+	answers answers
 }
 
 // ErrUnavailable is the error while OpenCode does not answer.
@@ -81,6 +82,9 @@ func cleanPaths(next http.Handler) http.Handler {
 // answer identifies the caller, checks that the route admits the caller, and serves the route.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	who := s.caller(r)
+	p := NewPatientWriter(w)
+	p.hold = func(n int) (func(), error) { return s.answers.hold(who.Key(), n) }
+	w = p
 	err := route.Admits(who)
 	if err == nil {
 		BoundBody(w, r, who)
@@ -89,12 +93,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	if err == nil || r.Context().Err() != nil {
 		return
 	}
-	p := ProblemOf(err)
+	problem := ProblemOf(err)
 	// 502 is a fault of what a command serves. That the log is unavailable was logged when it began.
-	if full := log.Unavailable(""); p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway && !errors.As(err, &full) {
+	if full := log.Unavailable(""); problem.Status >= http.StatusInternalServerError && problem.Status != http.StatusBadGateway && !errors.As(err, &full) {
 		s.Logger.Error("serve", "route", route.Method+" "+route.Path, "err", err)
 	}
-	WriteProblem(w, p)
+	WriteProblem(w, problem)
 }
 
 // AnswerShared answers with the JSON of what build returns. It reads and encodes within the caller's share, so that
@@ -115,7 +119,7 @@ func (s *Server) AnswerShared(w http.ResponseWriter, r *http.Request, who Caller
 	if err != nil {
 		return err
 	}
-	return write(w, http.StatusOK, b)
+	return Write(w, http.StatusOK, "application/json", b)
 }
 
 // WriteJSON answers with a JSON body that may not be cached.
@@ -124,7 +128,7 @@ func WriteJSON(w http.ResponseWriter, status int, body any) error {
 	if err != nil {
 		return err
 	}
-	return write(w, status, b)
+	return Write(w, status, "application/json", b)
 }
 
 // encode returns the JSON of a body. Records encode themselves, which saves a copy.
@@ -135,11 +139,17 @@ func encode(body any) ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// write answers with JSON.
-func write(w http.ResponseWriter, status int, b []byte) error {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(b) // a client that went away misses it
+// Write answers with a body that may not be cached. It returns a Problem instead if the account has too much to read.
+func Write(w http.ResponseWriter, status int, media string, b []byte) error {
+	p := NewPatientWriter(w)
+	release, err := p.begin(len(b))
+	if err != nil {
+		return err
+	}
+	defer release()
+	p.Header().Set("Content-Type", media)
+	p.Header().Set("Cache-Control", "no-store")
+	p.WriteHeader(status)
+	_, _ = p.Write(b) // a client that went away misses it
 	return nil
 }

@@ -45,6 +45,29 @@ func TestOnesSlowQuestionsKeepNobodyElseWaiting(t *testing.T) {
 	is.Equal(heard.Next(t).String(), "chats/* create ann's")
 }
 
+func TestLargeAnswersOfAnAccountWaitUntilItHasReadOthers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	eveID, eve := s.User(t, "eve", account.User)
+	_, ann := s.User(t, "ann", account.User)
+	release, err := s.Web.API.Fill(account.Users, eveID)
+	is.NoErr(err)
+	const large = "/api/openapi.json"
+	refused, body := s.Get(t, eve, large)
+	is.Equal(refused.StatusCode, http.StatusTooManyRequests)
+	is.Equal(refused.Header.Get("Retry-After"), "10")
+	expect.Contains(t, body, "at most 128 MiB at once")
+	s.Chat(t, eve, "eve's") // a small answer
+	for _, token := range []string{ann, ""} {
+		answer, _ := s.Get(t, token, large)
+		is.Equal(answer.StatusCode, http.StatusOK)
+	}
+	release()
+	answer, _ := s.Get(t, eve, large)
+	is.Equal(answer.StatusCode, http.StatusOK)
+}
+
 func TestAClientThatDoesNotReadItsAnswerIsDropped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -23,6 +23,8 @@ var ErrGone = errors.New("the client is gone")
 type PatientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	hold    func(n int) (release func(), err error) // counts a whole answer; nil for none
+	end     time.Time                               // of a whole answer, after which its client is dropped; zero for none
 }
 
 // NewPatientWriter returns w itself if it is one already.
@@ -30,15 +32,29 @@ func NewPatientWriter(w http.ResponseWriter) *PatientWriter {
 	if p, ok := w.(*PatientWriter); ok {
 		return p
 	}
-	return &PatientWriter{w, http.NewResponseController(w)}
+	return &PatientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 }
 
 // Unwrap is for http.ResponseController.
 func (p *PatientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
+// begin begins a whole answer of n bytes: it is counted until release is called, and its client has a limited time for
+// all of it. An answer of one piece is not counted, so that small requests work while an account has too much to read.
+func (p *PatientWriter) begin(n int) (release func(), err error) {
+	p.end = time.Now().Add(answerPatience + time.Duration(n)*time.Second/answerRate)
+	if p.hold == nil || n <= WritePiece {
+		return func() {}, nil
+	}
+	return p.hold(n)
+}
+
 // await gives the client time for what is written next. What has no deadline is no connection, and keeps nobody waiting.
 func (p *PatientWriter) await() error {
-	err := p.control.SetWriteDeadline(time.Now().Add(writePatience))
+	deadline := time.Now().Add(writePatience)
+	if !p.end.IsZero() && p.end.Before(deadline) {
+		deadline = p.end
+	}
+	err := p.control.SetWriteDeadline(deadline)
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}

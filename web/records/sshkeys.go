@@ -66,8 +66,5 @@ func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, who api.Ca
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	_, err = w.Write(text)
-	return err
+	return api.Write(w, http.StatusOK, "text/plain; charset=utf-8", text)
 }
