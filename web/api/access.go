@@ -52,20 +52,25 @@ func QueryOf(r *http.Request) (q query.Query, err error) {
 
 // View returns one record as the caller may view it, with the expansions and fields that the request asks for.
 func (s *Server) View(r *http.Request, who Caller, c schema.Collection, id string) (found query.Record, err error) {
-	q, err := QueryOf(r)
-	if err != nil {
-		return found, err
-	}
-	read := func(db dbx.Builder, _ uint64) error {
-		found, err = query.View(r.Context(), db, s.Catalogue, c, id, who.Request(), q)
+	read := func(db dbx.Builder, _ uint64) (err error) {
+		found, err = s.ViewIn(db, r, who, c, id)
 		return err
 	}
-	if q.Expand == "" {
+	if !r.URL.Query().Has("expand") {
 		err = s.Model.View(r.Context(), read)
 	} else { // an expansion can be slow
 		err = s.Ask(r.Context(), who.Key(), read)
 	}
 	return found, err
+}
+
+// ViewIn is View with read models that are open already.
+func (s *Server) ViewIn(db dbx.Builder, r *http.Request, who Caller, c schema.Collection, id string) (query.Record, error) {
+	q, err := QueryOf(r)
+	if err != nil {
+		return query.Record{}, err
+	}
+	return query.View(r.Context(), db, s.Catalogue, c, id, who.Request(), q)
 }
 
 // MayView returns a Problem if the caller may not view a record.

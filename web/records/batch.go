@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers"
 	"pocketcoder/web/api"
@@ -31,11 +34,15 @@ type batchRequest struct {
 // batchAnswer is the answer to one request.
 type batchAnswer struct {
 	Status int `json:"status"`
-	Body   any `json:"body"` // the record; null when it was deleted
+	Body   any `json:"body"` // the record; null when it was deleted, or when the records before it are 32 MiB
 }
 
 // maxBatch is the largest number of requests in a batch, as in PocketBase.
 const maxBatch = 50
+
+// maxBatchAnswer is how many bytes the records of an answer have at most. With expansions, each could have as many as a
+// list.
+const maxBatchAnswer = 32 << 20
 
 // notInBatch are collections whose writes also change data outside the log, which a transaction cannot undo.
 var notInBatch = []string{"users", "llm_keys"}
@@ -75,23 +82,41 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Calle
 	if err != nil {
 		return err
 	}
-	answers := []batchAnswer{}
-	for _, one := range done {
+	return s.API.AnswerShared(w, r, who, func() (any, error) {
+		var answers []batchAnswer
+		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
+			answers, err = s.batchAnswers(db, who, done)
+			return err
+		})
+		return answers, err
+	})
+}
+
+// batchAnswers reads the records of a batch. It leaves out those beyond maxBatchAnswer: the batch has happened, so that
+// it cannot be refused.
+func (s *Records) batchAnswers(db dbx.Builder, who api.Caller, done []written) ([]batchAnswer, error) {
+	answers, left := make([]batchAnswer, len(done)), cmp.Or(s.batchAnswer, maxBatchAnswer)
+	for i, one := range done {
+		answers[i].Status = http.StatusOK
 		if one.delete {
-			answers = append(answers, batchAnswer{Status: http.StatusNoContent})
+			answers[i].Status = http.StatusNoContent
+		}
+		if one.delete || left < 0 {
 			continue
 		}
-		record, err := s.API.View(one.r, who, one.c, one.id)
+		record, err := s.API.ViewIn(db, one.r, who, one.c, one.id)
 		if errors.Is(err, query.ErrNotFound) { // a later request of the batch took it away
-			answers = append(answers, batchAnswer{Status: http.StatusOK})
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		answers = append(answers, batchAnswer{http.StatusOK, record})
+		b := record.AppendJSON(nil)
+		if left -= len(b); left >= 0 {
+			answers[i].Body = json.RawMessage(b)
+		}
 	}
-	return api.WriteJSON(w, http.StatusOK, answers)
+	return answers, nil
 }
 
 // batchProblem names the request that failed, in the form of PocketBase. Nothing of the batch was stored.

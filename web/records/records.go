@@ -37,6 +37,8 @@ type Records struct {
 	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
 	// leave the names of one with the values of the other.
 	llmKeys sync.Mutex
+
+	batchAnswer int // in place of maxBatchAnswer, for tests
 }
 
 var listQuery = slices.Concat([]api.Param{

@@ -100,6 +100,25 @@ func TestABatchDoesNotCreateOneIDInTwoChats(t *testing.T) {
 	is.Equal(status, 200)
 }
 
+func TestTheAnswerToABatchIsBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", account.User)
+	fields := webtest.Object{"title": "plan"}
+	_, one := s.Raw(t, ada, "POST", webtest.RecordsOf("chats"), fields)
+	s.Web.Records.BoundBatchAnswer(7 * len(one) / 2)
+	request := webtest.Object{"method": "POST", "url": webtest.RecordsOf("chats"), "body": fields}
+	status, list, _ := s.Batch(t, ada, request, request, request, request, request)
+	is.Equal(status, 200)
+	var shown []bool
+	for _, answer := range list {
+		is.Equal(answer.(webtest.Object)["status"], 200.0)
+		shown = append(shown, answer.(webtest.Object)["body"] != nil)
+	}
+	is.Equal(shown, []bool{true, true, true, false, false})
+}
+
 func TestNothingIsWrittenWhenTheAnswerCouldNotBe(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
