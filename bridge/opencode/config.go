@@ -192,6 +192,9 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 		"OPENCODE_TEST_HOME":    s.path("config"),
 		"OPENCODE_MODELS_PATH":  s.path("config", "no-models.json"),
 		"OPENCODE_AUTH_CONTENT": "{}",
+
+		"OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",            // in .agents and .claude of the workspace
+		"BUN_INSPECT_PRELOAD":              s.pluginFile(), // read by Bun, which OpenCode is built with
 	}
 	maps.Copy(env, s.gitEnvironment())
 	for _, name := range passedOn {

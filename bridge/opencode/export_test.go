@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -41,6 +42,22 @@ func AddMCP(ctx context.Context, c *client.Client, directory, name string, comma
 		return fmt.Errorf("add mcp server: %s", resp.Status)
 	}
 	return nil
+}
+
+// Get returns the answer to a GET request. The routes below /api are OpenCode's newer API, which this package does not use.
+func Get(ctx context.Context, c *client.Client, directory, path string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, "GET", c.URL()+path+"?"+url.Values{"location[directory]": {directory}}.Encode(), nil)
+	if err != nil {
+		return "", err
+	}
+	r.SetBasicAuth("opencode", c.Password())
+	resp, err := c.HTTP().Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
 }
 
 // Descendants are a process and its descendants.

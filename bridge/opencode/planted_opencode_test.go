@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,13 +16,15 @@ import (
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/expect"
 )
 
-// TestWhatOpenCodeCanWriteConfiguresNoStart plants configuration where OpenCode, and what runs beside it, can write.
+// TestWhatOpenCodeCanWriteConfiguresNoStart plants configuration where OpenCode, and what runs beside it, can write, and in a
+// repository.
 func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
-	base, _ := model(t)
+	base, seen := model(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-planted-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -41,6 +44,19 @@ func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 	} {
 		opencode.WriteFile(t, at("data", "opencode", name), content)
 	}
+	evaluated := at("workspace", "evaluated")
+	for _, name := range []string{
+		".opencode/agent/a.md", ".opencode/agents/a.md", ".opencode/mode/a.md", ".opencode/modes/a.md", ".opencode/command/a.md", ".opencode/commands/a.md",
+		".opencode/skill/a/SKILL.md", ".opencode/skills/a/SKILL.md", ".agents/skills/a/SKILL.md", ".claude/skills/a/SKILL.md",
+	} {
+		opencode.WriteFile(t, at("workspace", name), fmt.Sprintf("---js\n(function () {\n  process.getBuiltinModule(\"fs\").appendFileSync(%q, %q)\n"+
+			"  return { name: \"a\", description: \"d\" }\n})()\n---\nx\n", evaluated, name+"\n"))
+	}
+	opencode.WriteFile(t, at("workspace", ".agents/skills/b/SKILL.md"), "---\nname: b\ndescription: a skill of the repository\n---\nx\n")
+	parsed := map[string]string{"agent": "agent/parsed.md", "command": "command/parsed.md", "skill": "skill/parsed/SKILL.md"}
+	for _, name := range parsed {
+		opencode.WriteFile(t, at("workspace", ".opencode", name), "---\nname: parsed\ndescription: d\n---\nx\n")
+	}
 	var hosts []string
 	ready := make(chan opencode.Generation, 9)
 	s := &opencode.Supervisor{
@@ -59,6 +75,16 @@ func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 		session, err := g.Client.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
 		is.NoErr(err)
 		turn(t, g.Client, workspace, session.ID, "@@say done", idle(t, g.Client, session.ID))
+		expect.Eventually(t, "OpenCode has parsed the files of the repository", func() bool {
+			for kind := range parsed {
+				all, err := opencode.Get(t.Context(), g.Client, workspace, "/api/"+kind)
+				is.NoErr(err)
+				if !strings.Contains(all, "parsed") {
+					return false
+				}
+			}
+			return true
+		})
 	case err := <-ended: // an agent that asks for nothing
 		ended <- err
 		t.Fatal(err)
@@ -72,4 +98,6 @@ func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 	}
 	_, err = os.Stat(ran)
 	is.True(os.IsNotExist(err)) // no program was started
+	is.Equal(opencode.ReadFile(t, evaluated), "")
+	expect.Lacks(t, seen(), "a skill of the repository")
 }

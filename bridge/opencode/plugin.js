@@ -2,8 +2,12 @@ import { lstatSync, readlinkSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { dirname, join, resolve } from "node:path"
 
+// Bun loads this file before OpenCode itself (BUN_INSPECT_PRELOAD), and OpenCode imports it again as a plugin. Programs that
+// OpenCode starts must not load it.
+delete process.env.BUN_INSPECT_PRELOAD
+
 // OpenCode imports the plugins that a workspace names, or holds in .opencode, even when told to leave its configuration alone
-// (measured). It imports this file before them: from here on it can import nothing but this and what is compiled into it.
+// (measured). It can import nothing but this file and what is compiled into it.
 const ours = [file, import.meta.path]
 Bun.plugin({
   name: "pocketcoder",
@@ -13,6 +17,11 @@ Bun.plugin({
     })
   },
 })
+
+// OpenCode parses the Markdown files of .opencode in a workspace, and its parser evaluates a front matter that begins with ---js.
+globalThis.eval = () => {
+  throw new Error("OpenCode evaluates no JavaScript")
+}
 
 // These tools read a file before they request a permission for it, so that the gate comes too late: a FIFO would hold a thread of
 // OpenCode for ever. The gate says the same of the other tools.
