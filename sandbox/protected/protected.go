@@ -14,7 +14,7 @@ import "strings"
 // without being asked to run something of it. A Makefile is not among them.
 var Project = strings.Fields(`
 	.git .gitattributes .gitmodules .gitconfig .hg .jj .githooks .husky .pre-commit-config.yaml lefthook.yml .lefthook.yml
-	.opencode opencode.json opencode.jsonc .pocketcoder .mcp.json mcp.json .claude .claude.json .codex .gemini .cursor .windsurf .roo .continue
+	.opencode opencode.json opencode.jsonc .agents .pocketcoder .mcp.json mcp.json .claude .claude.json .codex .gemini .cursor .windsurf .roo .continue
 	.aider.conf.yml .copilot .amazonq .kiro .zed .vscode .idea .fleet .devcontainer .devcontainer.json .envrc .mise.toml mise.toml .tool-versions
 	.exrc .nvimrc .nvim.lua .gdbinit .lldbinit .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs bunfig.toml sitecustomize.py usercustomize.py
 `)
