@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -41,7 +42,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 		ours := slices.Contains(passedOn, name) || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
 			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY", "XAI_API_KEY",
 			"GIT_EXEC_PATH", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT", "OPENCODE_TEST_HOME",
-			"OPENCODE_MODELS_PATH"}, name)
+			"OPENCODE_MODELS_PATH", "BUN_INSPECT_PRELOAD"}, name)
 		if !ours {
 			t.Errorf("OpenCode gets %s", name)
 		}
@@ -112,18 +113,20 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 	const good = `{"shell":"/bin/ours","permission":{"*":"ask"},"plugin":[` + plugin + `]}`
 	const providers = `{"providers":[{"id":"groq","models":{"m":{"api":{"url":"http://models.example:8080/v1"}}}}]}`
 	const asking = `{"permission":"*","pattern":"*","action":"allow"},{"permission":"*","pattern":"*","action":"ask"}`
-	for name, c := range map[string]struct{ config, agents, want string }{
+	for name, c := range map[string]struct{ config, agents, want, project string }{
 		"as it should be": {good, `[{"name":"build","permission":[` + asking + `,{"permission":"edit","pattern":"*","action":"deny"},
-			{"permission":"external_directory","pattern":"/data/tool-output/*","action":"allow"}]}]`, ""},
-		"another shell":       {strings.Replace(good, "/bin/ours", "/bin/sh", 1), `[]`, `the shell "/bin/sh", not ours`},
-		"everything allowed":  {strings.Replace(good, `{"*":"ask"}`, `{"*":"allow"}`, 1), `[]`, "permissions map[*:allow]"},
-		"one tool allowed":    {strings.Replace(good, `"ask"}`, `"ask","bash":"allow"}`, 1), `[]`, "permissions map[*:ask bash:allow]"},
-		"another plugin":      {strings.Replace(good, `[`, `["file:///workspace/evil.js",`, 1), `[]`, "plugins [file:///workspace/evil.js"},
-		"without our plugin":  {strings.Replace(good, plugin, "", 1), `[]`, "plugins []"},
-		"an agent may":        {good, `[{"name":"evil","permission":[` + asking + `,{"permission":"bash","pattern":"*","action":"allow"}]}]`, `agent "evil" may use "bash"`},
-		"an agent never asks": {good, `[{"name":"evil","permission":[{"permission":"bash","pattern":"*","action":"ask"}]}]`, `agent "evil" may use "*"`},
+			{"permission":"external_directory","pattern":"/data/tool-output/*","action":"allow"}]}]`, "", ""},
+		"no repository":       {good, `[]`, "", "global"},
+		"another repository":  {good, `[]`, `holds "../../evil", which is no project`, "../../evil"},
+		"another shell":       {strings.Replace(good, "/bin/ours", "/bin/sh", 1), `[]`, `the shell "/bin/sh", not ours`, ""},
+		"everything allowed":  {strings.Replace(good, `{"*":"ask"}`, `{"*":"allow"}`, 1), `[]`, "permissions map[*:allow]", ""},
+		"one tool allowed":    {strings.Replace(good, `"ask"}`, `"ask","bash":"allow"}`, 1), `[]`, "permissions map[*:ask bash:allow]", ""},
+		"another plugin":      {strings.Replace(good, `[`, `["file:///workspace/evil.js",`, 1), `[]`, "plugins [file:///workspace/evil.js", ""},
+		"without our plugin":  {strings.Replace(good, plugin, "", 1), `[]`, "plugins []", ""},
+		"an agent may":        {good, `[{"name":"evil","permission":[` + asking + `,{"permission":"bash","pattern":"*","action":"allow"}]}]`, `agent "evil" may use "bash"`, ""},
+		"an agent never asks": {good, `[{"name":"evil","permission":[{"permission":"bash","pattern":"*","action":"ask"}]}]`, `agent "evil" may use "*"`, ""},
 		"an agent may leave": {good, `[{"name":"evil","permission":[` + asking + `,{"permission":"external_directory","pattern":"/*","action":"allow"}]}]`,
-			`may use "external_directory"`},
+			`may use "external_directory"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -131,7 +134,8 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 				if r.URL.Query().Get("directory") != "/workspace" {
 					t.Errorf("asks about %q", r.URL)
 				}
-				w.Write([]byte(map[string]string{"/config": c.config, "/agent": c.agents, "/config/providers": providers}[r.URL.Path]))
+				w.Write([]byte(map[string]string{"/config": c.config, "/agent": c.agents, "/config/providers": providers,
+					"/project/current": `{"id":"` + cmp.Or(c.project, "0a1b") + `"}`}[r.URL.Path]))
 			}))
 			t.Cleanup(server.Close)
 			client := client.New(server.URL, "")

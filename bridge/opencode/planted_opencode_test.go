@@ -57,6 +57,9 @@ func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 	for _, name := range parsed {
 		opencode.WriteFile(t, at("workspace", ".opencode", name), "---\nname: parsed\ndescription: d\n---\nx\n")
 	}
+	for name, content := range map[string]string{"HEAD": "ref: refs/heads/main\n", "objects/keep": "", "refs/keep": "", "opencode": "../../evil\n"} {
+		opencode.WriteFile(t, at("workspace", "foreign", ".git", name), content)
+	}
 	var hosts []string
 	ready := make(chan opencode.Generation, 9)
 	s := &opencode.Supervisor{
@@ -85,6 +88,9 @@ func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 			}
 			return true
 		})
+		project, err := g.Client.ProjectID(t.Context(), filepath.Join(workspace, "foreign"))
+		is.NoErr(err)
+		is.Equal(project, "../../evil") // so that a start in this folder is refused
 	case err := <-ended: // an agent that asks for nothing
 		ended <- err
 		t.Fatal(err)

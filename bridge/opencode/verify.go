@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,7 +26,12 @@ func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Model
 	return models, s.verifyModel(ctx, c, models)
 }
 
-// verifyConfig refuses a configuration under which a tool runs unasked.
+// projectID matches the ids that OpenCode makes. OpenCode also reads one from .git/opencode in the workspace, and joins it to
+// the path of the git repository in which it keeps snapshots. That must not be a repository of the workspace, because git runs
+// the programs that the repository's configuration names.
+var projectID = regexp.MustCompile(`^([0-9a-f]+|global)$`)
+
+// verifyConfig refuses a configuration under which a tool runs unasked, and a foreign project.
 func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 	config, err := c.Configuration(ctx, s.Workspace)
 	if err != nil {
@@ -39,6 +45,13 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 		return fmt.Errorf("opencode's configuration has the permissions %v, not %v", config.Permission, asks)
 	case !reflect.DeepEqual(config.Plugin, plugins):
 		return fmt.Errorf("opencode's configuration has the plugins %v, not %v", config.Plugin, plugins)
+	}
+	project, err := c.ProjectID(ctx, s.Workspace)
+	if err != nil {
+		return err
+	}
+	if !projectID.MatchString(project) {
+		return fmt.Errorf("the file opencode in the git directory of the workspace holds %q, which is no project of OpenCode; remove the file", project)
 	}
 	agents, err := c.Agents(ctx, s.Workspace)
 	if err != nil {

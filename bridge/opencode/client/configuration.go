@@ -34,6 +34,13 @@ func (c *Client) Agents(ctx context.Context, directory string) (all []Agent, err
 	return all, err
 }
 
+// ProjectID returns OpenCode's id of the project in a directory.
+func (c *Client) ProjectID(ctx context.Context, directory string) (string, error) {
+	var out struct{ ID string }
+	_, err := c.do(ctx, call{op: "get opencode's project", path: "/project/current", query: inDirectory(directory), out: &out})
+	return out.ID, err
+}
+
 // Diff returns what the turn of a person's message changed in files: a list of {file, patch, additions, deletions, status}, as
 // OpenCode gives it.
 func (c *Client) Diff(ctx context.Context, session, message string) (list json.RawMessage, err error) {
