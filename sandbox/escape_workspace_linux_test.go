@@ -22,7 +22,7 @@ import (
 // protectedNames are names that the sandbox protects in every workspace, in its top directory and in .git.
 var protectedNames = slices.DeleteFunc(slices.Concat(protected.Project, protected.Instructions), func(name string) bool { return name == ".git" })
 
-var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules", ".git/worktrees"}
+var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules", ".git/worktrees", ".git/opencode"}
 
 // repository makes the workspace a git repository of which nothing is there that git does not need.
 func repository(t *testing.T) func(workspace string) {

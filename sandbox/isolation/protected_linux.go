@@ -30,11 +30,13 @@ func listProjectNames() (names []protectedName) {
 	return names
 }
 
-// gitNames are the names in .git that make git run programs. The rest of .git is writable.
+// gitNames are the names in .git that make git run programs, and the one that tells OpenCode which repository of its own git has
+// to use for the workspace. The rest of .git is writable.
 var gitNames = []protectedName{
 	{path: "config", placeholder: filePlaceholder}, {path: "config.worktree", placeholder: filePlaceholder}, // core.fsmonitor, hooksPath, pager, …
 	{path: "commondir", placeholder: dotPlaceholder}, // names another directory for config and hooks
 	{path: "hooks", placeholder: directoryPlaceholder}, {path: "info", placeholder: directoryPlaceholder}, {path: "modules", placeholder: directoryPlaceholder}, {path: "worktrees", placeholder: directoryPlaceholder},
+	{path: "opencode", placeholder: directoryPlaceholder},
 }
 
 // homeNames returns the names that are also protected if the workspace is a home directory.
