@@ -50,7 +50,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 			m.Role = roleUser
 			s.Unanswered = max(s.Unanswered, m.EngineMessage)
 		}
-		notSent := m.UserStatus == statusFailed && m.ErrorDomain == domainInfrastructure
+		notSent := m.UserStatus == StatusFailed && m.ErrorDomain == domainInfrastructure
 		if first || notSent || m.undelivered() { // OpenCode has it, whatever we thought
 			t.setUserStatus(&m, statusDelivered)
 			m.ErrorDomain, m.ErrorPayload = "", ""
@@ -65,7 +65,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 // reports some errors twice, the second time when the next message may already be on its way.
 func (t *tables) forgive(engineMessage string) {
 	m, found := t.messages.Get(t.messageID(engineMessage))
-	if found && m.UserStatus == statusFailed && m.ErrorDomain == domainProvider {
+	if found && m.UserStatus == StatusFailed && m.ErrorDomain == domainProvider {
 		m.UserStatus, m.ErrorDomain, m.ErrorPayload = statusDelivered, "", ""
 		t.messages.Put(m)
 	}
@@ -79,7 +79,7 @@ func (m *Message) fillAssistant(i opencode.Message) {
 	if i.Error.Exists() {
 		m.EngineStatus, m.ErrorDomain, m.ErrorPayload = failure(i.Error), domainProvider, store.JSON(i.Error.RawMessage)
 	} else if i.Time.Completed != 0 {
-		m.EngineStatus = statusCompleted
+		m.EngineStatus = StatusCompleted
 	}
 }
 
@@ -88,7 +88,7 @@ func failure(e opencode.Error) string {
 	if e.Aborted() {
 		return statusAborted
 	}
-	return statusFailed
+	return StatusFailed
 }
 
 // answered updates the session's turn from an assistant message. It answers its parent and every user message
@@ -193,8 +193,8 @@ func applyError(t *tables, e events.Event, b opencode.SessionError) {
 	if target == "" || !found {
 		return
 	}
-	if failure(b.Error) == statusFailed {
-		t.setUserStatus(&m, statusFailed)
+	if failure(b.Error) == StatusFailed {
+		t.setUserStatus(&m, StatusFailed)
 	}
 	m.ErrorDomain, m.ErrorPayload = domainProvider, store.JSON(b.Error.RawMessage)
 	t.messages.Put(m)

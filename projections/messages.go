@@ -68,8 +68,8 @@ const (
 	statusDelivered = "delivered"
 
 	statusProcessing = "processing"
-	statusCompleted  = "completed"
-	statusFailed     = "failed"
+	StatusCompleted  = "completed"
+	StatusFailed     = "failed"
 	statusAborted    = "aborted"
 
 	domainInfrastructure = "infrastructure"
@@ -91,7 +91,7 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	case events.ModelReplaced:
 		return modelReplaced(t, e, b)
 	case events.TurnLost:
-		endTurn(t, e, b.Session, statusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
+		endTurn(t, e, b.Session, StatusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
 	case opencode.SessionDeleted:
 		endTurn(t, e, b.SessionID, statusAborted, "")
 	case opencode.MessageUpdated:
@@ -200,7 +200,7 @@ func undelivered(t *tables, e events.Event, b events.MessageFailed) error {
 	if !m.undelivered() {
 		return nil
 	}
-	t.setUserStatus(&m, statusFailed)
+	t.setUserStatus(&m, StatusFailed)
 	m.ErrorDomain, m.ErrorPayload = b.Domain, encoded(ourError{"MessageFailed", b.Error})
 	t.messages.Put(m)
 	if s, found := t.sessions.Get(m.Session); found && s.Awaiting == m.EngineMessage {

@@ -2,12 +2,9 @@ package projections
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/events"
 	"pocketcoder/projections/store"
 )
 
@@ -16,13 +13,6 @@ type ShownMessage struct {
 	Message
 	Parts    store.JSON `db:"shown" json:"parts"`       // list, in the order of their ids
 	Subagent string     `db:"subagent" json:"subagent"` // the subagent's session whose message it is; empty in the chat's own conversation
-}
-
-// Says reports whether a part of the message is this text and no other.
-func (m ShownMessage) Says(text string) bool {
-	var parts []events.Part
-	err := json.Unmarshal([]byte(m.Parts), &parts)
-	return err == nil && slices.ContainsFunc(parts, func(p events.Part) bool { return p.Text == text })
 }
 
 // Messages lists a chat's messages in order, subagents' among them. Of a person's message OpenCode does not have yet,

@@ -24,6 +24,13 @@ func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool
 		dbx.Params{"id": id, "record": RecordID(id)})
 }
 
+// AskIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id, or the record id
+// of a request over the API.
+func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
+	return store.First[Permission](ctx, m.Model, "permission "+permission, "SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
+		dbx.Params{"id": permission, "own": RecordID(permission), "chat": chat})
+}
+
 // Ask is a permission with where its session works, which OpenCode wants to know with a reply.
 type Ask struct {
 	Permission

@@ -4,7 +4,6 @@
 //	Install     finds OpenCode and ripgrep, or installs the versions this package was written against
 //	Supervisor  runs OpenCode as a child: own directories, own configuration, restarts, clean stop, no orphans
 //	Bridge      OpenCode's events become events of the log; messages, decisions, aborts, forks and reverts reach OpenCode
-//	Shells      answers pocketcoder-shell, which OpenCode runs for each command
 //
 // Promise: the workspace cannot configure OpenCode. Supervisor refuses to start one whose effective configuration lets any
 // tool run without asking.

@@ -3,6 +3,7 @@ package opencode
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -163,7 +164,7 @@ func (r *replies) resumed(ctx context.Context, p projections.Permission, prompt 
 		if err != nil {
 			return false, err
 		}
-		if found && (id == p.EnginePermission || m.Position > p.DecidedSeq && m.Says(prompt)) {
+		if found && (id == p.EnginePermission || m.Position > p.DecidedSeq && prompt == Continue && strings.Contains(string(m.Parts), Continue)) {
 			return true, nil
 		}
 	}

@@ -28,7 +28,7 @@ type Supervisor struct {
 	Dir       string // absolute; one supervisor at a time
 	Workspace string // absolute: where sessions live
 	Shell     string // absolute: runs the commands of agents, as Shell -c COMMAND; not named bash, zsh, fish or nu
-	// ShellAddress is the address of the Shells that answer Shell, such as unix:/data/shell.sock.
+	// ShellAddress is the address of the shells.Server that answers Shell, such as unix:/data/shell.sock.
 	ShellAddress string
 	Provider     Provider
 	Logger       *slog.Logger

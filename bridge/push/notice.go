@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turns"
 )
 
 // The types of notifications, as clients know them and people's notification_rules name them.
@@ -98,7 +99,7 @@ func (p *Push) ended(ctx context.Context, e events.Event) error {
 	if time.Since(e.Time) > stale {
 		return nil
 	}
-	turn, found, err := p.Model.LastTurn(ctx, e.Subject.ID)
+	turn, found, err := turns.Last(ctx, p.Model, e.Subject.ID)
 	if err != nil || !found || turn.Turn != projections.TurnUser {
 		return err
 	}

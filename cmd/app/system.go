@@ -23,6 +23,7 @@ import (
 	"github.com/oklog/run"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
@@ -176,7 +177,7 @@ type shellListener struct {
 func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
 		s.address = shellsocket.Unix + o.Data.ShellSocket()
-		s.Listener, err = opencode.ListenForShells(o.Data.ShellSocket())
+		s.Listener, err = shells.Listen(o.Data.ShellSocket())
 		return s, err
 	}
 	if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -291,7 +292,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
 	rest := context.WithoutCancel(ctx)
 	g.Add(actor(rest, s.runOpenCode))
-	answering := opencode.Shells{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
+	answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
 	g.Add(actor(rest, answering.Serve))
 	for _, worker := range []func(context.Context) error{
 		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,

@@ -20,7 +20,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats.go"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
@@ -94,12 +94,12 @@ func start(t testing.TB) *system {
 func (s *system) answer(t testing.TB) (stop func() error) {
 	t.Helper()
 	is := is.New(t)
-	listener, err := opencode.ListenForShells(s.socket)
+	listener, err := shells.Listen(s.socket)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	shells := opencode.Shells{Listener: listener, Conn: s.nc, Engine: "e1", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	go func() { ended <- shells.Serve(ctx); close(ended) }()
+	server := shells.Server{Listener: listener, Conn: s.nc, Engine: "e1", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	go func() { ended <- server.Serve(ctx); close(ended) }()
 	return func() error { cancel(); return <-ended }
 }
 
@@ -241,7 +241,7 @@ func TestAShellSaysWhatIsKnownWhenTheBridgeIsGone(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			socket := filepath.Join(t.TempDir(), "shell.sock")
-			listener, err := opencode.ListenForShells(socket)
+			listener, err := shells.Listen(socket)
 			is.NoErr(err)
 			defer listener.Close()
 			go func() {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -62,10 +62,10 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 		return permission.Session{Chat: benchChat, Directory: x.workspace}, true
 	}}
 	running.Go(func() { _ = gate.Run(ctx) })
-	listener, err := opencode.ListenForShells(x.socket)
+	listener, err := shells.Listen(x.socket)
 	x.must(err)
-	shells := opencode.Shells{Listener: listener, Conn: nc, Engine: chat.DefaultEngine, Logger: slog.Default()}
-	running.Go(func() { _ = shells.Serve(ctx) })
+	server := shells.Server{Listener: listener, Conn: nc, Engine: chat.DefaultEngine, Logger: slog.Default()}
+	running.Go(func() { _ = server.Serve(ctx) })
 	worker := exec.Command(filepath.Join(binaries, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
 	worker.Stderr = os.Stderr

@@ -1,4 +1,7 @@
-package opencode
+// Package shells answers pocketcoder-shell, which OpenCode runs for each command of the model. A shell sends its command over a
+// socket; the command goes to exec.request.<engine>, and its output comes back. Promise: a command runs at most once, and one
+// whose shell is gone is cancelled. The package decides nothing: who may run what is decided where the request arrives.
+package shells
 
 import (
 	"context"
@@ -20,10 +23,10 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Shells serves pocketcoder-shell. It receives commands on a socket and requests them on exec.request.<engine>. Closing the
-// connection cancels the command. A Shells can be served once.
-type Shells struct {
-	Listener net.Listener // from ListenForShells, or a TCP listener
+// Server serves pocketcoder-shell. It receives commands on a socket and requests them on exec.request.<engine>. Closing the
+// connection cancels the command. A Server can be served once.
+type Server struct {
+	Listener net.Listener // from Listen, or a TCP listener
 	Secret   string       // a shell must send it first; empty for a Unix socket
 	Conn     *nats.Conn
 	Engine   string
@@ -31,16 +34,16 @@ type Shells struct {
 }
 
 const (
-	requestTime = 10 * time.Second              // from connecting to the end of the request
-	answerTime  = wire.CancelWait + time.Second // from the cancel of a command to the end of its connection
-	acceptPause = 100 * time.Millisecond        // after a failure to accept a connection
-	maxShells   = 512                           // connections at a time; further ones wait
-	maxSunPath  = 103                           // bytes in the path of a Unix socket: Linux takes 107, macOS 103
+	requestTime    = 10 * time.Second              // from connecting to the end of the request
+	answerTime     = wire.CancelWait + time.Second // from the cancel of a command to the end of its connection
+	acceptPause    = 100 * time.Millisecond        // after a failure to accept a connection
+	maxConnections = 512                           // connections at a time; further ones wait
+	maxSunPath     = 103                           // bytes in the path of a Unix socket: Linux takes 107, macOS 103
 )
 
-// ListenForShells opens the Unix socket at path, in a directory of mode 0700. The caller must hold the lock
+// Listen opens the Unix socket at path, in a directory of mode 0700. The caller must hold the lock
 // of that directory, because an existing socket is replaced.
-func ListenForShells(path string) (net.Listener, error) {
+func Listen(path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) { return nil, fmt.Errorf("open shell socket %s: %w", path, err) }
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -73,12 +76,12 @@ func ListenForShells(path string) (net.Listener, error) {
 }
 
 // Serve answers until ctx ends. It then cancels the commands that run, answers their shells, and returns nil.
-func (s *Shells) Serve(ctx context.Context) error {
+func (s *Server) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.Listener.Close() })
 	defer stop()
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	free := make(chan struct{}, maxShells)
+	free := make(chan struct{}, maxConnections)
 	for {
 		free <- struct{}{}
 		conn, err := s.Listener.Accept()
@@ -102,7 +105,7 @@ func (s *Shells) Serve(ctx context.Context) error {
 }
 
 // serve answers one shell.
-func (s *Shells) serve(ctx context.Context, conn net.Conn) error {
+func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn.SetReadDeadline(time.Now().Add(requestTime))
@@ -111,7 +114,7 @@ func (s *Shells) serve(ctx context.Context, conn net.Conn) error {
 		conn.SetWriteDeadline(time.Now().Add(answerTime))
 	})
 	defer stop()
-	frames, to := shellsocket.NewReader(conn, shellsocket.MaxRequest), &shellWriter{conn: conn}
+	frames, to := shellsocket.NewReader(conn, shellsocket.MaxRequest), &frameWriter{conn: conn}
 	if s.Secret != "" {
 		kind, secret, err := frames.Next()
 		if err != nil || kind != shellsocket.Secret || subtle.ConstantTimeCompare(secret, []byte(s.Secret)) != 1 {
@@ -130,7 +133,7 @@ func (s *Shells) serve(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	conn.SetReadDeadline(time.Time{})
-	go watchShell(frames, cancel)
+	go watch(frames, cancel)
 	result, err := wire.Call(ctx, s.Conn, wire.RequestSubject(s.Engine),
 		wire.Request{Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd}, to.output(shellsocket.Stdout), to.output(shellsocket.Stderr))
 	switch {
@@ -142,8 +145,8 @@ func (s *Shells) serve(ctx context.Context, conn net.Conn) error {
 	return to.finish(result.ExitCode, explain(result))
 }
 
-// watchShell cancels the command if the shell asks for that, or closes the connection.
-func watchShell(frames *shellsocket.Reader, cancel func()) {
+// watch cancels the command if the shell asks for that, or closes the connection.
+func watch(frames *shellsocket.Reader, cancel func()) {
 	defer cancel()
 	for {
 		if _, _, err := frames.Next(); err != nil {
@@ -170,15 +173,15 @@ func explain(r wire.Result) string {
 	return ""
 }
 
-// shellWriter writes frames to a shell.
-type shellWriter struct {
+// frameWriter writes frames to a shell.
+type frameWriter struct {
 	conn net.Conn
 
 	mu  sync.Mutex
 	buf []byte
 }
 
-func (w *shellWriter) write(kind shellsocket.Kind, body []byte) error {
+func (w *frameWriter) write(kind shellsocket.Kind, body []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.buf = shellsocket.Append(w.buf[:0], kind, body)
@@ -187,19 +190,19 @@ func (w *shellWriter) write(kind shellsocket.Kind, body []byte) error {
 }
 
 // finish ends the command for the shell. The message is one line.
-func (w *shellWriter) finish(code int, message string) error {
+func (w *frameWriter) finish(code int, message string) error {
 	return w.write(shellsocket.Finished, append([]byte{byte(code)}, message...))
 }
 
 // output returns the command's stdout or stderr. A write blocks while the shell reads nothing.
-func (w *shellWriter) output(kind shellsocket.Kind) io.Writer { return shellOutput{w, kind} }
+func (w *frameWriter) output(kind shellsocket.Kind) io.Writer { return streamWriter{w, kind} }
 
-type shellOutput struct {
-	to   *shellWriter
+type streamWriter struct {
+	to   *frameWriter
 	kind shellsocket.Kind
 }
 
-func (o shellOutput) Write(p []byte) (int, error) {
+func (o streamWriter) Write(p []byte) (int, error) {
 	if err := o.to.write(o.kind, p); err != nil {
 		return 0, err
 	}

@@ -1,22 +1,17 @@
-package projections
+// Package turns says how a turn of a chat ended.
+package turns
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-// AskIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id, or the record id
-// of a request over the API.
-func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
-	return store.First[Permission](ctx, m.Model, "permission "+permission, "SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
-		dbx.Params{"id": permission, "own": RecordID(permission), "chat": chat})
-}
-
-// LastTurn is the last turn of a chat and its result.
-type LastTurn struct {
+// Turn is a turn of a chat and its result.
+type Turn struct {
 	Title         string     `db:"title"`
 	Preview       string     `db:"preview"`
 	Turn          string     `db:"turn"`
@@ -29,17 +24,19 @@ type LastTurn struct {
 }
 
 // Failed reports whether the turn ended with an error.
-func (t LastTurn) Failed() bool { return t.Status == statusFailed || t.Outcome == statusFailed }
+func (t Turn) Failed() bool {
+	return t.Status == projections.StatusFailed || t.Outcome == projections.StatusFailed
+}
 
 // Completed reports whether the turn ended without an error.
-func (t LastTurn) Completed() bool { return !t.Failed() && t.Outcome == statusCompleted }
+func (t Turn) Completed() bool { return !t.Failed() && t.Outcome == projections.StatusCompleted }
 
 // Denied reports whether the turn ended because a person denied a request without a reason. With a reason the model goes on.
-func (t LastTurn) Denied() bool { return t.Completed() && t.DeniedRequest != "" }
+func (t Turn) Denied() bool { return t.Completed() && t.DeniedRequest != "" }
 
-// LastTurn returns the last turn of a chat's own session, and whether there is one.
-func (m *Model) LastTurn(ctx context.Context, chat string) (LastTurn, bool, error) {
-	return store.First[LastTurn](ctx, m.Model, "turn of chat "+chat, `SELECT c.title, c.preview, c.turn, m.id AS message, m.user_message_status AS status, coalesce(s.outcome, '') AS outcome,
+// Last returns the last turn of a chat's own session, and whether there is one.
+func Last(ctx context.Context, m *projections.Model, chat string) (Turn, bool, error) {
+	return store.First[Turn](ctx, m.Model, "turn of chat "+chat, `SELECT c.title, c.preview, c.turn, m.id AS message, m.user_message_status AS status, coalesce(s.outcome, '') AS outcome,
 			coalesce(nullif(m.error_payload, ''), a.error_payload, '') AS error,
 			coalesce((SELECT data->>'$.text' FROM parts WHERE message=a.id AND data->>'$.type'='text' AND NOT removed ORDER BY id DESC LIMIT 1), '') AS answer,
 			coalesce((SELECT message FROM permissions WHERE chat=c.id AND message_id=a.ai_engine_message_id AND status='denied' AND reason='' LIMIT 1), '') AS denied
