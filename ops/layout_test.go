@@ -34,6 +34,7 @@ var mayImport = map[string]string{
 	"projections":                        "events events/log events/opencode projections/store sandbox/wire",
 	"projections/queries":                "events projections projections/store",
 	"projections/store":                  "events events/log",
+	"projections/turns":                  "projections projections/store",
 	"handlers":                           "events events/log",
 	"handlers/account":                   "events events/log events/secret handlers",
 	"handlers/budget":                    "events handlers handlers/permission handlers/record",
@@ -90,7 +91,7 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/secret handlers " +
+	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/secret handlers " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/chats web/ports web/records",
 	"cmd/app/worker": "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
@@ -194,7 +195,7 @@ func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
 const maxLines = 2000
 
 // largePackages have more lines than maxLines. They may only shrink.
-var largePackages = map[string]int{"bridge/opencode": 4500, "projections": 2210}
+var largePackages = map[string]int{"bridge/opencode": 4400, "projections": 2180}
 
 func TestPackagesStaySmall(t *testing.T) {
 	t.Parallel()
