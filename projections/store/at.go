@@ -25,6 +25,7 @@ func At(ctx context.Context, log *log.Log, d Definition, filter string, seq uint
 	defer memory.Close()
 	memory.SetMaxOpenConns(1) // a second connection would be a second database
 	f := newFile("", memory)
+	defer f.closeViewers() // a connection that stays open keeps the whole database in memory
 	f.readers = dbx.NewFromDB(memory, "sqlite")
 	if err := f.prepare(ctx, d); err != nil {
 		return fmt.Errorf("open read models in memory: %w", err)

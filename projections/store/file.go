@@ -74,11 +74,16 @@ func newFile(path string, writer *sql.DB) *file {
 //go:embed store.sql
 var ownTables string
 
-func (f *file) prepare(ctx context.Context, d Definition) error {
+func (f *file) prepare(ctx context.Context, d Definition) (err error) {
 	conn, err := f.writer.Conn(ctx)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			conn.Close() // closing the pool would leave it open
+		}
+	}()
 	var tables, mark int64
 	if err := conn.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version").Scan(&tables, &mark); err != nil {
 		return err
@@ -157,11 +162,16 @@ func (f *file) snapshot(ctx context.Context) (*sql.Tx, uint64, error) {
 }
 
 func (f *file) close() error {
+	return errors.Join(f.closeViewers(), f.readers.Close(), f.tx.close(), f.writer.Close())
+}
+
+// closeViewers closes the connections of idle viewers. Closing the pool leaves them open.
+func (f *file) closeViewers() error {
 	var err error
 	for len(f.viewers) > 0 {
 		err = errors.Join(err, (<-f.viewers).close())
 	}
-	return errors.Join(err, f.readers.Close(), f.tx.close(), f.writer.Close())
+	return err
 }
 
 // fileName returns the name of the file of a version.

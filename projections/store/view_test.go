@@ -118,6 +118,21 @@ func TestOneViewTooManyWaitsForAnother(t *testing.T) {
 	is.NoErr(m.View(t.Context(), func(dbx.Builder, uint64) error { return nil }))
 }
 
+func TestAtFreesItsMemory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	log := eventstest.Log(t)
+	seq, err := log.Append(t.Context(), saved(t, "a", "one"))
+	is.NoErr(err)
+	var memory *sql.DB
+	is.NoErr(At(t.Context(), log, notes, "evt.>", seq, func(db dbx.Builder) error {
+		memory = db.(*dbx.SqliteBuilder).DB().DB()
+		is.Equal(memory.Stats().OpenConnections, 1)
+		return nil
+	}))
+	is.Equal(memory.Stats().OpenConnections, 0)
+}
+
 func TestAtHoldsOnlyTheEventsUpToASequence(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
