@@ -46,7 +46,7 @@ var mayImport = map[string]string{
 	"handlers/permission/dryrun":         "events events/log events/opencode handlers handlers/permission/workspace handlers/policy",
 	"handlers/permission/permissiontest": "events events/eventstest events/log handlers handlers/chat handlers/handlerstest handlers/permission handlers/policy handlers/record",
 	"handlers/permission/workspace":      "events handlers/policy handlers/policy/files handlers/policy/program",
-	"handlers/record":                    "events events/log handlers handlers/policy",
+	"handlers/record":                    "events events/log events/secret handlers handlers/account handlers/policy",
 	"handlers/policy":                    "handlers/policy/bash handlers/policy/display handlers/policy/files handlers/policy/program",
 	"handlers/policy/bash":               "handlers/policy/display handlers/policy/files handlers/policy/program",
 	"handlers/policy/display":            "",

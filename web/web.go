@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"pocketcoder/events/log"
-	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
@@ -43,7 +42,6 @@ type Options struct {
 	Records  *record.Records
 	Gate     permission.Gate
 	Accounts *account.Accounts
-	Secrets  *secret.Store
 	Engine   chats.Engine
 	Push     api.Push
 	Signal   func(context.Context, exec.Signal) (uint64, error)                 // sends a signal to a running command
@@ -51,11 +49,11 @@ type Options struct {
 	Health   func() api.Health
 	Logger   *slog.Logger
 
-	Workspace string   // the directory whose files are served, absolute
-	Data      string   // the data directory, absolute; empty when there is none
-	PortsURL  string   // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckURL
-	Hosts     []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
-	Proxied   bool     // a proxy in front names the client in X-Forwarded-For
+	ProviderKeys record.ProviderKeys
+	Workspace    string   // the directory whose files are served, absolute
+	PortsURL     string   // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckURL
+	Hosts        []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
+	Proxied      bool     // a proxy in front names the client in X-Forwarded-For
 }
 
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
@@ -78,7 +76,7 @@ func New(o Options) *Server {
 		API:   core,
 		Chats: &chats.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
-			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, Secrets: o.Secrets, Workspace: o.Workspace, Data: o.Data,
+			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys,
 		},
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},

@@ -6,7 +6,7 @@ import (
 
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
-	"pocketcoder/web/records"
+	"pocketcoder/handlers/record"
 )
 
 // openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. The values
@@ -16,7 +16,7 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		return err
 	}
 	s.log.Conceal("admin", s.o.Admin[1]) // before those of people: there is room for so many
-	if err := records.ConcealKeys(ctx, s.log, s.secrets, s.o.Workspace, string(s.o.Data)); err != nil {
+	if err := s.providerKeys().Restore(ctx); err != nil {
 		return err
 	}
 	if s.accounts, err = account.Open(ctx, s.log, s.secrets); err != nil {
@@ -33,6 +33,11 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		s.say.note("accounts", "%s", note)
 	}
 	return nil
+}
+
+// providerKeys keeps what accounts store for providers of models.
+func (s *System) providerKeys() record.ProviderKeys {
+	return record.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger, Paths: []string{s.o.Workspace, string(s.o.Data)}}
 }
 
 // offerSetup prints the one-time setup link if no account exists yet.

@@ -268,9 +268,9 @@ func (s *System) wire() {
 		s.worker.args = append(s.worker.args, "--expose", dir)
 	}
 	s.web = web.New(web.Options{
-		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, Secrets: s.secrets,
+		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
 		Engine: askedOpenCode(s.bridge), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Logger: s.o.Logger,
-		Workspace: s.o.Workspace, Data: string(s.o.Data), PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
+		Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
 	s.wirePush()

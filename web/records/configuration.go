@@ -80,7 +80,7 @@ func saveKept(s *Records, ctx context.Context, w change) (string, uint64, error)
 		return "", 0, err
 	}
 	switch w.c.ID {
-	case llmKeys:
+	case record.ProviderKeysCollection:
 		return saveLLMKey(s, ctx, w)
 	case sshKeys:
 		return saveSSHKey(s, ctx, w)
@@ -103,7 +103,7 @@ func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, erro
 }
 
 func removeKept(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	if w.c.ID == llmKeys {
+	if w.c.ID == record.ProviderKeysCollection {
 		return removeLLMKey(s, ctx, w)
 	}
 	return removeRecord(s, ctx, w)

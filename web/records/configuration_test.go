@@ -16,14 +16,13 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
-	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
 
 // values are what is kept of a key, by the names of its variables; nil when nothing is.
 func values(s *webtest.System, t *testing.T, user string, key any) (values map[string]string) {
 	t.Helper()
-	raw, found, err := s.Web.Records.Secrets.Get(t.Context(), "llm."+user+"."+key.(string))
+	raw, found, err := s.Web.Records.ProviderKeys.Secrets.Get(t.Context(), "llm."+user+"."+key.(string))
 	webtest.Check(t, err)
 	if found {
 		webtest.Check(t, json.Unmarshal(raw, &values))
@@ -121,7 +120,7 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
-	s.Web.Records.Data = "/srv/pocketcoder-data-of-2026"
+	s.Web.Records.ProviderKeys.Paths = append(s.Web.Records.ProviderKeys.Paths, "/srv/pocketcoder-data-of-2026")
 	_, ann := s.User(t, "ann", account.User)
 	_, eve := s.User(t, "eve", account.User)
 	_, root := s.User(t, "root", account.Admin)
@@ -143,7 +142,7 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	status, _ := s.Call(t, eve, "POST", webtest.RecordsOf("llm_keys"), body)
 	is.Equal(status, 200)
 	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // eve is no administrator
-	webtest.Check(t, records.ConcealKeys(t.Context(), s.Log, s.Web.Records.Secrets, s.Web.Records.Data))
+	webtest.Check(t, s.Web.Records.ProviderKeys.Restore(t.Context()))
 	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // nor after a restart
 
 	status, key := s.Call(t, root, "POST", webtest.RecordsOf("llm_keys"), body)
@@ -178,12 +177,14 @@ func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
 	is.NoErr(err)
 	status, _ := s.Call(t, root, "DELETE", webtest.RecordsOf("users")+"/"+eveID, nil)
 	is.Equal(status, http.StatusNoContent)
-	webtest.Check(t, s.Web.Records.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
+	webtest.Check(t, s.Web.Records.ProviderKeys.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
 
 	log, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor()) // another process
 	is.NoErr(err)
-	is.NoErr(records.ConcealKeys(t.Context(), log, s.Web.Records.Secrets))
-	keys, err := s.Web.Records.Secrets.Keys(t.Context(), "llm")
+	restarted := s.Web.Records.ProviderKeys
+	restarted.Log = log
+	is.NoErr(restarted.Restore(t.Context()))
+	keys, err := s.Web.Records.ProviderKeys.Secrets.Keys(t.Context(), "llm")
 	is.NoErr(err)
 	is.Equal(keys, []string{"llm." + annID + "." + stays})
 	is.Equal(values(s, t, eveID, eves), nil)

@@ -16,7 +16,6 @@ import (
 	"sync"
 
 	"pocketcoder/events/log"
-	"pocketcoder/events/secret"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
@@ -25,14 +24,12 @@ import (
 
 // Records serves the collections.
 type Records struct {
-	API       *api.Server
-	Log       *log.Log
-	Chats     *chat.Chats
-	Records   *record.Records
-	Gate      permission.Gate
-	Secrets   *secret.Store
-	Workspace string // the directory of the files that agents work on, absolute
-	Data      string // the data directory, absolute; empty when there is none
+	API          *api.Server
+	Log          *log.Log
+	Chats        *chat.Chats
+	Records      *record.Records
+	Gate         permission.Gate
+	ProviderKeys record.ProviderKeys
 
 	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
 	// leave the names of one with the values of the other.
