@@ -1,5 +1,5 @@
+import { Database } from "bun:sqlite"
 import { lstatSync, readlinkSync, statSync } from "node:fs"
-import { homedir } from "node:os"
 import { dirname, join, resolve } from "node:path"
 
 // Bun loads this file before OpenCode itself (BUN_INSPECT_PRELOAD), and OpenCode imports it again as a plugin. Programs that
@@ -88,23 +88,20 @@ const refuseLarge = (path) => {
 }
 
 // OpenCode adds each file that the prompt of a subagent names behind an @ to the prompt. It requests no permission for it, and
-// /proc/self/environ is such a name. The pattern is OpenCode's (1.18.33, ConfigMarkdown.FILE_REGEX).
-const attached = /(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)/g
+// /proc/self/environ is such a name. It leaves an @ behind a backquote alone (1.18.33, ConfigMarkdown.FILE_REGEX). A look at the
+// disk would not do: a file can appear before OpenCode looks.
+const quoteReferences = (prompt) => prompt.replace(/(?<![\w`])@/g, "`@")
 
-const exists = (path) => {
+// OpenCode continues any session that task_id names, also one of another chat. Its database is asked, because the plugin's client
+// has no way to OpenCode past the proxy.
+const refuseForeign = (id, sessionID) => {
+  const sessions = new Database(join(process.env.XDG_DATA_HOME, "opencode", "opencode.db"), { readonly: true })
   try {
-    return statSync(path, { throwIfNoEntry: false }) !== undefined
-  } catch {
-    return false // OpenCode cannot open it either
+    if (sessions.query("SELECT 1 FROM session WHERE id = ? AND parent_id = ?").get(String(id), sessionID)) return
+  } finally {
+    sessions.close()
   }
-}
-
-const refuseAttached = (prompt, directories) => {
-  for (const [reference, name] of prompt.matchAll(attached)) {
-    const paths = name.startsWith("~/") ? [join(homedir(), name.slice(2))] : directories.map((d) => resolve(d, name))
-    if (name && paths.some(exists))
-      throw new Error(`“${reference}” would add a file to the prompt of the subagent. Name the file without @, so that the subagent reads it itself.`)
-  }
+  throw new Error(`task_id: “${id}” is no subagent of this session. Leave task_id out to start a new subagent.`)
 }
 
 // OpenCode parses a command before it requests a permission for it, and answers no other chat meanwhile. Linux takes no longer
@@ -123,9 +120,10 @@ const refuseUnreadable = (command) => {
 }
 
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
-export const PocketCoder = async ({ directory, worktree }) => ({
-  "tool.execute.before": async ({ tool }, { args }) => {
-    if (tool === "task" && typeof args?.prompt === "string") refuseAttached(args.prompt, [directory, worktree])
+export const PocketCoder = async ({ directory }) => ({
+  "tool.execute.before": async ({ tool, sessionID }, { args }) => {
+    if (tool === "task" && typeof args?.prompt === "string") args.prompt = quoteReferences(args.prompt)
+    if (tool === "task" && args?.task_id) refuseForeign(args.task_id, sessionID)
     if (tool === "bash" && typeof args?.command === "string") refuseUnreadable(args.command)
     for (const name of [args?.filePath, args?.path, ...opened(tool, args ?? {})])
       if (typeof name === "string") refuseLinks(resolve(directory, name))

@@ -69,16 +69,44 @@ func TestAPromptOfASubagentBringsNoFile(t *testing.T) {
 	p := sharedSystem(t)
 	notes := p.dir(t) + "/notes.txt"
 	is.NoErr(os.WriteFile(notes, []byte("needle"), 0o600))
-	var calls []string
-	for _, name := range []string{"/proc/self/environ", notes, "~/", "/proc"} {
-		calls = append(calls, call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": "@@say read\nlook at @" + name + " please"}))
-	}
-	chat := p.chat(t, strings.Join(calls, "\n@@next\n")+"\n@@next\n@@say done")
+	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general",
+		"prompt": "@@say read\nlook at @/proc/self/environ, (@" + notes + "), @~/, @@../, @/proc please"})+"\n@@next\n@@say done")
+	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
-	all := p.tools(t, chat)
-	is.Equal(len(all), len(calls))
-	for _, c := range all {
-		expect.Contains(t, c.State.Error, "would add a file to the prompt of the subagent")
+	is.Equal(p.text(t, chat), "read|done")
+	var parts []string
+	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
+		for _, part := range partsOf(t, m) {
+			if m.Subagent != "" && m.Role == "user" {
+				parts = append(parts, part.Type+": "+part.Text)
+			}
+		}
 	}
-	is.Equal(len(p.leftToAPerson(t, chat)), 0)
+	is.Equal(parts, []string{"text: `@`@say read\nlook at `@/proc/self/environ, (`@" + notes + "), `@~/, `@`@../, `@/proc please"})
+}
+
+func TestASubagentIsContinuedByItsOwnSessionOnly(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	task := func(id, prompt string) string {
+		return call("task", map[string]any{"description": "test", "subagent_type": "general", "task_id": id, "prompt": prompt}) + "\n@@next\n@@say done"
+	}
+	chat := p.chat(t, task("", "@@say first"))
+	p.approve(t, chat, 0)
+	p.turnEnds(t, chat)
+	own := rows[projections.Subagent](t, p, "subagents", chat)[0].Session
+	p.submit(t, chat, task(own, "@@say second"))
+	p.approve(t, chat, 1)
+	expect.Eventually(t, "the subagent has answered twice", func() bool { return p.text(t, chat) == "first|done|second|done" })
+	is.Equal(len(rows[projections.Subagent](t, p, "subagents", chat)), 1)
+
+	other := p.chat(t, task(own, "@@say third"))
+	p.turnEnds(t, other)
+	p.submit(t, other, task(p.row(t, chat).Session, "@@say fourth"))
+	expect.Eventually(t, "both calls have failed", func() bool { return p.text(t, other) == "done|done" })
+	for _, c := range p.tools(t, other) {
+		expect.Contains(t, c.State.Error, "is no subagent of this session")
+	}
+	is.Equal(p.text(t, chat), "first|done|second|done")
 }

@@ -94,9 +94,10 @@ func (r request) system() string {
 // reminder is what OpenCode adds to a user's message for the model's eyes, such as the rules of its plan agent.
 var reminder = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
 
-// userText is what the person wrote.
+// userText is what the person wrote, or the model that calls a subagent. Our plugin puts a backquote before each @ of a
+// subagent's prompt.
 func userText(m message) string {
-	return strings.TrimSpace(reminder.ReplaceAllString(string(m.Content), ""))
+	return strings.TrimSpace(strings.ReplaceAll(reminder.ReplaceAllString(string(m.Content), ""), "`@", "@"))
 }
 
 // turn is the user message that is being answered.
