@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -129,9 +130,41 @@ var asks = map[string]any{"*": "ask"}
 // maxInstructions bounds a file of instructions, in bytes. OpenCode reads it whole: one of 150 MB kept it from answering for 30 s.
 const maxInstructions = 256 << 10
 
+// maxMarkdown bounds the Markdown files that OpenCode parses at the first message, in bytes. It does not use what they say, but
+// 57 MB of front matter kept it busy until it was restarted, and a FIFO would keep it for ever.
+const maxMarkdown = 4 << 20
+
+// checkMarkdown refuses a workspace whose Markdown files OpenCode could not parse. Commands and OpenCode cannot change them.
+func (s *Supervisor) checkMarkdown() error {
+	total := int64(0)
+	for _, folder := range []string{"agent", "agents", "command", "commands", "mode", "modes"} {
+		root := filepath.Join(s.Workspace, ".opencode", folder)
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+				return nil // what we cannot read, OpenCode cannot either
+			}
+			info, err := d.Info()
+			if err != nil {
+				return nil
+			}
+			if total += info.Size(); total > maxMarkdown || info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
+				return fmt.Errorf("OpenCode would parse %s, but it is no regular file, or there are more than %d MiB in all; remove it", path, maxMarkdown>>20)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
 // would run outside the sandbox.
 func (s *Supervisor) config() (string, error) {
+	if err := s.checkMarkdown(); err != nil {
+		return "", err
+	}
 	config, err := s.Provider.config()
 	if err != nil {
 		return "", err

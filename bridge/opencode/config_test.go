@@ -3,6 +3,7 @@ package opencode
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -106,6 +108,33 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 
 // TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another configuration
 // into ours.
+func TestMarkdownThatOpenCodeCannotParseIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		makes   func(path string) error
+		refused bool
+	}{
+		"an agent": {func(path string) error { return os.WriteFile(path, []byte("---\nname: x\n---\n"), 0o600) }, false},
+		"a large agent": {func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxMarkdown+1))
+		}, true},
+		"a FIFO": {func(path string) error { return syscall.Mkfifo(path, 0o600) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Isolation: unconfined}
+			folder := filepath.Join(s.Workspace, ".opencode", "commands", "below")
+			is.NoErr(os.MkdirAll(folder, 0o700))
+			is.NoErr(c.makes(filepath.Join(folder, "x.md")))
+			_, err := s.config()
+			is.Equal(err != nil, c.refused)
+			if c.refused {
+				expect.Contains(t, err.Error(), ".opencode/commands/below/x.md")
+			}
+		})
+	}
+}
+
 func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours", Isolation: unconfined}
