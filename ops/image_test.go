@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
@@ -21,7 +21,7 @@ func TestTheImageInstallsTheVersionsTheBridgeKnows(t *testing.T) {
 	is := is.New(t)
 	text, err := os.ReadFile("Dockerfile")
 	is.NoErr(err)
-	for _, want := range []string{"opencode-ai@" + opencode.Version, "@vscode/ripgrep@" + opencode.RipgrepVersion} {
+	for _, want := range []string{"opencode-ai@" + install.OpenCodeVersion, "@vscode/ripgrep@" + install.RipgrepVersion} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("Dockerfile does not install %s", want)
 		}

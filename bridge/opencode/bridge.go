@@ -1,7 +1,6 @@
-// Package opencode is the bridge to an OpenCode server: it installs and supervises the server, stores its events in the log,
+// Package opencode is the bridge to an OpenCode server: it supervises the server, stores its events in the log,
 // and carries out in OpenCode what people decided.
 //
-//	Install     finds OpenCode and ripgrep, or installs the versions this package was written against
 //	Supervisor  runs OpenCode as a child: own directories, own configuration, restarts, clean stop, no orphans
 //	Bridge      OpenCode's events become events of the log; messages, decisions, aborts, forks and reverts reach OpenCode
 //

@@ -9,6 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/expect"
 )
 
@@ -56,7 +57,7 @@ func gitOrSkip(t *testing.T) {
 func TestSnapshotsRunNoFilterOfARepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
 	is.NoErr(s.prepare())
 	is.NoErr(s.prepare()) // as each start does
 	ran := filepath.Join(t.TempDir(), "ran")
@@ -85,7 +86,7 @@ func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
 	is.NoErr(s.prepare())
 	evil := filepath.Join(s.Workspace, "evil")
 	for name, text := range map[string]string{
@@ -115,7 +116,7 @@ func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
 	is.NoErr(s.prepare())
 	system := filepath.Join(t.TempDir(), "gitconfig")
 	write(t, system, "[filter \"lfs\"]\n\tprocess = false\n\tclean = false\n\tsmudge = false\n\trequired = true\n")

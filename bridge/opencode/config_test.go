@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/expect"
 )
 
@@ -30,7 +31,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	dir := t.TempDir()
-	s := &Supervisor{Tools: Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace", Shell: "/bin/pocketcoder-shell", Isolation: unconfined,
+	s := &Supervisor{Tools: install.Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace", Shell: "/bin/pocketcoder-shell", Isolation: unconfined,
 		Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}, Auth: `{"a":{}}`}}
 	list, err := s.environment("the password", nil)
 	is.NoErr(err)
@@ -67,7 +68,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Tools: Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: Provider{Model: "claude"}, Isolation: unconfined, Logger: slog.New(slog.DiscardHandler)}
+	s := &Supervisor{Tools: install.Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: Provider{Model: "claude"}, Isolation: unconfined, Logger: slog.New(slog.DiscardHandler)}
 	err := s.Run(t.Context())
 	is.True(err != nil)
 	is.Equal(err.Error(), `start opencode: model "claude": want provider/model`)

@@ -2,8 +2,9 @@ package opencode
 
 import (
 	"os"
-	"strings"
 	"sync"
+
+	"pocketcoder/bridge/opencode/tail"
 )
 
 const logSize = 10 << 20 // bytes of the log file; the one before it is kept as .1
@@ -14,23 +15,7 @@ type logFile struct {
 	path string
 	file *os.File
 	size int64
-	tail tail
-}
-
-// tail keeps the end of what a program prints, for an error to show.
-type tail struct{ kept []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	const most = 4 << 10 // bytes
-	t.kept = append(t.kept, p...)
-	t.kept = t.kept[max(0, len(t.kept)-most):]
-	return len(p), nil
-}
-
-// String is the last ten lines.
-func (t *tail) String() string {
-	lines := strings.Split(strings.TrimSpace(string(t.kept)), "\n")
-	return strings.Join(lines[max(0, len(lines)-10):], "\n")
+	tail tail.Buffer
 }
 
 func openLog(path string) (*logFile, error) {

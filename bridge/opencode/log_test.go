@@ -58,15 +58,3 @@ func TestALogThatCannotBeWrittenStopsNothing(t *testing.T) {
 	log.Write([]byte("\nstill remembered"))
 	is.True(strings.HasSuffix(log.last(), "still remembered"))
 }
-
-func TestTheEndOfAnOutputIsItsLastTenLines(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	var out tail
-	is.Equal(out.String(), "")
-	for i := range 12 {
-		fmt.Fprintf(&out, "line %d\n", i)
-	}
-	is.Equal(strings.Split(out.String(), "\n")[0], "line 2")
-	is.True(strings.HasSuffix(out.String(), "line 11"))
-}

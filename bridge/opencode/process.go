@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/tail"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
 )
@@ -40,7 +41,7 @@ type child struct {
 // program, which has taken the port and is to see no password.
 type announcement struct {
 	url     string
-	printed tail
+	printed tail.Buffer
 	made    chan struct{} // closed then
 }
 
@@ -48,7 +49,7 @@ func (a *announcement) Write(p []byte) (int, error) {
 	if isDone(a.made) {
 		return len(p), nil
 	}
-	if bytes.Contains(append(a.printed.kept, p...), []byte("listening on "+a.url+"\n")) {
+	if bytes.Contains(slices.Concat(a.printed.Bytes(), p), []byte("listening on "+a.url+"\n")) {
 		close(a.made)
 	}
 	return a.printed.Write(p)

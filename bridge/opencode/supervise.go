@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -24,7 +25,7 @@ import (
 // random password, stores its files below Dir and reads only our configuration. Supervisor restarts OpenCode when OpenCode ends
 // or does not answer. It can be run once.
 type Supervisor struct {
-	Tools     Tools
+	Tools     install.Tools
 	Dir       string // absolute; one supervisor at a time
 	Workspace string // absolute: where sessions live
 	Shell     string // absolute: runs the commands of agents, as Shell -c COMMAND; not named bash, zsh, fish or nu
@@ -84,7 +85,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return fmt.Errorf("start opencode: %w", err)
 	}
-	unlock, err := tryLock(s.path("lock"))
+	unlock, err := install.Lock(s.path("lock"))
 	if err != nil {
 		return fmt.Errorf("start opencode: %w", err)
 	}
@@ -241,8 +242,8 @@ func (s *Supervisor) await(ctx context.Context, c *child, api *client.Client) er
 func (s *Supervisor) checkVersion(version string) error {
 	if s.Tools.Version == "" {
 		s.Tools.Version = version
-		if version != Version {
-			s.Logger.Warn(fmt.Sprintf("%s is version %s; only %s is known to work", s.Tools.OpenCode, version, Version))
+		if version != install.OpenCodeVersion {
+			s.Logger.Warn(fmt.Sprintf("%s is version %s; only %s is known to work", s.Tools.OpenCode, version, install.OpenCodeVersion))
 		}
 	}
 	if version != s.Tools.Version {

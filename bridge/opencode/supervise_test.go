@@ -21,6 +21,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 )
@@ -29,7 +30,7 @@ import (
 func supervising(t *testing.T, dir, script string) *Supervisor {
 	t.Helper()
 	s := &Supervisor{
-		Tools: Tools{OpenCode: "/bin/sh", Version: Version, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh", Isolation: unconfined,
+		Tools: install.Tools{OpenCode: "/bin/sh", Version: install.OpenCodeVersion, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh", Isolation: unconfined,
 		Logger: slog.New(slog.DiscardHandler), Started: func(Generation) { t.Error("a script was taken for OpenCode") },
 	}
 	write(t, s.path("home", "serve"), script)
@@ -147,7 +148,7 @@ func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
 		case asked <- struct{}{}:
 			<-r.Context().Done() // the first is never answered
 		default:
-			fmt.Fprintf(w, `{"healthy":true,"version":%q}`, Version)
+			fmt.Fprintf(w, `{"healthy":true,"version":%q}`, install.OpenCodeVersion)
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -216,7 +217,7 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		"another version":  {200, `{"healthy":true,"version":"1.0.0"}`, "it is version 1.0.0, not " + Version},
+		"another version":  {200, `{"healthy":true,"version":"1.0.0"}`, "it is version 1.0.0, not " + install.OpenCodeVersion},
 		"another password": {401, ``, "401"},
 		"another program":  {404, `<html>`, "404"},
 	} {
@@ -234,7 +235,7 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 
 func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.T) {
 	t.Parallel()
-	for version, reported := range map[string]string{Version: "", "0.9.1": "/bin/sh is version 0.9.1; only " + Version + " is known to work"} {
+	for version, reported := range map[string]string{install.OpenCodeVersion: "", "0.9.1": "/bin/sh is version 0.9.1; only " + install.OpenCodeVersion + " is known to work"} {
 		t.Run(version, func(t *testing.T) {
 			is := is.New(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -294,7 +295,7 @@ func TestADirectoryHasOneSupervisor(t *testing.T) {
 	stop := first.running(t)
 	pid := writtenPID(t, first.path("home", "started"))
 	err := (&Supervisor{Dir: first.Dir, Logger: first.Logger}).Run(t.Context())
-	is.True(errors.Is(err, errLocked))
+	is.True(errors.Is(err, install.ErrLocked))
 	is.True(strings.HasPrefix(err.Error(), "start opencode: lock "+first.Dir))
 	is.True(processID(pid) != "") // and the first one goes on
 	is.NoErr(stop())

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/install"
 )
 
 func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
 			<-r.Context().Done()
 			return
 		}
-		fmt.Fprintf(w, `{"healthy":true,"version":%q}`, Version)
+		fmt.Fprintf(w, `{"healthy":true,"version":%q}`, install.OpenCodeVersion)
 		answers <- struct{}{}
 	}))
 	t.Cleanup(server.Close)

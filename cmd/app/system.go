@@ -23,6 +23,7 @@ import (
 	"github.com/oklog/run"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
@@ -333,7 +334,7 @@ func (s *System) serveShells(ctx context.Context) error {
 
 // runOpenCode finds what OpenCode needs, or gets it, and keeps OpenCode running. The rest of the system does not wait.
 func (s *System) runOpenCode(ctx context.Context) (err error) {
-	s.engine.Tools, err = opencode.Install(ctx, opencode.Installation{
+	s.engine.Tools, err = install.Find(ctx, install.Options{
 		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.say.step("opencode", line) },
 	})
 	if err != nil {

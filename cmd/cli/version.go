@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/cmd/program"
 )
 
@@ -30,7 +30,7 @@ func Version(_ context.Context, env Environment, args []string) error {
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	v := versions{program.Version(), runtime.Version(), opencode.Version, program.VersionOfModule("github.com/nats-io/nats-server/v2")}
+	v := versions{program.Version(), runtime.Version(), install.OpenCodeVersion, program.VersionOfModule("github.com/nats-io/nats-server/v2")}
 	if *asJSON {
 		return PrintJSON(env.Stdout, v)
 	}

@@ -1,4 +1,6 @@
-package opencode
+// Package install finds OpenCode and ripgrep, and installs with npm what is missing. Several processes may install at once, and
+// a crash leaves nothing that the next installation does not remove. The package does not know how the programs are run.
+package install
 
 import (
 	"context"
@@ -12,36 +14,36 @@ import (
 	"time"
 )
 
-// The versions this package was written against and is tested with.
+// The versions that PocketCoder was written against and is tested with.
 const (
-	Version        = "1.18.33" // of OpenCode
-	RipgrepVersion = "1.18.0"  // of the npm package that holds ripgrep; the program has a version of its own
+	OpenCodeVersion = "1.18.33"
+	RipgrepVersion  = "1.18.0" // of the npm package that holds ripgrep; the program has a version of its own
 )
 
 // Tools are the programs the bridge runs. OpenCode's grep, glob and skill tools need ripgrep, and try to download it when
 // it is not on their PATH.
 type Tools struct {
 	OpenCode string // absolute path
-	Version  string // of OpenCode; empty until a program that the user named has answered Supervisor
+	Version  string // of OpenCode; empty until a program that the user named has answered the supervisor
 	Ripgrep  string // absolute path
 }
 
-// Installation says where to look for the tools, and where to put them when they are not found.
-type Installation struct {
+// Options says where to look for the tools, and where to put them when they are not found.
+type Options struct {
 	Dir      string            // absolute; packages are installed below it, each in a directory named after its version
-	OpenCode string            // path the user names; empty: the one on PATH if it is Version, else the installed one
+	OpenCode string            // path the user names; empty: the one on PATH if it is OpenCodeVersion, else the installed one
 	Progress func(line string) // told what is done and how far it is; lines without end
 }
 
-// Install finds OpenCode and ripgrep and installs with npm what it does not find. It may be called again, and by several
+// Find finds OpenCode and ripgrep and installs with npm what it does not find. It may be called again, and by several
 // processes at once: one installs, the others wait. A crash leaves nothing that the next call does not clean up.
-func Install(ctx context.Context, in Installation) (Tools, error) {
+func Find(ctx context.Context, in Options) (Tools, error) {
 	opencode, version, err := in.findOpenCode(ctx)
 	if err != nil {
 		return Tools{}, err
 	}
 	if opencode == "" {
-		version = Version
+		version = OpenCodeVersion
 		if opencode, err = in.npm(ctx, opencodePackage()); err != nil {
 			return Tools{}, err
 		}
@@ -60,13 +62,13 @@ func Install(ctx context.Context, in Installation) (Tools, error) {
 
 // findOpenCode returns the OpenCode to use if it is there already: the one the user named, whatever its version, or one of
 // the right version on PATH. It does not ask the named one for its version, which takes OpenCode more than a processor second.
-func (in Installation) findOpenCode(ctx context.Context) (path, version string, err error) {
+func (in Options) findOpenCode(ctx context.Context) (path, version string, err error) {
 	if in.OpenCode == "" {
 		if path, version, err = in.findOnPath(ctx, "opencode"); path == "" || err != nil {
 			return "", "", err
 		}
-		if version != Version {
-			in.Progress(fmt.Sprintf("not using %s: it is version %q, and only %s is known to work", path, version, Version))
+		if version != OpenCodeVersion {
+			in.Progress(fmt.Sprintf("not using %s: it is version %q, and only %s is known to work", path, version, OpenCodeVersion))
 			return "", "", nil
 		}
 		return path, version, nil
@@ -82,7 +84,7 @@ func (in Installation) findOpenCode(ctx context.Context) (path, version string, 
 
 // findOnPath returns the absolute path and the version of a program on PATH that answers --version; the path is empty when
 // there is none.
-func (in Installation) findOnPath(ctx context.Context, name string) (path, version string, err error) {
+func (in Options) findOnPath(ctx context.Context, name string) (path, version string, err error) {
 	if path, err = exec.LookPath(name); err != nil {
 		return "", "", nil // not there, or only in the current directory
 	}
@@ -146,7 +148,7 @@ func platform() (system, processor string) {
 // which one runs here is found by trying; the package's own install script, which does the same, is not run.
 func opencodePackage() npmPackage {
 	system, processor := platform()
-	p := npmPackage{name: "opencode-ai", version: Version}
+	p := npmPackage{name: "opencode-ai", version: OpenCodeVersion}
 	for _, variant := range []string{"", "-baseline", "-musl", "-baseline-musl"} {
 		p.programs = append(p.programs, filepath.Join("opencode-"+system+"-"+processor+variant, "bin", "opencode"))
 	}

@@ -1,4 +1,4 @@
-package opencode
+package install
 
 import (
 	"context"
@@ -63,16 +63,16 @@ func fakeNPM(calls, before string, programs ...string) string {
 		return lines
 	}
 	return sh(`echo "$@" >>`+calls, before, `case "$*" in`,
-		"*opencode-ai@"+Version+")", made(programs, Version), ";;",
+		"*opencode-ai@"+OpenCodeVersion+")", made(programs, OpenCodeVersion), ";;",
 		"*@vscode/ripgrep@"+RipgrepVersion+")", made(ripgrepPackage().programs, "ripgrep 15"), ";;",
 		"*) exit 9 ;;", "esac")
 }
 
 // installation is one whose progress lines can be looked at.
-func installation(t *testing.T) (Installation, func() string) {
+func installation(t *testing.T) (Options, func() string) {
 	var mu sync.Mutex
 	var lines []string
-	return Installation{Dir: filepath.Join(t.TempDir(), "npm"), Progress: func(line string) {
+	return Options{Dir: filepath.Join(t.TempDir(), "npm"), Progress: func(line string) {
 			mu.Lock()
 			defer mu.Unlock()
 			lines = append(lines, line)
@@ -87,7 +87,7 @@ func plainOpenCode() string { return opencodePackage().programs[0] }
 
 func TestTheNamedOpenCodeIsUsedAndNotRun(t *testing.T) {
 	is := is.New(t)
-	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + Version)})
+	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + OpenCodeVersion)})
 	in, lines := installation(t)
 	dir := t.TempDir()
 	in.OpenCode = filepath.Join(dir, "mine")
@@ -101,11 +101,11 @@ func TestTheNamedOpenCodeIsUsedAndNotRun(t *testing.T) {
 	is.True(errors.Is(err, os.ErrNotExist))
 }
 
-func (in Installation) run(t *testing.T) (Tools, error) { return Install(t.Context(), in) }
+func (in Options) run(t *testing.T) (Tools, error) { return Find(t.Context(), in) }
 
 func TestANamedOpenCodeThatCannotBeRunIsAnError(t *testing.T) {
 	is := is.New(t)
-	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + Version)})
+	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + OpenCodeVersion)})
 	in, _ := installation(t)
 	in.OpenCode = filepath.Join(t.TempDir(), "missing")
 	_, err := in.run(t)
@@ -121,11 +121,11 @@ func TestANamedOpenCodeThatCannotBeRunIsAnError(t *testing.T) {
 
 func TestOpenCodeOnPathIsUsedIfItIsTheRightVersion(t *testing.T) {
 	is := is.New(t)
-	dir := onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + Version)})
+	dir := onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "opencode": sh("echo " + OpenCodeVersion)})
 	in, lines := installation(t)
 	tools, err := in.run(t)
 	is.NoErr(err)
-	is.Equal(tools, Tools{OpenCode: filepath.Join(dir, "opencode"), Version: Version, Ripgrep: filepath.Join(dir, "rg")})
+	is.Equal(tools, Tools{OpenCode: filepath.Join(dir, "opencode"), Version: OpenCodeVersion, Ripgrep: filepath.Join(dir, "rg")})
 	is.Equal(lines(), "")
 }
 
@@ -142,7 +142,7 @@ func TestWhatIsOnPathAndOfNoUseIsNamedAndInstalled(t *testing.T) {
 	expect.Contains(t, lines(), "rg is broken")
 	is.True(strings.HasPrefix(tools.OpenCode, in.Dir))
 	is.True(strings.HasPrefix(tools.Ripgrep, in.Dir))
-	is.Equal(tools.Version, Version)
+	is.Equal(tools.Version, OpenCodeVersion)
 	is.Equal(strings.Count(read(t, calls), "--ignore-scripts"), 2) // one for each, and no script of theirs runs
 	expect.Contains(t, lines(), "installed @vscode/ripgrep@"+RipgrepVersion)
 }
@@ -153,10 +153,10 @@ func TestWithoutNPMTheErrorNamesTheWaysOut(t *testing.T) {
 	in, _ := installation(t)
 	_, err := in.run(t)
 	is.True(err != nil)
-	for _, part := range []string{"install opencode-ai " + Version, "npm is not on PATH", "install Node.js 20 or newer", "--opencode PATH"} {
+	for _, part := range []string{"install opencode-ai " + OpenCodeVersion, "npm is not on PATH", "install Node.js 20 or newer", "--opencode PATH"} {
 		expect.Contains(t, err.Error(), part)
 	}
-	onPath(t, map[string]string{"opencode": sh("echo " + Version)})
+	onPath(t, map[string]string{"opencode": sh("echo " + OpenCodeVersion)})
 	_, err = in.run(t)
 	is.True(err != nil)
 	is.True(strings.HasPrefix(err.Error(), "install @vscode/ripgrep "+RipgrepVersion+": npm is not on PATH"))
@@ -181,7 +181,7 @@ func TestWhatACrashLeftHalfInstalledIsMadeAnew(t *testing.T) {
 	calls := filepath.Join(t.TempDir(), "calls")
 	onPath(t, map[string]string{"npm": fakeNPM(calls, "", plainOpenCode())})
 	in, _ := installation(t)
-	dir := filepath.Join(in.Dir, "opencode-ai-"+Version)
+	dir := filepath.Join(in.Dir, "opencode-ai-"+OpenCodeVersion)
 	write(t, filepath.Join(dir+".new", "node_modules", plainOpenCode()), "half of a prog")
 	write(t, filepath.Join(dir, "junk"), "")
 	is.NoErr(os.Symlink("node_modules/gone", filepath.Join(dir, "program")))
@@ -204,12 +204,12 @@ func TestInstalledToolsAreFoundWithoutNPM(t *testing.T) {
 	onPath(t, nil)
 	again, lines := installation(t)
 	again.Dir = in.Dir
-	unlock, err := tryLock(filepath.Join(in.Dir, "lock")) // and while another process installs something else
+	unlock, err := Lock(filepath.Join(in.Dir, "lock")) // and while another process installs something else
 	is.NoErr(err)
 	defer unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	found, err := Install(ctx, again)
+	found, err := Find(ctx, again)
 	is.NoErr(err)
 	is.Equal(found, installed)
 	is.Equal(lines(), "")
@@ -267,7 +267,7 @@ func TestACancelEndsAnInstallThatHangs(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
-			go func() { _, err := Install(ctx, in); ended <- err }()
+			go func() { _, err := Find(ctx, in); ended <- err }()
 			var pid int
 			expect.Eventually(t, "it hangs", func() bool {
 				pid, _ = strconv.Atoi(strings.TrimSpace(read(t, file)))

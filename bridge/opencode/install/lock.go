@@ -1,4 +1,4 @@
-package opencode
+package install
 
 import (
 	"errors"
@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-var errLocked = errors.New("in use by another process")
+// ErrLocked is the error of Lock for a lock that another process has.
+var ErrLocked = errors.New("in use by another process")
 
-// tryLock takes the lock that the file at path stands for, until unlock or the end of this process.
-func tryLock(path string) (unlock func(), err error) {
+// Lock takes the lock that the file at path stands for, until unlock or the end of this process. It does not wait.
+func Lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -19,7 +20,7 @@ func tryLock(path string) (unlock func(), err error) {
 	if err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errLocked
+			err = ErrLocked
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

@@ -1,4 +1,4 @@
-package opencode
+package install
 
 import (
 	"context"
@@ -10,11 +10,13 @@ import (
 	"path"
 	"path/filepath"
 	"time"
+
+	"pocketcoder/bridge/opencode/tail"
 )
 
 // npm returns the path of a package's program, after installing the package unless that was done before. The directory
 // appears by a rename when the program in it has answered, so its existence says that it is whole.
-func (in Installation) npm(ctx context.Context, p npmPackage) (string, error) {
+func (in Options) npm(ctx context.Context, p npmPackage) (string, error) {
 	dir := filepath.Join(in.Dir, path.Base(p.name)+"-"+p.version)
 	program := filepath.Join(dir, "program")
 	if real, err := filepath.EvalSymlinks(program); err == nil {
@@ -27,7 +29,7 @@ func (in Installation) npm(ctx context.Context, p npmPackage) (string, error) {
 }
 
 // install makes dir, or finds it made by another process.
-func (in Installation) install(ctx context.Context, p npmPackage, dir string) error {
+func (in Options) install(ctx context.Context, p npmPackage, dir string) error {
 	if err := os.MkdirAll(in.Dir, 0o755); err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func (p npmPackage) choose(ctx context.Context, dir string) (string, error) {
 }
 
 // runNPM installs p into dir and reports every second how far it is.
-func (in Installation) runNPM(ctx context.Context, p npmPackage, dir string) error {
+func (in Options) runNPM(ctx context.Context, p npmPackage, dir string) error {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
 		return errors.New("npm is not on PATH: install Node.js 20 or newer, or install opencode and ripgrep yourself " +
@@ -90,7 +92,7 @@ func (in Installation) runNPM(ctx context.Context, p npmPackage, dir string) err
 	cmd := exec.CommandContext(ctx, npm, "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", spec)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
-	var out tail
+	var out tail.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	in.Progress("installing " + spec + " with npm")
 	began := time.Now()
@@ -119,10 +121,10 @@ func (in Installation) runNPM(ctx context.Context, p npmPackage, dir string) err
 }
 
 // lock keeps other processes from installing into Dir meanwhile, and waits while one of them does.
-func (in Installation) lock(ctx context.Context) (unlock func(), err error) {
+func (in Options) lock(ctx context.Context) (unlock func(), err error) {
 	for told := false; ; {
-		unlock, err = tryLock(filepath.Join(in.Dir, "lock"))
-		if !errors.Is(err, errLocked) {
+		unlock, err = Lock(filepath.Join(in.Dir, "lock"))
+		if !errors.Is(err, ErrLocked) {
 			return unlock, err
 		}
 		if !told {

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/install"
 )
 
 // Tools finds OpenCode and ripgrep or installs them, which needs npm and takes about ten seconds the first time. Under
 // -short the test is left out: each start of OpenCode takes seconds.
-func Tools(t testing.TB) opencode.Tools {
+func Tools(t testing.TB) install.Tools {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs OpenCode, which -short leaves out")
@@ -21,7 +21,7 @@ func Tools(t testing.TB) opencode.Tools {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := opencode.Install(t.Context(), opencode.Installation{
+	tools, err := install.Find(t.Context(), install.Options{
 		Dir:      filepath.Join(cache, "pocketcoder", "npm"),
 		Progress: func(line string) { t.Log(line) },
 	})

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
@@ -85,7 +85,7 @@ func checkNode(ctx context.Context) (node, npm check) {
 		checkProgram(ctx, checkMissing, "npm", "--version", "installing OpenCode and ripgrep", nodeGet)
 }
 
-// installed is where opencode.Install has put a package's program; empty when it has not.
+// installed is where install.Find has put a package's program; empty when it has not.
 func installed(d datadir.Dir, npmPackage, version string) string {
 	path, err := filepath.EvalSymlinks(d.Path("npm", npmPackage+"-"+version, "program"))
 	if err != nil {
@@ -96,23 +96,23 @@ func installed(d datadir.Dir, npmPackage, version string) string {
 
 // checkOpenCode looks where up looks: the path that was named, PATH, the data directory.
 func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
-	c := check{Name: "opencode", For: "the reasoning: it runs the turns", Get: "npm install -g opencode-ai@" + opencode.Version}
+	c := check{Name: "opencode", For: "the reasoning: it runs the turns", Get: "npm install -g opencode-ai@" + install.OpenCodeVersion}
 	if o.opencode != "" {
 		v, err := program.VersionOf(ctx, o.opencode, "--version")
 		c.State, c.Found = checkOK, v+", "+o.opencode
 		if err != nil {
 			c.State, c.Found = checkWrong, err.Error()
-		} else if v != opencode.Version {
-			c.Found += ", while only " + opencode.Version + " is known to work"
+		} else if v != install.OpenCodeVersion {
+			c.Found += ", while only " + install.OpenCodeVersion + " is known to work"
 		}
 		return c
 	}
 	path, _ := exec.LookPath("opencode") // that it is not there is nothing special
-	for _, path := range []string{path, installed(o.data, "opencode-ai", opencode.Version)} {
+	for _, path := range []string{path, installed(o.data, "opencode-ai", install.OpenCodeVersion)} {
 		if path == "" {
 			continue
 		}
-		if v, err := program.VersionOf(ctx, path, "--version"); err == nil && v == opencode.Version {
+		if v, err := program.VersionOf(ctx, path, "--version"); err == nil && v == install.OpenCodeVersion {
 			c.State, c.Found = checkOK, v+", "+path
 			return c
 		}
@@ -125,7 +125,7 @@ func checkRipgrep(ctx context.Context, o doctorOptions, npm bool) check {
 	if c.State == checkOK {
 		return c
 	}
-	if path := installed(o.data, "ripgrep", opencode.RipgrepVersion); path != "" {
+	if path := installed(o.data, "ripgrep", install.RipgrepVersion); path != "" {
 		if v, err := program.VersionOf(ctx, path, "--version"); err == nil {
 			c.State, c.Found = checkOK, v+", "+path
 			return c
