@@ -45,13 +45,26 @@ func HasRoom(dir string) bool {
 // Reopen or a restart (measured, nats-server 2.15.2).
 func (s *Server) WriteError() error {
 	var all []error
-	for _, e := range s.Healthz(&server.HealthzOptions{Details: true}).Errors {
+	for _, e := range s.health() {
 		if e.Type == server.HealthzErrorAccount || strings.HasPrefix(e.Stream, ".") {
 			continue // a file of another program, which the server takes for one of its own
 		}
 		all = append(all, errors.New(e.Error))
 	}
 	return errors.Join(all...)
+}
+
+// health returns what is wrong with JetStream. The server looks for 1 ms whether it takes connections, and at nothing else if
+// that fails, which it also does when the machine is busy (seen). So it is asked several times, and whether it takes
+// connections does not count here.
+func (s *Server) health() []server.HealthzError {
+	for range 20 {
+		found := s.Healthz(&server.HealthzOptions{Details: true}).Errors
+		if len(found) == 0 || found[0].Type != server.HealthzErrorConn {
+			return found
+		}
+	}
+	return nil
 }
 
 // IsDiskFull reports whether an error of WriteError comes from a full disk or an exhausted quota.

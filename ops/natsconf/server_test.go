@@ -4,8 +4,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,4 +129,31 @@ func (s *testServer) connect(id natsconf.Identity) (*nats.Conn, <-chan error) {
 	is.NoErr(err)
 	s.t.Cleanup(nc.Close)
 	return nc, denied
+}
+
+// The server looks for 1 ms whether it takes connections. On a busy machine its goroutine may not run for so long.
+func TestABusyMachineStores(t *testing.T) {
+	is := is.New(t)
+	s, err := natsconf.Start(t.Context(), newTestServer(t).config)
+	is.NoErr(err)
+	t.Cleanup(s.Close)
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer close(stop)
+	for range 8 * runtime.GOMAXPROCS(0) {
+		busy.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for late, end := false, time.Now().Add(3*time.Second); !late && time.Now().Before(end); { // it is not always late
+		is.NoErr(s.WriteError())
+		late = len(s.Healthz(&server.HealthzOptions{Details: true}).Errors) > 0
+	}
 }
