@@ -66,6 +66,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)
+	s.accounts.HashMemory = 64
 	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.vapid, err = service.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)

@@ -51,6 +51,7 @@ func newSystem(t *testing.T) *system {
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), log, secrets)
 	check(t, err)
+	s.accounts.HashMemory = 64
 	s.records = &record.Records{Log: log}
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })

@@ -98,6 +98,8 @@ func (k *account) active() bool { return k != nil && !k.deleted && !k.Disabled }
 
 // Accounts is safe for concurrent use.
 type Accounts struct {
+	HashMemory uint32 // of the hash of a password, in KiB, as Open sets it; tests hash with less
+
 	log     *log.Log
 	secrets *secret.Store
 	now     func() time.Time
@@ -131,7 +133,7 @@ var passwords = events.UserSubject("*", events.PasswordChanged{}.Kind())
 // Open reads the accounts from the log and the sessions from secrets.
 func Open(ctx context.Context, log *log.Log, secrets *secret.Store) (*Accounts, error) {
 	a := &Accounts{
-		log: log, secrets: secrets, now: time.Now, hashing: make(chan struct{}, maxHashing),
+		HashMemory: hashMemory, log: log, secrets: secrets, now: time.Now, hashing: make(chan struct{}, maxHashing),
 		accounts: map[string]*account{}, folded: map[string]uint64{},
 		sessions: map[string]*session{}, public: map[string]*session{},
 		attempts: map[string]*attempts{}, strangers: map[string]*attempts{},

@@ -107,7 +107,7 @@ func (a *Accounts) try(ctx context.Context, turn *attempts, t attempt) (hash str
 	if wait := turn.until.Sub(a.now()); wait > 0 {
 		return "", a.failed(ctx, t, "backoff", ErrBackoff{wait})
 	}
-	hash = nobody
+	hash = a.ofNobody()
 	if t.owner != nil {
 		stored, ok, err := a.secrets.Get(ctx, passwordKey(t.owner.ID))
 		if err != nil {

@@ -39,6 +39,8 @@ func reopen(t testing.TB, on *server.Server) *system {
 	is.NoErr(err)
 	a, err := Open(t.Context(), log, secrets)
 	is.NoErr(err)
+	is.Equal(a.HashMemory, uint32(hashMemory))
+	a.HashMemory = 64 // enough for all that does not depend on how long a hash takes
 	s := &system{Accounts: a, t: t, server: on, time: time.Now().UTC().Round(0)}
 	a.now = func() time.Time { return s.time }
 	return s

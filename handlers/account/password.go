@@ -18,7 +18,7 @@ import (
 
 // Argon2id as OWASP ASVS 5.0 asks for it: 46 MiB, one pass, one lane.
 const (
-	hashMemory = 46 << 10 // KiB
+	hashMemory = 46 << 10 // KiB; Accounts.HashMemory, unless a test sets less
 	hashPasses = 1
 	hashLanes  = 1
 	saltBytes  = 16
@@ -28,8 +28,10 @@ const (
 // maxHashing bounds the memory that hashing takes to 184 MiB.
 const maxHashing = 4
 
-// nobody is a hash in PHC's form that no password is known to have: it is compared with where there is no account.
-var nobody = phc(make([]byte, saltBytes), make([]byte, hashBytes))
+// ofNobody is a hash in PHC's form that no password is known to have: it is compared with where there is no account.
+func (a *Accounts) ofNobody() string {
+	return a.phc(make([]byte, saltBytes), make([]byte, hashBytes))
+}
 
 // passwordKey is where SECRETS holds the hash of an account's password.
 func passwordKey(account string) string { return "password." + account }
@@ -39,26 +41,26 @@ func (a *Accounts) hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
 	sum, err := a.argon2(ctx, password, salt)
-	return phc(salt, sum), err
+	return a.phc(salt, sum), err
 }
 
-func phc(salt, sum []byte) string {
+func (a *Accounts) phc(salt, sum []byte) string {
 	enc := base64.RawStdEncoding
-	return fmt.Sprintf("%s%s$%s", hashParameters(), enc.EncodeToString(salt), enc.EncodeToString(sum))
+	return fmt.Sprintf("%s%s$%s", a.hashParameters(), enc.EncodeToString(salt), enc.EncodeToString(sum))
 }
 
-func hashParameters() string {
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, hashMemory, hashPasses, hashLanes)
+func (a *Accounts) hashParameters() string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, a.HashMemory, hashPasses, hashLanes)
 }
 
 // matches says whether a hash is that of the password.
 func (a *Accounts) matches(ctx context.Context, stored, password string) (bool, error) {
-	rest, ok := strings.CutPrefix(stored, hashParameters())
+	rest, ok := strings.CutPrefix(stored, a.hashParameters())
 	salt64, sum64, ok2 := strings.Cut(rest, "$")
 	salt, err := base64.RawStdEncoding.DecodeString(salt64)
 	want, err2 := base64.RawStdEncoding.DecodeString(sum64)
 	if !ok || !ok2 || err != nil || err2 != nil || len(want) != hashBytes {
-		return false, fmt.Errorf("compare password: the stored hash is not %s…", hashParameters())
+		return false, fmt.Errorf("compare password: the stored hash is not %s…", a.hashParameters())
 	}
 	sum, err := a.argon2(ctx, password, salt)
 	return err == nil && subtle.ConstantTimeCompare(sum, want) == 1, err
@@ -72,12 +74,12 @@ func (a *Accounts) argon2(ctx context.Context, password string, salt []byte) ([]
 		return nil, fmt.Errorf("hash password: %w", ctx.Err())
 	}
 	defer a.hashed()
-	return argon2.IDKey([]byte(password), salt, hashPasses, hashMemory, hashLanes, hashBytes), nil
+	return argon2.IDKey([]byte(password), salt, hashPasses, a.HashMemory, hashLanes, hashBytes), nil
 }
 
 // hashed gives the memory back at once when nobody else is hashing: it is as much as everything else here takes.
 func (a *Accounts) hashed() {
-	if <-a.hashing; len(a.hashing) == 0 {
+	if <-a.hashing; len(a.hashing) == 0 && a.HashMemory == hashMemory {
 		debug.FreeOSMemory()
 	}
 }

@@ -137,18 +137,13 @@ func TestABusyMachineStores(t *testing.T) {
 	s, err := natsconf.Start(t.Context(), newTestServer(t).config)
 	is.NoErr(err)
 	t.Cleanup(s.Close)
-	stop := make(chan struct{})
+	var over atomic.Bool
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	defer close(stop)
+	defer over.Store(true)
 	for range 8 * runtime.GOMAXPROCS(0) {
 		busy.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !over.Load() {
 			}
 		})
 	}

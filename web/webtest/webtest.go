@@ -74,6 +74,7 @@ func NewSystem(t testing.TB) *System {
 	Check(t, err)
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)
+	s.Accounts.HashMemory = 64 // passwords are not what these tests are about
 	s.Chats, s.Records = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log}
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
