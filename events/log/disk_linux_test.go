@@ -157,6 +157,9 @@ func (s *smallLog) check() {
 }
 
 func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a disk, which -short leaves out")
+	}
 	t.Parallel()
 	is := is.New(t)
 	s := openSmallLog(t)
@@ -231,6 +234,9 @@ func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 
 // The server would otherwise store three quarters of what was free when it started, or was opened again.
 func TestTheDiskIsTheOnlyLimitOfTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a disk, which -short leaves out")
+	}
 	t.Parallel()
 	for name, prepare := range map[string]func(*natsconf.Server) error{
 		"after a start":            func(*natsconf.Server) error { return nil },
