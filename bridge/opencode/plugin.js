@@ -87,13 +87,13 @@ const refuseLarge = (path) => {
     throw new Error(`“${path}” has more than ${maxFile / 1024 / 1024} MiB, which is too much for OpenCode. Use commands such as head, tail or grep.`)
 }
 
-// OpenCode adds each file that the prompt of a subagent names behind an @ to the prompt. It requests no permission for it, and
-// /proc/self/environ is such a name. It leaves an @ behind a backquote alone (1.18.33, ConfigMarkdown.FILE_REGEX). A look at the
-// disk would not do: a file can appear before OpenCode looks.
+// In the prompt of a subagent, OpenCode replaces @NAME by the content of that file without a permission request, also
+// @/proc/self/environ. It ignores an @ that follows a backquote (1.18.33, ConfigMarkdown.FILE_REGEX). Checking that no such file
+// exists would not be enough, because the file can appear later.
 const quoteReferences = (prompt) => prompt.replace(/(?<![\w`])@/g, "`@")
 
-// OpenCode continues any session that task_id names, also one of another chat. Its database is asked, because the plugin's client
-// has no way to OpenCode past the proxy.
+// OpenCode continues any session that task_id names, also one of another chat. This reads OpenCode's database, because the proxy
+// keeps the plugin's client from OpenCode's API.
 const refuseForeign = (id, sessionID) => {
   const sessions = new Database(join(process.env.XDG_DATA_HOME, "opencode", "opencode.db"), { readonly: true })
   try {

@@ -151,9 +151,9 @@ func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool,
 	return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: why})
 }
 
-// resumed reports whether a prompt has resumed the turn of a request since it was decided. That may be the prompt of another
-// request of the same answer: its calls, of which there may be hundreds, are made again together. The prompt of the request
-// itself stays as it was sent: the resumed turn may have changed the file since.
+// resumed reports whether a prompt has resumed the turn of a request since it was decided. It may be the prompt of another
+// request of the same answer: one prompt resumes all calls of an answer, because there may be hundreds. A request never gets a
+// second prompt of its own, even if the resumed turn has changed the file since.
 func (r *replies) resumed(ctx context.Context, p projections.Permission, prompt string) (bool, error) {
 	together, err := r.Model.InterruptedTogether(ctx, p)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
@@ -45,7 +46,7 @@ const maxBatch = 50
 const maxBatchAnswer = 32 << 20
 
 // notInBatch are collections whose writes also change data outside the log, which a transaction cannot undo.
-var notInBatch = []string{"users", "llm_keys"}
+var notInBatch = []string{"users", record.ProviderKeysCollection}
 
 // written is the result of one request.
 type written struct {

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
 
@@ -140,7 +141,7 @@ var Catalogue = completed(schema.Catalogue{
 	kept("devices", rules(own, own, own, own, own), required(relation("user", "users")), required(text("name")), required(text("push_token")),
 		required(choice("push_service", "fcm", "unifiedpush", "webpush")), flag("is_active")),
 	kept("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")), raw("rules")),
-	kept("llm_keys", rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin), required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))),
+	kept(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin), required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))),
 	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")), fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected"))),
 	kept(modelSelection, rules(ownOrStaff, ownOrStaff, selectsOwn, ownOrAdmin, ownOrAdmin), required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats"))),
 	kept("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")), fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),

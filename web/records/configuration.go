@@ -22,14 +22,14 @@ var unique = map[string]struct {
 	fields []string
 	upsert bool
 }{
-	"ai_agents":          {fields: []string{"name"}},
-	"tool_permissions":   {fields: []string{"agent", "tool", "pattern", "chat"}},
-	"sops":               {fields: []string{"name"}},
-	"budgets":            {fields: []string{"name"}},
-	"notification_rules": {fields: []string{"user"}, upsert: true},
-	"devices":            {fields: []string{"user", "push_token"}, upsert: true},
-	"llm_keys":           {fields: []string{"provider_id", "user"}, upsert: true},
-	"ssh_keys":           {fields: []string{"fingerprint"}}, // among all accounts: a key says who somebody is
+	"ai_agents":                   {fields: []string{"name"}},
+	"tool_permissions":            {fields: []string{"agent", "tool", "pattern", "chat"}},
+	"sops":                        {fields: []string{"name"}},
+	"budgets":                     {fields: []string{"name"}},
+	"notification_rules":          {fields: []string{"user"}, upsert: true},
+	"devices":                     {fields: []string{"user", "push_token"}, upsert: true},
+	record.ProviderKeysCollection: {fields: []string{"provider_id", "user"}, upsert: true},
+	"ssh_keys":                    {fields: []string{"fingerprint"}}, // among all accounts: a key says who somebody is
 }
 
 // complete sets fields that follow from others, and refuses fields that contradict each other.
