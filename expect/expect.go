@@ -1,9 +1,13 @@
-// Package expect holds assertions for tests that show the values they are about. Everything else is asserted with matryer/is.
+// Package expect holds assertions for tests that show the values they are about, and the files and programs of tests. Everything
+// else is asserted with matryer/is.
 package expect
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +43,27 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 		}
 		pause = min(pause*3/2, 50*time.Millisecond)
 	}
+}
+
+// WriteFile writes a file that may be executed, and the directories above it.
+func WriteFile(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadFile returns what a file holds, "" when there is none.
+func ReadFile(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // Program returns the path of a program. Without it the test is skipped, but fails in CI, where everything must be tested.

@@ -63,13 +63,14 @@ var mayImport = map[string]string{
 	"sandbox/proc":                       "",
 	"sandbox/protected":                  "",
 	"sandbox/wire":                       "",
-	"bridge/opencode": "bridge/opencode/client bridge/opencode/install bridge/opencode/shellsocket bridge/opencode/tail events events/log handlers handlers/budget handlers/chat " +
+	"bridge/opencode": "bridge/opencode/client bridge/opencode/install bridge/opencode/provider bridge/opencode/shellsocket bridge/opencode/tail events events/log handlers handlers/budget handlers/chat " +
 		"handlers/permission handlers/permission/workspace handlers/record projections sandbox/inside sandbox/isolation sandbox/protected sandbox/wire",
 	"bridge/opencode/client":       "",
 	"bridge/opencode/install":      "bridge/opencode/tail",
 	"bridge/opencode/tail":         "",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode/install",
+	"bridge/opencode/provider":     "bridge/opencode/client handlers/record",
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
@@ -93,10 +94,10 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/install bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/secret handlers " +
+	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/install bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/secret handlers " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/chats web/ports web/records",
 	"cmd/app/worker": "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
-	"cmd/cli": "bridge/opencode bridge/opencode/install cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
+	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections sandbox/isolation web/ports",
 	"cmd/cli/admin":      "bridge/push cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries",
 	"cmd/cli/clitest":    "cmd/cli",
@@ -197,7 +198,7 @@ func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
 const maxLines = 2000
 
 // largePackages have more lines than maxLines. They may only shrink.
-var largePackages = map[string]int{"bridge/opencode": 4050, "projections": 2180}
+var largePackages = map[string]int{"bridge/opencode": 3660, "projections": 2180}
 
 func TestPackagesStaySmall(t *testing.T) {
 	t.Parallel()

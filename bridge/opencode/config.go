@@ -166,7 +166,7 @@ func (s *Supervisor) config() (string, error) {
 	if err := s.checkMarkdown(); err != nil {
 		return "", err
 	}
-	config, err := s.Provider.config()
+	config, err := s.Provider.Config()
 	if err != nil {
 		return "", err
 	}

@@ -34,7 +34,7 @@ func (s *Supervisor) asOpenCode(t *testing.T, more []string, args ...string) str
 func nest(t *testing.T, folder, evil string) {
 	t.Helper()
 	gitOrSkip(t)
-	write(t, filepath.Join(folder, "file"), "one\n")
+	expect.WriteFile(t, filepath.Join(folder, "file"), "one\n")
 	cmd := exec.Command("sh", "-ec", `git init -q; git add file; git -c user.name=a -c user.email=a@b commit -qm one
 git config filter.x.clean "$0"; echo '* filter=x' >.gitattributes; echo two >file`, evil)
 	cmd.Dir, cmd.Env = folder, []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
@@ -63,18 +63,18 @@ func TestSnapshotsRunNoFilterOfARepositoryInTheWorkspace(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	sub := filepath.Join(s.Workspace, "sub")
 	nest(t, sub, "touch "+ran+"; cat")
-	write(t, filepath.Join(s.Workspace, "a.txt"), "one\n")
+	expect.WriteFile(t, filepath.Join(s.Workspace, "a.txt"), "one\n")
 	s.asOpenCode(t, nil, "init", "-q")
 	s.asOpenCode(t, nil, "add", "--all")
-	write(t, filepath.Join(s.Workspace, "a.txt"), "other\n")
-	write(t, filepath.Join(sub, "file"), "six\n")
+	expect.WriteFile(t, filepath.Join(s.Workspace, "a.txt"), "other\n")
+	expect.WriteFile(t, filepath.Join(sub, "file"), "six\n")
 	is.Equal(s.asOpenCode(t, nil, "diff-files", "--name-only"), "a.txt\n")
 	s.asOpenCode(t, nil, "add", "--all")
 	s.asOpenCode(t, nil, "gc", "--prune=now")
 	tree := strings.TrimSpace(s.asOpenCode(t, nil, "write-tree"))
 	is.NoErr(os.Remove(filepath.Join(s.Workspace, "a.txt")))
 	s.asOpenCode(t, nil, "checkout", tree, "--", "a.txt")
-	is.Equal(read(t, filepath.Join(s.Workspace, "a.txt")), "other\n")
+	is.Equal(expect.ReadFile(t, filepath.Join(s.Workspace, "a.txt")), "other\n")
 	_, err := os.Stat(ran)
 	is.True(os.IsNotExist(err))
 	s.asOpenCode(t, []string{"GIT_EXEC_PATH=" + t.TempDir()}, "diff-files", "--name-only") // with the system's git on PATH
@@ -94,7 +94,7 @@ func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 		"config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n",
 	} {
 		is.NoErr(os.MkdirAll(filepath.Dir(filepath.Join(evil, name)), 0o755))
-		write(t, filepath.Join(evil, name), text)
+		expect.WriteFile(t, filepath.Join(evil, name), text)
 	}
 	status := func(env []string) (string, error) {
 		cmd := exec.Command("git", "status")
@@ -119,9 +119,9 @@ func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
 	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
 	is.NoErr(s.prepare())
 	system := filepath.Join(t.TempDir(), "gitconfig")
-	write(t, system, "[filter \"lfs\"]\n\tprocess = false\n\tclean = false\n\tsmudge = false\n\trequired = true\n")
-	write(t, filepath.Join(s.Workspace, ".gitattributes"), "*.bin filter=lfs\n")
-	write(t, filepath.Join(s.Workspace, "a.bin"), "large\n")
+	expect.WriteFile(t, system, "[filter \"lfs\"]\n\tprocess = false\n\tclean = false\n\tsmudge = false\n\trequired = true\n")
+	expect.WriteFile(t, filepath.Join(s.Workspace, ".gitattributes"), "*.bin filter=lfs\n")
+	expect.WriteFile(t, filepath.Join(s.Workspace, "a.bin"), "large\n")
 	s.asOpenCode(t, nil, "init", "-q")
 	s.asOpenCode(t, []string{"GIT_CONFIG_SYSTEM=" + system}, "add", "--all")
 	is.Equal(s.asOpenCode(t, nil, "show", ":a.bin"), "large\n")
@@ -134,5 +134,5 @@ func TestWithoutAGitThatDoesNothingOpenCodeIsNotStarted(t *testing.T) {
 	err := s.Run(t.Context())
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), "holds ':', which separates directories")
-	is.Equal(read(t, s.path("home", "started")), "")
+	is.Equal(expect.ReadFile(t, s.path("home", "started")), "")
 }

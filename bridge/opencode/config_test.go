@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"pocketcoder/bridge/opencode/provider"
+
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/client"
@@ -32,7 +34,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := &Supervisor{Tools: install.Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace", Shell: "/bin/pocketcoder-shell", Isolation: unconfined,
-		Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}, Auth: `{"a":{}}`}}
+		Provider: provider.Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}, Auth: `{"a":{}}`}}
 	list, err := s.environment("the password", nil)
 	is.NoErr(err)
 	env := map[string]string{}
@@ -68,7 +70,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Tools: install.Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: Provider{Model: "claude"}, Isolation: unconfined, Logger: slog.New(slog.DiscardHandler)}
+	s := &Supervisor{Tools: install.Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: provider.Provider{Model: "claude"}, Isolation: unconfined, Logger: slog.New(slog.DiscardHandler)}
 	err := s.Run(t.Context())
 	is.True(err != nil)
 	is.Equal(err.Error(), `start opencode: model "claude": want provider/model`)
@@ -77,14 +79,14 @@ func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Isolation: unconfined, Provider: Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
+	s := &Supervisor{Dir: t.TempDir(), Isolation: unconfined, Provider: provider.Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
 		ShellAddress: `unix:/"quoted"`}
 	for _, left := range []string{"opencode.json", "plugin/evil.js", "agent/evil.md"} {
-		write(t, filepath.Join(s.configDir(), left), "evil")
+		expect.WriteFile(t, filepath.Join(s.configDir(), left), "evil")
 	}
-	write(t, s.path("tmp", "library.so"), "left")
+	expect.WriteFile(t, s.path("tmp", "library.so"), "left")
 	log := s.path("data", "opencode", "log", "opencode.log")
-	write(t, log, "old")
+	expect.WriteFile(t, log, "old")
 	is.NoErr(s.prepare())
 	is.NoErr(s.prepare())
 	var files []string
@@ -101,7 +103,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	to, err := os.Readlink(log)
 	is.NoErr(err)
 	is.Equal(to, os.DevNull)
-	plugin := read(t, s.pluginFile())
+	plugin := expect.ReadFile(t, s.pluginFile())
 	expect.Contains(t, plugin, `const agent = {"POCKETCODER_SOCKET":"unix:/\"quoted\""}`)
 	expect.Contains(t, plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","HTTP_PROXY","HTTPS_PROXY","http_proxy","https_proxy","XAI_API_KEY"]`)
 	expect.Lacks(t, plugin, `"xai"`)

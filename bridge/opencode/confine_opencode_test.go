@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"pocketcoder/bridge/opencode/provider"
+
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/egress"
@@ -161,11 +163,11 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	workspace := at("workspace")
 	const secret = "the-secret-of-the-host"
 	for _, name := range []string{"keys/worker.nk", "outside/secret.txt", "outside/victim.md"} {
-		opencode.WriteFile(t, at(name), secret+"\n")
+		expect.WriteFile(t, at(name), secret+"\n")
 	}
-	opencode.WriteFile(t, at("workspace", "opencode.json"), "{}\n")
-	opencode.WriteFile(t, at("workspace", "sub", "allowed.txt"), "allowed\n")
-	opencode.WriteFile(t, at("workspace", "docs2", "other.md"), "other\n")
+	expect.WriteFile(t, at("workspace", "opencode.json"), "{}\n")
+	expect.WriteFile(t, at("workspace", "sub", "allowed.txt"), "allowed\n")
+	expect.WriteFile(t, at("workspace", "docs2", "other.md"), "other\n")
 	is.NoErr(os.Symlink(at("outside", "secret.txt"), at("workspace", "AGENTS.md")))
 	is.NoErr(os.Symlink(at("outside", "secret.txt"), at("workspace", "sub", "AGENTS.md")))
 	is.NoErr(os.Symlink(at("outside"), at("workspace", "link")))
@@ -178,7 +180,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	lives := make(chan opencode.Generation, 9)
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: at("data", "opencode"), Workspace: workspace, Shell: "/bin/sh", Expose: []string{at("bin")},
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x"},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x"},
 		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Report: 5 * time.Second, Restart: 10 * time.Second},
 	}
 	confineAt(t, s, choice)
@@ -216,7 +218,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	// Links of the repository that lead to what OpenCode itself can read: its environment and its files.
 	const password = "OPENCODE_SERVER_PASSWORD"
 	for _, name := range instructionNames {
-		opencode.WriteFile(t, at("workspace", "with-"+name, "note.txt"), "a note\n")
+		expect.WriteFile(t, at("workspace", "with-"+name, "note.txt"), "a note\n")
 		is.NoErr(os.Symlink("/proc/self/environ", at("workspace", "with-"+name, name)))
 	}
 	is.NoErr(os.Remove(at("workspace", "AGENTS.md")))
@@ -225,8 +227,8 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 		call("read", map[string]any{"filePath": at("workspace", "with-"+name, "note.txt")})
 	}
 	expect.Lacks(t, seen(), password)
-	opencode.WriteFile(t, at("workspace", "long", "AGENTS.md"), strings.Repeat("Be brief.\n", 1<<20))
-	opencode.WriteFile(t, at("workspace", "long", "note.txt"), "a note\n")
+	expect.WriteFile(t, at("workspace", "long", "AGENTS.md"), strings.Repeat("Be brief.\n", 1<<20))
+	expect.WriteFile(t, at("workspace", "long", "note.txt"), "a note\n")
 	call("read", map[string]any{"filePath": at("workspace", "long", "note.txt")})
 	expect.Contains(t, seen(), "has more than 256 KiB")
 	expect.Lacks(t, seen(), "Be brief.")
@@ -254,7 +256,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 
 	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0) // no person is asked in vain
 	expect.Contains(t, seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it")
-	is.Equal(opencode.ReadFile(t, at("workspace", "opencode.json")), "{}\n")
+	is.Equal(expect.ReadFile(t, at("workspace", "opencode.json")), "{}\n")
 
 	// The folder becomes a link after the request and before the approval.
 	now := time.Now()
@@ -274,7 +276,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	is.NoErr(os.Symlink(at("outside"), at("workspace", "docs2")))
 	is.NoErr(c.Allow(t.Context(), workspace, asks[0]))
 	expect.Eventually(t, "the turn ends", idle(t, c, session.ID))
-	is.Equal(opencode.ReadFile(t, at("outside", "victim.md")), secret+"\n")
+	is.Equal(expect.ReadFile(t, at("outside", "victim.md")), secret+"\n")
 
 	call("webfetch", map[string]any{"url": private.URL, "format": "text", "timeout": 20})
 	is.Equal(requests.Load(), int64(0))

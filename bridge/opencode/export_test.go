@@ -14,8 +14,6 @@ import (
 
 // What tests with the real OpenCode need; they are outside the package because opencodetest imports it.
 var (
-	WriteFile  = write
-	ReadFile   = read
 	ProcessID  = processID
 	WrittenPID = writtenPID
 	Nest       = nest

@@ -24,9 +24,3 @@ func (b *Bridge) Providers(ctx context.Context) ([]client.ModelProvider, error) 
 	}
 	return b.api().Providers(ctx, b.Directory)
 }
-
-// ModelAddress returns host:port of the model server that the operator configured, or nothing if OpenCode knows the provider.
-func (p Provider) ModelAddress() string {
-	address, _ := client.AddressOf(p.BaseURL)
-	return address
-}

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pocketcoder/bridge/opencode/provider"
+
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/sandbox/isolation"
@@ -31,7 +33,7 @@ type Supervisor struct {
 	Shell     string // absolute: runs the commands of agents, as Shell -c COMMAND; not named bash, zsh, fish or nu
 	// ShellAddress is the address of the shells.Server that answers Shell, such as unix:/data/shell.sock.
 	ShellAddress string
-	Provider     Provider
+	Provider     provider.Provider
 	Logger       *slog.Logger
 	Launcher     []string         // optional: a program that executes the command line that follows its own
 	Started      func(Generation) // called when OpenCode is ready, each time; must not block

@@ -33,7 +33,7 @@ func supervising(t *testing.T, dir, script string) *Supervisor {
 		Tools: install.Tools{OpenCode: "/bin/sh", Version: install.OpenCodeVersion, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh", Isolation: unconfined,
 		Logger: slog.New(slog.DiscardHandler), Started: func(Generation) { t.Error("a script was taken for OpenCode") },
 	}
-	write(t, s.path("home", "serve"), script)
+	expect.WriteFile(t, s.path("home", "serve"), script)
 	return s
 }
 
@@ -52,7 +52,7 @@ func (s *Supervisor) running(t *testing.T) (stop func() error) {
 func writtenPID(t *testing.T, path string) (pid int) {
 	t.Helper()
 	expect.Eventually(t, "a process id in "+path, func() bool {
-		text := read(t, path)
+		text := expect.ReadFile(t, path)
 		pid, _ = strconv.Atoi(strings.TrimSpace(text))
 		return pid > 1 && strings.HasSuffix(text, "\n")
 	})
@@ -85,11 +85,11 @@ func TestWhatEndsBeforeItIsReadyIsAnErrorWithItsLastLines(t *testing.T) {
 	is.True(err != nil)
 	is.True(strings.HasPrefix(err.Error(), "start opencode: it ended: exit status 3; its last lines:\n"))
 	is.True(strings.HasSuffix(err.Error(), "cannot open the database"))
-	starts := strings.Split(strings.TrimSpace(read(t, s.path("home", "starts"))), "\n")
+	starts := strings.Split(strings.TrimSpace(expect.ReadFile(t, s.path("home", "starts"))), "\n")
 	is.Equal(len(starts), firstTries)
 	is.True(strings.HasPrefix(starts[0], "--hostname 127.0.0.1 --port "))
 	is.True(starts[0] != starts[1]) // somebody may have taken the port: the next start has another
-	is.Equal(read(t, s.path("pid")), "")
+	is.Equal(expect.ReadFile(t, s.path("pid")), "")
 }
 
 func TestAProgramThatIsNotThereIsAnErrorAtOnce(t *testing.T) {
@@ -164,8 +164,8 @@ func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
 	for n := range firstTries {
-		expect.Eventually(t, "it has a port", func() bool { return read(t, s.path("home", "n")) == fmt.Sprintln(n+1) })
-		taken, err := net.Listen("tcp", "127.0.0.1:"+strings.TrimSpace(read(t, s.path("home", "port"))))
+		expect.Eventually(t, "it has a port", func() bool { return expect.ReadFile(t, s.path("home", "n")) == fmt.Sprintln(n+1) })
+		taken, err := net.Listen("tcp", "127.0.0.1:"+strings.TrimSpace(expect.ReadFile(t, s.path("home", "port"))))
 		is.NoErr(err)
 		stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			t.Error("a stranger was asked for", r.URL)
@@ -175,7 +175,7 @@ func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
 		stranger.Listener = taken
 		stranger.Start()
 		defer stranger.Close()
-		write(t, s.path("home", fmt.Sprint("taken", n+1)), "")
+		expect.WriteFile(t, s.path("home", fmt.Sprint("taken", n+1)), "")
 	}
 	is.True(errors.Is(<-ended, errEnded)) // as often as it is started: each start has another port
 }
@@ -266,7 +266,7 @@ func TestWhatAnEarlierProcessLeftRunningIsKilled(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it runs on")
 	}
-	is.Equal(read(t, s.path("pid")), "")
+	is.Equal(expect.ReadFile(t, s.path("pid")), "")
 }
 
 func TestAnUnrelatedProcessIsLeftAlone(t *testing.T) {
@@ -279,7 +279,7 @@ func TestAnUnrelatedProcessIsLeftAlone(t *testing.T) {
 		fmt.Sprintf(`{"pid":%d,"id":"of an earlier process with this pid"}`, pid), fmt.Sprintf(`{"pid":%d,"id":""}`, pid),
 		fmt.Sprintf(`{"pid":%d,"i`, pid), `{"pid":-1,"id":"x"}`, `{"pid":0,"id":"x"}`, "",
 	} {
-		write(t, path, content)
+		expect.WriteFile(t, path, content)
 		is.NoErr(killLeftOver(path))
 		_, err := os.Stat(path)
 		is.True(errors.Is(err, fs.ErrNotExist))
@@ -316,7 +316,9 @@ func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
 	is.NoErr(process.Start())
 	t.Cleanup(func() { process.Process.Kill() })
 	pid := writtenPID(t, filepath.Join(dir, "home", "started"))
-	expect.Eventually(t, "it is remembered", func() bool { return strings.Contains(read(t, filepath.Join(dir, "pid")), `"pid":`+strconv.Itoa(pid)) })
+	expect.Eventually(t, "it is remembered", func() bool {
+		return strings.Contains(expect.ReadFile(t, filepath.Join(dir, "pid")), `"pid":`+strconv.Itoa(pid))
+	})
 	is.NoErr(process.Process.Kill())
 	process.Wait()
 	if runtime.GOOS == "linux" {

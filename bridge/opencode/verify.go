@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/bridge/opencode/provider"
+
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/handlers/record"
 )
@@ -71,16 +73,16 @@ func (s *Supervisor) verifyModel(ctx context.Context, c *client.Client, models c
 	if p.Model == "" {
 		return nil
 	}
-	provider, model, _ := strings.Cut(p.Model, "/")
+	name, model, _ := strings.Cut(p.Model, "/")
 	if !slices.Contains(models.Usable, p.Model) {
 		return s.unusable(ctx, c, models)
 	}
-	others := slices.ContainsFunc(models.Usable, func(name string) bool {
-		return strings.HasPrefix(name, provider+"/") && name != p.Model
+	others := slices.ContainsFunc(models.Usable, func(usable string) bool {
+		return strings.HasPrefix(usable, name+"/") && usable != p.Model
 	})
 	if p.BaseURL != "" && others {
 		return fmt.Errorf("--model-url with --model %s: OpenCode knows another provider named %s; give this one another name, such as %s/%s",
-			p.Model, provider, CustomProvider, model)
+			p.Model, name, provider.Custom, model)
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"pocketcoder/bridge/opencode/provider"
+
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
@@ -39,8 +41,8 @@ func newWhole(t *testing.T) *whole {
 	tools := opencodetest.Tools(t)
 	base, _ := model(t)
 	w := &whole{t: t, workspace: t.TempDir()}
-	opencode.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n") // OpenCode takes snapshots in a repository only
-	opencode.WriteFile(t, filepath.Join(w.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
+	expect.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n") // OpenCode takes snapshots in a repository only
+	expect.WriteFile(t, filepath.Join(w.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
 	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
 		w.must(os.MkdirAll(filepath.Join(w.workspace, dir), 0o755))
 	}
@@ -50,7 +52,7 @@ func newWhole(t *testing.T) *whole {
 	lives := make(chan opencode.Generation, 1)
 	supervisor := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: w.workspace, Shell: "/bin/sh", Logger: slog.New(slog.DiscardHandler),
-		Provider: opencode.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model"},
+		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model"},
 		Started:  func(g opencode.Generation) { lives <- g },
 	}
 	confine(t, supervisor)
@@ -163,7 +165,7 @@ func (w *whole) shows(chat, text string) {
 }
 
 func (w *whole) file(name string) string {
-	return opencode.ReadFile(w.t, filepath.Join(w.workspace, name))
+	return expect.ReadFile(w.t, filepath.Join(w.workspace, name))
 }
 
 func TestAForkBeginsAsItsChatWas(t *testing.T) {

@@ -4,14 +4,16 @@ import (
 	"context"
 	"net/url"
 
+	"pocketcoder/bridge/opencode/provider"
+
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/demo"
 )
 
 // openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this machine, or
 // the demo model when there is neither.
-func openProvider(ctx context.Context, getenv func(string) string, m ModelOptions) (p opencode.Provider, isDemo bool, closeModel func(), err error) {
-	p, found, err := opencode.UserProvider(getenv)
+func openProvider(ctx context.Context, getenv func(string) string, m ModelOptions) (p provider.Provider, isDemo bool, closeModel func(), err error) {
+	p, found, err := provider.OfUser(getenv)
 	if err != nil {
 		return p, false, nil, err
 	}
@@ -26,13 +28,13 @@ func openProvider(ctx context.Context, getenv func(string) string, m ModelOption
 	return p, false, func() {}, err
 }
 
-func openDemo() (p opencode.Provider, isDemo bool, closeModel func(), err error) {
+func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {
 	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue, opencode.Stale, opencode.Answered, opencode.GoOn}, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err
 	}
-	p = opencode.Provider{
-		Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo", Context: demoContext, Price: opencode.Price{Input: demoPrice, Output: demoPrice},
+	p = provider.Provider{
+		Model: "demo/demo", BaseURL: server.URL(), APIKey: "demo", Context: demoContext, Price: provider.Price{Input: demoPrice, Output: demoPrice},
 	}
 	return p, true, func() { server.Close() }, nil
 }

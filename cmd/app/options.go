@@ -13,7 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/provider"
+
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/app/worker"
@@ -251,7 +252,7 @@ type ModelOptions struct {
 	Key     string         // for url
 	Context int            // tokens, 0 for what the server says
 	Output  int            // tokens
-	Price   opencode.Price // of a million tokens
+	Price   provider.Price // of a million tokens
 	Demo    bool
 }
 
@@ -261,7 +262,7 @@ func (m ModelOptions) check() error {
 		return errors.New("--model-context and --model-output: want a number of tokens, or 0 for the default")
 	}
 	if m.URL == "" {
-		if m.Context+m.Output > 0 || m.Price != (opencode.Price{}) {
+		if m.Context+m.Output > 0 || m.Price != (provider.Price{}) {
 			return errors.New("--model-context, --model-output and --model-price are for a model at --model-url; OpenCode knows the values of its own providers")
 		}
 		if m.Name != "" && !strings.Contains(strings.Trim(m.Name, "/"), "/") {
@@ -269,7 +270,7 @@ func (m ModelOptions) check() error {
 		}
 		return nil
 	}
-	if err := opencode.CheckBaseURL(m.URL); err != nil {
+	if err := provider.CheckBaseURL(m.URL); err != nil {
 		return fmt.Errorf("--model-url: %w", err)
 	}
 	return nil

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/bridge/opencode/provider"
+
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
 
@@ -204,7 +206,7 @@ type System struct {
 	model    *projections.Model
 	secrets  *secret.Store
 	accounts *account.Accounts
-	provider opencode.Provider
+	provider provider.Provider
 	isDemo   bool
 	vapid    service.VAPID
 	reached  string       // the URL under which people reach the web server

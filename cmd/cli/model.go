@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/provider"
+
 	"pocketcoder/cmd/app"
 )
 
@@ -16,7 +17,7 @@ func modelFlags(m *app.ModelOptions, fs *flag.FlagSet, env Environment) error {
 	m.Key = env.Getenv("POCKETCODER_MODEL_KEY")
 	fs.StringVar(&m.Name, "model", env.Getenv("POCKETCODER_MODEL"), "`provider/model`, or with --model-url the server's name for the model; default: the model that OpenCode recommends (POCKETCODER_MODEL)")
 	fs.StringVar(&m.URL, "model-url", env.Getenv("POCKETCODER_MODEL_URL"), "base `URL` of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1; its key, if any, in POCKETCODER_MODEL_KEY (POCKETCODER_MODEL_URL)")
-	fs.IntVar(&m.Context, "model-context", 0, fmt.Sprintf("context of the model at --model-url in `tokens`; 0 uses the server's value, or %d (POCKETCODER_MODEL_CONTEXT)", opencode.DefaultContext))
+	fs.IntVar(&m.Context, "model-context", 0, fmt.Sprintf("context of the model at --model-url in `tokens`; 0 uses the server's value, or %d (POCKETCODER_MODEL_CONTEXT)", provider.DefaultContext))
 	fs.IntVar(&m.Output, "model-output", 0, "output limit of the model at --model-url in `tokens` per answer; 0 is a quarter of the context, at most 32000 (POCKETCODER_MODEL_OUTPUT)")
 	fs.Var((*modelPrice)(&m.Price), "model-price", "`input/output` price of a million tokens of the model at --model-url, in the currency of your budgets, such as 0.5/2; default 0 (POCKETCODER_MODEL_PRICE)")
 	fs.BoolVar(&m.Demo, "demo", env.Getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
@@ -48,4 +49,4 @@ func (p *modelPrice) Set(text string) error {
 }
 
 // modelPrice is a flag: "0.5" for both directions, or "0.5/2".
-type modelPrice opencode.Price
+type modelPrice provider.Price

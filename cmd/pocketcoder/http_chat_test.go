@@ -148,8 +148,8 @@ func inRepository(t *testing.T, args ...string) *process {
 			t.Fatal(err)
 		}
 	}
-	put(t, filepath.Join(p.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
-	put(t, filepath.Join(p.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
+	expect.WriteFile(t, filepath.Join(p.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
+	expect.WriteFile(t, filepath.Join(p.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
 	p.runForTest()
 	return p
 }

@@ -47,7 +47,7 @@ func TestOutputIsReadWhileItIsWritten(t *testing.T) {
 	line, err := r.ReadString('\n')
 	is.NoErr(err)
 	is.Equal(line, "first\n") // and it cannot have ended: nobody has let it
-	put(t, filepath.Join(dir, "go"), "")
+	expect.WriteFile(t, filepath.Join(dir, "go"), "")
 	rest, err := io.ReadAll(r)
 	is.NoErr(err)
 	is.Equal(string(rest), "second\n")
@@ -81,7 +81,7 @@ func TestLargeOutputIsReadWhole(t *testing.T) {
 	r := bufio.NewReader(live)
 	begun, err := r.ReadString('\n')
 	is.NoErr(err)
-	put(t, filepath.Join(dir, "go"), "")
+	expect.WriteFile(t, filepath.Join(dir, "go"), "")
 	rest, err := io.ReadAll(r)
 	is.NoErr(err)
 	p.turnEnds(t, chat)

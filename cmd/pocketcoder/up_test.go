@@ -105,17 +105,17 @@ func portInUse(t *testing.T, _ string) (args, env []string) {
 
 func ownKeys(t *testing.T, dir string) (args, env []string) {
 	file := filepath.Join(dir, "authorized_keys")
-	put(t, file, "ssh-ed25519 AAAA me\n")
+	expect.WriteFile(t, file, "ssh-ed25519 AAAA me\n")
 	return []string{"--authorized-keys", file}, nil
 }
 
 func otherVersion(t *testing.T, dir string) (args, env []string) {
-	put(t, filepath.Join(dir, "data", "version"), "99\n")
+	expect.WriteFile(t, filepath.Join(dir, "data", "version"), "99\n")
 	return nil, nil
 }
 
 func workspaceIsFile(t *testing.T, dir string) (args, env []string) {
-	put(t, filepath.Join(dir, "file"), "")
+	expect.WriteFile(t, filepath.Join(dir, "file"), "")
 	return []string{"--workspace", filepath.Join(dir, "file")}, nil
 }
 
@@ -128,7 +128,7 @@ func dataBehindLink(t *testing.T, dir string) (args, env []string) {
 }
 
 func dataIsFile(t *testing.T, dir string) (args, env []string) {
-	put(t, filepath.Join(dir, "file"), "")
+	expect.WriteFile(t, filepath.Join(dir, "file"), "")
 	return []string{"--data", filepath.Join(dir, "file")}, nil
 }
 
@@ -142,16 +142,6 @@ func noNPM(t *testing.T, dir string) (args, env []string) {
 		t.Fatal(err)
 	}
 	return nil, []string{"PATH=" + bin}
-}
-
-func put(t testing.TB, path, content string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestDataDirectoryIsUsedByOne(t *testing.T) {

@@ -28,29 +28,10 @@ func onPath(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range scripts {
-		write(t, filepath.Join(dir, name), script)
+		expect.WriteFile(t, filepath.Join(dir, name), script)
 	}
 	t.Setenv("PATH", dir)
 	return dir
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // fakeNPM stands for npm and its registry: it notes what it is told in the file calls, and makes programs that answer
@@ -91,7 +72,7 @@ func TestTheNamedOpenCodeIsUsedAndNotRun(t *testing.T) {
 	in, lines := installation(t)
 	dir := t.TempDir()
 	in.OpenCode = filepath.Join(dir, "mine")
-	write(t, in.OpenCode, sh("touch "+filepath.Join(dir, "ran")))
+	expect.WriteFile(t, in.OpenCode, sh("touch "+filepath.Join(dir, "ran")))
 	tools, err := in.run(t)
 	is.NoErr(err)
 	is.Equal(tools.OpenCode, in.OpenCode)
@@ -143,7 +124,7 @@ func TestWhatIsOnPathAndOfNoUseIsNamedAndInstalled(t *testing.T) {
 	is.True(strings.HasPrefix(tools.OpenCode, in.Dir))
 	is.True(strings.HasPrefix(tools.Ripgrep, in.Dir))
 	is.Equal(tools.Version, OpenCodeVersion)
-	is.Equal(strings.Count(read(t, calls), "--ignore-scripts"), 2) // one for each, and no script of theirs runs
+	is.Equal(strings.Count(expect.ReadFile(t, calls), "--ignore-scripts"), 2) // one for each, and no script of theirs runs
 	expect.Contains(t, lines(), "installed @vscode/ripgrep@"+RipgrepVersion)
 }
 
@@ -182,13 +163,13 @@ func TestWhatACrashLeftHalfInstalledIsMadeAnew(t *testing.T) {
 	onPath(t, map[string]string{"npm": fakeNPM(calls, "", plainOpenCode())})
 	in, _ := installation(t)
 	dir := filepath.Join(in.Dir, "opencode-ai-"+OpenCodeVersion)
-	write(t, filepath.Join(dir+".new", "node_modules", plainOpenCode()), "half of a prog")
-	write(t, filepath.Join(dir, "junk"), "")
+	expect.WriteFile(t, filepath.Join(dir+".new", "node_modules", plainOpenCode()), "half of a prog")
+	expect.WriteFile(t, filepath.Join(dir, "junk"), "")
 	is.NoErr(os.Symlink("node_modules/gone", filepath.Join(dir, "program")))
 	tools, err := in.run(t)
 	is.NoErr(err)
 	is.Equal(tools.OpenCode, filepath.Join(dir, "node_modules", plainOpenCode()))
-	is.Equal(strings.Count(read(t, calls), "opencode-ai@"), 1)
+	is.Equal(strings.Count(expect.ReadFile(t, calls), "opencode-ai@"), 1)
 	for _, gone := range []string{dir + ".new", filepath.Join(dir, "junk")} {
 		_, err := os.Stat(gone)
 		is.True(errors.Is(err, os.ErrNotExist))
@@ -232,10 +213,10 @@ func TestManyThatInstallAtOnceInstallOnce(t *testing.T) {
 		})
 	}
 	expect.Eventually(t, "the others wait", func() bool { return strings.Count(lines(), "waiting for another process") == many-1 })
-	write(t, waits, "")
+	expect.WriteFile(t, waits, "")
 	all.Wait()
-	is.Equal(strings.Count(read(t, calls), "opencode-ai@"), 1)
-	is.Equal(strings.Count(read(t, calls), "@vscode/ripgrep@"), 1)
+	is.Equal(strings.Count(expect.ReadFile(t, calls), "opencode-ai@"), 1)
+	is.Equal(strings.Count(expect.ReadFile(t, calls), "@vscode/ripgrep@"), 1)
 }
 
 func TestTheVariantThatRunsHereIsChosen(t *testing.T) {
@@ -270,7 +251,7 @@ func TestACancelEndsAnInstallThatHangs(t *testing.T) {
 			go func() { _, err := Find(ctx, in); ended <- err }()
 			var pid int
 			expect.Eventually(t, "it hangs", func() bool {
-				pid, _ = strconv.Atoi(strings.TrimSpace(read(t, file)))
+				pid, _ = strconv.Atoi(strings.TrimSpace(expect.ReadFile(t, file)))
 				return pid > 1
 			})
 			t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })

@@ -1,4 +1,4 @@
-package opencode
+package provider
 
 import (
 	"cmp"
@@ -13,11 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/bridge/opencode/client"
+
 	"pocketcoder/handlers/record"
 )
 
-// CustomProvider is the provider of a model at BaseURL whose name has none.
-const CustomProvider = "custom"
+// Custom is the provider of a model at BaseURL whose name has none.
+const Custom = "custom"
 
 // serverTime bounds each request by which LookUp asks a model server.
 const serverTime = 10 * time.Second
@@ -47,7 +49,7 @@ func (p Provider) LookUp(ctx context.Context) (Provider, error) {
 	if p.Model == "" && len(models) == 1 {
 		p.Model = models[0].ID
 	}
-	provider, model := CustomProvider, p.Model
+	provider, model := Custom, p.Model
 	found := slices.IndexFunc(models, func(m serverModel) bool { return m.is(model) })
 	if before, after, cut := strings.Cut(p.Model, "/"); found < 0 && cut {
 		if found = slices.IndexFunc(models, func(m serverModel) bool { return m.is(after) }); found >= 0 || models == nil {
@@ -171,4 +173,10 @@ func (p Provider) excerpt(body []byte) string {
 	}
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	return text[:min(len(text), 200)]
+}
+
+// ModelAddress returns host:port of the model server that the operator configured, or nothing if OpenCode knows the provider.
+func (p Provider) ModelAddress() string {
+	address, _ := client.AddressOf(p.BaseURL)
+	return address
 }

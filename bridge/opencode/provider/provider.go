@@ -1,4 +1,6 @@
-package opencode
+// Package provider says which model answers, and what OpenCode is told of it: its part of OpenCode's configuration, the user's keys and
+// logins, and what a model server says of its models.
+package provider
 
 import (
 	"cmp"
@@ -6,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,25 +45,11 @@ func (p Provider) limits() (context, output int) {
 	return context, cmp.Or(p.Output, min(context/4, maxOutput))
 }
 
-// Hosts returns the host:port that OpenCode must reach because the operator configured it. The hosts of providers that
-// OpenCode knows are not among them.
-func (p Provider) Hosts() []string {
-	u, err := url.Parse(p.BaseURL)
-	if err != nil || u.Host == "" {
-		return nil
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
-	}
-	return []string{net.JoinHostPort(u.Hostname(), port)}
-}
-
 // usesZen reports whether the operator chose OpenCode's own provider. Its free models need no key, so OpenCode always offers
 // them. A chat could then use a remote provider that the operator did not choose.
 func (p Provider) usesZen() bool {
 	var logins map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(p.Auth), &logins) // UserProvider wrote it
+	_ = json.Unmarshal([]byte(p.Auth), &logins) // OfUser wrote it
 	return p.Keys["OPENCODE_API_KEY"] != "" || strings.HasPrefix(p.Model, client.Zen+"/") || logins[client.Zen] != nil
 }
 
@@ -75,9 +61,9 @@ var keyVariables = []string{
 	"TOGETHER_API_KEY", "XAI_API_KEY", "ZHIPU_API_KEY",
 }
 
-// UserProvider is what the user has set up for OpenCode on this machine: provider keys in the environment, and logins in
+// OfUser is what the user has set up for OpenCode on this machine: provider keys in the environment, and logins in
 // OpenCode's auth.json. found is false when there is neither.
-func UserProvider(getenv func(string) string) (p Provider, found bool, err error) {
+func OfUser(getenv func(string) string) (p Provider, found bool, err error) {
 	p.Keys = map[string]string{}
 	for _, name := range keyVariables {
 		if value := getenv(name); value != "" {
@@ -120,7 +106,7 @@ func (p Provider) Secrets() []string {
 		secrets = append(secrets, key)
 	}
 	var logins any
-	_ = json.Unmarshal([]byte(p.Auth), &logins) // UserProvider wrote it
+	_ = json.Unmarshal([]byte(p.Auth), &logins) // OfUser wrote it
 	return append(secrets, textsIn(logins)...)
 }
 
@@ -139,8 +125,8 @@ func textsIn(value any) (texts []string) {
 	return texts
 }
 
-// config is the part of OpenCode's configuration that concerns models.
-func (p Provider) config() (map[string]any, error) {
+// Config is the part of OpenCode's configuration that concerns models.
+func (p Provider) Config() (map[string]any, error) {
 	config := map[string]any{}
 	if !p.usesZen() {
 		config["disabled_providers"] = []string{client.Zen}

@@ -1,4 +1,4 @@
-package opencode
+package provider
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ func user(t *testing.T, auth string, env map[string]string) func(string) string 
 	t.Helper()
 	home := t.TempDir()
 	if auth != "" {
-		write(t, filepath.Join(home, ".local", "share", "opencode", "auth.json"), auth)
+		expect.WriteFile(t, filepath.Join(home, ".local", "share", "opencode", "auth.json"), auth)
 	}
 	return func(name string) string {
 		if name == "HOME" {
@@ -34,7 +34,7 @@ func TestAUserWithoutKeysOrLoginsHasNoProvider(t *testing.T) {
 	t.Parallel()
 	for _, auth := range []string{"", "{}", "null", `{"corp":{"type":"wellknown","key":"K","token":"T"}}`} {
 		is := is.New(t)
-		p, found, err := UserProvider(user(t, auth, map[string]string{"PATH": "/bin", "OPENAI_API_KEY": ""}))
+		p, found, err := OfUser(user(t, auth, map[string]string{"PATH": "/bin", "OPENAI_API_KEY": ""}))
 		is.NoErr(err)
 		is.Equal(found, false)
 		is.Equal(p.Auth, "")
@@ -44,7 +44,7 @@ func TestAUserWithoutKeysOrLoginsHasNoProvider(t *testing.T) {
 func TestKeysAreTakenFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p, found, err := UserProvider(user(t, "", map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk", "AWS_SECRET_ACCESS_KEY": "no"}))
+	p, found, err := OfUser(user(t, "", map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk", "AWS_SECRET_ACCESS_KEY": "no"}))
 	is.NoErr(err)
 	is.True(found)
 	is.Equal(p.Keys, map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk"})
@@ -53,7 +53,7 @@ func TestKeysAreTakenFromTheEnvironment(t *testing.T) {
 func TestLoginsAreTakenButThoseThatFetchConfiguration(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p, found, err := UserProvider(user(t, logins, nil))
+	p, found, err := OfUser(user(t, logins, nil))
 	is.NoErr(err)
 	is.True(found)
 	var kept map[string]map[string]any
@@ -63,8 +63,8 @@ func TestLoginsAreTakenButThoseThatFetchConfiguration(t *testing.T) {
 	is.Equal(kept["github-copilot"]["expires"], 17.0)
 
 	elsewhere := t.TempDir()
-	write(t, filepath.Join(elsewhere, "opencode", "auth.json"), `{"xai":{"type":"api","key":"xai-key"}}`)
-	p, found, err = UserProvider(user(t, logins, map[string]string{"XDG_DATA_HOME": elsewhere}))
+	expect.WriteFile(t, filepath.Join(elsewhere, "opencode", "auth.json"), `{"xai":{"type":"api","key":"xai-key"}}`)
+	p, found, err = OfUser(user(t, logins, map[string]string{"XDG_DATA_HOME": elsewhere}))
 	is.NoErr(err)
 	is.True(found)
 	is.Equal(p.Auth, `{"xai":{"type":"api","key":"xai-key"}}`)
@@ -74,15 +74,15 @@ func TestABrokenLoginFileIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	for _, auth := range []string{`{"openai":`, `[]`, "\x00"} {
 		is := is.New(t)
-		_, found, err := UserProvider(user(t, auth, map[string]string{"ANTHROPIC_API_KEY": "sk-ant"}))
+		_, found, err := OfUser(user(t, auth, map[string]string{"ANTHROPIC_API_KEY": "sk-ant"}))
 		is.True(err != nil)
 		is.Equal(found, false)
 		expect.Contains(t, err.Error(), filepath.Join("opencode", "auth.json"))
 	}
 	is := is.New(t)
 	home := t.TempDir()
-	write(t, filepath.Join(home, "opencode", "auth.json", "a directory"), "")
-	_, _, err := UserProvider(user(t, "", map[string]string{"XDG_DATA_HOME": home}))
+	expect.WriteFile(t, filepath.Join(home, "opencode", "auth.json", "a directory"), "")
+	_, _, err := OfUser(user(t, "", map[string]string{"XDG_DATA_HOME": home}))
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), filepath.Join(home, "opencode", "auth.json"))
 }
@@ -90,7 +90,7 @@ func TestABrokenLoginFileIsAnErrorThatNamesIt(t *testing.T) {
 func TestEveryKeyAndLoginIsASecret(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p, _, err := UserProvider(user(t, logins, map[string]string{"ANTHROPIC_API_KEY": "sk-ant"}))
+	p, _, err := OfUser(user(t, logins, map[string]string{"ANTHROPIC_API_KEY": "sk-ant"}))
 	is.NoErr(err)
 	p.APIKey = "key-of-the-server"
 	secrets := p.Secrets()
@@ -123,7 +123,7 @@ func TestTheModelsConfiguration(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			config, err := c.provider.config()
+			config, err := c.provider.Config()
 			is.NoErr(err)
 			b, err := json.Marshal(config)
 			is.NoErr(err)
@@ -139,26 +139,26 @@ func TestAModelThatNamesNoneIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, p := range []Provider{{Model: "claude"}, {Model: "/claude"}, {Model: "anthropic/"}, {Model: "/"}} {
 		is := is.New(t)
-		_, err := p.config()
+		_, err := p.Config()
 		is.True(err != nil)
 		expect.Contains(t, err.Error(), `"`+p.Model+`": want provider/model`)
 	}
 	is := is.New(t)
-	_, err := Provider{BaseURL: "http://127.0.0.1:1/v1"}.config()
+	_, err := Provider{BaseURL: "http://127.0.0.1:1/v1"}.Config()
 	is.True(err != nil)
 	is.Equal(err.Error(), "provider at http://127.0.0.1:1/v1: no model named")
 }
 
-func TestHostsAreThoseOfTheModelURL(t *testing.T) {
+func TestTheModelAddressIsThatOfTheModelURL(t *testing.T) {
 	t.Parallel()
-	for url, want := range map[string][]string{
-		"":                             nil,
-		"http://127.0.0.1:11434/v1":    {"127.0.0.1:11434"},
-		"https://api.example.com/v1":   {"api.example.com:443"},
-		"http://models.example.com/v1": {"models.example.com:80"},
-		"http://[::1]:8000/v1":         {"[::1]:8000"},
+	for url, want := range map[string]string{
+		"":                             "",
+		"http://127.0.0.1:11434/v1":    "127.0.0.1:11434",
+		"https://api.example.com/v1":   "api.example.com:443",
+		"http://models.example.com/v1": "models.example.com:80",
+		"http://[::1]:8000/v1":         "[::1]:8000",
 	} {
 		is := is.New(t)
-		is.Equal(Provider{BaseURL: url, Keys: map[string]string{"OPENAI_API_KEY": "k"}}.Hosts(), want)
+		is.Equal(Provider{BaseURL: url, Keys: map[string]string{"OPENAI_API_KEY": "k"}}.ModelAddress(), want)
 	}
 }
