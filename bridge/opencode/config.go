@@ -37,6 +37,9 @@ func (s *Supervisor) pluginFile() string {
 	return filepath.Join(s.configDir(), "plugin", "pocketcoder.js")
 }
 
+// catalogueFile is OpenCode's catalogue of models. Without the file OpenCode uses the one that is built in.
+func (s *Supervisor) catalogueFile() string { return filepath.Join(s.configDir(), "models.json") }
+
 // prepare writes the configuration directory anew, with our plugin and instructions, and empties the temporary one, where OpenCode leaves
 // the libraries it unpacks at each start.
 func (s *Supervisor) prepare() error {
@@ -69,6 +72,11 @@ func (s *Supervisor) prepare() error {
 		s.instructionsFile(): instructions,
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	if s.Provider.Catalogue != nil {
+		if err := os.WriteFile(s.catalogueFile(), s.Provider.Catalogue, 0o600); err != nil {
 			return err
 		}
 	}
@@ -222,9 +230,9 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", // else the workspace could allow its own tools, name a shell and load plugins
 
 		// What OpenCode can write is no configuration of its next start: it looks for .opencode in the first, for its catalogue of
-		// models, which names hosts, in the second (without it there is a built-in one), and for logins in the third.
+		// models, which names hosts, in the second, and for logins in the third.
 		"OPENCODE_TEST_HOME":    s.path("config"),
-		"OPENCODE_MODELS_PATH":  s.path("config", "no-models.json"),
+		"OPENCODE_MODELS_PATH":  s.catalogueFile(),
 		"OPENCODE_AUTH_CONTENT": "{}",
 
 		"OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",            // in .agents and .claude of the workspace

@@ -180,7 +180,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	lives := make(chan opencode.Generation, 9)
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: at("data", "opencode"), Workspace: workspace, Shell: "/bin/sh", Expose: []string{at("bin")},
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x"},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
 		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Report: 5 * time.Second, Restart: 10 * time.Second},
 	}
 	confineAt(t, s, choice)

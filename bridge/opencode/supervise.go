@@ -16,10 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/sandbox/isolation"
 )
 

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/handlers/record"
 )
 
@@ -22,6 +21,9 @@ func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Model
 		return client.Models{}, err
 	}
 	models, err := c.Models(ctx, s.Workspace)
+	if err != nil && s.Provider.Catalogue != nil {
+		err = fmt.Errorf("OpenCode may not understand the file of --model-catalogue; want entries as at https://models.dev/api.json: %w", err)
+	}
 	if err != nil {
 		return client.Models{}, err
 	}

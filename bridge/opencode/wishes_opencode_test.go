@@ -52,7 +52,7 @@ func newWhole(t *testing.T) *whole {
 	lives := make(chan opencode.Generation, 1)
 	supervisor := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: w.workspace, Shell: "/bin/sh", Logger: slog.New(slog.DiscardHandler),
-		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model"},
+		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte("{}")},
 		Started:  func(g opencode.Generation) { lives <- g },
 	}
 	confine(t, supervisor)

@@ -4,10 +4,9 @@ import (
 	"context"
 	"net/url"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/bridge/opencode/provider"
 )
 
 // openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this machine, or
@@ -17,10 +16,16 @@ func openProvider(ctx context.Context, getenv func(string) string, m ModelOption
 	if err != nil {
 		return p, false, nil, err
 	}
-	if m.Demo || !found && m.Name == "" && m.URL == "" {
-		return openDemo()
+	catalogue, err := provider.ReadCatalogue(m.Catalogue)
+	if err != nil {
+		return p, false, nil, err
 	}
-	p.Model = m.Name
+	if m.Demo || !found && m.Name == "" && m.URL == "" {
+		p, isDemo, closeModel, err = openDemo()
+		p.Catalogue = catalogue
+		return p, isDemo, closeModel, err
+	}
+	p.Model, p.Catalogue = m.Name, catalogue
 	if m.URL != "" {
 		p.BaseURL, p.APIKey, p.Context, p.Output, p.Price = m.URL, m.Key, m.Context, m.Output, m.Price
 		p, err = p.LookUp(ctx)

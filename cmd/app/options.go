@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/opencode/provider"
-
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/app/worker"
@@ -254,6 +253,8 @@ type ModelOptions struct {
 	Output  int            // tokens
 	Price   provider.Price // of a million tokens
 	Demo    bool
+
+	Catalogue string // path of the file with the providers and models that OpenCode knows; empty for OpenCode's own
 }
 
 // check names the flag whose value is wrong.

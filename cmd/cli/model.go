@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/opencode/provider"
-
 	"pocketcoder/cmd/app"
 )
 
@@ -20,6 +19,7 @@ func modelFlags(m *app.ModelOptions, fs *flag.FlagSet, env Environment) error {
 	fs.IntVar(&m.Context, "model-context", 0, fmt.Sprintf("context of the model at --model-url in `tokens`; 0 uses the server's value, or %d (POCKETCODER_MODEL_CONTEXT)", provider.DefaultContext))
 	fs.IntVar(&m.Output, "model-output", 0, "output limit of the model at --model-url in `tokens` per answer; 0 is a quarter of the context, at most 32000 (POCKETCODER_MODEL_OUTPUT)")
 	fs.Var((*modelPrice)(&m.Price), "model-price", "`input/output` price of a million tokens of the model at --model-url, in the currency of your budgets, such as 0.5/2; default 0 (POCKETCODER_MODEL_PRICE)")
+	fs.StringVar(&m.Catalogue, "model-catalogue", env.Getenv("POCKETCODER_MODEL_CATALOGUE"), "JSON `file` of the providers and models that OpenCode knows, such as a copy of https://models.dev/api.json; default: OpenCode's own (POCKETCODER_MODEL_CATALOGUE)")
 	fs.BoolVar(&m.Demo, "demo", env.Getenv("POCKETCODER_DEMO") != "", "use the demo model even when a provider is configured (POCKETCODER_DEMO)")
 	for _, name := range []string{"model-context", "model-output", "model-price"} {
 		variable := "POCKETCODER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))

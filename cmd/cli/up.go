@@ -35,7 +35,7 @@ phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it 
 // upGroups are the flags of up as -h shows them.
 var upGroups = []flagGroup{
 	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
-	{"Models and turns", []string{"model-output", "model-price", "max-turns", "opencode"}},
+	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "opencode"}},
 	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas"}},
 	{"Sandbox", []string{"isolation", "expose"}},
 	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},

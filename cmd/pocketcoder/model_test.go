@@ -123,6 +123,15 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 	broken := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(broken.Close)
 	with := func(args ...string) []string { return args }
+	known := func(args ...string) []string { return append(args, "--model-catalogue", "") } // OpenCode's own
+	dir := t.TempDir()
+	catalogue := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		expect.WriteFile(t, path, content)
+		return path
+	}
+	newModel := `{"xai":{"id":"xai","name":"xAI","env":["XAI_API_KEY"],"npm":"@ai-sdk/xai","models":{"newer-than-opencode":{"id":"newer-than-opencode","name":"New",` +
+		`"release_date":"2026-11-01","attachment":false,"reasoning":false,"temperature":true,"tool_call":true,"limit":{"context":9999,"output":999}}}}}`
 	key := []string{"POCKETCODER_MODEL_KEY=" + foreignKey}
 	for name, c := range map[string]struct {
 		args, env []string
@@ -140,9 +149,13 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 		"price":           {with("--model-url", server, "--model-price", "much"), nil, `want a price such as 0.5, or input/output`, 2},
 		"context alone":   {with("--model-context", "4096"), nil, "are for a model at --model-url", 2},
 		"no provider":     {with("--model", "claude"), nil, `--model "claude": want provider/model`, 2},
-		"without its key": {with("--model", "anthropic/claude-sonnet-4-5"), nil, "--model anthropic/claude-sonnet-4-5 cannot be used: provider anthropic has no key; set ANTHROPIC_API_KEY. No model can be used yet", 1},
-		"unknown model":   {with("--model", "anthropic/claude-9000"), []string{"ANTHROPIC_API_KEY=sk-ant-0123456789"}, "provider anthropic has no model claude-9000; it has claude-", 1},
-		"a known name":    {with("--model-url", server, "--model", "openai/other"), key, "OpenCode knows another provider named openai; give this one another name, such as custom/other", 1},
+		"without its key": {known("--model", "anthropic/claude-sonnet-4-5"), nil, "--model anthropic/claude-sonnet-4-5 cannot be used: provider anthropic has no key; set ANTHROPIC_API_KEY. No model can be used yet", 1},
+		"unknown model":   {known("--model", "anthropic/claude-9000"), []string{"ANTHROPIC_API_KEY=sk-ant-0123456789"}, "provider anthropic has no model claude-9000; it has claude-", 1},
+		"a known name":    {known("--model-url", server, "--model", "openai/other"), key, "OpenCode knows another provider named openai; give this one another name, such as custom/other", 1},
+		"no catalogue":    {with("--model-catalogue", "missing.json"), nil, "--model-catalogue: open missing.json", 1},
+		"odd catalogue":   {with("--model-catalogue", catalogue("list.json", "[]"), "--model", "xai/x"), nil, "want a JSON object with an entry for each provider", 1},
+		"odd entry":       {with("--model-catalogue", catalogue("entry.json", `{"xai":{}}`), "--model", "xai/x"), nil, "OpenCode may not understand the file of --model-catalogue", 1},
+		"own catalogue":   {with("--model-catalogue", catalogue("new.json", newModel), "--model", "xai/x"), []string{"XAI_API_KEY=xai-0123456789"}, "provider xai has no model x; it has newer-than-opencode", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

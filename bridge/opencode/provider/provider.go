@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,6 +27,41 @@ type Provider struct {
 	Price   Price             // of BaseURL's model
 	Keys    map[string]string // environment variables by which OpenCode finds the keys of providers it knows
 	Auth    string            // content of OpenCode's auth.json: what its own login stored
+
+	Catalogue []byte // the providers and models that OpenCode knows; nil for its own, which is as old as OpenCode
+}
+
+// maxCatalogue bounds the file of ReadCatalogue, in bytes. That of models.dev had 2 MB in 2026.
+const maxCatalogue = 64 << 20
+
+// ReadCatalogue reads the file with the providers and models that OpenCode knows, in the format of https://models.dev/api.json.
+// It returns nil for an empty path. OpenCode checks what the entries say.
+func ReadCatalogue(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := readUpTo(path, maxCatalogue)
+	if err != nil {
+		return nil, fmt.Errorf("--model-catalogue: %w", err)
+	}
+	var entries map[string]struct{ Models map[string]json.RawMessage }
+	if err := json.Unmarshal(b, &entries); err != nil {
+		return nil, fmt.Errorf("--model-catalogue %s: want a JSON object with an entry for each provider, as at https://models.dev/api.json: %w", path, err)
+	}
+	return b, nil
+}
+
+func readUpTo(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("%s has more than %d MiB", path, most>>20)
+	}
+	return b, err
 }
 
 // Price is what a million tokens cost, in the currency in which budgets are set.

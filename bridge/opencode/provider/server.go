@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
-
 	"pocketcoder/handlers/record"
 )
 
