@@ -11,7 +11,8 @@
 // that makes no request, or does not end one that was answered, after 10 seconds. There are never more than 1024; others wait
 // until one has ended. What is refused says why in the status line too, because of an answer to CONNECT programs show no more.
 //
-// What passes through a tunnel is not looked into: whoever may reach a host may tell it anything.
+// What passes through a tunnel is not looked into: whoever may reach a host may tell it anything. OpenCode does not have the keys of
+// its providers. It sends its requests to them in plain text to the proxy, which puts the key in and encrypts them.
 //
 // It must not know how permissions are asked for or kept.
 package egress
@@ -19,6 +20,7 @@ package egress
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -50,6 +52,7 @@ type Server struct {
 	Network *network.Sandbox
 	Engine  *network.Engine // of OpenCode itself; nil when it has no network
 	Logger  *slog.Logger
+	Roots   *x509.CertPool // certificates trusted for what Engine's keys are put into; nil for the system's
 
 	resolver *net.Resolver     // nil is the system's
 	instead  map[string]string // where connections to an address go, past all checks: none but in tests

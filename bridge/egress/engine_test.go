@@ -91,3 +91,56 @@ func TestAnApprovedWebfetchCoversItsHostAndNoHostItIsRedirectedTo(t *testing.T) 
 	is.NoErr(err)
 	is.Equal(status, 403)
 }
+
+// TestTheProxyPutsTheKeysOfProvidersIn sends what OpenCode sends: a placeholder, in plain text, to a server with TLS.
+func TestTheProxyPutsTheKeysOfProvidersIn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, permission.NetworkOff)
+	got := make(chan http.Header, 1)
+	note := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })
+	encrypted, plain := httptest.NewTLSServer(note), httptest.NewServer(note)
+	defer encrypted.Close()
+	defer plain.Close()
+	w.Roots = encrypted.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	for _, name := range []string{"api.example.com:443", "eu.example.com:443"} {
+		w.Instead(name, host(encrypted.URL))
+	}
+	w.Instead("other.test.example:80", host(plain.URL)) // a rule allows *.test.example
+	c := w.engine(host(plain.URL))
+	w.Engine.Allow([]string{"api.example.com:443", "eu.example.com:443"})
+	w.Engine.Credentials = []network.Credential{
+		{Placeholder: "held.example.key", Value: "sk-example", Addresses: []string{"API.example.com:443"}, TLS: true},
+		{Placeholder: "held.eu.key", Value: "sk-eu", Addresses: []string{"*.example.com:443"}, TLS: true},
+		{Placeholder: "held.own.key", Value: "sk-own", Addresses: []string{host(plain.URL)}},
+	}
+	for name, c2 := range map[string]struct {
+		url, sent, want string
+	}{
+		"a key":                    {"http://api.example.com:443/v1", "Bearer held.example.key", "Bearer sk-example"},
+		"a part of a name":         {"http://eu.example.com:443/v1", "held.eu.key", "sk-eu"},
+		"a server of one's own":    {plain.URL, "held.own.key", "sk-own"},
+		"another server of theirs": {plain.URL, "held.example.key", "held.example.key"},
+		"a host of a rule":         {"http://other.test.example/", "held.eu.key", "held.eu.key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			r, err := http.NewRequestWithContext(t.Context(), "GET", c2.url, nil)
+			is.NoErr(err)
+			r.Header.Set("X-Api-Key", c2.sent)
+			answer, err := c.Do(r)
+			is.NoErr(err)
+			answer.Body.Close()
+			is.Equal(answer.StatusCode, 200)
+			is.Equal((<-got).Get("X-Api-Key"), c2.want)
+		})
+	}
+	// The key of another server is not put in, and without a key nothing is encrypted.
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://eu.example.com:443/v1", nil)
+	is.NoErr(err)
+	r.Header.Set("X-Api-Key", "held.example.key")
+	answer, err := c.Do(r)
+	is.NoErr(err)
+	answer.Body.Close()
+	is.Equal(answer.StatusCode, 400) // plain text, to a port with TLS
+}

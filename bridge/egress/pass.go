@@ -3,6 +3,7 @@ package egress
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/policy"
 )
 
@@ -175,20 +177,24 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	client := r.Context().Value(connKey{}).(net.Conn)
 	stop := context.AfterFunc(r.Context(), func() { client.Close() })
 	defer stop()
+	scheme, port := "http", ":80"
+	if engine, ok := c.client.(*network.Engine); ok && engine.Authorize(c.at, r.Header) {
+		scheme, port = "https", ":443"
+	}
 	body := &upload{ReadCloser: r.Body}
 	body.isWhole.Store(r.ContentLength == 0)
 	r.Body = body
 	_ = http.NewResponseController(w).EnableFullDuplex() // else net/http sends no response before the whole request has arrived; HTTP/1 supports it
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
-		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader, TLSClientConfig: &tls.Config{RootCAs: c.Roots},
 	}
 	defer transport.CloseIdleConnections()
 	(&httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: c.debugLog(),
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Host, p.Out.URL.RawQuery = c.at.String(), p.In.URL.RawQuery
-			p.Out.Host = strings.TrimSuffix(c.at.String(), ":80")
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.RawQuery = scheme, c.at.String(), p.In.URL.RawQuery
+			p.Out.Host = strings.TrimSuffix(c.at.String(), port)
 			p.Out.Header.Del("Connection") // the proxy takes these away, but for a change of protocol
 			p.Out.Header.Del("Upgrade")
 		},

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/protected"
@@ -129,8 +130,8 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\nconst maxInstructions = %d\n\n%s",
-		file, agent, hidden, names, s.followsLinks(), maxInstructions, pluginSource), nil
+	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\nconst maxInstructions = %d\nconst placeholder = %q\n\n%s",
+		file, agent, hidden, names, s.followsLinks(), maxInstructions, provider.PlaceholderPrefix, pluginSource), nil
 }
 
 // asks is the permission configuration: every tool call asks, we are the one authority.
@@ -168,13 +169,22 @@ func (s *Supervisor) checkMarkdown() error {
 	return nil
 }
 
+// told is the part of Provider that OpenCode gets: without the keys if it has our proxy, which puts them in.
+func (s *Supervisor) told() provider.Provider {
+	if !s.hasProxy() {
+		return s.Provider
+	}
+	told, _ := s.Provider.Withhold()
+	return told
+}
+
 // config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
 // would run outside the sandbox.
 func (s *Supervisor) config() (string, error) {
 	if err := s.checkMarkdown(); err != nil {
 		return "", err
 	}
-	config, err := s.Provider.Config()
+	config, err := s.told().Config()
 	if err != nil {
 		return "", err
 	}
@@ -254,9 +264,10 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 	if proxy == nil {
 		env["NO_PROXY"] = strings.TrimPrefix(os.Getenv("NO_PROXY")+",127.0.0.1,localhost", ",")
 	}
-	maps.Copy(env, s.Provider.Keys)
-	if s.Provider.Auth != "" {
-		env["OPENCODE_AUTH_CONTENT"] = s.Provider.Auth
+	told := s.told()
+	maps.Copy(env, told.Keys)
+	if told.Auth != "" {
+		env["OPENCODE_AUTH_CONTENT"] = told.Auth
 	}
 	var list []string
 	for name, value := range env {

@@ -134,10 +134,13 @@ func (s *Supervisor) copyShell() error {
 	return errors.Join(err, to.Close())
 }
 
+// hasProxy reports whether OpenCode's only network is our proxy.
+func (s *Supervisor) hasProxy() bool { return s.Isolation.Level != isolation.None && s.Proxy != nil }
+
 // proxy returns the URL of OpenCode's proxy, and the proxy's address for this process. Both are empty if OpenCode has the
 // network of this process.
 func (s *Supervisor) proxy() (used *url.URL, address string) {
-	if s.Isolation.Level == isolation.None || s.Proxy == nil {
+	if !s.hasProxy() {
 		return nil, ""
 	}
 	at := s.Proxy()

@@ -23,6 +23,23 @@ globalThis.eval = () => {
   throw new Error("OpenCode evaluates no JavaScript")
 }
 
+// OpenCode has a placeholder in place of each key of a provider. PocketCoder's proxy puts the key into requests to the provider. To do
+// so it gets them in plain text, over this machine's private connection to it, and encrypts them itself.
+const direct = globalThis.fetch
+const hasPlaceholder = (headers) => [...headers.values()].some((value) => value.includes(placeholder))
+
+globalThis.fetch = Object.assign(
+  (input, init) => {
+    const request = input instanceof Request ? input : undefined
+    const url = new URL(request?.url ?? input)
+    const headers = new Headers(init?.headers ?? request?.headers)
+    if (url.protocol !== "https:" || !hasPlaceholder(headers)) return direct(input, init)
+    const target = `http://${url.hostname}:${url.port || 443}${url.pathname}${url.search}`
+    return direct(request ? new Request(target, request) : target, init)
+  },
+  { preconnect: direct.preconnect },
+)
+
 // These tools read a file before they request a permission for it, so that the gate comes too late: a FIFO would hold a thread of
 // OpenCode for ever. The gate says the same of the other tools.
 const opened = (tool, args) => {

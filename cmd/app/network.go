@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
+	"os"
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/handlers/network"
@@ -23,12 +25,37 @@ func (s *System) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.Egress) // it was checked
 	_, port, _ := net.SplitHostPort(s.leaving.Addr().String())
 	s.exec.Network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port), Tail: s.web.API.Tail}
-	s.outside = &network.Engine{Network: s.exec.Network}
+	_, credentials := s.provider.Withhold()
+	s.outside = &network.Engine{Network: s.exec.Network, Credentials: credentials}
 	if address := s.provider.ModelAddress(); address != "" {
 		s.outside.Models = []string{address}
 	}
 }
 
 func (s *System) runEgress(ctx context.Context) error {
-	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.Logger}).Serve(ctx, s.leaving)
+	roots, err := rootsWith(s.o.Getenv("NODE_EXTRA_CA_CERTS"))
+	if err != nil {
+		return err
+	}
+	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.Logger, Roots: roots}).Serve(ctx, s.leaving)
+}
+
+// rootsWith returns the system's trusted certificates and those of a PEM file, nil without one. OpenCode takes the file by the same
+// variable.
+func rootsWith(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, err
+	}
+	pem, err := os.ReadFile(path)
+	if err == nil && !roots.AppendCertsFromPEM(pem) {
+		err = fmt.Errorf("%s holds no certificate in PEM", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("NODE_EXTRA_CA_CERTS: %w", err)
+	}
+	return roots, nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -30,6 +32,23 @@ const foreignKey = "sk-foreign-0123456789abcdef"
 // scripts.
 func foreignServer(t *testing.T) (baseURL string) {
 	t.Helper()
+	s := httptest.NewServer(foreignHandler(t))
+	t.Cleanup(s.Close)
+	return s.URL + "/v1"
+}
+
+// foreignTLS is foreignServer with TLS. It returns a file with its certificate too.
+func foreignTLS(t *testing.T) (baseURL, certificate string) {
+	t.Helper()
+	s := httptest.NewTLSServer(foreignHandler(t))
+	t.Cleanup(s.Close)
+	certificate = filepath.Join(t.TempDir(), "certificate.pem")
+	expect.WriteFile(t, certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	return s.URL + "/v1", certificate
+}
+
+func foreignHandler(t *testing.T) http.Handler {
+	t.Helper()
 	model, err := demo.Open("127.0.0.1:0", &demo.Model{})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +59,7 @@ func foreignServer(t *testing.T) (baseURL string) {
 		t.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Header.Get("Authorization") != "Bearer "+foreignKey:
 			w.WriteHeader(http.StatusUnauthorized)
@@ -49,9 +68,7 @@ func foreignServer(t *testing.T) (baseURL string) {
 		default:
 			proxy.ServeHTTP(w, r)
 		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL + "/v1"
+	})
 }
 
 // answeredBy lists the models that answered in a chat, in order.
@@ -76,13 +93,19 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	p.stop()
 
 	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
-	server := foreignServer(t)
+	server, certificate := foreignTLS(t)
 	p.args = append(p.args, "--model-url", server, "--model", "org/scripted")
-	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey)
+	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey, "SSL_CERT_FILE="+certificate)
 	p.restart()
 	p.submit(t, chat, "@@say two\n@@say "+foreignKey)
 	p.turnEnds(t, chat)
-	is.Equal(p.answeredBy(t, chat), []string{"demo/demo", "custom/org/scripted"})
+	is.Equal(p.answeredBy(t, chat), []string{"demo/demo", "custom/org/scripted"}) // the server requires the key
+	_, pid := p.engine(t)
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	is.NoErr(err)
+	environment = bytes.ReplaceAll(environment, []byte{0}, []byte{'\n'})
+	expect.Contains(t, string(environment), "held-by-the-proxy.model-url.key")
+	expect.Lacks(t, string(environment), foreignKey)
 	replaced := p.event(t, chat, events.ModelReplaced{}.Kind(), nil)
 	expect.Contains(t, string(replaced.Data), "The selected model demo/demo is not available any more. custom/org/scripted answers instead.")
 
@@ -105,7 +128,7 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	is.NoErr(err)
 
 	health := admin.do(t, "GET", "/api/health", nil).body
-	host, _ := strings.CutPrefix(strings.TrimSuffix(server, "/v1"), "http://")
+	host, _ := strings.CutPrefix(strings.TrimSuffix(server, "/v1"), "https://")
 	is.True(strings.Contains(health, `"model":"custom/org/scripted"`) && strings.Contains(health, `"model_host":"`+host+`"`)) // health
 	expect.Lacks(t, health+p.output.String(), foreignKey)
 	_, err = p.Log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {

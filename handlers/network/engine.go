@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,11 +24,47 @@ type Engine struct {
 	Network *Sandbox
 	Models  []string // host:port of the model URLs that the operator configured. These may have private addresses
 
+	Credentials []Credential // the keys that OpenCode does not have
+
 	mu    sync.Mutex
 	token string
 	life  context.Context // ends with the run of OpenCode that has the token
 	end   context.CancelFunc
 	hosts map[string]bool // host:port of providers
+}
+
+// Credential is a key of a model provider. OpenCode sends Placeholder in its place, so that nothing in OpenCode's memory or
+// environment is worth stealing.
+type Credential struct {
+	Placeholder, Value string
+	Addresses          []string // host:port of the servers that get the key. A * stands for one part of a name
+	TLS                bool     // of these servers. OpenCode sends the proxy its requests in plain text
+}
+
+// Authorize replaces the placeholders of the keys for an address in the header of a request to it. It reports whether a key of a
+// server with TLS is in the header now.
+func (n *Engine) Authorize(at policy.Address, header http.Header) (encrypt bool) {
+	for _, c := range n.Credentials {
+		if !slices.ContainsFunc(c.Addresses, func(pattern string) bool { return matchesAddress(pattern, at) }) {
+			continue
+		}
+		for _, values := range header {
+			for i, value := range values {
+				if strings.Contains(value, c.Placeholder) {
+					values[i], encrypt = strings.ReplaceAll(value, c.Placeholder, c.Value), encrypt || c.TLS
+				}
+			}
+		}
+	}
+	return encrypt
+}
+
+func matchesAddress(pattern string, at policy.Address) bool {
+	if address, err := policy.ParseAddress(pattern); err == nil {
+		return address == at
+	}
+	want, got := strings.Split(pattern, "."), strings.Split(at.String(), ".")
+	return slices.EqualFunc(want, got, func(want, got string) bool { return want == "*" || want == got })
 }
 
 // EngineUser is the user name of OpenCode's credentials for the proxy.

@@ -89,21 +89,15 @@ func (p Provider) usesZen() bool {
 	return p.Keys["OPENCODE_API_KEY"] != "" || strings.HasPrefix(p.Model, client.Zen+"/") || logins[client.Zen] != nil
 }
 
-// keyVariables are the variables by which OpenCode's providers take a single key, as its model catalogue names them.
-var keyVariables = []string{
-	"ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_API_KEY", "CEREBRAS_API_KEY", "COHERE_API_KEY", "DEEPSEEK_API_KEY",
-	"FIREWORKS_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "GROQ_API_KEY", "HF_TOKEN", "MISTRAL_API_KEY",
-	"MOONSHOT_API_KEY", "NVIDIA_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY", "OPENROUTER_API_KEY", "PERPLEXITY_API_KEY",
-	"TOGETHER_API_KEY", "XAI_API_KEY", "ZHIPU_API_KEY",
-}
-
 // OfUser is what the user has set up for OpenCode on this machine: provider keys in the environment, and logins in
 // OpenCode's auth.json. found is false when there is neither.
 func OfUser(getenv func(string) string) (p Provider, found bool, err error) {
 	p.Keys = map[string]string{}
-	for _, name := range keyVariables {
-		if value := getenv(name); value != "" {
-			p.Keys[name] = value
+	for _, k := range keys {
+		for _, name := range k.variables {
+			if value := getenv(name); value != "" {
+				p.Keys[name] = value
+			}
 		}
 	}
 	data := getenv("XDG_DATA_HOME")

@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/network"
 )
 
 // user is the environment of a user whose auth.json has this content, or is missing when it is empty.
@@ -161,4 +162,31 @@ func TestTheModelAddressIsThatOfTheModelURL(t *testing.T) {
 		is := is.New(t)
 		is.Equal(Provider{BaseURL: url, Keys: map[string]string{"OPENAI_API_KEY": "k"}}.ModelAddress(), want)
 	}
+}
+
+func TestKeysThatTheProxyHoldsAreNotTold(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := Provider{
+		Model: "own/m", BaseURL: "HTTPS://models.example.com/v1", APIKey: "sk-own", Keys: map[string]string{"ZHIPU_API_KEY": "sk-zhipu"},
+		Auth: `{"openai":{"type":"api","key":"sk-openai","metadata":{"account":"a"}},"github-copilot":{"type":"oauth","access":"gho"},` +
+			`"rare":{"type":"api","key":"sk-rare"}}`,
+	}
+	told, credentials := p.Withhold()
+	is.Equal(told.APIKey, "held-by-the-proxy.model-url.key")
+	is.Equal(told.Keys, map[string]string{"ZHIPU_API_KEY": "held-by-the-proxy.ZHIPU_API_KEY.key"})
+	var logins map[string]map[string]any
+	is.NoErr(json.Unmarshal([]byte(told.Auth), &logins))
+	is.Equal(logins, map[string]map[string]any{
+		"openai":         {"type": "api", "key": "held-by-the-proxy.login-openai.key", "metadata": map[string]any{"account": "a"}},
+		"github-copilot": {"type": "oauth", "access": "gho"},
+		"rare":           {"type": "api", "key": "sk-rare"},
+	})
+	is.Equal(credentials, []network.Credential{
+		{Placeholder: "held-by-the-proxy.model-url.key", Value: "sk-own", Addresses: []string{"models.example.com:443"}, TLS: true},
+		{Placeholder: "held-by-the-proxy.login-openai.key", Value: "sk-openai", Addresses: []string{"api.openai.com:443"}, TLS: true},
+		{Placeholder: "held-by-the-proxy.ZHIPU_API_KEY.key", Value: "sk-zhipu", Addresses: []string{"api.z.ai:443", "open.bigmodel.cn:443"}, TLS: true},
+	})
+	is.Equal(p.Keys["ZHIPU_API_KEY"], "sk-zhipu") // p is as it was
+	is.Equal(p.Secrets(), Provider{APIKey: p.APIKey, Keys: p.Keys, Auth: p.Auth}.Secrets())
 }
