@@ -10,6 +10,8 @@ import (
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/viewer"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/account"
 )
 
@@ -65,6 +67,28 @@ func (s *System) sees(ctx context.Context, id, owner string) (bool, error) {
 		return false, nil
 	}
 	return all[i].Role == account.Admin || all[i].Role == account.User && owner == id, nil
+}
+
+// closeViewers closes the viewer of each chat that is deleted or gets another owner. Its clients leave and its shells end.
+// An account that still sees the chat attaches again.
+func (s *System) closeViewers(ctx context.Context) error {
+	filters := []string{events.ChatSubject("*", events.ChatUpdated{}.Kind()), events.ChatSubject("*", events.Deleted{}.Kind())}
+	return s.log.Read(ctx, s.opened, filters, func(b log.Batch) error {
+		for _, e := range b.Events {
+			if d, err := events.Decode(e); err != nil {
+				continue
+			} else if changed, ok := d.(events.ChatUpdated); ok && changed.User == nil {
+				continue
+			}
+			if err := s.model.Wait(ctx, e.Seq); err != nil { // from here on "attach" finds the new owner
+				return err
+			}
+			if err := viewer.End(ctx, s.o.Data, e.Subject.ID); err != nil {
+				s.o.Logger.Error("close viewers", "err", err)
+			}
+		}
+		return nil
+	})
 }
 
 // runSSH takes connections. When it ends, so does the tmux server, with whatever is open in it: it shows a system that is gone.

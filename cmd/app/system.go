@@ -126,11 +126,10 @@ func (s *System) openLog(ctx context.Context) (err error) {
 		return err
 	}
 	s.disk.opened = s.log.Reopened
-	last, err := s.log.Last(ctx)
-	if err != nil {
+	if s.opened, err = s.log.Last(ctx); err != nil {
 		return err
 	}
-	s.say.done("log", "NATS at %s, %d events", s.url, last)
+	s.say.done("log", "NATS at %s, %d events", s.url, s.opened)
 	if s.model, err = projections.Open(ctx, string(s.o.Data), s.log); err != nil {
 		return err
 	}
@@ -203,6 +202,7 @@ type System struct {
 	nc       *nats.Conn
 	disk     *logDisk
 	log      *log.Log
+	opened   uint64 // sequence of the last event when the log was opened
 	model    *projections.Model
 	secrets  *secret.Store
 	accounts *account.Accounts
@@ -298,7 +298,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
 	g.Add(actor(rest, answering.Serve))
 	for _, worker := range []func(context.Context) error{
-		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys,
+		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys, s.closeViewers,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}

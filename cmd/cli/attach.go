@@ -85,26 +85,15 @@ func Attach(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
-	chat, err := attachTo(ctx, o)
+	session, err := o.open(ctx, v)
 	if err != nil {
 		return err
 	}
-	if err := v.Show(ctx, chat); err != nil {
-		return fmt.Errorf("attach: %w", err)
-	}
-	if err := v.Enter(ctx, os.Getpid(), o.user); err != nil {
-		return fmt.Errorf("attach: %w", err)
-	}
-	if o.shell {
-		if err := v.OpenShell(ctx, chat, o.user); err != nil {
-			return fmt.Errorf("attach: %w", err)
-		}
-	}
-	return v.Attach(ctx, chat, env.Getenv)
+	return v.Attach(ctx, session, env.Getenv)
 }
 
-// attachTo finds the chat that is meant.
-func attachTo(ctx context.Context, o attachOptions) (string, error) {
+// open opens the session of the chat that is meant, and returns its id.
+func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session string, err error) {
 	s, err := client.Connect(ctx, o.data)
 	if err != nil {
 		return "", err
@@ -115,6 +104,25 @@ func attachTo(ctx context.Context, o attachOptions) (string, error) {
 			return "", fmt.Errorf("attach: record the login: %w", err)
 		}
 	}
+	if o.chat, err = o.find(ctx, s); err != nil {
+		return "", err
+	}
+	if session, err = v.Show(ctx, o.chat); err == nil {
+		err = v.Enter(ctx, os.Getpid(), o.user)
+	}
+	if err == nil && o.shell {
+		err = v.OpenShell(ctx, o.chat, o.user)
+	}
+	if err != nil {
+		return "", fmt.Errorf("attach: %w", err)
+	}
+	// The owner may have changed before the session was there. A later change closes the session.
+	_, err = o.find(ctx, s)
+	return session, err
+}
+
+// find finds the chat that is meant, if the account sees it.
+func (o attachOptions) find(ctx context.Context, s *client.System) (chat string, err error) {
 	owner := o.user
 	if o.all {
 		owner = ""

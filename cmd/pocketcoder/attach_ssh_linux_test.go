@@ -139,6 +139,48 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	again.leaves()
 }
 
+// sshChat starts a system in which an account with a key has a chat.
+func sshChat(t *testing.T) (p *process, port string, ann login, key, chat string) {
+	t.Helper()
+	p, port = startWithSSH(t)
+	ann = p.account(t, "user")
+	key, public := newSSHKey(t)
+	ann.create(t, "ssh_keys", record{"user": ann.id, "public_key": public, "device_name": "laptop", "is_active": true})
+	chat = ann.create(t, "chats", record{"title": "hers"})
+	expect.Eventually(t, "the key is there", func() bool {
+		text, _ := os.ReadFile(p.data.Path("ssh", ssh.AuthorizedKeys))
+		return strings.Contains(string(text), public)
+	})
+	return p, port, ann, key, chat
+}
+
+func TestChatThatGetsAnotherOwnerClosesItsViewerAndShells(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p, port, _, key, chat := sshChat(t)
+	bob := p.account(t, "user")
+	v := tmuxFor(t, p.data)
+	s := sit(t, dial(t, port, key, chat))
+	s.sees("the commands of chat " + chat)
+	local := p.attach(t, chat)
+	local.sees("the commands of chat " + chat)
+	s.presses(v, chat, "c")
+	s.types("echo in$((40+2))\r")
+	s.sees("in42")
+
+	p.admin(t).must(t, "PATCH", recordPath("chats", chat), record{"title": "still hers"}, nil)
+	p.admin(t).must(t, "PATCH", recordPath("chats", chat), record{"user": bob.id}, nil)
+	s.leaves()
+	local.leaves()
+	p.finished(t, chat, 0) // the shell
+	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil)
+	again := sit(t, dial(t, port, key, chat))
+	again.sees("there is no chat")
+	again.leaves()
+	local = p.attach(t, chat) // the operator sees every chat
+	local.sees("the commands of chat " + chat)
+}
+
 func TestSSHRequiresIsolation(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

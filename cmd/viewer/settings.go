@@ -17,6 +17,8 @@ func tmuxSettings(self string) [][]string {
 	add("set-option -g allow-rename off")
 	add("set-option -g automatic-rename off")
 	add("set-option -g set-titles off")
+	// A server that ended with its last session would give the next session an id that another one has had.
+	add("set-option -s exit-empty off")
 	// A window made without a command would run this program, without arguments.
 	add("set-option -g default-shell", self)
 	add("set-option -g default-command", "")

@@ -86,27 +86,27 @@ func maxSocket() int {
 	return 103
 }
 
-// Show makes sure that the chat has its session, and that its first window follows the chat.
-func (v Viewer) Show(ctx context.Context, chat string) error {
+// Show makes sure that the chat has its session, and that its first window follows the chat. It returns the id of the session.
+// No other session ever has that id: a session that replaces this one has another.
+func (v Viewer) Show(ctx context.Context, chat string) (session string, err error) {
 	first := "=" + chat + ":0"
 	if err := os.MkdirAll(filepath.Dir(v.socket()), 0o700); err != nil {
-		return err
+		return "", err
 	}
 	if v.run(ctx, "has-session", "-t", "="+chat) != nil {
 		// One command after another, and the session is the last of them: if tmux does not take a setting, there is none.
 		all := append(tmuxSettings(v.self), append([]string{"new-session", "-d", "-s", chat, "-n", "transcript", "-c", "/", "--"}, v.transcript(chat, "--windows")...))
 		made := v.run(ctx, joined(all)...)
-		if made != nil { // a server whose last session has just ended takes what it is told along
-			made = v.run(ctx, joined(all)...)
-		}
 		if err := v.run(ctx, "has-session", "-t", "="+chat); err != nil { // whatever became of that: somebody else may just have made it
-			return errors.Join(made, err)
+			return "", errors.Join(made, err)
 		}
 	}
 	// A transcript that ended, because the system was gone, leaves its window: respawn-pane refuses when it has not.
 	_ = v.run(ctx, append([]string{"respawn-pane", "-t", first, "--"}, v.transcript(chat, "--windows")...)...)
 	shell := tmuxLine(append([]string{"new-window", "-n", "shell", "-c", "/", "--"}, v.shell(chat)...))
-	return v.run(ctx, joined(append(only(first), []string{"set-option", "-t", "=" + chat + ":", "@shell", shell}))...)
+	id, err := v.output(ctx, joined(append(only(first), []string{"set-option", "-t", "=" + chat + ":", "@shell", shell},
+		[]string{"display-message", "-p", "-t", first, "#{session_id}"}))...)
+	return strings.TrimSpace(id), err
 }
 
 // Follow opens a window with the transcript of a subagent, and stays where it is. Like that of the chat it takes no keys.
@@ -163,11 +163,6 @@ func (v Viewer) shell(chat string) []string {
 	return []string{v.self, "sandbox", "shell", "--data", string(v.data), "--stay", "--", chat}
 }
 
-// End closes a chat's session.
-func (v Viewer) End(ctx context.Context, chat string) error {
-	return v.run(ctx, "kill-session", "-t", "="+chat)
-}
-
 // run lets tmux do something. The arguments are its own: no shell reads them.
 func (v Viewer) run(ctx context.Context, args ...string) error {
 	_, err := v.output(ctx, args...)
@@ -219,10 +214,27 @@ func Stop(data datadir.Dir) {
 	_ = os.Remove(socket) // what is left makes no difference to the next one
 }
 
-// Attach makes this process the client of a chat's session, which Show has made. It returns only if it fails.
-func (v Viewer) Attach(ctx context.Context, chat string, getenv func(string) string) error {
+// End closes a chat's session with all its windows, if there is one.
+func End(ctx context.Context, data datadir.Dir, chat string) error {
+	v := Viewer{data: data}
+	if _, err := os.Stat(v.socket()); err != nil {
+		return nil
+	}
+	v, err := Open(ctx, data)
+	if err == nil && v.run(ctx, "has-session", "-t", "="+chat) == nil {
+		err = v.run(ctx, "kill-session", "-t", "="+chat)
+	}
+	if err != nil {
+		return fmt.Errorf("close the viewer of chat %s: %w", chat, err)
+	}
+	return nil
+}
+
+// Attach makes this process a client of the session with the id that Show has returned. It returns only if it fails, such as
+// when End has closed that session.
+func (v Viewer) Attach(ctx context.Context, session string, getenv func(string) string) error {
 	client := append(viewerEnvironment(getenv), "TERM="+terminalKind(ctx, getenv)) // TMUX would make it refuse to run inside another one
-	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", "=" + chat}, client)
+	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", session}, client)
 }
 
 // terminalKind is TERM, or what nearly every terminal understands when this machine has no description of that one.

@@ -82,3 +82,23 @@ func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
 		is.Equal(as, user)
 	}
 }
+
+func TestSessionThatReplacesAClosedOneHasAnotherID(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	v := opened(t)
+	v.self = filepath.Join(t.TempDir(), "transcript")
+	is.NoErr(os.WriteFile(v.self, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700))
+	first, err := v.Show(t.Context(), "c1")
+	is.NoErr(err)
+	same, err := v.Show(t.Context(), "c1")
+	is.NoErr(err)
+	is.Equal(same, first)
+	is.NoErr(End(t.Context(), v.data, "c1")) // the only one of the server
+	is.NoErr(End(t.Context(), v.data, "c1")) // it is closed already
+	second, err := v.Show(t.Context(), "c1")
+	is.NoErr(err)
+	is.True(second != first)
+	is.True(v.run(t.Context(), "has-session", "-t", first) != nil) // so a client that wants the first does not get the second
+	is.NoErr(v.run(t.Context(), "has-session", "-t", second))
+}

@@ -155,10 +155,7 @@ func (t *transcript) take(ctx context.Context, b log.Batch) (over bool, err erro
 		}
 		if over = t.event(ctx, e); over {
 			t.show.Note("", render.Dim, "the chat was deleted")
-			if t.Windows {
-				err = t.viewer.End(ctx, t.Chat)
-			}
-			return true, err
+			return true, nil
 		}
 	}
 	if b.Behind == 0 && !t.caughtUp {
