@@ -89,29 +89,104 @@ func TestIsolationPreventsCreatingARepository(t *testing.T) {
 func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 	t.Parallel()
 	repository(t)
-	for _, taken := range [][]string{nil, {"refs"}, {"refs", "objects"}} { // what the person has in the workspace
-		eachLevel(t, func(t *testing.T, choice isolation.Choice) {
-			is := is.New(t)
-			j := newTestWorker(t, choice, func(workspace string) {
-				for _, name := range taken {
-					is.NoErr(os.Mkdir(filepath.Join(workspace, name), 0o755))
+	for _, taken := range [][]string{nil, {"refs"}, {"objects"}, {"refs", "objects"}} { // what the person has in the workspace
+		for _, git := range []string{"none", "folder", "worktree"} { // what its .git is
+			eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+				is := is.New(t)
+				j := newTestWorker(t, choice, func(workspace string) {
+					addGit(t, workspace, git)
+					for _, name := range taken {
+						is.NoErr(os.Mkdir(filepath.Join(workspace, name), 0o755))
+					}
+					is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=", filepath.Join(workspace, "sub", "evil.git")).Run())
+				})
+				for _, command := range []string{
+					"mv .git/HEAD .git/refs .git/objects sub; mv .git sub; rm -rf .git",
+					"cp -r sub/evil.git/* .", "git init --bare .", "mkdir -p objects refs; cp sub/evil.git/HEAD sub/evil.git/config .", "mv sub/evil.git/* .",
+					"echo sub/evil.git > commondir; cp sub/evil.git/HEAD .", "ln -s sub/evil.git/refs refs; ln -s sub/evil.git/objects objects; cp sub/evil.git/HEAD .",
+				} {
+					run(t, j.Worker, command)
 				}
-				is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=", filepath.Join(workspace, "sub", "evil.git")).Run())
+				j.release()
+				is.True(gitDirectory(t, j) != ".")
 			})
-			for _, command := range []string{
-				"cp -r sub/evil.git/* .", "git init --bare .", "mkdir -p objects refs; cp sub/evil.git/HEAD sub/evil.git/config .", "mv sub/evil.git/* .",
-				"echo sub/evil.git > commondir; cp sub/evil.git/HEAD .", "ln -s sub/evil.git/refs refs; ln -s sub/evil.git/objects objects; cp sub/evil.git/HEAD .",
-			} {
-				run(t, j.Worker, command)
-			}
-			j.release()
-			git := exec.Command("git", "-c", "safe.bareRepository=all", "rev-parse", "--git-dir")
-			git.Dir, git.Env = j.workspace, []string{"PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + j.dir}
-			out, err := git.CombinedOutput()
-			is.True(err != nil)
-			expect.Contains(t, string(out), "not a git repository")
-		})
+		}
 	}
+}
+
+// addGit gives the workspace no .git, a folder, or the file of a linked worktree.
+func addGit(t *testing.T, workspace, kind string) {
+	is := is.New(t)
+	switch kind {
+	case "folder":
+		repository(t)(workspace)
+	case "worktree":
+		main := filepath.Join(filepath.Dir(workspace), "main")
+		repository(t)(main)
+		git := exec.Command("sh", "-ec", "git -c user.name=n -c user.email=n@example.org commit -q --allow-empty -m one; git worktree add -q ../linked; mv ../linked/.git "+workspace)
+		git.Dir = main
+		out, err := git.CombinedOutput()
+		is.NoErr(err)
+		is.Equal(string(out), "")
+	}
+}
+
+// gitDirectory returns the directory that the person's git takes for the repository of the workspace: "." is the workspace
+// itself. It is empty if there is none.
+func gitDirectory(t *testing.T, j *testWorker) string {
+	git := exec.Command("git", "-c", "safe.bareRepository=all", "rev-parse", "--git-dir")
+	git.Dir, git.Env = j.workspace, []string{"PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + j.dir}
+	out, err := git.CombinedOutput()
+	if err != nil {
+		expect.Contains(t, string(out), "not a git repository")
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// A command that started while the workspace held a folder refs can remove it. The next command must not use that.
+func TestTwoCommandsCannotMakeTheWorkspaceABareRepository(t *testing.T) {
+	t.Parallel()
+	repository(t)
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, func(workspace string) {
+			is.NoErr(os.Mkdir(filepath.Join(workspace, "refs"), 0o755))
+			is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=", filepath.Join(workspace, "sub", "evil.git")).Run())
+		})
+		out, done := newLines(), make(chan wire.Result, 1)
+		go func() {
+			first := "rmdir refs; " + j.program + " " + attemptName + " 'wait sub/go'; rmdir refs; mkdir refs"
+			done <- j.Exec(t.Context(), j.request(first), out, io.Discard)
+		}()
+		is.Equal(out.next(t), "waiting")
+		run(t, j.Worker, "rmdir objects; mkdir objects; cp sub/evil.git/HEAD sub/evil.git/config .; rmdir commondir; echo > sub/go")
+		is.Equal((<-done).Reason, wire.Exited)
+		j.release()
+		is.Equal(gitDirectory(t, j), "")
+	})
+}
+
+func TestCommandsUseFoldersThatAreNamedAsThoseOfARepository(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, func(workspace string) {
+			repository(t)(workspace)
+			for _, name := range []string{"refs/own", "config", "HEAD"} {
+				is.NoErr(os.MkdirAll(filepath.Join(workspace, filepath.Dir(name)), 0o755))
+				is.NoErr(os.WriteFile(filepath.Join(workspace, name), []byte("own"), 0o644))
+			}
+		})
+		command := "echo new >refs/own; echo new >config; echo new >HEAD; cat refs/own config HEAD"
+		want := "new\nnew\nnew\n"
+		if j.mounts {
+			command += "; git add -A && git commit -qm one && git status --short && git ls-files && rm -r refs && git checkout -q . && ls refs"
+			want += "HEAD\nconfig\nfile\nrefs/own\nsub/file\nown\n"
+		}
+		out, result := j.sh(command)
+		is.Equal([]any{result.ExitCode, out}, []any{0, want})
+	})
 }
 
 // The workspace may be a folder of the person's repository, in which the person works while a command runs.

@@ -36,9 +36,7 @@ func (c *Confinement) protectedNames() (all []protectedName) {
 		}
 		all = append(all, n)
 	}
-	if !exists(filepath.Join(c.access.Workspace, ".git")) {
-		all = append(all, bareRepositoryNames(c.access.Workspace)...)
-	}
+	all = append(all, bareRepositoryNames(c.access.Workspace)...)
 	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == c.access.Workspace {
 		all = append(all, homeNames()...)
 	}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	list "pocketcoder/sandbox/protected"
 )
 
@@ -81,21 +83,25 @@ func shadows(workspace, name string) bool {
 	return at >= 0 && slices.ContainsFunc(instructionOrder[at+1:], func(later string) bool { return exists(filepath.Join(workspace, later)) })
 }
 
-// bareRepositoryNames returns the names to protect if there is no .git. Git treats a directory as a bare repository
-// if it has HEAD, objects and refs, and obeys the configuration in it. With a file commondir, objects and refs can
-// be elsewhere. A placeholder HEAD would make `git diff HEAD` ambiguous in a subdirectory of a repository, so it is
-// the last choice.
+// bareRepositoryNames returns the names to protect so that git does not treat the workspace as a bare repository, and obey
+// the configuration in it. Git does so if the directory has HEAD, objects and refs, and a .git is missing or not valid. A
+// command can make .git invalid, for example by removing .git/HEAD. With a file commondir, objects and refs can be
+// elsewhere. One missing name of the three is enough, and a placeholder that is there already stays protected: a running
+// command relies on it, and may have removed another name since. A placeholder HEAD makes `git diff HEAD` ambiguous, so it
+// is the last choice.
 func bareRepositoryNames(workspace string) []protectedName {
-	has := func(name string) bool { return exists(filepath.Join(workspace, name)) }
-	switch {
-	case has("HEAD") && has("objects") && has("refs"): // it is one
-		return append([]protectedName{{path: "HEAD"}}, gitNames...)
-	case !has("refs"):
-		return []protectedName{{path: "commondir", placeholder: directoryPlaceholder}, {path: "refs", placeholder: directoryPlaceholder}}
-	case !has("objects"):
-		return []protectedName{{path: "commondir", placeholder: directoryPlaceholder}, {path: "objects", placeholder: directoryPlaceholder}}
+	names := []protectedName{{path: "commondir", placeholder: directoryPlaceholder}}
+	for _, name := range []string{"refs", "objects", "HEAD"} {
+		var now unix.Stat_t
+		missing := unix.Lstat(filepath.Join(workspace, name), &now) != nil
+		if missing && len(names) == 1 || !missing && isPlaceholder(now) {
+			names = append(names, protectedName{path: name, placeholder: directoryPlaceholder})
+		}
 	}
-	return []protectedName{{path: "HEAD", placeholder: directoryPlaceholder}}
+	if len(names) == 1 { // it is a bare repository. As mounts, objects and refs cannot be removed
+		return append([]protectedName{{path: "HEAD"}, {path: "objects", children: []protectedName{}}, {path: "refs", children: []protectedName{}}}, gitNames...)
+	}
+	return names
 }
 
 // bareRepositoryPlaceholders are all placeholders that bareRepositoryNames can return.
