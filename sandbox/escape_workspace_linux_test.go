@@ -287,6 +287,28 @@ func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 	})
 }
 
+// Such a .git is usual in a folder with several worktrees: the repository is in a folder .bare beside them.
+func TestIsolationProtectsARepositoryThatAGitFileNames(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
+		is := is.New(t)
+		j := newTestWorker(t, choice, func(workspace string) {
+			is.NoErr(os.Mkdir(filepath.Join(workspace, "deep"), 0o755))
+			is.NoErr(exec.Command("git", "init", "--quiet", "--template=", "--separate-git-dir", filepath.Join(workspace, "deep", ".bare"), workspace).Run())
+		})
+		j.run(t, []escape{
+			{"write %w/deep/.bare/config", refusals, false}, {"replace %w/deep/.bare/config", refusals, false}, {"mkdir %w/deep/.bare/hooks", refusals, false}, {"create %w/deep/.bare/commondir", refusals, false},
+			{"rename %w/deep/.bare %w/sub/away", refusals, false}, {"rename %w/deep %w/sub/away", refusals, false}, {"swap %w/sub %w/deep", refusals, false}, {"write %w/.git", refusals, false},
+		})
+		if j.mounts {
+			out, result := j.sh("git add file && git commit -qm one && git log --format=%s")
+			is.Equal([]any{result.ExitCode, out}, []any{0, "one\n"})
+		}
+		j.release()
+		is.True(!slices.Contains(j.entries("deep/.bare"), "commondir"))
+	})
+}
+
 func TestIsolationDoesNotFollowProtectedSymlinks(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {

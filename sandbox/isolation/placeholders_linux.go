@@ -27,6 +27,7 @@ const placeholderMode = unix.S_ISVTX | 0o555
 
 // protectedNames returns the protected names of the workspace.
 func (c *Confinement) protectedNames() (all []protectedName) {
+	all = gitFileNames(c.access.Workspace) // first, because the mounts of other names must cover these
 	for _, n := range projectNames {
 		if n.instructions && c.access.LongRunning { // a person can allow OpenCode to write them
 			continue

@@ -1,8 +1,10 @@
 package isolation
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -39,6 +41,36 @@ var gitNames = []protectedName{
 	{path: "commondir", placeholder: dotPlaceholder}, // names another directory for config and hooks
 	{path: "hooks", placeholder: directoryPlaceholder}, {path: "info", placeholder: directoryPlaceholder}, {path: "modules", placeholder: directoryPlaceholder}, {path: "worktrees", placeholder: directoryPlaceholder},
 	{path: "opencode", placeholder: directoryPlaceholder},
+}
+
+// gitFileNames returns the names to protect if .git is a file that names a git directory in the workspace. They are each
+// directory of its path, so that no command replaces one, and gitNames in it.
+func gitFileNames(workspace string) []protectedName {
+	file := filepath.Join(workspace, ".git")
+	info, err := os.Lstat(file)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, _ := os.ReadFile(file)
+	dir, found := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), "gitdir: ")
+	if !found {
+		return nil
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(workspace, dir)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil && !within(workspace, filepath.Clean(dir)) {
+		dir = real // a link in the workspace is not resolved: a command can replace it, so placeholders.lock refuses it
+	}
+	path, err := filepath.Rel(workspace, dir)
+	if err != nil || !filepath.IsLocal(path) {
+		return nil
+	}
+	names := gitNames
+	for ; path != "."; path = filepath.Dir(path) {
+		names = []protectedName{{path: filepath.Base(path), children: names, placeholder: directoryPlaceholder}}
+	}
+	return names
 }
 
 // homeNames returns the names that are also protected if the workspace is a home directory.
@@ -83,12 +115,11 @@ func shadows(workspace, name string) bool {
 	return at >= 0 && slices.ContainsFunc(instructionOrder[at+1:], func(later string) bool { return exists(filepath.Join(workspace, later)) })
 }
 
-// bareRepositoryNames returns the names to protect so that git does not treat the workspace as a bare repository, and obey
-// the configuration in it. Git does so if the directory has HEAD, objects and refs, and a .git is missing or not valid. A
+// bareRepositoryNames returns the names to protect so that git does not treat the workspace as a bare repository and obey
+// the configuration in it. Git does so if the directory has HEAD, objects and refs, and .git is missing or not valid. A
 // command can make .git invalid, for example by removing .git/HEAD. With a file commondir, objects and refs can be
-// elsewhere. One missing name of the three is enough, and a placeholder that is there already stays protected: a running
-// command relies on it, and may have removed another name since. A placeholder HEAD makes `git diff HEAD` ambiguous, so it
-// is the last choice.
+// elsewhere. One missing name of the three is enough. An existing placeholder stays protected: a running command may have
+// removed another name since. A placeholder HEAD makes `git diff HEAD` ambiguous, so it is the last choice.
 func bareRepositoryNames(workspace string) []protectedName {
 	names := []protectedName{{path: "commondir", placeholder: directoryPlaceholder}}
 	for _, name := range []string{"refs", "objects", "HEAD"} {
@@ -98,10 +129,12 @@ func bareRepositoryNames(workspace string) []protectedName {
 			names = append(names, protectedName{path: name, placeholder: directoryPlaceholder})
 		}
 	}
-	if len(names) == 1 { // it is a bare repository. As mounts, objects and refs cannot be removed
-		return append([]protectedName{{path: "HEAD"}, {path: "objects", children: []protectedName{}}, {path: "refs", children: []protectedName{}}}, gitNames...)
+	if len(names) > 1 {
+		return names
 	}
-	return names
+	// It is a bare repository. A command cannot remove objects and refs, because they are mounts.
+	names = []protectedName{{path: "HEAD"}, {path: "objects", children: []protectedName{}}, {path: "refs", children: []protectedName{}}}
+	return append(names, gitNames...)
 }
 
 // bareRepositoryPlaceholders are all placeholders that bareRepositoryNames can return.
