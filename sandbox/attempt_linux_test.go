@@ -116,6 +116,17 @@ var attempts = map[string]func(args []string) error{
 		_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
 		return err
 	},
+	"pair": func(a []string) error {
+		_, err := unix.Socketpair(number(a[0]), number(a[1]), 0)
+		return err
+	},
+	"datagram": func(a []string) error {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Sendto(pair[0], []byte("hello"), 0, &unix.SockaddrUnix{Name: a[0]})
+	},
 	"socket": func(a []string) error {
 		_, err := unix.Socket(number(a[0]), number(a[1]), number(a[2]))
 		return err

@@ -106,19 +106,26 @@ func TestIsolationDeniesTheMachinesNetworkAndSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { hidden.Close() })
+	log, err := net.ListenPacket("unixgram", filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
 	eachLevelAndContainer(t, func(t *testing.T, choice isolation.Choice) {
 		const cut = "EPERM ECONNREFUSED ENETUNREACH ENOENT"
 		escapes := []escape{
-			{"tcp %t", cut, true}, {"unix %s", cut, true}, {"unix %a", cut, true}, // the listeners of the test
+			{"tcp %t", cut, true}, {"unix %s", cut, true}, {"unix %a", cut, true}, {"datagram %l", cut, true}, // the listeners of the test
+			{"pair 1 1", "ok", true}, {"pair 1 5", "ok", true}, // programs start children with them
 			{"tcp 169.254.169.254:80", cut, false}, {"udp 169.254.169.254:53", cut, false}, {"udp 192.0.2.1:53", cut, false}, {"tcp 192.0.2.1:443", cut, false},
 			{"mptcp %t", cut, false}, {"fastopen %t", cut, false},
 			{"socket 17 3 0", "EPERM", false}, {"socket 40 1 0", "EPERM", false}, {"socket 38 5 0", "EPERM", false}, // packet, vsock, alg
 			{"socket 16 3 9", "EPERM", false}, {"socket 16 3 12", "EPERM", false}, // netlink: audit, netfilter
 		}
 		if choice.Level != isolation.Bwrap {
-			escapes = append(escapes, escape{"socket 1 1 0", "EPERM", true}, escape{"bind 127.0.0.1:0", "EPERM", true}, escape{"socket 16 3 0", "EPERM", true})
+			escapes = append(escapes, escape{"socket 1 1 0", "EPERM", true}, escape{"bind 127.0.0.1:0", "EPERM", true}, escape{"socket 16 3 0", "EPERM", true},
+				escape{"pair 1 2", "EPERM", true}, escape{"pair 1 3", "EPERM", true}, escape{"pair 30 1", "EPERM", false}) // both datagrams, and TIPC
 		}
-		newTestWorker(t, choice, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract)
+		newTestWorker(t, choice, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract, "%l", log.LocalAddr().String())
 	})
 }
 

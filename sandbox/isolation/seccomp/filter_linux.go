@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets says which sockets a process may create. It may always create a pair with socketpair(2).
+// Sockets says which sockets a process may create. It may always create a pair of connected Unix sockets with
+// socketpair(2). With NoSockets and TCPSockets the pair may not be of datagrams, because those can be sent to any socket.
 type Sockets int
 
 const (
@@ -192,11 +193,22 @@ func among(n uint32, values ...uint32) []bpf.Instruction {
 	return append(rules, deny, allow)
 }
 
-// socketRules limit socket(2).
+// pairRules limit socketpair(2). They deny SOCK_DGRAM, and SOCK_RAW, which the kernel treats alike.
+func pairRules() []bpf.Instruction {
+	return when(unix.SYS_SOCKETPAIR, argument(0),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipFalse: 4},
+		argument(1),
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // without SOCK_NONBLOCK and SOCK_CLOEXEC
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1},
+		deny, allow)
+}
+
+// socketRules limit socket(2) and socketpair(2).
 func socketRules(s Sockets) []bpf.Instruction {
 	switch s {
 	case NoSockets:
-		return when(unix.SYS_SOCKET, deny)
+		return append(pairRules(), when(unix.SYS_SOCKET, deny)...)
 	case NamespaceSockets: // a network namespace does not confine other families, or they expose more of the kernel
 		return when(unix.SYS_SOCKET, argument(0),
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 6},
@@ -207,7 +219,7 @@ func socketRules(s Sockets) []bpf.Instruction {
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 1},
 			deny, allow)
 	}
-	return when(unix.SYS_SOCKET, argument(0), // excludes MPTCP and SCTP, which are also SOCK_STREAM
+	return append(pairRules(), when(unix.SYS_SOCKET, argument(0), // excludes MPTCP and SCTP, which are also SOCK_STREAM
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 1},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipFalse: 6},
 		argument(1),
@@ -216,7 +228,7 @@ func socketRules(s Sockets) []bpf.Instruction {
 		argument(2),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1},
-		deny, allow)
+		deny, allow)...)
 }
 
 // File returns a memory file with the filter in the format that bubblewrap reads. Each reader needs its own open
