@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite"
-import { lstatSync, readlinkSync, statSync } from "node:fs"
+import { lstatSync, readFileSync, readlinkSync, statSync } from "node:fs"
 import { dirname, join, resolve } from "node:path"
 
 // Bun loads this file before OpenCode itself (BUN_INSPECT_PRELOAD), and OpenCode imports it again as a plugin. Programs that
@@ -39,6 +39,19 @@ globalThis.fetch = Object.assign(
   },
   { preconnect: direct.preconnect },
 )
+
+// OpenCode compares texts in its only thread, with jsdiff, and answers no chat meanwhile: before the permission request of an edit and
+// after it. N changed lines take up to 2 N² steps of about a microsecond. jsdiff reads the first option once in a comparison and
+// the second one in each step. OpenCode sets neither.
+const maxSteps = 2_500_000
+let steps = 0
+Object.defineProperty(Object.prototype, "maxEditLength", { get: () => void (steps = 0) })
+Object.defineProperty(Object.prototype, "oneChangePerToken", {
+  get: () => {
+    if (++steps > maxSteps)
+      throw new Error("This changes too many lines of the file at once. Change at most 1,000 lines in one call, or use a command such as sed.")
+  },
+})
 
 // These tools read a file before they request a permission for it, so that the gate comes too late: a FIFO would hold a thread of
 // OpenCode for ever. The gate says the same of the other tools.
@@ -104,6 +117,21 @@ const refuseLarge = (path) => {
     throw new Error(`“${path}” has more than ${maxFile / 1024 / 1024} MiB, which is too much for OpenCode. Use commands such as head, tail or grep.`)
 }
 
+// If a file does not hold oldString exactly once, OpenCode looks for similar text. That takes time with the square of the file's lines,
+// and with the product of both lengths.
+const maxSearchedLines = 5000
+const maxSearchedProduct = 50_000_000
+
+const refuseSearch = (path, { oldString, replaceAll }) => {
+  if (!oldString || !statSync(path, { throwIfNoEntry: false })?.isFile()) return
+  const text = readFileSync(path, "utf8")
+  const wanted = text.includes("\r\n") ? oldString.replace(/\r?\n/g, "\r\n") : oldString.replaceAll("\r\n", "\n")
+  const first = text.indexOf(wanted)
+  if (first !== -1 && (replaceAll || first === text.lastIndexOf(wanted))) return
+  if (text.split("\n").length <= maxSearchedLines && text.length * wanted.length <= maxSearchedProduct) return
+  throw new Error(`oldString is in the file ${first === -1 ? "nowhere" : "more than once"}. In a file of this size it must match exactly once.`)
+}
+
 // In the prompt of a subagent, OpenCode replaces @NAME by the content of that file without a permission request, also
 // @/proc/self/environ. It ignores an @ that follows a backquote (1.18.33, ConfigMarkdown.FILE_REGEX). Checking that no such file
 // exists would not be enough, because the file can appear later.
@@ -155,6 +183,7 @@ export const PocketCoder = async ({ directory }) => ({
       const what = irregular(path)
       if (what) throw new Error(`“${path}” is ${what}. OpenCode opens only regular files and directories.`)
       refuseLarge(path)
+      if (tool === "edit") refuseSearch(path, args)
     }
   },
   "shell.env": async (input, output) => {

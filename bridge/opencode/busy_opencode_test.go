@@ -1,0 +1,62 @@
+package opencode_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/expect"
+)
+
+func lines(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format+"\n", i)
+	}
+	return b.String()
+}
+
+// TestNoToolCallKeepsOpenCodeBusy is one test because each start of OpenCode takes seconds.
+func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newWhole(t)
+	long, old := lines(100_000, "x %d"), lines(2000, "old %d")
+	at := func(name string) string { return filepath.Join(w.workspace, name) }
+	expect.WriteFile(t, at("long.txt"), long)
+	expect.WriteFile(t, at("old.txt"), old)
+	expect.WriteFile(t, at("same.txt"), strings.Repeat("a\n", 50_000))
+	for _, c := range []struct {
+		name, tool string
+		args       map[string]any
+		asked      int
+		says       string
+	}{
+		{"a change of one line", "edit", map[string]any{"filePath": at("long.txt"), "oldString": "x 50000\n", "newString": "y\n"}, 1, "Edit applied successfully"},
+		{"a new file", "write", map[string]any{"filePath": at("new.txt"), "content": old}, 1, "Wrote file successfully"},
+		{"text that is nowhere", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\nb\nc", "newString": "y"}, 0, "oldString is in the file nowhere"},
+		{"text that is there often", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\na\na", "newString": "y"}, 0, "oldString is in the file more than once"},
+		{"a change of every line", "edit", map[string]any{"filePath": at("long.txt"), "oldString": "x", "newString": "y", "replaceAll": true}, 0, "changes too many lines"},
+		{"a change of every line", "write", map[string]any{"filePath": at("old.txt"), "content": lines(2000, "new %d")}, 0, "changes too many lines"},
+	} {
+		session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
+		is.NoErr(err)
+		b, err := json.Marshal(c.args)
+		is.NoErr(err)
+		asked := turn(t, w.client, w.workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", c.tool, b), idle(t, w.client, session.ID))
+		messages, err := w.client.Messages(t.Context(), session.ID, 2)
+		is.NoErr(err)
+		var parts []string
+		for _, p := range messages[0].Parts {
+			parts = append(parts, string(p.Raw))
+		}
+		t.Log(c.name, c.tool)
+		expect.Contains(t, strings.Join(parts, "\n"), c.says)
+		is.Equal(len(asked), c.asked)
+	}
+}
