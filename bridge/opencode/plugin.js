@@ -149,13 +149,13 @@ const refuseForeign = (id, sessionID) => {
   throw new Error(`task_id: “${id}” is no subagent of this session. Leave task_id out to start a new subagent.`)
 }
 
-// OpenCode parses a command before it requests a permission for it, and answers no other chat meanwhile. Linux takes no longer
-// argument. Nesting is counted without a look at quotes.
-const maxCommand = 128 * 1024
+// OpenCode parses a command before it requests a permission for it, and answers no other chat meanwhile. For some commands, such as
+// ! ! ! ls, that takes time with the square of their length. Nesting is counted without a look at quotes.
+const maxCommand = 32 * 1024
 const maxNesting = 200
 
 const refuseUnreadable = (command) => {
-  if (Buffer.byteLength(command) >= maxCommand) throw new Error("The command has 128 KiB or more. Write a script instead.")
+  if (Buffer.byteLength(command) > maxCommand) throw new Error("The command has more than 32 KiB. Write a script to a file and run it.")
   let depth = 0
   for (const c of command) {
     if ("({[".includes(c)) depth++
