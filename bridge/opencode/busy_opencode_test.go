@@ -63,4 +63,15 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		expect.Contains(t, strings.Join(parts, "\n"), c.says)
 		is.Equal(len(asked), c.asked)
 	}
+
+	session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
+	is.NoErr(err)
+	before := w.file("long.txt")
+	turn(t, w.client, w.workspace, session.ID, "@@call bash {\"command\":\"sed -i s/x/y/ long.txt; sed -i s/o/n/ old.txt\",\"description\":\"d\"}\n@@next\n@@say done", idle(t, w.client, session.ID))
+	is.True(w.file("long.txt") != before)
+	messages, err := w.client.Messages(t.Context(), session.ID, 0)
+	is.NoErr(err)
+	is.NoErr(w.client.Revert(t.Context(), session.ID, messages[0].Info.ID)) // OpenCode compares what the turn changed
+	is.True(w.file("long.txt") == before)
+	is.True(w.file("old.txt") == old)
 }

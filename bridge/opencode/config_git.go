@@ -21,9 +21,10 @@ func (s *Supervisor) otherGitDir() string { return s.path("git") }
 
 // gitSettings overrule what the workspace's .git/config and the machine's say, by git's name for each. git-lfs, which many
 // machines have as a filter, runs git itself and would fail at ours: such files are kept in snapshots as they are on disk.
-// Git ignores a bare repository that it finds in the workspace, because ordinary tracked files can form one.
+// Git ignores a bare repository that it finds in the workspace, because ordinary tracked files can form one. Git calls larger files
+// than core.bigFileThreshold binary: OpenCode makes no text diff of them at the end of a turn, which would keep its thread busy.
 var gitSettings = [][2]string{
-	{"core.fsmonitor", "false"}, {"core.hooksPath", os.DevNull}, {"safe.bareRepository", "explicit"},
+	{"core.fsmonitor", "false"}, {"core.bigFileThreshold", "256k"}, {"core.hooksPath", os.DevNull}, {"safe.bareRepository", "explicit"},
 	{"filter.lfs.process", ""}, {"filter.lfs.clean", ""}, {"filter.lfs.smudge", ""}, {"filter.lfs.required", "false"},
 }
 
