@@ -225,7 +225,7 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 		return nil, err
 	}
 	env := map[string]string{
-		"PATH":                            filepath.Dir(s.Tools.Ripgrep) + string(os.PathListSeparator) + s.searchPath(),
+		"PATH":                            strings.Join([]string{s.limitedGitDir(), filepath.Dir(s.Tools.Ripgrep), s.searchPath()}, string(os.PathListSeparator)),
 		"HOME":                            s.path("home"),
 		"TMPDIR":                          s.path("tmp"),
 		"XDG_CONFIG_HOME":                 s.path("config"),

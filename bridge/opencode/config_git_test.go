@@ -1,11 +1,15 @@
 package opencode
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -16,17 +20,24 @@ import (
 // asOpenCode runs git over the workspace as OpenCode's snapshots do, with the index in the supervisor's directory.
 func (s *Supervisor) asOpenCode(t *testing.T, more []string, args ...string) string {
 	t.Helper()
+	out, err := s.tryAsOpenCode(t, more, args...)
+	if err != nil {
+		t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+func (s *Supervisor) tryAsOpenCode(t *testing.T, more []string, args ...string) (string, error) {
+	t.Helper()
 	env, err := s.environment("the password", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("git", append([]string{"--git-dir", s.path("snapshot"), "--work-tree", s.Workspace}, args...)...)
+	args = append([]string{"-c", `exec git "$@"`, "sh", "-c", "core.quotepath=false", "--git-dir", s.path("snapshot"), "--work-tree", s.Workspace}, args...)
+	cmd := exec.Command("/bin/sh", args...)
 	cmd.Dir, cmd.Env = s.Workspace, append(env, more...)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %q: %v\n%s", args, err, out)
-	}
-	return string(out)
+	return string(out), err
 }
 
 // nest makes a repository in a folder of the workspace whose filter runs evil whenever git looks whether file has changed; it
@@ -125,6 +136,49 @@ func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
 	s.asOpenCode(t, nil, "init", "-q")
 	s.asOpenCode(t, []string{"GIT_CONFIG_SYSTEM=" + system}, "add", "--all")
 	is.Equal(s.asOpenCode(t, nil, "show", ":a.bin"), "large\n")
+}
+
+// TestAGitThatWaitsIsEnded lets git open a FIFO.
+func TestAGitThatWaitsIsEnded(t *testing.T) {
+	t.Parallel()
+	gitOrSkip(t)
+	for name, c := range map[string]struct {
+		command []string
+		out     string
+	}{
+		".gitignore":     {[]string{"ls-files", "--others", "--exclude-standard"}, "sub/a.txt\n"},
+		".gitattributes": {[]string{"add", "--all"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			var logged bytes.Buffer
+			s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined,
+				GitLimit: time.Second, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+			is.NoErr(s.prepare())
+			s.asOpenCode(t, nil, "init", "-q")
+			expect.WriteFile(t, filepath.Join(s.Workspace, "sub", "a.txt"), "one\n")
+			fifo := filepath.Join(s.Workspace, "sub", name)
+			is.NoErr(syscall.Mkfifo(fifo, 0o600))
+			out, err := s.tryAsOpenCode(t, nil, c.command...)
+			is.True(err != nil)
+			expect.Contains(t, out, "git "+c.command[0]+" was ended after 1 s")
+			out, err = s.tryAsOpenCode(t, nil, c.command...)
+			is.True(err != nil)
+			expect.Contains(t, out, "less than ten minutes ago")
+			reported := s.reportSlowGit(time.Time{})
+			expect.Contains(t, logged.String(), "command="+c.command[0])
+			is.Equal(s.reportSlowGit(reported), reported)
+			is.Equal(strings.Count(logged.String(), "took too long"), 1)
+
+			is.NoErr(os.Remove(fifo))
+			before := time.Now().Add(-11 * time.Minute)
+			is.NoErr(os.Chtimes(s.path("tmp", "slow-git-"+c.command[0]), before, before))
+			is.Equal(s.asOpenCode(t, nil, c.command...), c.out) // no lock is left
+			s.asOpenCode(t, nil, "add", "--all")
+			is.Equal(s.asOpenCode(t, nil, "ls-files"), "sub/a.txt\n")
+		})
+	}
 }
 
 func TestWithoutAGitThatDoesNothingOpenCodeIsNotStarted(t *testing.T) {

@@ -55,7 +55,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 	for _, name := range []string{"HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "GIT_EXEC_PATH"} {
 		is.True(strings.HasPrefix(env[name], dir+"/"))
 	}
-	is.Equal(env["PATH"], "/tools:"+os.Getenv("PATH"))
+	is.Equal(env["PATH"], dir+"/git/limited:/tools:"+os.Getenv("PATH"))
 	is.Equal(env["LANG"], "C.UTF-8")
 	is.Equal(env["NO_PROXY"], "example.org,127.0.0.1,localhost")
 	is.Equal(env["OPENCODE_SERVER_PASSWORD"], "the password")

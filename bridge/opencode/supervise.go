@@ -52,7 +52,8 @@ type Supervisor struct {
 	// Conceal receives the password of each start, which must not be stored, unless nil. OpenCode can read it in its environment.
 	Conceal func(password string)
 
-	Limits HealthLimits // zero for DefaultHealthLimits
+	Limits   HealthLimits  // zero for DefaultHealthLimits
+	GitLimit time.Duration // of each git that OpenCode runs, in whole seconds; zero for one minute
 
 	confinement *isolation.Confinement
 	aliases     []string // of Dir

@@ -27,7 +27,9 @@ func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) err
 		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
 	defer s.setTrouble("")
 	answered, waited := time.Now(), processorWait(pid)
+	var gitReported time.Time
 	for {
+		gitReported = s.reportSlowGit(gitReported)
 		next := limits.Report
 		if s.Trouble() != "" {
 			next = limits.Restart

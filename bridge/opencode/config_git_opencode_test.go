@@ -1,0 +1,59 @@
+package opencode_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/expect"
+)
+
+// TestAFIFOThatGitReadsHoldsNoTurn has FIFOs with names that git and ripgrep read, below the workspace's top folder.
+func TestAFIFOThatGitReadsHoldsNoTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	tools := opencodetest.Tools(t)
+	base, _ := model(t)
+	workspace := t.TempDir()
+	is.NoErr(exec.Command("git", "init", "-q", workspace).Run())
+	for _, name := range []string{".gitignore", ".gitattributes", ".ignore", ".rgignore"} {
+		expect.WriteFile(t, filepath.Join(workspace, name+".d", "a.txt"), "one\n")
+		is.NoErr(syscall.Mkfifo(filepath.Join(workspace, name+".d", name), 0o600))
+	}
+	logged := filepath.Join(t.TempDir(), "log")
+	to, err := os.Create(logged)
+	is.NoErr(err)
+	t.Cleanup(func() { to.Close() })
+	ready := make(chan opencode.Generation, 1)
+	s := &opencode.Supervisor{
+		Tools: tools, Dir: t.TempDir(), Workspace: workspace, Shell: "/bin/sh", Logger: slog.New(slog.NewTextHandler(to, nil)),
+		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
+		Started:  func(g opencode.Generation) { ready <- g }, GitLimit: 5 * time.Second,
+	}
+	confine(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	c := (<-ready).Client
+	for range 2 {
+		session, err := c.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
+		is.NoErr(err)
+		turn(t, c, workspace, session.ID, "@@say done", idle(t, c, session.ID))
+	}
+	expect.Eventually(t, "the log names the git that took too long", func() bool {
+		return strings.Contains(expect.ReadFile(t, logged), "command=ls-files")
+	})
+}

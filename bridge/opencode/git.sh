@@ -1,0 +1,35 @@
+#!/bin/sh
+# The git that OpenCode finds first on PATH. It runs the system's git with a time limit. OpenCode itself sets none, and makes
+# all chats wait for one git. git waits for ever if .gitignore is a FIFO, and needs hours for some patterns.
+limit=%d
+PATH=${PATH#*:}
+for command; do
+	case $command in
+	-* | /* | *=*) ;;
+	*) break ;;
+	esac
+done
+
+# If ls-tree fails, OpenCode deletes the file that it reverts. ls-tree reads nothing of the workspace. macOS has no timeout.
+if [ "$command" = ls-tree ] || ! type timeout >/dev/null 2>&1; then
+	exec git "$@"
+fi
+
+# These read files that commands can write. One that ran into the limit fails at once for ten minutes.
+slow=$TMPDIR/slow-git-$command
+case $command in
+add | check-ignore | checkout | checkout-index | diff | diff-files | ls-files | rev-parse)
+	if [ -n "$(find "$slow" -mmin -10 2>/dev/null)" ]; then
+		echo "git $command ran into its time limit less than ten minutes ago" >&2
+		exit 124
+	fi
+	;;
+esac
+
+timeout "$limit" git "$@"
+code=$?
+if [ $code = 124 ]; then
+	echo "git $command was ended after $limit s" >&2
+	echo >"$slow"
+fi
+exit $code
