@@ -140,33 +140,43 @@ var asks = map[string]any{"*": "ask"}
 // maxInstructions bounds a file of instructions, in bytes. OpenCode reads it whole: one of 150 MB kept it from answering for 30 s.
 const maxInstructions = 256 << 10
 
-// maxMarkdown bounds the Markdown files that OpenCode parses at the first message, in bytes. It does not use what they say, but
-// 57 MB of front matter kept it busy until it was restarted, and a FIFO would keep it for ever.
-const maxMarkdown = 4 << 20
+// maxParsed bounds the files that OpenCode parses at the first message, in bytes. It does not use what they say, but 57 MB of
+// front matter kept it busy until it was restarted.
+const maxParsed = 4 << 20
 
-// checkMarkdown refuses a workspace whose Markdown files OpenCode could not parse. Commands and OpenCode cannot change them.
-func (s *Supervisor) checkMarkdown() error {
+// readAtStart are the files and folders of a project that OpenCode parses, and the files of a repository that OpenCode or its
+// git opens.
+var readAtStart = strings.Fields(`opencode.json opencode.jsonc .opencode/opencode.json .opencode/opencode.jsonc
+	.opencode/agent .opencode/agents .opencode/command .opencode/commands .opencode/mode .opencode/modes .opencode/skill .opencode/skills
+	.git/HEAD .git/commondir .git/config .git/config.worktree .git/index .git/info/exclude .git/info/attributes .git/objects/info/alternates
+	.git/opencode .git/packed-refs .git/shallow`)
+
+// checkFiles refuses a workspace in which OpenCode would wait for a FIFO for ever, or parse very large files.
+func (s *Supervisor) checkFiles() error {
 	total := int64(0)
-	for _, folder := range []string{"agent", "agents", "command", "commands", "mode", "modes"} {
-		root := filepath.Join(s.Workspace, ".opencode", folder)
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
-				return nil // what we cannot read, OpenCode cannot either
+	check := func(path string, _ fs.DirEntry, err error) error {
+		info, statErr := os.Stat(path)
+		if err != nil || statErr != nil || info.IsDir() {
+			return nil // what we cannot read, OpenCode cannot either
+		}
+		if slices.Contains([]string{".md", ".json", ".jsonc"}, filepath.Ext(path)) {
+			total += info.Size()
+		}
+		if total > maxParsed || info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
+			return fmt.Errorf("OpenCode would read %s, but it is no regular file, or there are more than %d MiB in all; remove it", path, maxParsed>>20)
+		}
+		return nil
+	}
+	for dir := s.Workspace; ; dir = filepath.Dir(dir) { // OpenCode looks for a configuration in the folders above, too
+		for _, name := range readAtStart {
+			if err := filepath.WalkDir(filepath.Join(dir, name), check); err != nil {
+				return err
 			}
-			info, err := d.Info()
-			if err != nil {
-				return nil
-			}
-			if total += info.Size(); total > maxMarkdown || info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
-				return fmt.Errorf("OpenCode would parse %s, but it is no regular file, or there are more than %d MiB in all; remove it", path, maxMarkdown>>20)
-			}
+		}
+		if dir == filepath.Dir(dir) {
 			return nil
-		})
-		if err != nil {
-			return err
 		}
 	}
-	return nil
 }
 
 // told is the part of Provider that OpenCode gets: without the keys if it has our proxy, which puts them in.
@@ -181,7 +191,7 @@ func (s *Supervisor) told() provider.Provider {
 // config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
 // would run outside the sandbox.
 func (s *Supervisor) config() (string, error) {
-	if err := s.checkMarkdown(); err != nil {
+	if err := s.checkFiles(); err != nil {
 		return "", err
 	}
 	config, err := s.told().Config()

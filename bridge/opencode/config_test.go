@@ -109,35 +109,48 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	expect.Lacks(t, plugin, `"xai"`)
 }
 
-// TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another configuration
-// into ours.
-func TestMarkdownThatOpenCodeCannotParseIsRefused(t *testing.T) {
+func TestFilesThatOpenCodeCannotReadAreRefused(t *testing.T) {
 	t.Parallel()
+	write := func(path string) error { return os.WriteFile(path, []byte("{}"), 0o600) }
+	large := func(path string) error { return errors.Join(write(path), os.Truncate(path, maxParsed+1)) }
+	fifo := func(path string) error { return syscall.Mkfifo(path, 0o600) }
+	const command = "workspace/.opencode/commands/below/x.md"
 	for name, c := range map[string]struct {
+		path    string
 		makes   func(path string) error
 		refused bool
 	}{
-		"an agent": {func(path string) error { return os.WriteFile(path, []byte("---\nname: x\n---\n"), 0o600) }, false},
-		"a large agent": {func(path string) error {
-			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxMarkdown+1))
-		}, true},
-		"a FIFO": {func(path string) error { return syscall.Mkfifo(path, 0o600) }, true},
+		"a command":                      {command, write, false},
+		"a large command":                {command, large, true},
+		"a command that is a FIFO":       {command, fifo, true},
+		"a skill that is a FIFO":         {"workspace/.opencode/skill/x/SKILL.md", fifo, true},
+		"a configuration":                {"workspace/opencode.json", write, false},
+		"a large configuration":          {"workspace/opencode.jsonc", large, true},
+		"a configuration that is a FIFO": {"workspace/opencode.json", fifo, true},
+		"a FIFO in .opencode":            {"workspace/.opencode/opencode.json", fifo, true},
+		"a FIFO above":                   {"opencode.json", fifo, true},
+		"a large index":                  {"workspace/.git/index", large, false},
+		"an index that is a FIFO":        {"workspace/.git/index", fifo, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			is := is.New(t)
-			s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Isolation: unconfined}
-			folder := filepath.Join(s.Workspace, ".opencode", "commands", "below")
-			is.NoErr(os.MkdirAll(folder, 0o700))
-			is.NoErr(c.makes(filepath.Join(folder, "x.md")))
+			dir := t.TempDir()
+			s := &Supervisor{Dir: t.TempDir(), Workspace: filepath.Join(dir, "workspace"), Isolation: unconfined}
+			path := filepath.Join(dir, c.path)
+			is.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
+			is.NoErr(c.makes(path))
 			_, err := s.config()
 			is.Equal(err != nil, c.refused)
 			if c.refused {
-				expect.Contains(t, err.Error(), ".opencode/commands/below/x.md")
+				expect.Contains(t, err.Error(), path)
 			}
 		})
 	}
 }
 
+// TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another configuration
+// into ours.
 func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours", Isolation: unconfined}
