@@ -2,6 +2,7 @@ package opencode_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -56,4 +57,36 @@ func TestAFIFOThatGitReadsHoldsNoTurn(t *testing.T) {
 	expect.Eventually(t, "the log names the git that took too long", func() bool {
 		return strings.Contains(expect.ReadFile(t, logged), "command=ls-files")
 	})
+}
+
+// TestPatchOfAFIFOIsRefused has names with the characters at which a line ends for JavaScript, but not for a patch.
+func TestPatchOfAFIFOIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	tools := opencodetest.Tools(t)
+	base, seen := model(t)
+	workspace := t.TempDir()
+	ready := make(chan opencode.Generation, 1)
+	s := &opencode.Supervisor{
+		Tools: tools, Dir: t.TempDir(), Workspace: workspace, Shell: "/bin/sh", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Provider: provider.Provider{Model: "demo/gpt-5", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")}, // OpenCode has apply_patch for such names
+		Started:  func(g opencode.Generation) { ready <- g },
+	}
+	confine(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	c := (<-ready).Client
+	for i, end := range []string{"\r", "\u2028", "\u2029"} {
+		name := "x" + end + "y"
+		is.NoErr(syscall.Mkfifo(filepath.Join(workspace, name), 0o600))
+		session, err := c.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
+		is.NoErr(err)
+		args, err := json.Marshal(map[string]string{"patchText": "*** Begin Patch\n*** Update File: " + name + "\n@@\n-a\n+b\n*** End Patch"})
+		is.NoErr(err)
+		asked := turn(t, c, workspace, session.ID, "@@call apply_patch "+string(args)+"\n@@next\n@@say done", idle(t, c, session.ID))
+		is.Equal(len(asked), 0)
+		expect.Eventually(t, "the model learns why", func() bool { return strings.Count(seen(), "is a FIFO. OpenCode opens only") > i })
+	}
 }

@@ -59,7 +59,9 @@ Object.defineProperty(Object.prototype, "oneChangePerToken", {
 const opened = (tool, args) => {
   if (tool === "edit" || tool === "write") return [args.filePath]
   if (tool !== "apply_patch") return []
-  return [...String(args.patchText).matchAll(/^\s*\*\*\* (?:Add File|Update File|Delete File|Move to):(.*)$/gm)].map((m) => m[1].trim())
+  // Only \n ends a line of a patch. A name may hold the other characters at which "." and "$" of a regular expression end.
+  const headers = String(args.patchText).split("\n").map((line) => line.match(/^\s*\*\*\* (?:Add File|Update File|Delete File|Move to):([^]*)$/))
+  return headers.filter(Boolean).map((m) => m[1].trim())
 }
 
 const irregular = (path) => {
