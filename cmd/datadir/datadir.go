@@ -56,17 +56,29 @@ type Running struct {
 	Workspace string    `json:"workspace"`
 }
 
-// Open makes the directory, or checks that it is one of ours, and holds it for this process.
+// Prepare makes the directory, or checks that it is one of ours. It may be in use.
+func (d Dir) Prepare() error {
+	err := os.MkdirAll(string(d), 0o700)
+	if err == nil {
+		err = d.checkOurs() // before anything in it is changed
+	}
+	if err == nil {
+		err = d.tighten()
+	}
+	if err == nil {
+		err = d.checkVersion()
+	}
+	if err != nil {
+		return fmt.Errorf("open data directory %s: %w", d, err)
+	}
+	return nil
+}
+
+// Open prepares the directory, and holds it for this process.
 func (d Dir) Open() (release func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("open data directory %s: %w", d, err) }
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return fail(err)
-	}
-	if err := d.checkOurs(); err != nil { // before anything in it is changed
-		return fail(err)
-	}
-	if err := d.tighten(); err != nil {
-		return fail(err)
+	if err := d.Prepare(); err != nil {
+		return nil, err
 	}
 	lock, err := os.OpenFile(d.Path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -78,10 +90,6 @@ func (d Dir) Open() (release func(), err error) {
 			return fail(fmt.Errorf("it is in use by pid %d (%s); stop that, or choose another with --data", r.PID, r.HTTP))
 		}
 		return fail(errors.New("it is in use by another process; stop that, or choose another with --data"))
-	}
-	if err := d.checkVersion(); err != nil {
-		lock.Close()
-		return fail(err)
 	}
 	return func() { os.Remove(d.Path("running.json")); lock.Close() }, nil
 }

@@ -43,6 +43,9 @@ func runNATSConfig(_ context.Context, env cli.Environment, args []string) error 
 		return err
 	}
 	d := datadir.Dir(datadir.Absolute(*data))
+	if err := d.Prepare(); err != nil { // "up" takes no directory that holds only keys
+		return err
+	}
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	if err != nil {
 		return err
