@@ -134,4 +134,5 @@ func TestNodeListensForWorkersWithTheEgressProxyAlone(t *testing.T) {
 	is.Equal(address("POCKETCODER_HTTP=", ":"), core)
 	is.Equal(address("POCKETCODER_SSH=", ":"), core)
 	is.Equal(address("POCKETCODER_EGRESS=", ":"), sandbox)
+	is.Equal(address("command: ", "\n"), `[up, --replicas, "3"]`) // each of the three servers holds the log
 }

@@ -71,6 +71,7 @@ type call struct {
 	credited                int64         // what of it the server was told
 	cut, quiet              time.Duration // how long there has been no connection, and nothing of the server
 	inLine                  int           // how many probes the call has stood in line
+	reconnects              uint64        // of the connection, when the request was sent last
 
 	mu       sync.Mutex
 	asked    int    // how often
@@ -114,15 +115,13 @@ func (c *call) run(ctx context.Context, subject string, e envelope) (Result, err
 	if err := frames.SetPendingLimits(2*Window/frameCost, 2*Window); err != nil {
 		return Result{}, err
 	}
-	if !c.nc.IsConnected() {
-		return Result{}, nats.ErrDisconnected
-	}
 	c.mu.Lock()
 	err = c.askAll()
 	c.mu.Unlock()
 	if err != nil {
 		return Result{}, err
 	}
+	c.reconnects = c.nc.Stats().Reconnects
 	return c.wait(ctx)
 }
 
@@ -136,7 +135,9 @@ func (c *call) wait(ctx context.Context) (Result, error) {
 		case <-c.ended:
 			return c.result, c.err
 		case <-c.start.C:
-			c.neverRun(c.noWorker())
+			if c.nc.IsConnected() { // else nobody could answer; probe gives up after CutOff
+				c.neverRun(c.noWorker())
+			}
 		case <-done:
 			c.neverRun(ctx.Err()) // first: no grant follows the cancel
 			c.send(frameCancel, "", nil)
@@ -195,10 +196,21 @@ func (c *call) probe() {
 		c.cut = 0
 	}
 	if c.nc.IsClosed() || c.cut >= CutOff {
+		c.neverRun(nats.ErrDisconnected)
 		c.lose("the connection to NATS is lost")
 		return
 	}
+	if c.cut > 0 {
+		return // a probe would wait for the connection, and arrive before the worker is back
+	}
 	c.mu.Lock()
+	if n := c.nc.Stats().Reconnects; n != c.reconnects {
+		c.reconnects, c.missing = n, 0
+		if c.granted == "" && !c.done { // what was sent last may be lost
+			c.start.Reset(StartTimeout)
+			c.sayAsk() // what is not sent is sent after the next reconnect
+		}
+	}
 	isGranted, isQuiet := c.granted != "", !c.heard && !c.busy
 	c.heard = false
 	if c.isQueued && !isGranted && !c.done {

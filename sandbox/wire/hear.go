@@ -56,7 +56,7 @@ func (c *call) receive(m *nats.Msg) {
 func (c *call) nobody() {
 	c.missing++
 	switch {
-	case c.granted != "" && c.missing >= goneAfter:
+	case c.granted != "" && c.missing > int(CutOff/serverProbe):
 		c.end(lost("the worker is gone"), nil)
 	case c.granted == "" && !c.isQueued: // else the worker may be back within StartTimeout
 		c.end(Result{}, ErrNoWorker)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -168,4 +169,102 @@ func TestBothSidesGiveUpWithoutNATS(t *testing.T) {
 func stopFor(p *os.Process, d time.Duration) {
 	p.Signal(syscall.SIGSTOP)
 	time.AfterFunc(d, func() { p.Signal(syscall.SIGCONT) })
+}
+
+// A server of NATS that restarts is back before both sides are. Neither takes the other for gone meanwhile.
+func TestNATSThatRestartsLosesNoCommand(t *testing.T) {
+	t.Parallel()
+	const soon, late = 50 * time.Millisecond, 3 * time.Second // from one attempt to reconnect to the next
+	for name, c := range map[string]struct{ caller, worker time.Duration }{
+		"the worker is late": {soon, late}, "the caller is late": {late, soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := startNATS(t)
+			connect := func(wait time.Duration) *nats.Conn {
+				nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(wait), nats.ReconnectJitter(0, 0), nats.MaxReconnects(-1)))
+				t.Cleanup(nc.Close)
+				return nc
+			}
+			caller, worker := connect(c.caller), connect(c.worker)
+			goOn := make(chan struct{})
+			serveOn(t, worker, wire.Server{Handle: func(ctx context.Context, _ wire.Request, _, _ io.Writer) wire.Result {
+				select {
+				case <-goOn:
+				case <-ctx.Done():
+				}
+				return wire.Result{Reason: wire.Exited}
+			}})
+			r, port := hello, s.Addr().(*net.TCPAddr).Port
+			r.Started = func(wire.Start) {
+				go func() {
+					s.Shutdown()
+					s.WaitForShutdown()
+					startNATSAt(t, port)
+					expect.Eventually(t, "both are back", func() bool { return caller.IsConnected() && worker.IsConnected() })
+					close(goOn)
+				}()
+			}
+			result, err := wire.Call(t.Context(), caller, subject, r, io.Discard, io.Discard)
+			is.NoErr(err)
+			is.Equal(result, wire.Result{Reason: wire.Exited})
+		})
+	}
+}
+
+func TestCommandWaitsForNATSThatIsAway(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := startNATS(t)
+	nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(50*time.Millisecond))) // of both, as in a node: they come back together
+	t.Cleanup(nc.Close)
+	var ran atomic.Int64
+	serveOn(t, nc, wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+		ran.Add(1)
+		return wire.Result{Reason: wire.Exited}
+	}})
+	port := s.Addr().(*net.TCPAddr).Port
+	s.Shutdown()
+	s.WaitForShutdown()
+	expect.Eventually(t, "it is away", func() bool { return !nc.IsConnected() })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
+		ended <- err
+	}()
+	expect.Eventually(t, "the call waits", func() bool { return nc.NumSubscriptions() == 3 })
+	startNATSAt(t, port)
+	is.NoErr(<-ended)
+	is.Equal(ran.Load(), int64(1))
+}
+
+// A request that is on its way when the connection is cut is made again.
+func TestRequestThatIsLostWithTheConnectionIsRepeated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url := natsServer(t)
+	l := newLink(t, url)
+	caller := must(nats.Connect(l.url, nats.ReconnectWait(50*time.Millisecond)))
+	t.Cleanup(caller.Close)
+	var ran atomic.Int64
+	w := connect(t, url)
+	lost := make(chan struct{})
+	first, err := w.Subscribe(subject, func(*nats.Msg) { close(lost) }) // nobody answers the first request
+	is.NoErr(err)
+	is.NoErr(first.AutoUnsubscribe(1))
+	is.NoErr(w.Flush())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := wire.Call(t.Context(), caller, subject, hello, io.Discard, io.Discard)
+		ended <- err
+	}()
+	<-lost
+	serve(t, url, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+		ran.Add(1)
+		return wire.Result{Reason: wire.Exited}
+	})
+	l.cut()
+	is.NoErr(<-ended)
+	is.Equal(ran.Load(), int64(1))
 }

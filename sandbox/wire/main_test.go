@@ -95,10 +95,21 @@ func startNATS(t testing.TB) *server.Server {
 	return startNATSWith(t, 0)
 }
 
+// startNATSAt starts one where another was before.
+func startNATSAt(t testing.TB, port int) {
+	t.Helper()
+	startServer(t, &server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true})
+}
+
 // startNATSWith starts one that takes messages of at most so many bytes, 0 being its default.
 func startNATSWith(t testing.TB, maxPayload int32) *server.Server {
 	t.Helper()
-	s := must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, MaxPayload: maxPayload}))
+	return startServer(t, &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, MaxPayload: maxPayload})
+}
+
+func startServer(t testing.TB, o *server.Options) *server.Server {
+	t.Helper()
+	s := must(server.NewServer(o))
 	go s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("no NATS server")

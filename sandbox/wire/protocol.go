@@ -36,6 +36,8 @@
 // probes to <subject>.<id>, the server to <subject>.<id>.caller. The second subject is there because an account's
 // reply subjects (_R_.>) never answer 503, even when the caller behind them is gone (measured, nats-server 2.15.2); a
 // service imported the other way does. And a server says something to its caller four times a second, whatever it does.
+// A side that has lost its connection answers 503 as well. It has CutOff to come back, and then gives the command up by
+// itself. So a command that runs is given up after 503 answers for as long.
 //
 // It must not know what a permission is, what an event is, or how a process is run.
 package wire
@@ -58,7 +60,7 @@ const (
 	CancelWait   = 2 * time.Second  // how long a cancelled Call still waits for the result
 	StartTimeout = 5 * time.Second  // how long a Call waits for an offer, or for the next word of somebody who is full
 	StopTimeout  = 5 * time.Second  // how long a stopping Serve waits for the handlers it has cancelled
-	CutOff       = 5 * time.Second  // a side without a connection to NATS for this long gives its execs up
+	CutOff       = 5 * time.Second  // a side without a connection to NATS for this long gives its execs up, and so does the other side then
 	Silence      = 12 * time.Second // a worker nothing is heard of for this long is lost
 	Gathering    = time.Second / 4  // how long Workers listens
 )
@@ -68,7 +70,7 @@ const (
 	callerProbe  = 250 * time.Millisecond
 	serverProbe  = time.Second
 	declinedWait = 500 * time.Millisecond // how long a Call still waits for an offer when somebody has declined
-	goneAfter    = 2                      // consecutive 503 answers: one may be a subscription still spreading through a cluster
+	goneAfter    = 2                      // consecutive 503 answers before the start: one may be a subscription still spreading through a cluster
 	maxAsks      = 16                     // how often a Call asks, when one server after the other withdraws
 	askAgain     = 3                      // probes from one asking of a Call that stands in line to the next
 	maxPath      = 4096

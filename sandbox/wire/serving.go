@@ -62,7 +62,7 @@ func (x *serving) receive(m *nats.Msg) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if m.Header.Get("Status") == "503" {
-		if x.missing++; x.missing >= goneAfter {
+		if x.missing++; x.said != frameStarted && x.missing >= goneAfter || x.missing > int(CutOff/callerProbe) {
 			x.giveUp()
 		}
 		return
