@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -89,7 +90,7 @@ func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io
 	}
 	requested, owner, err := x.authorize(record, session, r)
 	if err != nil {
-		return x.refuse(record, session.Chat, r, err)
+		return x.refuse(session.Chat, r, err)
 	}
 	if requested.Original != "" {
 		_, _ = io.WriteString(stdout, noticeOf(requested)) // a caller that is gone is handled elsewhere
@@ -147,8 +148,11 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session, 
 		return handlers.NewFold(newExecState(), execFilters(session.Chat)...)
 	})
 	c := handlers.Command{Actor: events.EngineActor(x.Engine)}
-	_, err = f.CarryOutOne(ctx, x.Log, session.Chat, c, func(s *execState) (events.Data, uint64, error) {
+	decide := func(s *execState) (events.Data, uint64, error) {
 		owner = s.Owner
+		if id, _ := s.CommandDecision(r.Session, r.Call); s.started[id] == d.Exec {
+			return nil, 0, nil // an earlier try stored it, and its answer was lost
+		}
 		how, err := s.authorized(r, time.Now())
 		if errors.Is(err, errOtherCommand) && string(x.Log.Redactor().Bytes([]byte(r.Command))) == how.Decided.Command {
 			err = errSecretCommand
@@ -166,9 +170,22 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session, 
 		}
 		d.Cwd, err = allowedCwd(*allowed, directory, r.Cwd)
 		return d, 0, err
-	})
-	return d, owner, err
+	}
+	for {
+		_, err = f.CarryOutOne(ctx, x.Log, session.Chat, c, decide)
+		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrNoStreamResponse) {
+			return d, owner, err
+		}
+		select { // the server has just come back, and its streams have not
+		case <-time.After(authorizePause):
+		case <-ctx.Done():
+			return d, owner, err
+		}
+	}
 }
+
+// authorizePause is the time between two tries to reach the log.
+const authorizePause = 250 * time.Millisecond
 
 // The reasons why a command differs from the approved one. The log holds [redacted] in place of a secret, so a command with a
 // secret never equals its request.
@@ -214,7 +231,9 @@ func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, erro
 	return real, nil
 }
 
-func (x *Executions) refuse(ctx context.Context, chat string, r wire.Request, why error) wire.Result {
+func (x *Executions) refuse(chat string, r wire.Request, why error) wire.Result {
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout) // its own: the log may have taken all the time to answer
+	defer cancel()
 	d := events.ExecRefused{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd, Reason: why.Error()}
 	e, err := events.New(chat, events.EngineActor(x.Engine), d)
 	if err == nil {

@@ -134,8 +134,14 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	}
 	conn.SetReadDeadline(time.Time{})
 	go watch(frames, cancel)
-	result, err := wire.Call(ctx, s.Conn, wire.RequestSubject(s.Engine),
-		wire.Request{Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd}, to.output(shellsocket.Stdout), to.output(shellsocket.Stderr))
+	var result wire.Result
+	for { // an approved command waits for NATS as long as its shell does
+		result, err = wire.Call(ctx, s.Conn, wire.RequestSubject(s.Engine),
+			wire.Request{Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd}, to.output(shellsocket.Stdout), to.output(shellsocket.Stderr))
+		if !errors.Is(err, nats.ErrDisconnected) || ctx.Err() != nil {
+			break
+		}
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return to.finish(wire.ExitRefused, "not run: PocketCoder is stopping") // or the shell has cancelled, and ignores this
