@@ -172,8 +172,10 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session, 
 		return d, 0, err
 	}
 	for {
-		_, err = f.CarryOutOne(ctx, x.Log, session.Chat, c, decide)
-		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		try, cancel := context.WithTimeout(ctx, authorizeTime) // an answer that was lost with the connection never comes
+		_, err = f.CarryOutOne(try, x.Log, session.Chat, c, decide)
+		cancel()
+		if !isUnanswered(err) {
 			return d, owner, err
 		}
 		select { // the server has just come back, and its streams have not
@@ -184,8 +186,16 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session, 
 	}
 }
 
-// authorizePause is the time between two tries to reach the log.
-const authorizePause = 250 * time.Millisecond
+// An approved command is recorded again, as often as recordTimeout allows, if the log did not answer.
+const (
+	authorizeTime  = 10 * time.Second       // for one try
+	authorizePause = 250 * time.Millisecond // between two tries
+)
+
+// isUnanswered reports whether the log did not answer, so that it may have stored the event or not.
+func isUnanswered(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, context.DeadlineExceeded)
+}
 
 // The reasons why a command differs from the approved one. The log holds [redacted] in place of a secret, so a command with a
 // secret never equals its request.
