@@ -26,9 +26,10 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newWhole(t)
-	long, old := lines(100_000, "x %d"), lines(2000, "old %d")
+	long, short, old := lines(100_000, "x %d"), lines(8000, "x %d"), lines(3000, "old %d")
 	at := func(name string) string { return filepath.Join(w.workspace, name) }
 	expect.WriteFile(t, at("long.txt"), long)
+	expect.WriteFile(t, at("short.txt"), short)
 	expect.WriteFile(t, at("old.txt"), old)
 	expect.WriteFile(t, at("same.txt"), strings.Repeat("a\n", 50_000))
 	for _, c := range []struct {
@@ -44,7 +45,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		{"text that is nowhere", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\nb\nc", "newString": "y"}, 0, "oldString is in the file nowhere"},
 		{"text that is there often", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\na\na", "newString": "y"}, 0, "oldString is in the file more than once"},
 		{"a change of every line", "edit", map[string]any{"filePath": at("long.txt"), "oldString": "x", "newString": "y", "replaceAll": true}, 0, "changes too many lines"},
-		{"a change of every line", "write", map[string]any{"filePath": at("old.txt"), "content": lines(2000, "new %d")}, 0, "changes too many lines"},
+		{"a change of every line", "write", map[string]any{"filePath": at("old.txt"), "content": lines(3000, "new %d")}, 0, "changes too many lines"},
 	} {
 		session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
 		is.NoErr(err)
@@ -67,11 +68,12 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
 	is.NoErr(err)
 	before := w.file("long.txt")
-	turn(t, w.client, w.workspace, session.ID, "@@call bash {\"command\":\"sed -i s/x/y/ long.txt; sed -i s/o/n/ old.txt\",\"description\":\"d\"}\n@@next\n@@say done", idle(t, w.client, session.ID))
+	turn(t, w.client, w.workspace, session.ID, "@@call bash {\"command\":\"sed -i s/x/y/ long.txt short.txt; sed -i s/o/n/ old.txt\",\"description\":\"d\"}\n@@next\n@@say done", idle(t, w.client, session.ID))
 	is.True(w.file("long.txt") != before)
 	messages, err := w.client.Messages(t.Context(), session.ID, 0)
 	is.NoErr(err)
 	is.NoErr(w.client.Revert(t.Context(), session.ID, messages[0].Info.ID)) // OpenCode compares what the turn changed
 	is.True(w.file("long.txt") == before)
+	is.True(w.file("short.txt") == short)
 	is.True(w.file("old.txt") == old)
 }
