@@ -59,3 +59,21 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	}
 	is.True(over)
 }
+
+func TestUndoNamesTheFilesThatItPutsBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	eventLog := eventstest.Open(t, nc)
+	all, _ := cmdtest.Trace(t, "perm-edit")
+	_, err := eventLog.AppendAll(t.Context(), all)
+	is.NoErr(err)
+	var out bytes.Buffer
+	c := newConversation(&client.System{Conn: nc, Log: eventLog}, Options{Chat: "chat1", Once: true, Out: &out}, nil)
+	files, err := c.filesSince(t.Context(), 0)
+	is.NoErr(err)
+	is.Equal(files, []string{"/workspace/hello.txt"})
+	files, err = c.filesSince(t.Context(), uint64(len(all)))
+	is.NoErr(err)
+	is.Equal(len(files), 0)
+}

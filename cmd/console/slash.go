@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -202,17 +204,58 @@ func (c *conversation) slashUndo(ctx context.Context, _ string) error {
 	if c.working {
 		return errors.New("the turn still runs; stop it first with /abort")
 	}
-	message, text, err := c.turnBefore(ctx, c.undone)
+	t, err := c.turnBefore(ctx, c.undone)
 	if err != nil {
 		return err
 	}
-	if err := c.revert(ctx, message); err != nil {
+	files, err := c.filesSince(ctx, t.sequence)
+	if err != nil {
 		return err
 	}
-	c.undone = message
-	c.show.Note("", render.Yellow, "Undone, with its changes to files: %s", printable.OneLine(text, 200))
+	if err := c.revert(ctx, t.message); err != nil {
+		return err
+	}
+	c.undone = t.message
+	c.show.Note("", render.Yellow, "Undone: %s", printable.OneLine(t.text, 200))
+	for i, file := range files {
+		if i == maxUndoneFiles {
+			c.show.Note("", render.Yellow, "  and %d more files", len(files)-i)
+			break
+		}
+		c.show.Note("", render.Yellow, "  %s", printable.OneLine(file, 200))
+	}
+	about := "(no file is put back: the turn changed none, or the workspace is no git repository)"
+	if len(files) > 0 {
+		about = "(these files are as before the turn; what anybody else wrote to them since is gone too)"
+	}
+	c.show.Note("", render.Dim, "%s", about)
 	c.show.Note("", render.Dim, "(/redo restores it, until the next message)")
 	return nil
+}
+
+// maxUndoneFiles is how many files /undo names.
+const maxUndoneFiles = 20
+
+// filesSince lists the files that an undo of what came after a sequence puts back, sorted.
+func (c *conversation) filesSince(ctx context.Context, sequence uint64) ([]string, error) {
+	files := map[string]bool{}
+	_, err := c.Log.Fold(ctx, events.ChatOpenCodeSubject(c.Chat, "message.part.updated"), sequence, func(e events.Event) error {
+		if d, _ := events.Decode(e); d != nil {
+			if part := payload.Read(d.(events.OpenCode)).Part; part.Type == "patch" {
+				for _, file := range part.Files {
+					files[file] = true
+				}
+			}
+		}
+		return nil
+	})
+	return slices.Sorted(maps.Keys(files)), err
+}
+
+// sentTurn is a turn of the conversation.
+type sentTurn struct {
+	message, text string // by OpenCode's id
+	sequence      uint64 // of the event that it begins with
 }
 
 func (c *conversation) slashRedo(ctx context.Context, _ string) error {
@@ -233,12 +276,10 @@ func (c *conversation) revert(ctx context.Context, message string) error {
 	return err
 }
 
-// turnBefore finds the message with which the last turn before another began: its id for OpenCode, and its text. An
-// empty id means the newest turn.
-func (c *conversation) turnBefore(ctx context.Context, before string) (message, text string, err error) {
-	type sent struct{ id, text string }
+// turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest turn.
+func (c *conversation) turnBefore(ctx context.Context, before string) (sentTurn, error) {
 	texts, removed := map[string]string{}, map[string]bool{}
-	var turns []sent
+	var turns []sentTurn
 	kinds := []string{
 		events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()), events.ChatSubject(c.Chat, events.MessageSending{}.Kind()),
 		events.ChatOpenCodeSubject(c.Chat, "message.removed"),
@@ -252,7 +293,7 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (message, 
 				}
 			case events.MessageSending:
 				if text, ok := texts[d.Message]; ok {
-					turns = append(turns, sent{d.EngineMessage, text})
+					turns = append(turns, sentTurn{d.EngineMessage, text, e.Seq})
 				}
 			case events.OpenCode:
 				removed[payload.Read(d).MessageID] = true
@@ -260,18 +301,18 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (message, 
 			return nil
 		})
 		if err != nil {
-			return "", "", err
+			return sentTurn{}, err
 		}
 	}
 	for i := len(turns) - 1; i >= 0; i-- {
 		switch t := turns[i]; {
 		case before != "":
-			if t.id == before {
+			if t.message == before {
 				before = ""
 			}
-		case !removed[t.id]:
-			return t.id, t.text, nil
+		case !removed[t.message]:
+			return t, nil
 		}
 	}
-	return "", "", errors.New("there is no turn to undo")
+	return sentTurn{}, errors.New("there is no turn to undo")
 }

@@ -179,10 +179,10 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 			tries++
 			s.types("/undo\r")
 		}
-		return strings.Contains(s.seen.String(), "Undone, with its changes to files: /x is a message")
+		return strings.Contains(s.seen.String(), "Undone: /x is a message")
 	})
 	s.types("/undo\r")
-	s.sees("Undone, with its changes to files: @@say the first")
+	s.sees("Undone: @@say the first")
 	s.types("/undo\r")
 	s.sees("there is no turn to undo")
 	s.types("/redo\r")

@@ -21,6 +21,7 @@ type Part struct {
 	Time                     struct{ End int64 }
 	Tool, CallID             string
 	State                    ToolState
+	Files                    []string // of a patch: absolute paths of what changed between two snapshots, whoever changed it
 }
 
 // ToolState is how a tool call stands.

@@ -20,9 +20,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pocketcoder/cmd/printable"
-
 	"golang.org/x/term"
+
+	"pocketcoder/cmd/printable"
 )
 
 // flushPause is how long output is collected before it is printed above the line that is edited.
