@@ -9,6 +9,7 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 // out they have places of their own, of which an address has a few.
 const (
 	maxConnections = 64 // of people who have logged in
+	maxOfAccount   = 16 // of these of one account
 	maxWaiting     = 32 // of those who have not yet
 	maxWaitingFrom = 8  // of these from one address
 )
@@ -81,6 +83,29 @@ func (s *Server) cutUnlessKept(c *connection) {
 		s.logger.Warn("ssh connection cut: its key is no longer taken, or gives something else", "from", c.from, "key", c.key)
 		c.cut()
 	}
+}
+
+// cutBeyondShare cuts a connection of an account that has its share already. The caller holds s.mu.
+func (s *Server) cutBeyondShare(c *connection) {
+	others := 0
+	for other := range s.open {
+		if other != c && other.key != "" && other.account() == c.account() {
+			others++
+		}
+	}
+	if others >= maxOfAccount {
+		s.logger.Warn("ssh connection cut: its account has as many as one may have", "from", c.from, "key", c.key, "most", maxOfAccount)
+		c.cut()
+	}
+}
+
+// account is whose key let the connection in: the comment of the key's line.
+func (c *connection) account() string {
+	fields := strings.Fields(c.lines[c.key])
+	if len(fields) == 0 {
+		return c.key
+	}
+	return fields[len(fields)-1]
 }
 
 func (s *Server) admit(c *connection) bool {
@@ -174,6 +199,7 @@ func (c *connection) Write(piece []byte) (int, error) {
 			c.server.mu.Lock()
 			c.key = key[1]
 			c.server.cutUnlessKept(c) // it may have been taken back since sshd looked
+			c.server.cutBeyondShare(c)
 			c.server.mu.Unlock()
 		}
 		level := slog.LevelInfo

@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -46,6 +47,28 @@ func TestWhoDoesNotLogInShutsNobodyOut(t *testing.T) {
 	}
 	_, ok = come(2, 0)
 	is.True(!ok)
+}
+
+func TestAnAccountHasAShareOfTheConnections(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := &Server{open: map[*connection]bool{}, logger: slog.New(slog.DiscardHandler), kept: map[string]string{
+		"SHA256:a1": `restrict,command="x" ssh-ed25519 A alice` + "\n", "SHA256:a2": `restrict,command="x" ssh-ed25519 B alice` + "\n",
+		"SHA256:b": `restrict,command="x" ssh-ed25519 C bob` + "\n",
+	}}
+	come := func(key string) (isCut bool) {
+		c := &connection{server: s, from: "192.0.2.1:1", cut: func() { isCut = true }}
+		is.True(s.admit(c))
+		fmt.Fprintf(c, "Accepted publickey for root from 192.0.2.1 port 1 ssh2: ED25519 %s\n", key)
+		return isCut
+	}
+	is.True(!come("SHA256:a2"))
+	for range maxOfAccount - 1 {
+		is.True(!come("SHA256:a1"))
+	}
+	is.True(come("SHA256:a1"))
+	is.True(come("SHA256:a2"))
+	is.True(!come("SHA256:b"))
 }
 
 func TestWaitForAnExpiryIsCutShort(t *testing.T) {
