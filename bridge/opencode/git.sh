@@ -27,13 +27,13 @@ add | check-ignore | checkout | checkout-index | diff | diff-files | ls-files | 
 esac
 
 # After a turn, and in a revert, OpenCode compares in its only thread the text files that "diff --numstat" lists. A file with A
-# added and D deleted lines takes it up to 2 A D steps of about a microsecond. This makes files binary when all would take over 5 s.
+# added and D deleted lines takes it up to 2 A D steps of about a microsecond. This makes files binary when all would take over 3 s.
 case " $* " in
 *" -z "*) timeout "$limit" git "$@" ;;
 *" --numstat "*)
 	timeout "$limit" git "$@" >"$TMPDIR/numstat.$$"
 	code=$?
-	awk -F '\t' -v OFS='\t' '{ n = 2 * $1 * $2; if (steps + n > 5000000) $1 = $2 = "-"; else steps += n; print }' "$TMPDIR/numstat.$$"
+	awk -F '\t' -v OFS='\t' '{ n = 2 * $1 * $2; if (steps + n > 2500000) $1 = $2 = "-"; else steps += n; print }' "$TMPDIR/numstat.$$"
 	rm -f "$TMPDIR/numstat.$$"
 	(exit $code)
 	;;

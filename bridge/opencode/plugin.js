@@ -43,13 +43,13 @@ globalThis.fetch = Object.assign(
 // OpenCode compares the text before and after an edit in its only thread, with jsdiff, and answers no chat meanwhile. N changed lines
 // take up to 2 N² steps of about a microsecond. jsdiff reads the first option once in a comparison and the second one in each step.
 // OpenCode sets neither. git.sh keeps the comparisons at the end of a turn below this.
-const maxSteps = 5_000_000
+const maxSteps = 2_500_000
 let steps = 0
 Object.defineProperty(Object.prototype, "maxEditLength", { get: () => void (steps = 0) })
 Object.defineProperty(Object.prototype, "oneChangePerToken", {
   get() {
     if (++steps > maxSteps)
-      throw new Error("This changes too many lines of the file at once. Change at most 1,500 lines in one call, or use a command such as sed.")
+      throw new Error("This changes too many lines of the file at once. Change at most 1,000 lines in one call, or use a command such as sed.")
   },
 })
 

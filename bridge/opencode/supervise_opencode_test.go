@@ -18,14 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/expect"
 )
 
@@ -117,8 +116,9 @@ func turn(t *testing.T, c *client.Client, directory, session, text string, so fu
 	}
 	expect.Eventually(t, "the turn: "+text, func() bool {
 		asks, err := c.PermissionRequests(t.Context(), directory)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil { // OpenCode may be busy
+			t.Log(err)
+			return false
 		}
 		for _, a := range asks {
 			asked = append(asked, a.Permission)
