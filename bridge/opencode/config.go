@@ -87,24 +87,31 @@ func (s *Supervisor) prepare() error {
 	if err := s.copyShell(); err != nil {
 		return err
 	}
-	return s.silenceOwnLog()
+	return s.prepareData()
 }
 
-// silenceOwnLog makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we keep.
-func (s *Supervisor) silenceOwnLog() error {
+// prepareData makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we keep. It removes
+// the locks that the git of a killed OpenCode left. With one, OpenCode makes no snapshot.
+func (s *Supervisor) prepareData() error {
 	root, err := os.OpenRoot(s.path("data")) // OpenCode writes there, and a symlink that it makes must not lead outside
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err := root.MkdirAll("opencode/log", 0o700); err != nil {
+	locks, err := fs.Glob(root.FS(), "opencode/snapshot/*/*/index.lock")
+	if err != nil {
 		return err
 	}
-	const path = "opencode/log/opencode.log"
-	if err := root.RemoveAll(path); err != nil {
+	const log = "opencode/log/opencode.log"
+	for _, path := range append(locks, log) {
+		if err := root.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	if err := root.MkdirAll(filepath.Dir(log), 0o700); err != nil {
 		return err
 	}
-	return root.Symlink(os.DevNull, path)
+	return root.Symlink(os.DevNull, log)
 }
 
 // plugin is the source of our plugin, with what it tells commands and what it hides from them.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,12 +15,11 @@ import (
 	"syscall"
 	"testing"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/expect"
 )
 
@@ -87,6 +87,8 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	expect.WriteFile(t, s.path("tmp", "library.so"), "left")
 	log := s.path("data", "opencode", "log", "opencode.log")
 	expect.WriteFile(t, log, "old")
+	lock := s.path("data", "opencode", "snapshot", "project", "worktree", "index.lock")
+	expect.WriteFile(t, lock, "")
 	is.NoErr(s.prepare())
 	is.NoErr(s.prepare())
 	var files []string
@@ -103,6 +105,8 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	to, err := os.Readlink(log)
 	is.NoErr(err)
 	is.Equal(to, os.DevNull)
+	_, err = os.Lstat(lock)
+	is.True(errors.Is(err, fs.ErrNotExist))
 	plugin := expect.ReadFile(t, s.pluginFile())
 	expect.Contains(t, plugin, `const agent = {"POCKETCODER_SOCKET":"unix:/\"quoted\""}`)
 	expect.Contains(t, plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","HTTP_PROXY","HTTPS_PROXY","http_proxy","https_proxy","XAI_API_KEY"]`)
