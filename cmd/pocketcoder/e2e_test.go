@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(binaries)
-		if err := os.WriteFile(noModels(), []byte("{}"), 0o600); err != nil {
+		if err := os.WriteFile(fewModels(), []byte(fewModelsText), 0o600); err != nil {
 			panic(err)
 		}
 		build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binaries, ".", "../pocketcoder-shell")
@@ -72,9 +72,11 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// noModels is a file for --model-catalogue: OpenCode knows no model but that of --model-url. At each start this saves 2 s of
-// processor time (measured on 2 cores).
-func noModels() string { return filepath.Join(binaries, "no-models.json") }
+// fewModels is a file for --model-catalogue, with one provider. At each start it saves 2 s of processor time (measured on 2 cores).
+func fewModels() string { return filepath.Join(binaries, "few-models.json") }
+
+const fewModelsText = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":["ANTHROPIC_API_KEY"],"npm":"@ai-sdk/anthropic","models":{"claude-x":{"id":"claude-x",` +
+	`"name":"Claude","release_date":"2026-01-01","attachment":false,"reasoning":false,"temperature":true,"tool_call":true,"limit":{"context":9999,"output":999}}}}}`
 
 // process is a running "pocketcoder up", and a connection to it.
 type process struct {
@@ -173,7 +175,8 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 	if err := os.MkdirAll(p.workspace, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0", "--opencode", opencodetest.Tools(t).OpenCode, "--model-catalogue", noModels()}, args...)
+	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0",
+		"--model-catalogue", fewModels(), "--opencode", opencodetest.Tools(t).OpenCode}, args...)
 	for _, command := range askedCommands {
 		p.asks = append(p.asks, "--allow", "ask bash: "+command+"*")
 	}
