@@ -66,6 +66,14 @@ func ReadFile(t testing.TB, path string) string {
 	return string(b)
 }
 
+// Long leaves a test out under -short, and says what takes so long.
+func Long(t testing.TB, what string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out under -short: it " + what)
+	}
+}
+
 // Program returns the path of a program. Without it the test is skipped, but fails in CI, where everything must be tested.
 func Program(t testing.TB, name string) (path string) {
 	t.Helper()

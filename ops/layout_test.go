@@ -69,7 +69,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/install":      "bridge/opencode/tail",
 	"bridge/opencode/tail":         "",
 	"bridge/opencode/demo":         "",
-	"bridge/opencode/opencodetest": "bridge/opencode/install",
+	"bridge/opencode/opencodetest": "bridge/opencode/install expect",
 	"bridge/opencode/provider":     "bridge/opencode/client handlers/network handlers/record",
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
@@ -242,6 +243,7 @@ func TestIsolationIgnoresSetUserIDBits(t *testing.T) {
 // TestIsolationWorksForAnotherUser runs all of this file once more as a user without rights, for whom isolation works in
 // other ways.
 func TestIsolationWorksForAnotherUser(t *testing.T) {
+	expect.Long(t, "runs the escapes again")
 	if os.Geteuid() != 0 {
 		t.Skip("root alone can become another user")
 	}

@@ -87,6 +87,7 @@ func TestIsolationPreventsCreatingARepository(t *testing.T) {
 }
 
 func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
+	expect.Long(t, "runs some hundred commands")
 	t.Parallel()
 	repository(t)
 	for _, taken := range [][]string{nil, {"refs"}, {"objects"}, {"refs", "objects"}} { // what the person has in the workspace

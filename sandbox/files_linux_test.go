@@ -156,9 +156,7 @@ func TestADeepTreeIsCountedNotFollowed(t *testing.T) {
 }
 
 func TestAMillionFilesLeaveTheWorkerUsable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
+	expect.Long(t, "takes half a minute")
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)

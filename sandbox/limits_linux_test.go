@@ -80,6 +80,7 @@ func leftOf(w *Worker, exec string) (pids []int) {
 const bomb = `end=$((EPOCHSECONDS + 8)); b() { ((EPOCHSECONDS < end)) && b | b & }; b; sleep 60`
 
 func TestForkBombIsEndedAndNobodyElse(t *testing.T) {
+	expect.Long(t, "uses much of the machine")
 	limited(t, limit.Limits{Processes: 150}, func(t *testing.T, w *Worker) {
 		for name, command := range map[string]string{
 			"bomb":                     bomb,
@@ -132,6 +133,7 @@ func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
 const hog = `a=$(head -c 33554432 /dev/zero | tr "\\0" x); for i in $(seq 32); do eval "a$i=\$a"; done; sleep 60`
 
 func TestMemoryHogIsEnded(t *testing.T) {
+	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{Memory: 200 << 20}, func(t *testing.T, w *Worker) {
 		t.Parallel()
@@ -142,6 +144,7 @@ func TestMemoryHogIsEnded(t *testing.T) {
 }
 
 func TestSharedMemoryCountsOnce(t *testing.T) {
+	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{Memory: 300 << 20}, func(t *testing.T, w *Worker) {
 		t.Parallel()
@@ -177,6 +180,7 @@ func TestLargeFileIsCutShort(t *testing.T) {
 }
 
 func TestProcessorTimeIsCountedForAllProcesses(t *testing.T) {
+	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{CPUTime: time.Second}, func(t *testing.T, w *Worker) {
 		t.Parallel()
@@ -195,6 +199,7 @@ func TestProcessorTimeIsCountedForAllProcesses(t *testing.T) {
 }
 
 func TestRunningOutOfFilesIsNamed(t *testing.T) {
+	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{OpenFiles: 100}, func(t *testing.T, w *Worker) {
 		t.Parallel()

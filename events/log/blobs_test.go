@@ -180,9 +180,7 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 
 // The server refuses what it has not stored yet beyond 128 MiB.
 func TestABodyThatTheServerCannotTakeAtOnceIsStoredWhole(t *testing.T) {
-	if testing.Short() {
-		t.Skip("stores 300 MiB, which -short leaves out")
-	}
+	expect.Long(t, "stores 300 MiB")
 	is := is.New(t)
 	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
 	body := make([]byte, 300<<20)

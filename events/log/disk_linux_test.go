@@ -157,9 +157,7 @@ func (s *smallLog) check() {
 }
 
 func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills a disk, which -short leaves out")
-	}
+	expect.Long(t, "fills a disk")
 	t.Parallel()
 	is := is.New(t)
 	s := openSmallLog(t)
@@ -198,6 +196,7 @@ func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
 
 // Everything goes on if the log is opened again while it is used.
 func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
+	expect.Long(t, "opens the log some hundred times")
 	t.Parallel()
 	is := is.New(t)
 	s := openSmallLog(t)
@@ -234,9 +233,7 @@ func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 
 // The server would otherwise store three quarters of what was free when it started, or was opened again.
 func TestTheDiskIsTheOnlyLimitOfTheLog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills a disk, which -short leaves out")
-	}
+	expect.Long(t, "fills a disk")
 	t.Parallel()
 	for name, prepare := range map[string]func(*natsconf.Server) error{
 		"after a start":            func(*natsconf.Server) error { return nil },

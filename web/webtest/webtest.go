@@ -31,6 +31,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
@@ -243,9 +244,7 @@ func (s *System) Asked(t testing.TB, chat, ask string) string {
 // LeaveOutWhenShort leaves out a test that moves much data: under the race detector it takes a minute.
 func LeaveOutWhenShort(t testing.TB) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it moves much data, which -short leaves out")
-	}
+	expect.Long(t, "moves much data")
 }
 
 // Escape escapes a value of a query.

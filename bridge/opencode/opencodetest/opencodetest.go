@@ -8,15 +8,14 @@ import (
 	"testing"
 
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/expect"
 )
 
 // Tools finds OpenCode and ripgrep or installs them, which needs npm and takes about ten seconds the first time. Under
 // -short the test is left out: each start of OpenCode takes seconds.
 func Tools(t testing.TB) install.Tools {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs OpenCode, which -short leaves out")
-	}
+	expect.Long(t, "runs OpenCode")
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/program"
@@ -38,6 +39,7 @@ var (
 // programs, their options and hostile fragments. None may create or change a file, run a program beside those it names, or print what
 // a secret file holds.
 func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
+	expect.Long(t, "runs some thousand programs")
 	r := openTestbed(t)
 	seeds := []uint64{*harmlessSeed}
 	if *harmlessSeed == 0 {
@@ -66,6 +68,7 @@ func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 
 // TestHarmfulCommandsAreNoticed runs what must be noticed, so that the test above can fail.
 func TestHarmfulCommandsAreNoticed(t *testing.T) {
+	expect.Long(t, "runs some thousand programs")
 	r := openTestbed(t)
 	for _, command := range []string{
 		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt", "sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",

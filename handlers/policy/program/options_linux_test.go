@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/expect"
 )
 
 // optionsBefore and optionsBehind are the words that a program needs around an option so that it opens the file behind the option.
@@ -30,9 +32,7 @@ const missingFile = `(?i)(\b7['’"]?: (no such|cannot (open|stat))|cannot (open
 // When the program complains about that file, the name was not the value of the option.
 func TestOptionsTakeTheValuesThatTheTablesSay(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it runs about 1,500 programs")
-	}
+	expect.Long(t, "runs about 1,500 programs")
 	dir := t.TempDir()
 	runHere(t, dir, "set -e; echo x > a.txt; git init -q; git add .; git -c user.name=a -c user.email=a@b commit -qm one")
 	tested := 0
@@ -106,9 +106,7 @@ func runHere(t *testing.T, dir, command string) string {
 // print content must be known to do so.
 func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it runs about 2,000 programs")
-	}
+	expect.Long(t, "runs about 2,000 programs")
 	dir := t.TempDir()
 	runHere(t, dir, `set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; git init -q -b main
 		printf 'MARK\nsame\nlines\n' > a.txt; git add .; git commit -qm one; git checkout -qb side; echo 'MARK side' >> a.txt; git commit -qam two; git checkout -q main
