@@ -19,14 +19,13 @@ import (
 	"testing"
 	"time"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/network"

@@ -11,13 +11,12 @@ import (
 	"sync"
 	"testing"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"

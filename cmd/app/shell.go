@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"pocketcoder/cmd/datadir"
-
 	"pocketcoder"
+
+	"pocketcoder/cmd/datadir"
 )
 
 const shellName = "pocketcoder-shell"

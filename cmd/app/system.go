@@ -19,13 +19,12 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/bridge/opencode/provider"
-
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"

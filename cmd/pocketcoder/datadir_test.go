@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"pocketcoder/cmd/datadir"
-
 	"github.com/matryer/is"
+
+	"pocketcoder/cmd/datadir"
 )
 
 func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {

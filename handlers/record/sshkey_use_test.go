@@ -3,16 +3,17 @@ package record_test
 import (
 	"crypto/ed25519"
 	"encoding/json"
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/handlerstest"
-	"pocketcoder/handlers/permission/permissiontest"
-	"pocketcoder/handlers/record"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 	"golang.org/x/crypto/ssh"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/record"
 )
 
 func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {

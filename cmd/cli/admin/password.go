@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"pocketcoder/cmd/cli"
-
 	"golang.org/x/term"
+
+	"pocketcoder/cmd/cli"
 )
 
 // maxPasswordLine bounds what is read as a password, in bytes; who takes it says what is too long.
