@@ -115,7 +115,7 @@ func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 	}
 }
 
-// addGit gives the workspace no .git, a folder, or the file of a linked worktree.
+// addGit adds to the workspace a folder .git, or the file .git of a linked worktree, or nothing.
 func addGit(t *testing.T, workspace, kind string) {
 	is := is.New(t)
 	switch kind {

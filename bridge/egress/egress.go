@@ -52,7 +52,7 @@ type Server struct {
 	Network *network.Sandbox
 	Engine  *network.Engine // of OpenCode itself; nil when it has no network
 	Logger  *slog.Logger
-	Roots   *x509.CertPool // certificates trusted for what Engine's keys are put into; nil for the system's
+	Roots   *x509.CertPool // certificates trusted for requests with a key of a provider; nil for the system's
 
 	resolver *net.Resolver     // nil is the system's
 	instead  map[string]string // where connections to an address go, past all checks: none but in tests

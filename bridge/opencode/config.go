@@ -186,13 +186,13 @@ func (s *Supervisor) checkFiles() error {
 	}
 }
 
-// told is the part of Provider that OpenCode gets: without the keys if it has our proxy, which puts them in.
-func (s *Supervisor) told() provider.Provider {
+// publicProvider is Provider as OpenCode gets it: without the keys if OpenCode has our proxy, which puts them into requests.
+func (s *Supervisor) publicProvider() provider.Provider {
 	if !s.hasProxy() {
 		return s.Provider
 	}
-	told, _ := s.Provider.Withhold()
-	return told
+	public, _ := s.Provider.Withhold()
+	return public
 }
 
 // config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
@@ -201,7 +201,7 @@ func (s *Supervisor) config() (string, error) {
 	if err := s.checkFiles(); err != nil {
 		return "", err
 	}
-	config, err := s.told().Config()
+	config, err := s.publicProvider().Config()
 	if err != nil {
 		return "", err
 	}
@@ -281,10 +281,10 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 	if proxy == nil {
 		env["NO_PROXY"] = strings.TrimPrefix(os.Getenv("NO_PROXY")+",127.0.0.1,localhost", ",")
 	}
-	told := s.told()
-	maps.Copy(env, told.Keys)
-	if told.Auth != "" {
-		env["OPENCODE_AUTH_CONTENT"] = told.Auth
+	public := s.publicProvider()
+	maps.Copy(env, public.Keys)
+	if public.Auth != "" {
+		env["OPENCODE_AUTH_CONTENT"] = public.Auth
 	}
 	var list []string
 	for name, value := range env {

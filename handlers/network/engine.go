@@ -33,8 +33,8 @@ type Engine struct {
 	hosts map[string]bool // host:port of providers
 }
 
-// Credential is a key of a model provider. OpenCode sends Placeholder in its place, so that nothing in OpenCode's memory or
-// environment is worth stealing.
+// Credential is a key of a model provider. OpenCode sends Placeholder in its place, so that the key is neither in OpenCode's memory
+// nor in its environment.
 type Credential struct {
 	Placeholder, Value string
 	Addresses          []string // host:port of the servers that get the key. A * stands for one part of a name

@@ -1,5 +1,5 @@
-// Package provider says which model answers, and what OpenCode is told of it: its part of OpenCode's configuration, the user's keys and
-// logins, and what a model server says of its models.
+// Package provider describes the provider of the model that answers: the user's keys and logins, the part of OpenCode's configuration
+// about it, the list of models of a model server, and which keys OpenCode gets only as placeholders.
 package provider
 
 import (

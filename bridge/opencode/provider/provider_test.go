@@ -164,22 +164,23 @@ func TestTheModelAddressIsThatOfTheModelURL(t *testing.T) {
 	}
 }
 
-func TestKeysThatTheProxyHoldsAreNotTold(t *testing.T) {
+func TestOpenCodeGetsPlaceholdersForKeys(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := Provider{
 		Model: "own/m", BaseURL: "HTTPS://models.example.com/v1", APIKey: "sk-own", Keys: map[string]string{"ZHIPU_API_KEY": "sk-zhipu"},
-		Auth: `{"openai":{"type":"api","key":"sk-openai","metadata":{"account":"a"}},"github-copilot":{"type":"oauth","access":"gho"},` +
+		Auth: `{"openai":{"type":"api","key":"sk-openai","metadata":{"account":"a"}},"github-copilot":{"type":"oauth","access":"gho"},"anthropic":{"type":"oauth","access":"ant"},` +
 			`"rare":{"type":"api","key":"sk-rare"}}`,
 	}
-	told, credentials := p.Withhold()
-	is.Equal(told.APIKey, "held-by-the-proxy.model-url.key")
-	is.Equal(told.Keys, map[string]string{"ZHIPU_API_KEY": "held-by-the-proxy.ZHIPU_API_KEY.key"})
+	public, credentials := p.Withhold()
+	is.Equal(public.APIKey, "held-by-the-proxy.model-url.key")
+	is.Equal(public.Keys, map[string]string{"ZHIPU_API_KEY": "held-by-the-proxy.ZHIPU_API_KEY.key"})
 	var logins map[string]map[string]any
-	is.NoErr(json.Unmarshal([]byte(told.Auth), &logins))
+	is.NoErr(json.Unmarshal([]byte(public.Auth), &logins))
 	is.Equal(logins, map[string]map[string]any{
 		"openai":         {"type": "api", "key": "held-by-the-proxy.login-openai.key", "metadata": map[string]any{"account": "a"}},
 		"github-copilot": {"type": "oauth", "access": "gho"},
+		"anthropic":      {"type": "oauth", "access": "ant"},
 		"rare":           {"type": "api", "key": "sk-rare"},
 	})
 	is.Equal(credentials, []network.Credential{

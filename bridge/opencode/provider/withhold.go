@@ -9,7 +9,7 @@ import (
 )
 
 // keys are the providers of OpenCode that take a single key: the variables and the names of logins that hold it, as OpenCode's
-// catalogue names them, and the hosts that the provider gets it at. A * stands for one part of a name.
+// catalogue names them, and the hosts of the provider. A * stands for one part of a name.
 var keys = []struct{ logins, variables, hosts []string }{
 	{[]string{"amazon-bedrock"}, []string{"AWS_BEARER_TOKEN_BEDROCK"}, []string{"bedrock-runtime.*.amazonaws.com", "bedrock-mantle.*.api.aws"}},
 	{[]string{"anthropic"}, []string{"ANTHROPIC_API_KEY"}, []string{"api.anthropic.com"}},
@@ -39,20 +39,20 @@ var keys = []struct{ logins, variables, hosts []string }{
 // PlaceholderPrefix is how the placeholder of a key begins.
 const PlaceholderPrefix = "held-by-the-proxy."
 
-// Withhold returns what OpenCode is told when the egress proxy holds the keys: a placeholder in place of each key, and what the
-// proxy puts there. Logins with more than a key are not withheld, because OpenCode renews them, nor are logins of providers whose
-// hosts are not known here.
-func (p Provider) Withhold() (told Provider, credentials []network.Credential) {
-	told = p
+// Withhold returns p for OpenCode, with a placeholder in place of each key, and the keys for the egress proxy, which puts them into
+// requests. Logins with more than a key are not withheld, because OpenCode renews them, nor are logins of providers whose hosts are
+// not known here.
+func (p Provider) Withhold() (public Provider, credentials []network.Credential) {
+	public = p
 	withhold := func(name, value string, tls bool, addresses []string) (placeholder string) {
 		placeholder = PlaceholderPrefix + name + ".key" // none is a part of another
 		credentials = append(credentials, network.Credential{Placeholder: placeholder, Value: value, Addresses: addresses, TLS: tls})
 		return placeholder
 	}
 	if p.APIKey != "" {
-		told.APIKey = withhold("model-url", p.APIKey, strings.HasPrefix(strings.ToLower(p.BaseURL), "https:"), []string{p.ModelAddress()})
+		public.APIKey = withhold("model-url", p.APIKey, strings.HasPrefix(strings.ToLower(p.BaseURL), "https:"), []string{p.ModelAddress()})
 	}
-	told.Keys = map[string]string{}
+	public.Keys = map[string]string{}
 	var logins map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(p.Auth), &logins) // OfUser wrote it
 	for _, k := range keys {
@@ -62,14 +62,12 @@ func (p Provider) Withhold() (told Provider, credentials []network.Credential) {
 		}
 		for _, name := range k.variables {
 			if value := p.Keys[name]; value != "" {
-				told.Keys[name] = withhold(name, value, true, addresses)
+				public.Keys[name] = withhold(name, value, true, addresses)
 			}
 		}
 		for _, name := range k.logins {
 			var login map[string]any
-			if json.Unmarshal(logins[name], &login) != nil || login["type"] != "api" {
-				continue
-			}
+			_ = json.Unmarshal(logins[name], &login) // there may be none, or one without a key
 			if value, _ := login["key"].(string); value != "" {
 				login["key"] = withhold("login-"+name, value, true, addresses)
 				logins[name], _ = json.Marshal(login) // read from JSON
@@ -78,7 +76,7 @@ func (p Provider) Withhold() (told Provider, credentials []network.Credential) {
 	}
 	if len(logins) > 0 {
 		auth, _ := json.Marshal(logins) // read from JSON
-		told.Auth = string(auth)
+		public.Auth = string(auth)
 	}
-	return told, credentials
+	return public, credentials
 }
