@@ -47,6 +47,7 @@ var runs = []run{
 	{"./cmd/pocketcoder", "Command", "300x", commandLines()},
 	{"./cmd/pocketcoder", "ShellProcessor", "300x", []line{
 		{name: "pocketcoder-shell, processor time of a command, p50 ms", metric: "processor-ms", budget: 2},
+		{name: "of this, a Go program that does nothing, p50 ms", metric: "nothing-ms"},
 	}},
 	{"./cmd/pocketcoder", "Commands64", "5x", manyLines()},
 	{"./cmd/pocketcoder", "Gigabyte", "1x", gigabyteLines()},
@@ -69,7 +70,8 @@ const usage = `bench: measure PocketCoder against its budgets, in one run, and p
 
 Command runs "echo hi" turn by turn as plain sh -c, through the worker and through NATS and pocketcoder-shell, each behind no
 isolation, landlock and bwrap; over ssh to an sshd of its own; and in a tmux terminal that is looked at every 200 ms.
-ShellProcessor measures the processor time of pocketcoder-shell for one. Commands64 runs 64 at once, Gigabyte streams 1 GB of output. What this machine does not have is shown as not measured.
+ShellProcessor measures the processor time of pocketcoder-shell for one. Commands64 runs 64 at once, Gigabyte streams 1 GB of
+output. What this machine does not have is shown as not measured.
 Exit status: 0; 1 when a benchmark failed, 2 for wrong usage. A missed budget is shown and is no failure: machines differ.
 `
 
