@@ -44,6 +44,7 @@ type Bridge struct {
 	Default    string          // "provider/model" of chats without a selection; empty for the model that OpenCode recommends
 	MaxTurns   int             // across chats, at once; 0 is no limit
 	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
+	Pause      time.Duration   // between tries of what is tried for ever: to hear OpenCode, to store what it says, to reply to it
 	Changed    func()          // told when Condition may have changed
 
 	tracker tracker
@@ -60,8 +61,8 @@ type Bridge struct {
 // DefaultRetryAfter are the pauses before a message that OpenCode does not take is given up: five, 155 s in all.
 var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
-// reconnectPause is the pause before the stream is opened again.
-const reconnectPause = 500 * time.Millisecond
+// DefaultPause is the delivered Pause.
+const DefaultPause = 500 * time.Millisecond
 
 func (b *Bridge) api() *client.Client { return b.current.Load() }
 
@@ -92,10 +93,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 		b.lastErr.Store(&text)
 		b.Changed()
 		b.Logger.Info("opencode connection lost", "err", err)
-		select {
-		case <-time.After(reconnectPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, b.Pause); err != nil {
+			return err
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
@@ -131,10 +130,8 @@ func (in *ingest) publish(keys []string, fragments map[string]log.Delta) {
 	}
 }
 
-// appendPause is the pause between tries while the log does not take events; what OpenCode says meanwhile waits.
-const appendPause = time.Second
-
-// append does not give up: an event that OpenCode reported once and does not keep would be lost.
+// append does not give up: an event that OpenCode reported once and does not keep would be lost. What OpenCode says meanwhile
+// waits.
 func (in *ingest) append(ctx context.Context, facts []events.Event) error {
 	for {
 		seq, err := in.Log.AppendAll(ctx, facts)
@@ -149,10 +146,8 @@ func (in *ingest) append(ctx context.Context, facts []events.Event) error {
 			return ctx.Err()
 		}
 		in.Logger.Error("append opencode events", "n", len(facts), "err", err)
-		select {
-		case <-time.After(appendPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, in.Pause); err != nil {
+			return err
 		}
 	}
 }

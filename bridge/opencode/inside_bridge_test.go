@@ -87,7 +87,7 @@ func (s *system) bridge() (*Bridge, *said) {
 		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
 		Logger:     slog.New(slog.NewTextHandler(words, nil)),
 		Client:     func(context.Context) (*client.Client, error) { return client.New(s.url, "secret"), nil },
-		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Changed: func() {},
+		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Pause: 5 * time.Millisecond, Changed: func() {},
 	}, words
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"time"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
@@ -35,9 +34,6 @@ type replies struct {
 
 	resuming sync.Mutex
 }
-
-// replyPause is the pause before a reply that OpenCode did not take is tried again.
-const replyPause = time.Second
 
 func (r *replies) start(ctx context.Context) error {
 	decided, err := r.Model.DecidedUnreplied(ctx)
@@ -76,7 +72,7 @@ func (r *replies) once(ctx context.Context, id string, reply func() error) {
 	go func() {
 		for err := reply(); err != nil && ctx.Err() == nil; err = reply() {
 			r.Logger.Warn("reply to opencode", "request", id, "err", err)
-			if pause(ctx, replyPause) != nil || r.live.wait(ctx) != nil {
+			if pause(ctx, r.Pause) != nil || r.live.wait(ctx) != nil {
 				return
 			}
 		}

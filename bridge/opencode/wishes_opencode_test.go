@@ -59,7 +59,7 @@ func newWhole(t *testing.T) *whole {
 	w.bridge = &opencode.Bridge{
 		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: model,
 		Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), RetryAfter: opencode.DefaultRetryAfter, Changed: func() {},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), RetryAfter: opencode.DefaultRetryAfter, Pause: opencode.DefaultPause, Changed: func() {},
 		Client: func(context.Context) (*client.Client, error) { return w.client, nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())

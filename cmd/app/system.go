@@ -239,7 +239,8 @@ func (s *System) wire() {
 	s.bridge = &opencode.Bridge{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
 		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Client: s.lives.client, Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: opencode.DefaultRetryAfter, Changed: s.change,
+		Client: s.lives.client, Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: opencode.DefaultRetryAfter,
+		Pause: opencode.DefaultPause, Changed: s.change,
 	}
 	s.records.Configured = s.bridge.Configured
 	s.exec = &exec.Executions{
