@@ -80,7 +80,7 @@ var mayImport = map[string]string{
 	"bridge/ssh":                   "handlers handlers/account handlers/record projections projections/store",
 	"web":                          "events/log events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/ports web/realtime web/records web/stream",
 	"web/api":                      "events events/log handlers handlers/account projections web/query web/query/filter web/query/schema",
-	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections web/api web/query",
+	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/turns web/api web/query",
 	"web/ports":                    "events handlers handlers/account handlers/exec projections web/api",
 	"web/query":                    "web/query/filter web/query/schema",
 	"web/query/filter":             "web/query/schema",

@@ -56,7 +56,7 @@ func (s *Chats) Routes() []api.Route {
 		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
 		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Admits: api.Accounts, Serve: s.abortChat},
 		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: api.Accounts, Body: forkRequest{}, Answer: api.AnyRecord{}, Serve: s.forkChat},
-		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files; without a message, undo that.", Admits: api.Accounts, Body: revertRequest{}, Serve: s.revertChat},
+		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that.", Admits: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
 		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Admits: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
 		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Admits: api.Accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},
 	}

@@ -6,6 +6,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/projections/turns"
 	"pocketcoder/web/api"
 )
 
@@ -20,6 +21,11 @@ type forkRequest struct {
 // revertRequest names the OpenCode id of the message to revert. Without one, the last revert is undone.
 type revertRequest struct {
 	Message string `json:"message,omitempty"`
+}
+
+// revertAnswer names what a revert puts back.
+type revertAnswer struct {
+	Files []string `json:"files"` // absolute paths of all that changed since the message, whoever changed it
 }
 
 func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
@@ -62,11 +68,17 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Calle
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
+	files := []string{} // an undone revert names none
+	if body.Message != "" {
+		var err error
+		if files, err = turns.Files(r.Context(), s.API.Model, chatID, body.Message); err != nil {
+			return err
+		}
+	}
 	if _, err := s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID, Message: body.Message}); err != nil {
 		return err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return api.WriteJSON(w, http.StatusOK, revertAnswer{files})
 }
 
 func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {

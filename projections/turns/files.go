@@ -1,0 +1,26 @@
+package turns
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Files returns the absolute paths of the files that taking back a message, by OpenCode's id, and what followed it puts back,
+// sorted. They are those that changed meanwhile, whoever changed them.
+func Files(ctx context.Context, m *projections.Model, chat, message string) ([]string, error) {
+	rows, err := store.List[struct {
+		Path string `db:"path"`
+	}](ctx, m.Model, "files of chat "+chat, `SELECT DISTINCT f.value AS path
+		FROM messages m JOIN parts p ON p.message=m.id AND p.data->>'$.type'='patch' AND NOT p.removed, json_each(p.data, '$.files') f
+		WHERE m.chat={:chat} AND m.ai_engine_message_id>={:message} AND NOT m.removed ORDER BY path`,
+		dbx.Params{"chat": chat, "message": message})
+	files := make([]string, len(rows))
+	for i, row := range rows {
+		files[i] = row.Path
+	}
+	return files, err
+}
