@@ -6,8 +6,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/rivo/uniseg"
-
 	"pocketcoder/handlers/policy/display"
 )
 
@@ -38,7 +36,10 @@ func fits(text string) bool {
 func rowsOf(line string) int {
 	rows, column := 1, 0
 	for word := range strings.SplitSeq(line, " ") {
-		width := uniseg.StringWidth(word)
+		width := 0
+		for _, c := range word {
+			width += display.Width(c)
+		}
 		switch {
 		case column == 0:
 			column = width

@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/cmd/cmdtest"
-	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
@@ -87,6 +86,8 @@ func TestNoRowOfARequestLooksLikeAnotherRequest(t *testing.T) {
 		"a diff":                     {"filepath": "a", "diff": "@@ -0,0 +1 @@\n+rm -rf ~ #" + blanks + "? edit  notes.md (+1 −0)"},
 		"a name":                     {"command": "rm -rf /", "x" + strings.Repeat("\n", 30) + "? read  README.md": "harmless"},
 		"a command of several lines": {"command": "make\n" + strings.Repeat("x", 500) + "? bash  make"},
+		"one letter of many":         {"command": "make; touch OWNED #" + strings.Repeat("\u1100", 904) + "? bash  make"},
+		"emoji of many":              {"command": "make; touch OWNED #" + strings.Repeat("👩\u200d", 450) + "? bash  make"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -96,7 +97,13 @@ func TestNoRowOfARequestLooksLikeAnotherRequest(t *testing.T) {
 			r := New(&Screen{Out: &b, Columns: func() int { return 80 }})
 			r.ShowRequest(r.AddRequest(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"x"}, Metadata: about}, 1))
 			for i, row := range strings.Split(b.String(), "\n") {
-				if printable.Width(row) > 80 || i > 0 && (strings.HasPrefix(row, "?") || strings.Trim(row, " ") == "" && row != "") {
+				columns := 0
+				for _, c := range row {
+					if columns++; c >= 0x1100 {
+						columns++ // as terminals draw it that join no characters
+					}
+				}
+				if columns > 80 || i > 0 && (strings.HasPrefix(row, "?") || strings.Trim(row, " ") == "" && row != "") {
 					t.Errorf("row %d misleads: %q", i, row)
 				}
 			}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rivo/uniseg"
-
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
@@ -173,7 +171,7 @@ func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) (row
 // one of ours: what does not fit into the width goes on behind a mark, and a long run of blanks is shown by its length.
 func (r *Renderer) rows(prefix, title, more string, st Style, text string) (rows int) {
 	text = strings.ReplaceAll(display.ShortenBlanks(printable.Visible(text), maxBlanks), "\t", "    ")
-	width := r.width(max(printable.Width(prefix+title), printable.Width(more)+2))
+	width := r.width(max(printable.Width(prefix+title), printable.Width(more)+display.Width('┊')+1))
 	before := prefix + r.Paint(Yellow, title)
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		for _, row := range cutToWidth(line, width) {
@@ -191,17 +189,15 @@ const maxBlanks = 40
 
 // cutToWidth cuts a line into rows of at most so many columns; 0 is any. There is at least one row.
 func cutToWidth(line string, width int) (rows []string) {
-	row, used, state := "", 0, -1
-	for rest := line; rest != ""; {
-		var cluster string
-		var columns int
-		cluster, rest, columns, state = uniseg.FirstGraphemeClusterInString(rest, state)
+	begin, used := 0, 0
+	for at, c := range line {
+		columns := display.Width(c)
 		if width > 0 && used+columns > width && used > 0 {
-			rows, row, used = append(rows, row), "", 0
+			rows, begin, used = append(rows, line[begin:at]), at, 0
 		}
-		row, used = row+cluster, used+columns
+		used += columns
 	}
-	return append(rows, row)
+	return append(rows, line[begin:])
 }
 
 // askPlace is where a tool call would work.

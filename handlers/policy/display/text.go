@@ -91,6 +91,19 @@ var (
 	emptyRun = regexp.MustCompile(`\n([\t\p{Zs}]*\n)+`)
 )
 
+// Width is the most columns that a terminal or a phone draws for a character. Programs disagree about characters that join: a
+// row of Hangul U+1100 is one letter to Unicode, and some terminals draw each of them. So everything counts by itself, and
+// from there on, where the wide characters begin, as wide.
+func Width(c rune) int {
+	switch {
+	case c == '\t':
+		return 8
+	case c < 0x1100:
+		return 1
+	}
+	return 2
+}
+
 // ShortenBlanks replaces each run of more than limit blanks with ␠×N, and each run of more than limit empty lines with ⏎×N. A
 // longer run would move the text before or after it off the screen.
 func ShortenBlanks(text string, limit int) string {
