@@ -181,6 +181,32 @@ func TestAGitThatWaitsIsEnded(t *testing.T) {
 	}
 }
 
+func TestGitsThatTakeLongTogetherAreEnded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	gitOrSkip(t)
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined, GitLimit: 4 * time.Second}
+	is.NoErr(s.prepare())
+	s.asOpenCode(t, nil, "init", "-q")
+	fifo := filepath.Join(s.Workspace, ".gitignore")
+	is.NoErr(syscall.Mkfifo(fifo, 0o600))
+	for tries := 0; ; tries++ {
+		feed := time.AfterFunc(2100*time.Millisecond, func() { // git then waits for as long, and goes on
+			if f, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+				f.Close()
+			}
+		})
+		out, err := s.tryAsOpenCode(t, nil, "ls-files", "--others", "--exclude-standard")
+		feed.Stop()
+		if err != nil {
+			expect.Contains(t, out, "git ls-files took too long less than ten minutes ago")
+			is.True(tries > 1) // one alone is no reason
+			return
+		}
+		is.True(tries < 5)
+	}
+}
+
 func TestWithoutAGitThatDoesNothingOpenCodeIsNotStarted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

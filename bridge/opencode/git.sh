@@ -15,16 +15,19 @@ if [ "$command" = ls-tree ] || ! type timeout >/dev/null 2>&1; then
 	exec git "$@"
 fi
 
-# These read files that commands can write. One that ran into the limit fails at once for ten minutes.
+# These read files that commands can write. One that ran into the limit fails at once for ten minutes. So does one that takes two
+# seconds or more when such gits, together, took as long as the limit within ten minutes.
 slow=$TMPDIR/slow-git-$command
 case $command in
 add | check-ignore | checkout | checkout-index | diff | diff-files | ls-files | rev-parse)
 	if [ -n "$(find "$slow" -mmin -10 2>/dev/null)" ]; then
-		echo "git $command ran into its time limit less than ten minutes ago" >&2
+		echo "git $command took too long less than ten minutes ago" >&2
 		exit 124
 	fi
 	;;
 esac
+
+begin=$(date +%%s)
 
 # After a turn, and in a revert, OpenCode compares in its only thread the text files that "diff --numstat" lists. A file with A
 # added and D deleted lines takes it up to 2 A D steps of about a microsecond. This makes files binary when all would take over 3 s.
@@ -40,8 +43,14 @@ case " $* " in
 *) timeout "$limit" git "$@" ;;
 esac
 code=$?
+now=$(date +%%s)
 if [ $code = 124 ]; then
 	echo "git $command was ended after $limit s" >&2
 	echo >"$slow"
+elif [ $((now - begin)) -gt 1 ]; then
+	seconds=$TMPDIR/git-seconds
+	echo "$now $((now - begin))" >>"$seconds"
+	total=$(awk -v since=$((now - 600)) '$1 > since { s += $2 } END { print s }' "$seconds")
+	[ "$total" -lt "$limit" ] || echo >"$slow"
 fi
 exit $code
