@@ -19,14 +19,15 @@ type Change struct {
 }
 
 // Changed gives the records that have changed after a sequence, in the order of their changes, removed ones included, as far as the rule
-// and the query's filter show them: of ids alone, or of all if that is nil. Errors are Invalid, ErrSuperusers, or of the database.
+// and the query's filter show them: of ids alone, or of all if that is nil. Errors are Invalid, ErrSuperusers, or of
+// the database.
 func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request, rule *string, q Query, ids []string, since int64, limit int) ([]Change, error) {
 	if rule == nil && !req.Superuser {
 		return nil, ErrSuperusers
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
+		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		asked.Tombstones = true
 		if ids == nil {
 			asked.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + asked.Bind(since) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON t.id = k_.id"

@@ -193,7 +193,7 @@ func (e *expander) read(c schema.Collection, tree branches, shown *pick, ids []s
 		return nil, err
 	}
 	if e.left -= len(found); e.left < 0 {
-		return nil, schema.NewInvalid("expand", "too_many_records", "it leads to more than %d records: ask for smaller pages", maxExpanded)
+		return nil, schema.NewInvalid("expand", codeTooMany, "it leads to more than %d records: ask for smaller pages", maxExpanded)
 	}
 	return pointers(found), nil
 }

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"time"
 
 	"pocketcoder/web/query/schema"
@@ -20,6 +21,18 @@ const (
 	maxAnswer = 32 << 20
 )
 
+// TooLarge reports whether an error says that the records of an answer are too large or expand to too many. Fewer of
+// them, or the records without what they expand to, may not be.
+func TooLarge(err error) bool {
+	var i schema.Invalid
+	return errors.As(err, &i) && (i.Code == codeTooLarge || i.Code == codeTooMany)
+}
+
+const (
+	codeTooLarge = "too_large"
+	codeTooMany  = "too_many_records"
+)
+
 func tooLarge() schema.Invalid {
-	return schema.NewInvalid("perPage", "too_large", "the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
+	return schema.NewInvalid("perPage", codeTooLarge, "the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
 }

@@ -199,4 +199,11 @@ func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
 	is.NoErr(ask("messages", Query{PerPage: 1, Expand: "chat"}))
 	_, err = list(t.Context(), t, db, "messages", as("super"), Query{Expand: "chat"})
 	is.True(many(err)) // each shows its chat
+	changed := func(q Query, limit int) error {
+		_, err := Changed(t.Context(), db, testCatalogue(), get(t, "messages"), as("super"), nil, q, nil, 0, limit)
+		return err
+	}
+	is.True(many(changed(Query{Expand: "chat"}, 100)))
+	is.NoErr(changed(Query{Expand: "chat"}, 2))
+	is.NoErr(changed(Query{Expand: "chat", Large: true}, 100))
 }

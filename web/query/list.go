@@ -17,7 +17,15 @@ type Query struct {
 	Filter, Sort, Expand, Fields string
 	Page, PerPage                int // from 1, and 30 unless given, at most 1,000
 	SkipTotal                    bool
-	Large                        bool // a list may have any size
+	Large                        bool // the records may have any size
+}
+
+// most is how many bytes the records may have, 0 for any.
+func (q Query) most() int {
+	if q.Large {
+		return 0
+	}
+	return maxAnswer
 }
 
 var (
@@ -46,10 +54,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: maxAnswer}
-		if q.Large {
-			asked.most = 0
-		}
+		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		if err := asked.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
@@ -83,7 +88,7 @@ func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: maxAnswer}
+		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		asked.where = append(asked.where, c.IDColumn("t")+" = "+asked.Bind(id))
 		if err := asked.conditions(c.View, ""); err != nil {
 			return err

@@ -82,29 +82,53 @@ const pageOfChanges = 100
 // changes returns a page of the changes of a topic after since, in order, only of ids unless ids is nil. The page is
 // complete up to upTo; more reports whether there are later changes.
 func (s *Realtime) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
-	var found []query.Change
 	err = s.API.Ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {
-		for limit := pageOfChanges; ; limit *= 2 {
-			found, err = query.Changed(ctx, db, s.API.Catalogue, t.collection, t.request, t.rule(), t.wants(), ids, int64(since), limit)
-			if err != nil {
-				return err
-			}
-			if upTo, more = seq, len(found) == limit; !more {
-				return nil
-			}
-			// The last event's changes may not all be among them.
-			last := len(found) - 1
-			for found[last].Last == found[len(found)-1].Last && last > 0 {
-				last--
-			}
-			if found[last].Last < found[len(found)-1].Last {
-				found, upTo = found[:last+1], uint64(found[last].Last)
-				return nil
-			}
+		var found []query.Change
+		found, more, err = s.readChanges(ctx, db, t, ids, since)
+		if upTo = seq; more {
+			upTo = uint64(found[len(found)-1].Last)
 		}
+		for _, c := range found { // within the share of the holder, so that few pages are built at once
+			m := &message{record: c.AppendJSON(nil), first: uint64(c.First), last: uint64(c.Last), removed: c.Removed}
+			page = append(page, m)
+		}
+		return err
 	})
-	for _, c := range found {
-		page = append(page, &message{record: c.AppendJSON(nil), first: uint64(c.First), last: uint64(c.Last), removed: c.Removed})
-	}
 	return page, upTo, more, err
+}
+
+// readChanges reads a page with all changes of its events. If the page has more bytes than a list may have, it is read
+// again with fewer records. If that does not help, the records come without what they expand to: PocketBase sends a
+// record that it cannot expand so, too. A record that is too large by itself is read all the same.
+func (s *Realtime) readChanges(
+	ctx context.Context, db dbx.Builder, t topic, ids []string, since uint64,
+) (found []query.Change, more bool, err error) {
+	limit, smallest, wanted := pageOfChanges, 2, t.wants()
+	for {
+		found, err = query.Changed(
+			ctx, db, s.API.Catalogue, t.collection, t.request, t.rule(), wanted, ids, int64(since), limit)
+		switch large := query.TooLarge(err); {
+		case large && limit > smallest:
+			limit = max(limit/10, smallest)
+			continue
+		case large && wanted.Expand != "":
+			wanted.Expand = ""
+			continue
+		case large:
+			wanted.Large = true
+			continue
+		case err != nil || len(found) < limit:
+			return found, false, err
+		}
+		// The last event's changes may not all be among them.
+		last := len(found) - 1
+		for found[last].Last == found[len(found)-1].Last && last > 0 {
+			last--
+		}
+		if found[last].Last < found[len(found)-1].Last {
+			return found[:last+1], true, nil
+		}
+		limit *= 2
+		smallest = limit
+	}
 }

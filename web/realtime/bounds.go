@@ -12,11 +12,11 @@ import (
 // The largest numbers of connected clients, which bound the memory that they use. An official client connects as a guest and
 // logs in within a second.
 const (
-	maxClients         = 20_000
-	maxGuests          = 2_000
-	maxAddressClients  = 1_500 // of an address, while they are nobody's
-	maxAccountClients  = 2_000
-	maxAccountFiltered = 50 // topics of an account with a filter
+	maxClients        = 20_000
+	maxGuests         = 2_000
+	maxAddressClients = 1_500 // of an address, while they are nobody's
+	maxAccountClients = 2_000
+	maxAccountCostly  = 50 // topics of an account with a filter or an expand
 )
 
 func tooMany(what string) api.Problem {
@@ -66,16 +66,16 @@ func (rt *registry) release(c *client) {
 	}
 }
 
-// boundFilters refuses topics if the account would have too many topics with a filter: each one is read separately at
-// every change. mu must be held.
-func (rt *registry) boundFilters(c *client, who account.Identity, topics []topic) error {
-	filtered := map[string]bool{}
+// boundCostly refuses topics if the account would have too many costly ones: each one is read separately at every
+// change. mu must be held.
+func (rt *registry) boundCostly(c *client, who account.Identity, topics []topic) error {
+	costly := map[string]bool{}
 	for _, t := range topics {
-		if t.query["filter"] != "" {
-			filtered[t.text] = true
+		if t.costly() {
+			costly[t.text] = true
 		}
 	}
-	if len(filtered) == 0 {
+	if len(costly) == 0 {
 		return nil
 	}
 	for _, other := range rt.clients {
@@ -83,13 +83,17 @@ func (rt *registry) boundFilters(c *client, who account.Identity, topics []topic
 			continue
 		}
 		for text, sub := range other.follows {
-			if sub.topic.query["filter"] != "" {
-				filtered[text] = true
+			if sub.topic.costly() {
+				costly[text] = true
 			}
 		}
 	}
-	if len(filtered) > maxAccountFiltered {
-		return api.BadField("subscriptions", "validation_length_too_long", "an account follows at most %d topics that have a filter", maxAccountFiltered)
+	if len(costly) > maxAccountCostly {
+		return api.BadField("subscriptions", "validation_length_too_long",
+			"an account follows at most %d topics that have a filter or an expand", maxAccountCostly)
 	}
 	return nil
 }
+
+// costly reports whether a change of the topic can be slow to read.
+func (t topic) costly() bool { return t.query["filter"] != "" || t.query["expand"] != "" }

@@ -1,6 +1,7 @@
 package realtime_test
 
 import (
+	"bufio"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/webtest"
 )
@@ -70,7 +72,7 @@ func TestClientsOfAnAddressAndOfAnAccountAreBounded(t *testing.T) {
 	s.Connect(t).Follow(t, ann, "chats/*")
 }
 
-func TestFilteredTopicsOfAnAccountAreBounded(t *testing.T) {
+func TestTopicsOfAnAccountThatCostMuchAreBounded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -92,6 +94,101 @@ func TestFilteredTopicsOfAnAccountAreBounded(t *testing.T) {
 	is.Equal(status, http.StatusBadRequest)
 	s.Connect(t).Follow(t, bob, filtered(50, 50)...)
 	one.Follow(t, ann, filtered(100, 50)[:20]...)
+	expanded := "chats/*?options=" + webtest.Escape(`{"query":{"expand":"user"}}`)
+	status, _ = two.Try(t, ann, append(filtered(20, 30), expanded)...) // it costs as much to read
+	is.Equal(status, http.StatusBadRequest)
 	s.Chat(t, ann, "100")
 	is.Equal(one.Next(t).Data.Record["title"], "100")
+}
+
+// chatty makes a chat with n messages, and returns a topic that shows each of them with all of them.
+func chatty(s *webtest.System, t testing.TB, token string, n int) (chat string, topic func(i int) string) {
+	t.Helper()
+	chat = s.Chat(t, token, "chatty")
+	for range n {
+		part := map[string]any{"type": "text", "text": strings.Repeat("x", 40_000)}
+		body := map[string]any{"chat": chat, "role": "user", "parts": []any{part}}
+		status, answer := s.Call(t, token, "POST", "/api/collections/messages/records", body)
+		if status != http.StatusOK {
+			t.Fatalf("submit: %d %v", status, answer)
+		}
+	}
+	return chat, func(i int) string {
+		return "chats/" + chat + "?options=" + webtest.Escape(fmt.Sprintf(`{"query":{"expand":"messages_via_chat.chat.messages_via_chat","i":%d}}`, i))
+	}
+}
+
+// A list or a view that is as large is refused.
+func TestARecordThatExpandsToTooMuchIsSentAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	large, topic := chatty(s, t, ann, 32)
+	small := s.Chat(t, ann, "small")
+	small = "chats/" + small + "?options=" + webtest.Escape(`{"query":{"expand":"user"}}`)
+	f := s.Connect(t).Follow(t, ann, topic(0), small)
+	s.Rename(t, ann, large, "renamed")
+	got := f.Next(t)
+	is.Equal(got.String(), topic(0)+" update renamed")
+	is.Equal(got.Data.Record["expand"], nil)
+	left(f, t, ann)
+
+	s.Rename(t, ann, large, "missed")
+	s.Rename(t, ann, small[len("chats/"):strings.Index(small, "?")], "missed too")
+	f = s.Connect(t).Follow(t, ann, topic(0), small)
+	for range 2 {
+		got := f.Next(t)
+		is.Equal(got.Data.Record["expand"] != nil, got.Event == small)
+	}
+}
+
+func TestLargeRecordsThatWereMissedComeInParts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	topic := "messages/*?options=" + webtest.Escape(`{"query":{"expand":"chat.messages_via_chat"}}`)
+	left(s.Connect(t).Follow(t, ann, topic), t, ann)
+	const messages = 32
+	chatty(s, t, ann, messages)
+	f := s.Connect(t).Follow(t, ann, topic)
+	seen := map[any]bool{}
+	for range messages {
+		got := f.Next(t)
+		is.True(got.Data.Record["expand"] != nil)
+		seen[got.Data.Record["id"]] = true
+	}
+	is.Equal(len(seen), messages)
+}
+
+// Clients that read nothing keep their records in memory.
+func TestUnreadRecordsOfAnAccountAreBounded(t *testing.T) {
+	t.Parallel()
+	webtest.LeaveOutWhenShort(t)
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	chat, topic := chatty(s, t, ann, 25) // 25 MB
+	silent, unread := make([]*webtest.Follower, 8), make([]*bufio.Reader, 8)
+	for i := range silent {
+		silent[i], unread[i] = s.ConnectSilent(t)
+		silent[i].Follow(t, ann, topic(i))
+	}
+	s.Rename(t, ann, chat, "renamed")
+	gone := map[int]bool{}
+	expect.Eventually(t, "those beyond the share of the account are disconnected", func() bool {
+		for i, f := range silent {
+			if status, _ := f.Try(t, ann, "\n"); status == http.StatusNotFound { // a mistake, while the client is there
+				gone[i] = true
+			}
+		}
+		return len(gone) >= 3
+	})
+	is.Equal(len(gone), 3)
+	for i, lines := range unread {
+		got, err := webtest.ReadFrame(lines)
+		is.Equal(err != nil, gone[i])
+		is.Equal(got.Data.Record["expand"] == nil, gone[i])
+	}
 }

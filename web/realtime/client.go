@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
 )
 
 // client is one connection.
 type client struct {
+	api         *api.Server
 	id          string
 	news        chan struct{} // holds one when there is something to do
 	subscribing sync.Mutex    // makes requests about it take turns
@@ -22,10 +24,13 @@ type client struct {
 	mu      sync.Mutex
 	ended   <-chan struct{} // closed when the session is over
 	expires time.Time       // of the token; zero for none
+	account string          // api.AccountKey, whose share the queue takes
 	behind  []*subscription // those that are to catch up before anything else is sent
 	queue   []frame         // frames to send
 	sending []frame         // frames taken from queue, until they are sent
 	bytes   int             // of the queue
+	counted int             // bytes of queue that are counted for the account
+	pending int             // bytes of sending that are counted for the account
 	failed  error           // why nothing is queued any more
 }
 
@@ -74,7 +79,8 @@ type message struct {
 type frame struct {
 	sub *subscription
 	*message
-	had uint64 // the client has everything up to here
+	counted int    // bytes that are counted for the account
+	had     uint64 // the client has everything up to here
 }
 
 // appendTo appends the event as PocketBase writes it.
@@ -119,11 +125,17 @@ func (c *client) enqueue(sub *subscription, messages ...*message) {
 		}
 		c.dropReplaced(sub, m.replaces)
 		size := len(m.record) + len(m.data)
-		if c.failed == nil && (len(c.queue) >= maxWaiting || c.bytes+size > maxWaitingBytes && len(c.queue) > 0) {
+		counted := 0
+		if c.bytes+size > api.WritePiece { // small events arrive while the account has too much to read
+			counted = size
+		}
+		if c.failed == nil && (len(c.queue) >= maxWaiting || c.bytes+size > maxWaitingBytes && len(c.queue) > 0 ||
+			counted > 0 && !c.api.AddUnsent(c.account, counted)) {
 			c.failed = errSlow
 		}
 		if c.failed == nil {
-			c.queue, c.bytes = append(c.queue, frame{sub: sub, message: m}), c.bytes+size
+			c.queue = append(c.queue, frame{sub: sub, message: m, counted: counted})
+			c.bytes, c.counted = c.bytes+size, c.counted+counted
 		} else if sub.missed == 0 {
 			sub.missed = m.last
 		}
@@ -136,6 +148,8 @@ func (c *client) dropReplaced(sub *subscription, replaced string) {
 	for i := len(c.queue) - 1; i >= 0 && replaced != ""; i-- {
 		if f := c.queue[i]; f.sub == sub && f.replaces == replaced {
 			c.bytes -= len(f.data)
+			c.counted -= f.counted
+			c.api.RemoveUnsent(c.account, f.counted)
 			c.queue = append(c.queue[:i], c.queue[i+1:]...)
 			return
 		}

@@ -95,6 +95,8 @@ func (s *Realtime) deliver(ctx context.Context, out *api.PatientWriter, c *clien
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sending = nil
+	c.api.RemoveUnsent(c.account, c.pending)
+	c.pending = 0
 	return sent || len(queue) > 0, nil
 }
 
@@ -120,6 +122,7 @@ func (c *client) dequeue() (queue []frame, err error) {
 		}
 	}
 	c.sending, c.queue, c.bytes = queue, nil, 0
+	c.pending, c.counted = c.counted, 0
 	return queue, nil
 }
 
@@ -166,11 +169,7 @@ func (s *Realtime) catchUp(ctx context.Context, out *api.PatientWriter, sub *sub
 		if page, upTo, more, err = s.changes(ctx, sub.topic, sub.topic.ids(), sub.from); err != nil {
 			return sent, err
 		}
-		frames := make([]frame, len(page))
-		for i, m := range page {
-			frames[i] = frame{sub, m, begun}
-		}
-		if err := sendFrames(out, frames); err != nil {
+		if err := s.sendPage(out, sub, page, begun); err != nil {
 			return sent, err
 		}
 		sent = sent || len(page) > 0
@@ -179,4 +178,21 @@ func (s *Realtime) catchUp(ctx context.Context, out *api.PatientWriter, sub *sub
 		sub.client.mu.Unlock()
 	}
 	return sent, nil
+}
+
+// sendPage sends changes after begun, and counts their bytes meanwhile.
+func (s *Realtime) sendPage(out *api.PatientWriter, sub *subscription, page []*message, begun uint64) error {
+	frames, size := make([]frame, len(page)), 0
+	for i, m := range page {
+		frames[i] = frame{sub: sub, message: m, had: begun}
+		size += len(m.record)
+	}
+	if size <= api.WritePiece {
+		return sendFrames(out, frames)
+	}
+	if !s.API.AddUnsent(sub.topic.holder, size) {
+		return errSlow
+	}
+	defer s.API.RemoveUnsent(sub.topic.holder, size)
+	return sendFrames(out, frames)
 }

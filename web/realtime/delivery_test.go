@@ -21,7 +21,7 @@ func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
 	is := is.New(t)
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &client{news: make(chan struct{}, 1)}
+		c := &client{api: new(api.Server), news: make(chan struct{}, 1)}
 		ended <- new(Realtime).stream(r.Context(), api.NewPatientWriter(w), c, timeouts{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
 	}))
 	defer server.Close()
@@ -37,7 +37,7 @@ func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
 func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	c := &client{news: make(chan struct{}, 1), expires: time.Now()}
+	c := &client{api: new(api.Server), news: make(chan struct{}, 1), expires: time.Now()}
 	err := new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, timeouts{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
 	is.True(errors.Is(err, errOver))
 }
@@ -61,7 +61,7 @@ func TestOldestEndingsAreForgotten(t *testing.T) {
 func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	c := &client{news: make(chan struct{}, 1)}
+	c := &client{api: new(api.Server), news: make(chan struct{}, 1)}
 	sub := &subscription{client: c, source: &source{}}
 	for i := range 3 * maxWaiting {
 		c.enqueue(sub, &message{data: []byte(fmt.Sprint(i)), replaces: "msg_1"})
@@ -76,7 +76,7 @@ func TestAConnectionThatStaysNobodysEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := timeouts{ping: time.Minute, idle: time.Minute, anon: time.Millisecond}
-	c := &client{news: make(chan struct{}, 1)}
+	c := &client{api: new(api.Server), news: make(chan struct{}, 1)}
 	is.True(errors.Is(new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, p), errIdle))
 	c.ended = make(chan struct{}) // a session's
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

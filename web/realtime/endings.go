@@ -48,6 +48,9 @@ func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
 	}
 	delete(rt.clients, c.id)
 	rt.release(c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.api.RemoveUnsent(c.account, c.counted+c.pending) // nothing is queued any more
 	rt.dropOldest()
 }
 

@@ -3,7 +3,7 @@
 //
 // Promises: a change is sent after its commit, once, in order. A client gets only what its account may see at that moment. A
 // client that reconnects with the same login gets what it missed. A client that falls behind is disconnected; nothing waits
-// for it. The number of clients of an address and of an account is bounded.
+// for it. The number of clients of an address and of an account is bounded, and so is what waits for them.
 //
 // It must not write: it reads the read models and the deltas.
 package realtime
@@ -28,7 +28,7 @@ import (
 //
 // A change of a row is sent after its commit, once, in the order of changes. An audience (audience.go) is all subscriptions of one
 // account to one topic: it reads and encodes a change once. Nothing waits for a client. A client whose queue is full is
-// disconnected.
+// disconnected, and so is one whose events are too much together with all that waits for the clients of its account.
 //
 // A reconnecting client first gets what it missed, page by page; PocketBase loses these changes. endings.go remembers how far
 // each topic of a session got. A record that changed several times is sent once, as it is now. A record that may have been lost
@@ -139,7 +139,7 @@ func (rt *registry) wakeAll() {
 
 // connectRealtime serves a connection until it ends.
 func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	c := &client{id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
+	c := &client{api: s.API, id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
 	if err := s.registry.connect(c, who.Client.Address); err != nil {
 		return err
 	}

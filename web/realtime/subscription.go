@@ -69,7 +69,7 @@ func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics 
 	if err := rt.checkOwner(c, who); err != nil { // it may have gone meanwhile
 		return err
 	}
-	if err := rt.boundFilters(c, *who.Identity, topics); err != nil {
+	if err := rt.boundCostly(c, *who.Identity, topics); err != nil {
 		return err
 	}
 	if err := rt.assign(c, *who.Identity); err != nil {
@@ -79,7 +79,7 @@ func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.who = who.Identity
-	c.ended, c.expires = s.API.Accounts.Ended(c.who.Session), c.who.Expires
+	c.ended, c.expires, c.account = s.API.Accounts.Ended(c.who.Session), c.who.Expires, who.Key()
 	for _, t := range fresh {
 		s.follow(r.Context(), c, who, t, doubtful)
 	}

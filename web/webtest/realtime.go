@@ -34,23 +34,9 @@ type Frame struct {
 // Connect opens a connection and reads what it begins with.
 func (s *System) Connect(t testing.TB) *Follower {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/realtime", nil)
-	Check(t, err)
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	Check(t, err)
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-		t.Fatalf("%s %s", resp.Status, resp.Header)
-	}
-	f := &Follower{S: s, Frames: make(chan Frame, 10_000), Close: cancel}
-	lines := bufio.NewReader(resp.Body)
-	begin, err := ReadFrame(lines)
-	Check(t, err)
-	f.ID, f.First = begin.ID, begin.Raw
+	f, lines := s.ConnectSilent(t)
 	go func() {
 		defer close(f.Frames)
-		defer resp.Body.Close()
 		for {
 			got, err := ReadFrame(lines)
 			if err != nil {
@@ -60,6 +46,25 @@ func (s *System) Connect(t testing.TB) *Follower {
 		}
 	}()
 	return f
+}
+
+// ConnectSilent opens a connection and reads only what it begins with.
+func (s *System) ConnectSilent(t testing.TB) (*Follower, *bufio.Reader) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/realtime", nil)
+	Check(t, err)
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	Check(t, err)
+	t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s %s", resp.Status, resp.Header)
+	}
+	lines := bufio.NewReader(resp.Body)
+	begin, err := ReadFrame(lines)
+	Check(t, err)
+	return &Follower{S: s, ID: begin.ID, First: begin.Raw, Frames: make(chan Frame, 10_000), Close: cancel}, lines
 }
 
 // ReadFrame reads one event; comments are no events.
