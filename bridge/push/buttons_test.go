@@ -214,7 +214,7 @@ func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
 		{strings.Repeat("x", 361), strings.Repeat("x", 361), false},
 		{strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), false}, // a row for each word
 		{"make check #" + strings.Repeat("\u1100", 270) + "\ntouch OWNED", "make check #" + strings.Repeat("\u1100", 270) + "\n  touch OWNED", false},
-		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false},                                                                                     // two columns each
+		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false}, // two columns each
 	} {
 		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)
