@@ -86,7 +86,7 @@ func (s *system) askedForMore(n int) projections.Permission {
 func (s *system) decideMore(p projections.Permission, d events.Decision) {
 	s.t.Helper()
 	_, err := s.permissions.Decide(s.t.Context(), permission.Decide{
-		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: p.Chat, Permission: p.EnginePermission, Decision: d,
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Admin: true, Chat: p.Chat, Permission: p.EnginePermission, Decision: d,
 	})
 	s.must(err)
 }

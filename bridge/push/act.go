@@ -102,7 +102,7 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 	if err != nil {
 		return err
 	}
-	allowed, err := p.mayDecide(ctx, a)
+	allowed, admin, err := p.mayDecide(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 	name, _ := p.shown(d.Name, maxTitle)
 	_, err = p.Permissions.Decide(ctx, permission.Decide{
 		Command: handlers.Command{ID: identify(actionPrefix, token), Actor: events.UserActor(a.User)},
-		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name},
+		Chat:    a.Chat, Permission: a.Permission, Decision: a.Decision, Client: events.Client{Address: address, Device: name}, Admin: admin,
 	})
 	return err
 }
@@ -162,19 +162,21 @@ func (p *Push) giveBack(ctx context.Context, token string, a action) error {
 	return err
 }
 
-// mayDecide says whether the account still decides in the chat: it is active, no agent, and owns the chat or administers.
-func (p *Push) mayDecide(ctx context.Context, a action) (bool, error) {
+// mayDecide reports whether the account still decides in the chat, and whether it is an administrator. The account must be active, no agent,
+// and own the chat or be an administrator.
+func (p *Push) mayDecide(ctx context.Context, a action) (allowed, admin bool, err error) {
 	chat, found, err := p.Model.Chat(ctx, a.Chat)
 	if err != nil || !found || chat.Removed {
-		return false, err
+		return false, false, err
 	}
 	all, err := p.Accounts.List(ctx)
 	for _, one := range all {
 		if one.ID == a.User {
-			return !one.Disabled && (one.Role == account.Admin || one.Role == account.User && chat.User == a.User), err
+			admin = !one.Disabled && one.Role == account.Admin
+			return admin || !one.Disabled && one.Role == account.User && chat.User == a.User, admin, err
 		}
 	}
-	return false, err
+	return false, false, err
 }
 
 // sweep removes the tokens that have expired, now and then.

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/permission"
 )
 
 // body is what an app reads.
@@ -268,4 +269,26 @@ func TestFiguresOfOneAsk(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("ask to push sent: p50 %s, p90 %s", took[25], took[45])
+}
+
+// A request that only administrators decide is no use to the owner of the chat.
+func TestAdministratorsAreAskedAboutABudgetOfAllChats(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, owners, roots := newSystem(t), newReceiver(t, nil), newReceiver(t, nil)
+	ann, root := s.user("ann", account.User), s.user("root", account.Admin)
+	s.device("d1", ann, "unifiedpush", owners.URL+"/topic")
+	s.device("d2", root, "unifiedpush", roots.URL+"/topic")
+	chat := s.chat(ann, "ann's")
+	s.append(chat, events.PermissionRequested{
+		Permission: "more", Type: permission.TypeBudget, Patterns: []string{"daily"}, Message: "Allow 5 more?", Metadata: json.RawMessage(`{"administrators":true}`),
+	})
+	s.append(chat, events.PermissionReferred{Permission: "more"})
+	got := s.next(roots, 0)
+	is.Equal(read(t, got.body).Title, "Allow more spending")
+	_, err := s.Act(t.Context(), token(t, buttons(t, got)["Approve"]), "192.0.2.1")
+	is.NoErr(err)
+	is.Equal(s.count(chat, events.PermissionDecided{}), 1)
+	s.worked()
+	is.Equal(len(owners.requests()), 0)
 }

@@ -2,7 +2,6 @@ package push
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -15,11 +14,7 @@ import (
 
 // describeAsk writes the title and the text of a permission request: what an approval would allow, where, and why a person is
 // asked. n.Whole reports whether a phone shows all that an approval would allow.
-func (p *Push) describeAsk(ctx context.Context, n *events.Notice, chat, why string) error {
-	ask, _, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
-	if err != nil {
-		return err
-	}
+func (p *Push) describeAsk(n *events.Notice, ask projections.Permission, chat, why string) {
 	about := requestOf(ask)
 	about.partial = about.partial || strings.Contains(string(ask.Metadata)+string(ask.Patterns), "[redacted]")
 	n.Type = typePermission
@@ -40,7 +35,6 @@ func (p *Push) describeAsk(ctx context.Context, n *events.Notice, chat, why stri
 	if chat, _ = p.shown(strings.TrimSpace(chat), maxLine); chat != "" {
 		n.Message += "\nChat: " + chat
 	}
-	return nil
 }
 
 // request is what a permission request asks for. The text is all that an approval would allow, unless it is partial.

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
@@ -54,15 +55,20 @@ func (p *Push) asked(ctx context.Context, cause string, n events.Notice, why str
 	if err != nil {
 		return err
 	}
+	owner := chat.User
 	if n.Permission != "" {
-		err = p.describeAsk(ctx, &n, chat.Title, why)
-	} else {
-		err = p.describeQuestion(ctx, &n, chat.Title)
-	}
-	if err != nil {
+		ask, _, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
+		if err != nil {
+			return err
+		}
+		if permission.ForAdministrators(ask.Permission, json.RawMessage(ask.Metadata)) {
+			owner = "" // the owner could not decide it
+		}
+		p.describeAsk(&n, ask, chat.Title, why)
+	} else if err := p.describeQuestion(ctx, &n, chat.Title); err != nil {
 		return err
 	}
-	people, err := p.peopleOf(ctx, chat.User)
+	people, err := p.peopleOf(ctx, owner)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,8 @@ type budgetMetadata struct {
 	Limit  float64 `json:"limit"`  // with what was allowed before
 	Spent  float64 `json:"spent"`
 	More   float64 `json:"more"` // what an approval allows on top
+
+	Administrators bool `json:"administrators,omitempty"` // only they decide: see permission.ForAdministrators
 }
 
 func (s *budgetAsks) Apply(e events.Event) {
@@ -140,6 +142,7 @@ func (s *budgetAsks) stoppedIn(chat string) (seq uint64) {
 func (h *Budgets) askForMore(ctx context.Context, chat string, l limit, id string, stop bool) error {
 	metadata, err := json.Marshal(budgetMetadata{
 		Budget: l.ID, Name: l.Name, Scope: l.Scope, Period: l.day, Unit: l.unit, Limit: l.amount, Spent: l.spent, More: l.more(),
+		Administrators: l.shared(),
 	})
 	if err != nil {
 		return err

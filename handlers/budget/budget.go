@@ -1,7 +1,7 @@
 // Package budget limits what chats spend. It stores budgets, stops a turn when a limit is reached, and requests a permission for more.
 //
-// Promises: a person is asked once for each time that a limit is reached, however many chats reach it. What was allowed on top counts until
-// it is spent. A request expires when the day is over or the budget changes.
+// Promises: a person is asked once for each time that a limit is reached, however many chats reach it. Only administrators decide about a
+// budget that is not of one chat alone. What was allowed on top counts until it is spent. A request expires when the day is over or the budget changes.
 //
 // It must not know how spending is added up: callers pass a function.
 package budget
@@ -57,6 +57,10 @@ type Budget struct {
 
 	seq uint64 // of the event that made it so
 }
+
+// shared reports whether the budget is not of one chat alone, or limits an account. Only administrators allow more of it: the
+// owner of the chat that reaches it would decide what others may spend, or about a limit on the owner.
+func (b Budget) shared() bool { return b.User != "" || b.Scope == OfDay && b.Chat == "" }
 
 // maxAmount keeps amounts where a float64 counts one by one.
 const maxAmount = 1 << 50

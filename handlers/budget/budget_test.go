@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func askedFor(t testing.TB, l *log.Log, chat string) []events.PermissionRequeste
 
 func decideMore(t testing.TB, h *fixture, chat, id string, d events.Decision) {
 	t.Helper()
-	_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: chat, Permission: id, Decision: d})
+	_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Admin: true, Chat: chat, Permission: id, Decision: d})
 	is.New(t).NoErr(err)
 }
 
@@ -179,7 +180,7 @@ func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
 	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, purse(0, 0)))
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(handlerstest.Of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: second.Permission, Reason: "the day is over"}})
-	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: second.Permission, Decision: events.Authorized})
+	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Admin: true, Chat: "c1", Permission: second.Permission, Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 }
 
@@ -224,6 +225,50 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.PermissionDecided](data)), 0)
 	is.Equal(len(handlerstest.Of[events.PermissionReferred](data)), 1)
+}
+
+// The owner of a chat does not decide about what others spend, nor about a limit that an administrator set for the owner.
+func TestOnlyAdministratorsDecideAboutABudgetOfSeveralChats(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		budget Budget
+		shared bool
+	}{
+		"each chat":            {Budget{Scope: OfChat}, false},
+		"a chat":               {Budget{Scope: OfChat, Chat: "c1"}, false},
+		"a chat's day":         {Budget{Scope: OfDay, Chat: "c1"}, false},
+		"the day":              {Budget{Scope: OfDay}, true},
+		"an account's day":     {Budget{Scope: OfDay, User: "alice"}, true},
+		"each of an account's": {Budget{Scope: OfChat, User: "alice"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			h := openFixture(t)
+			owner := "alice"
+			_, err := h.Chats.Update(t.Context(), chat.Update{Chat: "c1", User: &owner})
+			is.NoErr(err)
+			c.budget.Name, c.budget.Cost = "a", 5
+			budgeted(t, h, c.budget)
+			reaches(t, h, "c1", purse(6, 0))
+			request := askedFor(t, h.Log, "c1")[0]
+			is.Equal(permission.ForAdministrators(request.Type, request.Metadata), c.shared)
+			is.Equal(strings.HasSuffix(request.Message, "? Only an administrator decides."), c.shared)
+			held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(6, 0))
+			is.NoErr(err)
+			is.Equal(strings.Contains(held.Reason, "waits until an administrator decides about more"), c.shared)
+			decide := func(admin bool) error {
+				_, err := h.Permissions.Decide(t.Context(), permission.Decide{
+					Command: handlers.Command{Actor: handlerstest.Alice}, Admin: admin, Chat: "c1", Permission: request.Permission, Decision: events.Authorized,
+				})
+				return err
+			}
+			if c.shared {
+				is.Equal(handlerstest.Refusal(t, decide(false)), handlers.Invalid)
+			}
+			is.NoErr(decide(c.shared))
+		})
+	}
 }
 
 // When several limits are reached a person is asked about one, and about the next when there is a reason to.

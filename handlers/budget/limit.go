@@ -82,6 +82,8 @@ func (l *limit) measure(ctx context.Context, spent Spent) error {
 // why says why a message waits, in words that stay the same while it does.
 func (l limit) why(denied bool) string {
 	switch {
+	case !denied && l.shared():
+		return fmt.Sprintf("The budget “%s” is used up: it waits until an administrator decides about more.", l.Name)
 	case !denied:
 		return fmt.Sprintf("The budget “%s” is used up: it waits for a decision about more.", l.Name)
 	case l.day != "":
@@ -108,5 +110,9 @@ func (l limit) question() string {
 	if l.day != "" {
 		what += " on " + l.day + " (UTC)"
 	}
-	return fmt.Sprintf("%s; the budget “%s” allows %s. Allow %s more?", what, l.Name, amount(l.amount), amount(l.more()))
+	question := fmt.Sprintf("%s; the budget “%s” allows %s. Allow %s more?", what, l.Name, amount(l.amount), amount(l.more()))
+	if l.shared() {
+		question += " Only an administrator decides."
+	}
+	return question
 }

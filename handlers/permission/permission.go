@@ -29,6 +29,7 @@ type Decide struct {
 	For        string          `json:"for,omitempty"`    // a Go duration such as "1h" after which an approval allows nothing; empty is for ever
 	Shown                      // what the client showed; any other request is refused
 	Client     events.Client   `json:"-"` // with which a person decides
+	Admin      bool            `json:"-"` // an administrator or the operator decides
 	Rule       events.RuleRef  `json:"-"` // when the policy decides
 
 	expires time.Time
@@ -84,6 +85,7 @@ type ask struct {
 	id, session, message, call, typ, command, request string
 	event                                             string // its id
 	seq                                               uint64
+	administrators                                    bool // only they decide it
 }
 
 // referred says what the policy knew of an ask that it left to a person.
@@ -152,7 +154,7 @@ func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 			return
 		}
 		if _, known := s.asks[a.ID]; !known {
-			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.MessageID, a.Tool.CallID, a.Permission, a.Command(), a.Request(), e.ID, e.Seq}
+			s.asks[a.ID] = ask{a.ID, a.SessionID, a.Tool.MessageID, a.Tool.CallID, a.Permission, a.Command(), a.Request(), e.ID, e.Seq, false}
 		}
 	case events.PermissionReplied:
 		if reply, err := opencode.Read[opencode.PermissionReplied](d); err == nil && !s.intended(reply.RequestID) {
@@ -311,6 +313,9 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 	ask, known := s.asks[c.Permission]
 	if !known {
 		return nil, 0, handlers.Refuse(handlers.NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)
+	}
+	if ask.administrators && !c.Admin && c.Actor != events.ActorPolicy {
+		return nil, 0, handlers.RefuseField(handlers.Invalid, "status", "Only an administrator decides about this budget.")
 	}
 	if err := c.Shown.check(ask); err != nil {
 		return nil, 0, err

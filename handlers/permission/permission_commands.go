@@ -39,7 +39,7 @@ var commandLine = events.Client{Device: "command line"}
 // Commands are the commands about permissions that can be given over NATS.
 func (g Gate) Commands() handlers.Commands {
 	return handlers.Commands{
-		"permission.decide":  handlers.CommandOf(func(c *Decide, actor string) { c.Actor, c.Client = actor, commandLine }, handlers.SeqOnly(g.Decide)),
+		"permission.decide":  handlers.CommandOf(func(c *Decide, actor string) { c.Actor, c.Client, c.Admin = actor, commandLine, true }, handlers.SeqOnly(g.Decide)),
 		"permission.propose": handlers.QueryOf(g.ProposeAlways),
 		"permission.always":  handlers.CommandOf(func(c *Always, actor string) { c.Actor, c.Client = actor, commandLine }, g.allowAlways),
 		"permission.why":     handlers.QueryOf(func(ctx context.Context, c AskWhy) (Why, error) { return g.Why(ctx, c.Chat, c.Permission) }),

@@ -34,6 +34,14 @@ const MaxRequest = 1 << 20
 // person allows it.
 const TypeBudget = "budget"
 
+// ForAdministrators reports whether only administrators decide a request: one for more than a budget allows that is not of
+// one chat alone.
+func ForAdministrators(typ string, metadata json.RawMessage) bool {
+	var m struct{ Administrators bool }
+	_ = json.Unmarshal(metadata, &m) // of another shape, they are not those of a budget
+	return typ == TypeBudget && m.Administrators
+}
+
 // Draft is the status of a permission that waits for a decision.
 const Draft = "draft"
 
@@ -57,7 +65,8 @@ func (s *State) applyRequest(e events.Event, d events.PermissionRequested) {
 	}
 	s.intents[a.ID] = intent{e.Seq, sha256.Sum256(e.Data)}
 	// Its session and call stay out of every decision: nobody vouches for them.
-	s.asks[a.ID] = ask{id: a.ID, typ: a.Permission, command: a.Command(), request: a.Request(), event: e.ID, seq: e.Seq}
+	s.asks[a.ID] = ask{id: a.ID, typ: a.Permission, command: a.Command(), request: a.Request(), event: e.ID, seq: e.Seq,
+		administrators: ForAdministrators(d.Type, d.Metadata)}
 }
 
 // Request carries out the command. It is the gate that evaluates the policy: see Gate.Request.

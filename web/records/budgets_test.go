@@ -1,13 +1,16 @@
 package records_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/web/webtest"
 )
@@ -90,4 +93,38 @@ func TestWhatABudgetHoldsIsShown(t *testing.T) {
 	is.Equal([]any{m["user_message_status"], m["held"], m["held_by"]}, []any{"pending", "it is used up", "p1"})
 	_, row := s.Call(t, adas, "GET", webtest.RecordsOf("chats")+"/"+chat, nil)
 	is.Equal(row["turn"], "user")
+}
+
+func TestAnAdministratorDecidesAboutABudgetOfAllChats(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, adas := s.User(t, "ada", account.User)
+	_, root := s.User(t, "root", account.Admin)
+	chat := s.Chat(t, adas, "ada's")
+	budgets := &budget.Budgets{Records: s.Records, Permissions: &permission.Permissions{Log: s.Log}}
+	for i, c := range []struct {
+		scope  string
+		status int
+	}{{budget.OfChat, 200}, {budget.OfDay, 400}} {
+		status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"), map[string]any{"name": c.scope, "scope": c.scope, "tokens": 5, "active": true})
+		is.Equal(status, 200)
+		held, err := budgets.Hold(t.Context(), chat, 1, time.Now(), func(context.Context, string, string, string) (float64, float64, error) { return 0, 6, nil })
+		is.NoErr(err)
+		last, err := s.Log.Last(t.Context())
+		is.NoErr(err)
+		is.NoErr(s.Model.Wait(t.Context(), last))
+		_, list := s.Call(t, adas, "GET", webtest.RecordsOf("permissions"), nil)
+		is.Equal(len(list["items"].([]any)), i+1)
+		path := webtest.RecordsOf("permissions") + "/" + held.Permission
+		status, answer := s.Call(t, adas, "PATCH", path, map[string]any{"status": "authorized"})
+		is.Equal(status, c.status)
+		if c.status != 200 {
+			is.Equal(answer["message"], "Only an administrator decides about this budget.")
+		}
+		status, _ = s.Call(t, root, "PATCH", path, map[string]any{"status": "authorized"})
+		is.Equal(status, 200)
+		status, _ = s.Call(t, root, "DELETE", webtest.RecordsOf("budgets")+"/"+made["id"].(string), nil)
+		is.Equal(status, 204)
+	}
 }
