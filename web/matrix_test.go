@@ -24,7 +24,7 @@ import (
 // Nobody else may, and who is not logged in never may. Realtime shows what list and view show.
 var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"users":              {"oA", "oA", "A", "oA", "A"},
-	"chats":              {"oaA", "oaA", "oA", "oaA", "oA"},
+	"chats":              {"oaA", "oaA", "oA", "oA", "oA"},
 	"messages":           {"oaA", "oaA", "oA", "oA", ""},
 	"permissions":        {"oaA", "oaA", "aA", "oA", ""},
 	"questions":          {"oaA", "oaA", "", "oA", ""},

@@ -50,7 +50,7 @@ var Catalogue = completed(schema.Catalogue{
 			choice("role", "admin", "agent", "user"), flag("disabled")),
 	},
 	{
-		Name: "chats", Table: "chats", Rules: rules(ownOrStaff, ownOrStaff, ownOrAdmin, ownOrStaff, ownOrAdmin),
+		Name: "chats", Table: "chats", Rules: rules(ownOrStaff, ownOrStaff, ownOrAdmin, ownOrAdmin, ownOrAdmin),
 		Fields: fields(text("title"), fixed(text("ai_engine_session_id")), fixed(choice("engine_type", "opencode", "claude-code", "cursor", "custom")),
 			required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")), fixed(text("preview")),
 			fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags")),
