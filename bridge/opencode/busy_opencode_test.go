@@ -65,6 +65,23 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		is.Equal(len(asked), c.asked)
 	}
 
+	// Many calls at once, each within the limits: the session may not go on with them, another one may work.
+	many := func(n int, call string) (says string, asked int) {
+		session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
+		is.NoErr(err)
+		text := lines(n, "@@call "+call) + "@@next\n@@say done" // each is different, because OpenCode asks about equal ones
+		asked = len(turn(t, w.client, w.workspace, session.ID, text, idle(t, w.client, session.ID)))
+		messages, err := w.client.Messages(t.Context(), session.ID, 0)
+		is.NoErr(err)
+		return fmt.Sprintf("%s", messages[1].Parts), asked
+	}
+	says, _ := many(60, fmt.Sprintf(`edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`, at("old.txt")))
+	expect.Contains(t, says, "changes too many lines")
+	expect.Contains(t, says, "The tool calls of this session keep OpenCode from answering others")
+	says, asked := many(20, `bash {"command":"true %d","description":"d"}`)
+	expect.Lacks(t, says, "keep OpenCode from answering others")
+	is.Equal(asked, 20)
+
 	session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
 	is.NoErr(err)
 	before := w.file("long.txt")

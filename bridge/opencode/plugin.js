@@ -53,6 +53,47 @@ Object.defineProperty(Object.prototype, "oneChangePerToken", {
   },
 })
 
+// Tool calls begin one after another, each session in turn. Between them, OpenCode's only thread answers other chats, and a late
+// timer shows for how long a call kept it busy. A session whose calls do so for 10 s may take a quarter of the time from then on; once
+// all sessions together have done so, this holds for each that is not new to it. Its other calls fail at once.
+const mostBusy = 10_000
+const littleBusy = 1000
+const waiting = new Map() // by session, the calls that wait to begin
+const busy = new Map() // by session, and in all under "", for how many milliseconds
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
+
+const turn = (session) => {
+  const calls = waiting.get(session) ?? []
+  const begun = new Promise((begin) => calls.push(begin))
+  const isFirst = waiting.size === 0
+  waiting.set(session, calls)
+  if (isFirst) beginAll()
+  return begun
+}
+
+const beginAll = async () => {
+  while (waiting.size > 0)
+    for (const [session, calls] of waiting) {
+      const at = performance.now()
+      const processor = process.cpuUsage()
+      calls.shift()()
+      await sleep(10)
+      const { user, system } = process.cpuUsage(processor) // on a busy machine a timer is late for other reasons
+      const late = Math.min(performance.now() - at - 10, (user + system) / 1000)
+      if (late > 50) for (const whose of [session, ""]) busy.set(whose, (busy.get(whose) ?? 0) + late)
+      if (calls.length === 0) waiting.delete(session)
+    }
+}
+
+setInterval(() => {
+  for (const [session, ms] of busy) ms > 250 ? busy.set(session, ms - 250) : busy.delete(session)
+}, 1000).unref()
+
+const refuseBusy = (session) => {
+  if ((busy.get(session) ?? 0) > (busy.get("") > mostBusy ? littleBusy : mostBusy))
+    throw new Error("The tool calls of this session keep OpenCode from answering others. Wait a minute, and make smaller ones.")
+}
+
 // These tools read a file before they request a permission for it, so that the gate comes too late: a FIFO would hold a thread of
 // OpenCode for ever. The gate says the same of the other tools.
 const opened = (tool, args) => {
@@ -169,6 +210,8 @@ const refuseUnreadable = (command) => {
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
 export const PocketCoder = async ({ directory }) => ({
   "tool.execute.before": async ({ tool, sessionID }, { args }) => {
+    await turn(sessionID)
+    refuseBusy(sessionID)
     if (tool === "task" && typeof args?.prompt === "string") args.prompt = quoteReferences(args.prompt)
     if (tool === "task" && args?.task_id) refuseForeign(args.task_id, sessionID)
     if (tool === "bash" && typeof args?.command === "string") refuseUnreadable(args.command)
