@@ -207,7 +207,7 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	}
 	_, err = os.Stat(mistyped)
 	is.True(os.IsNotExist(err)) // it is not made
-	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), "attach")
+	cmd := exec.Command(built(t, "pocketcoder"), "attach")
 	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
 	s := sit(t, cmd)
 	s.sees("apt install tmux")

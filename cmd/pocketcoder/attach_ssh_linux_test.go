@@ -106,7 +106,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 		c.at.types("exit 0\r")
 		p.finished(t, chat, i+2) // after the assistant's command and the first shell
 	}
-	shell := []string{filepath.Join(binaries, "pocketcoder"), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody", "--", chat}
+	shell := []string{built(t, "pocketcoder"), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody", "--", chat}
 	is.NoErr(v.run(t.Context(), append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, shell...)...))
 	owned.sees("C-b x closes the window") // why it failed stays
 	owned.presses(v, chat, "x")

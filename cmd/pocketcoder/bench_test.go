@@ -156,7 +156,7 @@ func upTime(b *testing.B, d datadir.Dir) time.Duration {
 	b.Helper()
 	tools := opencodetest.Tools(b)
 	began := time.Now()
-	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), "up", "--demo", "--data", string(d), "--workspace", b.TempDir(),
+	cmd := exec.Command(built(b, "pocketcoder"), "up", "--demo", "--data", string(d), "--workspace", b.TempDir(),
 		"--http", "127.0.0.1:0", "--opencode", tools.OpenCode)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(tools.Ripgrep)+":"+os.Getenv("PATH"))
 	if err := cmd.Start(); err != nil {

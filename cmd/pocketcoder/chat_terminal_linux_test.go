@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ import (
 // talk runs "pocketcoder chat" in a terminal.
 func (p *process) talk(t *testing.T, args ...string) *seat {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), append([]string{"chat", "--data", string(p.data)}, args...)...)
+	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"chat", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	return sit(t, cmd)
 }

@@ -28,8 +28,8 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// The end-to-end tests run the real program with the real OpenCode and the demo model. binaries holds both programs,
-// built once; ordinary is one running system for the tests that do not need one of their own.
+// The end-to-end tests run the real program with the real OpenCode and the demo model. built gives our programs from the directory binaries,
+// where they are built once; ordinary is one running system for the tests that do not need one of their own.
 var (
 	binaries string
 	ordinary shared
@@ -57,12 +57,6 @@ func TestMain(m *testing.M) {
 		if err := os.WriteFile(fewModels(), []byte(fewModelsText), 0o600); err != nil {
 			panic(err)
 		}
-		build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binaries, ".", "../pocketcoder-shell")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-			return 1
-		}
 		defer func() {
 			for _, p := range started.all {
 				p.stop()
@@ -70,6 +64,25 @@ func TestMain(m *testing.M) {
 		}()
 		return m.Run()
 	}())
+}
+
+// build builds both programs into the directory binaries, once.
+var build = sync.OnceValue(func() error {
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binaries, ".", "../pocketcoder-shell")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// built returns the path of one of our programs.
+func built(t testing.TB, name string) string {
+	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(binaries, name)
 }
 
 // fewModels is a file for --model-catalogue, with one provider. At each start it saves 2 s of processor time (measured on 2 cores).
@@ -188,7 +201,7 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 func (p *process) launch(ripgrepDir string) {
 	p.t.Helper()
 	p.output, p.exited = &cmdtest.Buffer{}, make(chan struct{})
-	p.cmd = exec.Command(filepath.Join(binaries, "pocketcoder"), append(slices.Clip(p.args), p.asks...)...)
+	p.cmd = exec.Command(built(p.t, "pocketcoder"), append(slices.Clip(p.args), p.asks...)...)
 	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it

@@ -54,7 +54,7 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 	is.Equal([]any{same.Permitted, same.Status}, []any{true, "authorized"})
 	is.Equal(owner.do(t, "PATCH", path, record{"status": "denied"}).code, http.StatusBadRequest)
 
-	shell := exec.CommandContext(t.Context(), filepath.Join(binaries, "pocketcoder-shell"), "-c", forged) // as if the call were OpenCode's
+	shell := exec.CommandContext(t.Context(), built(t, "pocketcoder-shell"), "-c", forged) // as if the call were OpenCode's
 	shell.Dir = p.workspace
 	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call, "POCKETCODER_SOCKET=unix:"+p.data.ShellSocket())
 	is.True(shell.Run() != nil)

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,7 +18,7 @@ import (
 
 func (p *process) ownShell(t *testing.T, args ...string) *seat {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), append([]string{"sandbox", "shell", "--data", string(p.data)}, args...)...)
+	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"sandbox", "shell", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	return sit(t, cmd)
 }

@@ -184,7 +184,7 @@ func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdou
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "pocketcoder"), args...)
+	cmd := exec.CommandContext(ctx, built(t, "pocketcoder"), args...)
 	var out, errs bytes.Buffer
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), strings.NewReader(stdin), &out, &errs
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,7 +51,7 @@ func sit(t *testing.T, cmd *exec.Cmd) *seat {
 // attach runs "pocketcoder attach" in a terminal.
 func (p *process) attach(t *testing.T, args ...string) *seat {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, "pocketcoder"), append([]string{"attach", "--data", string(p.data)}, args...)...)
+	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"attach", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "TMUX=/nowhere,1,0")
 	return sit(t, cmd)
 }

@@ -14,6 +14,7 @@ import (
 )
 
 func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
+	expect.Long(t, "starts the program often")
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, dir string) (args, env []string)
