@@ -31,10 +31,11 @@ var mayImport = map[string]string{
 	"events/log":                         "events events/secret",
 	"events/opencode":                    "events",
 	"events/secret":                      "events",
-	"projections":                        "events events/log events/opencode projections/store sandbox/wire",
+	"projections":                        "events events/log events/opencode projections/store projections/turnstate sandbox/wire",
 	"projections/queries":                "events projections projections/store",
 	"projections/store":                  "events events/log",
 	"projections/turns":                  "projections projections/store",
+	"projections/turnstate":              "events/opencode",
 	"handlers":                           "events events/log",
 	"handlers/account":                   "events events/log events/secret handlers",
 	"handlers/budget":                    "events handlers handlers/permission handlers/record",
@@ -75,7 +76,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
 	"bridge/egress":                "handlers handlers/network handlers/policy",
-	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/store projections/turns",
+	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/store projections/turns projections/turnstate",
 	"bridge/push/service":          "bridge/egress events",
 	"bridge/ssh":                   "handlers handlers/account handlers/record projections projections/store",
 	"web":                          "events/log events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/ports web/realtime web/records web/stream",
@@ -112,7 +113,7 @@ var mayImport = map[string]string{
 	"cmd/console/render":   "cmd/client cmd/console/payload cmd/printable events events/log handlers handlers/exec handlers/permission handlers/permission/dryrun handlers/policy/display projections sandbox/wire",
 	"cmd/console/replay":   "cmd/client cmd/console/payload cmd/console/render cmd/console/turn cmd/datadir cmd/printable cmd/program cmd/viewer events events/log",
 	"cmd/console/terminal": "cmd/printable",
-	"cmd/console/turn":     "cmd/console/payload events events/opencode handlers handlers/permission projections",
+	"cmd/console/turn":     "cmd/console/payload events events/opencode handlers handlers/permission projections projections/turnstate",
 	"cmd/datadir":          "",
 	"cmd/pocketcoder":      "cmd/cli cmd/cli/admin cmd/cli/doctor cmd/cli/executions cmd/cli/rules cmd/program sandbox/inside sandbox/isolation",
 	"cmd/printable":        "projections",
@@ -198,7 +199,7 @@ func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
 const maxLines = 2000
 
 // largePackages have more lines than maxLines. They may only shrink.
-var largePackages = map[string]int{"bridge/opencode": 3760, "projections": 2180}
+var largePackages = map[string]int{"bridge/opencode": 3760, "projections": 2113}
 
 func TestPackagesStaySmall(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // Chat is a conversation.
@@ -43,7 +44,7 @@ const engineType = "opencode"
 // maxPreview is the length of a preview in runes.
 const maxPreview = 120
 
-// updateChats runs after sessions and messages: their rows determine the turn of a chat.
+// updateChats runs after sessions and messages: those of the chat's own session determine the turn of a chat.
 func updateChats(t *tables, e events.Event, body any) error {
 	c, found := t.chats.Get(e.Subject.ID)
 	if b, ok := body.(events.ChatCreated); ok && !found {
@@ -59,7 +60,9 @@ func updateChats(t *tables, e events.Event, body any) error {
 	case events.Deleted:
 		c.Removed = true
 	case events.SessionBound:
+		before, _ := t.sessions.Get(c.Session)
 		c.Session = b.Session
+		t.putTurn(c, before)
 	case events.MessageSubmitted:
 		if m, _ := t.messages.Get(b.Message); m.Position != int64(e.Seq) { // its id was another's: nothing was said
 			return nil
@@ -75,7 +78,9 @@ func updateChats(t *tables, e events.Event, body any) error {
 		}
 	}
 	own, _ := t.sessions.Get(c.Session)
-	c.Turn = turn(c, own)
+	if c.Turn = TurnAssistant; turnstate.Over(t.putTurn(c, own)) {
+		c.Turn = TurnUser
+	}
 	t.chats.Put(c)
 	return nil
 }
@@ -99,14 +104,6 @@ func (t *tables) said(chat, session, text string) {
 		}
 		t.chats.Put(c)
 	}
-}
-
-// turn returns whose turn it is in a chat. It depends on the chat's own session, not on those of subagents.
-func turn(c Chat, own Session) string {
-	if c.Outbox > 0 || c.Session != "" && own.active() {
-		return TurnAssistant
-	}
-	return TurnUser
 }
 
 // setPreview stores the text as one line of whole runes. It ignores a text without words.

@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // OpenCode's events about messages. A durable event changes a row only if it is newer than the row, so duplicates and late
@@ -34,7 +35,7 @@ func (t *tables) messageID(engineMessage string) string {
 func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	m := t.message(b.Info.ID, b.SessionID, e)
 	s := t.session(b.SessionID, e)
-	defer func() { t.sessions.Put(s) }()
+	defer func() { t.putSession(s) }()
 	if !newer(e, m.OCSeq) {
 		return
 	}
@@ -43,14 +44,16 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	if b.Info.Role == roleAssistant {
 		m.fillAssistant(b.Info)
 		m.Copied = b.Info.Time.Created < s.Opened
-		s.answered(m)
+		if s.Answer(m.ID, b.Info); m.Removed {
+			s.Processing = s.Processing.With(m.ID, false)
+		}
 		t.forgive(m.Parent)
 	} else {
 		if first {
 			m.Role = roleUser
 			s.Unanswered = max(s.Unanswered, m.EngineMessage)
 		}
-		notSent := m.UserStatus == StatusFailed && m.ErrorDomain == domainInfrastructure
+		notSent := m.UserStatus == statusFailed && m.ErrorDomain == domainInfrastructure
 		if first || notSent || m.undelivered() { // OpenCode has it, whatever we thought
 			t.setUserStatus(&m, statusDelivered)
 			m.ErrorDomain, m.ErrorPayload = "", ""
@@ -65,7 +68,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 // reports some errors twice, the second time when the next message may already be on its way.
 func (t *tables) forgive(engineMessage string) {
 	m, found := t.messages.Get(t.messageID(engineMessage))
-	if found && m.UserStatus == StatusFailed && m.ErrorDomain == domainProvider {
+	if found && m.UserStatus == statusFailed && m.ErrorDomain == domainProvider {
 		m.UserStatus, m.ErrorDomain, m.ErrorPayload = statusDelivered, "", ""
 		t.messages.Put(m)
 	}
@@ -75,41 +78,15 @@ func (m *Message) fillAssistant(i opencode.Message) {
 	m.Role, m.Parent, m.Agent, m.Provider, m.Model = roleAssistant, i.ParentID, i.Agent, i.ProviderID, i.ModelID
 	m.Cost, m.TokensInput, m.TokensOutput, m.TokensReasoning = i.Cost, int64(i.Tokens.Input), int64(i.Tokens.Output), int64(i.Tokens.Reasoning)
 	m.TokensCacheRead, m.TokensCacheWrite, m.Finish = int64(i.Tokens.Cache.Read), int64(i.Tokens.Cache.Write), i.Finish
-	m.EngineStatus, m.ErrorDomain, m.ErrorPayload = statusProcessing, "", ""
+	m.EngineStatus, m.ErrorDomain, m.ErrorPayload = cmp.Or(turnstate.Outcome(i), statusProcessing), "", ""
 	if i.Error.Exists() {
-		m.EngineStatus, m.ErrorDomain, m.ErrorPayload = failure(i.Error), domainProvider, store.JSON(i.Error.RawMessage)
-	} else if i.Time.Completed != 0 {
-		m.EngineStatus = StatusCompleted
-	}
-}
-
-// failure returns the status of a turn that ended with an error.
-func failure(e opencode.Error) string {
-	if e.Aborted() {
-		return statusAborted
-	}
-	return StatusFailed
-}
-
-// answered updates the session's turn from an assistant message. It answers its parent and every user message
-// before it: of several queued ones OpenCode answers the last.
-func (s *Session) answered(m Message) {
-	processing := m.EngineStatus == statusProcessing && !m.Removed
-	s.setProcessing(m.ID, processing)
-	if !processing {
-		s.Outcome = m.EngineStatus
-	}
-	if m.Parent >= s.Awaiting {
-		s.Awaiting = ""
-	}
-	if m.Parent >= s.Unanswered {
-		s.Unanswered = ""
+		m.ErrorDomain, m.ErrorPayload = domainProvider, store.JSON(i.Error.RawMessage)
 	}
 }
 
 func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 	s := t.session(b.SessionID, e)
-	t.sessions.Put(s)
+	t.putSession(s)
 	info := b.Part
 	p, found := t.parts.Get(info.ID)
 	if !found {
@@ -156,9 +133,9 @@ func applyMessageRemoved(t *tables, e events.Event, b opencode.MessageRemoved) {
 	s := t.session(b.SessionID, e)
 	m := t.message(b.MessageID, b.SessionID, e)
 	m.Removed = true
-	s.setProcessing(m.ID, false)
+	s.Processing = s.Processing.With(m.ID, false)
 	t.messages.Put(m)
-	t.sessions.Put(s)
+	t.putSession(s)
 }
 
 func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
@@ -170,31 +147,23 @@ func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
 	p.Removed = true
 	t.parts.Put(p)
 	t.messages.Touch(p.Message)
-	t.sessions.Put(s)
+	t.putSession(s)
 }
 
-// applyError is about the user message that waits for an answer: with an assistant message there, that one carries the
-// error itself. For an unknown agent OpenCode sends this and nothing else.
+// applyError is about the user message that waits for an answer. For an unknown agent OpenCode sends this and nothing else.
 func applyError(t *tables, e events.Event, b opencode.SessionError) {
 	if b.SessionID == "" {
 		return
 	}
 	s := t.session(b.SessionID, e)
-	target := s.Awaiting
-	if target == "" {
-		target = s.Unanswered
-	}
-	s.Awaiting, s.Unanswered = "", ""
-	if target != "" || s.Processing != noMessages {
-		s.Outcome = failure(b.Error)
-	}
-	t.sessions.Put(s)
+	target := s.Fail(b.Error)
+	t.putSession(s)
 	m, found := t.messages.Get(t.messageID(target))
 	if target == "" || !found {
 		return
 	}
-	if failure(b.Error) == StatusFailed {
-		t.setUserStatus(&m, StatusFailed)
+	if !b.Error.Aborted() {
+		t.setUserStatus(&m, statusFailed)
 	}
 	m.ErrorDomain, m.ErrorPayload = domainProvider, store.JSON(b.Error.RawMessage)
 	t.messages.Put(m)
@@ -202,23 +171,29 @@ func applyError(t *tables, e events.Event, b opencode.SessionError) {
 
 // endTurn ends what a session was doing when OpenCode will not: its running messages get the status and the error, and so
 // does a delivered one that nothing has answered. One that is still being sent is not lost: it will be sent again.
-func endTurn(t *tables, e events.Event, session, status string, payload store.JSON) {
+func endTurn(t *tables, e events.Event, session, outcome string, payload store.JSON) {
 	s := t.session(session, e)
-	for _, id := range s.ids() {
+	for _, id := range s.Processing.All() {
 		m, _ := t.messages.Get(id)
-		m.EngineStatus = status
+		m.EngineStatus = endStatus(outcome)
 		m.fail(payload)
 		t.messages.Put(m)
-		s.Outcome = status
 	}
-	waiting, found := t.messages.Get(t.messageID(s.Awaiting))
-	if found && !waiting.undelivered() {
-		waiting.fail(payload)
-		t.messages.Put(waiting)
-		s.Outcome, s.Awaiting = status, ""
+	sending := t.sending(s)
+	if m, found := t.messages.Get(t.messageID(s.Awaiting)); found && !sending {
+		m.fail(payload)
+		t.messages.Put(m)
 	}
-	s.Status, s.Processing, s.Unanswered = sessionIdle, noMessages, ""
-	t.sessions.Put(s)
+	s.End(outcome, sending)
+	t.putSession(s)
+}
+
+// endStatus returns the status of messages and subagents whose turn ended. What was lost has failed.
+func endStatus(outcome string) string {
+	if outcome == turnstate.Lost {
+		return statusFailed
+	}
+	return outcome
 }
 
 func (m *Message) fail(payload store.JSON) {

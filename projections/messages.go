@@ -1,11 +1,13 @@
 package projections
 
 import (
+	"cmp"
 	"fmt"
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // Message is a message of a chat, subagents' included. Tokens are counts, cost is in the provider's currency.
@@ -68,9 +70,7 @@ const (
 	statusDelivered = "delivered"
 
 	statusProcessing = "processing"
-	StatusCompleted  = "completed"
-	StatusFailed     = "failed"
-	statusAborted    = "aborted"
+	statusFailed     = turnstate.Failed
 
 	domainInfrastructure = "infrastructure"
 	domainProvider       = "provider"
@@ -91,9 +91,9 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	case events.ModelReplaced:
 		return modelReplaced(t, e, b)
 	case events.TurnLost:
-		endTurn(t, e, b.Session, StatusFailed, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
+		endTurn(t, e, b.Session, turnstate.Lost, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
 	case opencode.SessionDeleted:
-		endTurn(t, e, b.SessionID, statusAborted, "")
+		endTurn(t, e, b.SessionID, turnstate.Aborted, "")
 	case opencode.MessageUpdated:
 		applyMessage(t, e, b)
 	case opencode.PartUpdated:
@@ -200,12 +200,13 @@ func undelivered(t *tables, e events.Event, b events.MessageFailed) error {
 	if !m.undelivered() {
 		return nil
 	}
-	t.setUserStatus(&m, StatusFailed)
+	t.setUserStatus(&m, statusFailed)
 	m.ErrorDomain, m.ErrorPayload = b.Domain, encoded(ourError{"MessageFailed", b.Error})
 	t.messages.Put(m)
-	if s, found := t.sessions.Get(m.Session); found && s.Awaiting == m.EngineMessage {
-		s.Awaiting = ""
-		t.sessions.Put(s)
+	chat, _ := t.chats.Get(m.Chat)
+	if s, found := t.sessions.Get(cmp.Or(m.Session, chat.Session)); found {
+		s.Undelivered(m.EngineMessage)
+		t.putSession(s)
 	}
 	return nil
 }

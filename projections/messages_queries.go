@@ -53,7 +53,7 @@ type OutboxMessage struct {
 
 const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.engine AS engine,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
-		coalesce(s.status='idle' AND s.processing='[]' AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
+		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
 
 // OutboxMessages lists messages that are pending or sending, in log order. Those of a deleted chat stay where they are.
@@ -64,7 +64,7 @@ func (m *Model) OutboxMessages(ctx context.Context) ([]OutboxMessage, error) {
 // UnansweredMessages lists messages that were delivered and nothing has answered yet.
 func (m *Model) UnansweredMessages(ctx context.Context) ([]OutboxMessage, error) {
 	return store.List[OutboxMessage](ctx, m.Model, "unanswered messages", selectOutbox+`
-		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE awaiting<>'' AND processing='[]')
+		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE turn_state IN ('running', 'waiting') AND processing='' AND awaiting<>'')
 		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
 }
 

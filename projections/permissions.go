@@ -90,13 +90,19 @@ func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 	return p, found && p.Chat == e.Subject.ID && p.EnginePermission == id
 }
 
+// putPermission stores a request that exists. OpenCode waits for a person only if the policy has left the request to one.
+func (t *tables) putPermission(p Permission) {
+	t.permissions.Put(p)
+	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.Status == PermissionDraft && p.Referred && !p.Interrupted)
+}
+
 func (t *tables) changePermission(e events.Event, id string, change func(*Permission)) error {
 	p, found := t.permission(e, id)
 	if !found {
 		return fmt.Errorf("permission %s was never asked in chat %s", id, e.Subject.ID)
 	}
 	change(&p)
-	t.permissions.Put(p)
+	t.putPermission(p)
 	return nil
 }
 
@@ -163,7 +169,7 @@ func referred(t *tables, e events.Event, b events.PermissionReferred) {
 	if p, found := t.permission(e, b.Permission); found && p.Status == PermissionDraft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
 		p.decideBy(b.RuleRef)
-		t.permissions.Put(p)
+		t.putPermission(p)
 	}
 }
 
@@ -232,7 +238,7 @@ func replied(t *tables, e events.Event, b opencode.PermissionReplied) error {
 			p.Reason = "allowed in OpenCode by another client"
 		}
 	}
-	t.permissions.Put(p)
+	t.putPermission(p)
 	return nil
 }
 

@@ -33,7 +33,7 @@ import (
 
 // Version is the version of the read models. Raise it when a table or an update function changes: the next start replays
 // the log.
-const Version = 10
+const Version = 11
 
 // TimeFormat is the format of every time in a row.
 const TimeFormat = store.TimeFormat
@@ -114,8 +114,8 @@ var projections = []projection{
 	{"questions", events.ScopeChat, updateQuestions},
 	{"executions", events.ScopeChat, updateExecutions},
 	{"artifacts", events.ScopeChat, updateArtifacts},
-	{"subagents", events.ScopeChat, updateSubagents},
-	{"usage", events.ScopeChat, nil}, // a view of messages
+	{"subagents", events.ScopeChat, nil}, // follow their sessions
+	{"usage", events.ScopeChat, nil},     // a view of messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, updateUsers},
 }

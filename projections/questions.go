@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -68,6 +69,11 @@ func questionID(engineQuestion string, index int) string {
 	return RecordID(engineQuestion + "/" + strconv.Itoa(index))
 }
 
+func (t *tables) putQuestion(q Question) {
+	t.questions.Put(q)
+	t.setWaiting(q.Session, q.ID, q.Status == QuestionAsked && !q.Interrupted)
+}
+
 // changeQuestions changes every question of those asked together.
 func (t *tables) changeQuestions(engineQuestion string, change func(int, *Question)) {
 	for i := 0; ; i++ {
@@ -76,7 +82,7 @@ func (t *tables) changeQuestions(engineQuestion string, change func(int, *Questi
 			return
 		}
 		change(i, &q)
-		t.questions.Put(q)
+		t.putQuestion(q)
 	}
 }
 
@@ -94,7 +100,7 @@ func questionsAsked(t *tables, e events.Event, b events.QuestionAsk) {
 		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
 		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encoded(labels), encoded(descriptions)
 		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", QuestionAsked, int64(e.Seq)
-		t.questions.Put(q)
+		t.putQuestion(q)
 	}
 }
 
@@ -145,4 +151,15 @@ func questionAnswered(t *tables, e events.Event, b events.QuestionAnswered) erro
 		}
 	})
 	return nil
+}
+
+// Answers is the reply as a list.
+func (q Question) Answers() (answers []string, err error) {
+	if q.Reply == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(q.Reply), &answers); err != nil {
+		return nil, fmt.Errorf("read the answer to question %s/%d: %w", q.EngineQuestion, q.Index, err)
+	}
+	return answers, nil
 }

@@ -2,8 +2,6 @@ package projections
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/pocketbase/dbx"
@@ -11,36 +9,61 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // Session is an OpenCode session of a chat: the chat's own, or a subagent's when it has a parent.
 type Session struct {
-	store.Record            // the id is OpenCode's
-	Chat         string     `db:"chat" json:"chat"`
-	Parent       string     `db:"parent" json:"parent"`
-	Root         string     `db:"root" json:"root"`
-	Engine       string     `db:"engine" json:"engine"`
-	Directory    string     `db:"directory" json:"directory"`
-	Agent        string     `db:"agent" json:"agent"`
-	Title        string     `db:"title" json:"title"`
-	Opened       int64      `db:"opened" json:"-"`      // Unix ms
-	Status       string     `db:"status" json:"status"` // idle, busy, retry
-	RetryAttempt int64      `db:"retry_attempt" json:"retry_attempt"`
-	RetryMessage string     `db:"retry_message" json:"retry_message"`
-	RetryNext    int64      `db:"retry_next" json:"retry_next"` // Unix ms
-	Seq          int64      `db:"seq" json:"seq"`               // newest durable sequence in the log, -1 for none
-	OCSeq        int64      `db:"oc_seq" json:"-"`
-	Processing   store.JSON `db:"processing" json:"processing"` // list of our ids of assistant messages that have not ended
-	Awaiting     string     `db:"awaiting" json:"awaiting"`     // engine id of the message we sent that nothing has answered
-	Unanswered   string     `db:"unanswered" json:"-"`
-	Outcome      string     `db:"outcome" json:"outcome"` // of the last turn: completed, failed, aborted
+	store.Record        // the id is OpenCode's
+	Chat         string `db:"chat" json:"chat"`
+	Parent       string `db:"parent" json:"parent"`
+	Root         string `db:"root" json:"root"`
+	Engine       string `db:"engine" json:"engine"`
+	Directory    string `db:"directory" json:"directory"`
+	Agent        string `db:"agent" json:"agent"`
+	Title        string `db:"title" json:"title"`
+	Opened       int64  `db:"opened" json:"-"` // Unix ms
+	Seq          int64  `db:"seq" json:"seq"`  // newest durable sequence in the log, -1 for none
+	OCSeq        int64  `db:"oc_seq" json:"-"`
+	turnstate.Turn
+	TurnState string `db:"turn_state" json:"turn_state"` // of package turnstate
 }
 
-// sessionIdle is OpenCode's status of an idle session.
-const sessionIdle = "idle"
+// putSession stores a session and the state of its turn.
+func (t *tables) putSession(s Session) {
+	chat, _ := t.chats.Get(s.Chat)
+	t.putTurn(chat, s)
+}
 
-// noMessages is the empty list of Processing.
-const noMessages = store.JSON("[]")
+// putTurn is putSession after a change of the chat. It returns the state.
+func (t *tables) putTurn(c Chat, s Session) string {
+	s.TurnState = s.State(t.sending(s), c.Session == s.ID && c.Outbox > 0)
+	if s.ID != "" {
+		t.sessions.Put(s)
+	}
+	if s.Parent != "" {
+		t.putSubagent(s)
+	}
+	return s.TurnState
+}
+
+// sending reports whether the message that the session awaits an answer to is still being sent.
+func (t *tables) sending(s Session) bool {
+	if s.Awaiting == "" {
+		return false
+	}
+	m, _ := t.messages.Get(t.messageID(s.Awaiting))
+	return m.undelivered()
+}
+
+// setWaiting records whether a request of a session waits for a person. It holds up the turn of the session at the root.
+func (t *tables) setWaiting(session, request string, on bool) {
+	s, _ := t.sessions.Get(session)
+	if root, found := t.sessions.Get(s.Root); found {
+		root.Waiting = root.Waiting.With(request, on)
+		t.putSession(root)
+	}
+}
 
 func updateSessions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
@@ -48,24 +71,24 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		chat, _ := t.chats.Get(e.Subject.ID)
 		s := t.session(b.Session, e)
 		s.Directory, s.Engine = b.Directory, chat.Engine
-		t.sessions.Put(s)
+		t.putSession(s)
 	case events.MessageSending:
 		s := t.session(b.Session, e)
 		s.Awaiting = b.EngineMessage
-		t.sessions.Put(s)
+		t.putSession(s)
 	case opencode.SessionUpdated:
 		applySessionInfo(t, e, b)
 	case opencode.SessionStatus:
 		s := t.session(b.SessionID, e)
-		s.Status, s.RetryAttempt, s.RetryMessage, s.RetryNext = b.Status.Type, b.Status.Attempt, b.Status.Message, int64(b.Status.Next)
-		t.sessions.Put(s)
+		s.Status = b.Status.Type
+		t.putSession(s)
 	case opencode.SessionDeleted:
 		s := t.session(b.SessionID, e)
 		s.Removed = true
-		t.sessions.Put(s)
+		t.putSession(s)
 	case opencode.Other:
 		if e.OpenCodeSeq >= 0 && b.SessionID != "" { // a type we do not follow still has its place in the session's history
-			t.sessions.Put(t.session(b.SessionID, e))
+			t.putSession(t.session(b.SessionID, e))
 		}
 	}
 	return nil
@@ -84,7 +107,7 @@ func applySessionInfo(t *tables, e events.Event, b opencode.SessionUpdated) {
 			}
 		}
 	}
-	t.sessions.Put(s)
+	t.putSession(s)
 }
 
 // newer reports whether a durable event is newer than a row. An event that is not durable always is.
@@ -94,41 +117,13 @@ func newer(e events.Event, seq int64) bool { return e.OpenCodeSeq < 0 || e.OpenC
 func (t *tables) session(id string, e events.Event) Session {
 	s, found := t.sessions.Get(id)
 	if !found {
-		s.Chat, s.Root, s.Status, s.Processing, s.Seq, s.OCSeq = e.Subject.ID, id, sessionIdle, noMessages, -1, -1
+		s.Chat, s.Root, s.Status, s.Seq, s.OCSeq = e.Subject.ID, id, turnstate.Idle, -1, -1
 	}
 	if engine, ok := strings.CutPrefix(e.Actor, events.EngineActor("")); ok {
 		s.Engine = engine
 	}
 	s.Seq = max(s.Seq, e.OpenCodeSeq)
 	return s
-}
-
-// ids returns the list in Processing.
-func (s Session) ids() []string {
-	var ids []string
-	_ = json.Unmarshal([]byte(s.Processing), &ids) // written by setProcessing
-	return ids
-}
-
-// setProcessing records whether an assistant message of the session is being written.
-func (s *Session) setProcessing(message string, on bool) {
-	ids := s.ids()
-	i, found := slices.BinarySearch(ids, message)
-	switch {
-	case on && !found:
-		ids = slices.Insert(ids, i, message)
-	case !on && found:
-		ids = slices.Delete(ids, i, i+1)
-	default:
-		return
-	}
-	s.Processing = encoded(ids)
-}
-
-// active says whether a turn of the session is running: it has ended when OpenCode says idle, every assistant message
-// has ended and nothing we sent waits for an answer. Idle alone comes early when a turn is aborted or fails.
-func (s Session) active() bool {
-	return s.Status != sessionIdle || s.Processing != noMessages || s.Awaiting != ""
 }
 
 // Sessions lists the sessions of an engine that it has not deleted.
@@ -141,11 +136,26 @@ func (m *Model) Session(ctx context.Context, id string) (Session, bool, error) {
 	return store.First[Session](ctx, m.Model, "session "+id, "SELECT * FROM sessions WHERE id={:id}", dbx.Params{"id": id})
 }
 
-// UnfinishedTurns lists the sessions that have an assistant message without an end, or a delivered message that waits for
-// an answer. When OpenCode is not running them, their turns are lost.
+// UnfinishedTurns lists the sessions whose turn is running in OpenCode or waits there for a person. When OpenCode does not run
+// one of them, its turn is lost.
 func (m *Model) UnfinishedTurns(ctx context.Context) ([]Session, error) {
-	return store.List[Session](ctx, m.Model, "unfinished turns", `SELECT s.* FROM sessions s
-		WHERE (processing <> '[]' OR awaiting <> '')
-		AND NOT (processing = '[]' AND EXISTS (SELECT 1 FROM messages WHERE ai_engine_message_id = s.awaiting AND user_message_status = 'sending'))
-		ORDER BY id`, nil)
+	return store.List[Session](ctx, m.Model, "unfinished turns", "SELECT * FROM sessions WHERE turn_state IN ('running', 'waiting') ORDER BY id", nil)
+}
+
+// RunningTurns counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It leaves
+// out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other chats.
+func (m *Model) RunningTurns(ctx context.Context, engine string) (map[string]int, error) {
+	rows, err := store.List[struct {
+		User string
+		N    int
+	}](ctx, m.Model, "running turns", `SELECT coalesce(c.user,'') AS user, count(*) AS n FROM sessions s LEFT JOIN chats c ON c.id=s.chat
+		WHERE s.turn_state='running' AND s.parent='' AND s.engine={:engine} GROUP BY 1`, dbx.Params{"engine": engine})
+	if err != nil {
+		return nil, err
+	}
+	turns := map[string]int{}
+	for _, r := range rows {
+		turns[r.User] = r.N
+	}
+	return turns, nil
 }

@@ -10,20 +10,18 @@ CREATE TABLE sessions(
   title         TEXT NOT NULL,
   opened        INTEGER NOT NULL, -- Unix ms; 0 when it is not known
   status        TEXT NOT NULL,    -- idle, busy, retry: OpenCode's last word
-  retry_attempt INTEGER NOT NULL,
-  retry_message TEXT NOT NULL,
-  retry_next    INTEGER NOT NULL, -- Unix ms
   seq           INTEGER NOT NULL, -- newest durable sequence in the log, -1 for none
   oc_seq        INTEGER NOT NULL, -- durable sequence of what directory, agent and title say
-  processing    TEXT NOT NULL,    -- JSON list, sorted: ids of its assistant messages that have not ended
+  processing    TEXT NOT NULL,    -- sorted ids of its assistant messages that have not ended
   awaiting      TEXT NOT NULL,    -- engine id of the message we sent that nothing has answered
   unanswered    TEXT NOT NULL,    -- engine id of the newest user message that nothing has answered, whoever sent it
-  outcome       TEXT NOT NULL,    -- how its last assistant message ended: completed, failed, aborted
+  waiting       TEXT NOT NULL,    -- sorted ids of permissions and questions, of subagents too, that wait for a person
+  outcome       TEXT NOT NULL,    -- how its last turn ended, as far as is known: completed, failed, aborted, lost
+  turn_state    TEXT NOT NULL,    -- of its last turn: queued, running, waiting, completed, failed, aborted, lost; empty for none
   created       TEXT NOT NULL,
   updated       TEXT NOT NULL,
   first_seq     INTEGER NOT NULL,
   last_seq      INTEGER NOT NULL,
   removed       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX sessions_unfinished ON sessions(id) WHERE processing <> '[]' OR awaiting <> '';
-CREATE INDEX sessions_running ON sessions(engine) WHERE status <> 'idle';
+CREATE INDEX sessions_turn ON sessions(turn_state);

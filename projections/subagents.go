@@ -5,9 +5,8 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/events"
-	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // Subagent is a session that the model started to do a part of the work.
@@ -28,21 +27,17 @@ type Subagent struct {
 // SubagentRunning is the status of a subagent that has not ended; it ends as its last message does.
 const SubagentRunning = "running"
 
-// updateSubagents runs after sessions and messages: a subagent is running while the turn of its session is. A subagent
-// without a message has not begun yet, and counts as running.
-func updateSubagents(t *tables, e events.Event, body any) error {
-	s, found := t.sessions.Get(sessionOf(body))
-	if !found || s.Parent == "" {
-		return nil
-	}
+// putSubagent stores the subagent of a session. It is running while the turn of its session is. A subagent without a message
+// has not begun yet, and counts as running.
+func (t *tables) putSubagent(s Session) {
 	a, found := t.subagents.Get(RecordID(s.ID))
 	if !found {
-		a.Session, a.Chat, a.Started, a.Position = s.ID, s.Chat, t.tx.EventTime(), int64(e.Seq)
+		a.Session, a.Chat, a.Started, a.Position = s.ID, s.Chat, t.tx.EventTime(), t.tx.Seq()
 	}
 	a.Delegating, a.Agent, a.Title = s.Parent, s.Agent, s.Title
 	status := SubagentRunning
-	if !s.active() && s.Outcome != "" {
-		status = s.Outcome
+	if turnstate.Over(s.TurnState) && s.TurnState != "" {
+		status = endStatus(s.TurnState)
 	}
 	if status != a.Status {
 		a.Status, a.Finished = status, ""
@@ -51,26 +46,6 @@ func updateSubagents(t *tables, e events.Event, body any) error {
 		}
 	}
 	t.subagents.Put(a)
-	return nil
-}
-
-// sessionOf names the session whose turn an event moves.
-func sessionOf(body any) string {
-	switch b := body.(type) {
-	case opencode.SessionUpdated:
-		return b.SessionID
-	case opencode.SessionStatus:
-		return b.SessionID
-	case opencode.SessionError:
-		return b.SessionID
-	case opencode.MessageUpdated:
-		return b.SessionID
-	case opencode.SessionDeleted:
-		return b.SessionID
-	case events.TurnLost:
-		return b.Session
-	}
-	return ""
 }
 
 // Subagents lists a chat's subagents in the order they were started.

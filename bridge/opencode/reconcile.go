@@ -26,15 +26,21 @@ func (b *Bridge) reconcile(ctx context.Context, in *ingest) error {
 		return err
 	}
 	c := comparison{Bridge: b, present: there}
+	// The statuses are appended before the turns are compared, because the state of a turn depends on the status of its session.
 	for _, compare := range []func(context.Context) error{c.statuses, c.turns, c.asks, c.questions} {
-		if err := compare(ctx); err != nil {
+		c.missing = nil
+		err := compare(ctx)
+		if err == nil {
+			err = in.append(ctx, c.missing)
+		}
+		if err == nil {
+			err = b.Model.Wait(ctx, b.last.Load())
+		}
+		if err != nil {
 			return fmt.Errorf("reconcile: %w", err)
 		}
 	}
-	if err := in.append(ctx, c.missing); err != nil {
-		return err
-	}
-	return b.Model.Wait(ctx, b.last.Load())
+	return nil
 }
 
 // fetchHistory appends the durable events the log lacks, of all sessions.

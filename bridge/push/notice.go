@@ -17,6 +17,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
+	"pocketcoder/projections/turnstate"
 )
 
 // The types of notifications, as clients know them and people's notification_rules name them.
@@ -106,22 +107,22 @@ func (p *Push) ended(ctx context.Context, e events.Event) error {
 		return nil
 	}
 	turn, found, err := turns.Last(ctx, p.Model, e.Subject.ID)
-	if err != nil || !found || turn.Turn != projections.TurnUser {
+	if err != nil || !found {
 		return err
 	}
 	n := events.Notice{Chat: e.Subject.ID}
 	switch {
-	case turn.Failed():
+	case turn.State == turnstate.Failed, turn.State == turnstate.Lost:
 		n.Type, n.Title = service.TaskError, p.titled(turn.Title, "it went wrong")
 		n.Message, _ = p.shownLines(cmp.Or(errorText(turn.Error), "The turn ended with an error."), maxShown)
-	case turn.Denied():
+	case turn.State != turnstate.Completed:
+		return nil
+	case turn.DeniedRequest != "":
 		n.Type, n.Title = service.TaskComplete, p.titled(turn.Title, "stopped: denied")
 		n.Message, _ = p.shown(turn.DeniedRequest, maxShown)
-	case turn.Completed():
+	default:
 		n.Type, n.Title = service.TaskComplete, p.titled(turn.Title, "done")
 		n.Message, _ = p.shownLines(cmp.Or(lastParagraph(turn.Answer), turn.Preview, "The turn is over."), maxShown)
-	default:
-		return nil
 	}
 	chat, _, err := p.Model.Chat(ctx, n.Chat)
 	if err != nil {

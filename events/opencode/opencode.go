@@ -92,10 +92,7 @@ type Session struct {
 type SessionStatus struct {
 	SessionID string `json:"sessionID"`
 	Status    struct {
-		Type    string  `json:"type"` // idle, busy, or retry with the fields below
-		Attempt int64   `json:"attempt"`
-		Message string  `json:"message"`
-		Next    float64 `json:"next"` // Unix ms; computed from a header that may hold a fraction
+		Type string `json:"type"` // idle, busy, retry
 	} `json:"status"`
 }
 

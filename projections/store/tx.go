@@ -41,6 +41,9 @@ func newTx(conn *sql.Conn, open func(*Tx) Apply) (*Tx, error) {
 	return tx, tx.err
 }
 
+// Seq returns the sequence of the event being applied.
+func (tx *Tx) Seq() int64 { return tx.seq }
+
 // EventTime returns the time of the event being applied, in TimeFormat.
 func (tx *Tx) EventTime() string { return tx.at }
 

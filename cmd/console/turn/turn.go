@@ -4,11 +4,14 @@
 package turn
 
 import (
+	"cmp"
+
 	"pocketcoder/cmd/console/payload"
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turnstate"
 )
 
 // End is how a turn ended, as an exit status. 2 is wrong usage.
@@ -25,12 +28,10 @@ const (
 
 // Turn follows what the chat's own session does: whose turn it is, and how the last one ended.
 type Turn struct {
-	Root     string
-	outbox   map[string]bool // messages on their way to OpenCode
-	sent     map[string]string
-	awaiting bool            // a message was sent that nothing has answered
-	busy     bool            // by OpenCode's last word
-	writing  map[string]bool // assistant messages without an end
+	Root    string
+	outbox  map[string]bool // messages on their way to OpenCode
+	sent    map[string]string
+	session turnstate.Turn
 
 	resumes string            // the newest prompt that resumes a turn
 	Held    map[string]string // messages that wait for a budget, and the ask that decides about it
@@ -41,36 +42,34 @@ type Turn struct {
 	broken  bool   // it ended without a finish reason and without an error: OpenCode was stopped while the provider was retried
 	Failure string
 	denied  bool
-	aborted bool
-	lost    bool
 	refused bool // more than a budget allows was denied
 }
 
 // New returns a turn of the chat whose own session is root, which may not be known yet.
 func New(root string) *Turn {
 	return &Turn{
-		Root: root, outbox: map[string]bool{}, sent: map[string]string{}, writing: map[string]bool{},
+		Root: root, outbox: map[string]bool{}, sent: map[string]string{},
 		Held: map[string]string{}, fresh: map[string]bool{}, stopped: map[string]bool{},
 	}
 }
 
 // Begin forgets how the turn before ended.
 func (t *Turn) Begin() {
-	t.Failure, t.denied, t.aborted, t.lost, t.refused, t.broken = "", false, false, false, false, false
+	t.session.Outcome, t.Failure, t.denied, t.refused, t.broken = "", "", false, false, false
 }
 
 // End returns how the turn ended.
 func (t *Turn) End() End {
 	switch {
-	case t.lost:
+	case t.session.Outcome == turnstate.Lost:
 		return Lost
 	case t.refused:
 		return Denied
 	case len(t.Held) > 0 && !t.denied:
 		return Pending
-	case t.aborted:
+	case t.session.Outcome == turnstate.Aborted:
 		return Aborted
-	case t.Failure != "":
+	case t.session.Outcome == turnstate.Failed:
 		return Failed
 	case t.denied:
 		return Denied
@@ -82,7 +81,7 @@ func (t *Turn) End() End {
 
 // Whose returns projections.TurnUser or projections.TurnAssistant: the side that must act.
 func (t *Turn) Whose() string {
-	if len(t.outbox) > 0 || t.awaiting || t.busy || len(t.writing) > 0 || len(t.fresh) > 0 {
+	if len(t.fresh) > 0 || !turnstate.Over(t.session.State(false, len(t.outbox) > 0)) {
 		return projections.TurnAssistant
 	}
 	return projections.TurnUser
@@ -112,12 +111,13 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		if delete(t.Held, d.Message); d.Message == t.resumes {
 			t.Begin() // the end of what was stopped may come after the prompt
 		}
-		t.sent[d.EngineMessage], t.awaiting = d.Message, true
+		t.sent[d.EngineMessage], t.session.Awaiting = d.Message, d.EngineMessage
 	case events.MessageDelivered:
 		delete(t.outbox, d.Message)
 	case events.MessageFailed:
 		delete(t.outbox, d.Message)
-		t.Failure, t.awaiting = d.Error, false
+		t.Failure = d.Error
+		t.session.Undelivered(t.session.Awaiting)
 		return true
 	case events.PermissionRequested:
 		if d.Type == permission.TypeBudget {
@@ -144,7 +144,8 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		}
 	case events.TurnLost:
 		if d.Session == t.Root {
-			t.lost, t.awaiting, t.busy, t.writing = true, false, false, map[string]bool{}
+			t.session.End(turnstate.Lost, t.outbox[t.sent[t.session.Awaiting]])
+			t.session.Outcome = turnstate.Lost // also of what was not read here
 			return true
 		}
 	case events.OpenCode:
@@ -193,17 +194,18 @@ func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
 	}
 	switch d.Type {
 	case "session.status":
-		t.busy = p.Status.Type != "idle"
-		return !t.busy
+		t.session.Status = p.Status.Type
+		return p.Status.Type == turnstate.Idle
 	case "session.idle":
 		return true
 	case "session.error":
-		t.awaiting = false
-		t.failed(p.Error)
+		t.session.Fail(p.Error)
+		t.Failure = p.Error.String()
 		return true
 	case "message.updated":
 		if p.Info.Role != "assistant" {
 			delete(t.outbox, t.sent[p.Info.ID])
+			t.session.Unanswered = max(t.session.Unanswered, p.Info.ID)
 			return false
 		}
 		return t.assistant(d)
@@ -217,28 +219,13 @@ func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 	if err != nil {
 		return false
 	}
-	t.awaiting = false
 	if m.Info.ID > t.answer {
 		t.answer, t.denied = m.Info.ID, false
 	}
 	if m.Info.ID == t.answer {
 		t.broken = m.Info.Time.Completed != 0 && m.Info.Finish == "" && !m.Info.Error.Exists()
 	}
-	if m.Info.Time.Completed == 0 && !m.Info.Error.Exists() {
-		t.writing[m.Info.ID] = true
-		return false
-	}
-	delete(t.writing, m.Info.ID)
-	if m.Info.Error.Exists() {
-		t.failed(m.Info.Error)
-	}
-	return true
-}
-
-func (t *Turn) failed(e opencode.Error) {
-	if e.Aborted() {
-		t.aborted = true
-		return
-	}
-	t.Failure = e.String()
+	t.session.Answer(m.Info.ID, m.Info)
+	t.Failure = cmp.Or(m.Info.Error.String(), t.Failure)
+	return turnstate.Outcome(m.Info) != ""
 }

@@ -1,0 +1,129 @@
+// Package turnstate defines when the turn of a session is queued, running or over, and how it ended. The read models store the
+// state in sessions.turn_state, where everything else reads it. The terminal follows its own chat with the same code.
+//
+// A turn is over when OpenCode says idle, every assistant message has ended and no message that OpenCode has accepted waits
+// for an answer. Idle alone comes early when a turn is aborted or fails.
+package turnstate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"pocketcoder/events/opencode"
+)
+
+// The states of a turn. A session without a turn has none.
+const (
+	Queued    = "queued"  // a message is on its way to OpenCode
+	Running   = "running" // in OpenCode
+	Waiting   = "waiting" // in OpenCode, until a person decides or answers
+	Completed = "completed"
+	Failed    = "failed"
+	Aborted   = "aborted"
+	Lost      = "lost" // OpenCode went away in the middle of it
+)
+
+// Over reports whether the last turn has ended, or none has begun.
+func Over(state string) bool { return state != Queued && state != Running && state != Waiting }
+
+// Idle is OpenCode's status of an idle session.
+const Idle = "idle"
+
+// Turn holds what the events of a session say about its last turn.
+type Turn struct {
+	Status     string `db:"status"`     // of the session in OpenCode: idle, busy, retry; empty if there is no session
+	Processing IDs    `db:"processing"` // assistant messages that have not ended
+	Awaiting   string `db:"awaiting"`   // engine id of the message we sent that nothing has answered
+	Unanswered string `db:"unanswered"` // engine id of the newest user message that nothing has answered, whoever sent it
+	Waiting    IDs    `db:"waiting"`    // permissions and questions, of subagents too, that wait for a person
+	Outcome    string `db:"outcome"`    // so far: completed, failed, aborted, lost
+}
+
+// State returns the state of the turn. sending says that OpenCode has not accepted the awaited message yet, queued that
+// messages of the chat are on their way.
+func (t Turn) State(sending, queued bool) string {
+	inOpenCode := t.Status != Idle && t.Status != "" || t.Processing != "" || t.Awaiting != "" && !sending
+	switch {
+	case inOpenCode && t.Waiting != "":
+		return Waiting
+	case inOpenCode:
+		return Running
+	case t.Awaiting != "" || queued:
+		return Queued
+	}
+	return t.Outcome
+}
+
+// Outcome returns how an assistant message ended, or "" while it is being written.
+func Outcome(m opencode.Message) string {
+	switch {
+	case m.Error.Aborted():
+		return Aborted
+	case m.Error.Exists():
+		return Failed
+	case m.Time.Completed != 0:
+		return Completed
+	}
+	return ""
+}
+
+// Answer records an assistant message under an id. It answers its parent and every user message before it: of several
+// queued ones OpenCode answers the last.
+func (t *Turn) Answer(id string, m opencode.Message) {
+	outcome := Outcome(m)
+	t.Processing = t.Processing.With(id, outcome == "")
+	t.Outcome = cmp.Or(outcome, t.Outcome)
+	if m.ParentID >= t.Awaiting {
+		t.Awaiting = ""
+	}
+	if m.ParentID >= t.Unanswered {
+		t.Unanswered = ""
+	}
+}
+
+// Fail records an error of the session. It returns the engine id of the user message that waits for an answer: with an
+// assistant message there, that one carries the error itself.
+func (t *Turn) Fail(e opencode.Error) (unanswered string) {
+	unanswered = cmp.Or(t.Awaiting, t.Unanswered)
+	t.Awaiting, t.Unanswered = "", ""
+	if unanswered != "" || t.Processing != "" {
+		t.Outcome = cmp.Or(Outcome(opencode.Message{Error: e}), Failed)
+	}
+	return unanswered
+}
+
+// Undelivered records that a message did not reach OpenCode.
+func (t *Turn) Undelivered(engineMessage string) {
+	t.Outcome = Failed
+	if t.Awaiting == engineMessage {
+		t.Awaiting = ""
+	}
+}
+
+// End ends the turn when OpenCode will not. A message that is still being sent stays: it will be sent again.
+func (t *Turn) End(outcome string, sending bool) {
+	if t.Processing != "" || t.Awaiting != "" && !sending {
+		t.Outcome = outcome
+	}
+	if !sending {
+		t.Awaiting = ""
+	}
+	t.Status, t.Processing, t.Unanswered = Idle, "", ""
+}
+
+// IDs is a sorted list of ids with a space between them.
+type IDs string
+
+// All returns the ids.
+func (l IDs) All() []string { return strings.Fields(string(l)) }
+
+// With returns the list with an id, or without it.
+func (l IDs) With(id string, on bool) IDs {
+	ids := slices.DeleteFunc(l.All(), func(other string) bool { return other == id })
+	if on {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return IDs(strings.Join(ids, " "))
+}
