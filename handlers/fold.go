@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"pocketcoder/events"
@@ -18,7 +19,6 @@ type Fold[S State] struct {
 	mu      sync.Mutex
 	state   S
 	queries []query
-	guarded int
 }
 
 // query is one subject filter and the last sequence folded under it.
@@ -27,18 +27,14 @@ type query struct {
 	last   uint64
 }
 
-// NewFold returns a fold of the events that match one of the filters into s. The first filter is guarded: what is decided is appended only
-// if no event that matches it was appended meanwhile.
+// NewFold returns a fold of the events that match one of the filters into s.
 func NewFold[S State](s S, filters ...string) *Fold[S] {
-	f := &Fold[S]{state: s, guarded: 1}
+	f := &Fold[S]{state: s}
 	for _, filter := range filters {
 		f.queries = append(f.queries, query{filter: filter})
 	}
 	return f
 }
-
-// Guard guards the first n filters instead of the first one. It must not be called once the fold is in use.
-func (f *Fold[S]) Guard(n int) { f.guarded = n }
 
 // Read calls fn with the state as it is now.
 func (f *Fold[S]) Read(ctx context.Context, l *log.Log, fn func(S) error) error {
@@ -57,10 +53,11 @@ func (f *Fold[S]) Last() uint64 { return f.queries[0].last }
 const maxTries = 5
 
 // CarryOut is the loop of every command: it folds, decides, and appends the decided events together, on the condition that the guarded
-// filters have no new event. On a conflict it begins again. A decide function that returns no event found that the command was carried
-// out already, at seq. Inside a transaction CarryOut appends nothing yet and returns 0 for what was decided.
+// filters have no new event. These are filters of the fold, at most one for each event; without any it is the first. On a conflict it
+// begins again. A decide function that returns no event found that the command was carried out already, at seq. Inside a transaction
+// CarryOut appends nothing yet and returns 0 for what was decided.
 func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
-	decide func(S) (all []events.Event, seq uint64, err error)) (uint64, error) {
+	decide func(S) (all []events.Event, seq uint64, err error), guarded ...string) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range maxTries {
@@ -71,7 +68,7 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 		if err != nil {
 			return 0, err
 		}
-		writes := f.writes(all, c.ID)
+		writes := f.writes(all, c.ID, guarded)
 		if t := transactionOf(ctx); t != nil {
 			return seq, t.add(writes, seq)
 		}
@@ -91,7 +88,7 @@ const tooBusy = "too much happens at once: others were first %d times"
 // CarryOutOne is CarryOut for a command on a chat that comes to at most one event. A decide function that returns nil as the event found
 // that the command was carried out already, at seq.
 func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Command,
-	decide func(S) (d events.Data, seq uint64, err error)) (uint64, error) {
+	decide func(S) (d events.Data, seq uint64, err error), guarded ...string) (uint64, error) {
 	return f.CarryOut(ctx, l, c, func(s S) ([]events.Event, uint64, error) {
 		d, seq, err := decide(s)
 		if err != nil || d == nil {
@@ -99,7 +96,7 @@ func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Co
 		}
 		e, err := events.New(chat, c.Actor, d)
 		return []events.Event{e}, 0, err
-	})
+	}, guarded...)
 }
 
 // advance brings the state up to date with every filter, and with what a transaction has decided so far.
@@ -131,12 +128,16 @@ func (f *Fold[S]) matches(subject string) bool {
 }
 
 // writes gives each event its cause and, as far as they go, one of the guarded filters.
-func (f *Fold[S]) writes(all []events.Event, cause string) []log.Write {
+func (f *Fold[S]) writes(all []events.Event, cause string, guarded []string) []log.Write {
+	if len(guarded) == 0 {
+		guarded = []string{f.queries[0].filter}
+	}
 	writes := make([]log.Write, len(all))
 	for i, e := range all {
 		writes[i].Event = e.CausedBy(cause)
-		if i < f.guarded {
-			writes[i].Expect = log.Expect{Filter: f.queries[i].filter, Last: f.queries[i].last}
+		if i < len(guarded) {
+			at := slices.IndexFunc(f.queries, func(q query) bool { return q.filter == guarded[i] })
+			writes[i].Expect = log.Expect{Filter: guarded[i], Last: f.queries[at].last}
 		}
 	}
 	return writes

@@ -50,9 +50,8 @@ func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err 
 	if err := c.check(); err != nil {
 		return "", 0, err
 	}
-	f := handlers.NewFold(&forkState{source: c.Chat, done: map[string]forked{}},
-		handlers.ChatFilter(c.Into), events.ChatSubject(c.Chat, events.ForkRequested{}.Kind()), handlers.ChatFilter(c.Chat))
-	f.Guard(2)
+	into, forks := handlers.ChatFilter(c.Into), events.ChatSubject(c.Chat, events.ForkRequested{}.Kind())
+	f := handlers.NewFold(&forkState{source: c.Chat, done: map[string]forked{}}, into, forks, handlers.ChatFilter(c.Chat))
 	chat = c.Into
 	seq, err = f.CarryOut(ctx, h.Log, c.Command, func(s *forkState) ([]events.Event, uint64, error) {
 		for into, earlier := range s.done {
@@ -71,7 +70,7 @@ func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err 
 		}
 		wish, err := events.New(c.Chat, c.Actor, events.ForkRequested{Message: c.Message, Chat: c.Into})
 		return []events.Event{opened, wish}, 0, err
-	})
+	}, into, forks)
 	if err != nil {
 		return "", 0, err
 	}
