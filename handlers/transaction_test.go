@@ -30,7 +30,7 @@ func everything(h *permissiontest.Handlers) func(context.Context) error {
 		_, err4 := h.Chats.Update(ctx, chat.Update{Chat: "c2", Archived: new(true)})
 		_, err5 := h.Permissions.Decide(ctx, permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Denied})
 		_, err6 := h.Chats.AnswerQuestion(ctx, chat.AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1, Answers: []string{"yes"}})
-		_, status, seq, err7 := permissiontest.GateOn(h).Request(ctx, permissiontest.Intends("i1", "git status"))
+		_, status, seq, err7 := permissiontest.GateOn(h).Submit(ctx, permissiontest.Intends("i1", "git status"))
 		_, _, err8 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", New: true, Unique: []string{"name"}, Set: handlerstest.Fields(`{"name":"n"}`)})
 		_, _, err9 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", Set: handlerstest.Fields(`{"version":2}`)})
 		_, _, err10 := h.Chats.Fork(ctx, chat.Fork{Chat: "c2", Into: "c3"})

@@ -196,7 +196,7 @@ func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 	chat := s.chatOf("ses_1")
 	intent := func() string {
 		t.Helper()
-		id, _, err := s.permissions.Request(t.Context(), permission.Request{Chat: chat, Type: "bash", Metadata: []byte(`{"command":"date"}`), Session: "ses_1"})
+		id, _, err := s.permissions.Submit(t.Context(), permission.Submit{Chat: chat, Type: "bash", Metadata: []byte(`{"command":"date"}`), Session: "ses_1"})
 		is.NoErr(err)
 		return id
 	}

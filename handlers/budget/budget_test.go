@@ -191,12 +191,12 @@ func TestNobodyElseAsksForMore(t *testing.T) {
 	b := budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
 	forged := permissiontest.Intends("forged", "")
 	forged.Type = permission.TypeBudget
-	_, _, err := h.Permissions.Request(t.Context(), forged)
+	_, _, err := h.Permissions.Submit(t.Context(), forged)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 
 	l := limit{Budget: b, unit: unitCost, chat: "c1"}
 	squat := permissiontest.Intends((&budgetAsks{}).next(l.key()), "true") // its id, for something else
-	_, _, err = h.Permissions.Request(t.Context(), squat)
+	_, _, err = h.Permissions.Submit(t.Context(), squat)
 	is.NoErr(err)
 	reaches(t, h, "c1", purse(6, 0))
 	all := askedFor(t, h.Log, "c1")

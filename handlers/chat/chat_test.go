@@ -73,7 +73,7 @@ func TestDeletedChatIsStoppedAndGone(t *testing.T) {
 			return err
 		},
 		"request": func() error {
-			_, _, err := h.Permissions.Request(t.Context(), permission.Request{Chat: "c1", Type: "edit"})
+			_, _, err := h.Permissions.Submit(t.Context(), permission.Submit{Chat: "c1", Type: "edit"})
 			return err
 		},
 		"answer": func() error {

@@ -252,7 +252,7 @@ func TestApprovedRequestRunsNothing(t *testing.T) {
 	r := s.request("echo forged")
 	c := permissiontest.Intends("i1", r.Command)
 	c.Session, c.Call = r.Session, r.Call
-	_, _, err = s.Permissions.Request(t.Context(), c)
+	_, _, err = s.Permissions.Submit(t.Context(), c)
 	is.NoErr(err)
 	_, err = s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "i1", Decision: events.Authorized})
 	is.NoErr(err)

@@ -114,7 +114,7 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 	o := openOutlet(t, permission.NetworkAsks)
 	forged := permissiontest.Intends("i1", "x")
 	forged.Type, forged.Patterns = permission.TypeNetwork, []string{"example.com:443"}
-	_, _, err := o.Permissions.Request(t.Context(), forged)
+	_, _, err := o.Permissions.Submit(t.Context(), forged)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 	request := handlerstest.Requested("i2", "x")
 	request.Type, request.Patterns = permission.TypeNetwork, forged.Patterns

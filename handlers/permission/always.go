@@ -19,7 +19,7 @@ import (
 type Always struct {
 	handlers.Command
 	Chat       string        `json:"chat"`
-	Permission string        `json:"permission"`        // OpenCode's per_… id, or that of a RequestPermission
+	Permission string        `json:"permission"`        // OpenCode's per_… id, or that of a request over the API
 	Pattern    string        `json:"pattern,omitempty"` // of the rule; empty for the smallest sensible one
 	Scope      string        `json:"scope"`             // ScopeChat, ScopeAgent or ScopeAll
 	For        string        `json:"for,omitempty"`     // a Go duration such as "1h"; empty is for ever

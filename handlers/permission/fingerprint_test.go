@@ -100,7 +100,7 @@ func TestOnlyAnEditThatWaitsHasFingerprints(t *testing.T) {
 	handlerstest.Write(t, path, "a\n")
 	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path), handlerstest.AskBash("per_2", "make"))
-	_, _, err := g.Permissions.Request(t.Context(), permission.Request{
+	_, _, err := g.Permissions.Submit(t.Context(), permission.Submit{
 		Chat: "c1", Permission: "i1", Type: "edit", Patterns: []string{path}, Metadata: []byte(`{"filepath":"` + path + `x"}`),
 	})
 	is.NoErr(err)

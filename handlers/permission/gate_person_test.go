@@ -55,7 +55,7 @@ func TestWhatNoRuleDecidesIsReferredOnce(t *testing.T) {
 	g.Decide("per_1", events.Authorized)
 	decisions, _ := g.Decisions("per_1")
 	is.Equal(decisions[0].Cwd, g.Directory)
-	_, _, err = g.Permissions.Request(t.Context(), permissiontest.Intends("i1", "make"))
+	_, _, err = g.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
 	handlerstest.Await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "i1" })
 }

@@ -98,7 +98,7 @@ func TestWhyOfWhatNoPersonDecided(t *testing.T) {
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"), handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make"))
-	_, _, err := g.Permissions.Request(t.Context(), permissiontest.Intends("i1", "git status"))
+	_, _, err := g.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "git status"))
 	is.NoErr(err)
 	g.Looked()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_2", Reason: "gone"}}, handlerstest.Replied("per_3"))

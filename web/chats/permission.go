@@ -45,7 +45,7 @@ func (s *Chats) requestPermission(w http.ResponseWriter, r *http.Request, who ap
 	if body.EngineID != "" {
 		id = projections.RecordID(who.Account + "/" + body.Chat + "/" + body.EngineID)
 	}
-	id, status, seq, err := s.Gate.Request(r.Context(), permission.Request{
+	id, status, seq, err := s.Gate.Submit(r.Context(), permission.Submit{
 		Command: handlers.Command{Actor: who.Actor()}, Chat: body.Chat, Permission: id, Type: body.Permission, Patterns: body.Patterns,
 		Metadata: body.Metadata, Message: body.Message, Session: body.Session, MessageID: body.MessageID, Call: body.Call,
 	})

@@ -105,7 +105,7 @@ func partsOf(raw json.RawMessage) ([]events.Part, error) {
 
 // createPermission creates the permission request of an agent. It ignores fields of a decision.
 func createPermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	c := permission.Request{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
+	c := permission.Submit{Command: w.Command, Permission: w.id, Metadata: w.set["metadata"]}
 	for name, into := range map[string]*string{
 		"chat": &c.Chat, "permission": &c.Type, "message": &c.Message, "session_id": &c.Session, "message_id": &c.MessageID, "call_id": &c.Call,
 	} {
@@ -117,7 +117,7 @@ func createPermission(s *Records, ctx context.Context, w change) (string, uint64
 	if err := s.checkID(ctx, w, c.Chat); err != nil {
 		return "", 0, err
 	}
-	id, _, seq, err := s.Gate.Request(ctx, c)
+	id, _, seq, err := s.Gate.Submit(ctx, c)
 	return id, seq, err
 }
 

@@ -69,9 +69,9 @@ func Drops(t testing.TB, h *Handlers, collection, id string) {
 }
 
 // Intends is a request for a command, as an agent makes it over the API; it names a session and a call of OpenCode's.
-func Intends(id, command string) permission.Request {
+func Intends(id, command string) permission.Submit {
 	metadata, _ := json.Marshal(map[string]string{"command": command})
-	return permission.Request{
+	return permission.Submit{
 		Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: id, Type: "bash", Patterns: []string{command}, Metadata: metadata,
 		Session: "ses_1", Call: "call_per_1",
 	}

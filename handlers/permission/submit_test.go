@@ -21,7 +21,7 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	g := permissiontest.GateOn(h)
-	id, status, seq, err := g.Request(t.Context(), permissiontest.Intends("", "git status"))
+	id, status, seq, err := g.Submit(t.Context(), permissiontest.Intends("", "git status"))
 	is.NoErr(err)
 	is.Equal(status, "authorized")
 	all, data := handlerstest.History(t, h.Log, "c1")
@@ -32,16 +32,16 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	is.Equal(data[len(data)-1], events.PermissionDecided{
 		Permission: id, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: git status*"}, Type: "bash", Command: "git status", Request: handlerstest.Request("git status"),
 	})
-	same, status, again, err := g.Request(t.Context(), permissiontest.Intends(id, "git status"))
+	same, status, again, err := g.Submit(t.Context(), permissiontest.Intends(id, "git status"))
 	is.NoErr(err)
 	is.Equal([]any{same, status, again}, []any{id, "authorized", seq})
 
-	_, status, _, err = g.Request(t.Context(), permissiontest.Intends("i1", "make"))
+	_, status, _, err = g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "i1", Decision: events.Denied})
 	is.NoErr(err)
-	_, status, _, err = g.Request(t.Context(), permissiontest.Intends("i1", "make"))
+	_, status, _, err = g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, "denied")
 	_, data = handlerstest.History(t, h.Log, "c1")
@@ -57,7 +57,7 @@ func TestRequestWithASecretIsMadeOnce(t *testing.T) {
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
 	for range 2 {
-		_, seq, err := h.Permissions.Request(t.Context(), permissiontest.Intends("i1", "login sk-very-secret"))
+		_, seq, err := h.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "login sk-very-secret"))
 		is.NoErr(err)
 		is.Equal(seq, uint64(2))
 	}
@@ -68,33 +68,33 @@ func TestRequestWithASecretIsMadeOnce(t *testing.T) {
 func TestBadRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := permissiontest.Open(t)
-	_, _, err := h.Permissions.Request(t.Context(), permissiontest.Intends("i1", "make"))
+	_, _, err := h.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.New(t).NoErr(err)
 	for name, c := range map[string]struct {
-		change func(*permission.Request)
+		change func(*permission.Submit)
 		code   handlers.Code
 		says   string
 	}{
-		"other content":        {func(c *permission.Request) { c.Permission, c.Patterns = "i1", []string{"rm"} }, handlers.Conflict, "other content"},
-		"OpenCode's id":        {func(c *permission.Request) { c.Permission = "per_1" }, handlers.Invalid, "OpenCode's"},
-		"OpenCode's id to be":  {func(c *permission.Request) { c.Permission = "per_9" }, handlers.Invalid, "OpenCode's"},
-		"a bad id":             {func(c *permission.Request) { c.Permission = "a.b" }, handlers.Invalid, "permission: parse id"},
-		"no type":              {func(c *permission.Request) { c.Type = "" }, handlers.Invalid, "type: parse id"},
-		"metadata of no sort":  {func(c *permission.Request) { c.Metadata = []byte(`["x"]`) }, handlers.Invalid, "want a JSON object"},
-		"metadata that breaks": {func(c *permission.Request) { c.Metadata = []byte(`{"x"`) }, handlers.Invalid, "want a JSON object"},
-		"too many levels": {func(c *permission.Request) {
+		"other content":        {func(c *permission.Submit) { c.Permission, c.Patterns = "i1", []string{"rm"} }, handlers.Conflict, "other content"},
+		"OpenCode's id":        {func(c *permission.Submit) { c.Permission = "per_1" }, handlers.Invalid, "OpenCode's"},
+		"OpenCode's id to be":  {func(c *permission.Submit) { c.Permission = "per_9" }, handlers.Invalid, "OpenCode's"},
+		"a bad id":             {func(c *permission.Submit) { c.Permission = "a.b" }, handlers.Invalid, "permission: parse id"},
+		"no type":              {func(c *permission.Submit) { c.Type = "" }, handlers.Invalid, "type: parse id"},
+		"metadata of no sort":  {func(c *permission.Submit) { c.Metadata = []byte(`["x"]`) }, handlers.Invalid, "want a JSON object"},
+		"metadata that breaks": {func(c *permission.Submit) { c.Metadata = []byte(`{"x"`) }, handlers.Invalid, "want a JSON object"},
+		"too many levels": {func(c *permission.Submit) {
 			c.Metadata = []byte(`{"command":"make","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}")
 		}, handlers.Invalid, "nests 101 levels; at most 100"},
-		"not UTF-8":          {func(c *permission.Request) { c.Patterns = []string{"\xff"} }, handlers.Invalid, "UTF-8"},
-		"too long":           {func(c *permission.Request) { c.Message = strings.Repeat("x", permission.MaxRequest) }, handlers.Invalid, "the limit is"},
-		"a chat that is not": {func(c *permission.Request) { c.Chat = "c9" }, handlers.NotFound, "no chat c9"},
-		"every chat":         {func(c *permission.Request) { c.Chat = "*" }, handlers.Invalid, "chat: parse id"},
+		"not UTF-8":          {func(c *permission.Submit) { c.Patterns = []string{"\xff"} }, handlers.Invalid, "UTF-8"},
+		"too long":           {func(c *permission.Submit) { c.Message = strings.Repeat("x", permission.MaxRequest) }, handlers.Invalid, "the limit is"},
+		"a chat that is not": {func(c *permission.Submit) { c.Chat = "c9" }, handlers.NotFound, "no chat c9"},
+		"every chat":         {func(c *permission.Submit) { c.Chat = "*" }, handlers.Invalid, "chat: parse id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			r := permissiontest.Intends("i2", "make")
 			c.change(&r)
-			_, _, err := h.Permissions.Request(t.Context(), r)
+			_, _, err := h.Permissions.Submit(t.Context(), r)
 			is.Equal(handlerstest.Refusal(t, err), c.code)
 			expect.Contains(t, err.Error(), c.says)
 		})
@@ -108,8 +108,8 @@ func TestRunningGateLooksAtRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	for _, c := range []permission.Request{permissiontest.Intends("i1", "make"), permissiontest.Intends("i2", "git status")} {
-		_, _, err := g.Permissions.Request(t.Context(), c)
+	for _, c := range []permission.Submit{permissiontest.Intends("i1", "make"), permissiontest.Intends("i2", "git status")} {
+		_, _, err := g.Permissions.Submit(t.Context(), c)
 		is.NoErr(err)
 	}
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "i2" })
@@ -122,12 +122,12 @@ func TestRequestUsesUpNoApproval(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_5", "make"), handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_5"}})
-	_, status, _, err := permissiontest.GateOn(h).Request(t.Context(), permissiontest.Intends("", "make"))
+	_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.Intends("", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_5", Decision: events.Authorized})
 	is.NoErr(err) // it is still there, and was not taken for asked again
-	_, status, _, err = permissiontest.GateOn(h).Request(t.Context(), permissiontest.Intends("", "make"))
+	_, status, _, err = permissiontest.GateOn(h).Submit(t.Context(), permissiontest.Intends("", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 }
@@ -152,13 +152,13 @@ func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	_, _, err := h.Permissions.Request(t.Context(), permissiontest.Intends("i1", "make"))
+	_, _, err := h.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
 	ask := handlerstest.AskBash("i1", "git status")
 	handlerstest.Happened(t, h.Log, "c1", ask, handlerstest.Replied("i1"), handlerstest.AskBash("strange", "make"))
 	g := permissiontest.GateOn(h)
 	is.NoErr(g.React(t.Context(), ask.Event(t, "c1"))) // a rule allows this one
-	_, status, _, err := g.Request(t.Context(), permissiontest.Intends("i1", "make"))
+	_, status, _, err := g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "i1", Decision: events.Authorized})
@@ -166,6 +166,6 @@ func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(handlerstest.Of[events.PermissionDecided](data)[0].Command, "make")
 
-	_, _, err = h.Permissions.Request(t.Context(), permissiontest.Intends("strange", "git status"))
+	_, _, err = h.Permissions.Submit(t.Context(), permissiontest.Intends("strange", "git status"))
 	is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission strange was asked for already with other content", Field: "id"})
 }

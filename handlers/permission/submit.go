@@ -12,9 +12,9 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Request asks for permission over the API, as OpenCode does for its tools. Permission is its id, made by the
-// caller or empty: asking the same under the same id again is asking it once.
-type Request struct {
+// Submit makes a permission request over the API, as OpenCode does for its tools. Permission is its id, made by the caller or
+// empty. A second Submit with the same id and content changes nothing.
+type Submit struct {
 	handlers.Command
 	Chat       string          `json:"chat"`
 	Permission string          `json:"permission,omitempty"`
@@ -69,8 +69,8 @@ func (s *State) applyRequest(e events.Event, d events.PermissionRequested) {
 		administrators: ForAdministrators(d.Type, d.Metadata)}
 }
 
-// Request carries out the command. It is the gate that evaluates the policy: see Gate.Request.
-func (h *Permissions) Request(ctx context.Context, c Request) (permission string, seq uint64, err error) {
+// Submit carries out the command. It is the gate that evaluates the policy: see Gate.Submit.
+func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, seq uint64, err error) {
 	if c.Permission == "" {
 		c.Permission = events.NewID()
 	}
@@ -95,14 +95,14 @@ func (h *Permissions) Request(ctx context.Context, c Request) (permission string
 	return c.Permission, seq, nil
 }
 
-func (c Request) event() events.PermissionRequested {
+func (c Submit) event() events.PermissionRequested {
 	return events.PermissionRequested{
 		Permission: c.Permission, Type: c.Type, Patterns: c.Patterns, Metadata: c.Metadata, Message: c.Message,
 		Session: c.Session, MessageID: c.MessageID, Call: c.Call,
 	}
 }
 
-func (c Request) check() error {
+func (c Submit) check() error {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (c Request) check() error {
 }
 
 // asked finds the place where the same was asked already, 0 when it was not.
-func (s *State) asked(c Request, content [sha256.Size]byte) (seq uint64, err error) {
+func (s *State) asked(c Submit, content [sha256.Size]byte) (seq uint64, err error) {
 	if err := s.Missing(c.Chat); err != nil {
 		return 0, err
 	}
@@ -150,10 +150,10 @@ func (s *State) asked(c Request, content [sha256.Size]byte) (seq uint64, err err
 	return r.seq, nil
 }
 
-// Request carries out the command and decides it at once when a rule allows it. The status is Draft, or the decision, and
+// Submit carries out the command and decides it at once when a rule allows it. The status is Draft, or the decision, and
 // seq that of the event that made it so.
-func (g Gate) Request(ctx context.Context, c Request) (permission, status string, seq uint64, err error) {
-	if permission, seq, err = g.Permissions.Request(ctx, c); err != nil {
+func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, seq uint64, err error) {
+	if permission, seq, err = g.Permissions.Submit(ctx, c); err != nil {
 		return "", "", 0, err
 	}
 	c.Permission = permission

@@ -22,7 +22,7 @@ import (
 type Decide struct {
 	handlers.Command
 	Chat       string          `json:"chat"`
-	Permission string          `json:"permission"` // OpenCode's per_… id, or that of a RequestPermission
+	Permission string          `json:"permission"` // OpenCode's per_… id, or that of a request over the API
 	Decision   events.Decision `json:"decision"`
 	Reason     string          `json:"reason,omitempty"` // shown to the model with a denial
 	Edited     string          `json:"edited,omitempty"` // bash: what runs instead of the command that was asked for
