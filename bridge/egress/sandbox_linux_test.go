@@ -52,7 +52,7 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
 	x := &exec.Executions{
-		Log: w.log, Conn: w.nc, Engine: "local", Pool: "local", Workspace: workspace, Network: w.Network, Logger: slog.New(slog.DiscardHandler),
+		Permissions: w.Network.Gate.Permissions, Log: w.log, Conn: w.nc, Engine: "local", Pool: "local", Workspace: workspace, Network: w.Network, Logger: slog.New(slog.DiscardHandler),
 		Session: func(string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: workspace}, true
 		},

@@ -244,7 +244,7 @@ func (s *System) wire() {
 	}
 	s.records.Configured = s.bridge.Configured
 	s.exec = &exec.Executions{
-		Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.bridge.Session, Logger: s.o.Logger,
+		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.bridge.Session, Logger: s.o.Logger,
 		HasRoom: s.disk.hasRoom,
 	}
 	s.engine = &opencode.Supervisor{

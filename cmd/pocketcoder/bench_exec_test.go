@@ -58,7 +58,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x.log = log
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	gate := execs.Executions{Log: log, Conn: nc, Engine: chat.DefaultEngine, Pool: app.Pool, Logger: slog.Default(), Session: func(string) (permission.Session, bool) {
+	gate := execs.Executions{Permissions: &permission.Permissions{Log: log}, Log: log, Conn: nc, Engine: chat.DefaultEngine, Pool: app.Pool, Logger: slog.Default(), Session: func(string) (permission.Session, bool) {
 		return permission.Session{Chat: benchChat, Directory: x.workspace}, true
 	}}
 	running.Go(func() { _ = gate.Run(ctx) })

@@ -111,8 +111,8 @@ func (h *Budgets) settleBudget(ctx context.Context, a *budgetAsk) error {
 		return nil
 	}
 	return h.Permissions.Chat(ctx, a.chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error {
-		how, settled := s.Outcome(a.id)
-		if a.settled, a.seq = settled || s.Deleted != 0, max(how.Seq, s.Deleted); how.Decided != nil {
+		how := s.Request(a.id).Outcome
+		if a.settled, a.seq = how.Seq != 0 || s.Deleted != 0, max(how.Seq, s.Deleted); how.Decided != nil {
 			a.decided, a.seq = how.Decided.Decision, how.Seq
 		}
 		return nil
@@ -150,7 +150,7 @@ func (h *Budgets) askForMore(ctx context.Context, chat string, l limit, id strin
 	request := events.PermissionRequested{Permission: id, Type: permission.TypeBudget, Patterns: []string{l.Name}, Metadata: metadata, Message: l.question()}
 	c := handlers.Command{ID: id, Actor: events.ActorPolicy}
 	_, err = h.Permissions.Chat(ctx, chat).CarryOut(ctx, h.Permissions.Log, c, func(s *permission.State) ([]events.Event, uint64, error) {
-		if err := s.Missing(chat); err != nil || s.RequestEvent(id) != "" {
+		if err := s.Missing(chat); err != nil || s.Request(id).Seq != 0 {
 			return nil, 0, err
 		}
 		asked, err := events.New(chat, events.ActorPolicy, request)
@@ -167,7 +167,7 @@ func (h *Budgets) askForMore(ctx context.Context, chat string, l limit, id strin
 func (h *Budgets) stopFor(ctx context.Context, chat string, a *budgetAsk) error {
 	c := handlers.Command{ID: a.id, Actor: events.ActorPolicy}
 	_, err := h.Permissions.Chat(ctx, a.chat).CarryOut(ctx, h.Permissions.Log, c, func(s *permission.State) ([]events.Event, uint64, error) {
-		if how, ended := s.Outcome(a.id); ended && (how.Decided == nil || how.Decided.Decision != events.Denied) {
+		if how := s.Request(a.id).Outcome; how.Seq != 0 && how.Status != string(events.Denied) {
 			return nil, how.Seq, nil
 		}
 		e, err := events.New(chat, events.ActorPolicy, events.AbortRequested{})

@@ -165,8 +165,8 @@ func (h *Budgets) release(ctx context.Context, a *budgetAsk, all []Budget, asks 
 	}
 	c := handlers.Command{Actor: events.ActorPolicy}
 	_, err = h.Permissions.Chat(ctx, a.chat).CarryOutOne(ctx, h.Permissions.Log, a.chat, c, func(s *permission.State) (events.Data, uint64, error) {
-		if how, settled := s.Outcome(a.id); settled {
-			return nil, how.Seq, nil
+		if r := s.Request(a.id); !r.Pending() {
+			return nil, r.Outcome.Seq, nil
 		}
 		return events.PermissionExpired{Permission: a.id, Reason: reason}, 0, nil
 	})

@@ -33,6 +33,8 @@ import (
 // Executions is the exec path between OpenCode's shell and the sandbox: it lets through what was authorized, and records what
 // came of it. A person's own shell takes the same way, without a gate.
 type Executions struct {
+	Permissions *permission.Permissions // that approve commands
+
 	Log       *log.Log // where executions are recorded
 	Conn      *nats.Conn
 	Engine    string
@@ -43,7 +45,6 @@ type Executions struct {
 	HasRoom   func() bool                                // reports whether large outputs may be stored; nil if they always may
 	Logger    *slog.Logger
 
-	chats    handlers.Folds[*execState]
 	running  running
 	shares   shares
 	finished finished
@@ -107,53 +108,18 @@ func noticeOf(d events.ExecRequested) string {
 	return "[PocketCoder] A person changed this command before it ran.\n[PocketCoder] Asked for: " + d.Original + "\n[PocketCoder] Ran: " + d.Command + "\n"
 }
 
-// execState is what the gate knows of a chat's commands: decisions, and what has been started on them.
-type execState struct {
-	permission.State
-	started map[string]string // permission -> exec
-	ended   map[string]uint64 // sequence of the last end of a session's turn with OpenCode's
-}
-
-func newExecState() *execState {
-	return &execState{*permission.NewState(), map[string]string{}, map[string]uint64{}}
-}
-
-func (s *execState) Apply(e events.Event) {
-	s.State.Apply(e)
-	d, err := events.Decode(e)
-	if err != nil {
-		return
-	}
-	switch d := d.(type) {
-	case events.ExecRequested:
-		s.started[d.Permission] = d.Exec
-	case events.TurnLost:
-		s.ended[d.Session] = e.Seq
-	}
-}
-
-// execFilters are the subjects on which a command is let through; the first, where that is recorded, has the aborts too.
-func execFilters(chat string) []string {
-	return []string{
-		events.ChatSubject(chat, "*.requested"), permission.Filters(chat)[0], handlers.ChatFilter(chat), events.ChatSubject(chat, events.TurnLost{}.Kind()),
-	}
-}
-
 // authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and nothing
 // was started on it yet.
 func (x *Executions) authorize(ctx context.Context, session permission.Session, r wire.Request) (d events.ExecRequested, owner string, err error) {
 	d = events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
 	directory, _ := workspace.RealPath(session.Directory)
-	f := x.chats.Get(ctx, session.Chat, func() *handlers.Fold[*execState] {
-		return handlers.NewFold(newExecState(), execFilters(session.Chat)...)
-	})
-	c := handlers.Command{Actor: events.EngineActor(x.Engine)}
-	decide := func(s *execState) (events.Data, uint64, error) {
+	f, c := x.Permissions.Chat(ctx, session.Chat), handlers.Command{Actor: events.EngineActor(x.Engine)}
+	decide := func(s *permission.State) (events.Data, uint64, error) {
 		owner = s.Owner
-		if id, _ := s.CommandDecision(r.Session, r.Call); s.started[id] == d.Exec {
+		if s.CommandRequest(r.Session, r.Call).Execution == d.Exec {
 			return nil, 0, nil // an earlier try stored it, and its answer was lost
 		}
-		how, err := s.authorized(r, time.Now())
+		how, err := authorized(s, r, time.Now())
 		if errors.Is(err, errOtherCommand) && string(x.Log.Redactor().Bytes([]byte(r.Command))) == how.Decided.Command {
 			err = errSecretCommand
 		}
@@ -173,7 +139,7 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session, 
 	}
 	for {
 		try, cancel := context.WithTimeout(ctx, authorizeTime) // an answer that was lost with the connection never comes
-		_, err = f.CarryOutOne(try, x.Log, session.Chat, c, decide)
+		_, err = f.CarryOutOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
 		cancel()
 		if !isUnanswered(err) {
 			return d, owner, err
@@ -207,21 +173,22 @@ var (
 
 // authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none: whoever
 // asked could have named any session and call.
-func (s *execState) authorized(r wire.Request, at time.Time) (how permission.Outcome, err error) {
+func authorized(s *permission.State, r wire.Request, at time.Time) (how permission.Outcome, err error) {
 	if s.Deleted != 0 {
 		return how, handlers.Refuse(handlers.NotFound, "the chat was deleted")
 	}
-	id, how := s.CommandDecision(r.Session, r.Call)
+	request := s.CommandRequest(r.Session, r.Call)
+	how = request.Outcome
 	switch d := how.Decided; {
 	case d == nil:
 		return how, handlers.Refuse(handlers.NotFound, "no permission was decided for call %s of session %s", r.Call, r.Session)
 	case d.Decision != events.Authorized:
 		return how, handlers.Refuse(handlers.Conflict, "the command was denied by %s", how.By)
-	case s.started[id] != "":
-		return how, handlers.Refuse(handlers.Conflict, "call %s was executed already, as %s", r.Call, s.started[id])
+	case request.Execution != "":
+		return how, handlers.Refuse(handlers.Conflict, "call %s was executed already, as %s", r.Call, request.Execution)
 	case d.Command != r.Command:
 		return how, errOtherCommand
-	case s.WasInterrupted(id) || s.ended[r.Session] > how.Seq:
+	case request.Interrupted || s.LostAfter(r.Session, how.Seq):
 		return how, handlers.Refuse(handlers.Conflict, "the turn in which the command was authorized was lost")
 	}
 	if why := s.Void(how, at); why != "" {

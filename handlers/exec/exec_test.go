@@ -116,7 +116,7 @@ func TestDecisionRunsOneCommandOnce(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.ExecRefused](data)), 7)
 
 	s.stop() // a new process knows it from the log
-	x := &Executions{Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Logger: handlerstest.Quiet(),
+	x := &Executions{Permissions: s.Permissions, Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Logger: handlerstest.Quiet(),
 		Session: func(string) (permission.Session, bool) { return permission.Session{Chat: "c1"}, true }}
 	s.run(x.Conn, x.Run)
 	result, _, _ := s.shell(t.Context(), r)

@@ -55,9 +55,9 @@ func TestDecisionIsHonouredOnlyWhileItHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			s := newExecState()
+			s := permission.NewState()
 			handlerstest.Given(t, s, c.given...)
-			_, err := s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, now)
+			_, err := authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, now)
 			is.Equal(err != nil, c.says != "")
 			if err != nil {
 				expect.Contains(t, err.Error(), c.says)
@@ -229,9 +229,9 @@ func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			s := newExecState()
+			s := permission.NewState()
 			handlerstest.Given(t, s, append(append(asked, decisions...), edit)...)
-			how, err := s.authorized(wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
+			how, err := authorized(s, wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
 			is.Equal(handlerstest.Refusal(t, err), c.then)
 			if err != nil {
 				expect.Contains(t, err.Error(), c.says)
@@ -268,16 +268,16 @@ func TestApprovedRequestRunsNothing(t *testing.T) {
 func TestAuthorizedOverlooksWhatOpenCodeDidNotAsk(t *testing.T) {
 	is := is.New(t)
 	intent := handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("i1", "ls")}
-	s := newExecState()
+	s := permission.NewState()
 	handlerstest.Given(t, s, intent, handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{ // even if it names the call
 		Permission: "i1", Decision: events.Authorized, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: handlerstest.Request("ls"),
 	}})
-	_, err := s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
+	_, err := authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 
-	s = newExecState()
+	s = permission.NewState()
 	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized), handlerstest.Fact{Data: events.Deleted{}})
-	_, err = s.authorized(wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
+	_, err = authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 	is.Equal(err.Error(), "the chat was deleted")
 }

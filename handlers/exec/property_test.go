@@ -36,7 +36,7 @@ type gated struct {
 // start is a new process: it knows what is in the log.
 func (g *gated) start() {
 	g.h = permissiontest.New(g.log)
-	g.x = &Executions{Log: g.log, Engine: "local", Pool: "local", Logger: handlerstest.Quiet()}
+	g.x = &Executions{Permissions: g.h.Permissions, Log: g.log, Engine: "local", Pool: "local", Logger: handlerstest.Quiet()}
 }
 
 func (g *gated) append(f handlerstest.Fact) {

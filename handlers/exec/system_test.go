@@ -60,7 +60,7 @@ func newSystem(t testing.TB) *system {
 	_, _, err = s.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
 	s.exec = &Executions{
-		Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Workspace: workspace, Logger: handlerstest.Quiet(),
+		Permissions: s.Permissions, Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Workspace: workspace, Logger: handlerstest.Quiet(),
 		Session: func(id string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: workspace}, id == "ses_1"
 		},

@@ -136,13 +136,13 @@ func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	at, expires := policy.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := newNetworkState()
+	s := permission.NewState()
 	handlerstest.Given(t, s,
 		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{Permission: "p1", Type: permission.TypeNetwork, Patterns: []string{at.String()}}},
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "p1", Type: permission.TypeNetwork, Decision: events.Authorized, Expires: expires}})
 	waited := &Execution{asks: map[policy.Address]string{at: "p1"}}
 	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
-		before, after := s.byPerson(x, at, expires.Add(-1)), s.byPerson(x, at, expires)
+		before, after := x.byPerson(s, at, expires.Add(-1)), x.byPerson(s, at, expires)
 		is.Equal(before, passage{allowed: true, permission: "p1", reason: "approved by " + handlerstest.Alice}) // for each
 		if !after.asks || !after.waits || after.allowed || after.permission == "p1" {
 			t.Errorf("%s: %+v", name, after) // a new ask

@@ -32,7 +32,6 @@ type Sandbox struct {
 	Proxy string // host:port of the egress proxy, as commands reach it
 	Tail  *log.Tail
 
-	chats   handlers.Folds[*networkState]
 	mu      sync.Mutex
 	running map[string]*Execution
 	ended   []string // tokens of the last that ended
@@ -160,13 +159,6 @@ func (n *Sandbox) End(ctx context.Context, what events.ExecRequested) (notes []s
 // log returns the log in which decisions are recorded.
 func (n *Sandbox) log() *log.Log { return n.Gate.Permissions.Log }
 
-// chat returns the kept fold of a chat's requests for hosts.
-func (n *Sandbox) chat(ctx context.Context, chat string) *handlers.Fold[*networkState] {
-	return n.chats.Get(ctx, chat, func() *handlers.Fold[*networkState] {
-		return handlers.NewFold(newNetworkState(), networkFilters(chat)...)
-	})
-}
-
 // Expire ends the requests for hosts of a chat for which no running command waits. A command that begins to wait for one meanwhile
 // requests the host again.
 func (n *Sandbox) Expire(ctx context.Context, chat string) error {
@@ -174,12 +166,13 @@ func (n *Sandbox) Expire(ctx context.Context, chat string) error {
 		return nil
 	}
 	waits := n.waitedFor(chat)
-	_, err := n.chat(ctx, chat).CarryOut(ctx, n.log(), handlers.Command{Actor: events.ActorPolicy}, func(s *networkState) (all []events.Event, _ uint64, err error) {
-		for _, id := range s.asked {
-			if _, ended := s.Outcome(id); ended || waits[id] {
+	c := handlers.Command{Actor: events.ActorPolicy}
+	_, err := n.Gate.Permissions.Chat(ctx, chat).CarryOut(ctx, n.log(), c, func(s *permission.State) (all []events.Event, _ uint64, err error) {
+		for _, r := range s.HostRequests() {
+			if !r.Pending() || waits[r.ID] {
 				continue
 			}
-			e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: id, Reason: "the command that needed the host has ended"})
+			e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: r.ID, Reason: "the command that needed the host has ended"})
 			if err != nil {
 				return nil, 0, err
 			}

@@ -121,8 +121,8 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, a
 		return c, 0, err
 	}
 	verdict := permission.JudgeAddress(rules, at)
-	f := x.network.chat(ctx, x.chat)
-	_, err = f.CarryOut(ctx, x.network.log(), handlers.Command{Actor: events.ActorPolicy}, func(s *networkState) ([]events.Event, uint64, error) {
+	f := x.network.Gate.Permissions.Chat(ctx, x.chat)
+	_, err = f.CarryOut(ctx, x.network.log(), handlers.Command{Actor: events.ActorPolicy}, func(s *permission.State) ([]events.Event, uint64, error) {
 		after = f.Last()
 		if err := s.Missing(x.chat); err != nil {
 			return nil, 0, err
@@ -131,7 +131,7 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, a
 			return nil, 0, handlers.Refuse(handlers.Conflict, "the command has ended")
 		}
 		if c = x.byRule(at, verdict); c.reason == "" {
-			c = s.byPerson(x, at, time.Now())
+			c = x.byPerson(s, at, time.Now())
 		}
 		d, untold := x.tell(at.Host, at.Port, c)
 		switch {

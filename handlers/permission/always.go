@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -136,38 +137,33 @@ func (g Gate) always(ctx context.Context, c Always) (what always, err error) {
 	if err := c.check(&what); err != nil {
 		return what, err
 	}
-	a, err := g.Permissions.asked(ctx, c.Chat, c.Permission)
+	r, err := g.Permissions.known(ctx, c.Chat, c.Permission)
 	if err != nil {
 		return what, err
 	}
-	if !a.found {
-		return what, handlers.Refuse(handlers.NotFound, "there is no permission ask %s in chat %s", c.Permission, c.Chat)
-	}
-	if err := c.Shown.check(ask{id: c.Permission, typ: a.ask.Permission, command: a.ask.Command(), request: a.ask.Request()}); err != nil {
+	if err := c.Shown.check(r); err != nil {
 		return what, err
 	}
 	wait := callWait
-	if a.settled || a.lost || a.cwd != "" {
+	if !r.Pending() || r.Interrupted || r.cwd() != "" {
 		wait = 0
 	}
-	in, agent := g.input(ctx, c.Chat, a.ask, a.intended, wait)
-	if a.cwd != "" {
-		in.Cwd = a.cwd
-	}
-	what.cwd = NewEvaluation(a.ask, a.intended, in.Cwd, policy.Verdict{}).cwd
+	in, agent := g.input(ctx, c.Chat, *r.Ask, r.Direct, wait)
+	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
+	what.cwd = NewEvaluation(*r.Ask, r.Direct, in.Cwd, policy.Verdict{}).cwd
 	if c.Scope == ScopeAgent {
 		if what.agent, err = g.Records.AgentNamed(ctx, agent); err != nil {
 			return what, err
 		}
 	}
-	what.note = note("from ask "+c.Permission+" of chat "+c.Chat, workspace.Text(a.ask))
-	what.rules = policy.Suggest(in, a.ask.Always)
+	what.note = note("from ask "+c.Permission+" of chat "+c.Chat, workspace.Text(*r.Ask))
+	what.rules = policy.Suggest(in, r.Ask.Always)
 	if c.Pattern != "" {
-		r := policy.Rule{Permission: a.ask.Permission, Pattern: c.Pattern, Action: policy.Allow}
+		rule := policy.Rule{Permission: r.Type, Pattern: c.Pattern, Action: policy.Allow}
 		if len(what.rules) > 0 {
-			r.Permission = what.rules[0].Permission // of a tool it is another than the ask's
+			rule.Permission = what.rules[0].Permission // of a tool it is another than the ask's
 		}
-		what.rules = []policy.Rule{r}
+		what.rules = []policy.Rule{rule}
 	}
 	for _, r := range what.rules {
 		if err := record.CheckRule(r); err != nil {

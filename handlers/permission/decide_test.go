@@ -238,8 +238,8 @@ func TestRequestOverTheAPIIsNotTakenForTheSameIDOfOpenCode(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
 	handlerstest.Given(t, s, handlerstest.AskBash("strange", "make"), handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("strange", "git status")})
-	is.Equal(s.asks["strange"].command, "make")
-	is.True(!s.intended("strange"))
+	is.Equal(s.requests["strange"].Command, "make")
+	is.True(!s.requests["strange"].Direct)
 }
 
 // One ask at which the policy itself fails must not stop all.

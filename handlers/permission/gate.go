@@ -105,8 +105,9 @@ const callWait = 2 * time.Second
 
 // meet does with an ask what the policy says, unless somebody was first.
 func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, intended bool) error {
-	cause, open, err := g.Permissions.pending(ctx, chat, a.ID, intended)
-	if err != nil || !open {
+	var r Request
+	err := g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error { r = s.Request(a.ID); return nil })
+	if err != nil || !r.Pending() || r.Direct != intended { // an id is that of the first request of the chat that had it
 		return err
 	}
 	var files []events.FileFingerprint
@@ -127,7 +128,7 @@ func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, int
 	if a.Permission == "bash" && !intended {
 		what.hosts, what.network = g.Reached(rules, in.Command)
 	}
-	return g.Permissions.Conclude(ctx, chat, cause, what)
+	return g.Permissions.Conclude(ctx, chat, r.Event, what)
 }
 
 // judge is the policy's verdict. An ask at which the policy itself fails is for a person: one ask must not stop all.
@@ -144,17 +145,17 @@ func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
 // has not looked at yet, that is found out first.
 func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 	if _, err := events.ParseID(c.Chat); err == nil && c.Decision == events.Authorized {
-		a, err := g.Permissions.asked(ctx, c.Chat, c.Permission)
+		r, err := g.Permissions.request(ctx, c.Chat, c.Permission)
 		if err != nil {
 			return 0, err
 		}
-		if a.found && !a.settled && !a.intended && a.cwd == "" {
+		if r.Ask != nil && r.Pending() && !r.Direct && r.cwd() == "" {
 			wait := callWait
-			if a.lost { // OpenCode says no more about it
+			if r.Interrupted { // OpenCode says no more about it
 				wait = 0
 			}
-			in, _ := g.input(ctx, c.Chat, a.ask, false, wait)
-			c.cwd = NewEvaluation(a.ask, false, in.Cwd, policy.Verdict{}).cwd
+			in, _ := g.input(ctx, c.Chat, *r.Ask, false, wait)
+			c.cwd = NewEvaluation(*r.Ask, false, in.Cwd, policy.Verdict{}).cwd
 		}
 	}
 	return g.Permissions.Decide(ctx, c)
@@ -164,17 +165,6 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 func (g Gate) InForce(ctx context.Context, s record.RuleScope) ([]policy.Rule, error) {
 	rules, err := g.Records.Rules(ctx, s)
 	return append(rules, g.Rules...), err
-}
-
-// pending reports whether nothing has become of a request yet, and which event made it. An id is that of the first request of the chat
-// that had it. For a later one of the other kind pending returns false.
-func (h *Permissions) pending(ctx context.Context, chat, id string, intended bool) (cause string, open bool, err error) {
-	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
-		_, done := s.settled[id]
-		cause, open = s.asks[id].event, !done && intended == s.intended(id)
-		return nil
-	})
-	return cause, open, err
 }
 
 // Evaluation is what the policy found about an ask.
@@ -208,8 +198,8 @@ func (h *Permissions) Conclude(ctx context.Context, chat, cause string, what Eva
 // conclude decides what to record about an ask: nothing when somebody was first. Undecided asks for the same, which OpenCode
 // forgot, expire, so that a person sees each request once.
 func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []events.Event, err error) {
-	a := what.ask
-	if _, done := s.settled[a.ID]; done || what.intended != s.intended(a.ID) {
+	a, hash := what.ask, what.ask.Request()
+	if r := s.Request(a.ID); !r.Pending() || what.intended != r.Direct {
 		return nil, nil
 	}
 	actor, d, err := s.meet(chat, what, at)
@@ -230,8 +220,8 @@ func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []even
 		return all, nil
 	}
 	actor = events.ActorPolicy
-	for id, other := range s.asks {
-		if _, done := s.settled[id]; !done && s.lost[id] && id != a.ID && other.request == a.Request() {
+	for id, other := range s.requests {
+		if other.Pending() && other.Interrupted && id != a.ID && other.Hash == hash {
 			if err := add(events.PermissionExpired{Permission: id, Reason: "asked again as " + a.ID}); err != nil {
 				return nil, err
 			}
@@ -243,8 +233,8 @@ func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []even
 // meet gives the fact that follows from what the policy found, nil when it is recorded already, and whose it is.
 func (s *State) meet(chat string, what Evaluation, at time.Time) (actor string, d events.Data, err error) {
 	v, id := what.verdict, what.ask.ID
-	c := Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
-	if over := s.over(s.asks[id]); !what.intended && !over && s.Deleted == 0 {
+	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
+	if !what.intended && !s.over(r) && s.Deleted == 0 {
 		if by, ok := s.grant(what.ask.Request(), what.cwd, what.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided
 			d, _, err := s.Decide(c)
@@ -256,11 +246,11 @@ func (s *State) meet(chat string, what Evaluation, at time.Time) (actor string, 
 		c.Decision, c.Reason = events.Denied, "the chat was deleted"
 	case v.Action == policy.Deny:
 		c.Decision, c.Reason, c.Rule = events.Denied, v.Reason, ruleRef(v.Rules)
-	case v.Action == policy.Allow && !s.over(s.asks[id]):
+	case v.Action == policy.Allow && !s.over(r):
 		if c.Decision, c.Rule = events.Authorized, ruleRef(v.Rules); len(v.Rules) == 0 {
 			c.Reason = v.Reason
 		}
-	case s.referred[id].seq != 0:
+	case r.Referral.Seq != 0:
 		return "", nil, nil
 	default:
 		return c.Actor, events.PermissionReferred{

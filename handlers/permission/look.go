@@ -79,8 +79,8 @@ func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events
 	}
 	found := false
 	err := h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
-		for id, other := range s.asks {
-			found = found || id != a.ID && other.typ == a.Permission && other.session == a.SessionID && other.message == a.Tool.MessageID && other.call == a.Tool.CallID
+		for id, other := range s.requests {
+			found = found || id != a.ID && other.Type == a.Permission && other.Session == a.SessionID && other.Message == a.Tool.MessageID && other.Call == a.Tool.CallID
 		}
 		return nil
 	})

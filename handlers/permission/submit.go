@@ -45,30 +45,6 @@ func ForAdministrators(typ string, metadata json.RawMessage) bool {
 // Draft is the status of a permission that waits for a decision.
 const Draft = "draft"
 
-// intent is what is known of an ask that came by RequestPermission.
-type intent struct {
-	seq     uint64
-	content [sha256.Size]byte // of the event's JSON
-}
-
-// intended says whether the ask came by RequestPermission. An id is that of the first ask of the chat that had it: OpenCode's
-// word about another does not count.
-func (s *State) intended(id string) bool {
-	_, ok := s.intents[id]
-	return ok
-}
-
-func (s *State) applyRequest(e events.Event, d events.PermissionRequested) {
-	a := d.Ask()
-	if _, taken := s.asks[a.ID]; taken {
-		return
-	}
-	s.intents[a.ID] = intent{e.Seq, sha256.Sum256(e.Data)}
-	// Its session and call stay out of every decision: nobody vouches for them.
-	s.asks[a.ID] = ask{id: a.ID, typ: a.Permission, command: a.Command(), request: a.Request(), event: e.ID, seq: e.Seq,
-		administrators: ForAdministrators(d.Type, d.Metadata)}
-}
-
 // Submit carries out the command. It is the gate that evaluates the policy: see Gate.Submit.
 func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, seq uint64, err error) {
 	if c.Permission == "" {
@@ -83,11 +59,17 @@ func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, 
 			return nil, 0, err
 		}
 		e.Data = h.Log.Redactor().JSON(e.Data) // as it is stored, to compare it with what is
-		seq, err := s.asked(c, sha256.Sum256(e.Data))
-		if err != nil || seq != 0 {
-			return nil, seq, err
+		if err := s.Missing(c.Chat); err != nil {
+			return nil, 0, err
 		}
-		return []events.Event{e}, 0, nil
+		switch r := s.Request(c.Permission); {
+		case r.Seq == 0:
+			return []events.Event{e}, 0, nil
+		case r.content != sha256.Sum256(e.Data):
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "permission %s was asked for already with other content", c.Permission)
+		default:
+			return nil, r.Seq, nil
+		}
 	})
 	if err != nil {
 		return "", 0, err
@@ -138,18 +120,6 @@ func (c Submit) check() error {
 	return nil
 }
 
-// asked finds the place where the same was asked already, 0 when it was not.
-func (s *State) asked(c Submit, content [sha256.Size]byte) (seq uint64, err error) {
-	if err := s.Missing(c.Chat); err != nil {
-		return 0, err
-	}
-	r := s.intents[c.Permission]
-	if _, taken := s.asks[c.Permission]; taken && r.content != content {
-		return 0, handlers.RefuseField(handlers.Conflict, "id", "permission %s was asked for already with other content", c.Permission)
-	}
-	return r.seq, nil
-}
-
 // Submit carries out the command and decides it at once when a rule allows it. The status is Draft, or the decision, and
 // seq that of the event that made it so.
 func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, seq uint64, err error) {
@@ -161,14 +131,14 @@ func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, 
 		return "", "", 0, err
 	}
 	var how Outcome
-	err = g.Permissions.Chat(ctx, c.Chat).Read(ctx, g.Permissions.Log, func(s *State) error { how = s.settled[permission]; return nil })
+	err = g.Permissions.Chat(ctx, c.Chat).Read(ctx, g.Permissions.Log, func(s *State) error { how = s.Request(permission).Outcome; return nil })
 	switch {
 	case err != nil:
 		return "", "", 0, err
 	case how.Decided == nil:
 		return permission, Draft, seq, nil
 	case handlers.InTransaction(ctx):
-		return permission, how.how, 0, nil
+		return permission, how.Status, 0, nil
 	}
-	return permission, how.how, how.Seq, nil
+	return permission, how.Status, how.Seq, nil
 }

@@ -103,26 +103,24 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if err := handlers.CheckChat(chat); err != nil {
 		return Why{}, err
 	}
-	a, err := g.Permissions.asked(ctx, chat, permission)
+	r, err := g.Permissions.known(ctx, chat, permission)
 	if err != nil {
 		return Why{}, err
 	}
-	if !a.found {
-		return Why{}, handlers.Refuse(handlers.NotFound, "there is no permission ask %s in chat %s", permission, chat)
-	}
-	in, agent := g.input(ctx, chat, a.ask, a.intended, 0)
-	if a.cwd != "" {
-		in.Cwd = a.cwd
-	}
-	w := &why{ask: a, Why: Why{
-		Chat: chat, Permission: permission, Executions: []WhyExecution{},
+	in, agent := g.input(ctx, chat, *r.Ask, r.Direct, 0)
+	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
+	w := &why{request: r, execs: map[string]int{}, Why: Why{
+		Chat: chat, Permission: permission, Decision: r.Outcome.why(), Executions: []WhyExecution{},
 		Ask: WhyAsk{
-			Type: a.ask.Permission, Patterns: a.ask.Patterns, Metadata: a.ask.Metadata, Command: in.Command, Agent: agent,
-			Session: a.ask.SessionID, Call: a.ask.Tool.CallID, Request: a.ask.Request(), At: a.at,
+			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: in.Command, Agent: agent,
+			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
-	if a.ask.Permission == "bash" && !a.intended {
+	if r.Type == "bash" && !r.Direct {
 		w.Ask.Cwd = in.Cwd
+	}
+	if r.Referral.Seq != 0 {
+		w.Referred = &WhyReferred{r.Referral.Reason, r.Referral.At, r.Referral.RuleRef}
 	}
 	if err := w.gather(ctx, g.Permissions.Log); err != nil {
 		return Why{}, err
@@ -130,11 +128,7 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if err := w.name(ctx, g.Permissions.Log); err != nil {
 		return Why{}, err
 	}
-	scope := record.RuleScope{Chat: chat, Agent: agent, At: time.Now()}
-	if w.looked.Seq != 0 {
-		scope.Seq, scope.At = w.looked.Seq, w.looked.Time
-	}
-	rules, err := g.InForce(ctx, scope)
+	rules, err := g.InForce(ctx, r.scope(chat, agent))
 	if err != nil {
 		return Why{}, err
 	}
@@ -146,25 +140,49 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	return w.Why, nil
 }
 
+// scope returns the scope in which the policy evaluated a request, that of now if it has not.
+func (r Request) scope(chat, agent string) record.RuleScope {
+	s := record.RuleScope{Chat: chat, Agent: agent, At: time.Now()}
+	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
+		s.Seq, s.At = r.Outcome.Seq, r.Outcome.At
+	} else if r.Referral.Seq != 0 {
+		s.Seq, s.At = r.Referral.Seq, r.Referral.At
+	}
+	return s
+}
+
+// why returns how a request ended for a person, nil for a pending one.
+func (how Outcome) why() *WhyDecision {
+	switch d := how.Decided; {
+	case how.Seq == 0:
+		return nil
+	case d == nil:
+		return &WhyDecision{Decision: how.Status, Actor: how.By, At: how.At, Reason: how.Reason}
+	default:
+		return &WhyDecision{
+			Decision: how.Status, Actor: how.By, At: how.At, Device: d.Client.Device, Address: d.Client.Address, Command: d.Command,
+			Edited: d.Edited, Cwd: d.Cwd, Reason: d.Reason, Grant: d.Grant, Expires: d.Expires, Hosts: d.Hosts, RuleRef: d.RuleRef,
+		}
+	}
+}
+
 // why is what is gathered of a chat's events.
 type why struct {
 	Why
-	ask    asked
-	looked events.Event // with which the policy looked: that it decided or left it to a person
-	execs  map[string]int
+	request Request
+	execs   map[string]int
 }
 
-// gather folds the events that may be about the ask, in the log's order.
+// gather reads the events that may be about the request, in the log's order.
 func (w *why) gather(ctx context.Context, log *log.Log) error {
 	var all []events.Event
 	for _, kind := range []string{"permission.*", "opencode.permission.*", "exec.*"} {
-		_, err := log.Fold(ctx, events.ChatSubject(w.Chat, kind), w.ask.seq-1, func(e events.Event) error { all = append(all, e); return nil })
+		_, err := log.Fold(ctx, events.ChatSubject(w.Chat, kind), w.request.Seq-1, func(e events.Event) error { all = append(all, e); return nil })
 		if err != nil {
 			return err
 		}
 	}
 	slices.SortFunc(all, func(a, b events.Event) int { return cmp.Compare(a.Seq, b.Seq) })
-	w.execs = map[string]int{}
 	for _, e := range all {
 		d, err := events.Decode(e)
 		if err == nil && w.apply(e, d) {
@@ -174,71 +192,37 @@ func (w *why) gather(ctx context.Context, log *log.Log) error {
 	return nil
 }
 
-// apply notes what an event says about the ask, and whether it is about it at all.
+// apply reports whether an event is about the request, and adds what it says of executions.
 func (w *why) apply(e events.Event, d events.Data) bool {
 	switch d := d.(type) {
 	case events.PermissionRequested:
-		return d.Permission == w.Permission && e.Seq == w.ask.seq
+		return e.Seq == w.request.Seq
 	case events.PermissionReferred:
-		if d.Permission != w.Permission {
-			return false
-		}
-		w.Referred, w.looked = &WhyReferred{d.Reason, e.Time, d.RuleRef}, e
-		return true
+		return d.Permission == w.Permission
 	case events.PermissionInterrupted:
 		return d.Permission == w.Permission
 	case events.PermissionDecided:
-		return w.applyDecision(e, d)
+		return d.Permission == w.Permission || d.Grant == w.Permission // another request has used this one's approval
 	case events.PermissionExpired:
-		switch {
-		case d.Permission != w.Permission:
-			return false
-		case w.Decision == nil:
-			w.Decision = &WhyDecision{Decision: "expired", Actor: e.Actor, At: e.Time, Reason: d.Reason}
-		case w.Decision.Decision == string(events.Authorized):
+		if d.Permission == w.Permission && w.Decision != nil && w.Decision.Decision == string(events.Authorized) {
 			w.Expired = &WhyExpired{d.Reason, e.Time}
 		}
-		return true
+		return d.Permission == w.Permission
 	case events.OpenCode:
-		return w.applyOpenCode(e, d)
+		return !w.request.Direct && isAbout(d, w.Permission)
 	}
 	return w.applyExec(e, d)
 }
 
-func (w *why) applyDecision(e events.Event, d events.PermissionDecided) bool {
-	if d.Grant == w.Permission && w.Permission != "" {
-		return true // another ask has used this one's approval up
-	}
-	if d.Permission != w.Permission || w.Decision != nil {
-		return d.Permission == w.Permission
-	}
-	w.Decision = &WhyDecision{
-		Decision: string(d.Decision), Actor: e.Actor, At: e.Time, Device: d.Client.Device, Address: d.Client.Address, Command: d.Command,
-		Edited: d.Edited, Cwd: d.Cwd, Reason: d.Reason, Grant: d.Grant, Expires: d.Expires, Hosts: d.Hosts, RuleRef: d.RuleRef,
-	}
-	if e.Actor == events.ActorPolicy {
-		w.looked = e
-	}
-	return true
-}
-
-func (w *why) applyOpenCode(e events.Event, d events.OpenCode) bool {
-	if w.ask.intended {
-		return false
-	}
+// isAbout reports whether an event of OpenCode's makes or answers a request.
+func isAbout(d events.OpenCode, permission string) bool {
 	switch d.Type {
 	case events.PermissionAsked:
 		p, err := opencode.Read[events.PermissionAsk](d)
-		return err == nil && p.ID == w.Permission
+		return err == nil && p.ID == permission
 	case events.PermissionReplied:
 		p, err := opencode.Read[opencode.PermissionReplied](d)
-		if err != nil || p.RequestID != w.Permission {
-			return false
-		}
-		if w.Decision == nil {
-			w.Decision = &WhyDecision{Decision: p.Reply, Actor: e.Actor, At: e.Time, Reason: "answered in OpenCode"}
-		}
-		return true
+		return err == nil && p.RequestID == permission
 	}
 	return false
 }

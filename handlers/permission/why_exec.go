@@ -42,7 +42,7 @@ func (w *why) applyExec(e events.Event, d events.Data) bool {
 			ID: d.Exec, Command: d.Command, Original: d.Original, Cwd: d.Cwd, Status: "executing", Started: e.Time,
 		})
 	case events.ExecRefused:
-		if w.ask.intended || d.Call != w.Ask.Call || d.Session != w.Ask.Session {
+		if w.request.Direct || d.Call != w.Ask.Call || d.Session != w.Ask.Session {
 			return false
 		}
 		w.Executions = append(w.Executions, WhyExecution{

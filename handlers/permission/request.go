@@ -1,0 +1,307 @@
+package permission
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/opencode"
+	"pocketcoder/handlers"
+)
+
+// Request is a permission request, from the event that made it to what was done with its approval.
+type Request struct {
+	ID     string
+	Seq    uint64 // of the event that made it; 0 for an unknown request
+	Event  string // id of this event
+	At     time.Time
+	Direct bool                  // made over our API. It has no session and no call, because its author could name any
+	Host   string                // host:port, if the policy made it for a command that connects
+	Ask    *events.PermissionAsk // what was asked; nil in a State, which keeps only what a decision repeats of it
+
+	Type, Command, Hash    string // Hash is that of events.PermissionAsk.Request
+	Session, Message, Call string
+
+	Referral    Referral // to a person; zero for none
+	Outcome     Outcome  // zero while it is pending
+	Interrupted bool     // OpenCode forgot it
+	Granted     bool     // another request has used its approval
+	Execution   string   // that its approval started; empty for none
+	Connected   bool     // its approval has let a command connect
+
+	content        [sha256.Size]byte // of a direct request: of its event's JSON
+	administrators bool              // only they decide it
+}
+
+// Referral is the event with which the policy left a request to a person.
+type Referral struct {
+	events.PermissionReferred
+	Seq uint64
+	At  time.Time
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	Seq     uint64
+	At      time.Time
+	By      string                    // actor
+	Status  string                    // authorized, denied, expired, or OpenCode's once, always and reject of an answer given there
+	Reason  string                    // of a request that nobody decided here
+	Decided *events.PermissionDecided // nil for a request that nobody decided here
+	cause   string
+}
+
+// expired is the status of a request that needs no decision any more.
+const expired = "expired"
+
+// Pending reports whether a request has not ended.
+func (r Request) Pending() bool { return r.Outcome.Seq == 0 }
+
+// cwd returns where the command of a request was allowed to run, or would run. It returns "" while that is not known.
+func (r Request) cwd() string {
+	if d := r.Outcome.Decided; d != nil {
+		return d.Cwd
+	}
+	return r.Referral.Cwd
+}
+
+// State is what is known of a chat's permission requests. Events may be applied in another order than they were appended in.
+type State struct {
+	handlers.ChatState
+	requests map[string]*Request // by id
+	aborted  map[string]uint64   // sequence of the last abort of a session; of the whole chat under ""
+	lost     map[string]uint64   // sequence of the last loss of a session's turn
+}
+
+func NewState() *State {
+	return &State{requests: map[string]*Request{}, aborted: map[string]uint64{}, lost: map[string]uint64{}}
+}
+
+// Filters are the subjects a decision is made on; the first is where decisions are.
+func Filters(chat string) []string {
+	return []string{
+		events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*"), handlers.ChatFilter(chat),
+		UseFilter(chat), events.ChatSubject(chat, events.ExecConnected{}.Kind()), events.ChatSubject(chat, events.TurnLost{}.Kind()),
+	}
+}
+
+// UseFilter is the subject to guard when an approval is used: that of aborts, and of executions that an approval has started.
+func UseFilter(chat string) string { return events.ChatSubject(chat, "*.requested") }
+
+// Chat returns the kept fold of a chat's permission requests.
+func (h *Permissions) Chat(ctx context.Context, chat string) *handlers.Fold[*State] {
+	return h.chats.Get(ctx, chat, func() *handlers.Fold[*State] { return handlers.NewFold(NewState(), Filters(chat)...) })
+}
+
+// request returns a request of a chat with what was asked. Ask is nil for an unknown request, and for one that is not stored yet.
+func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, err error) {
+	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error { r = s.Request(id); return nil })
+	if err != nil || r.Seq == 0 || !handlers.IsStored(r.Seq) {
+		return r, err
+	}
+	filter := events.ChatOpenCodeSubject(chat, events.PermissionAsked)
+	if r.Direct {
+		filter = events.ChatSubject(chat, events.PermissionRequested{}.Kind())
+	}
+	_, err = h.Log.Fold(ctx, filter, r.Seq-1, func(e events.Event) error {
+		a, _, err := events.PermissionAskOf(e)
+		if err != nil {
+			return err
+		}
+		r.Ask = &a
+		return events.ErrStop
+	})
+	if errors.Is(err, events.ErrStop) {
+		err = nil
+	}
+	return r, err
+}
+
+// known is request for one that is stored. It refuses any other.
+func (h *Permissions) known(ctx context.Context, chat, id string) (Request, error) {
+	r, err := h.request(ctx, chat, id)
+	if err == nil && r.Ask == nil {
+		err = handlers.Refuse(handlers.NotFound, "there is no permission ask %s in chat %s", id, chat)
+	}
+	return r, err
+}
+
+// OpenCodeRequest returns a request that OpenCode made. ok is false if the chat has no such request.
+func (h *Permissions) OpenCodeRequest(ctx context.Context, chat, permission string) (a events.PermissionAsk, ok bool, err error) {
+	r, err := h.request(ctx, chat, permission)
+	if err != nil || r.Ask == nil || r.Direct {
+		return a, false, err
+	}
+	return *r.Ask, true, nil
+}
+
+func (s *State) Apply(e events.Event) {
+	s.ChatState.Apply(e)
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.PermissionRequested:
+		s.applyAsk(e, d.Ask(), true)
+	case events.PermissionReferred:
+		s.at(d.Permission).Referral = Referral{d, e.Seq, e.Time}
+	case events.PermissionDecided:
+		s.at(d.Permission).Outcome = Outcome{e.Seq, e.Time, e.Actor, string(d.Decision), "", &d, e.Cause}
+		if d.Grant != "" {
+			s.at(d.Grant).Granted = true
+		}
+	case events.PermissionInterrupted:
+		s.at(d.Permission).Interrupted = true
+	case events.PermissionExpired:
+		s.at(d.Permission).end(e, expired, d.Reason)
+	case events.AbortRequested:
+		s.aborted[d.Session] = e.Seq
+	case events.TurnLost:
+		s.lost[d.Session] = e.Seq
+	case events.ExecRequested:
+		s.at(d.Permission).Execution = d.Exec
+	case events.ExecConnected:
+		r := s.at(d.Permission)
+		r.Connected = r.Connected || d.Allowed
+	case events.OpenCode:
+		s.applyOpenCode(e, d)
+	}
+}
+
+func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
+	switch d.Type {
+	case events.PermissionAsked:
+		if a, err := opencode.Read[events.PermissionAsk](d); err == nil {
+			s.applyAsk(e, a, false)
+		}
+	case events.PermissionReplied:
+		if reply, err := opencode.Read[opencode.PermissionReplied](d); err == nil && !s.Request(reply.RequestID).Direct {
+			s.at(reply.RequestID).end(e, reply.Reply, "answered in OpenCode")
+		}
+	}
+}
+
+// applyAsk applies the event that makes a request. An id is that of the first request of the chat that had it.
+func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
+	r := s.at(a.ID)
+	if r.Seq != 0 {
+		return
+	}
+	r.Seq, r.Event, r.At, r.Direct = e.Seq, e.ID, e.Time, direct
+	r.Type, r.Command, r.Hash = a.Permission, a.Command(), a.Request()
+	if !direct {
+		r.Session, r.Message, r.Call = a.SessionID, a.Tool.MessageID, a.Tool.CallID
+		return
+	}
+	r.content, r.administrators = sha256.Sum256(e.Data), ForAdministrators(a.Permission, a.Metadata)
+	if e.Actor == events.ActorPolicy && a.Permission == TypeNetwork && len(a.Patterns) == 1 {
+		r.Host = a.Patterns[0]
+	}
+}
+
+// at returns the request of an id, to be changed.
+func (s *State) at(id string) *Request {
+	if s.requests[id] == nil {
+		s.requests[id] = &Request{ID: id}
+	}
+	return s.requests[id]
+}
+
+// end keeps the decision when there is one: OpenCode's echo of it says nothing new.
+func (r *Request) end(e events.Event, status, reason string) {
+	if r.Pending() {
+		r.Outcome = Outcome{Seq: e.Seq, At: e.Time, By: e.Actor, Status: status, Reason: reason}
+	}
+}
+
+// Request returns the request of an id, the zero Request if there is none.
+func (s *State) Request(id string) Request {
+	if r := s.requests[id]; r != nil {
+		return *r
+	}
+	return Request{}
+}
+
+// HostRequests returns the policy's own requests for hosts, the newest for each host:port.
+func (s *State) HostRequests() map[string]Request {
+	newest := map[string]Request{}
+	for _, r := range s.requests {
+		if r.Host != "" && r.Seq > newest[r.Host].Seq {
+			newest[r.Host] = *r
+		}
+	}
+	return newest
+}
+
+// CommandRequest returns the request with the last decision about a command of one of OpenCode's calls, the zero Request if there is
+// none. A model may use the id of a call again. A request that was made over the API does not count, because its author could have named
+// any session and call.
+func (s *State) CommandRequest(session, call string) (last Request) {
+	for _, r := range s.requests {
+		d := r.Outcome.Decided
+		if !r.Direct && d != nil && d.Type == "bash" && d.Session == session && d.Call == call && r.Outcome.Seq > last.Outcome.Seq {
+			last = *r
+		}
+	}
+	return last
+}
+
+// AbortedAfter reports whether the turn of a session was aborted after an event.
+func (s *State) AbortedAfter(session string, seq uint64) bool {
+	return max(s.aborted[""], s.aborted[session]) > seq
+}
+
+// LostAfter reports whether the turn of a session was lost after an event.
+func (s *State) LostAfter(session string, seq uint64) bool { return s.lost[session] > seq }
+
+// over reports whether the turn that waits for a request was aborted.
+func (s *State) over(r Request) bool {
+	return !r.Interrupted && !r.Direct && s.AbortedAfter(r.Session, r.Seq)
+}
+
+// Void returns why an approval allows nothing any more, "" if it still does.
+func (s *State) Void(how Outcome, at time.Time) string {
+	switch d := how.Decided; {
+	case !d.Expires.IsZero() && !at.Before(d.Expires):
+		return "the approval expired at " + d.Expires.Format(time.RFC3339)
+	case s.AbortedAfter(d.Session, how.Seq):
+		return "the turn was aborted after the approval"
+	}
+	return ""
+}
+
+// grant returns the approval of an interrupted request with this hash that was not used since. Where a command is to run is part of the
+// request, as far as it is known, and so is the state of the files that it changes.
+func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.Time) (Outcome, bool) {
+	for id, r := range s.requests {
+		d := r.Outcome.Decided
+		if d == nil || d.Decision != events.Authorized || d.Request != hash || !r.Interrupted || r.Granted || s.Void(r.Outcome, at) != "" ||
+			d.Type == "bash" && d.Cwd != cwd {
+			continue
+		}
+		if before := s.filesOf(id); len(before) == 0 || slices.Equal(before, files) {
+			return r.Outcome, true
+		}
+	}
+	return Outcome{}, false
+}
+
+// filesOf returns the fingerprints for which a request was approved. A request that used the approval of an interrupted one has the
+// fingerprints of that one.
+func (s *State) filesOf(id string) []events.FileFingerprint {
+	for range len(s.requests) + 1 {
+		r := s.Request(id)
+		if len(r.Referral.Files) > 0 {
+			return r.Referral.Files
+		}
+		if r.Outcome.Decided == nil || r.Outcome.Decided.Grant == "" {
+			return nil
+		}
+		id = r.Outcome.Decided.Grant
+	}
+	return nil
+}
