@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -56,15 +57,68 @@ func (d PermissionRequested) Ask() PermissionAsk {
 	}
 }
 
+// PermissionMetadata is what the metadata of a permission request say that it is about. A field that they lack, or hold in another form, is empty.
+type PermissionMetadata struct {
+	Command     string `json:"command"`  // bash, and external_directory of the bash tool
+	Filepath    string `json:"filepath"` // edit, external_directory
+	Lsp         string `json:"filePath"` // lsp
+	Diff        string `json:"diff"`     // edit
+	Folder      string `json:"path"`     // grep, glob: the folder or file, absolute or relative to the session's directory
+	Include     string `json:"include"`  // grep: a glob of the files that are searched
+	URL         string `json:"url"`      // webfetch
+	Description string `json:"description"`
+
+	// Of a patch, each file absolute, and where it is moved. Its filepath holds the names alone, from OpenCode's worktree.
+	Files []struct {
+		FilePath string `json:"filePath"`
+		MovePath string `json:"movePath"`
+		Type     string `json:"type"` // add, update, delete, move
+	} `json:"files"`
+}
+
+// About decodes the metadata of a request.
+func (a PermissionAsk) About() (m PermissionMetadata) {
+	_ = json.Unmarshal(a.Metadata, &m) // the policy asks a person about a request that lacks what it needs
+	return m
+}
+
+// File returns the one file that a request names, "" for none.
+func (m PermissionMetadata) File() string { return cmp.Or(m.Filepath, m.Lsp) }
+
+// Patched returns every file that a patch writes.
+func (m PermissionMetadata) Patched() (paths []string) {
+	for _, f := range m.Files {
+		paths = append(paths, f.FilePath)
+		if f.MovePath != "" {
+			paths = append(paths, f.MovePath)
+		}
+	}
+	return paths
+}
+
 // Command returns the command of a bash request, "" for others.
 func (a PermissionAsk) Command() string {
-	var m struct {
-		Command string `json:"command"`
-	}
-	if a.Permission != "bash" || json.Unmarshal(a.Metadata, &m) != nil {
+	if a.Permission != "bash" {
 		return ""
 	}
-	return m.Command
+	return a.About().Command
+}
+
+// Text returns what a request is about: the command, the file, the address, or else the patterns.
+func (a PermissionAsk) Text() string {
+	about := a.About()
+	return cmp.Or(a.Command(), about.Filepath, about.URL, strings.Join(a.Patterns, " "))
+}
+
+// Line describes a request in one line: its type, and the command, the file, the address, the description, or else the patterns.
+func (a PermissionAsk) Line() string {
+	about := a.About()
+	for _, text := range []string{about.Command, about.File(), about.URL, about.Description, strings.Join(a.Patterns, " ")} {
+		if text = strings.Join(strings.Fields(text), " "); text != "" {
+			return a.Permission + ": " + text
+		}
+	}
+	return a.Permission
 }
 
 // Request returns the SHA-256, in hex, of type, patterns and metadata. A request that is repeated byte for byte has the same.

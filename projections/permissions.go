@@ -56,6 +56,17 @@ const (
 	PermissionExpired    = "expired"
 )
 
+// Ask returns what was asked, as the event says it.
+func (p Permission) Ask() events.PermissionAsk {
+	a := events.PermissionAsk{
+		ID: p.EnginePermission, SessionID: p.Session, Permission: p.Permission, Metadata: json.RawMessage(p.Metadata),
+		Tool: events.Call{MessageID: p.EngineMessage, CallID: p.Call},
+	}
+	_ = json.Unmarshal([]byte(p.Patterns), &a.Patterns) // the columns are lists of strings
+	_ = json.Unmarshal([]byte(p.Always), &a.Always)
+	return a
+}
+
 func updatePermissions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.PermissionAsk:
@@ -121,7 +132,7 @@ func asked(t *tables, e events.Event, b events.PermissionAsk) error {
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.ID, b.SessionID, e.Subject.ID, b.Permission
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), encodedList(b.Always)
 	p.EngineMessage, p.Call = b.Tool.MessageID, b.Tool.CallID
-	p.Status, p.Source, p.Message = PermissionDraft, engineType, askLine(b)
+	p.Status, p.Source, p.Message = PermissionDraft, engineType, b.Line()
 	p.Request, p.AskedSeq = b.Request(), int64(e.Seq)
 	t.permissions.Put(p)
 	return nil
@@ -142,26 +153,9 @@ func requested(t *tables, e events.Event, b events.PermissionRequested) error {
 	p.EnginePermission, p.Session, p.Chat, p.Permission = b.Permission, b.Session, e.Subject.ID, b.Type
 	p.Patterns, p.Metadata, p.Always = encodedList(b.Patterns), compactObject(b.Metadata), "[]"
 	p.EngineMessage, p.Call, p.Request, p.AskedSeq = b.MessageID, b.Call, ask.Request(), int64(e.Seq)
-	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, SourceAPI, true, cmp.Or(b.Message, askLine(ask))
+	p.Status, p.Source, p.Replied, p.Message = PermissionDraft, SourceAPI, true, cmp.Or(b.Message, ask.Line())
 	t.permissions.Put(p)
 	return nil
-}
-
-// askLine describes a request in one line: the command, the file, the address, or else the patterns.
-func askLine(b events.PermissionAsk) string {
-	var about struct {
-		Command     string `json:"command"`
-		Filepath    string `json:"filepath"`
-		URL         string `json:"url"`
-		Description string `json:"description"`
-	}
-	_ = json.Unmarshal(b.Metadata, &about) // on an error the patterns describe the request
-	for _, text := range []string{about.Command, about.Filepath, about.URL, about.Description, strings.Join(b.Patterns, " ")} {
-		if text = strings.Join(strings.Fields(text), " "); text != "" {
-			return b.Permission + ": " + text
-		}
-	}
-	return b.Permission
 }
 
 // referred records that a user must decide. A request whose id another request has has no row, so nothing is recorded.

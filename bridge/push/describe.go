@@ -2,7 +2,6 @@ package push
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -15,14 +14,11 @@ import (
 // describeAsk writes the title and the text of a permission request: what an approval would allow, where, and why a person is
 // asked. n.Whole reports whether a phone shows all that an approval would allow.
 func (p *Push) describeAsk(n *events.Notice, ask projections.Permission, chat, why string) {
-	about := requestOf(ask)
-	about.partial = about.partial || strings.Contains(string(ask.Metadata)+string(ask.Patterns), "[redacted]")
+	about := requestOf(ask.Ask(), ask.Message)
 	n.Type = typePermission
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
-	if about.partial {
-		n.Whole = false
-	}
+	n.Whole = n.Whole && !about.partial && !ask.Ask().Redacted()
 	if ask.Permission == "bash" && ask.Source != projections.SourceAPI { // where it runs is part of what is allowed
 		where, whole := p.shown(ask.Cwd, maxLine)
 		n.Whole = n.Whole && whole && where != ""
@@ -43,31 +39,27 @@ type request struct {
 	partial     bool
 }
 
-func requestOf(ask projections.Permission) request {
-	var m struct{ Command, Filepath, Diff, URL string }
-	var patterns []string
-	patch := workspace.PatchLines(events.PermissionAsk{Metadata: json.RawMessage(ask.Metadata)}, "", func(string) bool { return false })
-	_ = json.Unmarshal([]byte(ask.Metadata), &m) // on an error the patterns describe the request
-	_ = json.Unmarshal([]byte(ask.Patterns), &patterns)
+func requestOf(ask events.PermissionAsk, message string) request {
+	about, patch := ask.About(), workspace.PatchLines(ask, "", func(string) bool { return false })
 	switch {
 	case ask.Permission == "budget":
-		return request{title: "Allow more spending", text: ask.Message}
+		return request{title: "Allow more spending", text: message}
 	case ask.Permission == "network":
-		return request{title: "Reach " + strings.Join(patterns, ", "), text: ask.Message}
-	case m.Command != "":
-		return request{title: "Run " + oneLine(m.Command), text: m.Command}
+		return request{title: "Reach " + strings.Join(ask.Patterns, ", "), text: message}
+	case about.Command != "":
+		return request{title: "Run " + oneLine(about.Command), text: about.Command}
 	case len(patch) > 1:
-		return request{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + m.Diff, true}
+		return request{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + about.Diff, true}
 	case len(patch) == 1 && !strings.HasPrefix(patch[0], "Change "):
-		return request{patch[0], patch[0] + "\n" + m.Diff, true}
-	case m.Diff != "":
-		return change(m.Filepath, m.Diff)
-	case m.Filepath != "":
-		return request{title: verbOf(ask.Permission) + " " + path.Base(m.Filepath), text: m.Filepath}
-	case m.URL != "":
-		return request{title: verbOf(ask.Permission) + " " + m.URL, text: m.URL}
+		return request{patch[0], patch[0] + "\n" + about.Diff, true}
+	case about.Diff != "":
+		return change(about.File(), about.Diff)
+	case about.File() != "":
+		return request{title: verbOf(ask.Permission) + " " + path.Base(about.File()), text: about.File()}
+	case about.URL != "":
+		return request{title: verbOf(ask.Permission) + " " + about.URL, text: about.URL}
 	}
-	text := cmp.Or(strings.Join(patterns, "\n"), ask.Message, ask.Permission)
+	text := cmp.Or(strings.Join(ask.Patterns, "\n"), message, ask.Permission)
 	return request{title: verbOf(ask.Permission) + " " + oneLine(text), text: text}
 }
 

@@ -58,25 +58,6 @@ func (a ask) is(id string, index int) bool {
 	return a.question.ID == id && (index < 0 || a.question.Index == index)
 }
 
-// pendingPermission is a row of the read model: an ask as OpenCode sent it, by other names.
-type pendingPermission struct {
-	ID          string          `json:"ai_engine_permission_id"`
-	Session     string          `json:"session_id"`
-	Permission  string          `json:"permission"`
-	Patterns    []string        `json:"patterns"`
-	Metadata    json.RawMessage `json:"metadata"`
-	MessageID   string          `json:"message_id"`
-	Call        string          `json:"call_id"`
-	Source      string          `json:"source"`
-	Message     string          `json:"message"`
-	Interrupted bool            `json:"interrupted"`
-	Referred    bool            `json:"referred"`
-	Why         string          `json:"referred_reason"`
-	Cwd         string          `json:"cwd"`
-	AskedSeq    uint64          `json:"asked_seq"`
-	Request     string          `json:"request"`
-}
-
 // pendingQuestion is a row of the read model.
 type pendingQuestion struct {
 	ID           string   `json:"ai_engine_question_id"`
@@ -93,16 +74,15 @@ type pendingQuestion struct {
 
 // joinPending finds what waits already.
 func (c *conversation) joinPending(ctx context.Context, after uint64) error {
-	var permissions []pendingPermission
+	var permissions []projections.Permission
 	args := map[string]any{"chat": c.Chat, "status": projections.PermissionDraft, "after": after}
 	if err := c.Query(ctx, "permissions", args, &permissions); err != nil {
 		return err
 	}
 	for _, p := range permissions {
-		a := c.show.AddRequest(events.PermissionAsk{ID: p.ID, SessionID: p.Session, Permission: p.Permission, Patterns: p.Patterns, Metadata: p.Metadata,
-			Tool: events.Call{MessageID: p.MessageID, CallID: p.Call}}, p.AskedSeq)
+		a := c.show.AddRequest(p.Ask(), uint64(p.AskedSeq))
 		a.Hash = p.Request
-		a.Interrupted, a.Referred, a.Why, a.Directory = p.Interrupted, p.Referred || p.Interrupted, p.Why, p.Cwd
+		a.Interrupted, a.Referred, a.Why, a.Directory = p.Interrupted, p.Referred || p.Interrupted, p.ReferredReason, p.Cwd
 		if p.Source == projections.SourceAPI {
 			a.Message = p.Message
 		}

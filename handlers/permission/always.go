@@ -11,7 +11,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission/dryrun"
-	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 )
@@ -156,7 +155,7 @@ func (g Gate) always(ctx context.Context, c Always) (what always, err error) {
 			return what, err
 		}
 	}
-	what.note = note("from ask "+c.Permission+" of chat "+c.Chat, workspace.Text(*r.Ask))
+	what.note = note("from ask "+c.Permission+" of chat "+c.Chat, r.Ask.Text())
 	what.rules = policy.Suggest(in, r.Ask.Always)
 	if c.Pattern != "" {
 		rule := policy.Rule{Permission: r.Type, Pattern: c.Pattern, Action: policy.Allow}

@@ -3,7 +3,6 @@ package permission
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"time"
@@ -15,15 +14,15 @@ import (
 
 // input is what the policy looks at, and the name of the agent that asks. What is on disk is looked up here, because the
 // policy does no I/O; what cannot be found out is left empty, and the policy asks.
-func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, intended bool, wait time.Duration) (in policy.Ask, agent string) {
-	directory := g.directory(chat, a.SessionID, intended)
+func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool, wait time.Duration) (in policy.Ask, agent string) {
+	directory := g.directory(chat, a.SessionID, direct)
 	in = g.askOn(a, directory)
 	in.Done = ctx.Done()
 	switch {
-	case intended && a.Permission == TypeNetwork: // its call is that of the command
+	case direct && a.Permission == TypeNetwork: // its call is that of the command
 		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)
 		return in, call.Agent
-	case intended:
+	case direct:
 		return in, "" // nobody vouches for the call, and nobody runs it
 	}
 	if !slices.Contains(askedByCall, a.Permission) {
@@ -90,7 +89,7 @@ func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events
 // requests reports whether a request can be one of this call, by what both say. A model chooses the ids of its calls, so that
 // a request may be about another call than the one that is found by its id.
 func (c Call) requests(a events.PermissionAsk, directory string) bool {
-	about := workspace.SubjectOf(a)
+	about := a.About()
 	switch a.Permission {
 	case "bash":
 		return c.Command == about.Command
@@ -101,10 +100,8 @@ func (c Call) requests(a events.PermissionAsk, directory string) bool {
 	case "edit":
 		return len(about.Files) > 0 || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
 	case "external_directory":
-		var command struct{ Command *string } // of bash only
-		_ = json.Unmarshal(a.Metadata, &command)
-		if command.Command != nil || c.Tool == "bash" {
-			return command.Command != nil && c.Tool == "bash" && *command.Command == c.Command
+		if about.Command != "" || c.Tool == "bash" {
+			return about.Command != "" && c.Tool == "bash" && about.Command == c.Command
 		}
 		return c.Path == "" || about.Filepath == "" || filepath.Clean(c.Path) == filepath.Clean(about.Filepath)
 	}
@@ -119,11 +116,11 @@ var askedByCall = []string{"bash", "edit", "read", "lsp", "external_directory"}
 var ownRequests = []string{"bash", "read", "edit", "write", "apply_patch", "grep", "glob", "lsp"}
 
 // directory is where the session of an ask works, empty when that is not known. What is asked over the API may name none.
-func (g Gate) directory(chat, session string, intended bool) string {
+func (g Gate) directory(chat, session string, direct bool) string {
 	if s, ok := g.Session(session); ok && s.Chat == chat {
 		return s.Directory
 	}
-	if intended {
+	if direct {
 		return g.Workspace
 	}
 	return ""
@@ -133,8 +130,5 @@ func (g Gate) directory(chat, session string, intended bool) string {
 func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
 	in := workspace.Ask(a, directory)
 	in.Visible = g.Visible
-	if a.Permission == TypeNetwork && len(a.Patterns) == 1 {
-		in.Address = a.Patterns[0]
-	}
 	return in
 }

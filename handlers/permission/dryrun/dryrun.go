@@ -15,7 +15,6 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 )
 
@@ -217,7 +216,7 @@ func (t *scan) count(e events.Event) {
 // matches says whether the rules, alone, do with an ask what they say. What nothing is known of any more is taken for the
 // workspace's.
 func (t *scan) matches(chat string, a events.PermissionAsk, cwd string) bool {
-	directory, is := t.Directory(chat, a.SessionID), workspace.SubjectOf(a)
+	directory, is := t.Directory(chat, a.SessionID), a.About()
 	like := strings.Join(append([]string{a.Permission, directory, cwd, is.Command, is.Filepath, is.URL}, a.Patterns...), "\x00")
 	allowed, known := t.verdicts[like]
 	if !known {
@@ -243,7 +242,7 @@ func newTally() *tally { return &tally{groups: map[[2]string]*Command{}} }
 // add counts an ask among those for the same.
 func (t *tally) add(a events.PermissionAsk, at time.Time, how string) *Command {
 	t.allowed++
-	key := [2]string{a.Permission, workspace.Text(a)}
+	key := [2]string{a.Permission, a.Text()}
 	g := t.groups[key]
 	if g == nil {
 		g = &Command{Type: key[0], Text: key[1], Decided: map[string]int{}}

@@ -28,8 +28,8 @@ func RequestFingerprints(a events.PermissionAsk) []events.FileFingerprint {
 	if a.Permission != "edit" {
 		return nil
 	}
-	about := SubjectOf(a)
-	paths := about.patched()
+	about := a.About()
+	paths := about.Patched()
 	if len(paths) == 0 {
 		paths = []string{about.Filepath}
 	}

@@ -25,7 +25,7 @@ func PatchLines(a events.PermissionAsk, root string, exists func(path string) bo
 		return ""
 	}
 	name := func(path string) string { return inline(fromRoot(root, path)) }
-	for _, f := range SubjectOf(a).Files {
+	for _, f := range a.About().Files {
 		switch {
 		case f.MovePath != "":
 			lines = append(lines, "Move "+name(f.FilePath)+" to "+name(f.MovePath)+overwritten(f.MovePath))
@@ -60,11 +60,11 @@ func inline(text string) string {
 // that a part is hidden. It returns "" when there is nothing of the kind.
 //
 // What is requested over the API is not looked up on disk.
-func Note(a events.PermissionAsk, directory string, intended bool) string {
+func Note(a events.PermissionAsk, directory string, direct bool) string {
 	var notes []string
 	lines := PatchLines(a, directory, func(path string) bool {
 		_, err := os.Lstat(filepath.Clean(path))
-		return !intended && err == nil
+		return !direct && err == nil
 	})
 	if len(lines) > 1 || len(lines) == 1 && !strings.HasPrefix(lines[0], "Change ") {
 		if more := len(lines) - maxPatchLines; more > 0 {
