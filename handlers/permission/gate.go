@@ -92,40 +92,40 @@ func (g Gate) Run(ctx context.Context) error {
 }
 
 func (g Gate) React(ctx context.Context, e events.Event) error {
-	ask, intended, err := events.PermissionAskOf(e)
+	ask, direct, err := events.PermissionAskOf(e)
 	if err != nil {
 		g.Logger.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
 		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
 	}
-	return g.meet(ctx, e.Subject.ID, ask, intended)
+	return g.evaluate(ctx, e.Subject.ID, ask, direct)
 }
 
 // callWait is how long the gate waits for the call of an ask: OpenCode shows it some 2 ms later (measured, 1.18).
 const callWait = 2 * time.Second
 
-// meet does with an ask what the policy says, unless somebody was first.
-func (g Gate) meet(ctx context.Context, chat string, a events.PermissionAsk, intended bool) error {
+// evaluate evaluates a request and records what follows, unless the request has ended meanwhile.
+func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk, direct bool) error {
 	var r Request
 	err := g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error { r = s.Request(a.ID); return nil })
-	if err != nil || !r.Pending() || r.Direct != intended { // an id is that of the first request of the chat that had it
+	if err != nil || !r.Pending() || r.Direct != direct { // an id is that of the first request of the chat that had it
 		return err
 	}
 	var files []events.FileFingerprint
-	if !intended { // nobody runs what is requested over the API
+	if !direct { // nobody runs what is requested over the API
 		files = workspace.RequestFingerprints(a) // before input, which may wait for the call
 	}
-	in, agent := g.input(ctx, chat, a, intended, callWait)
+	in, agent := g.input(ctx, chat, a, direct, callWait)
 	rules, err := g.InForce(ctx, record.RuleScope{Chat: chat, Agent: agent, At: time.Now()})
 	if err != nil {
 		return err
 	}
-	what := NewEvaluation(a, intended, in.Cwd, judge(rules, in))
+	what := NewEvaluation(a, direct, in.Cwd, judge(rules, in))
 	if err := ctx.Err(); err != nil { // it ended the evaluation
 		return err
 	}
 	what.files = files
-	what.note = workspace.Note(a, g.directory(chat, a.SessionID, intended), intended)
-	if a.Permission == "bash" && !intended {
+	what.note = workspace.Note(a, g.directory(chat, a.SessionID, direct), direct)
+	if a.Permission == "bash" && !direct {
 		what.hosts, what.network = g.Reached(rules, in.Command)
 	}
 	return g.Permissions.Conclude(ctx, chat, r.Event, what)
@@ -167,26 +167,26 @@ func (g Gate) InForce(ctx context.Context, s record.RuleScope) ([]policy.Rule, e
 	return append(rules, g.Rules...), err
 }
 
-// Evaluation is what the policy found about an ask.
+// Evaluation is the policy's verdict on a permission request.
 type Evaluation struct {
-	ask      events.PermissionAsk
-	intended bool
-	cwd      string // of a command that somebody will run
-	verdict  policy.Verdict
-	hosts    []string // host:port that a command names and only a person can allow
-	network  string   // why a command that needs a host will reach none
-	note     string   // what a person must read first; empty for nothing
-	files    []events.FileFingerprint
+	ask     events.PermissionAsk
+	direct  bool
+	cwd     string // of a command that somebody will run
+	verdict policy.Verdict
+	hosts   []string // host:port that a command names and only a person can allow
+	network string   // why a command that needs a host will reach none
+	note    string   // what a person must read first; empty for nothing
+	files   []events.FileFingerprint
 }
 
-func NewEvaluation(a events.PermissionAsk, intended bool, cwd string, v policy.Verdict) Evaluation {
-	if intended || a.Permission != "bash" {
+func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Verdict) Evaluation {
+	if direct || a.Permission != "bash" {
 		cwd = ""
 	}
-	return Evaluation{ask: a, intended: intended, cwd: cwd, verdict: v}
+	return Evaluation{ask: a, direct: direct, cwd: cwd, verdict: v}
 }
 
-// Conclude records what comes of an ask: a decision, or that a person is needed.
+// Conclude records what follows from an evaluation: a decision, or that a person is needed.
 func (h *Permissions) Conclude(ctx context.Context, chat, cause string, what Evaluation) error {
 	_, err := h.Chat(ctx, chat).CarryOut(ctx, h.Log, handlers.Command{ID: cause}, func(s *State) ([]events.Event, uint64, error) {
 		all, err := s.conclude(chat, what, time.Now())
@@ -195,14 +195,14 @@ func (h *Permissions) Conclude(ctx context.Context, chat, cause string, what Eva
 	return err
 }
 
-// conclude decides what to record about an ask: nothing when somebody was first. Undecided asks for the same, which OpenCode
+// conclude decides what to record about a request: nothing if it has ended. Pending requests for the same, which OpenCode
 // forgot, expire, so that a person sees each request once.
 func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []events.Event, err error) {
 	a, hash := what.ask, what.ask.Request()
-	if r := s.Request(a.ID); !r.Pending() || what.intended != r.Direct {
+	if r := s.Request(a.ID); !r.Pending() || what.direct != r.Direct {
 		return nil, nil
 	}
-	actor, d, err := s.meet(chat, what, at)
+	actor, d, err := s.follow(chat, what, at)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []even
 			return nil, err
 		}
 	}
-	if what.intended || s.Deleted != 0 {
+	if what.direct || s.Deleted != 0 {
 		return all, nil
 	}
 	actor = events.ActorPolicy
@@ -230,11 +230,11 @@ func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []even
 	return all, nil
 }
 
-// meet gives the fact that follows from what the policy found, nil when it is recorded already, and whose it is.
-func (s *State) meet(chat string, what Evaluation, at time.Time) (actor string, d events.Data, err error) {
+// follow returns the event that follows from an evaluation, nil if it is recorded already, and its actor.
+func (s *State) follow(chat string, what Evaluation, at time.Time) (actor string, d events.Data, err error) {
 	v, id := what.verdict, what.ask.ID
 	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
-	if !what.intended && !s.over(r) && s.Deleted == 0 {
+	if !what.direct && !s.over(r) && s.Deleted == 0 {
 		if by, ok := s.grant(what.ask.Request(), what.cwd, what.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided
 			d, _, err := s.Decide(c)
