@@ -68,7 +68,7 @@ func (r Request) cwd() string {
 	return r.Referral.Cwd
 }
 
-// State is what is known of a chat's permission requests. Events may be applied in another order than they were appended in.
+// State is what is known of a chat's permission requests. Events may be applied twice, and in another order than that of the log.
 type State struct {
 	handlers.ChatState
 	requests map[string]*Request // by id
