@@ -200,6 +200,15 @@ var attempts = map[string]func(args []string) error{
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&c)))
 		return failed(errno)
 	},
+	"lease": func(a []string) error {
+		f, err := os.Open(a[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+		return err
+	},
 	"limit": func(a []string) error { // of another process
 		var limit unix.Rlimit
 		if err := unix.Prlimit(number(a[0]), unix.RLIMIT_CPU, nil, &limit); err != nil {

@@ -140,7 +140,7 @@ func TestIsolationPreventsPrivilegeEscalation(t *testing.T) {
 			{"clone 0x20000000", "EPERM", false}, {"setns /proc/self/ns/net", "EPERM", false}, {"setns /proc/self/ns/mnt", "EPERM", false},
 			{"mount %w", "EPERM", false}, {"umount /proc", "EPERM", false}, {"remount /usr", "EPERM", false}, {"umount %w", "EPERM", false}, {"chroot %w", "EPERM", false},
 			{"ptrace %v", "EPERM", false}, {"peek %v", "EPERM", false}, {"kill 1", "EPERM ok", false},
-			{"sti", "EPERM", false}, {"foreign", "EPERM", false}, {"shed", "EPERM", true}, {"limit %v", "EPERM ESRCH", true},
+			{"sti", "EPERM", false}, {"lease /proc/self/exe", "EPERM", false}, {"foreign", "EPERM", false}, {"shed", "EPERM", true}, {"limit %v", "EPERM ESRCH", true},
 		}
 		for _, call := range []int{
 			syscall.SYS_PIVOT_ROOT, syscall.SYS_KEXEC_LOAD, syscall.SYS_INIT_MODULE, syscall.SYS_REBOOT, syscall.SYS_SWAPON, syscall.SYS_QUOTACTL,

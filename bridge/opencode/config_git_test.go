@@ -166,6 +166,8 @@ func TestAGitThatWaitsIsEnded(t *testing.T) {
 			out, err = s.tryAsOpenCode(t, nil, c.command...)
 			is.True(err != nil)
 			expect.Contains(t, out, "less than ten minutes ago")
+			_, err = s.tryAsOpenCode(t, nil, "write-tree")
+			is.True(err != nil) // it would be an old snapshot
 			reported := s.reportSlowGit(time.Time{})
 			expect.Contains(t, logged.String(), "command="+c.command[0])
 			is.Equal(s.reportSlowGit(reported), reported)

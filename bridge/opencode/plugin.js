@@ -53,13 +53,14 @@ Object.defineProperty(Object.prototype, "oneChangePerToken", {
   },
 })
 
-// Tool calls begin one after another, each session in turn. Between them, OpenCode's only thread answers other chats, and a late
-// timer shows for how long a call kept it busy. A session whose calls do so for 10 s may take a quarter of the time from then on; once
-// all sessions together have done so, this holds for each that is not new to it. Its other calls fail at once.
+// Tool calls begin one after another, each session in turn. Between them, OpenCode's only thread answers other chats: a late timer
+// shows for how long a call kept it busy, and the next call waits as long. When calls have done so for 10 s, those sessions that took
+// part get no more than a quarter of the time. Their other calls fail at once.
 const mostBusy = 10_000
-const littleBusy = 1000
+const littleBusy = 500
 const waiting = new Map() // by session, the calls that wait to begin
 const busy = new Map() // by session, and in all under "", for how many milliseconds
+const leftPerSecond = 250
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 
 const turn = (session) => {
@@ -80,17 +81,21 @@ const beginAll = async () => {
       await sleep(10)
       const { user, system } = process.cpuUsage(processor) // on a busy machine a timer is late for other reasons
       const late = Math.min(performance.now() - at - 10, (user + system) / 1000)
-      if (late > 50) for (const whose of [session, ""]) busy.set(whose, (busy.get(whose) ?? 0) + late)
+      if (late > 50) {
+        for (const whose of [session, ""]) busy.set(whose, (busy.get(whose) ?? 0) + late)
+        await sleep(late)
+      }
       if (calls.length === 0) waiting.delete(session)
     }
 }
 
 setInterval(() => {
-  for (const [session, ms] of busy) ms > 250 ? busy.set(session, ms - 250) : busy.delete(session)
+  const left = 1 - leftPerSecond / busy.get("")
+  for (const [whose, ms] of busy) left > 0 ? busy.set(whose, ms * left) : busy.delete(whose)
 }, 1000).unref()
 
 const refuseBusy = (session) => {
-  if ((busy.get(session) ?? 0) > (busy.get("") > mostBusy ? littleBusy : mostBusy))
+  if (busy.get("") > mostBusy && busy.get(session) > littleBusy)
     throw new Error("The tool calls of this session keep OpenCode from answering others. Wait a minute, and make smaller ones.")
 }
 

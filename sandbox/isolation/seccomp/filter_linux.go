@@ -145,6 +145,8 @@ func New(o Options) (Filter, error) {
 	program = append(program, when(unix.SYS_PTRACE, among(0, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...)...)
 	program = append(program, when(unix.SYS_IOCTL, argument(1),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 1}, allow, deny)...)
+	// Whoever opens a file with a lease waits for 45 s, programs outside the sandbox too.
+	program = append(program, when(unix.SYS_FCNTL, argument(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipFalse: 1}, deny, allow)...)
 	// The worker labels a command's processes with this limit, to find and end them.
 	program = append(program, when(unix.SYS_SETRLIMIT, argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 1}, deny, allow)...)
 	program = append(program, when(unix.SYS_PRLIMIT64,
