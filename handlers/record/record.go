@@ -68,6 +68,13 @@ type Delete struct {
 // MaxRecord is the largest record, in bytes of its JSON.
 const MaxRecord = 1 << 20
 
+// Limits of what an account has made of a collection, in records and in bytes of their JSON. Much is read as a whole, such as all
+// devices for a notification.
+const (
+	maxRecords = 1000
+	maxBytes   = 4 << 20
+)
+
 // collection is what decisions on its records need: all of them, because what is unique is so among all.
 type collection struct {
 	records map[string]record
@@ -78,6 +85,8 @@ type record struct {
 	seq     uint64 // of its last change
 	deleted bool
 	fields  fields
+	author  string // who made it
+	size    int    // in bytes of its JSON
 }
 
 type saving struct {
@@ -98,7 +107,10 @@ func (s *collection) Apply(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.Saved:
-		r := record{seq: e.Seq}
+		r := record{seq: e.Seq, author: e.Actor, size: len(d.Fields)}
+		if have, ok := s.records[e.Subject.ID]; ok && !have.deleted {
+			r.author = have.author
+		}
 		if json.Unmarshal(d.Fields, &r.fields) == nil {
 			s.records[e.Subject.ID] = r
 		}
@@ -163,6 +175,9 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 		}
 		body, err := now.encode()
 		if err != nil {
+			return nil, 0, err
+		}
+		if err := s.refuseMore(id, c.Actor, len(body)); err != nil {
 			return nil, 0, err
 		}
 		e, err := events.NewConfig(c.Collection, id, c.Actor, events.Saved{Fields: body})
@@ -258,6 +273,26 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 		return id, nil, have.seq, nil
 	}
 	return id, now, 0, nil
+}
+
+// refuseMore refuses a record of size bytes if the account that makes it, or has made it, then has more than the limits.
+func (s *collection) refuseMore(id, actor string, size int) error {
+	if have, ok := s.records[id]; ok && !have.deleted {
+		actor = have.author
+	}
+	if !strings.HasPrefix(actor, events.UserActor("")) {
+		return nil
+	}
+	count := 1
+	for other, r := range s.records {
+		if other != id && !r.deleted && r.author == actor {
+			count, size = count+1, size+r.size
+		}
+	}
+	if count > maxRecords || size > maxBytes {
+		return handlers.Refuse(handlers.Invalid, "an account makes at most %d records of a collection, and %d MiB: delete others first", maxRecords, maxBytes>>20)
+	}
+	return nil
 }
 
 // with gives the record's fields with those of set in them.

@@ -2,11 +2,14 @@ package record
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
@@ -82,4 +85,35 @@ func TestSaveRecord(t *testing.T) {
 // saved is a record as the log holds it.
 func saved(id, fields string) handlerstest.Fact {
 	return handlerstest.Fact{By: id, Data: events.Saved{Fields: json.RawMessage(fields)}}
+}
+
+func TestAnAccountMakesNoMoreRecordsThanTheLimit(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := &Records{Log: eventstest.Log(t)}
+	save := func(actor, id, name string) handlers.Code {
+		_, _, err := h.Save(t.Context(), Save{Command: handlers.Command{Actor: actor}, Collection: "devices", Record: id, New: true,
+			Set: map[string]json.RawMessage{"name": json.RawMessage(`"` + name + `"`)}})
+		if err == nil {
+			return ""
+		}
+		return handlerstest.Refusal(t, err)
+	}
+	large := strings.Repeat("x", 900<<10)
+	for i := range 4 {
+		is.Equal(save(handlerstest.Alice, fmt.Sprint("large", i), large), handlers.Code(""))
+	}
+	is.Equal(save(handlerstest.Alice, "large4", large), handlers.Invalid)
+	is.Equal(save("user:bob", "large4", large), handlers.Code("")) // an account for itself
+	_, err := h.Delete(t.Context(), Delete{Collection: "devices", Record: "large0"})
+	is.NoErr(err)
+	is.Equal(save(handlerstest.Alice, "large5", large), handlers.Code(""))
+
+	full := newCollection()
+	for i := range maxRecords {
+		full.records[fmt.Sprint(i)] = record{author: handlerstest.Alice}
+	}
+	is.True(full.refuseMore("x", handlerstest.Alice, 1) != nil)
+	is.NoErr(full.refuseMore("1", handlerstest.Alice, 1)) // one that is there
+	is.NoErr(full.refuseMore("x", events.ActorPolicy, 1))
 }
