@@ -42,14 +42,29 @@ globalThis.fetch = Object.assign(
 
 // OpenCode compares the text before and after an edit in its only thread, with jsdiff, and answers no chat meanwhile. N changed lines
 // take up to 2 N² steps of about a microsecond. jsdiff reads the first option once in a comparison and the second one in each step.
-// OpenCode sets neither. git.sh keeps the comparisons at the end of a turn below this.
+// OpenCode sets neither. All comparisons together get a quarter of the time, but a small one is always made. git.sh keeps the
+// comparisons at the end of a turn below maxSteps.
 const maxSteps = 2_500_000
+const freeSteps = 20_000
+const stepsPerMillisecond = 250
 let steps = 0
-Object.defineProperty(Object.prototype, "maxEditLength", { get: () => void (steps = 0) })
+let left = 2 * maxSteps
+let filled = performance.now()
+Object.defineProperty(Object.prototype, "maxEditLength", {
+  get() {
+    const now = performance.now()
+    left = Math.min(2 * maxSteps, left + (now - filled) * stepsPerMillisecond)
+    filled = now
+    steps = 0
+  },
+})
 Object.defineProperty(Object.prototype, "oneChangePerToken", {
   get() {
+    left--
     if (++steps > maxSteps)
       throw new Error("This changes too many lines of the file at once. Change at most 1,000 lines in one call, or use a command such as sed.")
+    if (left < 0 && steps > freeSteps)
+      throw new Error("OpenCode compared very many lines in the last minute. Wait a minute, or change at most 100 lines in one call.")
   },
 })
 
