@@ -42,18 +42,18 @@ globalThis.fetch = Object.assign(
 
 // OpenCode compares the text before and after an edit in its only thread, with jsdiff, and answers no chat meanwhile. N changed lines
 // take up to 2 N² steps of about a microsecond. jsdiff reads the first option once in a comparison and the second one in each step.
-// OpenCode sets neither. All comparisons together get a quarter of the time, but a small one is always made. git.sh keeps the
+// OpenCode sets neither. All comparisons together get about a tenth of the time, but a small one is always made. git.sh keeps the
 // comparisons at the end of a turn below maxSteps.
 const maxSteps = 2_500_000
 const freeSteps = 20_000
-const stepsPerMillisecond = 250
+const stepsPerMillisecond = 100
 let steps = 0
-let left = 2 * maxSteps
+let left = maxSteps
 let filled = performance.now()
 Object.defineProperty(Object.prototype, "maxEditLength", {
   get() {
     const now = performance.now()
-    left = Math.min(2 * maxSteps, left + (now - filled) * stepsPerMillisecond)
+    left = Math.min(maxSteps, left + (now - filled) * stepsPerMillisecond)
     filled = now
     steps = 0
   },

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +63,8 @@ func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
 	is.Equal(len(finished.Messages), 2) // what the model said then comes after it
 
 	var now, then momentIn
-	expect.Eventually(t, "nothing happens meanwhile", func() bool {
+	byID := func(a, b record) int { return strings.Compare(a["id"].(string), b["id"].(string)) }
+	expect.Eventually(t, "the moment of the last event shows what there is now", func() bool {
 		all := p.history(t, chat)
 		now = momentIn{Sequence: all[len(all)-1].Seq}
 		admin.must(t, "GET", recordPath("chats", chat), nil, &now.Chat)
@@ -72,13 +74,12 @@ func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
 			*list = admin.list(t, name, `chat = "`+chat+`"`)
 		}
 		then = admin.moment(t, chat, now.Sequence)
-		return len(p.history(t, chat)) == len(all)
+		slices.SortFunc(now.Messages, byID)
+		slices.SortFunc(then.Messages, byID)
+		// The read model may show the last event a moment later than the log.
+		return len(p.history(t, chat)) == len(all) && reflect.DeepEqual(then, now)
 	})
 	is.Equal(len(now.Messages), 3)
-	byID := func(a, b record) int { return strings.Compare(a["id"].(string), b["id"].(string)) }
-	slices.SortFunc(now.Messages, byID)
-	slices.SortFunc(then.Messages, byID)
-	is.Equal(then, now)
 	is.Equal(admin.do(t, "GET", "/api/chats/"+chat+"/replay?at=0", nil).code, http.StatusBadRequest)
 }
 
