@@ -211,7 +211,7 @@ func (s *Server) check(ctx context.Context) error {
 			return nil
 		}
 		if missing := missingDir.FindSubmatch(out); missing != nil && try == 1 && os.Getuid() == 0 {
-			if err := os.Mkdir(string(missing[1]), 0o755); err != nil {
+			if err := os.Mkdir(string(missing[1]), 0o755); err != nil && !errors.Is(err, os.ErrExist) { // another start may make it too
 				return err
 			}
 			continue
