@@ -32,6 +32,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	expect.WriteFile(t, at("short.txt"), short)
 	expect.WriteFile(t, at("old.txt"), old)
 	expect.WriteFile(t, at("same.txt"), strings.Repeat("a\n", 50_000))
+	expect.WriteFile(t, at("large.txt"), strings.Repeat("a\n", 1<<20)+"b\n")
 	for _, c := range []struct {
 		name, tool string
 		args       map[string]any
@@ -39,6 +40,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		says       string
 	}{
 		{"a change of one line", "edit", map[string]any{"filePath": at("long.txt"), "oldString": "x 50000\n", "newString": "y\n"}, 1, "Edit applied successfully"},
+		{"a large file", "edit", map[string]any{"filePath": at("large.txt"), "oldString": "b", "newString": "y"}, 0, "has more than 2 MiB"},
 		{"a new file", "write", map[string]any{"filePath": at("new.txt"), "content": old}, 1, "Wrote file successfully"},
 		{"a command of 10 KiB", "bash", map[string]any{"command": strings.Repeat("true\n", 2<<10) + ":", "description": "d"}, 1, "(no output)"},
 		{"a long command", "bash", map[string]any{"command": strings.Repeat("! ", 60_000) + "true", "description": "d"}, 0, "The command has more than 32 KiB"},
@@ -75,7 +77,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		is.NoErr(err)
 		return fmt.Sprintf("%s", messages[1].Parts), asked
 	}
-	says, _ := many(8, fmt.Sprintf(`edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`, at("old.txt")))
+	says, _ := many(60, fmt.Sprintf(`edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`, at("old.txt")))
 	expect.Contains(t, says, "OpenCode compared very many lines in the last minute")
 	says, asked := many(20, `bash {"command":"true %d","description":"d"}`)
 	expect.Lacks(t, says, "keep OpenCode from answering others")

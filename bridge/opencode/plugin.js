@@ -42,29 +42,36 @@ globalThis.fetch = Object.assign(
 
 // OpenCode compares the text before and after an edit in its only thread, with jsdiff, and answers no chat meanwhile. N changed lines
 // take up to 2 N² steps of about a microsecond. jsdiff reads the first option once in a comparison and the second one in each step.
-// OpenCode sets neither. All comparisons together get about a tenth of the time, but a small one is always made. git.sh keeps the
-// comparisons at the end of a turn below maxSteps.
+// OpenCode sets neither. All comparisons together get about a tenth of the time: while their credit is used up, only small ones are
+// made. git.sh keeps the comparisons at the end of a turn below maxSteps.
 const maxSteps = 2_500_000
-const freeSteps = 20_000
-const stepsPerMillisecond = 100
+const smallSteps = 20_000
+const mostCredit = 2000 // milliseconds
+let credit = mostCredit
+let counted = performance.now() // the time of the last change of credit
+let limit = 0
 let steps = 0
-let left = maxSteps
-let filled = performance.now()
 Object.defineProperty(Object.prototype, "maxEditLength", {
   get() {
     const now = performance.now()
-    left = Math.min(maxSteps, left + (now - filled) * stepsPerMillisecond)
-    filled = now
+    credit = Math.min(mostCredit, credit + (now - counted) / 10)
+    counted = now
+    limit = credit > 0 ? maxSteps : smallSteps
     steps = 0
   },
 })
 Object.defineProperty(Object.prototype, "oneChangePerToken", {
   get() {
-    left--
-    if (++steps > maxSteps)
-      throw new Error("This changes too many lines of the file at once. Change at most 1,000 lines in one call, or use a command such as sed.")
-    if (left < 0 && steps > freeSteps)
-      throw new Error("OpenCode compared very many lines in the last minute. Wait a minute, or change at most 100 lines in one call.")
+    if (++steps > limit)
+      throw new Error(
+        limit === maxSteps
+          ? "This changes too many lines of the file at once. Change at most 1,000 lines in one call, or use a command such as sed."
+          : "OpenCode compared very many lines in the last minute. Wait a minute, or change at most 100 lines in one call.",
+      )
+    if (steps % 1000 !== 0) return
+    const now = performance.now()
+    credit -= now - counted
+    counted = now
   },
 })
 
@@ -170,14 +177,15 @@ const refuseInstructions = (path) => {
     }
 }
 
-// OpenCode reads the whole of a file that it shows or edits, and keeps an image or a PDF several times as text. It answers no other
-// chat meanwhile.
-const maxFile = 32 * 1024 * 1024
+// OpenCode reads the whole of a file that it shows or edits, and answers no other chat meanwhile. It keeps an image or a PDF that it
+// shows several times as text. Before it compares a file that it edits, it makes a string of each line, which takes seconds for millions.
+const maxRead = 32
+const maxEdited = 2
 
-const refuseLarge = (path) => {
+const refuseLarge = (path, mebibytes, use) => {
   const is = statSync(path, { throwIfNoEntry: false })
-  if (is?.isFile() && is.size > maxFile)
-    throw new Error(`“${path}” has more than ${maxFile / 1024 / 1024} MiB, which is too much for OpenCode. Use commands such as head, tail or grep.`)
+  if (is?.isFile() && is.size > mebibytes * 1024 * 1024)
+    throw new Error(`“${path}” has more than ${mebibytes} MiB, which is too much for OpenCode. Use commands such as ${use}.`)
 }
 
 // If a file does not hold oldString exactly once, OpenCode looks for similar text. That takes time with the square of the file's lines,
@@ -239,7 +247,7 @@ export const PocketCoder = async ({ directory }) => ({
       if (typeof name === "string") refuseLinks(resolve(directory, name))
     if (tool === "read" && typeof args?.filePath === "string") {
       refuseInstructions(resolve(directory, args.filePath))
-      refuseLarge(resolve(directory, args.filePath))
+      refuseLarge(resolve(directory, args.filePath), maxRead, "head, tail or grep")
     }
     for (const name of opened(tool, args ?? {})) {
       if (typeof name !== "string") continue
@@ -247,7 +255,7 @@ export const PocketCoder = async ({ directory }) => ({
       const path = resolve(directory, name)
       const what = irregular(path)
       if (what) throw new Error(`“${path}” is ${what}. OpenCode opens only regular files and directories.`)
-      refuseLarge(path)
+      refuseLarge(path, maxEdited, "sed")
       if (tool === "edit") refuseSearch(path, args)
     }
   },
