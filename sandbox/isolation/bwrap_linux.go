@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+
+	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
 // bwrapCommand returns the call of bubblewrap for one command. Bubblewrap drops its own privileges. The kernel kills
@@ -85,7 +87,7 @@ func (c *Confinement) bwrapMounts() (args []string) {
 
 // bwrapMasks returns the arguments that cover the secret files, as maskSecrets does.
 func (c *Confinement) bwrapMasks() (args []string) {
-	for _, path := range c.secrets.Paths() {
+	for _, path := range systemsecrets.Paths() {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil:

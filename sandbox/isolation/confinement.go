@@ -16,7 +16,6 @@ type Confinement struct {
 	workspace     *os.File // opened once, because its path can name another directory later
 	filters       filters
 	placeholders  placeholders
-	secrets       secrets
 	noSymlinksErr error // see NoSymlinksError
 }
 
@@ -65,7 +64,7 @@ func Open(choice Choice, access FileAccess) (*Confinement, error) {
 	if err := setCloseOnExec(); err != nil {
 		return nil, err
 	}
-	c := &Confinement{choice: choice, access: access, secrets: newSecrets()}
+	c := &Confinement{choice: choice, access: access}
 	if choice.Level == None || choice.Level == "" {
 		return c, nil
 	}
@@ -91,7 +90,6 @@ func (c *Confinement) Close() {
 		c.workspace.Close()
 	}
 	c.filters.close()
-	c.secrets.Close()
 	c.placeholders.removeUnused()
 }
 

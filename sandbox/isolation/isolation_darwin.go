@@ -34,13 +34,8 @@ func setCloseOnExec() error { return nil }
 type (
 	filters      struct{}
 	placeholders struct{}
-	secrets      struct{}
 )
 
 func (filters) close() {}
 
 func (*placeholders) removeUnused() {}
-
-func newSecrets() secrets { return secrets{} }
-
-func (secrets) Close() {}

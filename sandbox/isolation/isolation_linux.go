@@ -15,13 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pocketcoder/sandbox/isolation/seccomp"
-	"pocketcoder/sandbox/isolation/systemsecrets"
 )
-
-// secrets lists the system's files that commands must not read.
-type secrets = *systemsecrets.List
-
-func newSecrets() secrets { return systemsecrets.New() }
 
 // prepareLevel prepares what all commands share.
 func (c *Confinement) prepareLevel() (err error) {

@@ -10,6 +10,8 @@ import (
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
 // Rights of Landlock. A file takes only some of them.
@@ -202,7 +204,7 @@ func (c *Confinement) allowSystemDir(r ruleset, dir string) error {
 	if c.choice.canMount {
 		return r.allow(dir, readRights)
 	}
-	secrets := slices.DeleteFunc(c.secrets.Paths(), func(path string) bool { return !within(dir, path) })
+	secrets := slices.DeleteFunc(systemsecrets.Paths(), func(path string) bool { return !within(dir, path) })
 	if len(secrets) == 0 {
 		return r.allow(dir, readRights)
 	}

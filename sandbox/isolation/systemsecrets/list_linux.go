@@ -16,9 +16,8 @@ import (
 // directories are the directories in which administrators keep files that not every user may read.
 var directories = []string{"/etc", "/opt", "/usr/local"}
 
-// List is a list of the secret files. Its methods are safe for concurrent use. Inotify reports changes, because a
-// new scan takes many milliseconds.
-type List struct {
+// list is a list of the secret files. Inotify reports changes, because a new scan takes many milliseconds.
+type list struct {
 	mu         sync.Mutex
 	roots      []string
 	inotify    int              // descriptor; 0 before the first scan
@@ -28,16 +27,18 @@ type List struct {
 	incomplete bool // a watch is missing: scan again after rescanAfter
 }
 
+var system = list{roots: directories}
+
 const (
 	watchFor    = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	rescanAfter = time.Minute
 )
 
-// New returns a list. The first call of Paths scans the directories.
-func New() *List { return &List{roots: directories} }
+// Paths returns the paths of the secret files and directories, sorted. A directory represents everything in it. The
+// first call scans the directories.
+func Paths() []string { return system.current() }
 
-// Paths returns the paths of the secret files and directories, sorted. A directory represents everything in it.
-func (l *List) Paths() []string {
+func (l *list) current() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inotify == 0 || !l.update() || l.incomplete && time.Since(l.scanned) > rescanAfter {
@@ -52,8 +53,10 @@ func (l *List) Paths() []string {
 }
 
 // scan replaces the list.
-func (l *List) scan() {
-	l.close()
+func (l *list) scan() {
+	if l.inotify > 0 {
+		unix.Close(l.inotify)
+	}
 	l.watched, l.paths, l.scanned = map[int32]string{}, map[string]bool{}, time.Now()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	l.inotify, l.incomplete = fd, err != nil
@@ -63,7 +66,7 @@ func (l *List) scan() {
 }
 
 // addBelow adds the secrets at root and below it.
-func (l *List) addBelow(root string) {
+func (l *list) addBelow(root string) {
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return nil // commands cannot read it either
@@ -89,7 +92,7 @@ func (l *List) addBelow(root string) {
 }
 
 // watch adds an inotify watch. It is called before the directory is read, so no change is missed.
-func (l *List) watch(dir string) {
+func (l *list) watch(dir string) {
 	watch, err := unix.InotifyAddWatch(l.inotify, dir, watchFor)
 	if err != nil {
 		l.incomplete = true
@@ -99,7 +102,7 @@ func (l *List) watch(dir string) {
 }
 
 // update applies reported changes. It returns false if the kernel dropped reports.
-func (l *List) update() bool {
+func (l *list) update() bool {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := unix.Read(l.inotify, buffer)
@@ -121,7 +124,7 @@ func (l *List) update() bool {
 }
 
 // refresh replaces the entries at path and below it.
-func (l *List) refresh(path string) {
+func (l *list) refresh(path string) {
 	for known := range l.paths {
 		if within(path, known) {
 			delete(l.paths, known)
@@ -136,21 +139,6 @@ func (l *List) refresh(path string) {
 		}
 	}
 	l.addBelow(path)
-}
-
-// Close removes the inotify watches.
-func (l *List) Close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.close()
-}
-
-// close is Close without the lock.
-func (l *List) close() {
-	if l.inotify > 0 {
-		unix.Close(l.inotify)
-	}
-	l.inotify = 0
 }
 
 // canRead reports whether this process can read path.
