@@ -57,6 +57,7 @@ var attempts = map[string]func(args []string) error{
 	"link":    func(a []string) error { return unix.Link(a[0], a[1]) },
 	"symlink": func(a []string) error { return unix.Symlink(a[0], a[1]) },
 	"chmod":   func(a []string) error { return unix.Chmod(a[0], 0o777) },
+	"chown":   func(a []string) error { return unix.Chown(a[0], -1, os.Getgid()) },
 	// mode sets the mode of a file that is there, by the named call.
 	"mode": func(a []string) error { return setMode(a[0], a[1], uint32(number(a[2]))) },
 	// nosuid finds no mount that honours set-user-id bits.

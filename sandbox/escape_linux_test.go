@@ -38,7 +38,9 @@ func TestIsolationHidesTheFilesOfTheMachine(t *testing.T) {
 			{"write /proc/%v/mem", gone + " ESRCH", true}, {"read /proc/%v/root/etc/passwd", gone + " ESRCH", true},
 			{"chmod /usr", "EACCES EPERM EROFS", false},
 		}
-		var modes []escape // before the others, which take files away
+		modes := []escape{ // before the others, which take files away
+			{"chown %o/file", gone + " EPERM EROFS", true}, {"chown %d/keys", gone + " EPERM EROFS", true},
+		}
 		for _, call := range []string{"chmod", "fchmod", "fchmodat", "fchmodat2", "path", "list"} {
 			for _, at := range []string{"%o/file", "%d", "%d/keys", "%o/.."} {
 				modes = append(modes, escape{"mode " + call + " " + at + " 0700", gone + " EROFS ENOTSUP EBADF", call != "path" && call != "list"})

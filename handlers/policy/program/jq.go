@@ -20,7 +20,7 @@ var jqWords = set(`
 	toarray pick debug halt halt_error ceil round fabs significand`)
 
 // jqWord is a field, a variable, a format or a name.
-var jqWord = regexp.MustCompile(`^(\.|@|\$ *)?[A-Za-z_][A-Za-z0-9_:]*`)
+var jqWord = regexp.MustCompile(`^(\.|@|\$ *)?[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*`)
 
 // jqFilter looks at the filter, the first argument: a word that it does not know may read the environment or other files.
 func jqFilter(_ Call, args []Argument) string {

@@ -14,3 +14,6 @@ var modeCalls = []modeCall{
 
 // openCalls use their mode argument only with certain flags. The flags are the argument before it.
 var openCalls = []modeCall{{unix.SYS_OPEN, 2, false}, {unix.SYS_OPENAT, 3, false}}
+
+// ownerCalls change the owner or group of a file. They also clear its set-user-id bit.
+var ownerCalls = []uint32{unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT}

@@ -83,7 +83,7 @@ const setID = unix.S_ISUID | unix.S_ISGID
 const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
 // modeRules deny each call that sets a bit of setID. They answer openat2 with ENOSYS, because its mode is in memory.
-// With supervise they send each chmod to the supervisor, and deny calls that set access control lists.
+// With supervise they send each chmod to the supervisor, and deny calls that set access control lists, owners or groups.
 func modeRules(supervise bool) (program []bpf.Instruction) {
 	for _, c := range modeCalls {
 		otherwise := allow
@@ -95,6 +95,9 @@ func modeRules(supervise bool) (program []bpf.Instruction) {
 	if supervise {
 		for _, call := range attributeCalls {
 			program = append(program, when(call, unsupported)...)
+		}
+		for _, call := range ownerCalls {
+			program = append(program, when(call, deny)...)
 		}
 	}
 	for _, c := range openCalls {
