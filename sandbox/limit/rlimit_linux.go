@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply puts the limits that the kernel keeps on a process that has not run yet; all it starts inherit them.
+// Apply puts the limits that the kernel keeps on a process that has not run yet; all it starts inherit them. When the
+// machine has no memory left, the kernel ends one of these first: the limit of memory holds for each command, not for all.
 //
 // The address space (RLIMIT_AS) is not bounded: Go, Java and JavaScript engines reserve hundreds of gigabytes that they
 // never touch.
@@ -28,6 +29,9 @@ func (l Limits) Apply(pid int) error {
 	}
 	if err := lower(pid, unix.RLIMIT_CORE, 0, 0); err != nil { // a core file is the memory of a program in the workspace
 		return fmt.Errorf("limit core files: %w", err)
+	}
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0); err != nil {
+		return fmt.Errorf("let the kernel end commands first: %w", err)
 	}
 	for _, limit := range limits {
 		if limit.value == 0 {
