@@ -116,7 +116,7 @@ var mayImport = map[string]string{
 	"cmd/console/turn":     "cmd/console/payload events events/opencode handlers handlers/permission projections projections/turnstate",
 	"cmd/datadir":          "",
 	"cmd/pocketcoder":      "cmd/cli cmd/cli/admin cmd/cli/doctor cmd/cli/executions cmd/cli/rules cmd/program sandbox/inside sandbox/isolation",
-	"cmd/printable":        "projections",
+	"cmd/printable":        "handlers/policy/display projections",
 	"cmd/program":          "",
 	"cmd/viewer":           "cmd/client cmd/datadir cmd/program sandbox/wire",
 }

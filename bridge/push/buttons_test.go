@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,21 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 			is.Equal(b.Message, c.message)
 		}
 		is.Equal(buttons(t, got)["Approve"] != "", c.whole)
+	}
+}
+
+func TestASearchThatIsNotShownWholeIsNotApprovedOnAPhone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	ann := s.user("ann", account.User)
+	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
+	chat := s.chat(ann, "Docs")
+	for i, metadata := range []string{`{}`, `{"pattern":"KEY","path":"/w/private","include":".env*"}`} {
+		id := fmt.Sprint("per_", i)
+		s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"grep","patterns":["KEY"],"metadata":`+metadata+`}`)
+		s.append(chat, events.PermissionReferred{Permission: id})
+		is.Equal(buttons(t, s.next(r, i))["Approve"] != "", i == 0)
 	}
 }
 

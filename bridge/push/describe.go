@@ -60,7 +60,8 @@ func requestOf(ask events.PermissionAsk, message string) request {
 		return request{title: verbOf(ask.Permission) + " " + about.URL, text: about.URL}
 	}
 	text := cmp.Or(strings.Join(ask.Patterns, "\n"), message, ask.Permission)
-	return request{title: verbOf(ask.Permission) + " " + oneLine(text), text: text}
+	details := strings.Trim(string(ask.Metadata), "{} \n") // of a search, the folder and which files
+	return request{verbOf(ask.Permission) + " " + oneLine(text), text, details != "" && details != "null"}
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -109,14 +109,8 @@ func visible(r rune) string {
 		return string('␀' + r)
 	case r == 0x7f:
 		return "␡"
-	case r != ' ' && (!unicode.IsGraphic(r) || unicode.In(r, unseen...)):
+	case r != ' ' && (!unicode.IsGraphic(r) || unicode.Is(unicode.Zs, r) || display.Blank(r)):
 		return fmt.Sprintf("<U+%04X>", r)
 	}
 	return string(r)
-}
-
-// unseen are characters that Go calls graphic and that nobody sees, or takes for a blank.
-var unseen = []*unicode.RangeTable{
-	unicode.Zs, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point,
-	{R16: []unicode.Range16{{Lo: 0x2800, Hi: 0x2800, Stride: 1}}}, // the blank of Braille
 }

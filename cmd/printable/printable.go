@@ -15,6 +15,7 @@ import (
 
 	"github.com/rivo/uniseg"
 
+	"pocketcoder/handlers/policy/display"
 	"pocketcoder/projections"
 )
 
@@ -48,9 +49,7 @@ func visibleRune(r rune, raw string) string {
 		return fmt.Sprintf(`\x%02x`, raw[0])
 	case r == 0x200c || r == 0x200d:
 		return raw // the joiners of Persian and of emoji: they neither hide nor reorder
-	case r == 0x034f || r == 0x115f || r == 0x1160 || r == 0x2800 || r == 0x3164 || r == 0xffa0: // blanks that Unicode counts as letters, marks or symbols
-		return fmt.Sprintf(`\u%04x`, r)
-	case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co):
+	case unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || display.Blank(r):
 		return fmt.Sprintf(`\u%04x`, r)
 	}
 	return raw

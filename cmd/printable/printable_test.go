@@ -17,6 +17,7 @@ func TestControlSequencesAreShownAsText(t *testing.T) {
 		"raw c1":         {"a\x9b2Jb", `a\x9b2Jb`, `a\x9b2Jb`},
 		"bidi":           {"rm \u202e/ fr-", `rm \u202e/ fr-`, `rm \u202e/ fr-`},
 		"zero width":     {"a\u200bb\ufeff", `a\u200bb\ufeff`, `a\u200bb\ufeff`},
+		"selectors":      {"a\ufe01\U000e0101b\u180b ❤\ufe0f", `a\ufe01\ue0101b\u180b` + " ❤\ufe0f", `a\ufe01\ue0101b\u180b` + " ❤\ufe0f"},
 		"line separator": {"a\u2028b", `a\u2028b`, `a\u2028b`},
 		"delete":         {"a\x7f\b", "a␡␈", "a␡␈"},
 		"nul":            {"\x00", "␀", "␀"},

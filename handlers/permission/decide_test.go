@@ -205,6 +205,10 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 		"for a time that is over": {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, handlerstest.Approved(events.PermissionDecided{Expires: time.Unix(1, 0)})}, ""},
 		"aborted since":           {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.AbortRequested{}}}, ""},
 		"aborted before":          {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, {By: handlerstest.Alice, Data: events.AbortRequested{}}, here}, "per_1"},
+		"reverted since":          {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.RevertRequested{}}}, ""},
+		"a new turn since":        {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {By: handlerstest.Alice, Data: events.MessageSubmitted{}}}, ""},
+		"resumed since":           {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {Data: events.MessageSubmitted{Resumes: "per_1"}}}, "per_1"},
+		"run since":               {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here, {Data: events.ExecRequested{Permission: "per_1", Exec: "x1"}}}, ""},
 		"for another directory":   {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, handlerstest.Approved(events.PermissionDecided{Cwd: "/other"})}, ""},
 		"for this directory":      {[]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), lost, here}, "per_1"},
 	} {

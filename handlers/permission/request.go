@@ -74,6 +74,7 @@ type State struct {
 	requests map[string]*Request // by id
 	aborted  map[string]uint64   // sequence of the last abort of a session; of the whole chat under ""
 	lost     map[string]uint64   // sequence of the last loss of a session's turn
+	turned   uint64              // sequence of the last message that begins a turn of its own, or revert
 }
 
 func NewState() *State {
@@ -85,10 +86,11 @@ func Filters(chat string) []string {
 	return []string{
 		events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*"), handlers.ChatFilter(chat),
 		UseFilter(chat), events.ChatSubject(chat, events.ExecConnected{}.Kind()), events.ChatSubject(chat, events.TurnLost{}.Kind()),
+		events.ChatSubject(chat, events.MessageSubmitted{}.Kind()),
 	}
 }
 
-// UseFilter is the subject to guard when an approval is used: that of aborts, and of executions that an approval has started.
+// UseFilter is the subject to guard when an approval is used: that of aborts, of reverts, and of executions that an approval has started.
 func UseFilter(chat string) string { return events.ChatSubject(chat, "*.requested") }
 
 // Chat returns the kept fold of a chat's permission requests.
@@ -160,6 +162,12 @@ func (s *State) Apply(e events.Event) {
 		s.at(d.Permission).end(e, expired, d.Reason)
 	case events.AbortRequested:
 		s.aborted[d.Session] = e.Seq
+	case events.MessageSubmitted:
+		if d.Resumes == "" {
+			s.turned = max(s.turned, e.Seq)
+		}
+	case events.RevertRequested:
+		s.turned = max(s.turned, e.Seq)
 	case events.TurnLost:
 		s.lost[d.Session] = e.Seq
 	case events.ExecRequested:
@@ -274,12 +282,13 @@ func (s *State) Void(how Outcome, at time.Time) string {
 	return ""
 }
 
-// grant returns the approval of an interrupted request with this hash that was not used since. Where a command is to run is part of the
+// grant returns the approval of an interrupted request with this hash that was not used since. It is for the turn that it resumes, not
+// for what the person begins afterwards. Where a command is to run is part of the
 // request, as far as it is known, and so is the state of the files that it changes.
 func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.Time) (Outcome, bool) {
 	for id, r := range s.requests {
 		d := r.Outcome.Decided
-		if d == nil || d.Decision != events.Authorized || d.Request != hash || !r.Interrupted || r.Granted || s.Void(r.Outcome, at) != "" ||
+		if d == nil || d.Decision != events.Authorized || d.Request != hash || !r.Interrupted || r.Granted || r.Execution != "" || r.Outcome.Seq < s.turned || s.Void(r.Outcome, at) != "" ||
 			d.Type == "bash" && d.Cwd != cwd {
 			continue
 		}

@@ -55,7 +55,10 @@ function describe(r) {
     const verb = hunks[0].startsWith("@@ -0,0 ") ? "Write" : "Edit";
     return { title: `${verb} ${file.split("/").pop()} (+${count("+")} −${count("-")})`, text: first > 4 ? about.diff : file + "\n" + hunks.join("\n") };
   }
-  return { title: "Use " + r.permission, text: file || about.url || (r.patterns ?? []).join("\n") || r.message };
+  const details = Object.entries(about) // of a search, the folder and which files
+    .filter(([name]) => !["filepath", "filePath", "url"].includes(name))
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return { title: "Use " + r.permission, text: [file || about.url || (r.patterns ?? []).join("\n") || r.message, ...details].join("\n") };
 }
 
 function showText(text) {

@@ -31,14 +31,10 @@ func Misleading(text string, isCommand bool) string {
 	return ""
 }
 
-// blank are characters that Unicode calls letters, marks or symbols, and that show nothing: fillers, joiners, variation
-// selectors other than the one emoji end with.
-var blank = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{0x034F, 0x034F, 1}, {0x115F, 0x1160, 1}, {0x17B4, 0x17B5, 1}, {0x180B, 0x180F, 1}, {0x2800, 0x2800, 1},
-		{0x3164, 0x3164, 1}, {0xFE00, 0xFE0E, 1}, {0xFFA0, 0xFFA0, 1},
-	},
-	R32: []unicode.Range32{{0xE0100, 0xE01EF, 1}},
+// Blank reports whether a character shows nothing although Unicode calls it a letter, mark or symbol: fillers, joiners, and variation
+// selectors other than U+FE0F, with which emoji end.
+func Blank(c rune) bool {
+	return c == 0x2800 || c != 0xFE0F && unicode.In(c, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // Visible reports whether a person can see a character.
@@ -46,7 +42,7 @@ func Visible(c rune) bool {
 	if c < utf8.RuneSelf {
 		return c >= ' ' && c < 0x7f
 	}
-	return unicode.IsPrint(c) && !unicode.Is(blank, c)
+	return unicode.IsPrint(c) && !Blank(c)
 }
 
 // maxQuoted is the longest text in a sentence, in runes.
