@@ -11,6 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// TimeFormat is the format of every time in a record or row: UTC, with milliseconds, sortable as text. It is PocketBase's format.
+const TimeFormat = "2006-01-02 15:04:05.000Z"
+
 // Redacted stands in a stored event where a secret stood.
 const Redacted = "[redacted]"
 

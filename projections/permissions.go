@@ -199,7 +199,7 @@ func decided(t *tables, e events.Event, b events.PermissionDecided) error {
 			p.Reason, p.Cwd, p.Edited, p.Device = b.Reason, b.Cwd, b.Edited, b.Client.Device
 			p.decideBy(b.RuleRef)
 			if !b.Expires.IsZero() {
-				p.Expires = b.Expires.UTC().Format(TimeFormat)
+				p.Expires = b.Expires.UTC().Format(events.TimeFormat)
 			}
 		}
 	})
@@ -239,6 +239,6 @@ func replied(t *tables, e events.Event, b opencode.PermissionReplied) error {
 func (p *Permission) decide(status string, e events.Event) {
 	p.Status, p.DecidedBy, p.DecidedSeq = status, e.Actor, int64(e.Seq)
 	if user, ok := strings.CutPrefix(e.Actor, events.UserActor("")); ok && status == PermissionAuthorized {
-		p.ApprovedBy, p.ApprovedAt = user, e.Time.UTC().Format(TimeFormat)
+		p.ApprovedBy, p.ApprovedAt = user, e.Time.UTC().Format(events.TimeFormat)
 	}
 }

@@ -35,9 +35,6 @@ import (
 // the log.
 const Version = 11
 
-// TimeFormat is the format of every time in a row.
-const TimeFormat = store.TimeFormat
-
 // Model holds the read models: the worker that updates them (Run) and their queries. It is safe for concurrent use.
 type Model struct{ *store.Model }
 

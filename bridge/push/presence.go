@@ -82,7 +82,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	since := time.Now().Add(-resumable).UTC().Format(projections.TimeFormat)
+	since := time.Now().Add(-resumable).UTC().Format(events.TimeFormat)
 	chats := map[string]bool{}
 	for _, a := range asks {
 		chats[a.Chat] = chats[a.Chat] || a.Created > since

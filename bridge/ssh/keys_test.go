@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
 )
 
 // header is how a file that we wrote begins.
@@ -69,10 +68,10 @@ func TestKeyIsGoneWhenItExpires(t *testing.T) {
 	_, brief := s.newKey()
 	_, long := s.newKey()
 	s.keep()
-	s.register(ann, long, map[string]any{"expires_at": time.Now().Add(time.Hour).UTC().Format(projections.TimeFormat)})
+	s.register(ann, long, map[string]any{"expires_at": time.Now().Add(time.Hour).UTC().Format(events.TimeFormat)})
 	s.eventually("the key that lasts is there", func() bool { return len(s.file()) == 1 })
 	ends := time.Now().Add(3 * time.Second)
-	s.register(ann, brief, map[string]any{"expires_at": ends.UTC().Format(projections.TimeFormat)})
+	s.register(ann, brief, map[string]any{"expires_at": ends.UTC().Format(events.TimeFormat)})
 	s.eventually("the other is there until it expires", func() bool { return len(s.file()) == 2 || time.Now().After(ends) })
 	s.eventually("and gone then, with nothing else happening", func() bool { return len(s.file()) == 1 })
 	is.True(!time.Now().Before(ends.Truncate(time.Millisecond)))
@@ -92,7 +91,7 @@ func TestKeyThatTwoAccountsHoldIsLeftOut(t *testing.T) {
 	twin := s.register(ann, key, nil)
 	s.eventually("it is nobody's", func() bool { return len(s.file()) == 1 && strings.Contains(s.file()[0], strings.Fields(other)[1]) })
 	s.eventually("that is said", func() bool { return strings.Count(s.lines.String(), "held by more than one account") == 2 })
-	s.save(twin, false, map[string]any{"expires_at": time.Now().Add(2 * time.Second).UTC().Format(projections.TimeFormat)})
+	s.save(twin, false, map[string]any{"expires_at": time.Now().Add(2 * time.Second).UTC().Format(events.TimeFormat)})
 	s.eventually("it is bob's again when ann's has expired", func() bool { return len(s.file()) == 2 })
 	is.True(strings.HasSuffix(s.file()[0], bob))
 }

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
@@ -224,7 +225,7 @@ func readKey(r projections.Config) (key record, err error) {
 		return key, err
 	}
 	if key.ExpiresAt != "" {
-		if key.expires, err = time.Parse(projections.TimeFormat, key.ExpiresAt); err != nil {
+		if key.expires, err = time.Parse(events.TimeFormat, key.ExpiresAt); err != nil {
 			return key, fmt.Errorf("read when it expires: %w", err)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
@@ -205,7 +204,7 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 		}
 		set := map[string]json.RawMessage{}
 		for field, value := range map[string]string{
-			"name": name, "status": string(part.State), "last_ping": time.Now().UTC().Format(projections.TimeFormat),
+			"name": name, "status": string(part.State), "last_ping": time.Now().UTC().Format(events.TimeFormat),
 		} {
 			set[field], _ = json.Marshal(value) // a text
 		}

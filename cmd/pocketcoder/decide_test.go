@@ -198,7 +198,7 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 	is.NoErr(err)
 	p.turnEnds(t, chat)
 	kept := p.rulesOf(t, chat)
-	until, err := time.Parse(projections.TimeFormat, kept[0].Expires)
+	until, err := time.Parse(events.TimeFormat, kept[0].Expires)
 	is.NoErr(err)
 	expect.Eventually(t, "the rule expires", func() bool { return time.Now().After(until) })
 	is.Equal(p.rulesOf(t, chat)[0].State, "expired")

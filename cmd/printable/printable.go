@@ -15,8 +15,8 @@ import (
 
 	"github.com/rivo/uniseg"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/projections"
 )
 
 // Visible makes a whole text safe, and shows every carriage return: for what a person decides on.
@@ -117,7 +117,7 @@ func FirstLines(text string, most int) string {
 
 // LocalTime shows a row's time to the minute in this machine's time zone.
 func LocalTime(s string) string {
-	at, err := time.Parse(projections.TimeFormat, s)
+	at, err := time.Parse(events.TimeFormat, s)
 	if err != nil {
 		return s
 	}

@@ -229,15 +229,12 @@ func readAction(record string, seq uint64, body json.RawMessage) whitelistAction
 	return a
 }
 
-// timeLayout is how a record holds a time: PocketBase's form.
-const timeLayout = "2006-01-02 15:04:05.000Z"
-
 // FormatTime returns a time as records hold it, "" for the zero time.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format(timeLayout)
+	return t.UTC().Format(events.TimeFormat)
 }
 
 // parseDate reads a date of a record, or one that a client wrote in RFC 3339.

@@ -141,7 +141,7 @@ func (h *Records) UseSSHKey(ctx context.Context, c UseSSHKey) (uint64, error) {
 		return 0, handlers.Refuse(handlers.NotFound, "There is no SSH key %s.", c.Key)
 	}
 	now := time.Now()
-	if used, err := time.Parse(timeLayout, keys[i].Value.LastUsed); err == nil && now.Sub(used) < keyUsePrecision && !used.After(now) {
+	if used, err := time.Parse(events.TimeFormat, keys[i].Value.LastUsed); err == nil && now.Sub(used) < keyUsePrecision && !used.After(now) {
 		return keys[i].Seq, nil
 	}
 	_, seq, err := h.Save(ctx, Save{

@@ -1,9 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
 
-// TimeFormat is the format of every time in a row: UTC, with milliseconds, sortable as text. It is PocketBase's format.
-const TimeFormat = "2006-01-02 15:04:05.000Z"
+	"pocketcoder/events"
+)
 
 // Record holds the columns that every row has. A reader that knows the rows up to a sequence finds the changes since then
 // by First and Last: rows with a greater Last changed, and of those, rows with a greater First are new.
@@ -22,8 +23,8 @@ func (r *Record) record() *Record { return r }
 // compare it to find the newer version of a row.
 func (r *Record) stamp(at string, seq int64) {
 	if at <= r.Updated {
-		last, _ := time.Parse(TimeFormat, r.Updated) // stamp wrote it
-		at = last.Add(time.Millisecond).Format(TimeFormat)
+		last, _ := time.Parse(events.TimeFormat, r.Updated) // stamp wrote it
+		at = last.Add(time.Millisecond).Format(events.TimeFormat)
 	}
 	r.Updated, r.Last = at, seq
 	if r.Created == "" {

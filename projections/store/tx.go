@@ -19,7 +19,7 @@ type Tx struct {
 	conn       *sql.Conn
 	apply      Apply
 	seq        int64        // of the event being applied
-	at         string       // time of the event being applied, in TimeFormat
+	at         string       // time of the event being applied, in events.TimeFormat
 	changed    []changedRow // by the batch, in tables that clients see
 	err        error
 	statements []*sql.Stmt
@@ -44,7 +44,7 @@ func newTx(conn *sql.Conn, open func(*Tx) Apply) (*Tx, error) {
 // Seq returns the sequence of the event being applied.
 func (tx *Tx) Seq() int64 { return tx.seq }
 
-// EventTime returns the time of the event being applied, in TimeFormat.
+// EventTime returns the time of the event being applied, in events.TimeFormat.
 func (tx *Tx) EventTime() string { return tx.at }
 
 func (tx *Tx) prepare(query string) *sql.Stmt {
@@ -129,7 +129,7 @@ func (tx *Tx) end(batch []decoded) error {
 }
 
 func (tx *Tx) applyEvent(d decoded) error {
-	tx.seq, tx.at = int64(d.Seq), d.Time.UTC().Format(TimeFormat)
+	tx.seq, tx.at = int64(d.Seq), d.Time.UTC().Format(events.TimeFormat)
 	err := tx.apply(d.Event, d.body)
 	if tx.err != nil {
 		return tx.err

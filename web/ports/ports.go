@@ -21,8 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/projections"
 	"pocketcoder/web/api"
 )
 
@@ -79,7 +79,7 @@ func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller)
 	}
 	address := s.origins.open(s.URL, visitor{chat: chat, port: number, account: who.Account, login: login})
 	return api.WriteJSON(w, http.StatusOK, portAnswer{
-		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(projections.TimeFormat),
+		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(events.TimeFormat),
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
@@ -54,7 +55,7 @@ func (q *question) holds(rule *string) (bool, error) {
 func stored(f schema.Field, v any, s *filter.Statement) any {
 	switch {
 	case v == nil && f.Kind == schema.Autodate:
-		return s.Now.Format(schema.TimeFormat)
+		return s.Now.Format(events.TimeFormat)
 	case f.Kind == schema.JSON:
 		text, err := json.Marshal(v)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/pocketbase/dbx"
 	"modernc.org/sqlite"
 
+	"pocketcoder/events"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
@@ -146,7 +147,7 @@ func times(text string) string {
 }
 
 func at(seconds int) string {
-	return noon.Add(time.Duration(seconds) * time.Second).Format(schema.TimeFormat)
+	return noon.Add(time.Duration(seconds) * time.Second).Format(events.TimeFormat)
 }
 
 // as is a request of one of the users, of nobody, or of a superuser.

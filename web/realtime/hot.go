@@ -8,7 +8,6 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
 )
@@ -116,7 +115,7 @@ func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err e
 		for _, r := range page.Items {
 			h.transcript.unknown[r.ID()] = true
 			text, _ := r.Get("created").(string)
-			if created, err := time.Parse(projections.TimeFormat, text); err == nil && created.Before(since) {
+			if created, err := time.Parse(events.TimeFormat, text); err == nil && created.Before(since) {
 				since = created
 			}
 		}

@@ -6,9 +6,9 @@ import (
 	"encoding/hex"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query/schema"
 )
@@ -137,7 +137,7 @@ func completeMCPServer(_ *Records, _ context.Context, w change) error {
 	}
 	if given && status == "approved" && w.oldStatus() != "approved" {
 		w.set["approved_by"] = api.MustJSON(w.who.Account)
-		w.set["approved_at"] = api.MustJSON(time.Now().UTC().Format(projections.TimeFormat))
+		w.set["approved_at"] = api.MustJSON(time.Now().UTC().Format(events.TimeFormat))
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func completeProposal(_ *Records, _ context.Context, w change) error {
 		}
 	}
 	if given && status == "approved" && w.oldStatus() != "approved" && textOf(w.set["approved_at"]) == "" {
-		w.set["approved_at"] = api.MustJSON(time.Now().UTC().Format(projections.TimeFormat))
+		w.set["approved_at"] = api.MustJSON(time.Now().UTC().Format(events.TimeFormat))
 	}
 	return nil
 }

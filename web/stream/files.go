@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"pocketcoder/projections"
+	"pocketcoder/events"
 	"pocketcoder/web/api"
 )
 
@@ -84,7 +84,7 @@ func list(root *os.Root) (directory, error) {
 		if err != nil {
 			continue // it is gone already
 		}
-		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other", Modified: info.ModTime().UTC().Format(projections.TimeFormat)}
+		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other", Modified: info.ModTime().UTC().Format(events.TimeFormat)}
 		switch mode := info.Mode(); {
 		case mode.IsRegular():
 			e.Type, e.Size = "file", info.Size()

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 )
@@ -119,7 +120,7 @@ func (k *keyCommand) list(ctx context.Context, _ []string) error {
 
 // recordMinute shows a time of a record in this machine's time zone.
 func recordMinute(text string) string {
-	at, err := time.Parse("2006-01-02 15:04:05.000Z", text)
+	at, err := time.Parse(events.TimeFormat, text)
 	if err != nil {
 		return "never"
 	}

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -92,7 +93,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 		whom = "chat " + chat
 	}
 	if lasts > 0 {
-		fields["expires_at"] = time.Now().UTC().Add(lasts).Format(projections.TimeFormat)
+		fields["expires_at"] = time.Now().UTC().Add(lasts).Format(events.TimeFormat)
 		until = " until " + printable.LocalTime(fields["expires_at"])
 	}
 	set := map[string]json.RawMessage{"active": json.RawMessage("true")}

@@ -145,7 +145,7 @@ func (f ruleFields) text(collection string) string {
 }
 
 func (f ruleFields) state(now time.Time) string {
-	at, err := time.Parse(projections.TimeFormat, f.Expires)
+	at, err := time.Parse(events.TimeFormat, f.Expires)
 	switch {
 	case !f.Active:
 		return "paused"

@@ -3,14 +3,14 @@ package filter
 import (
 	"time"
 
-	"pocketcoder/web/query/schema"
+	"pocketcoder/events"
 )
 
 // macros are names for moments, in UTC.
 var macros = map[string]func(now time.Time) any{
-	"@now":        func(t time.Time) any { return t.Format(schema.TimeFormat) },
-	"@yesterday":  func(t time.Time) any { return t.AddDate(0, 0, -1).Format(schema.TimeFormat) },
-	"@tomorrow":   func(t time.Time) any { return t.AddDate(0, 0, 1).Format(schema.TimeFormat) },
+	"@now":        func(t time.Time) any { return t.Format(events.TimeFormat) },
+	"@yesterday":  func(t time.Time) any { return t.AddDate(0, 0, -1).Format(events.TimeFormat) },
+	"@tomorrow":   func(t time.Time) any { return t.AddDate(0, 0, 1).Format(events.TimeFormat) },
 	"@second":     func(t time.Time) any { return t.Second() },
 	"@minute":     func(t time.Time) any { return t.Minute() },
 	"@hour":       func(t time.Time) any { return t.Hour() },
@@ -27,10 +27,10 @@ var macros = map[string]func(now time.Time) any{
 }
 
 func day(year int, month time.Month, day int) string {
-	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Format(schema.TimeFormat)
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Format(events.TimeFormat)
 }
 
 // endOf is the last millisecond of a day.
 func endOf(year int, month time.Month, day int) string {
-	return time.Date(year, month, day, 23, 59, 59, 999e6, time.UTC).Format(schema.TimeFormat)
+	return time.Date(year, month, day, 23, 59, 59, 999e6, time.UTC).Format(events.TimeFormat)
 }

@@ -11,9 +11,6 @@ import (
 	"pocketcoder/events"
 )
 
-// TimeFormat is that of every time in records, always in UTC: texts of it sort as the times do.
-const TimeFormat = "2006-01-02 15:04:05.000Z"
-
 // maxValue is how many bytes a value of a field may have.
 const maxValue = 1 << 20
 
@@ -70,13 +67,13 @@ func (f Field) normalizeText(v string) (json.RawMessage, error) {
 		if !ok {
 			return nil, Invalid{f.Name, "validation_invalid_date", "Must be a valid date."}
 		}
-		return json.Marshal(at.UTC().Format(TimeFormat))
+		return json.Marshal(at.UTC().Format(events.TimeFormat))
 	}
 	return json.Marshal(v)
 }
 
 // timeFormats are those clients send: PocketBase's, RFC 3339, and Dart's local time without a zone, taken as UTC.
-var timeFormats = []string{TimeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly}
+var timeFormats = []string{events.TimeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly}
 
 // ParseTime reads a time as clients send it.
 func ParseTime(v string) (time.Time, bool) {
