@@ -80,6 +80,25 @@ type ExecFinished struct {
 	Stderr     Output `json:"stderr"`
 }
 
+// The status of an execution. One that did not end by itself has as its status why: ExecFinished.Reason.
+const (
+	ExecutionRunning   = "executing"
+	ExecutionCompleted = "completed" // exit code 0
+	ExecutionFailed    = "failed"
+	ExecutionRefused   = "refused"
+)
+
+// Status returns the status of the execution.
+func (d ExecFinished) Status() string {
+	switch {
+	case d.Reason != "":
+		return d.Reason
+	case d.ExitCode == 0 && d.Signal == "" && d.Error == "":
+		return ExecutionCompleted
+	}
+	return ExecutionFailed
+}
+
 // Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline bytes, as text, or
 // as base64 if it is not UTF-8. Otherwise it is in BLOBS.
 type Output struct {

@@ -54,14 +54,6 @@ type Command struct {
 	Uses    int64  `db:"uses" json:"uses"` // how often it was handed to a sandbox
 }
 
-// How an execution stands. One that did not end by itself has as its status why: cancelled, timeout, lost, or a limit's name.
-const (
-	ExecExecuting = "executing"
-	ExecCompleted = "completed" // exit code 0
-	ExecFailed    = "failed"
-	ExecRefused   = "refused"
-)
-
 func updateExecutions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ExecRequested:
@@ -70,7 +62,7 @@ func updateExecutions(t *tables, e events.Event, body any) error {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
 		x.begin(t, e, b.Session, b.Call, b.Cwd)
-		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, ExecExecuting, t.tx.EventTime()
+		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, events.ExecutionRunning, t.tx.EventTime()
 		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
 		if b.Terminal {
 			x.Permission, x.Source = "", person
@@ -84,7 +76,7 @@ func updateExecutions(t *tables, e events.Event, body any) error {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
 		x.begin(t, e, b.Session, b.Call, b.Cwd)
-		x.Status, x.Reason, x.ExitCode, x.Finished = ExecRefused, b.Reason, refusedExitCode, t.tx.EventTime()
+		x.Status, x.Reason, x.ExitCode, x.Finished = events.ExecutionRefused, b.Reason, refusedExitCode, t.tx.EventTime()
 		x.Command = t.command(b.Command, 0)
 		t.executions.Put(x)
 	case events.ExecStarted:
@@ -119,15 +111,7 @@ func (x *Execution) begin(t *tables, e events.Event, session, call, cwd string) 
 }
 
 func (x *Execution) finish(t *tables, b events.ExecFinished) {
-	switch {
-	case b.Reason != "":
-		x.Status = b.Reason
-	case b.ExitCode == 0 && b.Signal == "" && b.Error == "":
-		x.Status = ExecCompleted
-	default:
-		x.Status = ExecFailed
-	}
-	x.ExitCode, x.Signal, x.Reason, x.Error = int64(b.ExitCode), b.Signal, b.Reason, b.Error
+	x.Status, x.ExitCode, x.Signal, x.Reason, x.Error = b.Status(), int64(b.ExitCode), b.Signal, b.Reason, b.Error
 	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, t.tx.EventTime()
 	if b.Worker != "" {
 		x.Worker, x.Isolation = b.Worker, b.Isolation

@@ -230,7 +230,7 @@ func (c *comparison) ran(ctx context.Context, p projections.Ask) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(started, func(r projections.Run) bool {
-		return r.Session == p.Session && r.Call == p.Call && r.Status != projections.ExecRefused
+		return r.Session == p.Session && r.Call == p.Call && r.Status != events.ExecutionRefused
 	}), nil
 }
 

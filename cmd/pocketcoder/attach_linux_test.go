@@ -73,7 +73,7 @@ func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
 	s := p.attach(t) // the one with the newest activity
 	s.sees("begun")
 	expect.Eventually(t, "all that was printed is shown", func() bool { return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`) })
-	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, projections.ExecExecuting) // it still runs
+	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, events.ExecutionRunning) // it still runs
 	second := p.attach(t, chat)
 	second.sees("begun")
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "go"), nil, 0o600))

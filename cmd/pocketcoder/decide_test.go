@@ -42,7 +42,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	is.Equal(why.Decision.Device, "command line")
 	is.Equal(len(why.Executions), 1)
 	ran := why.Executions[0]
-	is.Equal([]any{ran.Command, ran.Original, ran.Status, ran.ExitCode}, []any{edited, ask.Command(), projections.ExecCompleted, 0})
+	is.Equal([]any{ran.Command, ran.Original, ran.Status, ran.ExitCode}, []any{edited, ask.Command(), events.ExecutionCompleted, 0})
 	is.True(why.Referred != nil && why.Referred.Reason != "")
 	is.True(len(why.Rules) > 0)
 	var kinds []string

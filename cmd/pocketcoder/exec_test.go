@@ -60,7 +60,7 @@ func TestCommandsArriveByteForByte(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			run, _ := p.runs(t, map[string]any{"command": c.command})
-			is.Equal(run.Status, projections.ExecCompleted)
+			is.Equal(run.Status, events.ExecutionCompleted)
 			is.Equal(outputsOf(t, run).Stdout.Text, c.stdout)
 			is.Equal(run.Text, c.command)
 		})
@@ -83,7 +83,7 @@ func TestSignalThatEndsACommandIsRecorded(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	run, seen := p.runs(t, map[string]any{"command": "echo before; kill -KILL $$"})
-	is.Equal(run.Status, projections.ExecFailed)
+	is.Equal(run.Status, events.ExecutionFailed)
 	is.Equal(run.ExitCode, int64(137))
 	is.True(run.Signal == "SIGKILL" || run.Isolation == string(isolation.Bwrap)) // bubblewrap tells only the exit code
 	is.Equal(seen.State.Status, "completed")

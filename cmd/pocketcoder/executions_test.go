@@ -69,7 +69,7 @@ func detachedServerLivesOn(t *testing.T, p *process) {
 	server := filepath.Join(p.dir(t), "server")
 	copyFile(t, os.Args[0], server)
 	chat, run := p.background(t, "POCKETCODER_TEST_GREET='hello from inside' "+server)
-	is.Equal(run.Status, projections.ExecExecuting) // the turn is over
+	is.Equal(run.Status, events.ExecutionRunning) // the turn is over
 	is.True(run.Isolation != "" && run.Worker != "")
 	expect.Contains(t, p.tools(t, chat)[0].State.Output, "It runs in the background as execution "+run.ID)
 
@@ -181,7 +181,7 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 	is.NoErr(json.Unmarshal([]byte(stdout), &all))
 	found := false
 	for _, x := range all {
-		found = found || x.ID == run.ID && x.Status != projections.ExecExecuting
+		found = found || x.ID == run.ID && x.Status != events.ExecutionRunning
 	}
 	is.True(found)
 	for _, wrong := range [][]string{{"sandbox", "kill"}, {"sandbox", "logs", "a b"}, {"sandbox", "ps", "--limit", "0"}, {"sandbox", "shell"}, {"sandbox", "--limit", "5", "ps"}} {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections"
 )
 
 // What clients hold on to outlives a crash: their login, an ask that waits, and their place in a stream.
@@ -60,7 +60,7 @@ func clientsGoOn(t *testing.T, p *process) {
 	resumedByApproval(t, p, asking)
 	ran := admin.list(t, "executions", `chat = "`+asking+`"`)
 	is.Equal(len(ran), 1)
-	is.Equal(ran[0]["status"], projections.ExecCompleted)
+	is.Equal(ran[0]["status"], events.ExecutionCompleted)
 	p.settle(t, talking)
 	turnIsLost(t, p, talking)
 

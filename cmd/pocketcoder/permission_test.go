@@ -61,7 +61,7 @@ func TestFirstDecisionWins(t *testing.T) {
 	expect.Contains(t, p.conflict(t, chat, ask, events.Denied), "user:operator") // it says who was first
 	p.turnEnds(t, chat)
 	is.Equal(rows[projections.Permission](t, p, "permissions", chat)[0].Status, projections.PermissionAuthorized)
-	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, projections.ExecCompleted)
+	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, events.ExecutionCompleted)
 }
 
 // conflict decides an ask that is settled, and gives the words of the refusal.

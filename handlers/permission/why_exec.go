@@ -39,25 +39,21 @@ func (w *why) applyExec(e events.Event, d events.Data) bool {
 		}
 		w.execs[d.Exec] = len(w.Executions)
 		w.Executions = append(w.Executions, WhyExecution{
-			ID: d.Exec, Command: d.Command, Original: d.Original, Cwd: d.Cwd, Status: "executing", Started: e.Time,
+			ID: d.Exec, Command: d.Command, Original: d.Original, Cwd: d.Cwd, Status: events.ExecutionRunning, Started: e.Time,
 		})
 	case events.ExecRefused:
 		if w.request.Direct || d.Call != w.Ask.Call || d.Session != w.Ask.Session {
 			return false
 		}
 		w.Executions = append(w.Executions, WhyExecution{
-			ID: d.Exec, Command: d.Command, Cwd: d.Cwd, Status: "refused", Reason: d.Reason, ExitCode: wire.ExitRefused, Finished: e.Time,
+			ID: d.Exec, Command: d.Command, Cwd: d.Cwd, Status: events.ExecutionRefused, Reason: d.Reason, ExitCode: wire.ExitRefused, Finished: e.Time,
 		})
 	case events.ExecFinished:
 		if !w.ran(d.Exec) {
 			return false
 		}
 		x := &w.Executions[w.execs[d.Exec]]
-		x.ExitCode, x.Reason, x.Finished, x.Status = d.ExitCode, cmp.Or(d.Error, d.Reason), e.Time, "completed"
-		if d.ExitCode != 0 || d.Signal != "" || d.Error != "" {
-			x.Status = "failed"
-		}
-		x.Status = cmp.Or(d.Reason, x.Status)
+		x.ExitCode, x.Reason, x.Finished, x.Status = d.ExitCode, cmp.Or(d.Error, d.Reason), e.Time, d.Status()
 	case events.ExecConnected:
 		return d.Permission == w.Permission
 	case events.ExecStarted:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
@@ -31,7 +30,7 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who ap
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	if x.Get("status") != projections.ExecExecuting {
+	if x.Get("status") != events.ExecutionRunning {
 		return s.serveStored(w, r, x, stream)
 	}
 	chat := x.Get("chat").(string)

@@ -90,7 +90,7 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 	case p.run.Started == "":
 		_, err := fmt.Fprintln(p.notes, "it did not run:", printable.Visible(p.run.Reason))
 		return err
-	case p.run.Status != projections.ExecExecuting:
+	case p.run.Status != events.ExecutionRunning:
 		d := events.ExecFinished{ExitCode: int(p.run.ExitCode), Signal: p.run.Signal, Reason: p.run.Reason, Error: p.run.Error, DurationMS: p.run.DurationMS}
 		if err := json.Unmarshal([]byte(p.run.Outputs), &d); err != nil {
 			return fmt.Errorf("read the output of %s: %w", p.run.ID, err)

@@ -16,7 +16,7 @@ import (
 
 // runningOne is a command without an end.
 func runningOne() projections.Run {
-	x := projections.Execution{Chat: "chat1", Status: projections.ExecExecuting, Started: "2026-01-02 03:04:05.000Z"}
+	x := projections.Execution{Chat: "chat1", Status: events.ExecutionRunning, Started: "2026-01-02 03:04:05.000Z"}
 	x.ID = "x1"
 	return projections.Run{Execution: x}
 }
@@ -63,7 +63,7 @@ func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	ended := runningOne()
-	ended.Status, ended.Outputs = projections.ExecCompleted, `{"stdout":{"base64":"b3V04g=="},"stderr":{"text":"err\r"}}`
+	ended.Status, ended.Outputs = events.ExecutionCompleted, `{"stdout":{"base64":"b3V04g=="},"stderr":{"text":"err\r"}}`
 	for range 30 { // the order of a map would be another one by then
 		var both strings.Builder
 		is.NoErr(newPrinted(nil, cli.Environment{Stdout: &both, Stderr: &both}, ended).show(t.Context(), false))
@@ -74,7 +74,7 @@ func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
 func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
 	is := is.New(t)
 	var notes strings.Builder
-	refused := projections.Run{Execution: projections.Execution{Status: projections.ExecRefused, Reason: "nothing\x1b authorized it"}}
+	refused := projections.Run{Execution: projections.Execution{Status: events.ExecutionRefused, Reason: "nothing\x1b authorized it"}}
 	is.NoErr(newPrinted(nil, cli.Environment{Stderr: &notes}, refused).show(t.Context(), false))
 	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")
 }

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/wire"
 )
@@ -69,7 +70,7 @@ func printRuns(w io.Writer, runs []projections.Run, all bool) error {
 	fmt.Fprintln(t, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND")
 	for _, x := range runs {
 		status := x.Status
-		if status == projections.ExecFailed {
+		if status == events.ExecutionFailed {
 			status = fmt.Sprintf("exit %d", x.ExitCode)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
