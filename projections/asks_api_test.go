@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -16,7 +17,7 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.PermissionRequested{Permission: "intent1", Type: "bash", Patterns: []string{"ls *"}, Metadata: []byte(`{"command": "ls -l"}`),
 		Session: ses, MessageID: "msg_a", Call: "call_1"}), s.own(events.PermissionRequested{Permission: "intent2", Type: "edit", Message: "May I?"}))
-	asks, err := m.Permissions(t.Context(), chatID, PermissionDraft)
+	asks, err := m.Permissions(t.Context(), chatID, projections.PermissionDraft)
 	is.NoErr(err)
 	p := asks[0]
 	is.Equal([]string{p.ID, p.EnginePermission, p.Permission, p.Message, p.Source}, []string{"intent1", "intent1", "bash", "bash: ls -l", "api"})
@@ -29,15 +30,15 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 
 	feed(t, m, s.decides(user, "intent1", events.Authorized), s.decides(user, "intent1", events.Denied),
 		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}), s.own(events.PermissionExpired{Permission: "intent2", Reason: "nobody cared"}))
-	all, _ := rows[Permission](t, m, "permissions")
-	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{PermissionAuthorized, "ann"})
-	is.Equal([]string{all[1].Status, all[1].Reason}, []string{PermissionExpired, "nobody cared"})
+	all, _ := rows[projections.Permission](t, m, "permissions")
+	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{projections.PermissionAuthorized, "ann"})
+	is.Equal([]string{all[1].Status, all[1].Reason}, []string{projections.PermissionExpired, "nobody cared"})
 	unreplied, err := m.DecidedUnreplied(t.Context())
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0)
 
 	feed(t, m, s.own(events.PermissionRequested{Permission: "intent1", Type: "edit"}))
-	again, bad := rows[Permission](t, m, "permissions")
+	again, bad := rows[projections.Permission](t, m, "permissions")
 	is.Equal(bad, 0)
 	is.Equal(again, all) // it exists
 }
@@ -60,8 +61,8 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	feed(t, m, s.begun()...)
 	feed(t, m, in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}), s.asks("per_1", ses, "rm -rf ."),
 		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}))
-	before, _ := rows[Permission](t, m, "permissions")
-	ids := []string{"per_1", RecordID("per_1"), "intent1"}
+	before, _ := rows[projections.Permission](t, m, "permissions")
+	ids := []string{"per_1", projections.RecordID("per_1"), "intent1"}
 	var foreign []events.Event
 	for _, id := range ids {
 		foreign = append(foreign,
@@ -79,7 +80,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 		foreign = append(foreign, e)
 	}
 	feed(t, m, foreign...)
-	after, bad := rows[Permission](t, m, "permissions")
+	after, bad := rows[projections.Permission](t, m, "permissions")
 	is.Equal(after, before)
 	is.Equal(bad, len(foreign))
 
@@ -88,16 +89,16 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 		feed(t, m, in(t, "chat2", "user:eve", events.PermissionRequested{Permission: id, Type: "read"}))
 	}
 	feed(t, m, in(t, "chat2", "user:eve", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized}))
-	after, worse := rows[Permission](t, m, "permissions")
+	after, worse := rows[projections.Permission](t, m, "permissions")
 	is.Equal(worse, bad)
 	is.Equal(len(after), len(before)+1)
 	for _, p := range after {
-		is.Equal(p.Status == PermissionAuthorized, p.Chat == "chat2")
+		is.Equal(p.Status == projections.PermissionAuthorized, p.Chat == "chat2")
 	}
 	unreplied, err := m.DecidedUnreplied(t.Context())
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0) // OpenCode is told nothing
-	for id, want := range map[string]string{"intent1": chatID, RecordID("per_1"): chatID, "per_1": "chat2", "intent2": ""} {
+	for id, want := range map[string]string{"intent1": chatID, projections.RecordID("per_1"): chatID, "per_1": "chat2", "intent2": ""} {
 		chat, ok, err := m.ChatOf(t.Context(), "permissions", id)
 		is.NoErr(err)
 		is.Equal(chat, want)
@@ -112,14 +113,14 @@ func TestAskIDIsThatOfTheFirstAskOfItsChat(t *testing.T) {
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.PermissionRequested{Permission: "one", Type: "read"}), s.asks("one", ses, "rm x"), s.asks("two", ses, "rm y"),
 		s.own(events.PermissionRequested{Permission: "two", Type: "read"}))
-	all, bad := rows[Permission](t, m, "permissions")
+	all, bad := rows[projections.Permission](t, m, "permissions")
 	is.Equal(bad, 1)
 	is.Equal(len(all), 2)
 	feed(t, m, s.replies("one", "once"), s.decides(user, "one", events.Denied), s.decides(user, "two", events.Authorized))
 	status := map[string]string{}
-	all, _ = rows[Permission](t, m, "permissions")
+	all, _ = rows[projections.Permission](t, m, "permissions")
 	for _, p := range all {
 		status[p.Source] = p.ID + " " + p.Status
 	}
-	is.Equal(status, map[string]string{"api": "one denied", "opencode": RecordID("two") + " authorized"})
+	is.Equal(status, map[string]string{"api": "one denied", "opencode": projections.RecordID("two") + " authorized"})
 }

@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
 func (s *story) asks(id, session, command string) events.Event {
@@ -25,7 +26,7 @@ func (s *story) decides(actor, id string, d events.Decision) events.Event {
 }
 
 // fate is what became of an ask.
-func fate(t testing.TB, m *Model, id string) string {
+func fate(t testing.TB, m *projections.Model, id string) string {
 	t.Helper()
 	p, found, err := m.Permission(t.Context(), id)
 	if err != nil || !found {
@@ -100,15 +101,15 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.asks("per_1", ses, "echo  hi\nls"))
-	all, err := m.Permissions(t.Context(), chatID, PermissionDraft)
+	all, err := m.Permissions(t.Context(), chatID, projections.PermissionDraft)
 	is.NoErr(err)
 	p := all[0]
-	is.Equal([]string{p.ID, p.EnginePermission, p.Session, p.Chat, p.Permission}, []string{RecordID("per_1"), "per_1", ses, chatID, "bash"})
+	is.Equal([]string{p.ID, p.EnginePermission, p.Session, p.Chat, p.Permission}, []string{projections.RecordID("per_1"), "per_1", ses, chatID, "bash"})
 	is.Equal([]string{string(p.Patterns), string(p.Metadata), string(p.Always)}, []string{`["echo  hi\nls"]`, `{"command":"echo  hi\nls"}`, `["echo *"]`})
 	is.Equal([]string{p.EngineMessage, p.Call, p.Message, p.Source}, []string{"msg_a", "call_1", "bash: echo hi ls", "opencode"})
 	ask := events.PermissionAsk{Permission: "bash", Patterns: []string{"echo  hi\nls"}, Metadata: []byte(`{"command":"echo  hi\nls"}`)}
 	is.Equal(p.Request, ask.Request())
-	none, err := m.Permissions(t.Context(), "", PermissionDenied)
+	none, err := m.Permissions(t.Context(), "", projections.PermissionDenied)
 	is.NoErr(err)
 	is.Equal(len(none), 0)
 }
@@ -123,7 +124,7 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 		is.NoErr(err)
 		decided, err := m.DecidedUnreplied(t.Context())
 		is.NoErr(err)
-		ids := func(asks []Ask) string {
+		ids := func(asks []projections.Ask) string {
 			var s []string
 			for _, a := range asks {
 				s = append(s, a.EnginePermission+"@"+a.Directory)
@@ -185,7 +186,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	is.Equal(lists(), "pending 1 answered 0")
 	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Red"}}), s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Blue"}}))
 	is.Equal(lists(), "pending 0 answered 2")
-	all, err := m.Questions(t.Context(), chatID, QuestionReplied)
+	all, err := m.Questions(t.Context(), chatID, projections.QuestionReplied)
 	is.NoErr(err)
 	q := all[0]
 	is.Equal([]string{q.Question, q.Header, string(q.Choices), string(q.Descriptions), string(q.Reply), q.RepliedBy},
@@ -203,9 +204,9 @@ func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
 		status   string
 		answered int
 	}{
-		"here":     {s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), QuestionRejected, 2},
-		"OpenCode": {s.opencode(false, "question.rejected", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1"}`, ses)), QuestionRejected, 0},
-		"expired":  {s.own(events.QuestionExpired{Question: "que_1", Reason: "gone"}), QuestionExpired, 0},
+		"here":     {s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), projections.QuestionRejected, 2},
+		"OpenCode": {s.opencode(false, "question.rejected", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1"}`, ses)), projections.QuestionRejected, 0},
+		"expired":  {s.own(events.QuestionExpired{Question: "que_1", Reason: "gone"}), projections.QuestionExpired, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"database/sql"
@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/projections"
 )
 
 // count returns the number of rows of a table.
@@ -27,7 +28,7 @@ func count(t testing.TB, db dbx.Builder, of string) (n int) {
 // asOf returns the text of every message of a chat as it stood after seq.
 func asOf(t testing.TB, log *log.Log, seq uint64) (texts []string, err error) {
 	t.Helper()
-	err = At(t.Context(), log, chatID, seq, func(db dbx.Builder) error {
+	err = projections.At(t.Context(), log, chatID, seq, func(db dbx.Builder) error {
 		return db.NewQuery("SELECT submitted || ' ' || user_message_status FROM messages ORDER BY position").Column(&texts)
 	})
 	return texts, err
@@ -46,7 +47,7 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		seqs = append(seqs, seq)
 	}
 	_, err = asOf(t, log, seqs[0])
-	is.True(errors.Is(err, ErrNoChat))
+	is.True(errors.Is(err, projections.ErrNoChat))
 	for i, want := range []string{"", "pending", "failed", "failed,pending", "failed,pending"} {
 		texts, err := asOf(t, log, seqs[1]+uint64(i))
 		is.NoErr(err)
@@ -56,11 +57,11 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		}
 		is.Equal(strings.Join(got, ","), want)
 	}
-	is.NoErr(At(t.Context(), log, chatID, seqs[4], func(db dbx.Builder) error {
+	is.NoErr(projections.At(t.Context(), log, chatID, seqs[4], func(db dbx.Builder) error {
 		is.Equal(count(t, db, "chats"), 1) // this one alone
 		return nil
 	}))
-	is.Equal(At(t.Context(), log, chatID, seqs[4], func(dbx.Builder) error { return sql.ErrNoRows }), sql.ErrNoRows)
+	is.Equal(projections.At(t.Context(), log, chatID, seqs[4], func(dbx.Builder) error { return sql.ErrNoRows }), sql.ErrNoRows)
 }
 
 func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
@@ -76,7 +77,7 @@ func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
 		feed(t, m, all[m.Seq():n]...)
 		var then, now string
 		is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error { return db.NewQuery(query).Row(&now) }))
-		is.NoErr(At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder) error { return db.NewQuery(query).Row(&then) }))
+		is.NoErr(projections.At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder) error { return db.NewQuery(query).Row(&then) }))
 		is.Equal(then, now)
 	}
 }
@@ -86,7 +87,7 @@ func BenchmarkView(b *testing.B) {
 	_, m := longLog(b)
 	for name, query := range map[string]string{
 		"Nothing":  "",
-		"Messages": selectShown + "m.chat='" + chatID + "' AND NOT m.removed AND m.role<>'' ORDER BY m.created LIMIT 50",
+		"Messages": projections.SelectShown + "m.chat='" + chatID + "' AND NOT m.removed AND m.role<>'' ORDER BY m.created LIMIT 50",
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -94,7 +95,7 @@ func BenchmarkView(b *testing.B) {
 					if query == "" {
 						return nil
 					}
-					var rows []ShownMessage
+					var rows []projections.ShownMessage
 					if err := db.NewQuery(query).All(&rows); err != nil {
 						return err
 					}
@@ -120,7 +121,7 @@ func BenchmarkAt(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if err := At(b.Context(), log, chatID, last, func(dbx.Builder) error { return nil }); err != nil {
+		if err := projections.At(b.Context(), log, chatID, last, func(dbx.Builder) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"path/filepath"
@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/projections"
 )
 
 // recordings lists the names of all recordings.
@@ -29,7 +30,7 @@ func recordings(t testing.TB) []string {
 }
 
 // longLog is read models over a log of real OpenCode events: all recordings, over and over with ids of their own.
-func longLog(b *testing.B) (*log.Log, *Model) {
+func longLog(b *testing.B) (*log.Log, *projections.Model) {
 	b.Helper()
 	is := is.New(b)
 	log := eventstest.Log(b)
@@ -40,7 +41,7 @@ func longLog(b *testing.B) (*log.Log, *Model) {
 	created := own(b, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})
 	last, err := log.AppendAll(b.Context(), append([]events.Event{created}, copies(b, oc, 40)...))
 	is.NoErr(err)
-	return log, running(b, b.TempDir(), log).waited(b, last)
+	return log, waited(b, running(b, b.TempDir(), log), last)
 }
 
 // BenchmarkRebuild replays the log; the metric is that of applying it, without comparing and exchanging the files.

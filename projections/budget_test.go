@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
 func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
@@ -21,30 +22,30 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 			session, id, msg1, cost, at, more))
 	}
 	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`), costs("ses_fork", "msg_copy", 900, 8, ""), costs("ses_fork", "msg_b", 1100, 2, ""))
-	spent := func(in Span) Spending {
+	spent := func(in projections.Span) projections.Spending {
 		t.Helper()
 		got, err := m.Spent(t.Context(), in)
 		is.NoErr(err)
 		return got
 	}
-	all := Spending{Cost: 3.5, Tokens: 32}
-	is.Equal(spent(Span{}), all)
-	is.Equal(spent(Span{Chat: chatID}), all)
-	is.Equal(spent(Span{Chat: "another"}), Spending{})
-	is.Equal(spent(Span{User: "nobody"}), Spending{})
+	all := projections.Spending{Cost: 3.5, Tokens: 32}
+	is.Equal(spent(projections.Span{}), all)
+	is.Equal(spent(projections.Span{Chat: chatID}), all)
+	is.Equal(spent(projections.Span{Chat: "another"}), projections.Spending{})
+	is.Equal(spent(projections.Span{User: "nobody"}), projections.Spending{})
 	chat, _, err := m.Chat(t.Context(), chatID)
 	is.NoErr(err)
-	is.Equal(spent(Span{User: chat.User, Chat: chatID}), all)
+	is.Equal(spent(projections.Span{User: chat.User, Chat: chatID}), all)
 	messages := shown(t, m)
 	day := messages[len(messages)-1].Created[:len("2006-01-02")]
-	is.Equal(spent(Span{Day: day}), all)
-	is.Equal(spent(Span{Day: "2001-01-01"}), Spending{})
+	is.Equal(spent(projections.Span{Day: day}), all)
+	is.Equal(spent(projections.Span{Day: "2001-01-01"}), projections.Spending{})
 	usage, err := m.Usage(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]any{len(usage), usage[0].Messages, usage[0].Cost}, []any{1, int64(2), 3.5})
 
 	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), s.own(events.Deleted{}))
-	is.Equal(spent(Span{Chat: chatID}), all) // it stays spent
+	is.Equal(spent(projections.Span{Chat: chatID}), all) // it stays spent
 }
 
 func TestAHeldMessageIsThePersonsTurn(t *testing.T) {
@@ -58,18 +59,18 @@ func TestAHeldMessageIsThePersonsTurn(t *testing.T) {
 		is.NoErr(err)
 		return chat.Turn
 	}
-	is.Equal(turn(), TurnAssistant)
+	is.Equal(turn(), projections.TurnAssistant)
 	held := s.own(events.MessageHeld{Message: "m1", Permission: "p1", Reason: "used up"})
 	feed(t, m, held, s.own(events.MessageHeld{Message: "m1", Permission: "p2", Reason: "denied"}))
-	is.Equal(turn(), TurnUser)
+	is.Equal(turn(), projections.TurnUser)
 	is.Equal([]string{shown(t, m)[0].UserStatus, shown(t, m)[0].Held, shown(t, m)[0].HeldBy}, []string{"pending", "denied", "p2"})
 	feed(t, m, s.own(events.SessionBound{Session: ses, Directory: directed}), s.sending("m1", msg1))
-	is.Equal(turn(), TurnAssistant)
+	is.Equal(turn(), projections.TurnAssistant)
 	is.Equal(shown(t, m)[0].Held+shown(t, m)[0].HeldBy, "")
 	feed(t, m, s.own(events.MessageHeld{Message: "m1", Permission: "p3", Reason: "too late"}))
 	is.Equal(shown(t, m)[0].Held, "")
 	feed(t, m, s.own(events.MessageFailed{Message: "m1", Domain: "infrastructure", Error: "gone"}))
-	is.Equal(turn(), TurnUser)
+	is.Equal(turn(), projections.TurnUser)
 }
 
 func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {

@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"fmt"
@@ -9,9 +9,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
-func chat(t testing.TB, m *Model) Chat {
+func chat(t testing.TB, m *projections.Model) projections.Chat {
 	t.Helper()
 	c, found, err := m.Chat(t.Context(), chatID)
 	if err != nil || !found {
@@ -31,10 +32,10 @@ func TestPreviewIsOneLineOfWholeRunes(t *testing.T) {
 		{" \n ", "before"}, // says nothing
 	} {
 		is := is.New(t)
-		c := Chat{Preview: "before"}
-		c.setPreview(test.text)
+		c := projections.Chat{Preview: "before"}
+		c.SetPreview(test.text)
 		is.Equal(c.Preview, test.want)
-		is.True(utf8.RuneCountInString(c.Preview) <= maxPreview)
+		is.True(utf8.RuneCountInString(c.Preview) <= projections.MaxPreview)
 	}
 }
 

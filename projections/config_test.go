@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -39,7 +40,7 @@ func account(t testing.TB, id string, d events.Data) events.Event {
 }
 
 // rows gives all rows of a table, and how many events could not be applied.
-func rows[R any](t testing.TB, m *Model, table string) ([]R, int) {
+func rows[R any](t testing.TB, m *projections.Model, table string) ([]R, int) {
 	t.Helper()
 	all, err := store.List[R](t.Context(), m.Model, table, "SELECT * FROM "+table+" ORDER BY id", nil)
 	if err != nil {
@@ -57,23 +58,23 @@ func TestConfigRecordIsAsItWasSavedLast(t *testing.T) {
 	is := is.New(t)
 	m := still(t)
 	feed(t, m, saved(t, "sops", "one", `{"name": "a", "n": [1, 2]}`), saved(t, "ai_models", "one", `{}`), saved(t, "sops", "one", `{"name": "b"}`))
-	all, _ := rows[Config](t, m, "config")
+	all, _ := rows[projections.Config](t, m, "config")
 	is.Equal(len(all), 2) // the same id in another collection is another record
 	is.Equal(fmt.Sprint(all[1].ID, all[1].Collection, all[1].RecordID, all[1].Fields), `sops/onesopsone{"name":"b"}`)
 	is.Equal([]int64{all[1].First, all[1].Last}, []int64{1, 3})
 	is.True(all[1].Updated > all[1].Created)
 
 	feed(t, m, saved(t, "sops", "one", `{ "name":"b" }`)) // what it says already
-	all, _ = rows[Config](t, m, "config")
+	all, _ = rows[projections.Config](t, m, "config")
 	is.Equal(all[1].Last, int64(3))
 
 	feed(t, m, configured(t, "sops", "one", events.Deleted{}), configured(t, "sops", "one", events.Deleted{}))
-	all, _ = rows[Config](t, m, "config")
+	all, _ = rows[projections.Config](t, m, "config")
 	is.True(all[1].Removed)
 	is.Equal(all[1].Last, int64(5))
 	before := all[1]
 	feed(t, m, saved(t, "sops", "one", `{"name":"b"}`))
-	all, bad := rows[Config](t, m, "config")
+	all, bad := rows[projections.Config](t, m, "config")
 	is.True(!all[1].Removed)
 	is.Equal([]int64{all[1].First, all[1].Last}, []int64{7, 7}) // a new record
 	is.Equal(all[1].Created, all[1].Updated)
@@ -90,7 +91,7 @@ func TestUpdatedOfARecordMovesForwardThroughItsEnd(t *testing.T) {
 		all[i].Seq, all[i].Time = uint64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	}
 	is.NoErr(m.Apply(all))
-	records, _ := rows[Config](t, m, "config")
+	records, _ := rows[projections.Config](t, m, "config")
 	is.Equal(records[0].Updated, "2026-01-02 03:04:05.002Z")
 }
 
@@ -99,7 +100,7 @@ func TestConfigThatCannotBeIsSetAside(t *testing.T) {
 	is := is.New(t)
 	m := still(t)
 	feed(t, m, saved(t, "sops", "one", `[1]`), saved(t, "sops", "one", `"text"`), configured(t, "sops", "two", events.Deleted{}))
-	all, bad := rows[Config](t, m, "config")
+	all, bad := rows[projections.Config](t, m, "config")
 	is.Equal(len(all), 0)
 	is.Equal(bad, 3)
 }
@@ -112,7 +113,7 @@ func TestConfigValueThatNestsTooDeepForSQLiteIsReplaced(t *testing.T) {
 	nested := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 	feed(t, m, saved(t, "notification_rules", "deep", `{"user":"bob","note":"<b>","rules":`+nested(1000)+`}`),
 		saved(t, "notification_rules", "most", `{"user":"bob","rules":`+nested(999)+`}`))
-	all, bad := rows[Config](t, m, "config")
+	all, bad := rows[projections.Config](t, m, "config")
 	is.Equal(bad, 0)
 	is.Equal(string(all[0].Fields), `{"note":"<b>","rules":{"error":"The value nests more than 1,000 levels. Only the log holds it."},"user":"bob"}`)
 	is.Equal(string(all[1].Fields), `{"user":"bob","rules":`+nested(999)+`}`)
@@ -135,17 +136,17 @@ func TestAccountIsWhatWasSaidOfItLast(t *testing.T) {
 	for _, quiet := range []events.Data{events.PasswordChanged{}, events.SessionOpened{Session: "s"}, events.SessionRefreshed{Session: "s"}, events.SessionClosed{Session: "s"}, events.LoginFailed{}} {
 		feed(t, m, account(t, "ann", quiet))
 	}
-	all, _ := rows[User](t, m, "users")
+	all, _ := rows[projections.User](t, m, "users")
 	is.Equal(fmt.Sprint(all[0].ID, " ", all[0].Email, " ", all[0].Name, " ", all[0].Role, all[0].Avatar), "ann a@b.c Ann admin")
 	is.True(all[0].Verified && all[0].Disabled)
 	is.Equal([]int64{all[0].First, all[0].Last}, []int64{1, 2}) // logins and passwords change nothing that is shown
 
 	feed(t, m, account(t, "ann", events.Deleted{}))
-	all, bad := rows[User](t, m, "users")
+	all, bad := rows[projections.User](t, m, "users")
 	is.True(all[0].Removed)
 	is.Equal(bad, 0)
 	feed(t, m, account(t, "ann", events.AccountCreated{Email: "x"}), account(t, "bob", events.AccountUpdated{}), account(t, "bob", events.Deleted{}))
-	_, bad = rows[User](t, m, "users")
+	_, bad = rows[projections.User](t, m, "users")
 	is.Equal(bad, 3)
 }
 
@@ -159,10 +160,10 @@ func TestTheSameKindMeansAnotherThingInAnotherScope(t *testing.T) {
 	feed(t, m, configured(t, "chats", chatID, events.Deleted{}), account(t, chatID, events.ChatUpdated{Title: new("Other")}), audit)
 	is.Equal(chat(t, m).Title, "Chat")
 	is.True(!chat(t, m).Removed)
-	all, bad := rows[User](t, m, "users")
+	all, bad := rows[projections.User](t, m, "users")
 	is.True(!all[0].Removed)
 	is.Equal(bad, 0)
 	feed(t, m, s.own(events.Deleted{}))
-	all, _ = rows[User](t, m, "users")
+	all, _ = rows[projections.User](t, m, "users")
 	is.True(chat(t, m).Removed && !all[0].Removed)
 }

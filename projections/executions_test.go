@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -31,7 +32,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 			running, err := m.RunningExecutions(t.Context())
 			is.NoErr(err)
 			is.Equal(len(running), 1)
-			is.Equal([]string{running[0].Status, running[0].Text, running[0].Permission, running[0].Started}, []string{"executing", "make", RecordID("per_1"), running[0].Created})
+			is.Equal([]string{running[0].Status, running[0].Text, running[0].Permission, running[0].Started}, []string{"executing", "make", projections.RecordID("per_1"), running[0].Created})
 			result.Exec, result.DurationMS, result.Stdout = "x1", 12, events.Output{Bytes: 3, Text: "out"}
 			feed(t, m, own(t, "sandbox", result))
 			all, err := m.Executions(t.Context(), chatID)
@@ -58,7 +59,7 @@ func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
 	all, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]any{all[2].Status, all[2].Reason, all[2].ExitCode, all[2].Text}, []any{"refused", "nobody allowed it", int64(126), "make"})
-	commands, err := store.List[Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
+	commands, err := store.List[projections.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 1) // the same command, kept once
 	is.Equal([]any{commands[0].Command, commands[0].Uses, len(commands[0].ID)}, []any{"make", int64(2), 15})
@@ -87,17 +88,17 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Cwd: "/workspace", Pool: "default", Terminal: true, Private: true}),
 		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "landlock"}))
-	for _, ask := range []func() ([]Run, error){
-		func() ([]Run, error) { return m.Executions(t.Context(), chatID) },
-		func() ([]Run, error) { return m.RunningExecutions(t.Context()) },
-		func() ([]Run, error) { return m.LatestExecutions(t.Context(), 1) },
+	for _, ask := range []func() ([]projections.Run, error){
+		func() ([]projections.Run, error) { return m.Executions(t.Context(), chatID) },
+		func() ([]projections.Run, error) { return m.RunningExecutions(t.Context()) },
+		func() ([]projections.Run, error) { return m.LatestExecutions(t.Context(), 1) },
 	} {
 		all, err := ask()
 		is.NoErr(err)
 		is.Equal(len(all), 1)
 		is.Equal([]any{all[0].Terminal, all[0].Private, all[0].Source, all[0].Text, all[0].Command, all[0].Permission}, []any{true, true, "person", "", "", ""})
 	}
-	commands, err := store.List[Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
+	commands, err := store.List[projections.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 0)
 }

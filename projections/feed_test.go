@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/expect"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -42,7 +43,7 @@ func TestPartsAreChangesOfTheirMessage(t *testing.T) {
 	f := m.Feed()
 	defer f.Close()
 	part := textPart(s, "msg_a", "prt_a", "words")
-	answer := "messages " + RecordID("msg_a") + " created=false removed="
+	answer := "messages " + projections.RecordID("msg_a") + " created=false removed="
 	feed(t, m, part)
 	lines, _ := next(t, f)
 	is.True(slices.Contains(lines, answer+"false"))
@@ -55,14 +56,14 @@ func TestPartsAreChangesOfTheirMessage(t *testing.T) {
 	is.True(slices.Contains(lines, answer+"true"))
 	feed(t, m, removed, textPart(s, "msg_a", "prt_b", "late")) // a removed row has no further changes
 	lines, _ = next(t, f)
-	expect.Lacks(t, strings.Join(lines, "\n"), RecordID("msg_a"))
+	expect.Lacks(t, strings.Join(lines, "\n"), projections.RecordID("msg_a"))
 }
 
 // rowKey names a row of a table.
 type rowKey struct{ table, id string }
 
 // shownRows returns when each row that clients see was last updated.
-func shownRows(r *rapid.T, m *Model) map[rowKey]string {
+func shownRows(r *rapid.T, m *projections.Model) map[rowKey]string {
 	all := map[rowKey]string{}
 	for _, table := range shownTables {
 		rows, err := store.List[store.Record](context.Background(), m.Model, table, "SELECT id, created, updated, first_seq, last_seq, removed FROM "+table+" WHERE NOT removed", nil)

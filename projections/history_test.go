@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"bufio"
@@ -21,6 +21,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
+	"pocketcoder/projections"
 )
 
 const (
@@ -85,13 +86,13 @@ func own(t testing.TB, actor string, d events.Data) events.Event {
 // started gives the first session and the first message of a person that a recording names.
 func started(all []events.Event) (session, prompt string) {
 	for _, e := range all {
-		switch b, _ := decode(e); b := b.(type) {
+		switch b, _ := projections.Decode(e); b := b.(type) {
 		case opencode.SessionStatus:
 			session = cmp.Or(session, b.SessionID)
 		case opencode.SessionUpdated:
 			session = cmp.Or(session, b.SessionID)
 		case opencode.MessageUpdated:
-			if b.Info.Role == roleUser {
+			if b.Info.Role == "user" {
 				prompt = cmp.Or(prompt, b.Info.ID)
 			}
 		}
@@ -117,7 +118,7 @@ func conversation(t testing.TB, name string) []events.Event {
 }
 
 // model opens read models over a fresh log that holds the events, and waits until they are applied.
-func model(t testing.TB, all []events.Event) *Model {
+func model(t testing.TB, all []events.Event) *projections.Model {
 	t.Helper()
 	is := is.New(t)
 	log := eventstest.Log(t)
@@ -131,9 +132,9 @@ func model(t testing.TB, all []events.Event) *Model {
 }
 
 // still opens read models without a worker: feed applies events to them.
-func still(t testing.TB) *Model {
+func still(t testing.TB) *projections.Model {
 	t.Helper()
-	m, err := Open(t.Context(), t.TempDir(), eventstest.Log(t))
+	m, err := projections.Open(t.Context(), t.TempDir(), eventstest.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func still(t testing.TB) *Model {
 }
 
 // feed applies events as if they came next in the log, 7 ms apart.
-func feed(t testing.TB, m *Model, all ...events.Event) {
+func feed(t testing.TB, m *projections.Model, all ...events.Event) {
 	t.Helper()
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for i := range all {
@@ -155,9 +156,9 @@ func feed(t testing.TB, m *Model, all ...events.Event) {
 }
 
 // running opens read models and runs their worker until the test ends.
-func running(t testing.TB, dir string, log *log.Log) *Model {
+func running(t testing.TB, dir string, log *log.Log) *projections.Model {
 	t.Helper()
-	m, err := Open(t.Context(), dir, log)
+	m, err := projections.Open(t.Context(), dir, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func running(t testing.TB, dir string, log *log.Log) *Model {
 }
 
 // work runs the worker until stop is called.
-func work(t testing.TB, m *Model) (stop func()) {
+func work(t testing.TB, m *projections.Model) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()

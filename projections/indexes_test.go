@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"testing"
@@ -7,10 +7,11 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/expect"
+	"pocketcoder/projections"
 )
 
 // queryPlan returns how SQLite would find the rows.
-func queryPlan(t testing.TB, m *Model, query string) (plan string) {
+func queryPlan(t testing.TB, m *projections.Model, query string) (plan string) {
 	t.Helper()
 	err := m.View(t.Context(), func(db dbx.Builder, _ uint64) error {
 		var steps []struct{ Detail string }

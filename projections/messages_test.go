@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"fmt"
@@ -8,9 +8,10 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
-func shown(t testing.TB, m *Model) []ShownMessage {
+func shown(t testing.TB, m *projections.Model) []projections.ShownMessage {
 	t.Helper()
 	messages, err := m.Messages(t.Context(), chatID)
 	if err != nil {
@@ -45,7 +46,7 @@ func TestMessageTypedElsewhereIsShown(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.created(), s.userMessage("msg_typed"), textPart(s, "msg_typed", "prt_1", "typed"))
 	is.Equal(describe(t, shown(t, m)[0]), `user delivered "typed"`)
-	is.Equal(shown(t, m)[0].ID, RecordID("msg_typed"))
+	is.Equal(shown(t, m)[0].ID, projections.RecordID("msg_typed"))
 	feed(t, m, s.failed(ses, "UnknownError"))
 	is.Equal(describe(t, shown(t, m)[0]), `user failed "typed" !provider:UnknownError`)
 }
@@ -240,15 +241,15 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.created(), in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}), s.submitted("m1"), s.assistant(ses, "msg_a", msg1, ended))
-	before, _ := rows[Message](t, m, "messages")
-	others, _ := rows[Chat](t, m, "chats")
-	for _, id := range []string{"m1", RecordID("msg_a")} {
+	before, _ := rows[projections.Message](t, m, "messages")
+	others, _ := rows[projections.Chat](t, m, "chats")
+	for _, id := range []string{"m1", projections.RecordID("msg_a")} {
 		feed(t, m, in(t, "chat2", "user:eve", events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "mine"}}}))
 	}
-	after, bad := rows[Message](t, m, "messages")
+	after, bad := rows[projections.Message](t, m, "messages")
 	is.Equal(after, before)
 	is.Equal(bad, 0)
-	chats, _ := rows[Chat](t, m, "chats")
+	chats, _ := rows[projections.Chat](t, m, "chats")
 	is.Equal(chats, others)
 	outbox, err := m.OutboxMessages(t.Context())
 	is.NoErr(err)
@@ -257,11 +258,11 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 
 	feed(t, m, in(t, "chat2", "engine:oc1", events.MessageSending{Message: "m1", Session: "ses_2", EngineMessage: "msg_x"}),
 		in(t, "chat2", "engine:oc1", events.MessageDelivered{Message: "m1"}), in(t, "chat2", "engine:oc1", events.MessageFailed{Message: "m1"}))
-	after, bad = rows[Message](t, m, "messages")
+	after, bad = rows[projections.Message](t, m, "messages")
 	is.Equal(after, before)
 	is.Equal(bad, 3)
 
-	for id, want := range map[string]string{"m1": chatID, RecordID("msg_a"): chatID, "m2": ""} {
+	for id, want := range map[string]string{"m1": chatID, projections.RecordID("msg_a"): chatID, "m2": ""} {
 		chat, ok, err := m.ChatOf(t.Context(), "messages", id)
 		is.NoErr(err)
 		is.Equal(chat, want)

@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"testing"
@@ -6,10 +6,11 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events/eventstest"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
-func digestOf(t testing.TB, m *Model) string {
+func digestOf(t testing.TB, m *projections.Model) string {
 	t.Helper()
 	d, err := m.Digest(t.Context())
 	if err != nil {
@@ -19,7 +20,7 @@ func digestOf(t testing.TB, m *Model) string {
 }
 
 // waited returns the model after it has applied seq.
-func (m *Model) waited(t testing.TB, seq uint64) *Model {
+func waited(t testing.TB, m *projections.Model, seq uint64) *projections.Model {
 	t.Helper()
 	if err := m.Wait(t.Context(), seq); err != nil {
 		t.Fatal(err)

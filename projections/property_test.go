@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -68,8 +69,8 @@ func longEnough(t testing.TB) *log.Log {
 }
 
 // opened opens read models for a property. The caller closes them.
-func opened(r *rapid.T, dir string, log *log.Log) *Model {
-	m, err := Open(context.Background(), dir, log)
+func opened(r *rapid.T, dir string, log *log.Log) *projections.Model {
+	m, err := projections.Open(context.Background(), dir, log)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func opened(r *rapid.T, dir string, log *log.Log) *Model {
 }
 
 // crashed copies the open file to a new directory, as a killed process leaves it, and opens the copy.
-func crashed(r *rapid.T, m *Model, from, to string, log *log.Log) *Model {
+func crashed(r *rapid.T, m *projections.Model, from, to string, log *log.Log) *projections.Model {
 	files, err := filepath.Glob(filepath.Join(from, "readmodel.v*.db*"))
 	if err != nil || len(files) == 0 {
 		r.Fatal("no file", err)

@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
 // asksQuestions asks the two questions of questions, under an id and by a call of their own.
@@ -30,7 +31,7 @@ func (s *story) interrupts(id string) events.Event {
 }
 
 // questionFate is what became of questions asked together, and whether a reply to them is due.
-func questionFate(t testing.TB, m *Model, id string) string {
+func questionFate(t testing.TB, m *projections.Model, id string) string {
 	t.Helper()
 	group, err := m.QuestionsOf(t.Context(), id)
 	if err != nil || len(group) == 0 {
@@ -141,7 +142,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	talk := conversation(t, name)
 	asked := slices.IndexFunc(talk, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
 	id := ""
-	if body, err := decode(talk[asked]); err == nil {
+	if body, err := projections.Decode(talk[asked]); err == nil {
 		id = body.(events.QuestionAsk).ID
 	}
 	s, log := &story{t: t}, longEnough(t)

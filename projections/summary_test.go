@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"encoding/json"
@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"pocketcoder/projections"
+
 	"github.com/matryer/is"
 )
 
 // transcript says in a few words per row what clients are shown of the chat.
-func transcript(t testing.TB, m *Model) []string {
+func transcript(t testing.TB, m *projections.Model) []string {
 	t.Helper()
 	is := is.New(t)
 	ctx := t.Context()
@@ -41,7 +43,7 @@ func transcript(t testing.TB, m *Model) []string {
 	return lines
 }
 
-func describe(t testing.TB, x ShownMessage) string {
+func describe(t testing.TB, x projections.ShownMessage) string {
 	t.Helper()
 	line := x.Role + " " + x.UserStatus + x.EngineStatus
 	if x.Subagent != "" {

@@ -1,4 +1,4 @@
-package projections
+package projections_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
 // called is a tool part: input is of its call, as OpenCode shows it with the status.
@@ -29,20 +30,20 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	found, ok, err := m.ToolCall(t.Context(), ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(ok)
-	is.Equal(found, ToolCall{Tool: "bash", Directory: directed, Agent: "build"}) // its input is not there yet
+	is.Equal(found, projections.ToolCall{Tool: "bash", Directory: directed, Agent: "build"}) // its input is not there yet
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = m.AwaitToolCall(ended, ses, "msg_a", "call_1")
 	is.True(errors.Is(err, context.Canceled))
-	waited := make(chan ToolCall, 1)
+	waited := make(chan projections.ToolCall, 1)
 	go func() {
 		found, _ := m.AwaitToolCall(t.Context(), ses, "msg_a", "call_1")
 		waited <- found
 	}()
 	feed(t, m, s.status(ses, "busy")) // something else
 	feed(t, m, s.called("msg_a", "call_1", "running", `{"command":"pwd","workdir":"sub"}`))
-	is.Equal(<-waited, ToolCall{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed, Agent: "build"})
+	is.Equal(<-waited, projections.ToolCall{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed, Agent: "build"})
 
 	_, ok, err = m.ToolCall(t.Context(), child, "msg_a", "call_1") // nobody's but the session's
 	is.NoErr(err)
