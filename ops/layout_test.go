@@ -32,6 +32,7 @@ var mayImport = map[string]string{
 	"events/opencode":                    "events",
 	"events/secret":                      "events",
 	"projections":                        "events events/log events/opencode projections/store projections/turnstate sandbox/wire",
+	"projections/pending":                "projections projections/store",
 	"projections/queries":                "events projections projections/store",
 	"projections/store":                  "events events/log",
 	"projections/turns":                  "projections projections/store",
@@ -65,7 +66,7 @@ var mayImport = map[string]string{
 	"sandbox/protected":                  "",
 	"sandbox/wire":                       "",
 	"bridge/opencode": "bridge/opencode/client bridge/opencode/install bridge/opencode/provider bridge/opencode/shellsocket bridge/opencode/tail events events/log handlers handlers/budget handlers/chat " +
-		"handlers/permission handlers/permission/workspace handlers/record projections sandbox/inside sandbox/isolation sandbox/protected sandbox/wire",
+		"handlers/permission handlers/permission/workspace handlers/record projections projections/pending projections/turns sandbox/inside sandbox/isolation sandbox/protected sandbox/wire",
 	"bridge/opencode/client":       "",
 	"bridge/opencode/install":      "bridge/opencode/tail",
 	"bridge/opencode/tail":         "",
@@ -199,7 +200,7 @@ func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
 const maxLines = 2000
 
 // largePackages have more lines than maxLines. They may only shrink.
-var largePackages = map[string]int{"bridge/opencode": 3760, "projections": 2113}
+var largePackages = map[string]int{"bridge/opencode": 3760}
 
 func TestPackagesStaySmall(t *testing.T) {
 	t.Parallel()

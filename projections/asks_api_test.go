@@ -7,6 +7,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
 )
 
@@ -24,16 +25,16 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	is.Equal([]store.JSON{p.Patterns, p.Metadata, p.Always}, []store.JSON{`["ls *"]`, `{"command":"ls -l"}`, "[]"})
 	is.Equal([]string{p.Session, p.EngineMessage, p.Call}, []string{ses, "msg_a", "call_1"})
 	is.Equal(asks[1].Message, "May I?")
-	pending, err := m.PendingAsks(t.Context())
+	waiting, err := pending.Requests(t.Context(), m)
 	is.NoErr(err)
-	is.Equal(len(pending), 0) // OpenCode waits for none
+	is.Equal(len(waiting), 0) // OpenCode waits for none
 
 	feed(t, m, s.decides(user, "intent1", events.Authorized), s.decides(user, "intent1", events.Denied),
 		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}), s.own(events.PermissionExpired{Permission: "intent2", Reason: "nobody cared"}))
 	all, _ := rows[projections.Permission](t, m, "permissions")
 	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{projections.PermissionAuthorized, "ann"})
 	is.Equal([]string{all[1].Status, all[1].Reason}, []string{projections.PermissionExpired, "nobody cared"})
-	unreplied, err := m.DecidedUnreplied(t.Context())
+	unreplied, err := pending.DecidedRequests(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0)
 
@@ -95,7 +96,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	for _, p := range after {
 		is.Equal(p.Status == projections.PermissionAuthorized, p.Chat == "chat2")
 	}
-	unreplied, err := m.DecidedUnreplied(t.Context())
+	unreplied, err := pending.DecidedRequests(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0) // OpenCode is told nothing
 	for id, want := range map[string]string{"intent1": chatID, projections.RecordID("per_1"): chatID, "per_1": "chat2", "intent2": ""} {

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 func (s *story) asks(id, session, command string) events.Event {
@@ -120,18 +121,18 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	lists := func() string {
 		t.Helper()
-		pending, err := m.PendingAsks(t.Context())
+		waiting, err := pending.Requests(t.Context(), m)
 		is.NoErr(err)
-		decided, err := m.DecidedUnreplied(t.Context())
+		decided, err := pending.DecidedRequests(t.Context(), m)
 		is.NoErr(err)
-		ids := func(asks []projections.Ask) string {
+		ids := func(asks []pending.Request) string {
 			var s []string
 			for _, a := range asks {
 				s = append(s, a.EnginePermission+"@"+a.Directory)
 			}
 			return strings.Join(s, " ")
 		}
-		return "pending " + ids(pending) + " decided " + ids(decided)
+		return "pending " + ids(waiting) + " decided " + ids(decided)
 	}
 	feed(t, m, s.begun()...)
 	is.Equal(lists(), "pending  decided ")
@@ -173,11 +174,11 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	lists := func() string {
 		t.Helper()
-		pending, err := m.PendingQuestions(t.Context())
+		waiting, err := pending.Questions(t.Context(), m)
 		is.NoErr(err)
-		answered, err := m.AnsweredUnreplied(t.Context())
+		answered, err := pending.AnsweredQuestions(t.Context(), m)
 		is.NoErr(err)
-		return fmt.Sprintf("pending %d answered %d", len(pending), len(answered))
+		return fmt.Sprintf("pending %d answered %d", len(waiting), len(answered))
 	}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.questions(), s.questions())
@@ -215,7 +216,7 @@ func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
 			all, err := m.Questions(t.Context(), chatID, test.status)
 			is.NoErr(err)
 			is.Equal(len(all), 2)
-			answered, err := m.AnsweredUnreplied(t.Context())
+			answered, err := pending.AnsweredQuestions(t.Context(), m)
 			is.NoErr(err)
 			is.Equal(len(answered), test.answered)
 		})

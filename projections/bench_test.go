@@ -13,6 +13,8 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turns"
 )
 
 // recordings lists the names of all recordings.
@@ -86,15 +88,15 @@ func BenchmarkWorkLists(b *testing.B) {
 	_, m := longLog(b)
 	ctx := b.Context()
 	for name, ask := range map[string]func() error{
-		"OutboxMessages":     func() error { _, err := m.OutboxMessages(ctx); return err },
-		"PendingAsks":        func() error { _, err := m.PendingAsks(ctx); return err },
-		"DecidedUnreplied":   func() error { _, err := m.DecidedUnreplied(ctx); return err },
-		"PendingQuestions":   func() error { _, err := m.PendingQuestions(ctx); return err },
-		"AnsweredUnreplied":  func() error { _, err := m.AnsweredUnreplied(ctx); return err },
+		"Messages":           func() error { _, err := pending.Messages(ctx, m); return err },
+		"Requests":           func() error { _, err := pending.Requests(ctx, m); return err },
+		"DecidedRequests":    func() error { _, err := pending.DecidedRequests(ctx, m); return err },
+		"Questions":          func() error { _, err := pending.Questions(ctx, m); return err },
+		"AnsweredQuestions":  func() error { _, err := pending.AnsweredQuestions(ctx, m); return err },
 		"RunningExecutions":  func() error { _, err := m.RunningExecutions(ctx); return err },
-		"UnfinishedTurns":    func() error { _, err := m.UnfinishedTurns(ctx); return err },
-		"UnansweredMessages": func() error { _, err := m.UnansweredMessages(ctx); return err },
-		"RunningTurns":       func() error { _, err := m.RunningTurns(ctx, engine); return err },
+		"UnfinishedTurns":    func() error { _, err := turns.Unfinished(ctx, m); return err },
+		"UnansweredMessages": func() error { _, err := pending.UnansweredMessages(ctx, m); return err },
+		"RunningTurns":       func() error { _, err := turns.Running(ctx, m, engine); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -38,17 +38,3 @@ func (m *Model) Spent(ctx context.Context, in Span) (Spending, error) {
 	s, _, err := store.First[Spending](ctx, m.Model, "spending", query, dbx.Params{"chat": in.Chat, "user": in.User, "day": in.Day})
 	return s, err
 }
-
-// UnfinishedStep gives the newest assistant message of a chat's own session, and whether the turn goes on after it, or
-// would have gone on if OpenCode had not gone away. A person's plain no to a permission or a question ends it.
-func (m *Model) UnfinishedStep(ctx context.Context, chat string) (Message, bool, error) {
-	return store.First[Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
-			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id
-			WHERE c.id={:chat} AND n.role='assistant' AND NOT n.removed ORDER BY n.position DESC LIMIT 1)
-		AND (m.engine_message_status='processing' OR m.engine_message_status='failed' AND m.error_domain='infrastructure'
-			OR m.engine_message_status='completed' AND (m.finish IN ('tool-calls', 'unknown', '') OR m.agent='compaction'))
-		AND NOT EXISTS (SELECT 1 FROM permissions WHERE message_id=m.ai_engine_message_id AND chat=m.chat AND status='denied' AND reason='')
-		AND NOT EXISTS (SELECT 1 FROM parts p JOIN questions q ON q.session_id=m.session AND q.call_id=p.data->>'$.callID' AND q.status='rejected'
-			WHERE p.message=m.id)`,
-		dbx.Params{"chat": chat})
-}

@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turns"
 )
 
 func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
@@ -99,7 +100,7 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 			if c.then != nil {
 				feed(t, m, c.then(s)...)
 			}
-			step, got, err := m.UnfinishedStep(t.Context(), chatID)
+			step, got, err := turns.UnfinishedStep(t.Context(), m, chatID)
 			is.NoErr(err)
 			is.Equal(got, c.want)
 			is.Equal(step.EngineMessage == "msg_a", c.want)

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 func chat(t testing.TB, m *projections.Model) projections.Chat {
@@ -110,7 +111,7 @@ func TestDeletedChatStaysDeleted(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(chats), 0)
 	is.Equal(len(shown(t, m)), 2) // its messages are as they were
-	outbox, err := m.OutboxMessages(t.Context())
+	outbox, err := pending.Messages(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(outbox), 0) // and go nowhere any more
 }

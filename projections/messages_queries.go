@@ -38,36 +38,6 @@ const selectShown = `SELECT m.*, coalesce(
 		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent
 	FROM messages m WHERE `
 
-// OutboxMessage is a person's message on its way to OpenCode. Submitted is the list of its events.Part, EngineParts the
-// ids they are sent under once that is decided.
-type OutboxMessage struct {
-	Message
-	ChatAgent string `db:"chat_agent"`
-	ChatTitle string `db:"chat_title"`
-	ChatUser  string `db:"chat_user"` // the chat's owner
-	Engine    string `db:"engine"`
-	Bound     string `db:"bound"`     // the chat's own session; empty when it has none yet
-	Directory string `db:"directory"` // of that session
-	Free      bool   `db:"free"`      // no turn is running there but this message's own
-}
-
-const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.engine AS engine,
-		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
-		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
-	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
-
-// OutboxMessages lists messages that are pending or sending, in log order. Those of a deleted chat stay where they are.
-func (m *Model) OutboxMessages(ctx context.Context) ([]OutboxMessage, error) {
-	return store.List[OutboxMessage](ctx, m.Model, "outbox", selectOutbox+"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
-}
-
-// UnansweredMessages lists messages that were delivered and nothing has answered yet.
-func (m *Model) UnansweredMessages(ctx context.Context) ([]OutboxMessage, error) {
-	return store.List[OutboxMessage](ctx, m.Model, "unanswered messages", selectOutbox+`
-		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE turn_state IN ('running', 'waiting') AND processing='' AND awaiting<>'')
-		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
-}
-
 // ToolCall is a call of a tool.
 type ToolCall struct {
 	Tool      string     `db:"tool"`

@@ -9,6 +9,8 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turns"
 )
 
 func shown(t testing.TB, m *projections.Model) []projections.ShownMessage {
@@ -157,7 +159,7 @@ func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	outbox := func() string {
 		t.Helper()
-		messages, err := m.OutboxMessages(t.Context())
+		messages, err := pending.Messages(t.Context(), m)
 		is.NoErr(err)
 		var lines []string
 		for _, o := range messages {
@@ -177,7 +179,7 @@ func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
 	is.Equal(outbox(), "m2 pending ses_own [] free=false") // there may be another step
 	feed(t, m, s.status(ses, "idle"))
 	is.Equal(outbox(), "m2 pending ses_own [] free=true")
-	first, err := m.OutboxMessages(t.Context())
+	first, err := pending.Messages(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(string(first[0].Submitted), `[{"type":"text","text":"words of m2"}]`)
 	is.Equal([]string{first[0].ChatTitle, first[0].Engine, first[0].Directory}, []string{"Chat", engine, directed})
@@ -189,7 +191,7 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	unfinished := func() (ids []string) {
 		t.Helper()
-		sessions, err := m.UnfinishedTurns(t.Context())
+		sessions, err := turns.Unfinished(t.Context(), m)
 		is.NoErr(err)
 		for _, x := range sessions {
 			ids = append(ids, x.ID)
@@ -200,14 +202,14 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 	is.Equal(unfinished(), nil) // it will be sent again
 	feed(t, m, s.delivered("m1", msg1))
 	is.Equal(unfinished(), []string{ses})
-	unanswered, err := m.UnansweredMessages(t.Context())
+	unanswered, err := pending.UnansweredMessages(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(unanswered), 1)
 	is.Equal(unanswered[0].ID, "m1")
 	feed(t, m, s.status(ses, "busy"))
 	is.Equal(unfinished(), []string{ses})
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ""))
-	unanswered, err = m.UnansweredMessages(t.Context())
+	unanswered, err = pending.UnansweredMessages(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(unanswered), 0)
 	is.Equal(unfinished(), []string{ses})
@@ -251,7 +253,7 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 	is.Equal(bad, 0)
 	chats, _ := rows[projections.Chat](t, m, "chats")
 	is.Equal(chats, others)
-	outbox, err := m.OutboxMessages(t.Context())
+	outbox, err := pending.Messages(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(outbox), 1)
 	is.Equal(outbox[0].Chat, chatID)

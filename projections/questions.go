@@ -1,9 +1,12 @@
 package projections
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
+
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
@@ -162,4 +165,9 @@ func (q Question) Answers() (answers []string, err error) {
 		return nil, fmt.Errorf("read the answer to question %s/%d: %w", q.EngineQuestion, q.Index, err)
 	}
 	return answers, nil
+}
+
+// Questions lists questions in the order they were asked; an empty chat or status does not narrow.
+func (m *Model) Questions(ctx context.Context, chat, status string) ([]Question, error) {
+	return store.List[Question](ctx, m.Model, "questions", "SELECT * FROM questions"+narrowed(chat, status)+" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
 }

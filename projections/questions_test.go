@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 // asksQuestions asks the two questions of questions, under an id and by a call of their own.
@@ -33,11 +34,11 @@ func (s *story) interrupts(id string) events.Event {
 // questionFate is what became of questions asked together, and whether a reply to them is due.
 func questionFate(t testing.TB, m *projections.Model, id string) string {
 	t.Helper()
-	group, err := m.QuestionsOf(t.Context(), id)
+	group, err := pending.QuestionsOf(t.Context(), m, id)
 	if err != nil || len(group) == 0 {
 		t.Fatal("no questions", id, err)
 	}
-	due, err := m.AnsweredUnreplied(t.Context())
+	due, err := pending.AnsweredQuestions(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestQuestionsThatNeedNoAnswerAnyMoreAreFound(t *testing.T) {
 			feed(t, m, (&story{t: t}).begun()...)
 			feed(t, m, (&story{t: t, seq: 1}).assistant(ses, "msg_a", msg1, ""), s.questions())
 			feed(t, m, test.events...)
-			dead, err := m.DeadQuestions(t.Context())
+			dead, err := pending.DeadQuestions(t.Context(), m)
 			is.NoErr(err)
 			var found []string
 			for _, d := range dead {

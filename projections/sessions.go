@@ -135,27 +135,3 @@ func (m *Model) Sessions(ctx context.Context, engine string) ([]Session, error) 
 func (m *Model) Session(ctx context.Context, id string) (Session, bool, error) {
 	return store.First[Session](ctx, m.Model, "session "+id, "SELECT * FROM sessions WHERE id={:id}", dbx.Params{"id": id})
 }
-
-// UnfinishedTurns lists the sessions whose turn is running in OpenCode or waits there for a person. When OpenCode does not run
-// one of them, its turn is lost.
-func (m *Model) UnfinishedTurns(ctx context.Context) ([]Session, error) {
-	return store.List[Session](ctx, m.Model, "unfinished turns", "SELECT * FROM sessions WHERE turn_state IN ('running', 'waiting') ORDER BY id", nil)
-}
-
-// RunningTurns counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It leaves
-// out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other chats.
-func (m *Model) RunningTurns(ctx context.Context, engine string) (map[string]int, error) {
-	rows, err := store.List[struct {
-		User string
-		N    int
-	}](ctx, m.Model, "running turns", `SELECT coalesce(c.user,'') AS user, count(*) AS n FROM sessions s LEFT JOIN chats c ON c.id=s.chat
-		WHERE s.turn_state='running' AND s.parent='' AND s.engine={:engine} GROUP BY 1`, dbx.Params{"engine": engine})
-	if err != nil {
-		return nil, err
-	}
-	turns := map[string]int{}
-	for _, r := range rows {
-		turns[r.User] = r.N
-	}
-	return turns, nil
-}

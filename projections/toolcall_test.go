@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turns"
 )
 
 // called is a tool part: input is of its call, as OpenCode shows it with the status.
@@ -87,10 +88,10 @@ func TestTurnsThatWaitForAPersonDoNotCountAsRunning(t *testing.T) {
 	is := is.New(t)
 	s, m := &story{t: t}, still(t)
 	running := func() int {
-		turns, err := m.RunningTurns(t.Context(), engine)
+		running, err := turns.Running(t.Context(), m, engine)
 		is.NoErr(err)
 		n := 0
-		for _, of := range turns {
+		for _, of := range running {
 			n += of
 		}
 		return n

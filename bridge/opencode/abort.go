@@ -7,6 +7,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
+	"pocketcoder/projections/pending"
 )
 
 // AbortWorker is the name under which the log remembers which aborts were carried out.
@@ -62,7 +63,7 @@ func (b *Bridge) stop(ctx context.Context, session string) error {
 // too; that it does not hear is no reason to abort again, which could hit the next turn.
 func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
-	asks, err := b.Model.PendingAsks(ctx)
+	asks, err := pending.Requests(ctx, b.Model)
 	if err != nil {
 		return err
 	}
@@ -77,11 +78,11 @@ func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 			b.Logger.Warn("drop ask", "err", err)
 		}
 	}
-	questions, err := b.Model.PendingQuestions(ctx)
+	questions, err := pending.Questions(ctx, b.Model)
 	if err != nil {
 		return err
 	}
-	for _, group := range together(questions) {
+	for _, group := range pending.Together(questions) {
 		q := group[0]
 		if !b.below(q.Session, session) {
 			continue

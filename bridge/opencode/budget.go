@@ -13,6 +13,8 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turns"
 )
 
 // GoOn is the prompt that resumes a turn which was stopped because a budget was used up, once a person has allowed more.
@@ -85,7 +87,7 @@ func (b *Bridge) stepEnded(ctx context.Context, e events.Event) error {
 	if err != nil || !known || chat.Removed || chat.Engine != b.Engine {
 		return err
 	}
-	newest, goesOn, err := b.Model.UnfinishedStep(ctx, chat.ID)
+	newest, goesOn, err := turns.UnfinishedStep(ctx, b.Model, chat.ID)
 	if err == nil && goesOn {
 		goesOn, err = b.aborted(ctx, chat.ID)
 	}
@@ -172,7 +174,7 @@ func untilTomorrow() time.Duration {
 }
 
 // held says whether a message that was never sent has to wait because of a budget, and tells people why.
-func (d *deliveries) held(ctx context.Context, m projections.OutboxMessage) bool {
+func (d *deliveries) held(ctx context.Context, m pending.Message) bool {
 	held, err := d.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), d.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = d.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})

@@ -11,6 +11,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turns"
 )
 
 // present is what OpenCode holds in memory only, by id.
@@ -120,7 +122,7 @@ func (c *comparison) turns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unfinished, err := c.Model.UnfinishedTurns(ctx)
+	unfinished, err := turns.Unfinished(ctx, c.Model)
 	if err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func (c *comparison) turns(ctx context.Context) error {
 // (measured), and may have none of it, or half. To OpenCode it is the same message, which it runs once. It gives the
 // sessions.
 func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
-	unanswered, err := c.Model.UnansweredMessages(ctx)
+	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -163,15 +165,15 @@ func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 
 // asks adds those we did not hear of, and settles those OpenCode does not hold any more.
 func (c *comparison) asks(ctx context.Context) error {
-	pending, err := c.Model.PendingAsks(ctx)
+	waiting, err := pending.Requests(ctx, c.Model)
 	if err != nil {
 		return err
 	}
-	decided, err := c.Model.DecidedUnreplied(ctx)
+	decided, err := pending.DecidedRequests(ctx, c.Model)
 	if err != nil {
 		return err
 	}
-	for _, p := range append(pending, decided...) {
+	for _, p := range append(waiting, decided...) {
 		if _, there := c.present.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
 			continue
 		}
@@ -199,7 +201,7 @@ func (c *comparison) asks(ctx context.Context) error {
 // gone settles an ask that OpenCode does not hold any more. While its session goes on, it was answered: as we decided, or
 // by somebody else. When it does not, OpenCode forgot the ask, and a person's decision can still be carried out; unless
 // the tool call shows that OpenCode took our reply and we did not hear of it: then it must not run again.
-func (c *comparison) gone(ctx context.Context, p projections.Ask) error {
+func (c *comparison) gone(ctx context.Context, p pending.Request) error {
 	_, answered := c.busy[p.Session]
 	if p.Status == projections.PermissionDraft && answered {
 		return c.own(p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"})
@@ -221,7 +223,7 @@ func (c *comparison) gone(ctx context.Context, p projections.Ask) error {
 }
 
 // ran says whether the tool call that asked is over by itself, or its command was started.
-func (c *comparison) ran(ctx context.Context, p projections.Ask) (bool, error) {
+func (c *comparison) ran(ctx context.Context, p pending.Request) (bool, error) {
 	if over, err := c.over(ctx, p.EngineMessage, p.Call); err != nil || over {
 		return over, err
 	}

@@ -9,7 +9,8 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turns"
 )
 
 // Deliver sends submitted messages to OpenCode until ctx ends. Each chat runs one turn at a time, in order. At most
@@ -54,11 +55,11 @@ type deliveries struct {
 }
 
 func (d *deliveries) start(ctx context.Context) error {
-	waiting, err := d.Model.OutboxMessages(ctx)
+	waiting, err := pending.Messages(ctx, d.Model)
 	if err != nil {
 		return err
 	}
-	running, err := d.Model.RunningTurns(ctx, d.Engine)
+	running, err := turns.Running(ctx, d.Model, d.Engine)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (d *deliveries) mayRun(user string, running map[string]int) bool {
 
 // deliver sends one message, trying again while trying again may help, and appends what came of it. Of a chat that was
 // deleted nothing is sent any more.
-func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) error {
+func (d *deliveries) deliver(ctx context.Context, m pending.Message) error {
 	if err := d.wishesBefore(ctx, m); err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (d *deliveries) deliver(ctx context.Context, m projections.OutboxMessage) e
 }
 
 // delivered records it. The chat may have been deleted meanwhile, and its turn aborted before there was one.
-func (d *deliveries) delivered(ctx context.Context, m projections.OutboxMessage, s events.MessageSending) error {
+func (d *deliveries) delivered(ctx context.Context, m pending.Message, s events.MessageSending) error {
 	if err := d.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: s.EngineMessage}); err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ const wishPause = 20 * time.Millisecond
 
 // wishesBefore waits until what was wished in the chat before the message is done: those who abort, revert and fork do not
 // wait for deliveries, nor for each other. How a chat without a session begins may have been wished in another.
-func (d *deliveries) wishesBefore(ctx context.Context, m projections.OutboxMessage) error {
+func (d *deliveries) wishesBefore(ctx context.Context, m pending.Message) error {
 	anywhere := m.Chat
 	if m.Bound == "" {
 		anywhere = "*"
@@ -195,7 +196,7 @@ func (d *deliveries) wishesBefore(ctx context.Context, m projections.OutboxMessa
 }
 
 // sending makes the ids under which OpenCode shall know the message, and appends them.
-func (d *deliveries) sending(ctx context.Context, m projections.OutboxMessage) (events.MessageSending, error) {
+func (d *deliveries) sending(ctx context.Context, m pending.Message) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID}
 	parts, err := submitted(m)
 	if err != nil {
@@ -212,7 +213,7 @@ func (d *deliveries) sending(ctx context.Context, m projections.OutboxMessage) (
 }
 
 // sent gives the ids under which the message was sent before, or none.
-func sent(m projections.OutboxMessage) (events.MessageSending, error) {
+func sent(m pending.Message) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage}
 	if err := json.Unmarshal([]byte(m.EngineParts), &s.EngineParts); err != nil {
 		return s, fmt.Errorf("read the part ids of message %s: %w", m.ID, err)
@@ -220,7 +221,7 @@ func sent(m projections.OutboxMessage) (events.MessageSending, error) {
 	return s, nil
 }
 
-func submitted(m projections.OutboxMessage) (parts []events.Part, err error) {
+func submitted(m pending.Message) (parts []events.Part, err error) {
 	if err := json.Unmarshal([]byte(m.Submitted), &parts); err != nil {
 		return nil, fmt.Errorf("read the parts of message %s: %w", m.ID, err)
 	}
@@ -229,7 +230,7 @@ func submitted(m projections.OutboxMessage) (parts []events.Part, err error) {
 
 // session gives the chat's live session, making one when it has none or OpenCode has lost it. Ingest binds it to the
 // chat, by the metadata, when OpenCode reports it.
-func (d *deliveries) session(ctx context.Context, m projections.OutboxMessage) (string, error) {
+func (d *deliveries) session(ctx context.Context, m pending.Message) (string, error) {
 	if m.Bound != "" {
 		_, err := d.api().Session(ctx, m.Bound)
 		if err == nil || !errors.Is(err, client.ErrGone) {
@@ -267,7 +268,7 @@ func (b *Bridge) heard(ctx context.Context, session string) (chat string, err er
 	}
 }
 
-func (b *Bridge) send(ctx context.Context, m projections.OutboxMessage, s events.MessageSending) error {
+func (b *Bridge) send(ctx context.Context, m pending.Message, s events.MessageSending) error {
 	parts, err := submitted(m)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 // questioning makes a session whose turn waits for the answer to questions.
@@ -27,9 +28,9 @@ func (s *system) questioning(session string, questions ...string) (chat string) 
 }
 
 // questionRow is the first of the questions asked together.
-func (s *system) questionRow(id string) projections.OpenQuestion {
+func (s *system) questionRow(id string) pending.Question {
 	s.t.Helper()
-	group, err := s.model.QuestionsOf(s.t.Context(), id)
+	group, err := pending.QuestionsOf(s.t.Context(), s.model, id)
 	s.must(err)
 	if len(group) == 0 {
 		s.t.Fatalf("question %s is not known", id)
@@ -104,7 +105,7 @@ func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
 	is.Equal(len(s.promptsReceived()), 0)
 	is.Equal(len(s.requests("POST", "/reject")), 0)
 	for _, id := range []string{"que_1", "que_2"} {
-		group, err := s.model.QuestionsOf(t.Context(), id)
+		group, err := pending.QuestionsOf(t.Context(), s.model, id)
 		is.NoErr(err)
 		is.Equal(group[1].Status, projections.QuestionRejected)
 		is.True(group[1].EngineReplied) // nothing is left to do

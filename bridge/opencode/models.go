@@ -9,7 +9,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 // models returns the models that the running OpenCode can use.
@@ -33,7 +33,7 @@ func (b *Bridge) Configured() string {
 // modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one. It is
 // part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may be gone.
 // A selection that cannot be used is reported in the chat, once for each message.
-func (b *Bridge) modelFor(ctx context.Context, m projections.OutboxMessage) (*client.Model, error) {
+func (b *Bridge) modelFor(ctx context.Context, m pending.Message) (*client.Model, error) {
 	selected, err := b.Records.SelectedModel(ctx, m.Chat, m.ChatUser)
 	if err != nil {
 		return nil, err

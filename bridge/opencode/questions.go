@@ -13,35 +13,24 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 // Answered is how the prompt begins that resumes a turn which was lost with questions pending, once a person has answered
 // them: the questions and the answers follow.
 const Answered = "You asked, and were interrupted before you had an answer. Here it is:"
 
-// together groups the questions that were asked together, in order.
-func together(all []projections.OpenQuestion) (groups [][]projections.OpenQuestion) {
-	for _, q := range all {
-		if n := len(groups); n > 0 && groups[n-1][0].EngineQuestion == q.EngineQuestion {
-			groups[n-1] = append(groups[n-1], q)
-		} else {
-			groups = append(groups, []projections.OpenQuestion{q})
-		}
-	}
-	return groups
-}
-
 // questions adds those we did not hear of, and settles those OpenCode does not hold any more.
 func (c *comparison) questions(ctx context.Context) error {
-	pending, err := c.Model.PendingQuestions(ctx)
+	waiting, err := pending.Questions(ctx, c.Model)
 	if err != nil {
 		return err
 	}
-	answered, err := c.Model.AnsweredUnreplied(ctx)
+	answered, err := pending.AnsweredQuestions(ctx, c.Model)
 	if err != nil {
 		return err
 	}
-	for _, group := range together(append(pending, answered...)) {
+	for _, group := range pending.Together(append(waiting, answered...)) {
 		q := group[0]
 		if _, there := c.present.questions[q.EngineQuestion]; there || q.Interrupted || q.Engine != c.Engine {
 			continue
@@ -51,7 +40,7 @@ func (c *comparison) questions(ctx context.Context) error {
 		}
 	}
 	for id, raw := range c.present.questions {
-		if known, err := c.Model.QuestionsOf(ctx, id); err != nil {
+		if known, err := pending.QuestionsOf(ctx, c.Model, id); err != nil {
 			return err
 		} else if len(known) > 0 {
 			continue
@@ -70,7 +59,7 @@ func (c *comparison) questions(ctx context.Context) error {
 // goneQuestions settles questions that OpenCode does not hold any more. While their session goes on, or when the call that
 // asked has ended by itself, they were answered: as they were here, or by somebody else. When neither is so, OpenCode forgot
 // them, and a person's answers can still be given to the model.
-func (c *comparison) goneQuestions(ctx context.Context, group []projections.OpenQuestion) error {
+func (c *comparison) goneQuestions(ctx context.Context, group []pending.Question) error {
 	q := group[0]
 	_, answered := c.busy[q.Session]
 	if !answered {
@@ -85,7 +74,7 @@ func (c *comparison) goneQuestions(ctx context.Context, group []projections.Open
 	case q.Status == projections.QuestionAsked:
 		return c.own(q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: "it was answered elsewhere, or its tool call is over"})
 	}
-	all, rejected, err := answersTo(group)
+	all, rejected, err := pending.AnswersTo(group)
 	reply := map[string]any{"sessionID": q.Session, "requestID": q.EngineQuestion}
 	if err != nil || rejected {
 		return errors.Join(err, c.reconciled(q.Session, events.QuestionRejected, reply))
@@ -94,26 +83,14 @@ func (c *comparison) goneQuestions(ctx context.Context, group []projections.Open
 	return c.reconciled(q.Session, events.QuestionReplied, reply)
 }
 
-// answersTo reads what was answered to questions asked together, and whether they were rejected.
-func answersTo(group []projections.OpenQuestion) (all [][]string, rejected bool, err error) {
-	for _, q := range group {
-		answers, err := q.Answers()
-		if err != nil {
-			return nil, false, err
-		}
-		all, rejected = append(all, answers), rejected || q.Status == projections.QuestionRejected
-	}
-	return all, rejected, nil
-}
-
 // startQuestions replies to questions that have their answers, and gives up those that need none any more. What is open is
 // noted.
 func (r *replies) startQuestions(ctx context.Context, open map[string]bool) error {
-	answered, err := r.Model.AnsweredUnreplied(ctx)
+	answered, err := pending.AnsweredQuestions(ctx, r.Model)
 	if err != nil {
 		return err
 	}
-	for _, group := range together(answered) {
+	for _, group := range pending.Together(answered) {
 		q := group[0]
 		request := q.EngineQuestion
 		if q.Interrupted { // OpenCode may have taken the answers before it forgot the questions
@@ -124,7 +101,7 @@ func (r *replies) startQuestions(ctx context.Context, open map[string]bool) erro
 			r.once(ctx, request, func() error { return r.answers(ctx, q.EngineQuestion) })
 		}
 	}
-	dead, err := r.Model.DeadQuestions(ctx)
+	dead, err := pending.DeadQuestions(ctx, r.Model)
 	if err != nil {
 		return err
 	}
@@ -141,11 +118,11 @@ func (r *replies) startQuestions(ctx context.Context, open map[string]bool) erro
 // answers gives OpenCode the answers to questions asked together, or their rejection. Questions it forgot are answered by a
 // prompt. What is known now counts, not what was when the reply was first tried.
 func (r *replies) answers(ctx context.Context, question string) error {
-	group, err := r.Model.QuestionsOf(ctx, question)
+	group, err := pending.QuestionsOf(ctx, r.Model, question)
 	if err != nil || len(group) == 0 {
 		return err
 	}
-	all, rejected, err := answersTo(group)
+	all, rejected, err := pending.AnswersTo(group)
 	if err != nil {
 		return err
 	}
@@ -171,7 +148,7 @@ func (r *replies) goneReply(ctx context.Context, question string) error {
 	if err := r.live.wait(ctx); err != nil {
 		return err
 	}
-	group, err := r.Model.QuestionsOf(ctx, question)
+	group, err := pending.QuestionsOf(ctx, r.Model, question)
 	if err != nil || len(group) == 0 || group[0].EngineReplied || group[0].Interrupted { // interrupted ones have a reply of their own
 		return err
 	}
@@ -180,7 +157,7 @@ func (r *replies) goneReply(ctx context.Context, question string) error {
 
 // resumeAnswered gives the model the answers to questions that OpenCode forgot. Those of a subagent, which is gone, are for
 // the one that takes its place.
-func (r *replies) resumeAnswered(ctx context.Context, group []projections.OpenQuestion, all [][]string) error {
+func (r *replies) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
 	q := group[0]
 	var text strings.Builder
 	text.WriteString(Answered + "\n")
@@ -201,7 +178,7 @@ func (r *replies) resumeAnswered(ctx context.Context, group []projections.OpenQu
 
 // giveUp says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten has an end
 // that we shall hear of.
-func (r *replies) giveUp(ctx context.Context, d projections.DeadQuestion) error {
+func (r *replies) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 	if !d.Interrupted {
 		held, err := r.api().QuestionRequests(ctx, d.Directory)
 		if err != nil {
@@ -211,12 +188,12 @@ func (r *replies) giveUp(ctx context.Context, d projections.DeadQuestion) error 
 			return nil
 		}
 	}
-	return r.dropQuestion(ctx, d.OpenQuestion, d.Why)
+	return r.dropQuestion(ctx, d.Question, d.Why)
 }
 
 // dropQuestion expires a question, and tells OpenCode, which keeps waiting for an answer to a call that was aborted. That it
 // does not hear is no reason to try again.
-func (b *Bridge) dropQuestion(ctx context.Context, q projections.OpenQuestion, reason string) error {
+func (b *Bridge) dropQuestion(ctx context.Context, q pending.Question, reason string) error {
 	seq, err := b.Chats.ExpireQuestion(ctx, chat.ExpireQuestion{
 		Command: handlers.Command{Actor: events.EngineActor(b.Engine)}, Chat: q.Chat, Question: q.EngineQuestion, Reason: reason,
 	})

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 // Continue is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
@@ -36,7 +37,7 @@ type replies struct {
 }
 
 func (r *replies) start(ctx context.Context) error {
-	decided, err := r.Model.DecidedUnreplied(ctx)
+	decided, err := pending.DecidedRequests(ctx, r.Model)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (r *replies) once(ctx context.Context, id string, reply func() error) {
 }
 
 // decision tells OpenCode what was decided about an ask. An ask it forgot is carried out by a continue prompt.
-func (r *replies) decision(ctx context.Context, p projections.Ask) error {
+func (r *replies) decision(ctx context.Context, p pending.Request) error {
 	// What is known now counts, not what was when the reply was first tried.
 	now, known, err := r.Model.Permission(ctx, p.EnginePermission)
 	if err != nil || !known {
@@ -138,7 +139,7 @@ func (r *replies) decision(ctx context.Context, p projections.Ask) error {
 }
 
 // void settles an ask whose approval allows nothing any more. OpenCode is told first: it waits until it is.
-func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool, why string) error {
+func (r *replies) void(ctx context.Context, p pending.Request, interrupted bool, why string) error {
 	if !interrupted {
 		if err := r.api().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, client.ErrGone) {
 			return err
@@ -151,7 +152,7 @@ func (r *replies) void(ctx context.Context, p projections.Ask, interrupted bool,
 // request of the same answer: one prompt resumes all calls of an answer, because there may be hundreds. A request never gets a
 // second prompt of its own, even if the resumed turn has changed the file since.
 func (r *replies) resumed(ctx context.Context, p projections.Permission, prompt string) (bool, error) {
-	together, err := r.Model.InterruptedTogether(ctx, p)
+	together, err := pending.InterruptedTogether(ctx, r.Model, p)
 	if err != nil {
 		return false, err
 	}

@@ -25,6 +25,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 // whole is the real OpenCode, bridged to a real log.
@@ -88,7 +89,7 @@ func (w *whole) say(chat, text string) {
 	w.t.Helper()
 	w.submit(chat, text)
 	expect.Eventually(w.t, "the turn of "+text, func() bool {
-		asks, err := w.bridge.Model.PendingAsks(w.t.Context())
+		asks, err := pending.Requests(w.t.Context(), w.bridge.Model)
 		w.must(err)
 		for _, a := range asks {
 			_, _ = w.bridge.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission, Decision: events.Authorized})
@@ -205,7 +206,11 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 
 	const asking = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n@@say done"
 	w.submit(chat, asking)
-	expect.Eventually(t, "it asks", func() bool { asks, err := w.bridge.Model.PendingAsks(t.Context()); w.must(err); return len(asks) == 1 })
+	expect.Eventually(t, "it asks", func() bool {
+		asks, err := pending.Requests(t.Context(), w.bridge.Model)
+		w.must(err)
+		return len(asks) == 1
+	})
 	running := w.fork(chat, "")
 	expect.Eventually(t, "the other fork has its session", func() bool { return w.row(running).Session != "" })
 	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking)

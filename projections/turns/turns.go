@@ -1,4 +1,4 @@
-// Package turns says how a turn of a chat ended.
+// Package turns says which turns of chats run or have no end, and how a turn ended.
 package turns
 
 import (

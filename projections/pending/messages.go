@@ -1,0 +1,38 @@
+package pending
+
+import (
+	"context"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Message is a person's message on its way to OpenCode. Submitted is the list of its events.Part, EngineParts the
+// ids they are sent under once that is decided.
+type Message struct {
+	projections.Message
+	ChatAgent string `db:"chat_agent"`
+	ChatTitle string `db:"chat_title"`
+	ChatUser  string `db:"chat_user"` // the chat's owner
+	Engine    string `db:"engine"`
+	Bound     string `db:"bound"`     // the chat's own session; empty when it has none yet
+	Directory string `db:"directory"` // of that session
+	Free      bool   `db:"free"`      // no turn is running there but this message's own
+}
+
+const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.engine AS engine,
+		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
+		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
+	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
+
+// Messages lists messages that are pending or sending, in log order. Those of a deleted chat stay where they are.
+func Messages(ctx context.Context, m *projections.Model) ([]Message, error) {
+	return store.List[Message](ctx, m.Model, "outbox", selectOutbox+"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
+}
+
+// UnansweredMessages lists messages that were delivered and nothing has answered yet.
+func UnansweredMessages(ctx context.Context, m *projections.Model) ([]Message, error) {
+	return store.List[Message](ctx, m.Model, "unanswered messages", selectOutbox+`
+		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE turn_state IN ('running', 'waiting') AND processing='' AND awaiting<>'')
+		AND m.user_message_status='delivered' ORDER BY m.position`, nil)
+}

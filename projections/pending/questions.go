@@ -1,0 +1,84 @@
+package pending
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Question is a question with where its session works.
+type Question struct {
+	projections.Question
+	Directory string `db:"directory" json:"directory"`
+	Engine    string `db:"engine" json:"engine"`
+}
+
+const selectQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM questions q LEFT JOIN sessions s ON s.id=q.session_id WHERE "
+
+// QuestionsOf returns the questions that were asked together, in order. An unknown id has none.
+func QuestionsOf(ctx context.Context, m *projections.Model, engineQuestion string) ([]Question, error) {
+	return store.List[Question](ctx, m.Model, "questions "+engineQuestion, selectQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
+}
+
+// Questions lists what waits for an answer, oldest first.
+func Questions(ctx context.Context, m *projections.Model) ([]Question, error) {
+	return store.List[Question](ctx, m.Model, "pending questions", selectQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
+}
+
+// AnsweredQuestions lists questions that OpenCode can be answered: all of those asked together have an answer, or they
+// were rejected. They come together, in order.
+func AnsweredQuestions(ctx context.Context, m *projections.Model) ([]Question, error) {
+	return store.List[Question](ctx, m.Model, "answered questions", selectQuestions+`NOT q.engine_replied AND q.status <> 'expired'
+		AND NOT EXISTS (SELECT 1 FROM questions o WHERE o.ai_engine_question_id=q.ai_engine_question_id AND o.position=q.position AND o.status='asked')
+		ORDER BY q.position, q.idx`, nil)
+}
+
+// DeadQuestion is an unanswered question that needs no answer any more, and why. When it was not interrupted, OpenCode may
+// still be about to say what became of it.
+type DeadQuestion struct {
+	Question
+	Why string `db:"why"`
+}
+
+// DeadQuestions lists them. A tool call that is over without an answer was aborted: an answer is heard of before the end.
+func DeadQuestions(ctx context.Context, m *projections.Model) ([]DeadQuestion, error) {
+	return store.List[DeadQuestion](ctx, m.Model, "dead questions", `SELECT * FROM (
+		SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine, CASE
+			WHEN c.removed THEN 'the chat was deleted'
+			WHEN s.removed THEN 'its session was deleted'
+			WHEN q.interrupted THEN (SELECT 'asked again as '||o.ai_engine_question_id FROM questions o
+				WHERE o.chat=q.chat AND o.request=q.request AND o.position>q.position AND NOT o.interrupted ORDER BY o.position LIMIT 1)
+			WHEN EXISTS (SELECT 1 FROM messages m JOIN parts p ON p.message=m.id
+				WHERE q.message_id<>'' AND m.ai_engine_message_id=q.message_id AND json_extract(p.data,'$.callID')=q.call_id
+				AND json_extract(p.data,'$.state.status') IN ('completed','error')) THEN 'the turn was aborted'
+			END AS why
+		FROM questions q JOIN chats c ON c.id=q.chat LEFT JOIN sessions s ON s.id=q.session_id WHERE q.status='asked')
+		WHERE why IS NOT NULL ORDER BY position, idx`, nil)
+}
+
+// Together groups the questions that were asked together, in order.
+func Together(all []Question) (groups [][]Question) {
+	for _, q := range all {
+		if n := len(groups); n > 0 && groups[n-1][0].EngineQuestion == q.EngineQuestion {
+			groups[n-1] = append(groups[n-1], q)
+		} else {
+			groups = append(groups, []Question{q})
+		}
+	}
+	return groups
+}
+
+// AnswersTo reads what was answered to questions asked together, and whether they were rejected.
+func AnswersTo(group []Question) (all [][]string, rejected bool, err error) {
+	for _, q := range group {
+		answers, err := q.Answers()
+		if err != nil {
+			return nil, false, err
+		}
+		all, rejected = append(all, answers), rejected || q.Status == projections.QuestionRejected
+	}
+	return all, rejected, nil
+}

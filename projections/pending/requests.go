@@ -1,0 +1,44 @@
+package pending
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Request is a permission request with where its session works, which OpenCode wants to know with a reply.
+type Request struct {
+	projections.Permission
+	Directory string `db:"directory" json:"directory"`
+	Engine    string `db:"engine" json:"engine"`
+}
+
+const selectRequests = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM permissions p LEFT JOIN sessions s ON s.id=p.session_id WHERE "
+
+// Requests lists what OpenCode asked and waits for a decision, interrupted requests too, oldest first.
+func Requests(ctx context.Context, m *projections.Model) ([]Request, error) {
+	return store.List[Request](ctx, m.Model, "pending asks", selectRequests+"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
+}
+
+// DecidedRequests lists what was decided here and OpenCode has not confirmed, in the order of the decisions.
+func DecidedRequests(ctx context.Context, m *projections.Model) ([]Request, error) {
+	return store.List[Request](ctx, m.Model, "decided asks", selectRequests+"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
+}
+
+// InterruptedTogether lists the ids of the authorized requests that OpenCode has forgotten and that came from the same answer as
+// p, in the order of the decisions. p is one of them.
+func InterruptedTogether(ctx context.Context, m *projections.Model, p projections.Permission) ([]string, error) {
+	rows, err := store.List[struct {
+		ID string `db:"ai_engine_permission_id"`
+	}](ctx, m.Model, "requests of answer "+p.EngineMessage, `SELECT ai_engine_permission_id FROM permissions
+		WHERE chat={:chat} AND session_id={:session} AND message_id={:message} AND status='authorized' AND interrupted ORDER BY decided_seq`,
+		dbx.Params{"chat": p.Chat, "session": p.Session, "message": p.EngineMessage})
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}

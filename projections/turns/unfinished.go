@@ -1,0 +1,48 @@
+package turns
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Unfinished lists the sessions whose turn is running in OpenCode or waits there for a person. When OpenCode does not run
+// one of them, its turn is lost.
+func Unfinished(ctx context.Context, m *projections.Model) ([]projections.Session, error) {
+	return store.List[projections.Session](ctx, m.Model, "unfinished turns", "SELECT * FROM sessions WHERE turn_state IN ('running', 'waiting') ORDER BY id", nil)
+}
+
+// Running counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It leaves
+// out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other chats.
+func Running(ctx context.Context, m *projections.Model, engine string) (map[string]int, error) {
+	rows, err := store.List[struct {
+		User string
+		N    int
+	}](ctx, m.Model, "running turns", `SELECT coalesce(c.user,'') AS user, count(*) AS n FROM sessions s LEFT JOIN chats c ON c.id=s.chat
+		WHERE s.turn_state='running' AND s.parent='' AND s.engine={:engine} GROUP BY 1`, dbx.Params{"engine": engine})
+	if err != nil {
+		return nil, err
+	}
+	turns := map[string]int{}
+	for _, r := range rows {
+		turns[r.User] = r.N
+	}
+	return turns, nil
+}
+
+// UnfinishedStep gives the newest assistant message of a chat's own session, and whether the turn goes on after it, or
+// would have gone on if OpenCode had not gone away. A person's plain no to a permission or a question ends it.
+func UnfinishedStep(ctx context.Context, m *projections.Model, chat string) (projections.Message, bool, error) {
+	return store.First[projections.Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
+			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id
+			WHERE c.id={:chat} AND n.role='assistant' AND NOT n.removed ORDER BY n.position DESC LIMIT 1)
+		AND (m.engine_message_status='processing' OR m.engine_message_status='failed' AND m.error_domain='infrastructure'
+			OR m.engine_message_status='completed' AND (m.finish IN ('tool-calls', 'unknown', '') OR m.agent='compaction'))
+		AND NOT EXISTS (SELECT 1 FROM permissions WHERE message_id=m.ai_engine_message_id AND chat=m.chat AND status='denied' AND reason='')
+		AND NOT EXISTS (SELECT 1 FROM parts p JOIN questions q ON q.session_id=m.session AND q.call_id=p.data->>'$.callID' AND q.status='rejected'
+			WHERE p.message=m.id)`,
+		dbx.Params{"chat": chat})
+}
