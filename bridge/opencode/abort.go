@@ -14,80 +14,80 @@ import (
 const AbortWorker = "abort"
 
 // Abort carries out people's wishes that a turn stop, until ctx ends: each until OpenCode has taken it.
-func (b *Bridge) Abort(ctx context.Context) error {
+func (o *Outbox) Abort(ctx context.Context) error {
 	filter := events.ChatSubject("*", events.AbortRequested{}.Kind())
-	return b.Log.Work(ctx, AbortWorker, filter, b.abort, func(e events.Event, err error) {
-		b.Logger.Warn("abort", "chat", e.Subject.ID, "err", err)
+	return o.Log.Work(ctx, AbortWorker, filter, o.abort, func(e events.Event, err error) {
+		o.Logger.Warn("abort", "chat", e.Subject.ID, "err", err)
 	})
 }
 
 // wished reads a wish once OpenCode is there to hear it and the read model holds it.
-func (b *Bridge) wished(ctx context.Context, e events.Event, wish any) error {
-	if err := b.live.wait(ctx); err != nil {
+func (o *Outbox) wished(ctx context.Context, e events.Event, wish any) error {
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return err
 	}
-	if err := b.Model.Wait(ctx, e.Seq); err != nil {
+	if err := o.Model.Wait(ctx, e.Seq); err != nil {
 		return err
 	}
 	return json.Unmarshal(e.Data, wish)
 }
 
-func (b *Bridge) abort(ctx context.Context, e events.Event) error {
+func (o *Outbox) abort(ctx context.Context, e events.Event) error {
 	var wish events.AbortRequested
-	if err := b.wished(ctx, e, &wish); err != nil {
+	if err := o.wished(ctx, e, &wish); err != nil {
 		return err
 	}
-	chat, ok, err := b.Model.Chat(ctx, e.Subject.ID)
+	chat, ok, err := o.Model.Chat(ctx, e.Subject.ID)
 	if err != nil {
 		return err
 	}
 	if wish.Session == "" {
 		wish.Session = chat.Session
 	}
-	s, known := b.tracker.get(wish.Session)
-	if !ok || !known || s.chat != chat.ID || chat.Engine != b.Engine {
+	s, known := o.Ingest.Session(wish.Session)
+	if !ok || !known || s.Chat != chat.ID || chat.Engine != o.Engine {
 		return nil // nothing has run there yet
 	}
-	return b.stop(ctx, wish.Session)
+	return o.stop(ctx, wish.Session)
 }
 
 // stop ends the turn of a session and of its subagents, if there is one.
-func (b *Bridge) stop(ctx context.Context, session string) error {
-	if err := b.api().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
+func (o *Outbox) stop(ctx context.Context, session string) error {
+	if err := o.api().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
-	return b.dropAsks(ctx, session)
+	return o.dropAsks(ctx, session)
 }
 
 // dropAsks settles what an aborted turn was waiting for. OpenCode keeps listing an aborted ask as pending, so it is told
 // too; that it does not hear is no reason to abort again, which could hit the next turn.
-func (b *Bridge) dropAsks(ctx context.Context, session string) error {
+func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
-	asks, err := pending.Requests(ctx, b.Model)
+	asks, err := pending.Requests(ctx, o.Model)
 	if err != nil {
 		return err
 	}
 	for _, p := range asks {
-		if !b.below(p.Session, session) {
+		if !o.below(p.Session, session) {
 			continue
 		}
-		if err := b.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: reason}); err != nil {
+		if err := o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: reason}); err != nil {
 			return err
 		}
-		if err := b.api().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, client.ErrGone) {
-			b.Logger.Warn("drop ask", "err", err)
+		if err := o.api().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, client.ErrGone) {
+			o.Logger.Warn("drop ask", "err", err)
 		}
 	}
-	questions, err := pending.Questions(ctx, b.Model)
+	questions, err := pending.Questions(ctx, o.Model)
 	if err != nil {
 		return err
 	}
 	for _, group := range pending.Together(questions) {
 		q := group[0]
-		if !b.below(q.Session, session) {
+		if !o.below(q.Session, session) {
 			continue
 		}
-		if err := b.dropQuestion(ctx, q, reason); err != nil {
+		if err := o.dropQuestion(ctx, q, reason); err != nil {
 			return err
 		}
 	}
@@ -95,10 +95,9 @@ func (b *Bridge) dropAsks(ctx context.Context, session string) error {
 }
 
 // below says whether a session is the given one or one of its subagents, however deep.
-func (b *Bridge) below(session, root string) bool {
+func (o *Outbox) below(session, root string) bool {
 	for session != "" && session != root {
-		s, _ := b.tracker.get(session)
-		session = s.parent
+		session = o.Ingest.Parent(session)
 	}
 	return session == root && root != ""
 }

@@ -1,11 +1,3 @@
-// Package opencode is the bridge to an OpenCode server: it supervises the server, stores its events in the log,
-// and carries out in OpenCode what people decided.
-//
-//	Supervisor  runs OpenCode as a child: own directories, own configuration, restarts, clean stop, no orphans
-//	Bridge      OpenCode's events become events of the log; messages, decisions, aborts, forks and reverts reach OpenCode
-//
-// Promise: the workspace cannot configure OpenCode. Supervisor refuses to start one whose effective configuration lets any
-// tool run without asking.
 package opencode
 
 import (
@@ -18,39 +10,33 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events/log"
-	"pocketcoder/handlers/budget"
-	"pocketcoder/handlers/chat"
-	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
-// Bridge connects one OpenCode with the log: what it says becomes events (ingest, reconcile), what people decided
-// reaches it (deliver, reply, abort, revert, fork).
-type Bridge struct {
-	Engine      string
-	Directory   string // absolute; where sessions work that we make
-	Log         *log.Log
-	Model       *projections.Model
-	Chats       *chat.Chats
-	Records     *record.Records
-	Permissions *permission.Permissions
-	Limits      *budget.Budgets
-	Logger      *slog.Logger
+// Ingest stores what one OpenCode reports as events of the log, and holds its sessions and the connection to it. The bursts of
+// the stream are taken in the order in which they arrive.
+type Ingest struct {
+	Engine    string
+	Directory string // absolute; where sessions work that the outbox makes
+	Log       *log.Log
+	Model     *projections.Model
+	Logger    *slog.Logger
 
 	// Client gives the client of the OpenCode that runs now, waiting for one while it is being started.
 	Client func(context.Context) (*client.Client, error)
 
-	Default    string          // "provider/model" of chats without a selection; empty for the model that OpenCode recommends
-	MaxTurns   int             // across chats, at once; 0 is no limit
-	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
-	Pause      time.Duration   // between tries of what is tried for ever: to hear OpenCode, to store what it says, to reply to it
-	Changed    func()          // told when Condition may have changed
+	// Resend sends a message again that OpenCode has accepted and nothing has answered. It reports whether OpenCode has
+	// accepted it again. After an error the bridge reconnects and tries again.
+	Resend func(context.Context, pending.Message) (accepted bool, err error)
+
+	Pause   time.Duration // between attempts to connect to OpenCode, and to store what it reports
+	Changed func()        // called when Condition may have changed
 
 	tracker tracker
+	running map[string]bool // tool parts last seen running; of the goroutine that takes bursts
 	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
 	current atomic.Pointer[client.Client]
-	known   atomic.Pointer[client.Models]
 	live    gate
 	last    atomic.Uint64 // sequence of the newest event we appended
 	stored  atomic.Uint64
@@ -58,69 +44,78 @@ type Bridge struct {
 	lastErr atomic.Pointer[string]
 }
 
-// DefaultRetryAfter are the pauses before a message that OpenCode does not take is given up: five, 155 s in all.
-var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
-
-// DefaultPause is the delivered Pause.
+// DefaultPause is the usual Pause, also of the outbox.
 const DefaultPause = 500 * time.Millisecond
 
-func (b *Bridge) api() *client.Client { return b.current.Load() }
+// The keys under which the metadata of a session that the outbox makes names a chat.
+const (
+	MetadataChat = "pocketcoder_chat" // whose session it is
+
+	// MetadataFork names the new chat while the session is being forked. OpenCode copies the metadata with the session (measured),
+	// so Ingest knows the copy by its first event, whenever that comes.
+	MetadataFork = "pocketcoder_fork"
+)
+
+// Current returns the client of the last OpenCode to which there was a connection, nil before the first connection.
+func (in *Ingest) Current() *client.Client { return in.current.Load() }
+
+// WaitConnected waits until OpenCode is connected and the log holds what OpenCode holds.
+func (in *Ingest) WaitConnected(ctx context.Context) error { return in.live.wait(ctx) }
 
 // Load learns from the read model which sessions there are and how far the log holds each. The model must have caught
 // up. It comes before everything else.
-func (b *Bridge) Load(ctx context.Context) error {
-	known, err := b.Model.Sessions(ctx, b.Engine)
+func (in *Ingest) Load(ctx context.Context) error {
+	known, err := in.Model.Sessions(ctx, in.Engine)
 	if err != nil {
 		return err
 	}
 	for _, s := range known {
-		b.tracker.put(s.ID, tracked{chat: s.Chat, parent: s.Parent, directory: s.Directory, seq: s.Seq})
+		in.tracker.put(s.ID, tracked{chat: s.Chat, parent: s.Parent, directory: s.Directory, seq: s.Seq})
 	}
 	return nil
 }
 
-// Run keeps the bridge connected until ctx ends: connect, reconcile, ingest, and again.
-func (b *Bridge) Run(ctx context.Context) error {
-	in := &ingest{Bridge: b, running: map[string]bool{}}
-	b.resent = map[string]bool{}
+// Run keeps Ingest connected until ctx ends: connect, reconcile, ingest, and again.
+func (in *Ingest) Run(ctx context.Context) error {
+	in.running, in.resent = map[string]bool{}, map[string]bool{}
 	for {
-		err := b.connected(ctx, in)
-		b.live.close()
+		err := in.connected(ctx)
+		in.live.close()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		text := err.Error()
-		b.lastErr.Store(&text)
-		b.Changed()
-		b.Logger.Info("opencode connection lost", "err", err)
-		if err := pause(ctx, b.Pause); err != nil {
+		in.lastErr.Store(&text)
+		in.Changed()
+		in.Logger.Info("opencode connection lost", "err", err)
+		if err := pause(ctx, in.Pause); err != nil {
 			return err
 		}
 	}
 }
 
 // connected is one connection's life.
-func (b *Bridge) connected(ctx context.Context, in *ingest) error {
-	c, err := b.Client(ctx)
+func (in *Ingest) connected(ctx context.Context) error {
+	c, err := in.Client(ctx)
 	if err != nil {
 		return err
 	}
-	b.current.Store(c)
+	in.current.Store(c)
 	ready := false
 	return c.Stream(ctx, client.Silence, func(burst []client.Event) error {
 		if !ready { // the first is server.connected: from here on nothing is missed, what came before is fetched now
-			if err := b.reconcile(ctx, in); err != nil {
+			if err := in.reconcile(ctx); err != nil {
 				return err
 			}
 			ready = true
-			b.lastErr.Store(nil)
-			b.live.open()
-			b.Changed()
+			in.lastErr.Store(nil)
+			in.live.open()
+			in.Changed()
 		}
 		err := in.take(ctx, burst, false)
 		if errors.Is(err, errGap) {
-			b.Logger.Warn("opencode stream", "err", err)
-			if err = b.fetchHistory(ctx, in); err == nil {
+			in.Logger.Warn("opencode stream", "err", err)
+			if err = in.fetchHistory(ctx); err == nil {
 				err = in.take(ctx, burst, false)
 			}
 		}
@@ -138,9 +133,9 @@ type Condition struct {
 }
 
 // Condition says how the bridge is.
-func (b *Bridge) Condition() Condition {
-	s := Condition{Connected: b.live.isOpen(), Sessions: len(b.tracker.seqs()), Stored: b.stored.Load(), Noise: b.noise.Load()}
-	if text := b.lastErr.Load(); text != nil {
+func (in *Ingest) Condition() Condition {
+	s := Condition{Connected: in.live.isOpen(), Sessions: len(in.tracker.seqs()), Stored: in.stored.Load(), Noise: in.noise.Load()}
+	if text := in.lastErr.Load(); text != nil {
 		s.Error = *text
 	}
 	return s
@@ -194,4 +189,13 @@ func (g *gate) channel() chan struct{} {
 		g.opened = make(chan struct{})
 	}
 	return g.opened
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -30,24 +30,24 @@ const (
 // allowed, and takes back asks that nothing needs any more. OpenCode tells what a step cost when it is over, so the step
 // with which a limit is reached is spent whole, and what a step that is stopped has cost nobody tells. That messages wait is
 // Deliver's part.
-func (b *Bridge) Budgets(ctx context.Context) error {
+func (o *Outbox) Budgets(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	warn := func(e events.Event, err error) {
-		b.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
+		o.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 	}
 	workers := []func() error{
 		func() error {
-			return b.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), b.stepEnded, warn)
+			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
 		func() error {
-			return b.Log.Work(ctx, BudgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), b.moreDecided, warn)
+			return o.Log.Work(ctx, BudgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), o.moreDecided, warn)
 		},
 		func() error {
 			filter := events.ConfigSubject(budget.Collection, "*", "*")
-			return b.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return b.releaseBudgets(ctx) })
+			return o.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return o.releaseBudgets(ctx) })
 		},
-		func() error { return b.everyDay(ctx, b.releaseBudgets) },
+		func() error { return o.everyDay(ctx, o.releaseBudgets) },
 	}
 	ended := make(chan error, len(workers))
 	for _, work := range workers {
@@ -62,7 +62,7 @@ func (b *Bridge) Budgets(ctx context.Context) error {
 }
 
 // stepEnded looks whether a limit was reached with an assistant message that says what it cost.
-func (b *Bridge) stepEnded(ctx context.Context, e events.Event) error {
+func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	var step struct {
 		Info struct {
 			Role   string
@@ -77,57 +77,57 @@ func (b *Bridge) stepEnded(ctx context.Context, e events.Event) error {
 	if i.Role != "assistant" || i.Cost+i.Tokens.Input+i.Tokens.Output+i.Tokens.Reasoning == 0 {
 		return nil
 	}
-	if all, err := b.Limits.List(ctx); err != nil || len(all) == 0 {
+	if all, err := o.Limits.List(ctx); err != nil || len(all) == 0 {
 		return err
 	}
-	if err := b.Model.Wait(ctx, e.Seq); err != nil {
+	if err := o.Model.Wait(ctx, e.Seq); err != nil {
 		return err
 	}
-	chat, known, err := b.Model.Chat(ctx, e.Subject.ID)
-	if err != nil || !known || chat.Removed || chat.Engine != b.Engine {
+	chat, known, err := o.Model.Chat(ctx, e.Subject.ID)
+	if err != nil || !known || chat.Removed || chat.Engine != o.Engine {
 		return err
 	}
-	newest, goesOn, err := turns.UnfinishedStep(ctx, b.Model, chat.ID)
+	newest, goesOn, err := turns.UnfinishedStep(ctx, o.Model, chat.ID)
 	if err == nil && goesOn {
-		goesOn, err = b.aborted(ctx, chat.ID)
+		goesOn, err = o.aborted(ctx, chat.ID)
 	}
 	if err != nil {
 		return err
 	}
-	return b.Limits.Pause(ctx, budget.Step{
+	return o.Limits.Pause(ctx, budget.Step{
 		Chat: chat.ID, Seq: e.Seq, Time: e.Time, Turn: goesOn, Began: uint64(newest.First),
-	}, time.Now(), b.spent)
+	}, time.Now(), o.spent)
 }
 
 // aborted says whether every wish that the chat's turn stop was carried out: one that was not stops this turn.
-func (b *Bridge) aborted(ctx context.Context, chat string) (bool, error) {
-	last, err := b.Log.Fold(ctx, events.ChatSubject(chat, events.AbortRequested{}.Kind()), 0, func(events.Event) error { return nil })
+func (o *Outbox) aborted(ctx context.Context, chat string) (bool, error) {
+	last, err := o.Log.Fold(ctx, events.ChatSubject(chat, events.AbortRequested{}.Kind()), 0, func(events.Event) error { return nil })
 	if err != nil || last == 0 {
 		return err == nil, err
 	}
-	done, err := b.Log.Worked(ctx, AbortWorker)
+	done, err := o.Log.Worked(ctx, AbortWorker)
 	return done >= last, err
 }
 
 // spent is what the read model counts.
-func (b *Bridge) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
-	s, err := b.Model.Spent(ctx, projections.Span{Chat: chat, User: user, Day: day})
+func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
+	s, err := o.Model.Spent(ctx, projections.Span{Chat: chat, User: user, Day: day})
 	return s.Cost, float64(s.Tokens), err
 }
 
 // moreDecided resumes what an ask for more has stopped, once: the ids of the prompts follow from the ask's.
-func (b *Bridge) moreDecided(ctx context.Context, e events.Event) error {
+func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 	var d events.PermissionDecided
 	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != permission.TypeBudget || d.Decision != events.Authorized {
 		return nil
 	}
-	chats, err := b.Limits.Stopped(ctx, d.Permission)
+	chats, err := o.Limits.Stopped(ctx, d.Permission)
 	if err != nil {
 		return err
 	}
 	for _, chatID := range chats {
 		id := projections.RecordID("resume/" + d.Permission + "/" + chatID)
-		_, _, err := b.Chats.SubmitMessage(ctx, chat.SubmitMessage{
+		_, _, err := o.Chats.SubmitMessage(ctx, chat.SubmitMessage{
 			Command: handlers.Command{ID: id, Actor: e.Actor}, Chat: chatID, Message: id, Resumes: d.Permission,
 			Parts: []events.Part{{Type: "text", Text: GoOn}},
 		})
@@ -141,22 +141,22 @@ func (b *Bridge) moreDecided(ctx context.Context, e events.Event) error {
 	return nil
 }
 
-func (b *Bridge) releaseBudgets(ctx context.Context) error {
-	last, err := b.Log.Last(ctx)
+func (o *Outbox) releaseBudgets(ctx context.Context) error {
+	last, err := o.Log.Last(ctx)
 	if err == nil {
-		err = b.Model.Wait(ctx, last)
+		err = o.Model.Wait(ctx, last)
 	}
 	if err == nil {
-		err = b.Limits.Release(ctx, time.Now(), b.spent)
+		err = o.Limits.Release(ctx, time.Now(), o.spent)
 	}
 	if err != nil && ctx.Err() == nil {
-		b.Logger.Warn("budget", "err", err) // at the latest the next day, or the next change, tries again
+		o.Logger.Warn("budget", "err", err) // at the latest the next day, or the next change, tries again
 	}
 	return ctx.Err()
 }
 
 // everyDay calls work when a new day of budgets begins.
-func (b *Bridge) everyDay(ctx context.Context, work func(context.Context) error) error {
+func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error) error {
 	for {
 		if err := pause(ctx, untilTomorrow()); err != nil {
 			return err

@@ -26,25 +26,25 @@ type present struct {
 	unknown map[string]bool
 }
 
-func (b *Bridge) look(ctx context.Context) (present, error) {
+func (in *Ingest) look(ctx context.Context) (present, error) {
 	there := present{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
-	directories := b.tracker.directories()
-	directories[b.Directory] = true
+	directories := in.tracker.directories()
+	directories[in.Directory] = true
 	for dir := range directories {
-		busy, err := b.api().Statuses(ctx, dir)
+		busy, err := in.Current().Statuses(ctx, dir)
 		if err != nil {
 			return there, err
 		}
 		for id, status := range busy {
 			there.busy[id] = status
 		}
-		asks, err := b.api().PermissionRequests(ctx, dir)
+		asks, err := in.Current().PermissionRequests(ctx, dir)
 		if refusal := (*client.Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest {
 			there.unknown[dir] = true
 		} else if err != nil {
 			return there, err
 		}
-		questions, err := b.api().QuestionRequests(ctx, dir)
+		questions, err := in.Current().QuestionRequests(ctx, dir)
 		if err != nil {
 			return there, err
 		}
@@ -60,7 +60,7 @@ func (b *Bridge) look(ctx context.Context) (present, error) {
 
 // comparison finds what the read model lacks of what is present, and what it still believes that is gone.
 type comparison struct {
-	*Bridge
+	*Ingest
 	present
 	missing []events.Event
 }
@@ -150,15 +150,11 @@ func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 		if _, busy := c.busy[m.Session]; busy || m.Engine != c.Engine || c.resent[m.ID] {
 			continue
 		}
-		ids, err := sent(m)
+		accepted, err := c.Resend(ctx, m)
 		if err != nil {
 			return nil, err
 		}
-		err = c.send(ctx, m, ids)
-		if client.Retryable(err) {
-			return nil, err
-		}
-		c.resent[m.ID], begun[m.Session] = true, err == nil
+		c.resent[m.ID], begun[m.Session] = true, accepted
 	}
 	return begun, nil
 }

@@ -17,16 +17,16 @@ import (
 // MaxTurns run across all chats, and one account gets at most three quarters of them. Deliver reads pending messages from
 // the read model and keeps no state of its own, so a crash loses none. It appends the ids of a message before it sends the
 // message, so OpenCode recognizes a message that is sent again after a crash.
-func (b *Bridge) Deliver(ctx context.Context) error {
-	d := &deliveries{Bridge: b, done: make(chan string), busy: map[string]string{}}
-	return b.watch(ctx, d.done, func(chat string) { delete(d.busy, chat) }, d.start)
+func (o *Outbox) Deliver(ctx context.Context) error {
+	d := &deliveries{Outbox: o, done: make(chan string), busy: map[string]string{}}
+	return o.watch(ctx, d.done, func(chat string) { delete(d.busy, chat) }, d.start)
 }
 
 // watch calls work whenever the read model has moved or something of one's own has ended, while the bridge is live.
-func (b *Bridge) watch(ctx context.Context, done chan string, ended func(string), work func(context.Context) error) error {
+func (o *Outbox) watch(ctx context.Context, done chan string, ended func(string), work func(context.Context) error) error {
 	for {
-		seq := b.Model.Seq()
-		if err := b.live.wait(ctx); err != nil {
+		seq := o.Model.Seq()
+		if err := o.Ingest.WaitConnected(ctx); err != nil {
 			return err
 		}
 		if err := work(ctx); err != nil {
@@ -34,7 +34,7 @@ func (b *Bridge) watch(ctx context.Context, done chan string, ended func(string)
 		}
 		moved := make(chan error, 1)
 		waiting, cancel := context.WithCancel(ctx)
-		go func() { moved <- b.Model.Wait(waiting, seq+1) }()
+		go func() { moved <- o.Model.Wait(waiting, seq+1) }()
 		select {
 		case id := <-done:
 			ended(id)
@@ -49,7 +49,7 @@ func (b *Bridge) watch(ctx context.Context, done chan string, ended func(string)
 }
 
 type deliveries struct {
-	*Bridge
+	*Outbox
 	done chan string       // chats whose delivery ended
 	busy map[string]string // chats with a delivery under way, and their owners
 }
@@ -238,7 +238,7 @@ func (d *deliveries) session(ctx context.Context, m pending.Message) (string, er
 		}
 	}
 	s, err := d.api().CreateSession(ctx, client.NewSession{
-		Directory: d.Directory, Title: m.ChatTitle, Agent: m.ChatAgent, Metadata: map[string]any{metadataChat: m.Chat},
+		Directory: d.Directory, Title: m.ChatTitle, Agent: m.ChatAgent, Metadata: map[string]any{MetadataChat: m.Chat},
 	})
 	if err != nil {
 		return "", err
@@ -254,26 +254,26 @@ func (d *deliveries) session(ctx context.Context, m pending.Message) (string, er
 const placedWithin = 30 * time.Second
 
 // heard waits until ingest has placed a new session in a chat: until then the chat's next message would get another one.
-func (b *Bridge) heard(ctx context.Context, session string) (chat string, err error) {
+func (o *Outbox) heard(ctx context.Context, session string) (chat string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, placedWithin)
 	defer cancel()
 	for {
-		seq := b.Model.Seq()
-		if s, known, err := b.Model.Session(ctx, session); known || err != nil {
+		seq := o.Model.Seq()
+		if s, known, err := o.Model.Session(ctx, session); known || err != nil {
 			return s.Chat, err
 		}
-		if err := b.Model.Wait(ctx, seq+1); err != nil {
+		if err := o.Model.Wait(ctx, seq+1); err != nil {
 			return "", &client.Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w", placedWithin, err)}
 		}
 	}
 }
 
-func (b *Bridge) send(ctx context.Context, m pending.Message, s events.MessageSending) error {
+func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSending) error {
 	parts, err := submitted(m)
 	if err != nil {
 		return err
 	}
-	model, err := b.modelFor(ctx, m)
+	model, err := o.modelFor(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -281,28 +281,19 @@ func (b *Bridge) send(ctx context.Context, m pending.Message, s events.MessageSe
 	for i, part := range parts {
 		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime, URL: part.URL, Filename: part.Filename})
 	}
-	return b.api().Prompt(ctx, s.Session, p)
+	return o.api().Prompt(ctx, s.Session, p)
 }
 
-// record appends a fact of ours about a chat, and returns once the read model holds it: what is to be done is read from
-// there, and must not show what was done just now.
-func (b *Bridge) record(ctx context.Context, chat string, d events.Data) error {
-	e, err := events.New(chat, events.EngineActor(b.Engine), d)
+// Resend sends again a message that OpenCode has accepted and nothing has answered. To OpenCode it is the same message, which
+// it runs once. Resend reports whether OpenCode has accepted it again. After an error another attempt may help.
+func (o *Outbox) Resend(ctx context.Context, m pending.Message) (accepted bool, err error) {
+	ids, err := sent(m)
 	if err != nil {
-		return err
+		return false, err
 	}
-	seq, err := b.Log.Append(ctx, e)
-	if err != nil {
-		return err
+	err = o.send(ctx, m, ids)
+	if client.Retryable(err) {
+		return false, err
 	}
-	return b.Model.Wait(ctx, seq)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return err == nil, nil
 }

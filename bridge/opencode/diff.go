@@ -26,35 +26,35 @@ var nothing = json.RawMessage("[]")
 // Diff is what the turn of a person's message changed in files, and without a message that of the last one: a list of
 // {file, patch, additions, deletions, status} as OpenCode gives it. message is OpenCode's id. The error may be
 // ErrUnknownChat or ErrUnavailable.
-func (b *Bridge) Diff(ctx context.Context, chat, message string) (json.RawMessage, error) {
-	session, err := b.own(ctx, chat)
+func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessage, error) {
+	session, err := o.own(ctx, chat)
 	if err != nil || session == "" {
 		return nothing, err
 	}
 	if message == "" {
-		if message, err = b.lastPrompt(ctx, chat, session); err != nil {
+		if message, err = o.lastPrompt(ctx, chat, session); err != nil {
 			return nil, err
 		}
 	}
 	if !strings.HasPrefix(message, "msg") {
 		return nothing, nil // no message of OpenCode's; it would refuse the request
 	}
-	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.api().Diff(ctx, session, message) })
+	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.api().Diff(ctx, session, message) })
 }
 
 // Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
 // be ErrUnknownChat or ErrUnavailable.
-func (b *Bridge) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
-	session, err := b.own(ctx, chat)
+func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
+	session, err := o.own(ctx, chat)
 	if err != nil || session == "" {
 		return nothing, err
 	}
-	return b.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return b.api().Todo(ctx, session) })
+	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.api().Todo(ctx, session) })
 }
 
 // own is the chat's own session, "" while nothing has run there.
-func (b *Bridge) own(ctx context.Context, chat string) (string, error) {
-	row, known, err := b.Model.Chat(ctx, chat)
+func (o *Outbox) own(ctx context.Context, chat string) (string, error) {
+	row, known, err := o.Model.Chat(ctx, chat)
 	if err != nil {
 		return "", err
 	}
@@ -65,8 +65,8 @@ func (b *Bridge) own(ctx context.Context, chat string) (string, error) {
 }
 
 // lastPrompt is OpenCode's id of the last message of a person in the chat's own conversation, "" when there is none.
-func (b *Bridge) lastPrompt(ctx context.Context, chat, session string) (message string, err error) {
-	all, err := b.Model.Messages(ctx, chat)
+func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message string, err error) {
+	all, err := o.Model.Messages(ctx, chat)
 	for _, m := range all {
 		if m.Session == session && m.Role != "assistant" {
 			message = m.EngineMessage
@@ -76,10 +76,10 @@ func (b *Bridge) lastPrompt(ctx context.Context, chat, session string) (message 
 }
 
 // list asks OpenCode for a list; of a session that it has lost there is nothing to list.
-func (b *Bridge) list(ctx context.Context, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+func (o *Outbox) list(ctx context.Context, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, presence)
 	defer cancel()
-	if err := b.live.wait(ctx); err != nil {
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return nil, ErrUnavailable
 	}
 	switch out, err := ask(ctx); {

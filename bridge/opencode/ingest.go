@@ -18,21 +18,12 @@ var noise = map[string]bool{
 	"server.heartbeat": true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
 }
 
-// metadataChat is the key under which a session we make carries its chat's id.
-const metadataChat = "pocketcoder_chat"
-
 // errGap says the live stream skipped a durable event: reconcile must fetch it first.
 var errGap = errors.New("the live stream has a gap")
 
-// ingest turns what OpenCode reports into events: one goroutine, in arrival order. What it returns an error for is not
-// lost; the caller reconciles and goes on.
-type ingest struct {
-	*Bridge
-	running map[string]bool // tool parts last seen running
-}
-
-// take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS.
-func (in *ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
+// take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS. After an error nothing of
+// the burst is lost: the caller reconciles and goes on.
+func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
 	p := placed{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
 		if noise[e.Type] {
@@ -66,7 +57,7 @@ type placed struct {
 }
 
 // add sorts one event.
-func (in *ingest) add(ctx context.Context, p *placed, e client.Event, reconciled bool) error {
+func (in *Ingest) add(ctx context.Context, p *placed, e client.Event, reconciled bool) error {
 	s, err := in.place(ctx, e)
 	if err != nil {
 		return err
@@ -109,7 +100,7 @@ func (in *ingest) add(ctx context.Context, p *placed, e client.Event, reconciled
 const unstorable = "unstorable"
 
 // fact makes the event to append.
-func (in *ingest) fact(chat string, e client.Event) (events.Event, error) {
+func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
 	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Properties: e.Properties})
 	if err == nil {
 		return fact, nil
@@ -122,7 +113,7 @@ func (in *ingest) fact(chat string, e client.Event) (events.Event, error) {
 	return events.NewOpenCode("", in.Engine, events.NewID(), -1, events.OpenCode{Type: unstorable, Properties: body})
 }
 
-func (in *ingest) publish(keys []string, fragments map[string]log.Delta) {
+func (in *Ingest) publish(keys []string, fragments map[string]log.Delta) {
 	for _, key := range keys {
 		if err := in.Log.PublishDelta(fragments[key]); err != nil {
 			in.Logger.Warn("delta not published", "err", err) // the closing event of the part has it all
@@ -132,7 +123,7 @@ func (in *ingest) publish(keys []string, fragments map[string]log.Delta) {
 
 // append does not give up: an event that OpenCode reported once and does not keep would be lost. What OpenCode says meanwhile
 // waits.
-func (in *ingest) append(ctx context.Context, facts []events.Event) error {
+func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 	for {
 		seq, err := in.Log.AppendAll(ctx, facts)
 		if err == nil {
@@ -198,7 +189,7 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 
 // place finds the session's chat, learning of sessions that are new. An event without a session, or of one that OpenCode
 // has deleted before we knew it, belongs to no chat. About an id that is no session's OpenCode is not asked: it fails.
-func (in *ingest) place(ctx context.Context, e client.Event) (tracked, error) {
+func (in *Ingest) place(ctx context.Context, e client.Event) (tracked, error) {
 	if !strings.HasPrefix(e.Session, "ses_") {
 		return tracked{seq: e.Seq - 1}, nil
 	}
@@ -216,17 +207,17 @@ func (in *ingest) place(ctx context.Context, e client.Event) (tracked, error) {
 }
 
 // sessionInfo is in the session's first event, session.created; of a session whose beginning we missed OpenCode is asked.
-func (in *ingest) sessionInfo(ctx context.Context, e client.Event) (client.Session, error) {
+func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Session, error) {
 	var created struct{ Info client.Session }
 	if e.Type == "session.created" && json.Unmarshal(e.Properties, &created) == nil && created.Info.ID == e.Session {
 		return created.Info, nil
 	}
-	return in.api().Session(ctx, e.Session)
+	return in.Current().Session(ctx, e.Session)
 }
 
 // learn ties a session to its chat: that of its parent, that which its maker wrote into its metadata, or a new one: a
 // session that no chat asked for is adopted. A copy made for a fork is bound to its chat by who made it, once it is whole.
-func (in *ingest) learn(ctx context.Context, info client.Session) (tracked, error) {
+func (in *Ingest) learn(ctx context.Context, info client.Session) (tracked, error) {
 	s := tracked{parent: info.ParentID, directory: info.Directory, seq: -1}
 	if info.ParentID != "" {
 		parent, err := in.place(ctx, client.Event{Session: info.ParentID, Seq: -1})
@@ -271,9 +262,9 @@ func (in *ingest) learn(ctx context.Context, info client.Session) (tracked, erro
 
 // taken says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked in
 // OpenCode itself, which copies the metadata: it is no session of the chat's.
-func (in *ingest) taken(ctx context.Context, chat string) (bool, error) {
+func (in *Ingest) taken(ctx context.Context, chat string) (bool, error) {
 	for _, session := range in.tracker.roots(chat) {
-		_, err := in.api().Session(ctx, session)
+		_, err := in.Current().Session(ctx, session)
 		if !errors.Is(err, client.ErrGone) {
 			return err == nil, err
 		}
@@ -287,9 +278,9 @@ func chatOf(s client.Session) (chat string, isFork bool) {
 	if json.Unmarshal(s.Metadata, &metadata) != nil {
 		return "", false
 	}
-	text, isFork := metadata[metadataFork].(string)
+	text, isFork := metadata[MetadataFork].(string)
 	if !isFork {
-		text, _ = metadata[metadataChat].(string)
+		text, _ = metadata[MetadataChat].(string)
 	}
 	chat, err := events.ParseID(text)
 	if err != nil {

@@ -122,7 +122,7 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	is.Equal(len(s.requests("POST", "/abort")), 2)
 
 	s.cut()
-	expect.Eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
 	s.abortTurn(s.chatOf("ses_1"), "")
 	s.back()
 	expect.Eventually(t, "the other is taken", func() bool { return len(s.requests("POST", "/abort")) == 3 })

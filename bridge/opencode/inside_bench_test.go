@@ -51,7 +51,8 @@ func BenchmarkIngest(b *testing.B) {
 		b.StopTimer()
 		s := newSystem(b)
 		bridge, _ := s.bridge()
-		in := &ingest{Bridge: bridge, running: map[string]bool{}}
+		in := bridge.Ingest
+		in.running = map[string]bool{}
 		b.StartTimer()
 		for burst := range slices.Chunk(all, 256) {
 			is.NoErr(in.take(b.Context(), burst, false))

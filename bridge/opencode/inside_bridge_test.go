@@ -53,9 +53,15 @@ func newSystem(t testing.TB, secrets ...string) *system {
 	return s
 }
 
+// bridge connects one OpenCode with the log.
+type bridge struct {
+	*Ingest
+	*Outbox
+}
+
 // running is a bridge with its workers.
 type running struct {
-	*Bridge
+	*bridge
 	t    testing.TB
 	stop func()
 	said *said
@@ -80,19 +86,28 @@ func (s *said) String() string {
 }
 
 // bridge makes a bridge that does not run yet.
-func (s *system) bridge() (*Bridge, *said) {
+func (s *system) bridge() (*bridge, *said) {
 	words := &said{}
-	return &Bridge{
-		Engine: chat.DefaultEngine, Directory: "/workspace", Log: s.log, Model: s.model,
-		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Logger:     slog.New(slog.NewTextHandler(words, nil)),
-		Client:     func(context.Context) (*client.Client, error) { return client.New(s.url, "secret"), nil },
-		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Pause: 5 * time.Millisecond, Changed: func() {},
-	}, words
+	const engine, directory, pause = chat.DefaultEngine, "/workspace", 5 * time.Millisecond
+	logger := slog.New(slog.NewTextHandler(words, nil))
+	b := &bridge{
+		&Ingest{
+			Engine: engine, Directory: directory, Log: s.log, Model: s.model, Logger: logger,
+			Client: func(context.Context) (*client.Client, error) { return client.New(s.url, "secret"), nil },
+			Pause:  pause, Changed: func() {},
+		},
+		&Outbox{
+			Engine: engine, Directory: directory, Log: s.log, Model: s.model, Logger: logger,
+			Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
+			RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Pause: pause,
+		},
+	}
+	b.Outbox.Ingest, b.Ingest.Resend = b.Ingest, b.Outbox.Resend
+	return b, words
 }
 
 // start runs a new bridge, as after a start of the whole system, until it is connected or stopped.
-func (s *system) start(change ...func(*Bridge)) *running {
+func (s *system) start(change ...func(*bridge)) *running {
 	s.t.Helper()
 	b, words := s.bridge()
 	for _, c := range change {
@@ -122,7 +137,7 @@ func (s *system) start(change ...func(*Bridge)) *running {
 // connected waits until the bridge is connected and reconciled.
 func (r *running) connected() *running {
 	r.t.Helper()
-	expect.Eventually(r.t, "the bridge is connected", r.live.isOpen)
+	expect.Eventually(r.t, "the bridge is connected", func() bool { return r.Condition().Connected })
 	return r
 }
 
@@ -154,7 +169,7 @@ func (s *system) drained() {
 func (s *system) reconnected(r *running, meanwhile func()) {
 	s.t.Helper()
 	s.cut()
-	expect.Eventually(s.t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(s.t, "the bridge notices", func() bool { return !r.Condition().Connected })
 	meanwhile()
 	s.back()
 	r.connected()

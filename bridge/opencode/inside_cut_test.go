@@ -211,13 +211,14 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 			s.miss(frames...)
 			b, _ := s.bridge()
 			b.current.Store(client.New(s.url, "secret"))
-			in := &ingest{Bridge: b, running: map[string]bool{}}
+			in := b.Ingest
+			in.running = map[string]bool{}
 			is.NoErr(in.take(t.Context(), all[:k], false))
 			next := k + 1 + slices.IndexFunc(all[k+1:], func(e client.Event) bool { return e.Seq > 0 })
 			burst := slices.Delete(slices.Clone(all[k:]), next-k, next-k+1)
 			err := in.take(t.Context(), burst, false)
 			is.True(errors.Is(err, errGap))
-			is.NoErr(b.fetchHistory(t.Context(), in))
+			is.NoErr(b.fetchHistory(t.Context()))
 			is.NoErr(in.take(t.Context(), burst, false))
 			checkDurable(t, s, frames)
 		})

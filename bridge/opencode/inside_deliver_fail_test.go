@@ -41,7 +41,7 @@ func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	s.refusing("POST", "/prompt_async", 1, 400)
-	s.start(func(b *Bridge) { b.RetryAfter = []time.Duration{time.Hour} })
+	s.start(func(b *bridge) { b.RetryAfter = []time.Duration{time.Hour} })
 	chat := s.chat("bad", "good")
 	expect.Eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(len(facts[events.MessageFailed](s, chat)), 1)

@@ -178,7 +178,7 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 	s := newSystem(t)
 	s.silent = true // a turn that has not shown yet counts too
 	chats := []string{s.chat("a"), s.chat("b"), s.chat("c")}
-	s.start(func(b *Bridge) { b.MaxTurns = 2 })
+	s.start(func(b *bridge) { b.MaxTurns = 2 })
 	delivered := func() (n int) {
 		for _, c := range chats {
 			n += len(facts[events.MessageDelivered](s, c))
@@ -204,7 +204,7 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 func TestAnAccountLeavesTurnsForOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	d := &deliveries{Bridge: &Bridge{MaxTurns: 8}, busy: map[string]string{"chat1": "bob", "chat2": "bob"}}
+	d := &deliveries{Outbox: &Outbox{MaxTurns: 8}, busy: map[string]string{"chat1": "bob", "chat2": "bob"}}
 	is.True(d.mayRun("bob", map[string]int{"bob": 3}))
 	is.True(!d.mayRun("bob", map[string]int{"bob": 4})) // six with those that begin
 	is.True(d.mayRun("ann", map[string]int{"bob": 4}))

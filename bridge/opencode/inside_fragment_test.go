@@ -17,7 +17,8 @@ func TestWatchersHearAFragmentBeforeTheFactThatFollowsIt(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	bridge, _ := s.bridge()
-	in := &ingest{Bridge: bridge, running: map[string]bool{}}
+	in := bridge.Ingest
+	in.running = map[string]bool{}
 	about := func(seq int64, typ, properties string) client.Event {
 		return client.Event{ID: client.NewID("evt", time.Now()), Type: typ, Session: "ses_1", Seq: seq, Properties: json.RawMessage(properties)}
 	}

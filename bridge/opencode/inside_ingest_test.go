@@ -143,7 +143,7 @@ func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
 				is.Equal(e.OpenCodeSeq, w.Seq)
 				is.Equal(e.Source == events.SourceReconcile, i <= len(history))
 				if root[w.Session] == "" {
-					is.Equal(e.RawSubject, events.EngineOpenCodeSubject(b.Engine, w.Type))
+					is.Equal(e.RawSubject, events.EngineOpenCodeSubject(b.Ingest.Engine, w.Type))
 					continue
 				}
 				is.Equal(e.Subject.Scope, events.ScopeChat)
@@ -179,7 +179,8 @@ func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
 				}
 			}
 			b, _ := s.bridge()
-			in := &ingest{Bridge: b, running: map[string]bool{}}
+			in := b.Ingest
+			in.running = map[string]bool{}
 			for burst := range slices.Chunk(all, n) {
 				is.NoErr(in.take(t.Context(), burst, false))
 			}

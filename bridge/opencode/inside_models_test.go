@@ -37,7 +37,7 @@ func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
 			if c.selected != "" {
 				s.choose(chat, c.selected)
 			}
-			r := s.start(func(b *Bridge) { b.Default = c.configured })
+			r := s.start(func(b *bridge) { b.Default = c.configured })
 			p := s.prompted(1)
 			s.answer(p[0].session, p[0].MessageID)
 			for _, p := range s.prompted(2) {
@@ -55,7 +55,7 @@ func TestSelectionThatIsGoneIsReportedInTheChat(t *testing.T) {
 	chat := s.chat("hello")
 	s.choose(chat, "demo/demo")
 	s.refusing("POST", "/prompt_async", 1, 500)
-	s.start(func(b *Bridge) { b.Default = "p/new" })
+	s.start(func(b *bridge) { b.Default = "p/new" })
 	s.prompted(2)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	replaced := facts[events.ModelReplaced](s, chat)

@@ -52,12 +52,12 @@ func TestOddEventsStopNothing(t *testing.T) {
 	is.Equal(len(s.openCode(chat, "session.compacted")), 1)
 	is.Equal(len(s.openCode(chat, "session.idle")), 1)
 	is.Equal(len(s.openCode(chat, "session.updated")), 1)
-	engine := func(typ string) int { return len(s.events(events.EngineOpenCodeSubject(b.Engine, typ))) }
+	engine := func(typ string) int { return len(s.events(events.EngineOpenCodeSubject(b.Ingest.Engine, typ))) }
 	is.Equal(engine("session.idle"), 1)
 	is.Equal(engine("todo.updated"), 1)
 	is.Equal(engine("workspace.moved"), 1)
 	is.Equal(engine("server.connected"), 1) // none of it cut the connection
-	odd := s.events(events.EngineOpenCodeSubject(b.Engine, unstorable))
+	odd := s.events(events.EngineOpenCodeSubject(b.Ingest.Engine, unstorable))
 	types := []string{"an odd > type", "file.edited", "an odd.> type", "an odd.> type"} // the last came plain and as a twin
 	is.Equal(len(odd), len(types))
 	for i, typ := range types {

@@ -47,7 +47,7 @@ func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 	expect.Contains(t, r.said.String(), "opencode refuses")
 
 	s.cut()
-	expect.Eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
 	s.revert(chat, "")
 	s.back()
 	expect.Eventually(t, "it is undone", func() bool { return len(s.requests("POST", "/ses_1/unrevert")) == 1 })
@@ -242,7 +242,7 @@ func TestWhatOpenCodeListsIsAskedOfIt(t *testing.T) {
 	_, err = r.Diff(t.Context(), chat, "msg_1")
 	is.True(errors.Is(err, ErrUnavailable))
 	s.cut()
-	expect.Eventually(t, "the bridge notices", func() bool { return !r.live.isOpen() })
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
 	_, err = r.Todo(t.Context(), chat)
 	is.True(errors.Is(err, ErrUnavailable))
 }

@@ -13,19 +13,19 @@ import (
 )
 
 // models returns the models that the running OpenCode can use.
-func (b *Bridge) models(ctx context.Context) (client.Models, error) {
-	m, err := b.api().Models(ctx, b.Directory)
+func (o *Outbox) models(ctx context.Context) (client.Models, error) {
+	m, err := o.api().Models(ctx, o.Directory)
 	if err == nil {
-		b.known.Store(&m)
+		o.known.Store(&m)
 	}
 	return m, err
 }
 
 // Configured returns the model of chats without a selection, "" until OpenCode has said which one it recommends.
-func (b *Bridge) Configured() string {
-	known := b.known.Load()
-	if b.Default != "" || known == nil {
-		return b.Default
+func (o *Outbox) Configured() string {
+	known := o.known.Load()
+	if o.Default != "" || known == nil {
+		return o.Default
 	}
 	return known.Default
 }
@@ -33,26 +33,26 @@ func (b *Bridge) Configured() string {
 // modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one. It is
 // part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may be gone.
 // A selection that cannot be used is reported in the chat, once for each message.
-func (b *Bridge) modelFor(ctx context.Context, m pending.Message) (*client.Model, error) {
-	selected, err := b.Records.SelectedModel(ctx, m.Chat, m.ChatUser)
+func (o *Outbox) modelFor(ctx context.Context, m pending.Message) (*client.Model, error) {
+	selected, err := o.Records.SelectedModel(ctx, m.Chat, m.ChatUser)
 	if err != nil {
 		return nil, err
 	}
-	if selected == "" && b.Default != "" {
-		return parseModel(b.Default), nil
+	if selected == "" && o.Default != "" {
+		return parseModel(o.Default), nil
 	}
-	models, err := b.models(ctx)
+	models, err := o.models(ctx)
 	if err != nil {
 		return nil, err
 	}
-	configured := cmp.Or(b.Default, models.Default)
+	configured := cmp.Or(o.Default, models.Default)
 	if selected == "" || slices.Contains(models.Usable, selected) {
 		return parseModel(cmp.Or(selected, configured)), nil
 	}
 	notice := fmt.Sprintf("The selected model %s is not available any more. %s answers instead.", selected, configured)
-	now, _, err := b.Model.Message(ctx, m.ID) // an earlier try may have reported it
+	now, _, err := o.Model.Message(ctx, m.ID) // an earlier try may have reported it
 	if err == nil && now.Notice != notice {
-		err = b.record(ctx, m.Chat, events.ModelReplaced{Message: m.ID, Selected: selected, Used: configured, Reason: notice})
+		err = o.record(ctx, m.Chat, events.ModelReplaced{Message: m.ID, Selected: selected, Used: configured, Reason: notice})
 	}
 	return parseModel(configured), err
 }

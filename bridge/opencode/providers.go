@@ -9,18 +9,18 @@ import (
 
 // UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that, Configured
 // returns the model that OpenCode recommends.
-func (b *Bridge) UsableProviders(ctx context.Context) ([]client.ModelProvider, error) {
-	if err := b.live.wait(ctx); err != nil {
+func (o *Outbox) UsableProviders(ctx context.Context) ([]client.ModelProvider, error) {
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return nil, fmt.Errorf("list usable providers: %w", err)
 	}
-	models, err := b.models(ctx)
+	models, err := o.models(ctx)
 	return models.Providers, err
 }
 
 // Providers lists the model providers by id, once OpenCode is there to say.
-func (b *Bridge) Providers(ctx context.Context) ([]client.ModelProvider, error) {
-	if err := b.live.wait(ctx); err != nil {
+func (o *Outbox) Providers(ctx context.Context) ([]client.ModelProvider, error) {
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
 	}
-	return b.api().Providers(ctx, b.Directory)
+	return o.api().Providers(ctx, o.Directory)
 }

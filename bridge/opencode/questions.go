@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,69 +18,6 @@ import (
 // Answered is how the prompt begins that resumes a turn which was lost with questions pending, once a person has answered
 // them: the questions and the answers follow.
 const Answered = "You asked, and were interrupted before you had an answer. Here it is:"
-
-// questions adds those we did not hear of, and settles those OpenCode does not hold any more.
-func (c *comparison) questions(ctx context.Context) error {
-	waiting, err := pending.Questions(ctx, c.Model)
-	if err != nil {
-		return err
-	}
-	answered, err := pending.AnsweredQuestions(ctx, c.Model)
-	if err != nil {
-		return err
-	}
-	for _, group := range pending.Together(append(waiting, answered...)) {
-		q := group[0]
-		if _, there := c.present.questions[q.EngineQuestion]; there || q.Interrupted || q.Engine != c.Engine {
-			continue
-		}
-		if err := c.goneQuestions(ctx, group); err != nil {
-			return err
-		}
-	}
-	for id, raw := range c.present.questions {
-		if known, err := pending.QuestionsOf(ctx, c.Model, id); err != nil {
-			return err
-		} else if len(known) > 0 {
-			continue
-		}
-		var ask events.QuestionAsk
-		if err := json.Unmarshal(raw, &ask); err != nil {
-			return err
-		}
-		if err := c.reconciled(ask.SessionID, events.QuestionAsked, raw); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// goneQuestions settles questions that OpenCode does not hold any more. While their session goes on, or when the call that
-// asked has ended by itself, they were answered: as they were here, or by somebody else. When neither is so, OpenCode forgot
-// them, and a person's answers can still be given to the model.
-func (c *comparison) goneQuestions(ctx context.Context, group []pending.Question) error {
-	q := group[0]
-	_, answered := c.busy[q.Session]
-	if !answered {
-		var err error
-		if answered, err = c.over(ctx, q.EngineMessage, q.Call); err != nil {
-			return err
-		}
-	}
-	switch {
-	case !answered:
-		return c.own(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
-	case q.Status == projections.QuestionAsked:
-		return c.own(q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: "it was answered elsewhere, or its tool call is over"})
-	}
-	all, rejected, err := pending.AnswersTo(group)
-	reply := map[string]any{"sessionID": q.Session, "requestID": q.EngineQuestion}
-	if err != nil || rejected {
-		return errors.Join(err, c.reconciled(q.Session, events.QuestionRejected, reply))
-	}
-	reply["answers"] = all
-	return c.reconciled(q.Session, events.QuestionReplied, reply)
-}
 
 // startQuestions replies to questions that have their answers, and gives up those that need none any more. What is open is
 // noted.
@@ -145,7 +81,7 @@ func (r *replies) answers(ctx context.Context, question string) error {
 // goneReply is for questions that OpenCode does not know: it has restarted, which the read model says by the time the bridge
 // is live again, or the answers came too late.
 func (r *replies) goneReply(ctx context.Context, question string) error {
-	if err := r.live.wait(ctx); err != nil {
+	if err := r.Ingest.WaitConnected(ctx); err != nil {
 		return err
 	}
 	group, err := pending.QuestionsOf(ctx, r.Model, question)
@@ -164,7 +100,7 @@ func (r *replies) resumeAnswered(ctx context.Context, group []pending.Question, 
 	for i, one := range group {
 		fmt.Fprintf(&text, "\nQuestion: %s\nAnswer: %s\n", one.Question.Question, strings.Join(all[i], ", "))
 	}
-	if s, _ := r.tracker.get(q.Session); s.parent != "" {
+	if r.Ingest.Parent(q.Session) != "" {
 		text.WriteString("\nA subagent had asked. It is gone: call it again, with these answers in its prompt.")
 	} else {
 		text.WriteString("\nGo on with that; there is no need to ask again.")
@@ -193,18 +129,18 @@ func (r *replies) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 
 // dropQuestion expires a question, and tells OpenCode, which keeps waiting for an answer to a call that was aborted. That it
 // does not hear is no reason to try again.
-func (b *Bridge) dropQuestion(ctx context.Context, q pending.Question, reason string) error {
-	seq, err := b.Chats.ExpireQuestion(ctx, chat.ExpireQuestion{
-		Command: handlers.Command{Actor: events.EngineActor(b.Engine)}, Chat: q.Chat, Question: q.EngineQuestion, Reason: reason,
+func (o *Outbox) dropQuestion(ctx context.Context, q pending.Question, reason string) error {
+	seq, err := o.Chats.ExpireQuestion(ctx, chat.ExpireQuestion{
+		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: q.Chat, Question: q.EngineQuestion, Reason: reason,
 	})
 	if err == nil {
-		err = b.Model.Wait(ctx, seq)
+		err = o.Model.Wait(ctx, seq)
 	}
 	if err != nil || q.Interrupted {
 		return err
 	}
-	if err := b.api().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
-		b.Logger.Warn("drop question", "err", err)
+	if err := o.api().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
+		o.Logger.Warn("drop question", "err", err)
 	}
 	return nil
 }

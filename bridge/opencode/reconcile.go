@@ -10,22 +10,22 @@ import (
 // reconcile makes the log hold what OpenCode holds: after a start, a reconnect, a crash on either side. Durable events
 // are fetched by sequence. What OpenCode keeps in memory only (status, asks, questions) is compared with the read model,
 // and the difference appended as the events that would have come. Live events wait behind in the stream meanwhile.
-func (b *Bridge) reconcile(ctx context.Context, in *ingest) error {
-	if err := b.fetchHistory(ctx, in); err != nil {
+func (in *Ingest) reconcile(ctx context.Context) error {
+	if err := in.fetchHistory(ctx); err != nil {
 		return err
 	}
-	there, err := b.look(ctx)
+	there, err := in.look(ctx)
 	if err != nil {
 		return err
 	}
 	// Once more: what was over when we looked has an end in the history now, and is not taken for lost.
-	if err := b.fetchHistory(ctx, in); err != nil {
+	if err := in.fetchHistory(ctx); err != nil {
 		return err
 	}
-	if err := b.Model.Wait(ctx, b.last.Load()); err != nil {
+	if err := in.Model.Wait(ctx, in.last.Load()); err != nil {
 		return err
 	}
-	c := comparison{Bridge: b, present: there}
+	c := comparison{Ingest: in, present: there}
 	// The statuses are appended before the turns are compared, because the state of a turn depends on the status of its session.
 	for _, compare := range []func(context.Context) error{c.statuses, c.turns, c.asks, c.questions} {
 		c.missing = nil
@@ -34,7 +34,7 @@ func (b *Bridge) reconcile(ctx context.Context, in *ingest) error {
 			err = in.append(ctx, c.missing)
 		}
 		if err == nil {
-			err = b.Model.Wait(ctx, b.last.Load())
+			err = in.Model.Wait(ctx, in.last.Load())
 		}
 		if err != nil {
 			return fmt.Errorf("reconcile: %w", err)
@@ -44,8 +44,8 @@ func (b *Bridge) reconcile(ctx context.Context, in *ingest) error {
 }
 
 // fetchHistory appends the durable events the log lacks, of all sessions.
-func (b *Bridge) fetchHistory(ctx context.Context, in *ingest) error {
-	history, err := b.api().History(ctx, b.tracker.seqs())
+func (in *Ingest) fetchHistory(ctx context.Context) error {
+	history, err := in.Current().History(ctx, in.tracker.seqs())
 	if err != nil {
 		return err
 	}

@@ -22,13 +22,13 @@ const Stale = "Your last tool call was interrupted before it could run, and it w
 
 // Reply tells OpenCode what was decided and answered, until ctx ends: each until OpenCode has taken it or does not know
 // the request any more. OpenCode is never told "always": what it asks next is asked of us again.
-func (b *Bridge) Reply(ctx context.Context) error {
-	r := &replies{Bridge: b, done: make(chan string), busy: map[string]bool{}, sent: map[string]bool{}}
-	return b.watch(ctx, r.done, func(id string) { delete(r.busy, id) }, r.start)
+func (o *Outbox) Reply(ctx context.Context) error {
+	r := &replies{Outbox: o, done: make(chan string), busy: map[string]bool{}, sent: map[string]bool{}}
+	return o.watch(ctx, r.done, func(id string) { delete(r.busy, id) }, r.start)
 }
 
 type replies struct {
-	*Bridge
+	*Outbox
 	done chan string
 	busy map[string]bool // requests with a reply under way
 	sent map[string]bool // requests OpenCode has taken a reply to, and not yet said so in the stream
@@ -73,7 +73,7 @@ func (r *replies) once(ctx context.Context, id string, reply func() error) {
 	go func() {
 		for err := reply(); err != nil && ctx.Err() == nil; err = reply() {
 			r.Logger.Warn("reply to opencode", "request", id, "err", err)
-			if pause(ctx, r.Pause) != nil || r.live.wait(ctx) != nil {
+			if pause(ctx, r.Pause) != nil || r.Ingest.WaitConnected(ctx) != nil {
 				return
 			}
 		}

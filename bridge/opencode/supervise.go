@@ -1,3 +1,12 @@
+// Package opencode runs an OpenCode server as a child process: with directories, a configuration, and an isolation of its own,
+// with restarts, a clean stop, and no orphans.
+//
+// Promises:
+//   - The workspace cannot configure OpenCode. Supervisor refuses to start an OpenCode whose effective configuration lets any
+//     tool run without asking.
+//   - One supervisor at a time uses a directory. It ends the OpenCode that an earlier process has left there.
+//
+// The package must not know the log, chats or decisions: the packages ingest and outbox connect OpenCode with those.
 package opencode
 
 import (

@@ -82,7 +82,13 @@ func (t *tracker) directories() map[string]bool {
 }
 
 // Session is what handlers ask: the chat and the directory of a session.
-func (b *Bridge) Session(id string) (permission.Session, bool) {
-	s, ok := b.tracker.get(id)
+func (in *Ingest) Session(id string) (permission.Session, bool) {
+	s, ok := in.tracker.get(id)
 	return permission.Session{Chat: s.chat, Directory: s.directory}, ok
+}
+
+// Parent returns the session that has started a subagent's session, and "" for every other session.
+func (in *Ingest) Parent(session string) string {
+	s, _ := in.tracker.get(session)
+	return s.parent
 }

@@ -33,7 +33,8 @@ type whole struct {
 	t         *testing.T
 	workspace string
 	client    *client.Client
-	bridge    *opencode.Bridge
+	model     *projections.Model
+	outbox    *opencode.Outbox
 }
 
 func newWhole(t *testing.T) *whole {
@@ -47,7 +48,8 @@ func newWhole(t *testing.T) *whole {
 		w.must(os.MkdirAll(filepath.Join(w.workspace, dir), 0o755))
 	}
 	log := eventstest.Log(t)
-	model, err := projections.Open(t.Context(), t.TempDir(), log)
+	var err error
+	w.model, err = projections.Open(t.Context(), t.TempDir(), log)
 	w.must(err)
 	lives := make(chan opencode.Generation, 1)
 	supervisor := &opencode.Supervisor{
@@ -57,21 +59,25 @@ func newWhole(t *testing.T) *whole {
 	}
 	confine(t, supervisor)
 	records, permissions := &record.Records{Log: log}, &permission.Permissions{Log: log}
-	w.bridge = &opencode.Bridge{
-		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: model,
-		Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), RetryAfter: opencode.DefaultRetryAfter, Pause: opencode.DefaultPause, Changed: func() {},
-		Client: func(context.Context) (*client.Client, error) { return w.client, nil },
+	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
+	in := &opencode.Ingest{
+		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,
+		Client: func(context.Context) (*client.Client, error) { return w.client, nil }, Pause: opencode.DefaultPause, Changed: func() {},
 	}
+	out := &opencode.Outbox{
+		Ingest: in, Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,
+		Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
+		RetryAfter: opencode.DefaultRetryAfter, Pause: opencode.DefaultPause,
+	}
+	in.Resend, w.outbox = out.Resend, out
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	run := func(work func(context.Context) error) { workers.Go(func() { work(ctx) }) }
-	t.Cleanup(func() { cancel(); workers.Wait(); model.Close() })
-	run(model.Run)
+	t.Cleanup(func() { cancel(); workers.Wait(); w.model.Close() })
+	run(w.model.Run)
 	run(supervisor.Run)
 	w.client = (<-lives).Client
-	b := w.bridge
-	for _, work := range []func(context.Context) error{b.Run, b.Deliver, b.Reply, b.Abort, b.Revert, b.Fork} {
+	for _, work := range []func(context.Context) error{in.Run, out.Deliver, out.Reply, out.Abort, out.Revert, out.Fork} {
 		run(work)
 	}
 	return w
@@ -89,10 +95,10 @@ func (w *whole) say(chat, text string) {
 	w.t.Helper()
 	w.submit(chat, text)
 	expect.Eventually(w.t, "the turn of "+text, func() bool {
-		asks, err := pending.Requests(w.t.Context(), w.bridge.Model)
+		asks, err := pending.Requests(w.t.Context(), w.model)
 		w.must(err)
 		for _, a := range asks {
-			_, _ = w.bridge.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission, Decision: events.Authorized})
+			_, _ = w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission, Decision: events.Authorized})
 		}
 		return w.row(chat).Turn == projections.TurnUser
 	})
@@ -101,35 +107,35 @@ func (w *whole) say(chat, text string) {
 // submit submits a message and waits until the read model has it.
 func (w *whole) submit(chatID, text string) {
 	w.t.Helper()
-	_, seq, err := w.bridge.Chats.SubmitMessage(w.t.Context(), chat.SubmitMessage{Chat: chatID, Parts: []events.Part{{Type: "text", Text: text}}})
+	_, seq, err := w.outbox.Chats.SubmitMessage(w.t.Context(), chat.SubmitMessage{Chat: chatID, Parts: []events.Part{{Type: "text", Text: text}}})
 	w.must(err)
-	w.must(w.bridge.Model.Wait(w.t.Context(), seq))
+	w.must(w.model.Wait(w.t.Context(), seq))
 }
 
 func (w *whole) chat() string {
 	w.t.Helper()
-	chat, seq, err := w.bridge.Chats.Create(w.t.Context(), chat.Create{Title: "rivers", User: "u1"})
+	chat, seq, err := w.outbox.Chats.Create(w.t.Context(), chat.Create{Title: "rivers", User: "u1"})
 	w.must(err)
-	w.must(w.bridge.Model.Wait(w.t.Context(), seq))
+	w.must(w.model.Wait(w.t.Context(), seq))
 	return chat
 }
 
 func (w *whole) fork(chatID, message string) string {
 	w.t.Helper()
-	into, _, err := w.bridge.Chats.Fork(w.t.Context(), chat.Fork{Chat: chatID, Message: message})
+	into, _, err := w.outbox.Chats.Fork(w.t.Context(), chat.Fork{Chat: chatID, Message: message})
 	w.must(err)
 	return into
 }
 
 func (w *whole) revert(chatID, message string) {
 	w.t.Helper()
-	_, err := w.bridge.Chats.Revert(w.t.Context(), chat.Revert{Chat: chatID, Message: message})
+	_, err := w.outbox.Chats.Revert(w.t.Context(), chat.Revert{Chat: chatID, Message: message})
 	w.must(err)
 }
 
 func (w *whole) row(chat string) projections.Chat {
 	w.t.Helper()
-	row, _, err := w.bridge.Model.Chat(w.t.Context(), chat)
+	row, _, err := w.model.Chat(w.t.Context(), chat)
 	w.must(err)
 	return row
 }
@@ -137,7 +143,7 @@ func (w *whole) row(chat string) projections.Chat {
 // shown is what a chat's messages say, and OpenCode's ids of them.
 func (w *whole) shown(chat string) (text string, ids []string) {
 	w.t.Helper()
-	all, err := w.bridge.Model.Messages(w.t.Context(), chat)
+	all, err := w.model.Messages(w.t.Context(), chat)
 	w.must(err)
 	var said []string
 	for _, m := range all {
@@ -207,7 +213,7 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 	const asking = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n@@say done"
 	w.submit(chat, asking)
 	expect.Eventually(t, "it asks", func() bool {
-		asks, err := pending.Requests(t.Context(), w.bridge.Model)
+		asks, err := pending.Requests(t.Context(), w.model)
 		w.must(err)
 		return len(asks) == 1
 	})
@@ -232,7 +238,7 @@ func TestAForkMadeInOpenCodeDoesNotTakeTheChat(t *testing.T) {
 	is.NoErr(err)
 	adopted := ""
 	expect.Eventually(t, "it is adopted", func() bool {
-		row, _, err := w.bridge.Model.Session(t.Context(), copied.ID)
+		row, _, err := w.model.Session(t.Context(), copied.ID)
 		is.NoErr(err)
 		adopted = row.Chat
 		return adopted != ""
@@ -249,10 +255,10 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	is := is.New(t)
 	w := newWhole(t)
 	chat := w.chat()
-	diff, err := w.bridge.Diff(t.Context(), chat, "")
+	diff, err := w.outbox.Diff(t.Context(), chat, "")
 	is.NoErr(err)
 	is.Equal(string(diff), "[]") // nothing has run
-	todo, err := w.bridge.Todo(t.Context(), chat)
+	todo, err := w.outbox.Todo(t.Context(), chat)
 	is.NoErr(err)
 	is.Equal(string(todo), "[]")
 
@@ -262,20 +268,20 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	w.say(chat, write("first"))
 	w.say(chat, write("second"))
 	w.say(chat, `@@call todowrite {"todos":[{"content":"map the delta","status":"pending","priority":"high"}]}`+"\n@@next\n@@say noted")
-	todo, err = w.bridge.Todo(t.Context(), chat)
+	todo, err = w.outbox.Todo(t.Context(), chat)
 	is.NoErr(err)
 	is.Equal(string(todo), `[{"content":"map the delta","status":"pending","priority":"high"}]`)
 	_, ids := w.shown(chat)
 	second := ids[3]
 	expect.Eventually(t, "the diff of the second turn", func() bool { // OpenCode makes it after the turn
-		diff, err = w.bridge.Diff(t.Context(), chat, second)
+		diff, err = w.outbox.Diff(t.Context(), chat, second)
 		is.NoErr(err)
 		return strings.Contains(string(diff), "+second")
 	})
-	diff, err = w.bridge.Diff(t.Context(), chat, "")
+	diff, err = w.outbox.Diff(t.Context(), chat, "")
 	is.NoErr(err)
 	is.Equal(string(diff), "[]") // the last turn changed nothing
-	diff, err = w.bridge.Diff(t.Context(), chat, "other_id")
+	diff, err = w.outbox.Diff(t.Context(), chat, "other_id")
 	is.NoErr(err)
 	is.Equal(string(diff), "[]")
 
@@ -292,7 +298,7 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	_, ids = w.shown(chat)
 	w.submit(chat, "@@text n=2000 delay=20")
 	expect.Eventually(t, "it runs", func() bool {
-		s, _, err := w.bridge.Model.Session(t.Context(), w.row(chat).Session)
+		s, _, err := w.model.Session(t.Context(), w.row(chat).Session)
 		w.must(err)
 		return s.Processing != "[]"
 	})

@@ -24,7 +24,7 @@ import (
 var operator = events.UserActor("operator")
 
 // load gets ready what must be known before anything goes out or is decided: the read model has caught up with what the
-// log held at the start, the bridge knows its sessions, and commands that were running when the system died are lost.
+// log held at the start, ingest knows its sessions, and commands that were running when the system died are lost.
 func (s *System) load(ctx context.Context) error {
 	last, err := s.log.Last(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *System) load(ctx context.Context) error {
 	if err := s.model.Wait(ctx, last); err != nil {
 		return err
 	}
-	if err := s.bridge.Load(ctx); err != nil {
+	if err := s.ingest.Load(ctx); err != nil {
 		return fmt.Errorf("load sessions: %w", err)
 	}
 	running, err := s.model.RunningExecutions(ctx)
@@ -68,8 +68,7 @@ func (s *System) health() api.Health {
 	h := api.Health{}
 	h["log"] = s.logHealth()
 	h["read_model"] = s.modelHealth()
-	bridge := s.bridge.Condition()
-	h["opencode"] = s.engineState(bridge)
+	h["opencode"] = s.engineState(s.ingest.Condition())
 	h["sandbox"] = s.worker.health()
 	h["data"] = dataHealth(s.o.Data)
 	return h
@@ -94,7 +93,7 @@ func (s *System) engineState(bridge opencode.Condition) api.Part {
 	if trouble := s.engine.Trouble(); trouble != "" {
 		bridge.Error, part.State = trouble, api.Degraded
 	}
-	part.Detail = engineHealth{bridge, s.bridge.Configured(), s.modelHost(), level, reason}
+	part.Detail = engineHealth{bridge, s.outbox.Configured(), s.modelHost(), level, reason}
 	return part
 }
 
@@ -223,7 +222,7 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 }
 
 // askedOpenCode is what the API asks of OpenCode, with the API's word for one that does not answer.
-func askedOpenCode(b *opencode.Bridge) chats.Engine {
+func askedOpenCode(o *opencode.Outbox) chats.Engine {
 	said := func(answer json.RawMessage, err error) (json.RawMessage, error) {
 		if errors.Is(err, opencode.ErrUnavailable) {
 			err = errors.Join(api.ErrUnavailable, err)
@@ -232,9 +231,9 @@ func askedOpenCode(b *opencode.Bridge) chats.Engine {
 	}
 	return chats.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
-			return said(b.Diff(ctx, chat, message))
+			return said(o.Diff(ctx, chat, message))
 		},
-		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) { return said(b.Todo(ctx, chat)) },
+		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) { return said(o.Todo(ctx, chat)) },
 	}
 }
 

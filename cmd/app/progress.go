@@ -32,7 +32,7 @@ func (p *progress) note(part, format string, args ...any) { p.line("!", part, fo
 
 // ready says what runs where, and what to try next.
 func (p *progress) ready(r datadir.Running, s *System) {
-	model := s.bridge.Configured()
+	model := s.outbox.Configured()
 	switch host := s.modelHost(); {
 	case s.isDemo:
 		model = "the demo model (no key of a provider was found): a script, not an AI"

@@ -50,7 +50,7 @@ func (s *System) watchProviders(ctx context.Context) error {
 // recordProviders records the providers that OpenCode can use at once, and all others after providersDelay, unless begun is
 // closed meanwhile, which means that OpenCode was started again.
 func (s *System) recordProviders(ctx context.Context, begun <-chan struct{}) error {
-	usable, err := s.bridge.UsableProviders(ctx)
+	usable, err := s.outbox.UsableProviders(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *System) recordProviders(ctx context.Context, begun <-chan struct{}) err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	all, err := s.bridge.Providers(ctx)
+	all, err := s.outbox.Providers(ctx)
 	if err != nil {
 		return err
 	}

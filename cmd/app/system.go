@@ -217,7 +217,8 @@ type System struct {
 	records     *record.Records
 	permissions *permission.Permissions
 	budgets     *budget.Budgets
-	bridge      *opencode.Bridge
+	ingest      *opencode.Ingest
+	outbox      *opencode.Outbox
 	gate        permission.Gate
 	exec        *exec.Executions
 	engine      *opencode.Supervisor
@@ -228,7 +229,7 @@ type System struct {
 	web         *web.Server
 	push        *push.Push
 	ssh         *ssh.Server   // nil without --ssh
-	loaded      chan struct{} // closed once the read model has caught up and the bridge knows its sessions
+	loaded      chan struct{} // closed once the read model has caught up and ingest knows its sessions
 	changed     chan struct{} // a part's state may have changed
 }
 
@@ -236,15 +237,18 @@ func (s *System) wire() {
 	s.changed, s.loaded = make(chan struct{}, 1), make(chan struct{})
 	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
-	s.bridge = &opencode.Bridge{
+	s.ingest = &opencode.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Client: s.lives.client, Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: opencode.DefaultRetryAfter,
-		Pause: opencode.DefaultPause, Changed: s.change,
+		Client: s.lives.client, Pause: opencode.DefaultPause, Changed: s.change,
 	}
-	s.records.Configured = s.bridge.Configured
+	s.outbox = &opencode.Outbox{
+		Ingest: s.ingest, Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
+		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
+		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: opencode.DefaultRetryAfter, Pause: opencode.DefaultPause,
+	}
+	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
 	s.exec = &exec.Executions{
-		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.bridge.Session, Logger: s.o.Logger,
+		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
 		HasRoom: s.disk.hasRoom,
 	}
 	s.engine = &opencode.Supervisor{
@@ -255,7 +259,7 @@ func (s *System) wire() {
 		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
 	s.gate = permission.Gate{
-		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.bridge.Session,
+		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.ingest.Session,
 		Call: askedCall(s.model), Logger: s.o.Logger,
 		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
@@ -272,7 +276,7 @@ func (s *System) wire() {
 	}
 	s.web = web.New(web.Options{
 		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
-		Engine: askedOpenCode(s.bridge), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Logger: s.o.Logger,
+		Engine: askedOpenCode(s.outbox), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Logger: s.o.Logger,
 		Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
@@ -298,7 +302,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
 	g.Add(actor(rest, answering.Serve))
 	for _, worker := range []func(context.Context) error{
-		s.bridge.Deliver, s.bridge.Reply, s.bridge.Abort, s.bridge.Revert, s.bridge.Fork, s.bridge.Budgets, s.serveShells, s.exec.Run, s.bridge.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys, s.closeViewers,
+		s.outbox.Deliver, s.outbox.Reply, s.outbox.Abort, s.outbox.Revert, s.outbox.Fork, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys, s.closeViewers,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}
