@@ -1,8 +1,9 @@
 package projections
 
-// What the tests, which are outside the package, check of its inside.
+// Decode is decode, for the tests, which are outside the package.
 var Decode = decode
 
+// The constants that tests check.
 const (
 	MaxPreview  = maxPreview
 	SelectShown = selectShown

@@ -24,6 +24,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/expect"
 )
@@ -31,7 +32,7 @@ import (
 // model is the demo model behind a proxy that keeps what it is asked.
 func model(t *testing.T) (base string, asked func() string) {
 	t.Helper()
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue}})
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.Continue}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,9 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
@@ -34,7 +36,7 @@ type whole struct {
 	workspace string
 	client    *client.Client
 	model     *projections.Model
-	outbox    *opencode.Outbox
+	outbox    *outbox.Outbox
 }
 
 func newWhole(t *testing.T) *whole {
@@ -60,14 +62,14 @@ func newWhole(t *testing.T) *whole {
 	confine(t, supervisor)
 	records, permissions := &record.Records{Log: log}, &permission.Permissions{Log: log}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-	in := &opencode.Ingest{
+	in := &ingest.Ingest{
 		Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,
-		Client: func(context.Context) (*client.Client, error) { return w.client, nil }, Pause: opencode.DefaultPause, Changed: func() {},
+		Client: func(context.Context) (*client.Client, error) { return w.client, nil }, Pause: ingest.DefaultPause, Changed: func() {},
 	}
-	out := &opencode.Outbox{
+	out := &outbox.Outbox{
 		Ingest: in, Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,
 		Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
-		RetryAfter: opencode.DefaultRetryAfter, Pause: opencode.DefaultPause,
+		RetryAfter: outbox.DefaultRetryAfter, Pause: ingest.DefaultPause,
 	}
 	in.Resend, w.outbox = out.Resend, out
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,6 +11,8 @@ import (
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -76,7 +78,7 @@ func (s *System) health() api.Health {
 
 // engineHealth is what administrators are shown of OpenCode and of the model that answers.
 type engineHealth struct {
-	opencode.Condition
+	ingest.Condition
 	Model     string          `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
 	ModelHost string          `json:"model_host,omitempty"` // of --model-url
 	Isolation isolation.Level `json:"isolation"`
@@ -87,7 +89,7 @@ type engineHealth struct {
 const Unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
 
 // engineState is the state of OpenCode, of its model and of its isolation.
-func (s *System) engineState(bridge opencode.Condition) api.Part {
+func (s *System) engineState(bridge ingest.Condition) api.Part {
 	part := api.Part{State: either(bridge.Connected, api.Ready, api.Starting)}
 	level, reason := s.engineIsolation()
 	if trouble := s.engine.Trouble(); trouble != "" {
@@ -222,9 +224,9 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 }
 
 // askedOpenCode is what the API asks of OpenCode, with the API's word for one that does not answer.
-func askedOpenCode(o *opencode.Outbox) chats.Engine {
+func askedOpenCode(o *outbox.Outbox) chats.Engine {
 	said := func(answer json.RawMessage, err error) (json.RawMessage, error) {
-		if errors.Is(err, opencode.ErrUnavailable) {
+		if errors.Is(err, outbox.ErrUnavailable) {
 			err = errors.Join(api.ErrUnavailable, err)
 		}
 		return answer, err

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/url"
 
-	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 )
 
@@ -34,7 +34,7 @@ func openProvider(ctx context.Context, getenv func(string) string, m ModelOption
 }
 
 func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{opencode.Continue, opencode.Stale, opencode.Answered, opencode.GoOn}, Provider: providerHelp})
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.Continue, outbox.Stale, outbox.Answered, outbox.GoOn}, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err
 	}

@@ -23,7 +23,9 @@ import (
 	"github.com/oklog/run"
 
 	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
@@ -217,8 +219,8 @@ type System struct {
 	records     *record.Records
 	permissions *permission.Permissions
 	budgets     *budget.Budgets
-	ingest      *opencode.Ingest
-	outbox      *opencode.Outbox
+	ingest      *ingest.Ingest
+	outbox      *outbox.Outbox
 	gate        permission.Gate
 	exec        *exec.Executions
 	engine      *opencode.Supervisor
@@ -237,14 +239,14 @@ func (s *System) wire() {
 	s.changed, s.loaded = make(chan struct{}, 1), make(chan struct{})
 	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
-	s.ingest = &opencode.Ingest{
+	s.ingest = &ingest.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		Client: s.lives.client, Pause: opencode.DefaultPause, Changed: s.change,
+		Client: s.lives.client, Pause: ingest.DefaultPause, Changed: s.change,
 	}
-	s.outbox = &opencode.Outbox{
+	s.outbox = &outbox.Outbox{
 		Ingest: s.ingest, Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
 		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: opencode.DefaultRetryAfter, Pause: opencode.DefaultPause,
+		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter, Pause: ingest.DefaultPause,
 	}
 	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
 	s.exec = &exec.Executions{

@@ -9,7 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/console"
 	"pocketcoder/cmd/console/turn"
@@ -101,7 +101,7 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 
 	p.allow(t, chat, ask)
 	expect.Eventually(t, "it goes on", func() bool { return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next") })
-	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), opencode.GoOn) })
+	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), outbox.GoOn) })
 	p.turnEnds(t, chat)
 	n := p.counts(t, chat)
 	is.Equal(n["permission.requested"], 1)

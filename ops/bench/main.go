@@ -38,7 +38,7 @@ var runs = []run{
 		{name: "event appended → seen by a subscriber, p50 ms", metric: "p50-ms", budget: 3},
 		{name: "event appended → seen by a subscriber, p99 ms", metric: "p99-ms", budget: 25},
 	}},
-	{"./bridge/opencode", "Ingest", "5x", []line{
+	{"./bridge/opencode/ingest", "Ingest", "5x", []line{
 		{name: "burst of OpenCode events into the log, events/s", metric: "events/s", budget: 20_000, atLeast: true},
 	}},
 	{"./projections", "Rebuild", "3x", []line{

@@ -1,0 +1,251 @@
+// Package bridgetest gives the tests of the bridge an OpenCode that is a script, and around it the real log, read models and
+// handlers.
+//
+// Promise: everything that it starts ends with the test.
+//
+// It must not know how OpenCode is run: the tests with the real OpenCode use the package opencodetest.
+package bridgetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/expect"
+)
+
+// OpenCode stands for OpenCode where a test needs it to say exactly this, exactly now: it holds what the frames it was
+// given say (sessions, history, statuses, asks, questions), streams them to who is connected, and notes what it is told.
+// Mu guards all other fields but T and URL.
+type OpenCode struct {
+	T   testing.TB
+	URL string
+
+	Mu        sync.Mutex
+	away      bool // refuses everything
+	streams   []chan []byte
+	Sessions  map[string]client.Session
+	History   []json.RawMessage
+	seqs      map[string]int64
+	busy      map[string]json.RawMessage
+	asks      map[string]client.PermissionRequest
+	Questions map[string]client.QuestionRequest
+	prompts   map[string]bool // message ids it has accepted
+	Silent    bool            // does what it is told and says nothing about it
+	received  []Request
+	serving   map[string]int    // by path, how many it has received and not answered
+	Refuse    func(Request) int // a status to answer with instead, 0 for none; called without the lock
+}
+
+// Request is a request that OpenCode has received.
+type Request struct{ Method, Path, Directory, Body string }
+
+func newOpenCode(t testing.TB) *OpenCode {
+	o := &OpenCode{T: t, Sessions: map[string]client.Session{}, seqs: map[string]int64{}, prompts: map[string]bool{}, serving: map[string]int{}}
+	o.Forget()
+	s := httptest.NewServer(o)
+	t.Cleanup(func() { o.Cut(); s.Close() })
+	o.URL = s.URL
+	return o
+}
+
+// Forget is what a restart does to OpenCode's memory.
+func (o *OpenCode) Forget() {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	o.busy, o.asks, o.Questions = map[string]json.RawMessage{}, map[string]client.PermissionRequest{}, map[string]client.QuestionRequest{}
+}
+
+// Cut ends the stream once everything said so far is sent, and refuses connections until Back.
+func (o *OpenCode) Cut() {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	o.away = true
+	for _, s := range o.streams {
+		close(s)
+	}
+	o.streams = nil
+}
+
+// Back accepts connections again after Cut.
+func (o *OpenCode) Back() {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	o.away = false
+}
+
+// Happen makes the frames true, and streams them.
+func (o *OpenCode) Happen(frames ...[]byte) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	for _, f := range frames {
+		o.hold(f)
+		o.stream(f)
+	}
+}
+
+// Miss makes the frames true without streaming them.
+func (o *OpenCode) Miss(frames ...[]byte) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	for _, f := range frames {
+		o.hold(f)
+	}
+}
+
+// Say streams the frames, true or not.
+func (o *OpenCode) Say(frames ...[]byte) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	for _, f := range frames {
+		o.stream(f)
+	}
+}
+
+func (o *OpenCode) stream(frame []byte) {
+	for _, s := range o.streams {
+		s <- frame
+	}
+}
+
+// Frame is a frame of the stream.
+type Frame struct {
+	Payload struct {
+		ID, Type   string
+		Properties json.RawMessage
+		SyncEvent  struct {
+			ID, Type, AggregateID string
+			Seq                   int64
+			Data                  json.RawMessage
+		}
+	}
+}
+
+// Parsed reads a frame.
+func Parsed(data []byte) (f Frame) {
+	if err := json.Unmarshal(data, &f); err != nil {
+		panic(err)
+	}
+	return f
+}
+
+func (o *OpenCode) hold(data []byte) {
+	p := Parsed(data).Payload
+	if p.Type == "sync" {
+		o.holdDurable(p.SyncEvent.ID, p.SyncEvent.Type, p.SyncEvent.AggregateID, p.SyncEvent.Seq, p.SyncEvent.Data)
+		return
+	}
+	var about struct {
+		SessionID, RequestID string
+		Status               json.RawMessage
+	}
+	_ = json.Unmarshal(p.Properties, &about)
+	switch p.Type {
+	case "session.status":
+		o.busy[about.SessionID] = about.Status
+		if bytes.Contains(about.Status, []byte("idle")) {
+			delete(o.busy, about.SessionID)
+		}
+	case "permission.asked":
+		var a client.PermissionRequest
+		_ = json.Unmarshal(p.Properties, &a)
+		o.asks[a.ID] = a
+	case "question.asked":
+		var q client.QuestionRequest
+		_ = json.Unmarshal(p.Properties, &q)
+		o.Questions[q.ID] = q
+	case "permission.replied", "question.replied", "question.rejected":
+		delete(o.asks, about.RequestID)
+		delete(o.Questions, about.RequestID)
+	}
+}
+
+func (o *OpenCode) holdDurable(id, typ, session string, seq int64, data json.RawMessage) {
+	o.seqs[session] = seq + 1
+	var body struct{ Info client.Session }
+	switch typ[:strings.LastIndexByte(typ, '.')] { // without its version
+	case "session.created", "session.updated":
+		_ = json.Unmarshal(data, &body)
+		o.Sessions[session] = body.Info
+	case "session.deleted":
+		delete(o.Sessions, session)
+		o.History = slices.DeleteFunc(o.History, func(h json.RawMessage) bool { return bytes.Contains(h, []byte(`"aggregate_id":"`+session)) })
+		return
+	}
+	o.History = append(o.History, []byte(fmt.Sprintf(`{"id":%q,"type":%q,"aggregate_id":%q,"seq":%d,"data":%s}`, id, typ, session, seq, data)))
+}
+
+// Plain is a frame of an event that is not durable.
+func Plain(typ, properties string) []byte {
+	return fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":%q,"properties":%s}}`, client.NewID("evt", time.Now()), typ, properties)
+}
+
+// Durably is the two frames of a durable event.
+func (o *OpenCode) Durably(session, typ, properties string) [][]byte {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	return o.durablyLocked(session, typ, properties)
+}
+
+func (o *OpenCode) durablyLocked(session, typ, properties string) [][]byte {
+	id, seq := client.NewID("evt", time.Now()), o.seqs[session]
+	o.seqs[session]++
+	return [][]byte{
+		fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":%q,"properties":%s}}`, id, typ, properties),
+		fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":"sync","syncEvent":{"id":%q,"type":"%s.1","seq":%d,"aggregateID":%q,"data":%s}}}`,
+			id, id, typ, seq, session, properties),
+	}
+}
+
+// UserMessage holds the properties of message.updated for a user message.
+func UserMessage(session, message string) string {
+	return fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"user","time":{"created":1}}}`, session, message, session)
+}
+
+// Answer ends the turn of a session with an assistant message.
+func (o *OpenCode) Answer(session, parent string) {
+	expect.Eventually(o.T, "the prompt is answered", func() bool { // a turn ends after it has begun
+		o.Mu.Lock()
+		defer o.Mu.Unlock()
+		return o.serving["/session/"+session+"/prompt_async"] == 0
+	})
+	done := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1,"completed":2},"finish":"stop"}}`,
+		session, client.NewID("msg", time.Now()), session, parent)
+	o.Happen(o.Durably(session, "message.updated", done)...)
+	o.Happen(Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, session)),
+		Plain("session.idle", fmt.Sprintf(`{"sessionID":%q}`, session)))
+}
+
+// Requests are those received so far of a method whose path matches the pattern, in order.
+func (o *OpenCode) Requests(method, suffix string) (all []Request) {
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	for _, r := range o.received {
+		if r.Method == method && len(r.Path) >= len(suffix) && r.Path[len(r.Path)-len(suffix):] == suffix {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Refusing answers the first n requests whose path ends so with a status.
+func (o *OpenCode) Refusing(method, suffix string, n int, status int) {
+	var left atomic.Int64
+	left.Store(int64(n))
+	o.Mu.Lock()
+	defer o.Mu.Unlock()
+	o.Refuse = func(r Request) int {
+		if r.Method == method && strings.HasSuffix(r.Path, suffix) && left.Add(-1) >= 0 {
+			return status
+		}
+		return 0
+	}
+}

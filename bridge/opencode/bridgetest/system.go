@@ -1,0 +1,248 @@
+package bridgetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
+)
+
+// System holds the real log, read model and handlers, and OpenCode as a script.
+type System struct {
+	*OpenCode
+	NC          *nats.Conn
+	Log         *log.Log
+	Model       *projections.Model
+	Chats       *chat.Chats
+	Records     *record.Records
+	Permissions *permission.Permissions
+	Budgets     *budget.Budgets
+}
+
+// NewSystem opens a log, and everything over it. The log conceals the secrets.
+func NewSystem(t testing.TB, secrets ...string) *System {
+	t.Helper()
+	server := eventstest.Server(t, t.TempDir())
+	s := &System{OpenCode: newOpenCode(t), NC: eventstest.Conn(t, server), Log: eventstest.Open(t, eventstest.Conn(t, server), secrets...)}
+	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log}, &permission.Permissions{Log: s.Log}
+	s.Budgets = &budget.Budgets{Records: s.Records, Permissions: s.Permissions}
+	var err error
+	if s.Model, err = projections.Open(t.Context(), t.TempDir(), s.Log); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Model.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; s.Model.Close() })
+	return s
+}
+
+// Bridge connects one OpenCode with the log.
+type Bridge struct {
+	*ingest.Ingest
+	*outbox.Outbox
+}
+
+// Running is a bridge with its workers.
+type Running struct {
+	*Bridge
+	t    testing.TB
+	Stop func()
+	Said *Output
+}
+
+// Output is what the bridge wrote to its logger.
+type Output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *Output) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *Output) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// Bridge makes a bridge that does not run yet.
+func (s *System) Bridge() (*Bridge, *Output) {
+	words := &Output{}
+	const engine, directory, pause = chat.DefaultEngine, "/workspace", 5 * time.Millisecond
+	logger := slog.New(slog.NewTextHandler(words, nil))
+	b := &Bridge{
+		&ingest.Ingest{
+			Engine: engine, Directory: directory, Log: s.Log, Model: s.Model, Logger: logger,
+			Client: func(context.Context) (*client.Client, error) { return client.New(s.URL, "secret"), nil },
+			Pause:  pause, Changed: func() {},
+		},
+		&outbox.Outbox{
+			Engine: engine, Directory: directory, Log: s.Log, Model: s.Model, Logger: logger,
+			Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,
+			RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Pause: pause,
+		},
+	}
+	b.Outbox.Ingest, b.Ingest.Resend = b.Ingest, b.Outbox.Resend
+	return b, words
+}
+
+// Start runs a new bridge, as after a start of the whole system, until it is connected or stopped.
+func (s *System) Start(change ...func(*Bridge)) *Running {
+	s.T.Helper()
+	b, words := s.Bridge()
+	for _, c := range change {
+		c(b)
+	}
+	last, err := s.Log.Last(s.T.Context())
+	s.Must(err)
+	s.Must(s.Model.Wait(s.T.Context(), last))
+	s.Must(b.Load(s.T.Context()))
+	ctx, cancel := context.WithCancel(s.T.Context())
+	var workers sync.WaitGroup
+	for name, work := range map[string]func(context.Context) error{
+		"run": b.Run, "deliver": b.Deliver, "reply": b.Reply, "abort": b.Abort, "revert": b.Revert, "fork": b.Fork, "budgets": b.Budgets,
+	} {
+		workers.Go(func() {
+			if err := work(ctx); ctx.Err() == nil {
+				s.T.Errorf("%s ended: %v", name, err)
+			}
+		})
+	}
+	stop := sync.OnceFunc(func() { cancel(); workers.Wait() })
+	s.T.Cleanup(stop)
+	r := &Running{b, s.T, stop, words}
+	return r
+}
+
+// Connected waits until the bridge is connected and reconciled.
+func (r *Running) Connected() *Running {
+	r.t.Helper()
+	expect.Eventually(r.t, "the bridge is connected", func() bool { return r.Condition().Connected })
+	return r
+}
+
+// Must ends the test if there is an error.
+func (s *System) Must(err error) {
+	s.T.Helper()
+	if err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Drained waits until everything streamed so far has been taken, and the read model shows it.
+func (s *System) Drained() {
+	s.T.Helper()
+	id := events.NewID()
+	s.Say(Plain("test.marker", fmt.Sprintf(`{"id":%q}`, id)))
+	expect.Eventually(s.T, "everything streamed is taken", func() bool {
+		found := false
+		for _, e := range s.Events(events.EngineOpenCodeSubject(chat.DefaultEngine, "test.marker")) {
+			found = found || bytes.Contains(e.Data, []byte(id))
+		}
+		return found
+	})
+	last, err := s.Log.Last(s.T.Context())
+	s.Must(err)
+	s.Must(s.Model.Wait(s.T.Context(), last))
+}
+
+// Reconnected cuts the stream, lets something happen meanwhile, and waits until the same bridge is connected again.
+func (s *System) Reconnected(r *Running, meanwhile func()) {
+	s.T.Helper()
+	s.Cut()
+	expect.Eventually(s.T, "the bridge notices", func() bool { return !r.Condition().Connected })
+	meanwhile()
+	s.Back()
+	r.Connected()
+	s.Drained()
+}
+
+// Events are those in the log that match the filter.
+func (s *System) Events(filter string) (all []events.Event) {
+	s.T.Helper()
+	_, err := s.Log.Fold(s.T.Context(), filter, 0, func(e events.Event) error {
+		if _, typ := e.Subject.OpenCodeType(); !typ || e.Subject.Kind != "opencode.test.marker" || filter != events.AllEvents {
+			all = append(all, e)
+		}
+		return e.Malformed
+	})
+	s.Must(err)
+	return all
+}
+
+// Facts are the bodies of a chat's events of one kind of our own.
+func Facts[D events.Data](s *System, chat string) (all []D) {
+	s.T.Helper()
+	for _, e := range s.Events(events.ChatSubject(chat, (*new(D)).Kind())) {
+		d, err := events.Decode(e)
+		s.Must(err)
+		all = append(all, d.(D))
+	}
+	return all
+}
+
+// OpenCodeEvents are a chat's OpenCode events of one type.
+func (s *System) OpenCodeEvents(chat, typ string) []events.Event {
+	s.T.Helper()
+	return s.Events(events.ChatOpenCodeSubject(chat, typ))
+}
+
+// ChatOf is the chat of a session.
+func (s *System) ChatOf(session string) string {
+	s.T.Helper()
+	row, known, err := s.Model.Session(s.T.Context(), session)
+	s.Must(err)
+	if !known {
+		s.T.Fatalf("session %s is not known", session)
+	}
+	return row.Chat
+}
+
+// Session makes a session in OpenCode that no chat asked for.
+func (s *System) Session(id, parent string) {
+	info := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"parentID":%q,"directory":"/workspace","title":"t"}}`, id, id, parent)
+	s.Happen(s.Durably(id, "session.created", info)...)
+}
+
+// Chat makes a chat and submits messages to it.
+func (s *System) Chat(messages ...string) string {
+	s.T.Helper()
+	chat, _, err := s.Chats.Create(s.T.Context(), chat.Create{Title: "t", User: "u1"})
+	s.Must(err)
+	s.Submit(chat, messages...)
+	return chat
+}
+
+// Submit submits messages to a chat.
+func (s *System) Submit(chatID string, messages ...string) {
+	s.T.Helper()
+	for _, text := range messages {
+		_, _, err := s.Chats.SubmitMessage(s.T.Context(), chat.SubmitMessage{
+			Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Parts: []events.Part{{Type: "text", Text: text}},
+		})
+		s.Must(err)
+	}
+}

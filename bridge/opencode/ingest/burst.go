@@ -1,0 +1,290 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// noise is what OpenCode says that is no fact: liveness and start-up chatter. It is counted, not stored.
+var noise = map[string]bool{
+	"server.heartbeat": true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
+}
+
+// errGap says the live stream skipped a durable event: reconcile must fetch it first.
+var errGap = errors.New("the live stream has a gap")
+
+// take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS. After an error nothing of
+// the burst is lost: the caller reconciles and goes on.
+func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
+	p := placed{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
+	for _, e := range burst {
+		if noise[e.Type] {
+			in.noise.Add(1)
+			continue
+		}
+		if err := in.add(ctx, &p, e, reconciled); err != nil {
+			return err
+		}
+	}
+	in.publish(p.order[:p.leading], p.fragments) // else who watches sees a tool call within the sentence before it
+	if err := in.append(ctx, p.facts); err != nil {
+		return err
+	}
+	in.running = p.running // only now: a burst that failed is taken again
+	for session, seq := range p.reached {
+		in.tracker.advance(session, seq)
+	}
+	in.publish(p.order[p.leading:], p.fragments)
+	return nil
+}
+
+// placed is a burst, sorted into what goes where.
+type placed struct {
+	facts     []events.Event
+	fragments map[string]log.Delta // by key
+	order     []string             // keys of fragments as they came
+	leading   int                  // how many came before the first fact
+	reached   map[string]int64     // durable sequence of each session
+	running   map[string]bool      // tool parts
+}
+
+// add sorts one event.
+func (in *Ingest) add(ctx context.Context, p *placed, e client.Event, reconciled bool) error {
+	s, err := in.place(ctx, e)
+	if err != nil {
+		return err
+	}
+	if seq, ok := p.reached[e.Session]; ok {
+		s.seq = seq
+	}
+	if e.Seq >= 0 {
+		if e.Seq <= s.seq { // the log has it already
+			return nil
+		}
+		if e.Seq > s.seq+1 && !reconciled {
+			return fmt.Errorf("session %s: %w from %d to %d", e.Session, errGap, s.seq, e.Seq)
+		}
+		p.reached[e.Session] = e.Seq
+	}
+	if d, key, ok := fragment(s.chat, e, p.running); ok {
+		if _, seen := p.fragments[key]; !seen {
+			p.order = append(p.order, key)
+		}
+		p.fragments[key] = d // of a part that only grows, the last says it all
+		return nil
+	}
+	fact, err := in.fact(s.chat, e)
+	if err != nil {
+		return err
+	}
+	if reconciled {
+		fact = fact.Reconciled()
+	}
+	if len(p.facts) == 0 {
+		p.leading = len(p.order)
+	}
+	p.facts = append(p.facts, fact)
+	return nil
+}
+
+// unstorable is the type under which an event is kept that cannot be stored as it came: no subject can be made of its
+// type, or it has no properties. Its body is all of it.
+const unstorable = "unstorable"
+
+// fact makes the event to append.
+func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
+	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Properties: e.Properties})
+	if err == nil {
+		return fact, nil
+	}
+	in.Logger.Error("opencode event is odd", "type", e.Type, "id", e.ID, "err", err)
+	body, err := json.Marshal(map[string]any{"id": e.ID, "type": e.Type, "session": e.Session, "seq": e.Seq, "properties": string(e.Properties)})
+	if err != nil {
+		return fact, err
+	}
+	return events.NewOpenCode("", in.Engine, events.NewID(), -1, events.OpenCode{Type: unstorable, Properties: body})
+}
+
+func (in *Ingest) publish(keys []string, fragments map[string]log.Delta) {
+	for _, key := range keys {
+		if err := in.Log.PublishDelta(fragments[key]); err != nil {
+			in.Logger.Warn("delta not published", "err", err) // the closing event of the part has it all
+		}
+	}
+}
+
+// append does not give up: an event that OpenCode reported once and does not keep would be lost. What OpenCode says meanwhile
+// waits.
+func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
+	for {
+		seq, err := in.Log.AppendAll(ctx, facts)
+		if err == nil {
+			if seq > 0 {
+				in.last.Store(seq)
+				in.stored.Add(uint64(len(facts)))
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		in.Logger.Error("append opencode events", "n", len(facts), "err", err)
+		if err := pause(ctx, in.Pause); err != nil {
+			return err
+		}
+	}
+}
+
+// fragment says whether an event is a streaming fragment: a delta, or a tool part that was running and still is. key is
+// equal for fragments of which the later replaces the earlier. running is kept up to date.
+func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta, key string, ok bool) {
+	if chat == "" {
+		return d, "", false
+	}
+	switch e.Type {
+	case "message.part.delta":
+		var p struct{ MessageID, PartID string } // narrow, because OpenCode sends a delta for each token
+		if json.Unmarshal(e.Properties, &p) != nil {
+			return d, "", false
+		}
+		d.Subject, key = events.MessageDeltaSubject(chat, p.MessageID, p.PartID), e.ID
+	case "message.part.updated":
+		var p struct { // narrow, because OpenCode sends the whole part again for each chunk of output
+			Part struct {
+				ID, MessageID, Type string
+				State               struct{ Status string }
+			}
+		}
+		if json.Unmarshal(e.Properties, &p) != nil || p.Part.Type != "tool" {
+			return d, "", false
+		}
+		again := running[p.Part.ID]
+		if p.Part.State.Status != "running" {
+			delete(running, p.Part.ID)
+			return d, "", false
+		}
+		if running[p.Part.ID] = true; !again {
+			return d, "", false
+		}
+		d.Subject, key = events.MessageDeltaSubject(chat, p.Part.MessageID, p.Part.ID), p.Part.ID
+	default:
+		return d, "", false
+	}
+	d.Type, d.Data = events.OpenCode{Type: e.Type}.Kind(), e.Properties
+	for _, token := range strings.Split(d.Subject, ".") {
+		if _, err := events.ParseID(token); err != nil {
+			return d, "", false // no subject can be made of it: it is stored as a fact
+		}
+	}
+	return d, key, true
+}
+
+// place finds the session's chat, learning of sessions that are new. An event without a session, or of one that OpenCode
+// has deleted before we knew it, belongs to no chat. About an id that is no session's OpenCode is not asked: it fails.
+func (in *Ingest) place(ctx context.Context, e client.Event) (tracked, error) {
+	if !strings.HasPrefix(e.Session, "ses_") {
+		return tracked{seq: e.Seq - 1}, nil
+	}
+	if s, ok := in.tracker.get(e.Session); ok {
+		return s, nil
+	}
+	info, err := in.sessionInfo(ctx, e)
+	if errors.Is(err, client.ErrGone) {
+		return tracked{seq: e.Seq - 1}, nil
+	}
+	if err != nil {
+		return tracked{}, err
+	}
+	return in.learn(ctx, info)
+}
+
+// sessionInfo is in the session's first event, session.created; of a session whose beginning we missed OpenCode is asked.
+func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Session, error) {
+	var created struct{ Info client.Session }
+	if e.Type == "session.created" && json.Unmarshal(e.Properties, &created) == nil && created.Info.ID == e.Session {
+		return created.Info, nil
+	}
+	return in.Current().Session(ctx, e.Session)
+}
+
+// learn ties a session to its chat: that of its parent, that which its maker wrote into its metadata, or a new one: a
+// session that no chat asked for is adopted. A copy made for a fork is bound to its chat by who made it, once it is whole.
+func (in *Ingest) learn(ctx context.Context, info client.Session) (tracked, error) {
+	s := tracked{parent: info.ParentID, directory: info.Directory, seq: -1}
+	if info.ParentID != "" {
+		parent, err := in.place(ctx, client.Event{Session: info.ParentID, Seq: -1})
+		if err != nil {
+			return s, err
+		}
+		if s.chat = parent.chat; s.chat != "" {
+			in.tracker.put(info.ID, s)
+			return s, nil
+		}
+	}
+	named, isFork := chatOf(info)
+	if taken, err := in.taken(ctx, named); err != nil {
+		return s, err
+	} else if !taken {
+		s.chat = named
+	}
+	if s.chat != "" && isFork {
+		in.tracker.put(info.ID, s)
+		return s, nil
+	}
+	actor := events.EngineActor(in.Engine)
+	var facts []events.Data
+	if s.chat == "" {
+		s.chat = events.NewID()
+		facts = append(facts, events.ChatCreated{Title: info.Title, Engine: in.Engine, Agent: info.Agent, Adopted: true})
+	}
+	var all []events.Event
+	for _, d := range append(facts, events.SessionBound{Session: info.ID, Directory: info.Directory}) {
+		e, err := events.New(s.chat, actor, d)
+		if err != nil {
+			return s, err
+		}
+		all = append(all, e)
+	}
+	if err := in.append(ctx, all); err != nil {
+		return s, err
+	}
+	in.tracker.put(info.ID, s)
+	return s, nil
+}
+
+// taken says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked in
+// OpenCode itself, which copies the metadata: it is no session of the chat's.
+func (in *Ingest) taken(ctx context.Context, chat string) (bool, error) {
+	for _, session := range in.tracker.roots(chat) {
+		_, err := in.Current().Session(ctx, session)
+		if !errors.Is(err, client.ErrGone) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// chatOf returns the chat that is written in a session's metadata, or "", and whether a fork made the session.
+func chatOf(s client.Session) (chat string, isFork bool) {
+	var metadata map[string]any
+	if json.Unmarshal(s.Metadata, &metadata) != nil {
+		return "", false
+	}
+	text, isFork := metadata[MetadataFork].(string)
+	if !isFork {
+		text, _ = metadata[MetadataChat].(string)
+	}
+	chat, err := events.ParseID(text)
+	if err != nil {
+		return "", false
+	}
+	return chat, isFork
+}

@@ -1,0 +1,256 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turns"
+)
+
+// present is what OpenCode holds in memory only, by id.
+type present struct {
+	busy      map[string]client.Status // session -> status, of those that are not idle
+	asks      map[string]json.RawMessage
+	questions map[string]json.RawMessage
+
+	// unknown are directories whose asks OpenCode cannot list: it answers 400 while one of glob, grep or webfetch without
+	// its optional arguments is among them (measured). There are some, so it has forgotten none.
+	unknown map[string]bool
+}
+
+func (in *Ingest) look(ctx context.Context) (present, error) {
+	there := present{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
+	directories := in.tracker.directories()
+	directories[in.Directory] = true
+	for dir := range directories {
+		busy, err := in.Current().Statuses(ctx, dir)
+		if err != nil {
+			return there, err
+		}
+		for id, status := range busy {
+			there.busy[id] = status
+		}
+		asks, err := in.Current().PermissionRequests(ctx, dir)
+		if refusal := (*client.Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest {
+			there.unknown[dir] = true
+		} else if err != nil {
+			return there, err
+		}
+		questions, err := in.Current().QuestionRequests(ctx, dir)
+		if err != nil {
+			return there, err
+		}
+		for _, ask := range asks {
+			there.asks[ask.ID] = ask.Raw
+		}
+		for _, question := range questions {
+			there.questions[question.ID] = question.Raw
+		}
+	}
+	return there, nil
+}
+
+// comparison finds what the read model lacks of what is present, and what it still believes that is gone.
+type comparison struct {
+	*Ingest
+	present
+	missing []events.Event
+}
+
+// reconciled appends an OpenCode event that was not heard. Its id is ours: OpenCode's is not known.
+func (c *comparison) reconciled(session, typ string, properties any) error {
+	s, ok := c.tracker.get(session)
+	if !ok {
+		return nil // its session.created comes through the stream, and what belongs to it after that
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // an approval is for the bytes of a request, and the stream has <, > and & as they are
+	if err := encoder.Encode(properties); err != nil {
+		return err
+	}
+	e, err := events.NewOpenCode(s.chat, c.Engine, events.NewID(), -1, events.OpenCode{Type: typ, Properties: bytes.TrimSuffix(body.Bytes(), []byte("\n"))})
+	if err != nil {
+		return err
+	}
+	c.missing = append(c.missing, e.Reconciled())
+	return nil
+}
+
+// own appends a fact of our own.
+func (c *comparison) own(chat string, d events.Data) error {
+	e, err := events.New(chat, events.EngineActor(c.Engine), d)
+	if err != nil {
+		return err
+	}
+	c.missing = append(c.missing, e.Reconciled())
+	return nil
+}
+
+// statuses corrects what is believed of each session: busy, idle, or waiting to retry.
+func (c *comparison) statuses(ctx context.Context) error {
+	known, err := c.Model.Sessions(ctx, c.Engine)
+	if err != nil {
+		return err
+	}
+	for _, s := range known {
+		status, busy := c.busy[s.ID]
+		if !busy {
+			status = client.Status{Type: "idle", Raw: json.RawMessage(`{"type":"idle"}`)}
+		}
+		if status.Type == s.Status {
+			continue
+		}
+		if err := c.reconciled(s.ID, "session.status", map[string]any{"sessionID": s.ID, "status": status.Raw}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turns ends those that OpenCode does not run any more and never completed. One that had not begun is begun again.
+func (c *comparison) turns(ctx context.Context) error {
+	begun, err := c.resend(ctx)
+	if err != nil {
+		return err
+	}
+	unfinished, err := turns.Unfinished(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	for _, s := range unfinished {
+		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || begun[s.ID] {
+			continue
+		}
+		if err := c.own(s.Chat, events.TurnLost{Session: s.ID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resend sends again what OpenCode accepted and nothing has answered, once: it accepts a message before it stores it
+// (measured), and may have none of it, or half. To OpenCode it is the same message, which it runs once. It gives the
+// sessions.
+func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
+	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
+	if err != nil {
+		return nil, err
+	}
+	begun := map[string]bool{}
+	for _, m := range unanswered {
+		if _, busy := c.busy[m.Session]; busy || m.Engine != c.Engine || c.resent[m.ID] {
+			continue
+		}
+		accepted, err := c.Resend(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		c.resent[m.ID], begun[m.Session] = true, accepted
+	}
+	return begun, nil
+}
+
+// asks adds those we did not hear of, and settles those OpenCode does not hold any more.
+func (c *comparison) asks(ctx context.Context) error {
+	waiting, err := pending.Requests(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	decided, err := pending.DecidedRequests(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	for _, p := range append(waiting, decided...) {
+		if _, there := c.present.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
+			continue
+		}
+		if err := c.gone(ctx, p); err != nil {
+			return err
+		}
+	}
+	for id, raw := range c.present.asks {
+		if _, known, err := c.Model.Permission(ctx, id); err != nil {
+			return err
+		} else if known {
+			continue
+		}
+		var ask events.PermissionAsk
+		if err := json.Unmarshal(raw, &ask); err != nil {
+			return err
+		}
+		if err := c.reconciled(ask.SessionID, events.PermissionAsked, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone settles an ask that OpenCode does not hold any more. While its session goes on, it was answered: as we decided, or
+// by somebody else. When it does not, OpenCode forgot the ask, and a person's decision can still be carried out; unless
+// the tool call shows that OpenCode took our reply and we did not hear of it: then it must not run again.
+func (c *comparison) gone(ctx context.Context, p pending.Request) error {
+	_, answered := c.busy[p.Session]
+	if p.Status == projections.PermissionDraft && answered {
+		return c.own(p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"})
+	}
+	if p.Status != projections.PermissionDraft && !answered {
+		var err error
+		if answered, err = c.ran(ctx, p); err != nil {
+			return err
+		}
+	}
+	if !answered {
+		return c.own(p.Chat, events.PermissionInterrupted{Permission: p.EnginePermission})
+	}
+	reply := map[string]string{"sessionID": p.Session, "requestID": p.EnginePermission, "reply": "reject"}
+	if p.Status == projections.PermissionAuthorized {
+		reply["reply"] = "once"
+	}
+	return c.reconciled(p.Session, events.PermissionReplied, reply)
+}
+
+// ran says whether the tool call that asked is over by itself, or its command was started.
+func (c *comparison) ran(ctx context.Context, p pending.Request) (bool, error) {
+	if over, err := c.over(ctx, p.EngineMessage, p.Call); err != nil || over {
+		return over, err
+	}
+	started, err := c.Model.Executions(ctx, p.Chat)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(started, func(r projections.Run) bool {
+		return r.Session == p.Session && r.Call == p.Call && r.Status != events.ExecutionRefused
+	}), nil
+}
+
+// over says whether a tool call has ended by itself.
+func (c *comparison) over(ctx context.Context, engineMessage, call string) (bool, error) {
+	m, _, err := c.Model.Message(ctx, projections.RecordID(engineMessage))
+	if err != nil {
+		return false, err
+	}
+	var parts []struct {
+		CallID string
+		State  struct {
+			Status   string
+			Metadata struct{ Interrupted bool } // by an abort or a stop of OpenCode, which also end a call that still waits
+		}
+	}
+	_ = json.Unmarshal([]byte(m.Parts), &parts) // without a message there are none
+	for _, part := range parts {
+		s := part.State
+		if part.CallID == call && (s.Status == "completed" || s.Status == "error" && !s.Metadata.Interrupted) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,227 @@
+package ingest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+)
+
+const turn = "05-perm-bash-once" // one turn with an approved command
+
+// checkDurable wants every durable event of the frames in the log: once, in the order of its session. Repeated updates of
+// a running tool are fragments unless nobody remembers the first.
+func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
+	is := is.New(t)
+	is.Helper()
+	facts, fragments := tell(frames)
+	want, optional := map[string]string{}, map[string]bool{}
+	for _, w := range facts {
+		if w.Seq >= 0 {
+			want[w.ID] = w.Properties
+		}
+	}
+	for _, w := range fragments {
+		optional[w.ID] = true
+	}
+	last := map[string]int64{}
+	seen := map[string]bool{}
+	for _, e := range s.Events(events.AllEvents) {
+		if _, ok := e.Subject.OpenCodeType(); !ok {
+			continue
+		}
+		is.True(!seen[e.ID]) // twice
+		seen[e.ID] = true
+		if e.OpenCodeSeq < 0 {
+			continue
+		}
+		is.True(optional[e.ID] || want[e.ID] == string(e.Data)) // unchanged
+		var about struct{ SessionID string }
+		is.NoErr(json.Unmarshal(e.Data, &about))
+		session := about.SessionID
+		if before, ok := last[session]; ok {
+			is.True(e.OpenCodeSeq > before)
+		}
+		last[session] = e.OpenCodeSeq
+		delete(want, e.ID)
+	}
+	is.Equal(len(want), 0) // lost
+}
+
+// missed is how many frames nobody hears while the bridge is away.
+const missed = 4
+
+func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
+	frames := recording.Events(t, turn)[1:]
+	for k := 0; k < len(frames); k += 3 { // a reconnect takes half a second
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			s := bridgetest.NewSystem(t)
+			r := s.Start().Connected()
+			s.Happen(frames[:k]...)
+			rest := min(k+missed, len(frames))
+			s.Reconnected(r, func() { s.Miss(frames[k:rest]...) })
+			s.Happen(frames[rest:]...)
+			s.Drained()
+			checkDurable(t, s, frames)
+			appendedOnce(s, r)
+		})
+	}
+}
+
+// appendedOnce wants everything in the log to have been appended once: the log would not store it twice within two minutes
+// whatever the bridges do.
+func appendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
+	s.T.Helper()
+	last, err := s.Log.Last(s.T.Context())
+	s.Must(err)
+	expect.Eventually(s.T, "as many appended as stored", func() bool {
+		var appended uint64
+		for _, b := range bridges {
+			appended += b.Condition().Stored
+		}
+		return appended == last
+	})
+}
+
+func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
+	frames := recording.Events(t, turn)[1:]
+	for k := range frames {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			s := bridgetest.NewSystem(t)
+			r := s.Start().Connected()
+			s.Happen(frames[:k]...)
+			if k%2 == 0 { // half of them are stopped in the middle of taking it
+				s.Drained()
+			}
+			r.Stop()
+			rest := min(k+missed, len(frames))
+			s.Miss(frames[k:rest]...)
+			again := s.Start().Connected()
+			s.Happen(frames[rest:]...)
+			s.Drained()
+			checkDurable(t, s, frames)
+			if k%2 == 0 {
+				appendedOnce(s, r, again)
+			}
+		})
+	}
+}
+
+func TestACutLosesNoSubagentsEvent(t *testing.T) {
+	frames := recording.Events(t, "9i-perm-task")[1:]
+	for k := 3; k < len(frames); k += 12 {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := bridgetest.NewSystem(t)
+			_, before := roots(s.OpenCode, frames)
+			s.Miss(before...)
+			s.Start().Connected()
+			s.Happen(frames[:k]...)
+			s.Cut()
+			s.Miss(frames[k:]...)
+			s.Back()
+			expect.Eventually(t, "the session's last event is there", func() bool {
+				facts, _ := tell(frames)
+				for _, w := range slices.Backward(facts) {
+					if w.Seq >= 0 {
+						return slices.ContainsFunc(s.Events(events.AllEvents), func(e events.Event) bool { return e.ID == w.ID })
+					}
+				}
+				return false
+			})
+			checkDurable(t, s, append(before, frames...))
+			chats := map[string]bool{}
+			for _, e := range s.Events(events.AllEvents) {
+				if e.Subject.Scope == events.ScopeChat {
+					chats[e.Subject.ID] = true
+				}
+			}
+			is.Equal(len(chats), 1) // the subagent is in its parent's
+		})
+	}
+}
+
+func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	s.Start().Connected()
+	frames := recording.Events(t, turn)[1:]
+	for _, f := range frames { // within one burst
+		s.Happen(f)
+		s.Say(f)
+	}
+	s.Drained()
+	s.Say(frames...) // and later
+	s.Drained()
+	checkDurable(t, s, frames)
+	is.Equal(len(s.Requests("POST", "/sync/history")), 2) // at the start: none of it looks like a gap
+}
+
+func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
+	frames := recording.Events(t, turn)[1:]
+	var durable []int
+	for i, f := range frames {
+		if bridgetest.Parsed(f).Payload.Type == "sync" {
+			durable = append(durable, i)
+		}
+	}
+	for _, k := range durable[:len(durable)-1] { // after the last there is nothing to notice a gap by
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := bridgetest.NewSystem(t)
+			r := s.Start().Connected()
+			s.Happen(frames[:k]...)
+			s.Miss(frames[k])
+			s.Happen(frames[k+1:]...)
+			s.Drained()
+			checkDurable(t, s, frames)
+			is.Equal(len(s.Requests("POST", "/sync/history")), 3) // at the start, and for the gap
+			expect.Contains(t, r.Said.String(), "the live stream has a gap")
+			is.Equal(len(s.Requests("GET", "/global/event")), 1) // the connection was kept
+		})
+	}
+}
+
+func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
+	frames := recording.Events(t, turn)[1:]
+	var all []client.Event
+	for _, f := range frames {
+		if e, ok, _ := client.ParseEvent(f); ok {
+			all = append(all, e)
+		}
+	}
+	for k := range slices.IndexFunc(all, func(e client.Event) bool { return e.Seq == 26 }) { // two before the last
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := bridgetest.NewSystem(t)
+			s.Miss(frames...)
+			b, _ := s.Bridge()
+			b.Ingest.SetCurrent(client.New(s.URL, "secret"))
+			in := b.Ingest
+			is.NoErr(in.Take(t.Context(), all[:k]))
+			next := k + 1 + slices.IndexFunc(all[k+1:], func(e client.Event) bool { return e.Seq > 0 })
+			burst := slices.Delete(slices.Clone(all[k:]), next-k, next-k+1)
+			err := in.Take(t.Context(), burst)
+			is.True(errors.Is(err, ingest.ErrGap))
+			is.NoErr(b.FetchHistory(t.Context()))
+			is.NoErr(in.Take(t.Context(), burst))
+			checkDurable(t, s, frames)
+		})
+	}
+}

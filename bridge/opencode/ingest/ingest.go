@@ -1,0 +1,212 @@
+// Package ingest stores what OpenCode reports: each event of its stream becomes an event of the log, in the chat of its session.
+//
+//	burst      the stream, event by event: facts for the log, fragments for those who watch, chats for new sessions
+//	reconcile  what was missed: durable events by their sequence, the rest by comparing OpenCode with the read models
+//
+// Promises:
+//   - A durable event of OpenCode is in the log once, in the order of its session, even if one side was away or has crashed.
+//   - After WaitConnected the log holds what OpenCode held when the connection was made.
+//   - An event that cannot be stored as it came is stored whole under the type "unstorable".
+//
+// The package must not know how a decision reaches OpenCode, or how OpenCode is run.
+package ingest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+)
+
+// Ingest stores what one OpenCode reports as events of the log, and holds its sessions and the connection to it. The bursts of
+// the stream are taken in the order in which they arrive.
+type Ingest struct {
+	Engine    string
+	Directory string // absolute; where sessions work that the outbox makes
+	Log       *log.Log
+	Model     *projections.Model
+	Logger    *slog.Logger
+
+	// Client gives the client of the OpenCode that runs now, waiting for one while it is being started.
+	Client func(context.Context) (*client.Client, error)
+
+	// Resend sends a message again that OpenCode has accepted and nothing has answered. It reports whether OpenCode has
+	// accepted it again. After an error Ingest reconnects and tries again.
+	Resend func(context.Context, pending.Message) (accepted bool, err error)
+
+	Pause   time.Duration // between attempts to connect to OpenCode, and to store what it reports
+	Changed func()        // called when Condition may have changed
+
+	tracker tracker
+	running map[string]bool // tool parts last seen running; of the goroutine that takes bursts
+	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
+	current atomic.Pointer[client.Client]
+	live    gate
+	last    atomic.Uint64 // sequence of the newest event we appended
+	stored  atomic.Uint64
+	noise   atomic.Uint64
+	lastErr atomic.Pointer[string]
+}
+
+// DefaultPause is the usual Pause, also of the outbox.
+const DefaultPause = 500 * time.Millisecond
+
+// The keys under which the metadata of a session that the outbox makes names a chat.
+const (
+	MetadataChat = "pocketcoder_chat" // whose session it is
+
+	// MetadataFork names the new chat while the session is being forked. OpenCode copies the metadata with the session (measured),
+	// so Ingest knows the copy by its first event, whenever that comes.
+	MetadataFork = "pocketcoder_fork"
+)
+
+// Current returns the client of the last OpenCode to which there was a connection, nil before the first connection.
+func (in *Ingest) Current() *client.Client { return in.current.Load() }
+
+// WaitConnected waits until OpenCode is connected and the log holds what OpenCode holds.
+func (in *Ingest) WaitConnected(ctx context.Context) error { return in.live.wait(ctx) }
+
+// Load learns from the read model which sessions there are and how far the log holds each. The model must have caught
+// up. It comes before everything else.
+func (in *Ingest) Load(ctx context.Context) error {
+	known, err := in.Model.Sessions(ctx, in.Engine)
+	if err != nil {
+		return err
+	}
+	for _, s := range known {
+		in.tracker.put(s.ID, tracked{chat: s.Chat, parent: s.Parent, directory: s.Directory, seq: s.Seq})
+	}
+	return nil
+}
+
+// Run keeps Ingest connected until ctx ends: connect, reconcile, ingest, and again.
+func (in *Ingest) Run(ctx context.Context) error {
+	in.running, in.resent = map[string]bool{}, map[string]bool{}
+	for {
+		err := in.connected(ctx)
+		in.live.close()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		text := err.Error()
+		in.lastErr.Store(&text)
+		in.Changed()
+		in.Logger.Info("opencode connection lost", "err", err)
+		if err := pause(ctx, in.Pause); err != nil {
+			return err
+		}
+	}
+}
+
+// connected is one connection's life.
+func (in *Ingest) connected(ctx context.Context) error {
+	c, err := in.Client(ctx)
+	if err != nil {
+		return err
+	}
+	in.current.Store(c)
+	ready := false
+	return c.Stream(ctx, client.Silence, func(burst []client.Event) error {
+		if !ready { // the first is server.connected: from here on nothing is missed, what came before is fetched now
+			if err := in.reconcile(ctx); err != nil {
+				return err
+			}
+			ready = true
+			in.lastErr.Store(nil)
+			in.live.open()
+			in.Changed()
+		}
+		err := in.take(ctx, burst, false)
+		if errors.Is(err, errGap) {
+			in.Logger.Warn("opencode stream", "err", err)
+			if err = in.fetchHistory(ctx); err == nil {
+				err = in.take(ctx, burst, false)
+			}
+		}
+		return err
+	})
+}
+
+// Condition is the state of the connection to OpenCode, as a part of the system's health.
+type Condition struct {
+	Connected bool   `json:"connected"` // to OpenCode, and reconciled
+	Sessions  int    `json:"sessions"`
+	Stored    uint64 `json:"stored"` // OpenCode events appended since the start
+	Noise     uint64 `json:"noise"`  // and those that are no facts
+	Error     string `json:"error,omitempty"`
+}
+
+// Condition returns the state of the connection.
+func (in *Ingest) Condition() Condition {
+	s := Condition{Connected: in.live.isOpen(), Sessions: len(in.tracker.seqs()), Stored: in.stored.Load(), Noise: in.noise.Load()}
+	if text := in.lastErr.Load(); text != nil {
+		s.Error = *text
+	}
+	return s
+}
+
+// gate is open while OpenCode is connected and reconciled: only then does anything go out to OpenCode.
+type gate struct {
+	mu     sync.Mutex
+	opened chan struct{} // closed while open
+	isDone bool
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.isDone {
+		close(g.channel())
+		g.isDone = true
+	}
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isDone {
+		g.opened, g.isDone = nil, false
+	}
+}
+
+func (g *gate) isOpen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.isDone
+}
+
+// wait blocks until the gate is open.
+func (g *gate) wait(ctx context.Context) error {
+	g.mu.Lock()
+	opened := g.channel()
+	g.mu.Unlock()
+	select {
+	case <-opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *gate) channel() chan struct{} {
+	if g.opened == nil {
+		g.opened = make(chan struct{})
+	}
+	return g.opened
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,94 @@
+package ingest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+)
+
+func TestAHugeEventIsStoredWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	s.Start().Connected()
+	s.Session("ses_1", "")
+	body := `{"sessionID":"ses_1","todos":[{"content":"` + strings.Repeat("x", 32<<20) + `"}]}`
+	s.Say(bridgetest.Plain("todo.updated", body))
+	s.Happen(bridgetest.Plain("session.idle", `{"sessionID":"ses_1"}`))
+	s.Drained()
+	stored := s.OpenCodeEvents(s.ChatOf("ses_1"), "todo.updated")
+	is.Equal(len(stored), 1)
+	is.True(string(stored[0].Data) == body)
+	is.Equal(len(s.OpenCodeEvents(s.ChatOf("ses_1"), "session.idle")), 1)
+}
+
+func TestOddEventsStopNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	b := s.Start().Connected()
+	s.Session("ses_1", "")
+	s.Happen(
+		bridgetest.Plain("an odd > type", `{"sessionID":"ses_1","n":1}`),
+		bridgetest.Plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg.*","partID":">","delta":"odd ids"}`),
+		bridgetest.Plain("message.part.delta", `{"sessionID":"ses_1","messageID":7}`),
+		bridgetest.Plain("session.idle", `{"sessionID":"a session > of *"}`),
+		bridgetest.Plain("todo.updated", `[1,2]`),
+		[]byte(`{"payload":{"id":"evt * > \n.","type":"session.compacted","properties":{"sessionID":"ses_1"}}}`),
+		[]byte(`{"payload":{"id":"evt_x","type":"file.edited"}}`),
+		bridgetest.Plain("session.idle", `{"sessionID":"ses_1"}`))
+	s.Happen(s.Durably("ses_1", "an odd.> type", `{"sessionID":"ses_1"}`)...)
+	s.Happen(s.Durably("workspace of * >", "workspace.moved", `{"n":2}`)...)
+	s.Happen(s.Durably("ses_1", "session.updated", `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"last"}}`)...)
+	s.Drained()
+	chat := s.ChatOf("ses_1")
+	is.Equal(len(s.OpenCodeEvents(chat, "message.part.delta")), 2) // no subject can be made of their ids: they are facts
+	is.Equal(len(s.OpenCodeEvents(chat, "session.compacted")), 1)
+	is.Equal(len(s.OpenCodeEvents(chat, "session.idle")), 1)
+	is.Equal(len(s.OpenCodeEvents(chat, "session.updated")), 1)
+	engine := func(typ string) int { return len(s.Events(events.EngineOpenCodeSubject(b.Ingest.Engine, typ))) }
+	is.Equal(engine("session.idle"), 1)
+	is.Equal(engine("todo.updated"), 1)
+	is.Equal(engine("workspace.moved"), 1)
+	is.Equal(engine("server.connected"), 1) // none of it cut the connection
+	odd := s.Events(events.EngineOpenCodeSubject(b.Ingest.Engine, ingest.Unstorable))
+	types := []string{"an odd > type", "file.edited", "an odd.> type", "an odd.> type"} // the last came plain and as a twin
+	is.Equal(len(odd), len(types))
+	for i, typ := range types {
+		var kept struct{ Type string }
+		is.NoErr(json.Unmarshal(odd[i].Data, &kept))
+		is.Equal(kept.Type, typ)                 // kept, whatever it is
+		expect.Contains(t, b.Said.String(), typ) // and reported
+	}
+}
+
+func TestSecretsDoNotReachTheLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const canary = "sk-canary-0123456789abcdef"
+	s := bridgetest.NewSystem(t, canary)
+	deltas := listen(t, s.NC)
+	s.Start().Connected()
+	info := `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"key ` + canary + `"}}`
+	s.Happen(s.Durably("ses_1", "session.created", info)...)
+	s.Happen(bridgetest.Plain("session.error", `{"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"bad key `+canary+`"}}}`),
+		bridgetest.Plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1","delta":"`+canary+`"}`))
+	s.Drained()
+	for _, e := range s.Events(events.AllEvents) {
+		is.True(!bytes.Contains(e.Data, []byte(canary)))
+	}
+	for _, m := range deltas() {
+		is.True(!bytes.Contains(m.Data, []byte(canary)))
+	}
+	stored := s.OpenCodeEvents(s.ChatOf("ses_1"), "session.error")
+	is.Equal(len(stored), 1)
+	is.True(bytes.Contains(stored[0].Data, []byte("bad key [redacted]")))
+}

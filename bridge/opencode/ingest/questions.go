@@ -1,0 +1,74 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+)
+
+// questions adds those we did not hear of, and settles those OpenCode does not hold any more.
+func (c *comparison) questions(ctx context.Context) error {
+	waiting, err := pending.Questions(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	answered, err := pending.AnsweredQuestions(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	for _, group := range pending.Together(append(waiting, answered...)) {
+		q := group[0]
+		if _, there := c.present.questions[q.EngineQuestion]; there || q.Interrupted || q.Engine != c.Engine {
+			continue
+		}
+		if err := c.goneQuestions(ctx, group); err != nil {
+			return err
+		}
+	}
+	for id, raw := range c.present.questions {
+		if known, err := pending.QuestionsOf(ctx, c.Model, id); err != nil {
+			return err
+		} else if len(known) > 0 {
+			continue
+		}
+		var ask events.QuestionAsk
+		if err := json.Unmarshal(raw, &ask); err != nil {
+			return err
+		}
+		if err := c.reconciled(ask.SessionID, events.QuestionAsked, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goneQuestions settles questions that OpenCode does not hold any more. While their session goes on, or when the call that
+// asked has ended by itself, they were answered: as they were here, or by somebody else. When neither is so, OpenCode forgot
+// them, and a person's answers can still be given to the model.
+func (c *comparison) goneQuestions(ctx context.Context, group []pending.Question) error {
+	q := group[0]
+	_, answered := c.busy[q.Session]
+	if !answered {
+		var err error
+		if answered, err = c.over(ctx, q.EngineMessage, q.Call); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !answered:
+		return c.own(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
+	case q.Status == projections.QuestionAsked:
+		return c.own(q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: "it was answered elsewhere, or its tool call is over"})
+	}
+	all, rejected, err := pending.AnswersTo(group)
+	reply := map[string]any{"sessionID": q.Session, "requestID": q.EngineQuestion}
+	if err != nil || rejected {
+		return errors.Join(err, c.reconciled(q.Session, events.QuestionRejected, reply))
+	}
+	reply["answers"] = all
+	return c.reconciled(q.Session, events.QuestionReplied, reply)
+}

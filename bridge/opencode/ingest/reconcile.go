@@ -1,0 +1,60 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+
+	"pocketcoder/events/log"
+)
+
+// reconcile makes the log hold what OpenCode holds: after a start, a reconnect, a crash on either side. Durable events
+// are fetched by sequence. What OpenCode keeps in memory only (status, asks, questions) is compared with the read model,
+// and the difference appended as the events that would have come. Live events wait behind in the stream meanwhile.
+func (in *Ingest) reconcile(ctx context.Context) error {
+	if err := in.fetchHistory(ctx); err != nil {
+		return err
+	}
+	there, err := in.look(ctx)
+	if err != nil {
+		return err
+	}
+	// Once more: what was over when we looked has an end in the history now, and is not taken for lost.
+	if err := in.fetchHistory(ctx); err != nil {
+		return err
+	}
+	if err := in.Model.Wait(ctx, in.last.Load()); err != nil {
+		return err
+	}
+	c := comparison{Ingest: in, present: there}
+	// The statuses are appended before the turns are compared, because the state of a turn depends on the status of its session.
+	for _, compare := range []func(context.Context) error{c.statuses, c.turns, c.asks, c.questions} {
+		c.missing = nil
+		err := compare(ctx)
+		if err == nil {
+			err = in.append(ctx, c.missing)
+		}
+		if err == nil {
+			err = in.Model.Wait(ctx, in.last.Load())
+		}
+		if err != nil {
+			return fmt.Errorf("reconcile: %w", err)
+		}
+	}
+	return nil
+}
+
+// fetchHistory appends the durable events the log lacks, of all sessions.
+func (in *Ingest) fetchHistory(ctx context.Context) error {
+	history, err := in.Current().History(ctx, in.tracker.seqs())
+	if err != nil {
+		return err
+	}
+	for len(history) > 0 {
+		n := min(len(history), log.MaxBatch)
+		if err := in.take(ctx, history[:n], true); err != nil {
+			return err
+		}
+		history = history[n:]
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package ingest_test
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/recording"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+)
+
+func TestAStatusThatChangedUnheardIsCorrected(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	r := s.Start().Connected()
+	s.Session("ses_1", "")
+	s.Session("ses_2", "")
+	s.Happen(bridgetest.Plain("session.status", bridgetest.Busy))
+	s.Drained()
+	s.Reconnected(r, func() {
+		s.Miss(bridgetest.Plain("session.status", bridgetest.Idle), bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Busy, "ses_1", "ses_2")))
+	})
+	for session, want := range map[string]string{"ses_1": "idle", "ses_2": "busy"} {
+		row, _, err := s.Model.Session(t.Context(), session)
+		is.NoErr(err)
+		is.Equal(row.Status, want)
+		all := s.OpenCodeEvents(s.ChatOf(session), "session.status")
+		is.Equal(all[len(all)-1].Source, events.SourceReconcile)
+	}
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 0) // there was no message
+
+	n := len(s.Events(events.AllEvents))
+	s.Reconnected(r, func() {})
+	is.Equal(len(s.Events(events.AllEvents)), n+1) // server.connected: what is right is not said again
+}
+
+func TestATurnThatOpenCodeForgotIsLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1")
+	s.Asking("ses_2")
+	s.Reconnected(r, func() { s.Miss(bridgetest.Plain("session.status", bridgetest.Idle)) }) // of the first
+	is.Equal(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1")), []events.TurnLost{{Session: "ses_1"}})
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_2"))), 0)
+	s.Reconnected(r, func() {})
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 1)
+	chat, _, err := s.Model.Chat(t.Context(), s.ChatOf("ses_1"))
+	is.NoErr(err)
+	is.Equal(chat.Turn, projections.TurnUser)
+}
+
+func TestATurnThatEndedUnheardIsNotLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1")
+	s.Reconnected(r, func() {
+		s.Miss(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1", `{"created":1,"completed":2}`))...)
+		s.Miss(bridgetest.Plain("session.status", bridgetest.Idle))
+	})
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 0)
+}
+
+func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1", "per_1")
+	s.Silent = true
+	s.Decide("per_1", events.Authorized, "")
+	expect.Eventually(t, "it is told", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
+	s.Reconnected(r, func() {
+		var once atomic.Bool
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		s.Refuse = func(r bridgetest.Request) int { // after the history was fetched, before OpenCode is asked what runs
+			if r.Path == "/session/status" && once.CompareAndSwap(false, true) {
+				s.Happen(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", `{"status":"completed"}`))...)
+				s.Answer("ses_1", "")
+				s.Happen(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1", `{"created":1,"completed":2}`))...)
+			}
+			return 0
+		}
+	})
+	chat := s.ChatOf("ses_1")
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, chat)), 0)
+	is.True(!s.Permission("per_1").Interrupted)
+	is.Equal(len(bridgetest.Facts[events.MessageSubmitted](s, chat)), 0)
+}
+
+func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1", "per_kept", "per_answered")
+	s.Asking("ses_2", "per_forgotten")
+	missed := strings.ReplaceAll(bridgetest.Ask("per_new", "ses_1"), "date", "date >now && cat <now")
+	s.Reconnected(r, func() {
+		s.Miss(bridgetest.Plain("permission.replied", `{"sessionID":"ses_1","requestID":"per_answered","reply":"once"}`))
+		s.Miss(bridgetest.Plain("permission.asked", missed))
+		s.Miss(bridgetest.Plain("permission.replied", `{"sessionID":"ses_2","requestID":"per_forgotten","reply":"once"}`))
+		s.Miss(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", "ses_2")))
+	})
+	is.Equal(s.Permission("per_kept").Status, projections.PermissionDraft)
+	is.True(!s.Permission("per_kept").Interrupted)
+	is.Equal(s.Permission("per_answered").Status, projections.PermissionExpired) // its session goes on: somebody answered
+	is.Equal(s.Permission("per_forgotten").Status, projections.PermissionDraft)
+	is.True(s.Permission("per_forgotten").Interrupted)
+	is.Equal(s.Permission("per_new").Status, projections.PermissionDraft)
+	asked := s.OpenCodeEvents(s.ChatOf("ses_1"), events.PermissionAsked)
+	is.Equal(asked[len(asked)-1].Source, events.SourceReconcile)
+	is.Equal(string(asked[len(asked)-1].Data), missed) // byte for byte: an approval of it is good for the same request later
+
+	n := len(s.Events(events.AllEvents))
+	s.Reconnected(r, func() {})
+	is.Equal(len(s.Events(events.AllEvents)), n+1) // settled once
+}
+
+func TestAsksThatOpenCodeCannotListAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1", "per_1")
+	s.Reconnected(r, func() {
+		s.Forget()
+		s.Refusing("GET", "/permission", 1, 400)
+	})
+	is.Equal(s.Permission("per_1").Status, projections.PermissionDraft)
+	is.True(!s.Permission("per_1").Interrupted)
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 1) // the rest is compared
+}
+
+func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
+	for name, after := range map[string]struct {
+		state  string
+		exec   bool
+		status string
+	}{
+		"the tool completed":      {`{"status":"completed","output":""}`, false, bridgetest.Idle},
+		"the tool failed":         {`{"status":"error","error":"no such file"}`, false, bridgetest.Idle},
+		"the command had started": {`{"status":"running","input":{}}`, true, bridgetest.Idle},
+		"the turn goes on":        {`{"status":"running","input":{}}`, false, bridgetest.Busy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := bridgetest.NewSystem(t)
+			r := s.Start().Connected()
+			s.Asking("ses_1", "per_1")
+			s.Mu.Lock()
+			s.Silent = true
+			s.Mu.Unlock()
+			s.Decide("per_1", events.Authorized, "")
+			expect.Eventually(t, "it is told", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
+			chat := s.ChatOf("ses_1")
+			s.Reconnected(r, func() {
+				s.Miss(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", after.state))...)
+				s.Miss(bridgetest.Plain("session.status", after.status))
+				if after.exec {
+					e, err := events.New(chat, events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "date"})
+					s.Must(err)
+					_, err = s.Log.Append(t.Context(), e)
+					s.Must(err)
+				}
+			})
+			p := s.Permission("per_1")
+			is.Equal(p.Status, projections.PermissionAuthorized)
+			is.True(!p.Interrupted) // or it would be run again
+			is.True(p.Replied)
+			is.Equal(len(bridgetest.Facts[events.MessageSubmitted](s, chat)), 0)
+			is.Equal(len(s.Requests("POST", "/permission/per_1/reply")), 1)
+		})
+	}
+}
+
+func TestQuestionsAreComparedWithWhatOpenCodeHolds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1")
+	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_kept", "ses_1")), bridgetest.Plain("question.asked", bridgetest.Question("que_gone", "ses_1")))
+	s.Drained()
+	s.Reconnected(r, func() {
+		s.Miss(bridgetest.Plain("question.rejected", `{"sessionID":"ses_1","requestID":"que_gone"}`))
+		s.Miss(bridgetest.Plain("question.asked", bridgetest.Question("que_new", "ses_1")))
+	})
+	chat := s.ChatOf("ses_1")
+	status := map[string]string{}
+	all, err := s.Model.Questions(t.Context(), chat, "")
+	is.NoErr(err)
+	for _, q := range all {
+		status[q.EngineQuestion] = q.Status
+	}
+	is.Equal(status, map[string]string{"que_kept": "asked", "que_gone": "expired", "que_new": "asked"})
+	is.Equal(len(bridgetest.Facts[events.QuestionExpired](s, chat)), 1) // once for those asked together
+	s.Reconnected(r, func() {})
+	is.Equal(len(bridgetest.Facts[events.QuestionExpired](s, chat)), 1)
+	is.Equal(len(s.OpenCodeEvents(chat, events.QuestionAsked)), 3)
+}
+
+func TestWhatHappenedWhileNothingRanIsFetchedAtTheStart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := bridgetest.NewSystem(t)
+	frames := recording.Events(t, "9i-perm-task")[1:]
+	_, before := roots(s.OpenCode, frames)
+	s.Miss(before...)
+	s.Miss(frames...)
+	s.Start().Connected()
+	s.Drained()
+	checkDurable(t, s, append(before, frames...))
+	fetched := slices.DeleteFunc(s.Events(events.AllEvents), func(e events.Event) bool { return e.OpenCodeSeq < 0 })
+	for _, e := range fetched {
+		is.Equal(e.Source, events.SourceReconcile)
+	}
+}

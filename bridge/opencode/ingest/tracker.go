@@ -1,0 +1,94 @@
+package ingest
+
+import (
+	"sync"
+
+	"pocketcoder/handlers/permission"
+)
+
+// tracked is what ingest must know of an OpenCode session to place its events.
+type tracked struct {
+	chat      string
+	parent    string
+	directory string
+	seq       int64 // last durable sequence that is in the log, -1 for none
+}
+
+// tracker holds every session of the engine, kept by ingest and read by everybody. A session is here once its chat is
+// known, which is before its first event is appended.
+type tracker struct {
+	mu sync.RWMutex
+	by map[string]tracked
+}
+
+func (t *tracker) get(session string) (tracked, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	s, ok := t.by[session]
+	return s, ok
+}
+
+func (t *tracker) put(session string, s tracked) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.by == nil {
+		t.by = map[string]tracked{}
+	}
+	t.by[session] = s
+}
+
+// advance notes a durable sequence that is in the log now.
+func (t *tracker) advance(session string, seq int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s, ok := t.by[session]; ok && seq > s.seq {
+		s.seq = seq
+		t.by[session] = s
+	}
+}
+
+// seqs is the last durable sequence of every session: what History wants to know.
+func (t *tracker) seqs() map[string]int64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make(map[string]int64, len(t.by))
+	for id, s := range t.by {
+		all[id] = s.seq
+	}
+	return all
+}
+
+// roots are the sessions of a chat that are no subagents'.
+func (t *tracker) roots(chat string) (all []string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id, s := range t.by {
+		if s.chat == chat && s.parent == "" {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// directories is every directory a session works in.
+func (t *tracker) directories() map[string]bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := map[string]bool{}
+	for _, s := range t.by {
+		all[s.directory] = true
+	}
+	return all
+}
+
+// Session is what handlers ask: the chat and the directory of a session.
+func (in *Ingest) Session(id string) (permission.Session, bool) {
+	s, ok := in.tracker.get(id)
+	return permission.Session{Chat: s.chat, Directory: s.directory}, ok
+}
+
+// Parent returns the session that has started a subagent's session, and "" for every other session.
+func (in *Ingest) Parent(session string) string {
+	s, _ := in.tracker.get(session)
+	return s.parent
+}

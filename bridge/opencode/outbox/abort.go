@@ -1,0 +1,103 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/events"
+	"pocketcoder/projections/pending"
+)
+
+// AbortWorker is the name under which the log remembers which aborts were carried out.
+const AbortWorker = "abort"
+
+// Abort carries out people's wishes that a turn stop, until ctx ends: each until OpenCode has taken it.
+func (o *Outbox) Abort(ctx context.Context) error {
+	filter := events.ChatSubject("*", events.AbortRequested{}.Kind())
+	return o.Log.Work(ctx, AbortWorker, filter, o.abort, func(e events.Event, err error) {
+		o.Logger.Warn("abort", "chat", e.Subject.ID, "err", err)
+	})
+}
+
+// wished reads a wish once OpenCode is there to hear it and the read model holds it.
+func (o *Outbox) wished(ctx context.Context, e events.Event, wish any) error {
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
+		return err
+	}
+	if err := o.Model.Wait(ctx, e.Seq); err != nil {
+		return err
+	}
+	return json.Unmarshal(e.Data, wish)
+}
+
+func (o *Outbox) abort(ctx context.Context, e events.Event) error {
+	var wish events.AbortRequested
+	if err := o.wished(ctx, e, &wish); err != nil {
+		return err
+	}
+	chat, ok, err := o.Model.Chat(ctx, e.Subject.ID)
+	if err != nil {
+		return err
+	}
+	if wish.Session == "" {
+		wish.Session = chat.Session
+	}
+	s, known := o.Ingest.Session(wish.Session)
+	if !ok || !known || s.Chat != chat.ID || chat.Engine != o.Engine {
+		return nil // nothing has run there yet
+	}
+	return o.stop(ctx, wish.Session)
+}
+
+// stop ends the turn of a session and of its subagents, if there is one.
+func (o *Outbox) stop(ctx context.Context, session string) error {
+	if err := o.api().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
+		return err
+	}
+	return o.dropAsks(ctx, session)
+}
+
+// dropAsks settles what an aborted turn was waiting for. OpenCode keeps listing an aborted ask as pending, so it is told
+// too; that it does not hear is no reason to abort again, which could hit the next turn.
+func (o *Outbox) dropAsks(ctx context.Context, session string) error {
+	const reason = "the turn was aborted"
+	asks, err := pending.Requests(ctx, o.Model)
+	if err != nil {
+		return err
+	}
+	for _, p := range asks {
+		if !o.below(p.Session, session) {
+			continue
+		}
+		if err := o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: reason}); err != nil {
+			return err
+		}
+		if err := o.api().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, client.ErrGone) {
+			o.Logger.Warn("drop ask", "err", err)
+		}
+	}
+	questions, err := pending.Questions(ctx, o.Model)
+	if err != nil {
+		return err
+	}
+	for _, group := range pending.Together(questions) {
+		q := group[0]
+		if !o.below(q.Session, session) {
+			continue
+		}
+		if err := o.dropQuestion(ctx, q, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below says whether a session is the given one or one of its subagents, however deep.
+func (o *Outbox) below(session, root string) bool {
+	for session != "" && session != root {
+		session = o.Ingest.Parent(session)
+	}
+	return session == root && root != ""
+}

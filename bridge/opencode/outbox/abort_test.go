@@ -1,0 +1,130 @@
+package outbox_test
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/projections"
+)
+
+func (s *system) abortTurn(chatID, session string) {
+	s.T.Helper()
+	_, err := s.Chats.AbortTurn(s.T.Context(), chat.AbortTurn{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Session: session})
+	s.Must(err)
+}
+
+// family is a session with a subagent's below it and one below that, and a session of another chat; each has an ask and
+// a question.
+func (s *system) family() {
+	s.Asking("ses_1", "per_1")
+	s.Session("ses_2", "ses_1")
+	s.Session("ses_3", "ses_2")
+	s.Asking("ses_4", "per_4")
+	for _, n := range []string{"2", "3"} {
+		s.Happen(bridgetest.Plain("permission.asked", bridgetest.Ask("per_"+n, "ses_"+n)))
+	}
+	for _, n := range []string{"1", "2", "3", "4"} {
+		s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_"+n, "ses_"+n)))
+	}
+	s.Drained()
+}
+
+// settledAsks says which of the family's asks and questions have expired here and were rejected there.
+func (s *system) settledAsks() (expired, rejected string) {
+	s.T.Helper()
+	for _, n := range []string{"1", "2", "3", "4"} {
+		if s.Permission("per_"+n).Status == projections.PermissionExpired {
+			expired += " per_" + n
+		}
+		for _, r := range s.Requests("POST", "/per_"+n+"/reply") {
+			if r.Body == `{"reply":"reject"}` {
+				rejected += " per_" + n
+			}
+		}
+	}
+	for _, n := range []string{"1", "2", "3", "4"} {
+		for _, q := range facts[events.QuestionExpired](s, s.ChatOf("ses_"+n)) {
+			if q.Question == "que_"+n {
+				expired += " que_" + n
+			}
+		}
+		for range s.Requests("POST", "/que_"+n+"/reject") {
+			rejected += " que_" + n
+		}
+	}
+	return expired, rejected
+}
+
+func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start().Connected()
+	s.family()
+	s.Silent = true // OpenCode 1.18.33 says nothing about the asks of an aborted turn, and keeps them
+	s.abortTurn(s.ChatOf("ses_1"), "")
+	expect.Eventually(t, "the last question is dismissed", func() bool { return len(s.Requests("POST", "/que_3/reject")) == 1 })
+	is.Equal(len(s.Requests("POST", "/session/ses_1/abort")), 1)
+	is.Equal(len(s.Requests("POST", "/abort")), 1)
+	expired, rejected := s.settledAsks()
+	is.Equal(expired, " per_1 per_2 per_3 que_1 que_2 que_3") // the subagents' too, not another chat's
+	is.Equal(rejected, expired)
+}
+
+func TestAnAbortOfASubagentLeavesItsParentAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start().Connected()
+	s.family()
+	s.Silent = true
+	s.abortTurn(s.ChatOf("ses_1"), "ses_2")
+	expect.Eventually(t, "the last question is dismissed", func() bool { return len(s.Requests("POST", "/que_3/reject")) == 1 })
+	is.Equal(len(s.Requests("POST", "/session/ses_2/abort")), 1)
+	is.Equal(len(s.Requests("POST", "/abort")), 1)
+	expired, _ := s.settledAsks()
+	is.Equal(expired, " per_2 per_3 que_2 que_3")
+}
+
+func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start().Connected()
+	s.family()
+	s.abortTurn(s.ChatOf("ses_1"), "ses_4")
+	s.abortTurn(s.Chat(), "") // nor that of a chat nothing has run in
+	s.abortTurn(s.ChatOf("ses_4"), "")
+	expect.Eventually(t, "the last one is carried out", func() bool { return s.Permission("per_4").Status == projections.PermissionExpired })
+	for range 20 { // a while
+		s.Drained()
+	}
+	is.Equal(len(s.Requests("POST", "/session/ses_4/abort")), 1)
+	is.Equal(len(s.Requests("POST", "/abort")), 1)
+}
+
+func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1", "per_1")
+	s.Refusing("POST", "/abort", 1, 500)
+	s.abortTurn(s.ChatOf("ses_1"), "")
+	expect.Eventually(t, "it is tried", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
+	is.Equal(s.Permission("per_1").Status, projections.PermissionDraft)
+	expect.Eventually(t, "it is taken", func() bool { return s.Permission("per_1").Status == projections.PermissionExpired })
+	is.Equal(len(s.Requests("POST", "/abort")), 2)
+
+	s.Cut()
+	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
+	s.abortTurn(s.ChatOf("ses_1"), "")
+	s.Back()
+	expect.Eventually(t, "the other is taken", func() bool { return len(s.Requests("POST", "/abort")) == 3 })
+}

@@ -1,0 +1,186 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turns"
+)
+
+// GoOn is the prompt that resumes a turn which was stopped because a budget was used up, once a person has allowed more.
+const GoOn = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
+
+// The names under which the log remembers which steps and which decisions were looked at for budgets.
+const (
+	BudgetWorker          = "budget"
+	BudgetDecisionsWorker = "budget-decisions"
+)
+
+// Budgets keeps chats within what may be spent, until ctx ends: it stops turns and asks for more, resumes them when more is
+// allowed, and takes back asks that nothing needs any more. OpenCode tells what a step cost when it is over, so the step
+// with which a limit is reached is spent whole, and what a step that is stopped has cost nobody tells. That messages wait is
+// Deliver's part.
+func (o *Outbox) Budgets(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	warn := func(e events.Event, err error) {
+		o.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
+	}
+	workers := []func() error{
+		func() error {
+			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
+		},
+		func() error {
+			return o.Log.Work(ctx, BudgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), o.moreDecided, warn)
+		},
+		func() error {
+			filter := events.ConfigSubject(budget.Collection, "*", "*")
+			return o.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return o.releaseBudgets(ctx) })
+		},
+		func() error { return o.everyDay(ctx, o.releaseBudgets) },
+	}
+	ended := make(chan error, len(workers))
+	for _, work := range workers {
+		go func() { ended <- work() }()
+	}
+	err := <-ended
+	cancel()
+	for range len(workers) - 1 {
+		<-ended
+	}
+	return err
+}
+
+// stepEnded looks whether a limit was reached with an assistant message that says what it cost.
+func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
+	var step struct {
+		Info struct {
+			Role   string
+			Cost   float64
+			Tokens struct{ Input, Output, Reasoning float64 }
+		}
+	}
+	if err := json.Unmarshal(e.Data, &step); err != nil {
+		return nil // the read model has set it aside, and counts nothing of it
+	}
+	i := step.Info
+	if i.Role != "assistant" || i.Cost+i.Tokens.Input+i.Tokens.Output+i.Tokens.Reasoning == 0 {
+		return nil
+	}
+	if all, err := o.Limits.List(ctx); err != nil || len(all) == 0 {
+		return err
+	}
+	if err := o.Model.Wait(ctx, e.Seq); err != nil {
+		return err
+	}
+	chat, known, err := o.Model.Chat(ctx, e.Subject.ID)
+	if err != nil || !known || chat.Removed || chat.Engine != o.Engine {
+		return err
+	}
+	newest, goesOn, err := turns.UnfinishedStep(ctx, o.Model, chat.ID)
+	if err == nil && goesOn {
+		goesOn, err = o.aborted(ctx, chat.ID)
+	}
+	if err != nil {
+		return err
+	}
+	return o.Limits.Pause(ctx, budget.Step{
+		Chat: chat.ID, Seq: e.Seq, Time: e.Time, Turn: goesOn, Began: uint64(newest.First),
+	}, time.Now(), o.spent)
+}
+
+// aborted says whether every wish that the chat's turn stop was carried out: one that was not stops this turn.
+func (o *Outbox) aborted(ctx context.Context, chat string) (bool, error) {
+	last, err := o.Log.Fold(ctx, events.ChatSubject(chat, events.AbortRequested{}.Kind()), 0, func(events.Event) error { return nil })
+	if err != nil || last == 0 {
+		return err == nil, err
+	}
+	done, err := o.Log.Worked(ctx, AbortWorker)
+	return done >= last, err
+}
+
+// spent is what the read model counts.
+func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
+	s, err := o.Model.Spent(ctx, projections.Span{Chat: chat, User: user, Day: day})
+	return s.Cost, float64(s.Tokens), err
+}
+
+// moreDecided resumes what an ask for more has stopped, once: the ids of the prompts follow from the ask's.
+func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
+	var d events.PermissionDecided
+	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != permission.TypeBudget || d.Decision != events.Authorized {
+		return nil
+	}
+	chats, err := o.Limits.Stopped(ctx, d.Permission)
+	if err != nil {
+		return err
+	}
+	for _, chatID := range chats {
+		id := projections.RecordID("resume/" + d.Permission + "/" + chatID)
+		_, _, err := o.Chats.SubmitMessage(ctx, chat.SubmitMessage{
+			Command: handlers.Command{ID: id, Actor: e.Actor}, Chat: chatID, Message: id, Resumes: d.Permission,
+			Parts: []events.Part{{Type: "text", Text: GoOn}},
+		})
+		if r := (handlers.Refused{}); errors.As(err, &r) && (r.Code == handlers.NotFound || r.Field == "id") {
+			continue // the chat was deleted, or somebody took the id to keep this from happening
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Outbox) releaseBudgets(ctx context.Context) error {
+	last, err := o.Log.Last(ctx)
+	if err == nil {
+		err = o.Model.Wait(ctx, last)
+	}
+	if err == nil {
+		err = o.Limits.Release(ctx, time.Now(), o.spent)
+	}
+	if err != nil && ctx.Err() == nil {
+		o.Logger.Warn("budget", "err", err) // at the latest the next day, or the next change, tries again
+	}
+	return ctx.Err()
+}
+
+// everyDay calls work when a new day of budgets begins.
+func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error) error {
+	for {
+		if err := pause(ctx, untilTomorrow()); err != nil {
+			return err
+		}
+		if err := work(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// untilTomorrow is the time until the next day of budgets, which are those of UTC, has begun.
+func untilTomorrow() time.Duration {
+	const day = 24 * time.Hour
+	return time.Until(time.Now().UTC().Truncate(day).Add(day + time.Millisecond))
+}
+
+// held says whether a message that was never sent has to wait because of a budget, and tells people why.
+func (d *deliveries) held(ctx context.Context, m pending.Message) bool {
+	held, err := d.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), d.spent)
+	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
+		err = d.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
+	}
+	if err != nil && ctx.Err() == nil {
+		d.Logger.Warn("look at budgets", "chat", m.Chat, "message", m.ID, "err", err)
+	}
+	return err != nil || held != nil
+}

@@ -1,0 +1,133 @@
+package outbox_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/projections"
+)
+
+func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 10})
+	s.Start()
+	one, first := s.works(1)
+	two, second := s.works(2)
+	stopped := func(session string, n int) {
+		t.Helper()
+		expect.Eventually(t, "the turn is stopped", func() bool {
+			wishes := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind()))
+			done, err := s.Log.Worked(t.Context(), outbox.AbortWorker)
+			is.NoErr(err)
+			return len(s.Requests("POST", session+"/abort")) == n && done >= wishes[len(wishes)-1].Seq
+		})
+	}
+	s.Happen(s.step(first, "tool-calls", 6, 1)...)
+	s.looked()
+	waits := s.step(second, "tool-calls", 0, 0)
+	s.Happen(waits[:2]...) // for its subagent
+	s.Session("ses_child", second)
+	s.Happen(s.step("ses_child", "tool-calls", 6, 1)...)
+	ask := s.askedForMore(1)
+	is.Equal(ask.Chat, two)
+	stopped(second, 1)
+	s.Happen(s.step(first, "tool-calls", 0.5, 1)...)
+	stopped(first, 1)
+	s.Happen(s.step(first, "tool-calls", 0.5, 1)...) // it goes on all the same
+	stopped(first, 2)
+	s.looked()
+	is.Equal(len(facts[events.AbortRequested](s, two)), 1)
+	is.Equal(len(s.more()), 1)
+	s.Happen(waits[2:]...)
+	s.ended(first)
+	s.ended(second)
+	three := s.Chat("a third")
+	is.Equal(s.heldIn(three).HeldBy, ask.EnginePermission)
+
+	s.decideMore(ask, events.Authorized)
+	got := s.prompted(5)
+	by := map[string]string{}
+	for _, p := range got[2:] {
+		by[s.ChatOf(p.session)] = p.Parts[0].Text
+	}
+	is.Equal(by, map[string]string{one: outbox.GoOn, two: outbox.GoOn, three: "a third"})
+	is.Equal(len(s.more()), 1)
+}
+
+func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Tokens: 10})
+	s.Start()
+	one, first := s.works(1)
+	two, second := s.works(2)
+	s.Happen(append(s.step(first, "stop", 0, 6), s.step(second, "stop", 0, 6)...)...)
+	s.ended(first)
+	s.ended(second)
+	s.Submit(one, "next")
+	s.Submit(two, "next")
+	is.Equal(s.heldIn(one).HeldBy, s.heldIn(two).HeldBy)
+	s.looked()
+	is.Equal(len(s.more()), 1)
+	s.decideMore(s.more()[0], events.Authorized)
+	is.Equal(texts(s.prompted(4)), []string{"work", "work", "next", "next"})
+}
+
+func TestANewDayLetsGo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
+	chat := s.Chat("late at night")
+	yesterday := time.Now().Add(-24 * time.Hour)
+	held, err := s.Budgets.Hold(t.Context(), chat, 3, yesterday, func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
+	is.NoErr(err)
+	is.True(held != nil)
+	is.Equal(len(s.more()), 1)
+	s.Start()
+	is.Equal(texts(s.prompted(1)), []string{"late at night"})
+	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[0].Status == projections.PermissionExpired })
+	is.Equal(s.more()[0].Reason, "the day is over")
+}
+
+// Whoever writes in a chat chooses the ids of messages, and could take that of the prompt that resumes it.
+func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+	s.Start()
+	one, first := s.works(1)
+	s.Happen(s.step(first, "tool-calls", 6, 1)...)
+	mine := s.askedForMore(1)
+	_, second := s.works(2)
+	s.Happen(s.step(second, "tool-calls", 6, 1)...)
+	other := s.askedForMore(2)
+	s.ended(first)
+	s.ended(second)
+	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: one, Message: projections.RecordID("resume/" + mine.EnginePermission + "/" + one),
+		Parts: []events.Part{{Type: "text", Text: "mine"}},
+	})
+	is.NoErr(err)
+	s.decideMore(mine, events.Authorized)
+	s.decideMore(other, events.Authorized)
+	is.Equal(len(texts(s.prompted(4))), 4)
+	resumed := map[string]string{}
+	for _, p := range s.prompted(4)[2:] {
+		resumed[p.session] = p.Parts[0].Text
+	}
+	is.Equal(resumed, map[string]string{first: "mine", second: outbox.GoOn})
+}

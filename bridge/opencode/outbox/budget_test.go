@@ -1,0 +1,288 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/projections"
+)
+
+// budget sets a budget.
+func (s *system) budget(b budget.Budget) {
+	s.T.Helper()
+	b.Active = true
+	_, _, err := s.Budgets.Set(s.T.Context(), budget.Set{Command: handlers.Command{Actor: events.UserActor("root")}, Budget: b})
+	s.Must(err)
+}
+
+// step is an assistant message of a session that has ended, and what it cost.
+func (s *system) step(session, finish string, cost float64, tokens int) [][]byte {
+	id, parent := client.NewID("msg", time.Now()), "msg_0"
+	for _, p := range s.promptsReceived() {
+		if p.session == session {
+			parent = p.MessageID
+		}
+	}
+	info := `{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1%s},"finish":%q,"cost":%g,"tokens":{"input":%d}}}`
+	return append(s.Durably(session, "message.updated", fmt.Sprintf(info, session, id, session, parent, "", "", 0.0, 0)),
+		s.Durably(session, "message.updated", fmt.Sprintf(info, session, id, session, parent, `,"completed":2`, finish, cost, tokens))...)
+}
+
+// ended is what OpenCode says of a session that was aborted.
+func (s *system) ended(session string) {
+	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, session)))
+}
+
+// works makes a chat with a turn running, and gives its session.
+func (s *system) works(n int) (chat, session string) {
+	s.T.Helper()
+	chat = s.Chat("work")
+	session = s.prompted(n)[n-1].session
+	s.delivered(chat, 1)
+	return chat, session
+}
+
+// delivered waits until OpenCode has n messages of a chat, and has said so.
+func (s *system) delivered(chat string, n int) {
+	s.T.Helper()
+	expect.Eventually(s.T, fmt.Sprintf("%d are delivered", n), func() bool { return len(facts[events.MessageDelivered](s, chat)) == n })
+	s.Drained()
+}
+
+// more are the asks for more of all chats, in order.
+func (s *system) more() (all []projections.Permission) {
+	s.T.Helper()
+	last, err := s.Log.Last(s.T.Context())
+	s.Must(err)
+	s.Must(s.Model.Wait(s.T.Context(), last))
+	rows, err := s.Model.Permissions(s.T.Context(), "", "")
+	s.Must(err)
+	for _, p := range rows {
+		if p.Permission == permission.TypeBudget {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// asks waits for the nth ask for more, from 1, and gives it.
+func (s *system) askedForMore(n int) projections.Permission {
+	s.T.Helper()
+	expect.Eventually(s.T, fmt.Sprintf("ask %d for more", n), func() bool { return len(s.more()) >= n })
+	return s.more()[n-1]
+}
+
+func (s *system) decideMore(p projections.Permission, d events.Decision) {
+	s.T.Helper()
+	_, err := s.Permissions.Decide(s.T.Context(), permission.Decide{
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Admin: true, Chat: p.Chat, Permission: p.EnginePermission, Decision: d,
+	})
+	s.Must(err)
+}
+
+// looked waits until the bridge has looked at every step so far.
+func (s *system) looked() {
+	s.T.Helper()
+	s.Drained()
+	var last uint64
+	for _, e := range s.Events(events.ChatOpenCodeSubject("*", "message.updated")) {
+		last = e.Seq
+	}
+	expect.Eventually(s.T, "every step is looked at", func() bool {
+		done, err := s.Log.Worked(s.T.Context(), outbox.BudgetWorker)
+		s.Must(err)
+		return done >= last
+	})
+}
+
+// held waits until a message of a chat is held, and gives the newest that is.
+func (s *system) heldIn(chat string) (m projections.ShownMessage) {
+	s.T.Helper()
+	expect.Eventually(s.T, "a message is held", func() bool {
+		all, err := s.Model.Messages(s.T.Context(), chat)
+		s.Must(err)
+		for _, one := range all {
+			if one.Held != "" {
+				m = one
+			}
+		}
+		return m.Held != ""
+	})
+	return m
+}
+
+func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+	s.Start()
+	chat, session := s.works(1)
+	s.Happen(s.step(session, "tool-calls", 3, 10)...)
+	s.looked()
+	is.Equal(len(s.more()), 0)
+	is.Equal(len(s.Requests("POST", "/abort")), 0)
+
+	crossing := s.step(session, "tool-calls", 2.5, 10)
+	s.Happen(crossing...)
+	ask := s.askedForMore(1)
+	is.Equal(ask.Chat, chat)
+	is.Equal(ask.Status, projections.PermissionDraft)
+	is.Equal(ask.Message, "This chat has cost 5.5; the budget “careful” allows 5. Allow 5 more?")
+	var says map[string]any
+	s.Must(json.Unmarshal([]byte(ask.Metadata), &says))
+	delete(says, "budget")
+	is.Equal(says, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0, "spent": 5.5, "more": 5.0})
+	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.Requests("POST", session+"/abort")) == 1 })
+	s.Say(crossing...) // told again
+	s.ended(session)
+	s.Submit(chat, "and this")
+	m := s.heldIn(chat)
+	is.Equal([]any{m.UserStatus, m.HeldBy, m.Held}, []any{"pending", ask.EnginePermission, "The budget “careful” is used up: it waits for a decision about more."})
+	row, _, err := s.Model.Chat(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(row.Turn, projections.TurnUser) // somebody has to do something
+	s.looked()
+	is.Equal(len(s.more()), 1)
+	is.Equal(len(s.prompted(1)), 1)
+
+	s.decideMore(ask, events.Authorized)
+	s.delivered(chat, 2)
+	s.Happen(s.step(session, "stop", 0.1, 1)...)
+	s.ended(session)
+	is.Equal(texts(s.prompted(3)), []string{"work", "and this", outbox.GoOn})
+	resumed := facts[events.MessageSubmitted](s, chat)
+	is.Equal(resumed[2].Resumes, ask.EnginePermission)
+	is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
+	is.Equal(len(facts[events.MessageHeld](s, chat)), 1)
+	all, err := s.Model.Messages(t.Context(), chat)
+	is.NoErr(err)
+	for _, m := range all {
+		is.Equal(m.Held, "")
+	}
+
+	s.Happen(s.step(session, "tool-calls", 14.5, 1)...) // the limit is 10 now, and so much is spent that one more 5 would not do
+	again := s.askedForMore(2)
+	is.Equal(again.Message, "This chat has cost 20.1; the budget “careful” allows 10. Allow 15 more?")
+	is.Equal(len(s.more()), 2)
+}
+
+func TestATurnThatIsOverIsNotResumed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Tokens: 100})
+	s.Start()
+	chat, session := s.works(1)
+	s.Happen(s.step(session, "stop", 0, 150)...)
+	s.ended(session)
+	ask := s.askedForMore(1)
+	is.Equal(ask.Message, "This chat has used 150 tokens; the budget “careful” allows 100. Allow 100 more?")
+	s.decideMore(ask, events.Authorized)
+	s.Submit(chat, "next")
+	is.Equal(texts(s.prompted(2)), []string{"work", "next"})
+	is.Equal(len(s.Requests("POST", "/abort")), 0)
+}
+
+func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+	s.Start()
+	chatID, session := s.works(1)
+	s.Refusing("POST", "/abort", 1, 500) // the wish is carried out a second later
+	_, err := s.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: chatID})
+	is.NoErr(err)
+	expect.Eventually(t, "it is tried", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
+	s.Happen(s.step(session, "tool-calls", 6, 1)...)
+	s.decideMore(s.askedForMore(1), events.Authorized)
+	s.ended(session)
+	s.Submit(chatID, "next")
+	is.Equal(texts(s.prompted(2)), []string{"work", "next"})
+	is.Equal(len(facts[events.AbortRequested](s, chatID)), 1)
+}
+
+func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
+	s.Start()
+	chat, session := s.works(1)
+	s.Happen(s.step(session, "tool-calls", 5, 1)...)
+	ask := s.askedForMore(1)
+	s.ended(session)
+	s.Submit(chat, "one")
+	s.heldIn(chat)
+	s.decideMore(ask, events.Denied)
+	expect.Eventually(t, "it says why it waits on", func() bool {
+		return s.heldIn(chat).Held == "The budget “daily” is used up and more was denied: it waits until the limit is raised or the day (UTC) is over."
+	})
+	is.Equal(len(s.more()), 1)
+
+	s.Submit(chat, "two")
+	again := s.askedForMore(2)
+	expect.Eventually(t, "both wait for it", func() bool {
+		all, err := s.Model.Messages(t.Context(), chat)
+		is.NoErr(err)
+		waiting := 0
+		for _, m := range all {
+			if m.HeldBy == again.EnginePermission {
+				waiting++
+			}
+		}
+		return waiting == 2
+	})
+	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 50})
+	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
+	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[1].Status == projections.PermissionExpired })
+	is.Equal(s.more()[1].Reason, "the limit was raised")
+	is.Equal(len(s.more()), 2)
+}
+
+// What happened while we were away is looked at as if we had been there.
+func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
+	t.Parallel()
+	for name, dies := range map[string]bool{"OpenCode lives": false, "OpenCode dies too": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+			r := s.Start()
+			chat, session := s.works(1)
+			s.looked()
+			r.Stop()
+			s.Miss(s.step(session, "tool-calls", 6, 1)...)
+			if dies {
+				s.Forget()
+			}
+			r = s.Start().Connected()
+			ask := s.askedForMore(1)
+			s.looked()
+			r.Stop()
+			s.ended(session)
+			s.decideMore(ask, events.Authorized)
+			s.Start().Connected()
+			is.Equal(texts(s.prompted(2)), []string{"work", outbox.GoOn})
+			s.Drained()
+			is.Equal(len(s.prompted(2)), 2)
+			is.Equal(len(s.more()), 1)
+			is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package outbox_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+)
+
+func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
+	for _, at := range []string{"/prompt_async", "/session"} {
+		t.Run(at[1:], func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			s.Start().Connected()
+			s.Refusing("POST", at, 2, 503)
+			chat := s.Chat("hello")
+			expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+			is.Equal(len(s.Requests("POST", at)), 3)
+			is.Equal(len(facts[events.MessageSending](s, chat)), 1)
+
+			s.Refusing("POST", at, 99, 503)
+			doomed := s.Chat("hello")
+			expect.Eventually(t, "it failed", func() bool { return len(facts[events.MessageFailed](s, doomed)) == 1 })
+			failed := facts[events.MessageFailed](s, doomed)[0]
+			is.Equal(failed.Domain, "infrastructure")
+			expect.Contains(t, failed.Error, "503")
+			is.Equal(len(s.Requests("POST", at)), 6) // the first time, and once after each pause
+		})
+	}
+}
+
+func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Refusing("POST", "/prompt_async", 1, 400)
+	s.Start(func(b *bridgetest.Bridge) { b.RetryAfter = []time.Duration{time.Hour} })
+	chat := s.Chat("bad", "good")
+	expect.Eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	is.Equal(len(facts[events.MessageFailed](s, chat)), 1)
+	is.Equal(texts(s.promptsReceived()), []string{"bad", "good"})
+}
+
+func TestALostSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start()
+	chat := s.Chat("one")
+	p := s.prompted(1)
+	s.Answer(p[0].session, p[0].MessageID)
+	s.Drained()
+	s.Mu.Lock()
+	delete(s.Sessions, p[0].session)
+	s.Mu.Unlock()
+	s.Submit(chat, "two")
+	p = s.prompted(2)
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 2 })
+	is.True(p[1].session != p[0].session)
+	is.Equal(s.ChatOf(p[1].session), chat)
+	is.Equal(facts[events.SessionBound](s, chat)[1].Session, p[1].session)
+}
+
+func TestASessionLostBetweenSendingAndDeliveredIsReplaced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	var first atomic.Bool
+	s.Refuse = func(r bridgetest.Request) int {
+		if strings.HasSuffix(r.Path, "/prompt_async") && first.CompareAndSwap(false, true) {
+			s.Mu.Lock()
+			delete(s.Sessions, strings.Split(r.Path, "/")[2])
+			s.Mu.Unlock()
+		}
+		return 0
+	}
+	s.Start()
+	chat := s.Chat("hello")
+	p := s.prompted(2)
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	is.True(p[1].session != p[0].session)
+	is.Equal(len(facts[events.MessageFailed](s, chat)), 0)
+}

@@ -1,0 +1,241 @@
+package outbox_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+)
+
+type prompted struct {
+	MessageID string
+	Parts     []struct{ ID, Text string }
+	Model     struct{ ProviderID, ModelID string }
+	session   string
+}
+
+// promptsReceived are the prompts OpenCode got, in order.
+func (s *system) promptsReceived() (all []prompted) {
+	for _, r := range s.Requests("POST", "/prompt_async") {
+		var p prompted
+		s.Must(json.Unmarshal([]byte(r.Body), &p))
+		p.session = strings.Split(r.Path, "/")[2]
+		all = append(all, p)
+	}
+	return all
+}
+
+func (s *system) prompted(n int) []prompted {
+	s.T.Helper()
+	expect.Eventually(s.T, fmt.Sprintf("%d prompts", n), func() bool { return len(s.promptsReceived()) >= n })
+	return s.promptsReceived()
+}
+
+func texts(all []prompted) (list []string) {
+	for _, p := range all {
+		list = append(list, p.Parts[0].Text)
+	}
+	return list
+}
+
+func TestAMessageIsDeliveredUnderOurIDs(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	chat := s.Chat("hello")
+	s.Start()
+	p := s.prompted(1)[0]
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	sending := facts[events.MessageSending](s, chat)
+	is.Equal(len(sending), 1)
+	is.Equal(p.MessageID, sending[0].EngineMessage)
+	is.Equal(p.Parts[0].ID, sending[0].EngineParts[0])
+	is.Equal(p.Parts[0].Text, "hello")
+	is.Equal(p.session, sending[0].Session)
+	is.Equal(s.ChatOf(p.session), chat)
+	expect.Eventually(t, "OpenCode's own is in the log", func() bool { return len(s.OpenCodeEvents(chat, "message.updated")) == 1 })
+}
+
+func TestARestartWhileSendingSendsTheSameAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	arrived, hold := make(chan bool), make(chan bool)
+	var once atomic.Bool
+	s.Refuse = func(r bridgetest.Request) int {
+		if !strings.HasSuffix(r.Path, "/prompt_async") || !once.CompareAndSwap(false, true) {
+			return 0
+		}
+		arrived <- true
+		<-hold
+		return 500
+	}
+	chat := s.Chat("hello")
+	r := s.Start()
+	<-arrived
+	r.Stop()
+	close(hold)
+	s.Start()
+	all := s.prompted(2)
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	is.Equal(all[0].MessageID, all[1].MessageID)
+	is.Equal(all[0].Parts, all[1].Parts)
+	is.Equal(all[0].session, all[1].session)
+	is.Equal(len(s.Requests("POST", "/session")), 1)
+	is.Equal(len(facts[events.MessageSending](s, chat)), 1)
+	s.Drained()
+	is.Equal(len(s.promptsReceived()), 2)
+}
+
+func TestAMessageThatOpenCodeHasShownIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	arrived, hold := make(chan bool), make(chan bool)
+	s.Refuse = func(r bridgetest.Request) int { // it takes the message, and the answer does not come back
+		if strings.HasSuffix(r.Path, "/prompt_async") {
+			var p prompted
+			_ = json.Unmarshal([]byte(r.Body), &p)
+			session := strings.Split(r.Path, "/")[2]
+			s.Happen(s.Durably(session, "message.updated", bridgetest.UserMessage(session, p.MessageID))...)
+			s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"busy"}}`, session)))
+			arrived <- true
+			<-hold
+			return 500
+		}
+		return 0
+	}
+	chat := s.Chat("hello")
+	r := s.Start()
+	<-arrived
+	s.Drained()
+	r.Stop()
+	close(hold)
+	s.Start().Connected()
+	p := s.promptsReceived()
+	s.Answer(p[0].session, p[0].MessageID)
+	s.Drained()
+	is.Equal(len(s.promptsReceived()), 1)
+	is.Equal(len(facts[events.MessageFailed](s, chat)), 0)
+}
+
+func TestMessagesOfAChatAreOneTurnAtATimeInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start()
+	one := s.Chat("one", "two", "three")
+	other := s.Chat("other")
+	p := s.prompted(2)
+	for i, text := range []string{"one", "two", "three"} {
+		var now prompted
+		expect.Eventually(t, "the prompt "+text, func() bool {
+			p = slices.DeleteFunc(s.promptsReceived(), func(p prompted) bool { return s.sessionChat(p.session) != one })
+			return len(p) > i
+		})
+		now = p[i]
+		is.Equal(now.Parts[0].Text, text)
+		s.Drained()
+		is.Equal(len(facts[events.MessageSending](s, one)), i+1) // the next waits for the turn to end
+		s.Answer(now.session, now.MessageID)
+	}
+	is.Equal(len(facts[events.MessageSending](s, other)), 1)
+	is.Equal(len(s.Requests("POST", "/session")), 2) // one for each chat
+}
+
+// sessionChat is the chat of a session, "" while it is not known.
+func (s *system) sessionChat(session string) string {
+	row, _, err := s.Model.Session(s.T.Context(), session)
+	s.Must(err)
+	return row.Chat
+}
+
+func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Silent = true // a turn that has not shown yet counts too
+	chats := []string{s.Chat("a"), s.Chat("b"), s.Chat("c")}
+	s.Start(func(b *bridgetest.Bridge) { b.MaxTurns = 2 })
+	delivered := func() (n int) {
+		for _, c := range chats {
+			n += len(facts[events.MessageDelivered](s, c))
+		}
+		return n
+	}
+	s.showSessions(2)
+	expect.Eventually(t, "two are delivered", func() bool { return delivered() == 2 })
+	for range 20 { // a while
+		s.Drained()
+	}
+	is.Equal(len(s.promptsReceived()), 2)
+	is.Equal(len(s.Requests("POST", "/session")), 2) // the third has not begun
+	first := s.promptsReceived()[0]
+	s.Happen(s.Durably(first.session, "message.updated", bridgetest.UserMessage(first.session, first.MessageID))...)
+	s.Answer(first.session, first.MessageID)
+	s.showSessions(3)
+	expect.Eventually(t, "the third is delivered", func() bool { return delivered() == 3 })
+	is.Equal(texts(s.promptsReceived())[2], "c") // the first two start together
+}
+
+// showSessions streams the beginning of the sessions made so far, once there are n: OpenCode was silent about them.
+func (s *system) showSessions(n int) {
+	s.T.Helper()
+	expect.Eventually(s.T, fmt.Sprintf("%d sessions", n), func() bool {
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		made := 0
+		for _, h := range s.History {
+			made += bytes.Count(h, []byte(`"session.created.1"`))
+		}
+		return made >= n
+	})
+	var frames [][]byte
+	s.Mu.Lock()
+	for _, h := range s.History {
+		var e struct {
+			ID, Type  string
+			Aggregate string `json:"aggregate_id"`
+			Seq       int64
+			Data      json.RawMessage
+		}
+		_ = json.Unmarshal(h, &e)
+		if e.Type == "session.created.1" {
+			frames = append(frames, fmt.Appendf(nil, `{"payload":{"type":"sync","id":%q,"syncEvent":{"id":%q,"type":%q,"seq":%d,"aggregateID":%q,"data":%s}}}`,
+				e.ID, e.ID, e.Type, e.Seq, e.Aggregate, e.Data))
+		}
+	}
+	s.Mu.Unlock()
+	s.Say(frames...)
+}
+
+func TestTwoQuickFirstMessagesShareASession(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Silent = true
+	chat := s.Chat("one", "two")
+	s.Start().Connected()
+	expect.Eventually(t, "a session is made", func() bool { return len(s.Requests("POST", "/session")) > 0 })
+	for range 20 { // a while; and OpenCode's word of it has not come
+		s.Drained()
+	}
+	s.showSessions(1)
+	p := s.prompted(1)
+	expect.Eventually(t, "the first is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	s.Happen(s.Durably(p[0].session, "message.updated", bridgetest.UserMessage(p[0].session, p[0].MessageID))...)
+	s.Answer(p[0].session, p[0].MessageID)
+	p = s.prompted(2)
+	is.Equal(texts(p), []string{"one", "two"})
+	is.Equal(p[1].session, p[0].session)
+	is.Equal(len(s.Requests("POST", "/session")), 1)
+}

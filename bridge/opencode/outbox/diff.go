@@ -1,0 +1,93 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/bridge/opencode/client"
+)
+
+// What Diff and Todo tell their caller apart.
+var (
+	ErrUnknownChat = errors.New("there is no such chat")
+	ErrUnavailable = errors.New("opencode is not available")
+)
+
+// presence is how long somebody who asks waits for an OpenCode that is being started.
+const presence = 4 * time.Second
+
+// nothing is the list OpenCode would answer with.
+var nothing = json.RawMessage("[]")
+
+// Diff is what the turn of a person's message changed in files, and without a message that of the last one: a list of
+// {file, patch, additions, deletions, status} as OpenCode gives it. message is OpenCode's id. The error may be
+// ErrUnknownChat or ErrUnavailable.
+func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessage, error) {
+	session, err := o.own(ctx, chat)
+	if err != nil || session == "" {
+		return nothing, err
+	}
+	if message == "" {
+		if message, err = o.lastPrompt(ctx, chat, session); err != nil {
+			return nil, err
+		}
+	}
+	if !strings.HasPrefix(message, "msg") {
+		return nothing, nil // no message of OpenCode's; it would refuse the request
+	}
+	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.api().Diff(ctx, session, message) })
+}
+
+// Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
+// be ErrUnknownChat or ErrUnavailable.
+func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
+	session, err := o.own(ctx, chat)
+	if err != nil || session == "" {
+		return nothing, err
+	}
+	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.api().Todo(ctx, session) })
+}
+
+// own is the chat's own session, "" while nothing has run there.
+func (o *Outbox) own(ctx context.Context, chat string) (string, error) {
+	row, known, err := o.Model.Chat(ctx, chat)
+	if err != nil {
+		return "", err
+	}
+	if !known || row.Removed {
+		return "", fmt.Errorf("chat %s: %w", chat, ErrUnknownChat)
+	}
+	return row.Session, nil
+}
+
+// lastPrompt is OpenCode's id of the last message of a person in the chat's own conversation, "" when there is none.
+func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message string, err error) {
+	all, err := o.Model.Messages(ctx, chat)
+	for _, m := range all {
+		if m.Session == session && m.Role != "assistant" {
+			message = m.EngineMessage
+		}
+	}
+	return message, err
+}
+
+// list asks OpenCode for a list; of a session that it has lost there is nothing to list.
+func (o *Outbox) list(ctx context.Context, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, presence)
+	defer cancel()
+	if err := o.Ingest.WaitConnected(ctx); err != nil {
+		return nil, ErrUnavailable
+	}
+	switch out, err := ask(ctx); {
+	case errors.Is(err, client.ErrGone):
+		return nothing, nil
+	case client.Retryable(err):
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	default:
+		return out, err
+	}
+}

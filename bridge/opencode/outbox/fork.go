@@ -1,0 +1,132 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/events"
+)
+
+// ForkWorker is the name under which the log remembers which forks were made.
+const ForkWorker = "fork"
+
+// Fork carries out people's wishes for a chat that begins as another, until ctx ends: each until OpenCode has made it or
+// has refused it for good; then the new chat begins empty.
+func (o *Outbox) Fork(ctx context.Context) error {
+	filter := events.ChatSubject("*", events.ForkRequested{}.Kind())
+	return o.Log.Work(ctx, ForkWorker, filter, o.fork, func(e events.Event, err error) {
+		o.Logger.Warn("fork", "chat", e.Subject.ID, "err", err)
+	})
+}
+
+// fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy becomes
+// the chat's own session once it is whole.
+func (o *Outbox) fork(ctx context.Context, e events.Event) error {
+	var wish events.ForkRequested
+	if err := o.wished(ctx, e, &wish); err != nil {
+		return err
+	}
+	from, _, err := o.Model.Chat(ctx, e.Subject.ID)
+	if err != nil {
+		return err
+	}
+	into, known, err := o.Model.Chat(ctx, wish.Chat)
+	if err != nil {
+		return err
+	}
+	if from.Session == "" || from.Engine != o.Engine || !known || into.Removed || into.Session != "" {
+		return nil // there is nothing to copy, nowhere to put it, or it is there
+	}
+	if err := o.clear(ctx, into.ID); err != nil {
+		return err
+	}
+	s, err := o.copy(ctx, from.Session, wish)
+	if err != nil {
+		return o.settled(e, err)
+	}
+	if err := o.removeUnfinished(ctx, s.ID); err != nil {
+		return err
+	}
+	if _, err := o.heard(ctx, s.ID); err != nil {
+		return err
+	}
+	return o.record(ctx, into.ID, events.SessionBound{Session: s.ID, Directory: s.Directory})
+}
+
+// clear takes away what an earlier try has left: OpenCode or we may have gone away before the copy was whole or known to
+// be, and trying again makes another. Until it is bound nobody can have written in it. Its messages go one by one: that
+// they went with their session OpenCode would not say.
+func (o *Outbox) clear(ctx context.Context, chat string) error {
+	known, err := o.Model.Sessions(ctx, o.Engine)
+	if err != nil {
+		return err
+	}
+	for _, s := range known {
+		if s.Chat != chat || s.Parent != "" {
+			continue
+		}
+		err := o.removeMessages(ctx, s.ID, func(client.Message) bool { return true })
+		if err == nil {
+			err = o.api().DeleteSession(ctx, s.ID)
+		}
+		if err != nil && !errors.Is(err, client.ErrGone) {
+			return err
+		}
+	}
+	return nil
+}
+
+// copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
+// first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
+func (o *Outbox) copy(ctx context.Context, session string, wish events.ForkRequested) (client.Session, error) {
+	c := o.api()
+	if wish.Message != "" {
+		if err := c.HasMessage(ctx, session, wish.Message); err != nil {
+			return client.Session{}, err
+		}
+	}
+	source, err := c.Session(ctx, session)
+	if err != nil {
+		return source, err
+	}
+	metadata := map[string]any{}
+	_ = json.Unmarshal(source.Metadata, &metadata) // OpenCode keeps objects only
+	delete(metadata, ingest.MetadataFork)
+	marked := maps.Clone(metadata)
+	marked[ingest.MetadataFork] = wish.Chat
+	if err := c.SetMetadata(ctx, session, marked); err != nil {
+		return source, err
+	}
+	forked, err := c.Fork(ctx, session, wish.Message)
+	if err := c.SetMetadata(context.WithoutCancel(ctx), session, metadata); err != nil {
+		o.Logger.Warn("fork", "session", session, "err", err)
+	}
+	return forked, err
+}
+
+// removeUnfinished takes the running turn's answer out of a copy, in which nothing would ever finish it.
+func (o *Outbox) removeUnfinished(ctx context.Context, session string) error {
+	return o.removeMessages(ctx, session, func(m client.Message) bool {
+		return m.Info.Role == "assistant" && m.Info.Time.Completed == 0 && len(m.Info.Error) == 0
+	})
+}
+
+func (o *Outbox) removeMessages(ctx context.Context, session string, which func(client.Message) bool) error {
+	all, err := o.api().Messages(ctx, session, 0)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if !which(m) {
+			continue
+		}
+		if err := o.api().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, client.ErrGone) {
+			return err
+		}
+	}
+	return nil
+}

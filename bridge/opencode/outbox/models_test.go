@@ -1,0 +1,68 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/record"
+)
+
+// choose stores a selection, whether its model exists or not.
+func (s *system) choose(chat, model string) {
+	s.T.Helper()
+	_, _, err := s.Records.Save(s.T.Context(), record.Save{
+		Collection: "model_selection", New: true, Upsert: true, Unique: []string{"chat"},
+		Set: map[string]json.RawMessage{"chat": json.RawMessage(`"` + chat + `"`), "model": json.RawMessage(`"` + model + `"`)},
+	})
+	s.Must(err)
+}
+
+func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ configured, selected, want string }{
+		"the configured one":                 {"p/old", "", "p/old"},
+		"the selected one":                   {"p/new", "p/other", "p/other"},
+		"the model that OpenCode recommends": {"", "", "p/new"},
+		"a selection that is gone":           {"p/other", "demo/demo", "p/other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			chat := s.Chat("one", "two")
+			if c.selected != "" {
+				s.choose(chat, c.selected)
+			}
+			r := s.Start(func(b *bridgetest.Bridge) { b.Default = c.configured })
+			p := s.prompted(1)
+			s.Answer(p[0].session, p[0].MessageID)
+			for _, p := range s.prompted(2) {
+				is.Equal(p.Model.ProviderID+"/"+p.Model.ModelID, c.want)
+			}
+			is.True(c.configured != "" || r.Configured() == c.want)
+		})
+	}
+}
+
+func TestSelectionThatIsGoneIsReportedInTheChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	chat := s.Chat("hello")
+	s.choose(chat, "demo/demo")
+	s.Refusing("POST", "/prompt_async", 1, 500)
+	s.Start(func(b *bridgetest.Bridge) { b.Default = "p/new" })
+	s.prompted(2)
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	replaced := facts[events.ModelReplaced](s, chat)
+	is.Equal(len(replaced), 1) // though it was sent twice
+	is.Equal(replaced[0].Reason, "The selected model demo/demo is not available any more. p/new answers instead.")
+	all, err := s.Model.Messages(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(all[0].Notice, replaced[0].Reason)
+}

@@ -1,0 +1,80 @@
+// Package outbox carries out in OpenCode what was decided here: it sends messages, decisions and answers, it aborts, forks and
+// reverts, it keeps chats within their budgets, and it asks OpenCode for diffs, lists and models.
+//
+// Promises:
+//   - An effect is attempted until OpenCode has taken it or has refused it for good. Only a message fails earlier: after
+//     RetryAfter. Which effects are pending follows from the log and the read models, so a crash loses none.
+//   - A message is sent under ids that are in the log before, so OpenCode runs it once, however often it is sent.
+//   - OpenCode is never told "always": it asks about each request, and the decision is made here.
+//   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
+//
+// The package must not know how OpenCode is run or how its events are stored. It decides nothing: decisions are commands of
+// handlers.
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
+)
+
+// Outbox carries out in one OpenCode what was decided here. Each of its methods that lasts until its context ends carries out
+// effects of one kind.
+type Outbox struct {
+	Ingest      *ingest.Ingest // the connection to OpenCode, and its sessions
+	Engine      string
+	Directory   string // absolute; where sessions work that Outbox makes
+	Log         *log.Log
+	Model       *projections.Model
+	Chats       *chat.Chats
+	Records     *record.Records
+	Permissions *permission.Permissions
+	Limits      *budget.Budgets
+	Logger      *slog.Logger
+
+	Default    string          // "provider/model" of chats without a selection; empty for the model that OpenCode recommends
+	MaxTurns   int             // across chats, at once; 0 is no limit
+	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
+	Pause      time.Duration   // between tries to reply to OpenCode, which have no end
+
+	known atomic.Pointer[client.Models]
+}
+
+// DefaultRetryAfter are the pauses before a message that OpenCode does not take is given up: five, 155 s in all.
+var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+
+func (o *Outbox) api() *client.Client { return o.Ingest.Current() }
+
+// record appends a fact of ours about a chat, and returns once the read model holds it: what is to be done is read from
+// there, and must not show what was done just now.
+func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
+	e, err := events.New(chat, events.EngineActor(o.Engine), d)
+	if err != nil {
+		return err
+	}
+	seq, err := o.Log.Append(ctx, e)
+	if err != nil {
+		return err
+	}
+	return o.Model.Wait(ctx, seq)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

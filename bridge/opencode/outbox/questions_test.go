@@ -1,0 +1,305 @@
+package outbox_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
+)
+
+// questioning makes a session whose turn waits for the answer to questions.
+func (s *system) questioning(session string, questions ...string) (chat string) {
+	s.T.Helper()
+	s.Asking(session)
+	for _, id := range questions {
+		s.Happen(bridgetest.Plain("question.asked", bridgetest.Question(id, session)))
+	}
+	s.Drained()
+	return s.ChatOf(session)
+}
+
+// questionRow is the first of the questions asked together.
+func (s *system) questionRow(id string) pending.Question {
+	s.T.Helper()
+	group, err := pending.QuestionsOf(s.T.Context(), s.Model, id)
+	s.Must(err)
+	if len(group) == 0 {
+		s.T.Fatalf("question %s is not known", id)
+	}
+	return group[0]
+}
+
+// questionTool is a part of the tool call that asked a question.
+func questionTool(session, state string) string {
+	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_question","messageID":"msg_%s","sessionID":%q,"type":"tool","tool":"question","callID":"c","state":%s}}`, session, session, session, state)
+}
+
+const answeredPrompt = outbox.Answered + `
+
+Question: A?
+Answer: first
+
+Question: B?
+Answer: second
+`
+
+func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.answerQuestion(chat, "que_1", 1, false, "second") // one before, one after
+	s.restarted(r)
+	s.restarted(r)
+	is.True(s.questionRow("que_1").Interrupted)
+	is.Equal(facts[events.QuestionInterrupted](s, chat), []events.QuestionInterrupted{{Question: "que_1"}})
+	is.Equal(len(facts[events.TurnLost](s, chat)), 1)
+	for range 20 { // a while
+		s.Drained()
+	}
+	is.Equal(len(s.promptsReceived()), 0)
+
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	p := s.prompted(1)
+	is.Equal(texts(p), []string{answeredPrompt + "\nGo on with that; there is no need to ask again."})
+	is.Equal(p[0].session, "ses_1")
+	s.Answer("ses_1", p[0].MessageID)
+	s.Drained()
+	r.Stop()
+	r = s.Start().Connected()
+	s.restarted(r)
+	for range 20 { // a while
+		s.Drained()
+	}
+	is.Equal(len(s.promptsReceived()), 1)
+	submitted := facts[events.MessageSubmitted](s, chat)
+	is.Equal(len(submitted), 1)
+	is.Equal(submitted[0].Resumes, "que_1")
+	is.Equal(len(s.Requests("POST", "/reply")), 0)
+	is.Equal([]any{s.questionRow("que_1").Status, s.questionRow("que_1").EngineReplied}, []any{projections.QuestionReplied, true})
+}
+
+func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1", "que_2")
+	s.answerQuestion(chat, "que_2", 0, false, "first")
+	s.restarted(r)
+	s.answerQuestion(chat, "que_1", 0, true)
+	s.answerQuestion(chat, "que_2", 1, true)
+	for range 20 { // a while
+		s.Drained()
+	}
+	is.Equal(len(s.promptsReceived()), 0)
+	is.Equal(len(s.Requests("POST", "/reject")), 0)
+	for _, id := range []string{"que_1", "que_2"} {
+		group, err := pending.QuestionsOf(t.Context(), s.Model, id)
+		is.NoErr(err)
+		is.Equal(group[1].Status, projections.QuestionRejected)
+		is.True(group[1].EngineReplied) // nothing is left to do
+	}
+	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
+}
+
+func TestAnswersThatOpenCodeTookAsItDiedResumeTheTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.Mu.Lock()
+	s.Silent = true // it takes the answers, and dies before the call is over
+	s.Mu.Unlock()
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	is.Equal(len(s.repliesTo("que_1")), 1)
+	s.Mu.Lock()
+	s.Silent = false
+	s.Mu.Unlock()
+	s.restarted(r)
+	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+}
+
+func TestAnswersGivenWhileOpenCodeIsAwayResumeTheTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.Refusing("POST", "/reply", 1000, 500) // it is dying
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	is.True(len(s.repliesTo("que_1")) > 0)
+	s.restarted(r)
+	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
+}
+
+func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
+	for name, after := range map[string]struct {
+		state    string
+		status   string
+		rejected bool
+	}{
+		"the call completed": {`{"status":"completed","output":"User has answered"}`, bridgetest.Idle, false},
+		"the turn goes on":   {`{"status":"running","input":{}}`, bridgetest.Busy, false},
+		"it was dismissed":   {`{"status":"error","error":"The user dismissed this question"}`, bridgetest.Idle, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := newSystem(t)
+			r := s.Start().Connected()
+			chat := s.questioning("ses_1", "que_1")
+			s.Mu.Lock()
+			s.Silent = true
+			s.Mu.Unlock()
+			s.answerQuestion(chat, "que_1", 0, false, "first")
+			s.answerQuestion(chat, "que_1", 1, after.rejected, map[bool][]string{false: {"second"}}[after.rejected]...)
+			told := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
+			expect.Eventually(t, "it is told", func() bool { return len(s.Requests("POST", told)) == 1 })
+			s.Reconnected(r, func() {
+				s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", after.state))...)
+				s.Miss(bridgetest.Plain("session.status", after.status))
+			})
+			q := s.questionRow("que_1")
+			is.Equal(q.Status == projections.QuestionRejected, after.rejected)
+			is.True(!q.Interrupted) // or the model would hear it again
+			is.True(q.EngineReplied)
+			is.Equal(len(facts[events.MessageSubmitted](s, chat)), 0)
+			is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
+			is.Equal(len(s.Requests("POST", told)), 1)
+		})
+	}
+}
+
+func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.Reconnected(r, func() {
+		s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", `{"status":"completed","output":"User has answered"}`))...)
+		s.Miss(bridgetest.Plain("question.replied", `{"sessionID":"ses_1","requestID":"que_1","answers":[["a"],["b"]]}`), bridgetest.Plain("session.status", bridgetest.Idle))
+	})
+	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "it was answered elsewhere, or its tool call is over"}})
+	is.Equal([]string{s.questionRow("que_1").Status, s.questionRow("que_1").Reason}, []string{projections.QuestionExpired, "it was answered elsewhere, or its tool call is over"})
+}
+
+func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chatID := s.questioning("ses_1", "que_1")
+	s.answerQuestion(chatID, "que_1", 1, false, "second")
+	s.restarted(r)
+	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")), bridgetest.Plain("question.asked", strings.ReplaceAll(bridgetest.Question("que_3", "ses_1"), "A?", "C?")))
+	expect.Eventually(t, "the first expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
+	s.Drained()
+	is.Equal(facts[events.QuestionExpired](s, chatID), []events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
+	is.Equal([]string{s.questionRow("que_2").Status, s.questionRow("que_3").Status}, []string{projections.QuestionAsked, projections.QuestionAsked})
+	is.Equal(len(s.Requests("POST", "/reject")), 0)
+	_, err := s.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Chat: chatID, Question: "que_1", Answers: []string{"first"}})
+	is.True(err != nil && strings.Contains(err.Error(), "asked again as que_2"))
+}
+
+func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1")
+	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}` // OpenCode 1.18.33 keeps listing the question
+	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
+	expect.Eventually(t, "it is dismissed", func() bool { return len(s.Requests("POST", "/que_1/reject")) == 1 })
+	s.Drained()
+	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "the turn was aborted"}})
+	is.Equal(s.questionRow("que_1").Status, projections.QuestionExpired) // that it was dismissed changes nothing
+}
+
+func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.Mu.Lock()
+	s.Questions = map[string]client.QuestionRequest{} // it is stopping: it has dropped the question, and says that the call was aborted
+	s.Mu.Unlock()
+	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
+	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
+	s.Drained()
+	s.restarted(r)
+	is.True(s.questionRow("que_1").Interrupted)
+	is.Equal(s.questionRow("que_1").Status, projections.QuestionAsked)
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+}
+
+func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	aborted, deleted := s.questioning("ses_1", "que_1"), s.questioning("ses_2", "que_2")
+	s.restarted(r)
+	s.abortTurn(aborted, "")
+	_, err := s.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: deleted})
+	is.NoErr(err)
+	for id, chat := range map[string]string{"que_1": aborted, "que_2": deleted} {
+		expect.Eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == projections.QuestionExpired })
+		is.True(s.questionRow(id).Reason != "")
+		is.Equal(len(facts[events.QuestionExpired](s, chat)), 1)
+	}
+	is.Equal(s.questionRow("que_1").Reason, "the turn was aborted")
+	is.Equal(len(s.Requests("POST", "/reject")), 0) // OpenCode knows of neither
+}
+
+func TestAnswersToASubagentsInterruptedQuestionAreForItsSuccessor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	s.Asking("ses_1")
+	s.Session("ses_2", "ses_1")
+	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_1", "ses_2")))
+	s.Drained()
+	s.restarted(r)
+	chat := s.ChatOf("ses_1")
+	is.Equal(s.questionRow("que_1").Chat, chat)
+	s.answerQuestion(chat, "que_1", 0, false, "first")
+	s.answerQuestion(chat, "que_1", 1, false, "second")
+	p := s.prompted(1)
+	is.Equal(p[0].session, "ses_1")
+	is.Equal(texts(p), []string{answeredPrompt + "\nA subagent had asked. It is gone: call it again, with these answers in its prompt."})
+}
+
+func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start().Connected()
+	chat := s.questioning("ses_1", "que_1")
+	s.Refusing("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
+	s.abortTurn(chat, "")
+	expect.Eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
+	s.Reconnected(r, func() {})
+	is.Equal(len(s.OpenCodeEvents(chat, events.QuestionAsked)), 1)
+}
