@@ -57,7 +57,8 @@ func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Rendere
 	return show.Err
 }
 
-// fold keeps of a chat's events what still stands, each thing where it first appeared.
+// fold keeps of a chat's events what still stands: a part where it last changed, so that a call comes after its request and its command,
+// and everything else where it first appeared.
 type fold struct {
 	standing []standing
 	places   map[string]int  // key -> index
@@ -94,9 +95,12 @@ func (f *fold) apply(e events.Event) {
 			return
 		}
 	}
-	if i, ok := f.places[s.key]; ok {
+	switch i, known := f.places[s.key]; {
+	case known && s.message == "":
 		f.standing[i] = s
 		return
+	case known: // it moves to the end
+		f.standing[i] = standing{}
 	}
 	f.places[s.key] = len(f.standing)
 	f.standing = append(f.standing, s)
@@ -105,7 +109,7 @@ func (f *fold) apply(e events.Event) {
 func (f *fold) events() []events.Event {
 	var all []events.Event
 	for _, s := range f.standing {
-		if !f.removed[s.key] && !f.removed[s.message] {
+		if s.key != "" && !f.removed[s.key] && !f.removed[s.message] {
 			all = append(all, s.event)
 		}
 	}

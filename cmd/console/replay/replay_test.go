@@ -177,6 +177,25 @@ func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
 	}
 }
 
+func TestACallComesAfterItsRequestInTheMoment(t *testing.T) {
+	is := is.New(t)
+	f := newFold()
+	all, _ := cmdtest.Trace(t, "perm-bash-once")
+	for _, e := range all {
+		f.apply(e)
+	}
+	asked, completed := 0, 0
+	for i, e := range f.events() {
+		p := payload.Read(events.OpenCode{Properties: e.Data})
+		if typ, _ := e.Subject.OpenCodeType(); typ == events.PermissionAsked {
+			asked = i
+		} else if p.Part.Type == "tool" {
+			completed = i
+		}
+	}
+	is.True(0 < asked && asked < completed)
+}
+
 func TestPauseKeepsTheSpeedAndHasAnEnd(t *testing.T) {
 	is := is.New(t)
 	is.Equal(wait(10*time.Second, 10), time.Second)
