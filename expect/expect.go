@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Contains fails the test unless a text contains another.
@@ -64,6 +66,23 @@ func ReadFile(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// MemoryDir returns a directory in memory that is removed after the test, or one on the disk where the machine has less than 1 GiB of
+// memory for files: for databases of tests that survive no crash of the machine. On a disk each write waits for it.
+func MemoryDir(t testing.TB) string {
+	t.Helper()
+	const memory = "/dev/shm"
+	var free unix.Statfs_t
+	if unix.Statfs(memory, &free) != nil || free.Bavail*uint64(free.Bsize) < 1<<30 {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(memory, "pocketcoder-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // Long leaves a test out under -short, and says what takes so long.

@@ -24,7 +24,7 @@ import (
 // serveCommands takes commands in alice's name and gives a connection to give them over.
 func serveCommands(t *testing.T) (*permissiontest.Handlers, *nats.Conn) {
 	t.Helper()
-	s := eventstest.Server(t, t.TempDir())
+	s := eventstest.Server(t, expect.MemoryDir(t))
 	nc := eventstest.Conn(t, s)
 	h := permissiontest.New(eventstest.Open(t, eventstest.Conn(t, s)))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +114,7 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 func TestErrorOfTheLogIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := eventstest.Server(t, t.TempDir())
+	s := eventstest.Server(t, expect.MemoryDir(t))
 	nc, broken := eventstest.Conn(t, s), eventstest.Conn(t, s)
 	h := permissiontest.New(eventstest.Open(t, broken))
 	broken.Close()

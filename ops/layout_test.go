@@ -27,7 +27,7 @@ var mayImport = map[string]string{
 	".":                                  "",
 	"events":                             "",
 	"expect":                             "",
-	"events/eventstest":                  "events/log events/secret",
+	"events/eventstest":                  "events/log events/secret expect",
 	"events/log":                         "events events/secret",
 	"events/opencode":                    "events",
 	"events/secret":                      "events",

@@ -17,7 +17,7 @@ import (
 func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	log := eventstest.Open(t, nc)
 	s := &story{t: t}
 	var last uint64

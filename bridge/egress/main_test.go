@@ -24,6 +24,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/network"
@@ -71,7 +72,7 @@ func open(t testing.TB, mode permission.NetworkMode) *way {
 func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, requests time.Duration) *way {
 	t.Helper()
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	eventLog := eventstest.Open(t, nc)
 	permissions := &permission.Permissions{Log: eventLog}
 	_, _, err := (&chat.Chats{Log: eventLog}).Create(t.Context(), chat.Create{Chat: "c1"})

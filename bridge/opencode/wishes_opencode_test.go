@@ -51,7 +51,7 @@ func newWhole(t *testing.T) *whole {
 	}
 	log := eventstest.Log(t)
 	var err error
-	w.model, err = projections.Open(t.Context(), t.TempDir(), log)
+	w.model, err = projections.Open(t.Context(), expect.MemoryDir(t), log)
 	w.must(err)
 	lives := make(chan opencode.Generation, 1)
 	supervisor := &opencode.Supervisor{

@@ -21,6 +21,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
@@ -56,13 +57,13 @@ const (
 
 func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	s := &system{t: t, conn: nc, log: eventstest.Open(t, nc, modelKey)}
 	s.present.Store("")
 	var err error
 	s.secrets, err = secret.Open(t.Context(), nc, 1)
 	check(t, err)
-	s.model, err = projections.Open(t.Context(), t.TempDir(), s.log)
+	s.model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.log)
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
@@ -42,12 +43,12 @@ const viewer = `echo "viewer of <$1>, asked for <$SSH_ORIGINAL_COMMAND>, given <
 
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	s := &system{t: t, dir: privateDir(t)}
 	log := eventstest.Open(t, nc, "sk-live-0123456789")
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	check(t, err)
-	s.model, err = projections.Open(t.Context(), t.TempDir(), log)
+	s.model, err = projections.Open(t.Context(), expect.MemoryDir(t), log)
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), log, secrets)
 	check(t, err)

@@ -24,9 +24,9 @@ import (
 func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	eventLog := eventstest.Open(t, nc)
-	model, err := projections.Open(t.Context(), t.TempDir(), eventLog)
+	model, err := projections.Open(t.Context(), expect.MemoryDir(t), eventLog)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
@@ -63,7 +63,7 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 func TestUndoNamesTheFilesThatItPutsBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	eventLog := eventstest.Open(t, nc)
 	all, _ := cmdtest.Trace(t, "perm-edit")
 	_, err := eventLog.AppendAll(t.Context(), all)

@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 )
 
 // Server starts a server without a network listener on the given directory, so that a test can stop it and start
@@ -45,7 +46,7 @@ func Conn(t testing.TB, s *server.Server) *nats.Conn {
 // Log opens a fresh log that knows the given secrets.
 func Log(t testing.TB, secrets ...string) *log.Log {
 	t.Helper()
-	return Open(t, Conn(t, Server(t, t.TempDir())), secrets...)
+	return Open(t, Conn(t, Server(t, expect.MemoryDir(t))), secrets...)
 }
 
 // Open opens the log over a connection.

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 )
 
 func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
@@ -21,7 +22,7 @@ func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
 	var refusal error
 	options := log.DefaultOptions
 	options.Refuse = func() error { return refusal }
-	l, err := log.Open(t.Context(), eventstest.Conn(t, eventstest.Server(t, t.TempDir())), options, secret.NewRedactor())
+	l, err := log.Open(t.Context(), eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))), options, secret.NewRedactor())
 	is.NoErr(err)
 	commit := func(id string) []log.Write { return []log.Write{{Event: sized(t, id, 10)}} }
 	_, err = l.Commit(t.Context(), commit("evt_1"))

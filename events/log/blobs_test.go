@@ -51,7 +51,7 @@ func blobNames(t *testing.T, nc *nats.Conn) (names []string, blobs jetstream.Obj
 
 func TestBodyIsInlineUpToTheLimit(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	is.Equal(log.MaxInline, 262_144) // the limit that the stored form promises
 	at, over := sized(t, "evt_at", log.MaxInline), sized(t, "evt_over", log.MaxInline+1)
@@ -75,7 +75,7 @@ func TestBodyIsInlineUpToTheLimit(t *testing.T) {
 
 func TestMissingOrChangedBlobIsAClearError(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	_, err := l.Append(t.Context(), sized(t, "evt_over", log.MaxInline+1))
 	is.NoErr(err)
@@ -186,7 +186,7 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 func TestABodyThatTheServerCannotTakeAtOnceIsStoredWhole(t *testing.T) {
 	expect.Long(t, "stores 300 MiB")
 	is := is.New(t)
-	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
+	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
 	body := make([]byte, 300<<20)
 	rand.NewChaCha8([32]byte{}).Read(body)
 	b, err := l.KeepBlob(t.Context(), body)
@@ -202,7 +202,7 @@ func TestABodyThatTheServerCannotTakeAtOnceIsStoredWhole(t *testing.T) {
 
 func TestABodyOfWhichAPartIsMissingIsStoredAgain(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	body := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{}).Read(body)

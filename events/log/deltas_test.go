@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // publishUntilSeen publishes d again and again until a follower, who hears only what comes after it began, has it.
@@ -59,7 +60,7 @@ func TestFollowerSeesItsChatAndNoOther(t *testing.T) {
 
 func TestFragmentsAreStoredRedacted(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc, "sk-canary-0123456789")
 	subject := events.MessageDeltaSubject("chat1", "msg_1", "prt_1")
 	is.NoErr(l.PublishDelta(log.Delta{Subject: subject, Type: "opencode.message.part.delta", Data: []byte(`{"delta":"sk-canary-0123456789"}`)}))

@@ -16,6 +16,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // Facts about the server that this package is built on. One that changes with a new version of it turns red here.
@@ -23,7 +24,7 @@ import (
 // openStream makes a log and gives JetStream as the server has it, past this package.
 func openStream(t *testing.T) (*nats.Conn, jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	eventstest.Open(t, nc)
 	js, err := jetstream.New(nc)
 	is.New(t).NoErr(err)
@@ -231,7 +232,7 @@ func TestServerSyncsFactsAndNotFragments(t *testing.T) {
 // An ordered consumer outlives Stop, and a stream takes a limited number: readers must remove theirs.
 func TestReadersLeaveNoConsumerBehind(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	_, err := l.Append(t.Context(), openCode(t, "chat1", "evt_1", 0, 10))
 	is.NoErr(err)

@@ -169,7 +169,7 @@ func TestFoldSeesOnlyItsFilterAndResumes(t *testing.T) {
 
 func TestForeignMessageIsHandedOverAsMalformed(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	is.NoErr(nc.Publish("evt.chat.x.created", []byte("not json")))
 	is.NoErr(nc.Publish("evt.nonsense", []byte("{}")))

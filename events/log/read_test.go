@@ -12,12 +12,13 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // ownerAndReader returns a log, and the same attached for reading.
 func ownerAndReader(t *testing.T) (owner, reader *log.Log) {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	reader, err := log.Attach(nc, "$JS.API")
 	is.New(t).NoErr(err)
 	return eventstest.Open(t, nc), reader

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // tail runs a tail of l until the test ends.
@@ -188,7 +189,7 @@ func TestEveryFollowerGetsExactlyTheLog(t *testing.T) {
 
 func TestAThousandFollowersAreOneConsumer(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	tl := tail(t, l)
 	const followers = 1000
@@ -218,7 +219,7 @@ func TestAThousandFollowersAreOneConsumer(t *testing.T) {
 
 func TestWhatAnotherProcessAppendsIsFollowed(t *testing.T) {
 	is := is.New(t)
-	s := eventstest.Server(t, t.TempDir())
+	s := eventstest.Server(t, expect.MemoryDir(t))
 	tl := tail(t, eventstest.Open(t, eventstest.Conn(t, s)))
 	other := eventstest.Open(t, eventstest.Conn(t, s))
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error {
@@ -229,7 +230,7 @@ func TestWhatAnotherProcessAppendsIsFollowed(t *testing.T) {
 
 func TestForeignMessageIsFollowedToo(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	tl := tail(t, eventstest.Open(t, nc))
 	var got []string
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error {

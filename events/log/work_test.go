@@ -99,7 +99,7 @@ func TestFailedWorkIsTriedAgainAndTheNextWaits(t *testing.T) {
 
 func TestWorkPassesOverWhatIsNoEventOrNotItsOwn(t *testing.T) {
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	appendLost(t, l, "chat1", 0, 1)
 	is.NoErr(nc.Publish("evt.chat.chat1.turn.lost", []byte("not an event")))

@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 )
 
 func openSecrets(t testing.TB, dir string) *secret.Store {
@@ -171,7 +172,7 @@ func TestSecretsOutliveTheServer(t *testing.T) {
 func TestDeletedSecretCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	s, err := secret.Open(t.Context(), nc, 1)
 	is.NoErr(err)
 	for _, value := range []string{"canary-1", "canary-2"} {

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 )
 
@@ -26,7 +27,7 @@ type system struct {
 
 func start(t testing.TB) *system {
 	t.Helper()
-	return reopen(t, eventstest.Server(t, t.TempDir()))
+	return reopen(t, eventstest.Server(t, expect.MemoryDir(t)))
 }
 
 // reopen is another process on the same store, or the same one started again.

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
@@ -22,7 +23,7 @@ import (
 func TestGateCommandsOverNATS(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := eventstest.Server(t, t.TempDir())
+	s := eventstest.Server(t, expect.MemoryDir(t))
 	nc := eventstest.Conn(t, s)
 	h := permissiontest.New(eventstest.Open(t, eventstest.Conn(t, s)))
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1"})

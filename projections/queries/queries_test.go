@@ -26,9 +26,9 @@ type system struct {
 func newSystem(t *testing.T) system {
 	t.Helper()
 	is := is.New(t)
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
-	m, err := projections.Open(t.Context(), t.TempDir(), l)
+	m, err := projections.Open(t.Context(), expect.MemoryDir(t), l)
 	is.NoErr(err)
 	t.Cleanup(func() { m.Close() })
 	ctx, cancel := context.WithCancel(context.Background())

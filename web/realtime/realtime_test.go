@@ -102,8 +102,10 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 	is.Equal(b.Until(t, "title", "end"), nil)
 	is.Equal(all.Until(t, "title", "end"), []string{"chats/* update secret"})
 	seen := map[string]bool{}
-	for range 3 {
-		seen[a.Next(t).Event] = true
+	for len(seen) < 3 {
+		if topic := a.Next(t).Event; topic != "users/*" { // ann may still see that her own account was made
+			seen[topic] = true
+		}
 	}
 	is.Equal(seen, map[string]bool{"chats/*": true, "chats/" + annsChat: true, "permissions/*": true})
 	is.Equal(len(guest.Frames), 0)

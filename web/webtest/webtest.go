@@ -67,11 +67,11 @@ func NewSystem(t testing.TB) *System {
 	t.Helper()
 	s := &System{Workspace: filepath.Join(t.TempDir(), "workspace")}
 	Check(t, os.Mkdir(s.Workspace, 0o755))
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	s.Conn, s.Log = nc, eventstest.Open(t, nc)
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	Check(t, err)
-	s.Model, err = projections.Open(t.Context(), t.TempDir(), s.Log)
+	s.Model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.Log)
 	Check(t, err)
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)

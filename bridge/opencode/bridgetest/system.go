@@ -41,12 +41,12 @@ type System struct {
 // NewSystem opens a log, and everything over it. The log conceals the secrets.
 func NewSystem(t testing.TB, secrets ...string) *System {
 	t.Helper()
-	server := eventstest.Server(t, t.TempDir())
+	server := eventstest.Server(t, expect.MemoryDir(t))
 	s := &System{OpenCode: newOpenCode(t), NC: eventstest.Conn(t, server), Log: eventstest.Open(t, eventstest.Conn(t, server), secrets...)}
 	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log}, &permission.Permissions{Log: s.Log}
 	s.Budgets = &budget.Budgets{Records: s.Records, Permissions: s.Permissions}
 	var err error
-	if s.Model, err = projections.Open(t.Context(), t.TempDir(), s.Log); err != nil {
+	if s.Model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.Log); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

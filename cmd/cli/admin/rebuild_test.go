@@ -17,7 +17,7 @@ import (
 // rebuilding answers query.rebuild with the given messages.
 func rebuilding(t *testing.T, answers ...*nats.Msg) *nats.Conn {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	_, err := nc.Subscribe("query.rebuild", func(m *nats.Msg) {
 		for _, a := range answers {
 			a.Subject = m.Reply
@@ -53,7 +53,7 @@ func TestRebuildThatFailsSaysWhy(t *testing.T) {
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), "another rebuild is running")
 
-	alone := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	alone := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	is.True(errors.Is(rebuild(t.Context(), env, alone), nats.ErrNoResponders))
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ func fragmentAt(offset int64, text string) log.Delta {
 func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, t.TempDir())))
+	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
 	for _, d := range []log.Delta{fragmentAt(100, "a\n\xe2"), fragmentAt(150, "b\n")} { // what came first has aged out
 		is.NoErr(l.PublishDelta(d))
 	}

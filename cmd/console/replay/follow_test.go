@@ -29,7 +29,7 @@ type followed struct {
 // followTranscript follows chat1, of which these events are there already, for as long as the test lasts.
 func followTranscript(t *testing.T, o FollowOptions, before ...events.Data) *followed {
 	t.Helper()
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	f := &followed{t: t, log: eventstest.Open(t, nc)}
 	f.append(append([]events.Data{events.ChatCreated{Title: "a chat"}, events.SessionBound{Session: "ses_1", Directory: "/workspace"}}, before...)...)
 	o.Chat = "chat1"
@@ -135,7 +135,7 @@ func TestTranscriptOfASubagentIsOverWithItsTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log, _ := logged(t, "child-shell")
-	nc := eventstest.Conn(t, eventstest.Server(t, t.TempDir()))
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	var child string
 	_, err := log.Fold(t.Context(), events.ChatOpenCodeSubject("chat1", "session.created"), 0, func(e events.Event) error {
 		if p := payload.Read(events.OpenCode{Properties: e.Data}); p.Info.ParentID != "" {
