@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
@@ -233,7 +235,10 @@ func submitted(m pending.Message) (parts []events.Part, err error) {
 // chat, by the metadata, when OpenCode reports it.
 func (d *deliveries) session(ctx context.Context, m pending.Message) (string, error) {
 	if m.Bound != "" {
-		_, err := d.api().Session(ctx, m.Bound)
+		s, err := d.api().Session(ctx, m.Bound)
+		if err == nil && !within(s.Directory, d.Directory) {
+			err = fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", s.Directory, d.Directory)
+		}
 		if err == nil || !errors.Is(err, client.ErrGone) {
 			return m.Bound, err
 		}
@@ -249,6 +254,18 @@ func (d *deliveries) session(ctx context.Context, m pending.Message) (string, er
 		err = &client.Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
 	}
 	return s.ID, err
+}
+
+// within reports whether a session's directory is in the workspace. OpenCode would not end a turn in another one, which it cannot see.
+func within(directory, workspace string) bool {
+	var real [2]string
+	for i, path := range []string{directory, workspace} {
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			path = resolved
+		}
+		real[i] = filepath.Clean(path)
+	}
+	return real[0] == real[1] || strings.HasPrefix(real[0], real[1]+"/")
 }
 
 // placedWithin bounds how long the first event of a new session may take.

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"bytes"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,26 @@ func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
 	expect.Eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(len(facts[events.MessageFailed](s, chat)), 1)
 	is.Equal(texts(s.promptsReceived()), []string{"bad", "good"})
+}
+
+func TestAChatOfAnotherWorkspaceIsNotSent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start()
+	chat := s.Chat("one")
+	p := s.prompted(1)
+	s.Answer(p[0].session, p[0].MessageID)
+	s.Drained()
+	s.Mu.Lock()
+	session := s.Sessions[p[0].session]
+	session.Directory, session.Raw = "/elsewhere", bytes.ReplaceAll(session.Raw, []byte(`"/workspace"`), []byte(`"/elsewhere"`))
+	s.Sessions[p[0].session] = session
+	s.Mu.Unlock()
+	s.Submit(chat, "two")
+	expect.Eventually(t, "it has failed", func() bool { return len(facts[events.MessageFailed](s, chat)) == 1 })
+	expect.Contains(t, facts[events.MessageFailed](s, chat)[0].Error, "this chat works in /elsewhere, and PocketCoder was started in /workspace; start it with --workspace /elsewhere")
+	is.Equal(len(s.promptsReceived()), 1)
 }
 
 func TestALostSessionIsReplaced(t *testing.T) {
