@@ -80,7 +80,7 @@ type ExecFinished struct {
 	Stderr     Output `json:"stderr"`
 }
 
-// The status of an execution. One that did not end by itself has as its status why: ExecFinished.Reason.
+// The status of an execution. One that did not end by itself has ExecFinished.Reason as its status.
 const (
 	ExecutionRunning   = "executing"
 	ExecutionCompleted = "completed" // exit code 0

@@ -68,8 +68,8 @@ func ReadFile(t testing.TB, path string) string {
 	return string(b)
 }
 
-// MemoryDir returns a directory in memory that is removed after the test, or one on the disk where the machine has less than 1 GiB of
-// memory for files: for databases of tests that survive no crash of the machine. On a disk each write waits for it.
+// MemoryDir returns a temporary directory in /dev/shm, or on disk if less than 1 GiB is free there. It is for databases that need not
+// survive a crash of the machine: on a disk, each write waits for the disk.
 func MemoryDir(t testing.TB) string {
 	t.Helper()
 	const memory = "/dev/shm"

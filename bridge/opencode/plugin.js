@@ -42,8 +42,7 @@ globalThis.fetch = Object.assign(
 
 // OpenCode compares the text before and after an edit in its only thread, with jsdiff, and answers no chat meanwhile. N changed lines
 // take up to 2 N² steps of about a microsecond. jsdiff reads the first option once in a comparison and the second one in each step.
-// OpenCode sets neither. All comparisons together get about a tenth of the time: while their credit is used up, only small ones are
-// made. git.sh keeps the comparisons at the end of a turn below maxSteps.
+// OpenCode sets neither. All comparisons together get about a tenth of the time. Without credit, only small ones run. git.sh keeps the comparisons at the end of a turn below maxSteps.
 const maxSteps = 2_500_000
 const smallSteps = 20_000
 const mostCredit = 2000 // milliseconds
@@ -178,7 +177,7 @@ const refuseInstructions = (path) => {
 }
 
 // OpenCode reads the whole of a file that it shows or edits, and answers no other chat meanwhile. It keeps an image or a PDF that it
-// shows several times as text. Before it compares a file that it edits, it makes a string of each line, which takes seconds for millions.
+// shows several times as text. Before an edit it makes a string of each line, which takes seconds for millions of lines.
 const maxRead = 32
 const maxEdited = 2
 

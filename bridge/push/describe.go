@@ -60,7 +60,7 @@ func requestOf(ask events.PermissionAsk, message string) request {
 		return request{title: verbOf(ask.Permission) + " " + about.URL, text: about.URL}
 	}
 	text := cmp.Or(strings.Join(ask.Patterns, "\n"), message, ask.Permission)
-	details := strings.Trim(string(ask.Metadata), "{} \n") // of a search, the folder and which files
+	details := strings.Trim(string(ask.Metadata), "{} \n") // for a search: the folder and the pattern of file names
 	return request{verbOf(ask.Permission) + " " + oneLine(text), text, details != "" && details != "null"}
 }
 

@@ -74,7 +74,7 @@ type State struct {
 	requests map[string]*Request // by id
 	aborted  map[string]uint64   // sequence of the last abort of a session; of the whole chat under ""
 	lost     map[string]uint64   // sequence of the last loss of a session's turn
-	turned   uint64              // sequence of the last message that begins a turn of its own, or revert
+	turned   uint64              // sequence of the newest revert, or message that does not resume a turn
 }
 
 func NewState() *State {
@@ -282,14 +282,16 @@ func (s *State) Void(how Outcome, at time.Time) string {
 	return ""
 }
 
-// grant returns the approval of an interrupted request with this hash that was not used since. It is for the turn that it resumes, not
-// for what the person begins afterwards. Where a command is to run is part of the
-// request, as far as it is known, and so is the state of the files that it changes.
+// grant returns the unused approval of an interrupted request with this hash. The approval ends when the person begins another turn or
+// reverts. Where a command runs, and the state of the files that a request changes, must be as they were approved.
 func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.Time) (Outcome, bool) {
 	for id, r := range s.requests {
 		d := r.Outcome.Decided
-		if d == nil || d.Decision != events.Authorized || d.Request != hash || !r.Interrupted || r.Granted || r.Execution != "" || r.Outcome.Seq < s.turned || s.Void(r.Outcome, at) != "" ||
-			d.Type == "bash" && d.Cwd != cwd {
+		if d == nil || d.Decision != events.Authorized || d.Request != hash || d.Type == "bash" && d.Cwd != cwd {
+			continue
+		}
+		isUsed, isOver := r.Granted || r.Execution != "", r.Outcome.Seq < s.turned || s.Void(r.Outcome, at) != ""
+		if !r.Interrupted || isUsed || isOver {
 			continue
 		}
 		if before := s.filesOf(id); len(before) == 0 || slices.Equal(before, files) {

@@ -12,8 +12,8 @@ import (
 // Question is a question with where its session works.
 type Question struct {
 	projections.Question
-	Directory string `db:"directory" json:"directory"`
-	Engine    string `db:"engine" json:"engine"`
+	Directory string `db:"directory"`
+	Engine    string `db:"engine"`
 }
 
 const selectQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM questions q LEFT JOIN sessions s ON s.id=q.session_id WHERE "
@@ -43,7 +43,7 @@ type DeadQuestion struct {
 	Why string `db:"why"`
 }
 
-// DeadQuestions lists them. A tool call that is over without an answer was aborted: an answer is heard of before the end.
+// DeadQuestions lists unanswered questions that need no answer any more. A tool call that ended without an answer was aborted.
 func DeadQuestions(ctx context.Context, m *projections.Model) ([]DeadQuestion, error) {
 	return store.List[DeadQuestion](ctx, m.Model, "dead questions", `SELECT * FROM (
 		SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine, CASE

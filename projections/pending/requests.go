@@ -12,8 +12,8 @@ import (
 // Request is a permission request with where its session works, which OpenCode wants to know with a reply.
 type Request struct {
 	projections.Permission
-	Directory string `db:"directory" json:"directory"`
-	Engine    string `db:"engine" json:"engine"`
+	Directory string `db:"directory"`
+	Engine    string `db:"engine"`
 }
 
 const selectRequests = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM permissions p LEFT JOIN sessions s ON s.id=p.session_id WHERE "

@@ -33,8 +33,8 @@ func Running(ctx context.Context, m *projections.Model, engine string) (map[stri
 	return turns, nil
 }
 
-// UnfinishedStep gives the newest assistant message of a chat's own session, and whether the turn goes on after it, or
-// would have gone on if OpenCode had not gone away. A person's plain no to a permission or a question ends it.
+// UnfinishedStep returns the newest assistant message of a chat's own session, and whether the turn goes on after it, or
+// would have gone on if OpenCode had not gone away. A person's denial without a reason ends it.
 func UnfinishedStep(ctx context.Context, m *projections.Model, chat string) (projections.Message, bool, error) {
 	return store.First[projections.Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
 			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id

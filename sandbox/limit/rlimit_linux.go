@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply puts the limits that the kernel keeps on a process that has not run yet; all it starts inherit them. When the
-// machine has no memory left, the kernel ends one of these first: the limit of memory holds for each command, not for all.
+// Apply sets limits of the kernel on a process that has not run yet; its children inherit them. It also makes the kernel end these
+// processes first when memory runs out, because the limit of memory is one for each command, not for all.
 //
 // The address space (RLIMIT_AS) is not bounded: Go, Java and JavaScript engines reserve hundreds of gigabytes that they
 // never touch.

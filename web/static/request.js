@@ -55,7 +55,7 @@ function describe(r) {
     const verb = hunks[0].startsWith("@@ -0,0 ") ? "Write" : "Edit";
     return { title: `${verb} ${file.split("/").pop()} (+${count("+")} −${count("-")})`, text: first > 4 ? about.diff : file + "\n" + hunks.join("\n") };
   }
-  const details = Object.entries(about) // of a search, the folder and which files
+  const details = Object.entries(about) // for a search: the folder and the pattern of file names
     .filter(([name]) => !["filepath", "filePath", "url"].includes(name))
     .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
   return { title: "Use " + r.permission, text: [file || about.url || (r.patterns ?? []).join("\n") || r.message, ...details].join("\n") };

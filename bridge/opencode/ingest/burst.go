@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// noise is what OpenCode says that is no fact: liveness and start-up chatter. It is counted, not stored.
+// noise has the event types that are counted but not stored: heartbeats, and what OpenCode reports while it starts.
 var noise = map[string]bool{
 	"server.heartbeat": true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
 }
@@ -95,8 +95,8 @@ func (in *Ingest) add(ctx context.Context, p *placed, e client.Event, reconciled
 	return nil
 }
 
-// unstorable is the type under which an event is kept that cannot be stored as it came: no subject can be made of its
-// type, or it has no properties. Its body is all of it.
+// unstorable is the type of a stored event whose own type makes no valid subject, or that has no properties. Its body holds the whole
+// event.
 const unstorable = "unstorable"
 
 // fact makes the event to append.
@@ -187,26 +187,26 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 	return d, key, true
 }
 
-// place finds the session's chat, learning of sessions that are new. An event without a session, or of one that OpenCode
-// has deleted before we knew it, belongs to no chat. About an id that is no session's OpenCode is not asked: it fails.
-func (in *Ingest) place(ctx context.Context, e client.Event) (tracked, error) {
+// place returns the session's chat, and binds a new session. An event without a session, or of a session that OpenCode has deleted
+// already, belongs to no chat. OpenCode's answer to an id that is not a session's would be an error, so place does not ask.
+func (in *Ingest) place(ctx context.Context, e client.Event) (trackedSession, error) {
 	if !strings.HasPrefix(e.Session, "ses_") {
-		return tracked{seq: e.Seq - 1}, nil
+		return trackedSession{seq: e.Seq - 1}, nil
 	}
 	if s, ok := in.tracker.get(e.Session); ok {
 		return s, nil
 	}
 	info, err := in.sessionInfo(ctx, e)
 	if errors.Is(err, client.ErrGone) {
-		return tracked{seq: e.Seq - 1}, nil
+		return trackedSession{seq: e.Seq - 1}, nil
 	}
 	if err != nil {
-		return tracked{}, err
+		return trackedSession{}, err
 	}
 	return in.learn(ctx, info)
 }
 
-// sessionInfo is in the session's first event, session.created; of a session whose beginning we missed OpenCode is asked.
+// sessionInfo reads the session from its first event, session.created. It asks OpenCode if that event was missed.
 func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Session, error) {
 	var created struct{ Info client.Session }
 	if e.Type == "session.created" && json.Unmarshal(e.Properties, &created) == nil && created.Info.ID == e.Session {
@@ -215,10 +215,10 @@ func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Sessi
 	return in.Current().Session(ctx, e.Session)
 }
 
-// learn ties a session to its chat: that of its parent, that which its maker wrote into its metadata, or a new one: a
-// session that no chat asked for is adopted. A copy made for a fork is bound to its chat by who made it, once it is whole.
-func (in *Ingest) learn(ctx context.Context, info client.Session) (tracked, error) {
-	s := tracked{parent: info.ParentID, directory: info.Directory, seq: -1}
+// learn binds a session to its parent's chat, to the chat in its metadata, or to a new chat (an adopted session). The outbox binds the
+// copy of a fork once it is complete.
+func (in *Ingest) learn(ctx context.Context, info client.Session) (trackedSession, error) {
+	s := trackedSession{parent: info.ParentID, directory: info.Directory, seq: -1}
 	if info.ParentID != "" {
 		parent, err := in.place(ctx, client.Event{Session: info.ParentID, Seq: -1})
 		if err != nil {

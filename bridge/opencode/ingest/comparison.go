@@ -58,14 +58,14 @@ func (in *Ingest) look(ctx context.Context) (present, error) {
 	return there, nil
 }
 
-// comparison finds what the read model lacks of what is present, and what it still believes that is gone.
+// comparison finds what the read model lacks of what is present in OpenCode, and what it has that is gone there.
 type comparison struct {
 	*Ingest
 	present
 	missing []events.Event
 }
 
-// reconciled appends an OpenCode event that was not heard. Its id is ours: OpenCode's is not known.
+// reconciled appends an OpenCode event that was missed. It gets a new id, because OpenCode's is not known.
 func (c *comparison) reconciled(session, typ string, properties any) error {
 	s, ok := c.tracker.get(session)
 	if !ok {
@@ -85,7 +85,7 @@ func (c *comparison) reconciled(session, typ string, properties any) error {
 	return nil
 }
 
-// own appends a fact of our own.
+// own appends an event of our own.
 func (c *comparison) own(chat string, d events.Data) error {
 	e, err := events.New(chat, events.EngineActor(c.Engine), d)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *comparison) own(chat string, d events.Data) error {
 	return nil
 }
 
-// statuses corrects what is believed of each session: busy, idle, or waiting to retry.
+// statuses corrects the status of each session: busy, idle, or waiting to retry.
 func (c *comparison) statuses(ctx context.Context) error {
 	known, err := c.Model.Sessions(ctx, c.Engine)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *comparison) statuses(ctx context.Context) error {
 	return nil
 }
 
-// turns ends those that OpenCode does not run any more and never completed. One that had not begun is begun again.
+// turns marks turns as lost that OpenCode no longer runs and never completed. It begins a turn again that had not begun.
 func (c *comparison) turns(ctx context.Context) error {
 	begun, err := c.resend(ctx)
 	if err != nil {
@@ -138,8 +138,8 @@ func (c *comparison) turns(ctx context.Context) error {
 }
 
 // resend sends again what OpenCode accepted and nothing has answered, once: it accepts a message before it stores it
-// (measured), and may have none of it, or half. To OpenCode it is the same message, which it runs once. It gives the
-// sessions.
+// (measured), and may have none of it, or half. To OpenCode it is the same message, which it runs once. It returns the
+// sessions whose turns have begun.
 func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 	return begun, nil
 }
 
-// asks adds those we did not hear of, and settles those OpenCode does not hold any more.
+// asks adds requests that were missed, and resolves those that OpenCode no longer has.
 func (c *comparison) asks(ctx context.Context) error {
 	waiting, err := pending.Requests(ctx, c.Model)
 	if err != nil {
@@ -173,7 +173,7 @@ func (c *comparison) asks(ctx context.Context) error {
 		if _, there := c.present.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
 			continue
 		}
-		if err := c.gone(ctx, p); err != nil {
+		if err := c.resolveMissing(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -194,17 +194,17 @@ func (c *comparison) asks(ctx context.Context) error {
 	return nil
 }
 
-// gone settles an ask that OpenCode does not hold any more. While its session goes on, it was answered: as we decided, or
-// by somebody else. When it does not, OpenCode forgot the ask, and a person's decision can still be carried out; unless
-// the tool call shows that OpenCode took our reply and we did not hear of it: then it must not run again.
-func (c *comparison) gone(ctx context.Context, p pending.Request) error {
+// resolveMissing ends or interrupts a request that OpenCode no longer has. If its session is busy, the request was answered, by us or in
+// OpenCode. If not, OpenCode forgot the request, and a person can still decide it, unless the tool call shows that OpenCode got our
+// reply: then the call must not run again.
+func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) error {
 	_, answered := c.busy[p.Session]
 	if p.Status == projections.PermissionDraft && answered {
 		return c.own(p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"})
 	}
 	if p.Status != projections.PermissionDraft && !answered {
 		var err error
-		if answered, err = c.ran(ctx, p); err != nil {
+		if answered, err = c.hasRun(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -218,9 +218,9 @@ func (c *comparison) gone(ctx context.Context, p pending.Request) error {
 	return c.reconciled(p.Session, events.PermissionReplied, reply)
 }
 
-// ran says whether the tool call that asked is over by itself, or its command was started.
-func (c *comparison) ran(ctx context.Context, p pending.Request) (bool, error) {
-	if over, err := c.over(ctx, p.EngineMessage, p.Call); err != nil || over {
+// hasRun reports whether the tool call of the request has ended by itself, or its command was started.
+func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error) {
+	if over, err := c.hasEnded(ctx, p.EngineMessage, p.Call); err != nil || over {
 		return over, err
 	}
 	started, err := c.Model.Executions(ctx, p.Chat)
@@ -232,8 +232,8 @@ func (c *comparison) ran(ctx context.Context, p pending.Request) (bool, error) {
 	}), nil
 }
 
-// over says whether a tool call has ended by itself.
-func (c *comparison) over(ctx context.Context, engineMessage, call string) (bool, error) {
+// hasEnded reports whether a tool call has ended by itself.
+func (c *comparison) hasEnded(ctx context.Context, engineMessage, call string) (bool, error) {
 	m, _, err := c.Model.Message(ctx, projections.RecordID(engineMessage))
 	if err != nil {
 		return false, err

@@ -29,12 +29,12 @@ import (
 // the stream are taken in the order in which they arrive.
 type Ingest struct {
 	Engine    string
-	Directory string // absolute; where sessions work that the outbox makes
+	Directory string // absolute; where the outbox creates sessions
 	Log       *log.Log
 	Model     *projections.Model
 	Logger    *slog.Logger
 
-	// Client gives the client of the OpenCode that runs now, waiting for one while it is being started.
+	// Client returns the client of the running OpenCode. It waits for one that is starting.
 	Client func(context.Context) (*client.Client, error)
 
 	// Resend sends a message again that OpenCode has accepted and nothing has answered. It reports whether OpenCode has
@@ -48,7 +48,7 @@ type Ingest struct {
 	running map[string]bool // tool parts last seen running; of the goroutine that takes bursts
 	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
 	current atomic.Pointer[client.Client]
-	live    gate
+	live    readiness
 	last    atomic.Uint64 // sequence of the newest event we appended
 	stored  atomic.Uint64
 	noise   atomic.Uint64
@@ -81,7 +81,7 @@ func (in *Ingest) Load(ctx context.Context) error {
 		return err
 	}
 	for _, s := range known {
-		in.tracker.put(s.ID, tracked{chat: s.Chat, parent: s.Parent, directory: s.Directory, seq: s.Seq})
+		in.tracker.put(s.ID, trackedSession{chat: s.Chat, parent: s.Parent, directory: s.Directory, seq: s.Seq})
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 	}
 }
 
-// connected is one connection's life.
+// connected runs one connection until it fails.
 func (in *Ingest) connected(ctx context.Context) error {
 	c, err := in.Client(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ type Condition struct {
 	Connected bool   `json:"connected"` // to OpenCode, and reconciled
 	Sessions  int    `json:"sessions"`
 	Stored    uint64 `json:"stored"` // OpenCode events appended since the start
-	Noise     uint64 `json:"noise"`  // and those that are no facts
+	Noise     uint64 `json:"noise"`  // OpenCode events that were not stored
 	Error     string `json:"error,omitempty"`
 }
 
@@ -152,41 +152,41 @@ func (in *Ingest) Condition() Condition {
 	return s
 }
 
-// gate is open while OpenCode is connected and reconciled: only then does anything go out to OpenCode.
-type gate struct {
-	mu     sync.Mutex
-	opened chan struct{} // closed while open
-	isDone bool
+// readiness is set while OpenCode is connected and reconciled. Only then the outbox calls OpenCode.
+type readiness struct {
+	mu      sync.Mutex
+	opened  chan struct{} // closed while open
+	isReady bool
 }
 
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.isDone {
-		close(g.channel())
-		g.isDone = true
+func (r *readiness) open() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.isReady {
+		close(r.channel())
+		r.isReady = true
 	}
 }
 
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.isDone {
-		g.opened, g.isDone = nil, false
+func (r *readiness) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isReady {
+		r.opened, r.isReady = nil, false
 	}
 }
 
-func (g *gate) isOpen() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.isDone
+func (r *readiness) isOpen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isReady
 }
 
-// wait blocks until the gate is open.
-func (g *gate) wait(ctx context.Context) error {
-	g.mu.Lock()
-	opened := g.channel()
-	g.mu.Unlock()
+// wait blocks until it is set.
+func (r *readiness) wait(ctx context.Context) error {
+	r.mu.Lock()
+	opened := r.channel()
+	r.mu.Unlock()
 	select {
 	case <-opened:
 		return nil
@@ -195,11 +195,11 @@ func (g *gate) wait(ctx context.Context) error {
 	}
 }
 
-func (g *gate) channel() chan struct{} {
-	if g.opened == nil {
-		g.opened = make(chan struct{})
+func (r *readiness) channel() chan struct{} {
+	if r.opened == nil {
+		r.opened = make(chan struct{})
 	}
-	return g.opened
+	return r.opened
 }
 
 func pause(ctx context.Context, d time.Duration) error {

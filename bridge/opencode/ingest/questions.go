@@ -54,7 +54,7 @@ func (c *comparison) goneQuestions(ctx context.Context, group []pending.Question
 	_, answered := c.busy[q.Session]
 	if !answered {
 		var err error
-		if answered, err = c.over(ctx, q.EngineMessage, q.Call); err != nil {
+		if answered, err = c.hasEnded(ctx, q.EngineMessage, q.Call); err != nil {
 			return err
 		}
 	}

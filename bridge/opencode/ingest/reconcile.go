@@ -18,7 +18,7 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Once more: what was over when we looked has an end in the history now, and is not taken for lost.
+	// Fetch again: a turn that ended before look must not count as lost.
 	if err := in.fetchHistory(ctx); err != nil {
 		return err
 	}

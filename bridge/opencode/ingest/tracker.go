@@ -6,8 +6,8 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// tracked is what ingest must know of an OpenCode session to place its events.
-type tracked struct {
+// trackedSession is what ingest must know of an OpenCode session to place its events.
+type trackedSession struct {
 	chat      string
 	parent    string
 	directory string
@@ -18,21 +18,21 @@ type tracked struct {
 // known, which is before its first event is appended.
 type tracker struct {
 	mu sync.RWMutex
-	by map[string]tracked
+	by map[string]trackedSession
 }
 
-func (t *tracker) get(session string) (tracked, bool) {
+func (t *tracker) get(session string) (trackedSession, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	s, ok := t.by[session]
 	return s, ok
 }
 
-func (t *tracker) put(session string, s tracked) {
+func (t *tracker) put(session string, s trackedSession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.by == nil {
-		t.by = map[string]tracked{}
+		t.by = map[string]trackedSession{}
 	}
 	t.by[session] = s
 }

@@ -13,7 +13,7 @@ import (
 // AbortWorker is the name under which the log remembers which aborts were carried out.
 const AbortWorker = "abort"
 
-// Abort carries out people's wishes that a turn stop, until ctx ends: each until OpenCode has taken it.
+// Abort carries out AbortRequested events until ctx ends. It retries each until OpenCode accepts it.
 func (o *Outbox) Abort(ctx context.Context) error {
 	filter := events.ChatSubject("*", events.AbortRequested{}.Kind())
 	return o.Log.Work(ctx, AbortWorker, filter, o.abort, func(e events.Event, err error) {
@@ -21,34 +21,34 @@ func (o *Outbox) Abort(ctx context.Context) error {
 	})
 }
 
-// wished reads a wish once OpenCode is there to hear it and the read model holds it.
-func (o *Outbox) wished(ctx context.Context, e events.Event, wish any) error {
+// readCommand decodes a command once OpenCode is connected and the read model has the event.
+func (o *Outbox) readCommand(ctx context.Context, e events.Event, command any) error {
 	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return err
 	}
 	if err := o.Model.Wait(ctx, e.Seq); err != nil {
 		return err
 	}
-	return json.Unmarshal(e.Data, wish)
+	return json.Unmarshal(e.Data, command)
 }
 
 func (o *Outbox) abort(ctx context.Context, e events.Event) error {
-	var wish events.AbortRequested
-	if err := o.wished(ctx, e, &wish); err != nil {
+	var command events.AbortRequested
+	if err := o.readCommand(ctx, e, &command); err != nil {
 		return err
 	}
 	chat, ok, err := o.Model.Chat(ctx, e.Subject.ID)
 	if err != nil {
 		return err
 	}
-	if wish.Session == "" {
-		wish.Session = chat.Session
+	if command.Session == "" {
+		command.Session = chat.Session
 	}
-	s, known := o.Ingest.Session(wish.Session)
+	s, known := o.Ingest.Session(command.Session)
 	if !ok || !known || s.Chat != chat.ID || chat.Engine != o.Engine {
 		return nil // nothing has run there yet
 	}
-	return o.stop(ctx, wish.Session)
+	return o.stop(ctx, command.Session)
 }
 
 // stop ends the turn of a session and of its subagents, if there is one.
@@ -59,8 +59,8 @@ func (o *Outbox) stop(ctx context.Context, session string) error {
 	return o.dropAsks(ctx, session)
 }
 
-// dropAsks settles what an aborted turn was waiting for. OpenCode keeps listing an aborted ask as pending, so it is told
-// too; that it does not hear is no reason to abort again, which could hit the next turn.
+// dropAsks ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection too. If that fails the
+// abort is not repeated, because it could end the next turn.
 func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
 	asks, err := pending.Requests(ctx, o.Model)

@@ -23,13 +23,12 @@ const GoOn = "Your turn was paused because what may be spent was used up. More i
 // The names under which the log remembers which steps and which decisions were looked at for budgets.
 const (
 	BudgetWorker          = "budget"
-	BudgetDecisionsWorker = "budget-decisions"
+	budgetDecisionsWorker = "budget-decisions"
 )
 
-// Budgets keeps chats within what may be spent, until ctx ends: it stops turns and asks for more, resumes them when more is
-// allowed, and takes back asks that nothing needs any more. OpenCode tells what a step cost when it is over, so the step
-// with which a limit is reached is spent whole, and what a step that is stopped has cost nobody tells. That messages wait is
-// Deliver's part.
+// Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed, and withdraws
+// requests that are no longer needed. A step's cost is known only at its end, so the last step may exceed the limit. The cost of a
+// stopped step stays unknown. Deliver holds back new messages.
 func (o *Outbox) Budgets(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -41,7 +40,7 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
 		func() error {
-			return o.Log.Work(ctx, BudgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), o.moreDecided, warn)
+			return o.Log.Work(ctx, budgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), o.moreDecided, warn)
 		},
 		func() error {
 			filter := events.ConfigSubject(budget.Collection, "*", "*")
@@ -61,7 +60,7 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 	return err
 }
 
-// stepEnded looks whether a limit was reached with an assistant message that says what it cost.
+// stepEnded checks the limits after an assistant message that has its cost.
 func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	var step struct {
 		Info struct {
@@ -99,7 +98,7 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	}, time.Now(), o.spent)
 }
 
-// aborted says whether every wish that the chat's turn stop was carried out: one that was not stops this turn.
+// aborted reports whether every abort of the chat was carried out. One that was not would stop this turn.
 func (o *Outbox) aborted(ctx context.Context, chat string) (bool, error) {
 	last, err := o.Log.Fold(ctx, events.ChatSubject(chat, events.AbortRequested{}.Kind()), 0, func(events.Event) error { return nil })
 	if err != nil || last == 0 {
@@ -173,7 +172,7 @@ func untilTomorrow() time.Duration {
 	return time.Until(time.Now().UTC().Truncate(day).Add(day + time.Millisecond))
 }
 
-// held says whether a message that was never sent has to wait because of a budget, and tells people why.
+// held reports whether a message that was never sent has to wait because of a budget, and records why.
 func (d *deliveries) held(ctx context.Context, m pending.Message) bool {
 	held, err := d.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), d.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {

@@ -27,10 +27,10 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	stopped := func(session string, n int) {
 		t.Helper()
 		expect.Eventually(t, "the turn is stopped", func() bool {
-			wishes := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind()))
+			aborts := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind()))
 			done, err := s.Log.Worked(t.Context(), outbox.AbortWorker)
 			is.NoErr(err)
-			return len(s.Requests("POST", session+"/abort")) == n && done >= wishes[len(wishes)-1].Seq
+			return len(s.Requests("POST", session+"/abort")) == n && done >= aborts[len(aborts)-1].Seq
 		})
 	}
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)

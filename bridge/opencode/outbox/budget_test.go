@@ -204,7 +204,7 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
 	s.Start()
 	chatID, session := s.works(1)
-	s.Refusing("POST", "/abort", 1, 500) // the wish is carried out a second later
+	s.Refusing("POST", "/abort", 1, 500) // the command is carried out a second later
 	_, err := s.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: chatID})
 	is.NoErr(err)
 	expect.Eventually(t, "it is tried", func() bool { return len(s.Requests("POST", "/abort")) == 1 })

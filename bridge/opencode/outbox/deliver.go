@@ -25,7 +25,7 @@ func (o *Outbox) Deliver(ctx context.Context) error {
 	return o.watch(ctx, d.done, func(chat string) { delete(d.busy, chat) }, d.start)
 }
 
-// watch calls work whenever the read model has moved or something of one's own has ended, while OpenCode is connected.
+// watch calls work whenever the read model has changed or a key arrives on done, while OpenCode is connected.
 func (o *Outbox) watch(ctx context.Context, done chan string, ended func(string), work func(context.Context) error) error {
 	for {
 		seq := o.Model.Seq()
@@ -66,7 +66,7 @@ func (d *deliveries) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	held := map[string]bool{} // chats: what is behind a message that is held waits with it, though it may be free by now
+	held := map[string]bool{} // chats: later messages wait too, even if no budget holds them
 	for _, m := range waiting {
 		if _, busy := d.busy[m.Chat]; m.Engine != d.Engine || busy || !m.Free {
 			continue
@@ -113,10 +113,9 @@ func (d *deliveries) mayRun(user string, running map[string]int) bool {
 	return all < d.MaxTurns && (user == "" || own < share)
 }
 
-// deliver sends one message, trying again while trying again may help, and appends what came of it. Of a chat that was
-// deleted nothing is sent any more.
+// deliver sends one message, retries while that may help, and records the result. It skips deleted chats.
 func (d *deliveries) deliver(ctx context.Context, m pending.Message) error {
-	if err := d.wishesBefore(ctx, m); err != nil {
+	if err := d.waitForEarlierEffects(ctx, m); err != nil {
 		return err
 	}
 	sending, err := sent(m)
@@ -163,20 +162,20 @@ func (d *deliveries) delivered(ctx context.Context, m pending.Message, s events.
 	return d.stop(ctx, s.Session)
 }
 
-// wishPause is the pause before a worker is asked again how far it is.
-const wishPause = 20 * time.Millisecond
+// effectPoll is the pause between two looks at how far a worker is.
+const effectPoll = 20 * time.Millisecond
 
-// wishesBefore waits until what was wished in the chat before the message is done: those who abort, revert and fork do not
-// wait for deliveries, nor for each other. How a chat without a session begins may have been wished in another.
-func (d *deliveries) wishesBefore(ctx context.Context, m pending.Message) error {
+// waitForEarlierEffects blocks until all aborts, reverts and forks requested before m in the same chat are done. The request for the fork
+// that a chat begins with is an event of another chat.
+func (d *deliveries) waitForEarlierEffects(ctx context.Context, m pending.Message) error {
 	anywhere := m.Chat
 	if m.Bound == "" {
 		anywhere = "*"
 	}
 	for worker, filter := range map[string]string{
 		AbortWorker:  events.ChatSubject(m.Chat, events.AbortRequested{}.Kind()),
-		RevertWorker: events.ChatSubject(m.Chat, events.RevertRequested{}.Kind()),
-		ForkWorker:   events.ChatSubject(anywhere, events.ForkRequested{}.Kind()),
+		revertWorker: events.ChatSubject(m.Chat, events.RevertRequested{}.Kind()),
+		forkWorker:   events.ChatSubject(anywhere, events.ForkRequested{}.Kind()),
 	} {
 		var last uint64
 		_, err := d.Log.Fold(ctx, filter, 0, func(e events.Event) error {
@@ -188,7 +187,7 @@ func (d *deliveries) wishesBefore(ctx context.Context, m pending.Message) error 
 		})
 		for done := uint64(0); err == nil && done < last; {
 			if done, err = d.Log.Worked(ctx, worker); err == nil && done < last {
-				err = pause(ctx, wishPause)
+				err = pause(ctx, effectPoll)
 			}
 		}
 		if err != nil {
@@ -249,7 +248,7 @@ func (d *deliveries) session(ctx context.Context, m pending.Message) (string, er
 	if err != nil {
 		return "", err
 	}
-	chat, err := d.heard(ctx, s.ID)
+	chat, err := d.waitForChat(ctx, s.ID)
 	if err == nil && chat != m.Chat { // an earlier try made one, whose answer was lost
 		err = &client.Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
 	}
@@ -271,8 +270,8 @@ func within(directory, workspace string) bool {
 // placedWithin bounds how long the first event of a new session may take.
 const placedWithin = 30 * time.Second
 
-// heard waits until ingest has placed a new session in a chat: until then the chat's next message would get another one.
-func (o *Outbox) heard(ctx context.Context, session string) (chat string, err error) {
+// waitForChat waits until ingest has placed a new session in a chat: until then the chat's next message would get another one.
+func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, placedWithin)
 	defer cancel()
 	for {

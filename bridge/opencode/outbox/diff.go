@@ -11,16 +11,16 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// What Diff and Todo tell their caller apart.
+// Errors of Diff and Todo.
 var (
 	ErrUnknownChat = errors.New("there is no such chat")
 	ErrUnavailable = errors.New("opencode is not available")
 )
 
-// presence is how long somebody who asks waits for an OpenCode that is being started.
-const presence = 4 * time.Second
+// connectTimeout limits the wait for an OpenCode that is starting.
+const connectTimeout = 4 * time.Second
 
-// nothing is the list OpenCode would answer with.
+// nothing is an empty list.
 var nothing = json.RawMessage("[]")
 
 // Diff is what the turn of a person's message changed in files, and without a message that of the last one: a list of
@@ -77,7 +77,7 @@ func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message 
 
 // list asks OpenCode for a list; of a session that it has lost there is nothing to list.
 func (o *Outbox) list(ctx context.Context, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, presence)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if err := o.Ingest.WaitConnected(ctx); err != nil {
 		return nil, ErrUnavailable

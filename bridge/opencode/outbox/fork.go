@@ -11,14 +11,14 @@ import (
 	"pocketcoder/events"
 )
 
-// ForkWorker is the name under which the log remembers which forks were made.
-const ForkWorker = "fork"
+// forkWorker is the name under which the log remembers which forks were made.
+const forkWorker = "fork"
 
-// Fork carries out people's wishes for a chat that begins as another, until ctx ends: each until OpenCode has made it or
-// has refused it for good; then the new chat begins empty.
+// Fork carries out ForkRequested events until ctx ends. It retries each until OpenCode has made the copy or refuses for good. After a
+// refusal the new chat begins empty.
 func (o *Outbox) Fork(ctx context.Context) error {
 	filter := events.ChatSubject("*", events.ForkRequested{}.Kind())
-	return o.Log.Work(ctx, ForkWorker, filter, o.fork, func(e events.Event, err error) {
+	return o.Log.Work(ctx, forkWorker, filter, o.fork, func(e events.Event, err error) {
 		o.Logger.Warn("fork", "chat", e.Subject.ID, "err", err)
 	})
 }
@@ -26,15 +26,15 @@ func (o *Outbox) Fork(ctx context.Context) error {
 // fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy becomes
 // the chat's own session once it is whole.
 func (o *Outbox) fork(ctx context.Context, e events.Event) error {
-	var wish events.ForkRequested
-	if err := o.wished(ctx, e, &wish); err != nil {
+	var command events.ForkRequested
+	if err := o.readCommand(ctx, e, &command); err != nil {
 		return err
 	}
 	from, _, err := o.Model.Chat(ctx, e.Subject.ID)
 	if err != nil {
 		return err
 	}
-	into, known, err := o.Model.Chat(ctx, wish.Chat)
+	into, known, err := o.Model.Chat(ctx, command.Chat)
 	if err != nil {
 		return err
 	}
@@ -44,22 +44,21 @@ func (o *Outbox) fork(ctx context.Context, e events.Event) error {
 	if err := o.clear(ctx, into.ID); err != nil {
 		return err
 	}
-	s, err := o.copy(ctx, from.Session, wish)
+	s, err := o.copy(ctx, from.Session, command)
 	if err != nil {
-		return o.settled(e, err)
+		return o.ignoreRefusal(e, err)
 	}
 	if err := o.removeUnfinished(ctx, s.ID); err != nil {
 		return err
 	}
-	if _, err := o.heard(ctx, s.ID); err != nil {
+	if _, err := o.waitForChat(ctx, s.ID); err != nil {
 		return err
 	}
 	return o.record(ctx, into.ID, events.SessionBound{Session: s.ID, Directory: s.Directory})
 }
 
-// clear takes away what an earlier try has left: OpenCode or we may have gone away before the copy was whole or known to
-// be, and trying again makes another. Until it is bound nobody can have written in it. Its messages go one by one: that
-// they went with their session OpenCode would not say.
+// clear deletes copies that an interrupted try left. A copy is not bound yet, so it has no messages of a person. clear deletes its
+// messages one by one, because OpenCode reports no message deletions with a session.
 func (o *Outbox) clear(ctx context.Context, chat string) error {
 	known, err := o.Model.Sessions(ctx, o.Engine)
 	if err != nil {
@@ -82,10 +81,10 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 
 // copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
 // first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
-func (o *Outbox) copy(ctx context.Context, session string, wish events.ForkRequested) (client.Session, error) {
+func (o *Outbox) copy(ctx context.Context, session string, command events.ForkRequested) (client.Session, error) {
 	c := o.api()
-	if wish.Message != "" {
-		if err := c.HasMessage(ctx, session, wish.Message); err != nil {
+	if command.Message != "" {
+		if err := c.HasMessage(ctx, session, command.Message); err != nil {
 			return client.Session{}, err
 		}
 	}
@@ -97,11 +96,11 @@ func (o *Outbox) copy(ctx context.Context, session string, wish events.ForkReque
 	_ = json.Unmarshal(source.Metadata, &metadata) // OpenCode keeps objects only
 	delete(metadata, ingest.MetadataFork)
 	marked := maps.Clone(metadata)
-	marked[ingest.MetadataFork] = wish.Chat
+	marked[ingest.MetadataFork] = command.Chat
 	if err := c.SetMetadata(ctx, session, marked); err != nil {
 		return source, err
 	}
-	forked, err := c.Fork(ctx, session, wish.Message)
+	forked, err := c.Fork(ctx, session, command.Message)
 	if err := c.SetMetadata(context.WithoutCancel(ctx), session, metadata); err != nil {
 		o.Logger.Warn("fork", "session", session, "err", err)
 	}

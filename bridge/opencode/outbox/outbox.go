@@ -29,12 +29,12 @@ import (
 	"pocketcoder/projections"
 )
 
-// Outbox carries out in one OpenCode what was decided here. Each of its methods that lasts until its context ends carries out
-// effects of one kind.
+// Outbox carries out effects in one OpenCode. Each of its methods that runs until its context ends carries out effects of one
+// kind.
 type Outbox struct {
 	Ingest      *ingest.Ingest // the connection to OpenCode, and its sessions
 	Engine      string
-	Directory   string // absolute; where sessions work that Outbox makes
+	Directory   string // absolute; where the outbox creates sessions
 	Log         *log.Log
 	Model       *projections.Model
 	Chats       *chat.Chats
@@ -51,13 +51,13 @@ type Outbox struct {
 	known atomic.Pointer[client.Models]
 }
 
-// DefaultRetryAfter are the pauses before a message that OpenCode does not take is given up: five, 155 s in all.
+// DefaultRetryAfter are the pauses between the tries to deliver a message: 155 s in all.
 var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
 func (o *Outbox) api() *client.Client { return o.Ingest.Current() }
 
-// record appends a fact of ours about a chat, and returns once the read model holds it: what is to be done is read from
-// there, and must not show what was done just now.
+// record appends an event of ours about a chat and waits until the read model has it. Effects are read from the read model, which would
+// otherwise repeat this one.
 func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	e, err := events.New(chat, events.EngineActor(o.Engine), d)
 	if err != nil {

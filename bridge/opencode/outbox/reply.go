@@ -138,7 +138,7 @@ func (r *replies) decision(ctx context.Context, p pending.Request) error {
 	return err
 }
 
-// void settles an ask whose approval allows nothing any more. OpenCode is told first: it waits until it is.
+// void expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which still waits.
 func (r *replies) void(ctx context.Context, p pending.Request, interrupted bool, why string) error {
 	if !interrupted {
 		if err := r.api().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, client.ErrGone) {

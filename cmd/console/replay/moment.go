@@ -57,8 +57,8 @@ func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Rendere
 	return show.Err
 }
 
-// fold keeps of a chat's events what still stands: a part where it last changed, so that a call comes after its request and its command,
-// and everything else where it first appeared.
+// fold keeps the events of a chat that still hold. A part stands where it last changed, so that a call follows its request and its
+// command. Everything else stands where it first appeared.
 type fold struct {
 	standing []standing
 	places   map[string]int  // key -> index
