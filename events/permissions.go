@@ -77,12 +77,14 @@ type FileFingerprint struct {
 	Absent     bool   `json:"absent,omitempty"`      // there is no such file
 }
 
-// PermissionInterrupted says OpenCode forgot the ask because it restarted; it can still be decided.
+// PermissionInterrupted says that OpenCode restarted and forgot the request. An undecided one can still be decided. An approval resumes
+// the turn.
 type PermissionInterrupted struct {
 	Permission string `json:"permission"`
 }
 
-// PermissionExpired says the ask cannot be answered any more: OpenCode does not know it and its turn is over.
+// PermissionExpired says that the request, or its approval, allows nothing any more. Reason says why: its files changed, its time or its
+// turn is over, OpenCode asked again, or it was answered elsewhere.
 type PermissionExpired struct {
 	Permission string `json:"permission"`
 	Reason     string `json:"reason"`

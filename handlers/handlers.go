@@ -4,7 +4,8 @@
 // A command is a request to change state and may be refused. Its handler folds what it needs to know from the log, decides, and appends
 // with the expected last sequence. On a conflict it reads and decides again. The first writer wins.
 //
-// Promises: a decision is made from the log, never from a read model, so neither a rebuild nor a lag changes one. A command with the id of
+// Promises: a decision is made from the log, not from a read model, so neither a rebuild nor a lag changes one; the package that makes an
+// exception says so. A command with the id of
 // one that was carried out changes nothing and returns its sequence. A command that is refused changes nothing and says why in words for a
 // person (Refused). Commands of one transaction are all carried out, or none is.
 //

@@ -75,7 +75,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/tail":         "",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode/install expect",
-	"bridge/opencode/outbox":       "bridge/opencode/client bridge/opencode/ingest events events/log handlers handlers/budget handlers/chat handlers/permission handlers/record projections projections/pending projections/turns",
+	"bridge/opencode/outbox":       "bridge/opencode/client bridge/opencode/ingest events events/log handlers handlers/budget handlers/chat handlers/permission handlers/permission/workspace handlers/record projections projections/pending projections/turns",
 	"bridge/opencode/provider":     "bridge/opencode/client handlers/network handlers/record",
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",

@@ -11,8 +11,9 @@
 //   - An event that does not fit the tables is set aside in dead_letters with its error. The others are applied.
 //   - A removed row stays in its table, marked as removed.
 //
-// The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. No decision may depend on
-// a read model, because it can be behind the log.
+// The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. A decision
+// must not depend on a read model, because it can be behind the log. The exceptions are the arguments of a tool call that
+// the gate looks at, and what a chat has spent.
 package projections
 
 import (

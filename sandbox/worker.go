@@ -1,9 +1,9 @@
 // Package sandbox is the worker that runs commands: one process tree per exec, many at once.
 //
-// A Worker serves one workspace. Handle is the handler for wire.Serve. For a command that is Exec: it checks the request,
-// runs [shell, -c, command] and streams what it prints; besides, files of the workspace are found and read, and ports that
-// a command serves are reached. Whether the command may run was decided before; here it is only made sure that it runs
-// where and how it was asked, and that it can be ended.
+// A Worker serves one workspace. Handle is the handler for wire.Serve. It runs a command with Exec, which checks the
+// request, runs [shell, -c, command] and streams the output. It also finds and reads files of the workspace, and connects
+// to ports that a command serves. Whether a command may run was decided before. The worker makes sure that it runs where
+// and how it was requested, and that it can be ended.
 //
 // It confines commands at the configured isolation level (package isolation). Without a level it runs no command.
 //
@@ -28,7 +28,8 @@
 // How a tree is found: by its cgroup, where one can be made (limit.Groups). Besides, every process of a command carries its
 // label, an environment marker and a value in an inherited resource limit that nothing else uses. The first is lost by
 // clearing the environment, the second only by setting that very limit; without cgroups a process that sheds both and
-// leaves the group is not found, nor is, by the next Open, one that shed the first, nor is one watched that shed the second.
+// leaves the group is not found. The next Open does not find one that shed the first. A limit does not count one that shed
+// the second.
 // Orphans come back to the worker, which is their subreaper and reaps them. All of this is Linux's; on macOS
 // cancel reaches the process group only, nothing is swept, and a directory is entered by its checked path.
 //

@@ -41,6 +41,8 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	}{
 		{"a change of one line", "edit", map[string]any{"filePath": at("long.txt"), "oldString": "x 50000\n", "newString": "y\n"}, 1, "Edit applied successfully"},
 		{"a large file", "edit", map[string]any{"filePath": at("large.txt"), "oldString": "b", "newString": "y"}, 0, "has more than 2 MiB"},
+		{"a file that would grow large", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a", "newString": lines(30, "%d"), "replaceAll": true}, 0, "has more than 2 MiB"},
+		{"a large new file", "write", map[string]any{"filePath": at("new.txt"), "content": strings.Repeat("a", 2<<20+1)}, 0, "has more than 2 MiB"},
 		{"a new file", "write", map[string]any{"filePath": at("new.txt"), "content": old}, 1, "Wrote file successfully"},
 		{"a command of 10 KiB", "bash", map[string]any{"command": strings.Repeat("true\n", 2<<10) + ":", "description": "d"}, 1, "(no output)"},
 		{"a long command", "bash", map[string]any{"command": strings.Repeat("! ", 60_000) + "true", "description": "d"}, 0, "The command has more than 32 KiB"},

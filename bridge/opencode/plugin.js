@@ -181,10 +181,14 @@ const refuseInstructions = (path) => {
 const maxRead = 32
 const maxEdited = 2
 
+const refuseBytes = (what, bytes, mebibytes, use) => {
+  if (bytes > mebibytes * 1024 * 1024)
+    throw new Error(`${what} has more than ${mebibytes} MiB, which is too much for OpenCode. Use commands such as ${use}.`)
+}
+
 const refuseLarge = (path, mebibytes, use) => {
   const is = statSync(path, { throwIfNoEntry: false })
-  if (is?.isFile() && is.size > mebibytes * 1024 * 1024)
-    throw new Error(`“${path}” has more than ${mebibytes} MiB, which is too much for OpenCode. Use commands such as ${use}.`)
+  if (is?.isFile()) refuseBytes(`“${path}”`, is.size, mebibytes, use)
 }
 
 // If a file does not hold oldString exactly once, OpenCode looks for similar text. That takes time with the square of the file's lines,
@@ -192,11 +196,13 @@ const refuseLarge = (path, mebibytes, use) => {
 const maxSearchedLines = 5000
 const maxSearchedProduct = 50_000_000
 
-const refuseSearch = (path, { oldString, replaceAll }) => {
+const refuseSearch = (path, { oldString, newString, replaceAll }) => {
   if (!oldString || !statSync(path, { throwIfNoEntry: false })?.isFile()) return
   const text = readFileSync(path, "utf8")
   const wanted = text.includes("\r\n") ? oldString.replace(/\r?\n/g, "\r\n") : oldString.replaceAll("\r\n", "\n")
   const first = text.indexOf(wanted)
+  const grows = (newString ?? "").length - oldString.length
+  if (replaceAll && grows > 0) refuseBytes(`“${path}” with these changes`, text.length + (text.split(wanted).length - 1) * grows, maxEdited, "sed")
   if (first !== -1 && (replaceAll || first === text.lastIndexOf(wanted))) return
   if (text.split("\n").length <= maxSearchedLines && text.length * wanted.length <= maxSearchedProduct) return
   throw new Error(`oldString is in the file ${first === -1 ? "nowhere" : "more than once"}. In a file of this size it must match exactly once.`)
@@ -248,6 +254,8 @@ export const PocketCoder = async ({ directory }) => ({
       refuseInstructions(resolve(directory, args.filePath))
       refuseLarge(resolve(directory, args.filePath), maxRead, "head, tail or grep")
     }
+    for (const text of [args?.content, args?.newString, args?.patchText])
+      if (typeof text === "string") refuseBytes("The text", Buffer.byteLength(text), maxEdited, "sed")
     for (const name of opened(tool, args ?? {})) {
       if (typeof name !== "string") continue
       refuseReadOnly(name, directory)

@@ -2,7 +2,7 @@
 // It asks the bridge over a socket to have the command run, copies the output to stdout and stderr as it arrives, and
 // exits with the command's exit code.
 //
-//	OPENCODE_SESSION_ID, OPENCODE_CALL_ID  name the tool call; our plugin sets them. Without them the command is refused
+//	OPENCODE_SESSION_ID, OPENCODE_CALL_ID  name the tool call; PocketCoder's plugin in OpenCode sets them. Without them the command is refused
 //	POCKETCODER_SOCKET                     address of the bridge, unix:PATH or tcp:PORT/SECRET
 //
 // Exit 126 and one line on stderr mean that the command was not run. SIGTERM, SIGINT and SIGHUP cancel it, exit 128+n; so

@@ -2,8 +2,9 @@
 // shell takes the same way without a permission.
 //
 // Promises: no process is started whose exact command was not authorized for its session, its call and its directory. None is started twice,
-// and none after its approval expired or its turn was aborted. Every execution that was requested gets one result, "lost" if nobody knows
-// it. Output takes constant memory, and secrets are taken out of it.
+// and none is let through after its approval expired or its turn was aborted; one that waits for a worker by then still runs. Every
+// execution that was requested gets one result, "lost" if it is unknown. Output takes constant memory. Secrets are taken out of what is
+// stored, not of what the model receives.
 //
 // It must not know OpenCode's HTTP API, nor how a worker isolates a process.
 package exec

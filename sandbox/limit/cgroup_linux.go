@@ -109,7 +109,8 @@ func (g *Group) boundsMemory() bool { return g != nil && g.bounded }
 
 // killedForMemory and refusedProcesses say that a limit of the controllers was hit.
 func (g *Group) killedForMemory() bool {
-	return g != nil && g.bounded && g.count("memory.events", "oom_kill") > 0
+	// oom_kill alone counts what the kernel ended because the machine had no memory left, too.
+	return g != nil && g.bounded && g.count("memory.events", "oom_kill") > 0 && g.count("memory.events", "oom") > 0
 }
 
 func (g *Group) refusedProcesses() bool {

@@ -30,9 +30,8 @@ func (l Limits) Apply(pid int) error {
 	if err := lower(pid, unix.RLIMIT_CORE, 0, 0); err != nil { // a core file is the memory of a program in the workspace
 		return fmt.Errorf("limit core files: %w", err)
 	}
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0); err != nil {
-		return fmt.Errorf("let the kernel end commands first: %w", err)
-	}
+	// It is a preference: a machine whose /proc is read-only, or a process that has ended already, needs no error.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 	for _, limit := range limits {
 		if limit.value == 0 {
 			continue

@@ -26,7 +26,7 @@
 // An idle worker offers at once, a busy one a little later, so that the idle one is chosen (see slots). A worker at its
 // capacity says so and offers when a command of its has ended; the caller waits for that as long as somebody says so.
 // The servers repeat what they said last, four times a second, and the caller answers each time. Until it is settled who runs
-// the command, the answer is the grant, and a caller that only hears of full workers repeats its request every few seconds,
+// the command, the caller's answer to a repeated offer is the grant, and a caller that only hears of full workers repeats its request every few seconds,
 // because one may have come since. After that started says how much output came before it and how much input was taken, and the
 // credit that answers it says how much input came before it: so neither credit that is lost stalls the other side, and output
 // or input that is lost is noticed, because NATS keeps the order of what one connection publishes to one subscription.
@@ -37,7 +37,7 @@
 // reply subjects (_R_.>) never answer 503, even when the caller behind them is gone (measured, nats-server 2.15.2); a
 // service imported the other way does. And a server says something to its caller four times a second, whatever it does.
 // A side that has lost its connection answers 503 as well. It has CutOff to come back, and then gives the command up by
-// itself. So a command that runs is given up after 503 answers for as long.
+// itself. The caller gives a running command up after 503 answers during CutOff.
 //
 // It must not know what a permission is, what an event is, or how a process is run.
 package wire

@@ -1,6 +1,7 @@
-// Package ingest stores what OpenCode reports: each event of its stream becomes an event of the log, in the chat of its session.
+// Package ingest stores what OpenCode reports: each fact of its stream becomes an event of the log, in the chat of its session.
+// Fragments of text and output go to DELTAS. Heartbeats, and what OpenCode reports while it starts, are only counted.
 //
-//	burst      the stream, event by event: facts for the log, fragments for those who watch, chats for new sessions
+//	burst      the stream, event by event. It binds each new session to its chat; one that no chat asked for gets a chat
 //	reconcile  what was missed: durable events by their sequence, the rest by comparing OpenCode with the read models
 //
 // Promises:

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
 )
@@ -234,10 +234,7 @@ func submitted(m pending.Message) (parts []events.Part, err error) {
 // chat, by the metadata, when OpenCode reports it.
 func (d *deliveries) session(ctx context.Context, m pending.Message) (string, error) {
 	if m.Bound != "" {
-		s, err := d.api().Session(ctx, m.Bound)
-		if err == nil && !within(s.Directory, d.Directory) {
-			err = fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", s.Directory, d.Directory)
-		}
+		_, err := d.api().Session(ctx, m.Bound)
 		if err == nil || !errors.Is(err, client.ErrGone) {
 			return m.Bound, err
 		}
@@ -253,18 +250,6 @@ func (d *deliveries) session(ctx context.Context, m pending.Message) (string, er
 		err = &client.Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
 	}
 	return s.ID, err
-}
-
-// within reports whether a session's directory is in the workspace. OpenCode would not end a turn in another one, which it cannot see.
-func within(directory, workspace string) bool {
-	var real [2]string
-	for i, path := range []string{directory, workspace} {
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			path = resolved
-		}
-		real[i] = filepath.Clean(path)
-	}
-	return real[0] == real[1] || strings.HasPrefix(real[0], real[1]+"/")
 }
 
 // placedWithin bounds how long the first event of a new session may take.
@@ -294,11 +279,30 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if err != nil {
 		return err
 	}
+	session, err := o.api().Session(ctx, s.Session)
+	if err != nil {
+		return err
+	}
+	if !within(session.Directory, o.Directory) {
+		return fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", session.Directory, o.Directory)
+	}
 	p := client.Prompt{MessageID: s.EngineMessage, Model: model}
 	for i, part := range parts {
 		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime, URL: part.URL, Filename: part.Filename})
 	}
 	return o.api().Prompt(ctx, s.Session, p)
+}
+
+// within reports whether a session's directory is in the workspace. In another one commands cannot run, and a turn does not end if
+// OpenCode cannot see the directory.
+func within(directory, root string) bool {
+	if real, ok := workspace.RealPath(directory); ok {
+		directory = real
+	}
+	if real, ok := workspace.RealPath(root); ok {
+		root = real
+	}
+	return directory == root || strings.HasPrefix(directory, root+"/")
 }
 
 // Resend sends again a message that OpenCode has accepted and nothing has answered. To OpenCode it is the same message, which

@@ -9,7 +9,7 @@
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
 //
 // The package must not know how OpenCode is run or how its events are stored. It decides nothing: decisions are commands of
-// handlers.
+// handlers. It appends only how an effect went.
 package outbox
 
 import (

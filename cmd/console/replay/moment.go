@@ -69,6 +69,8 @@ type fold struct {
 type standing struct {
 	key     string // OpenCode's id of what it is about, or the event's own
 	message string // of a part
+	isEnded bool   // of a part: a tool call that has ended
+	isMoved bool   // it stands further down
 	event   events.Event
 }
 
@@ -85,6 +87,7 @@ func (f *fold) apply(e events.Event) {
 			s.key = p.Info.ID
 		case "message.part.updated":
 			s.key, s.message = p.Part.ID, p.Part.MessageID
+			s.isEnded = p.Part.State.Status == "completed" || p.Part.State.Status == "error"
 		case "message.removed":
 			f.removed[p.MessageID] = true
 			return
@@ -96,11 +99,11 @@ func (f *fold) apply(e events.Event) {
 		}
 	}
 	switch i, known := f.places[s.key]; {
-	case known && s.message == "":
+	case known && (s.message == "" || f.standing[i].isEnded):
 		f.standing[i] = s
 		return
-	case known: // it moves to the end
-		f.standing[i] = standing{}
+	case known:
+		f.standing[i].isMoved = true
 	}
 	f.places[s.key] = len(f.standing)
 	f.standing = append(f.standing, s)
@@ -109,7 +112,7 @@ func (f *fold) apply(e events.Event) {
 func (f *fold) events() []events.Event {
 	var all []events.Event
 	for _, s := range f.standing {
-		if s.key != "" && !f.removed[s.key] && !f.removed[s.message] {
+		if !s.isMoved && !f.removed[s.key] && !f.removed[s.message] {
 			all = append(all, s.event)
 		}
 	}

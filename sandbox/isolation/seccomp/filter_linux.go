@@ -116,9 +116,10 @@ type modeCall struct {
 	path       bool   // it names the file by a path
 }
 
-// attributeCalls change the attributes of a file by its path.
+// attributeCalls change the attributes of a file. A descriptor that can only read is enough for them.
 var attributeCalls = []uint32{
-	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }
 
 // New returns the filter for o. It answers clone3 with ENOSYS unless o allows it, because the flags of clone3 are in
