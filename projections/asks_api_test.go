@@ -30,10 +30,10 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	is.Equal(len(waiting), 0) // OpenCode waits for none
 
 	feed(t, m, s.decides(user, "intent1", events.Authorized), s.decides(user, "intent1", events.Denied),
-		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}), s.own(events.PermissionExpired{Permission: "intent2", Reason: "nobody cared"}))
+		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}), s.own(events.PermissionExpired{Permission: "intent2", Reason: "too late"}))
 	all, _ := rows[projections.Permission](t, m, "permissions")
 	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{projections.PermissionAuthorized, "ann"})
-	is.Equal([]string{all[1].Status, all[1].Reason}, []string{projections.PermissionExpired, "nobody cared"})
+	is.Equal([]string{all[1].Status, all[1].Reason}, []string{projections.PermissionExpired, "too late"})
 	unreplied, err := pending.DecidedRequests(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0)

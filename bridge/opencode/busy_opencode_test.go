@@ -69,7 +69,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		is.Equal(len(asked), c.asked)
 	}
 
-	// Many calls at once, for each of which a comparison would take long: most are refused early, and another session works.
+	// Many calls at once that each need a long comparison: most are refused early, and another session works.
 	many := func(n int, call string) (says string, asked int) {
 		session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
 		is.NoErr(err)

@@ -180,7 +180,7 @@ func TestATurnThatFailsIsTold(t *testing.T) {
 			u.submitted(1)
 			c.fail(u)
 			s.worked()
-			s.eventually("it is told", func() bool {
+			s.eventually("OpenCode gets it", func() bool {
 				all := s.receiver.requests()
 				return len(all) > 0 && read(t, all[len(all)-1].body).Type == "task_error"
 			})

@@ -22,8 +22,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// OpenCode stands for OpenCode where a test needs it to say exactly this, exactly now: it holds what the frames it was
-// given say (sessions, history, statuses, asks, questions), streams them to who is connected, and notes what it is told.
+// OpenCode is a scripted OpenCode, for tests that need certain events at certain moments. It keeps the sessions, history, statuses, requests
+// and questions of the events that a test gives it, streams the events to its clients, and records the requests that it receives.
 // Mu guards all other fields but T and URL.
 type OpenCode struct {
 	T   testing.TB
@@ -39,7 +39,7 @@ type OpenCode struct {
 	asks      map[string]client.PermissionRequest
 	Questions map[string]client.QuestionRequest
 	prompts   map[string]bool // message ids it has accepted
-	Silent    bool            // does what it is told and says nothing about it
+	Silent    bool            // carries out requests without an event
 	received  []Request
 	serving   map[string]int    // by path, how many it has received and not answered
 	Refuse    func(Request) int // a status to answer with instead, 0 for none; called without the lock

@@ -25,7 +25,7 @@ func (c *comparison) questions(ctx context.Context) error {
 		if _, there := c.present.questions[q.EngineQuestion]; there || q.Interrupted || q.Engine != c.Engine {
 			continue
 		}
-		if err := c.goneQuestions(ctx, group); err != nil {
+		if err := c.resolveMissingQuestions(ctx, group); err != nil {
 			return err
 		}
 	}
@@ -46,10 +46,9 @@ func (c *comparison) questions(ctx context.Context) error {
 	return nil
 }
 
-// goneQuestions settles questions that OpenCode does not hold any more. While their session goes on, or when the call that
-// asked has ended by itself, they were answered: as they were here, or by somebody else. When neither is so, OpenCode forgot
-// them, and a person's answers can still be given to the model.
-func (c *comparison) goneQuestions(ctx context.Context, group []pending.Question) error {
+// resolveMissingQuestions ends or interrupts questions that OpenCode no longer has. If their session is busy, or the tool call has ended
+// by itself, they were answered, by us or in OpenCode. If not, OpenCode forgot them, and a person can still answer.
+func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pending.Question) error {
 	q := group[0]
 	_, answered := c.busy[q.Session]
 	if !answered {

@@ -79,7 +79,7 @@ func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 	s.Asking("ses_1", "per_1")
 	s.Silent = true
 	s.Decide("per_1", events.Authorized, "")
-	expect.Eventually(t, "it is told", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
+	expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
 	s.Reconnected(r, func() {
 		var once atomic.Bool
 		s.Mu.Lock()
@@ -115,7 +115,7 @@ func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	})
 	is.Equal(s.Permission("per_kept").Status, projections.PermissionDraft)
 	is.True(!s.Permission("per_kept").Interrupted)
-	is.Equal(s.Permission("per_answered").Status, projections.PermissionExpired) // its session goes on: somebody answered
+	is.Equal(s.Permission("per_answered").Status, projections.PermissionExpired) // its session goes on, so it was answered
 	is.Equal(s.Permission("per_forgotten").Status, projections.PermissionDraft)
 	is.True(s.Permission("per_forgotten").Interrupted)
 	is.Equal(s.Permission("per_new").Status, projections.PermissionDraft)
@@ -164,7 +164,7 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 			s.Silent = true
 			s.Mu.Unlock()
 			s.Decide("per_1", events.Authorized, "")
-			expect.Eventually(t, "it is told", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
+			expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
 			chat := s.ChatOf("ses_1")
 			s.Reconnected(r, func() {
 				s.Miss(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", after.state))...)

@@ -51,8 +51,8 @@ func (r *replies) startQuestions(ctx context.Context, open map[string]bool) erro
 	return nil
 }
 
-// answers gives OpenCode the answers to questions asked together, or their rejection. Questions it forgot are answered by a
-// prompt. What is known now counts, not what was when the reply was first tried.
+// answers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions that OpenCode forgot
+// go into a prompt. Each try reads the answers again.
 func (r *replies) answers(ctx context.Context, question string) error {
 	group, err := pending.QuestionsOf(ctx, r.Model, question)
 	if err != nil || len(group) == 0 {
@@ -91,8 +91,8 @@ func (r *replies) goneReply(ctx context.Context, question string) error {
 	return r.record(ctx, group[0].Chat, events.QuestionExpired{Question: question, Reason: "OpenCode does not wait for it any more"})
 }
 
-// resumeAnswered gives the model the answers to questions that OpenCode forgot. Those of a subagent, which is gone, are for
-// the one that takes its place.
+// resumeAnswered sends the model a prompt with the answers to questions that OpenCode forgot. If a subagent asked them, the prompt says so,
+// because that subagent is gone.
 func (r *replies) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
 	q := group[0]
 	var text strings.Builder

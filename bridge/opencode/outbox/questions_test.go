@@ -171,7 +171,7 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 			s.answerQuestion(chat, "que_1", 0, false, "first")
 			s.answerQuestion(chat, "que_1", 1, after.rejected, map[bool][]string{false: {"second"}}[after.rejected]...)
 			told := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
-			expect.Eventually(t, "it is told", func() bool { return len(s.Requests("POST", told)) == 1 })
+			expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", told)) == 1 })
 			s.Reconnected(r, func() {
 				s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", after.state))...)
 				s.Miss(bridgetest.Plain("session.status", after.status))
