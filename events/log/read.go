@@ -102,7 +102,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		select {
 		case arrived <- m:
-		case <-ctx.Done():
+		case <-ctx.Done(): // m is lost
 		}
 	}, jetstream.PullMaxMessages(4*MaxBatch), readHeartbeat)
 	if err != nil {
@@ -138,6 +138,9 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 	var b Batch
 	size := 0
 	for {
+		if err := ctx.Err(); err != nil { // an earlier message may be lost
+			return b, err
+		}
 		meta, err := m.Metadata()
 		if err != nil {
 			return b, fmt.Errorf("read log: %w", err)
