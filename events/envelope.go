@@ -70,8 +70,8 @@ type Event struct {
 	OpenCodeSeq int64 // sequence in OpenCode's session history, -1 for an event that is not durable there
 	Data        json.RawMessage
 
-	// Malformed says why a stored message is no event, which only a writer that bypasses this package can cause. Readers skip
-	// such a message.
+	// Malformed says why the event cannot be read: its message has another form, or its body is not in BLOBS any more. Readers
+	// skip it, and the read models keep it as a dead letter.
 	Malformed error
 }
 

@@ -107,7 +107,7 @@ var mayImport = map[string]string{
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections sandbox/isolation web/ports",
 	"cmd/cli/admin":      "bridge/push cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries",
 	"cmd/cli/clitest":    "cmd/cli",
-	"cmd/cli/doctor":     "bridge/opencode bridge/opencode/install bridge/ssh cmd/app cmd/cli cmd/datadir cmd/printable cmd/program cmd/viewer ops/natsconf sandbox/isolation sandbox/limit",
+	"cmd/cli/doctor":     "bridge/opencode bridge/opencode/install bridge/ssh cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program cmd/viewer ops/natsconf projections/store sandbox/isolation sandbox/limit",
 	"cmd/cli/executions": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable cmd/viewer events events/log handlers handlers/exec projections sandbox/wire",
 	"cmd/cli/rules": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable events " +
 		"handlers handlers/permission handlers/permission/dryrun handlers/permission/workspace handlers/policy handlers/record projections",

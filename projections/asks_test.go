@@ -59,9 +59,9 @@ func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 	runs, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]string{runs[0].Text, runs[0].Original}, []string{"echo ho", "echo hi"})
-	bad, err := m.DeadLetters(t.Context())
+	bad, err := m.DeadLetters(t.Context(), 0)
 	is.NoErr(err)
-	is.Equal(bad, 0)
+	is.Equal(bad.Count, 0)
 }
 
 func TestFirstDecisionAboutAnAskStands(t *testing.T) {

@@ -46,11 +46,11 @@ func rows[R any](t testing.TB, m *projections.Model, table string) ([]R, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := m.DeadLetters(t.Context())
+	n, err := m.DeadLetters(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all, n
+	return all, n.Count
 }
 
 func TestConfigRecordIsAsItWasSavedLast(t *testing.T) {

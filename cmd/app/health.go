@@ -148,19 +148,19 @@ func (s *System) modelHealth() api.Part {
 	default:
 		return api.Part{State: api.Starting, Detail: detail}
 	}
-	dead, err := s.model.DeadLetters(context.Background())
+	dead, err := s.model.DeadLetters(context.Background(), 0)
 	if err != nil {
 		detail["error"] = err.Error()
 		return api.Part{State: api.Offline, Detail: detail}
 	}
-	detail["dead_letters"] = dead
+	detail["dead_letters"] = dead.Count
 	if trouble := s.model.Trouble(); trouble != "" {
 		detail["error"] = trouble
 	}
 	if aside := s.model.SetAside(); aside != "" {
 		detail["set_aside"] = aside
 	}
-	return api.Part{State: either(dead == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
+	return api.Part{State: either(dead.Count == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
 }
 
 func either(is bool, then, otherwise api.State) api.State {

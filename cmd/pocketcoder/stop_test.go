@@ -3,7 +3,9 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,9 +16,14 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 )
 
@@ -25,7 +32,7 @@ const stopTimeLimit = 10 * time.Second
 
 func TestTheNextStartGoesOnAfterAStop(t *testing.T) {
 	inTurn(t, damage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, damage{"what a shell has changed is known", shellChangesAreKnown},
-		damage{"a damaged read model is set aside", damagedReadModel})
+		damage{"a damaged read model is set aside, and what was lost is named", damagedReadModel})
 }
 
 func stopLeavesNothing(t *testing.T, p *process) {
@@ -75,6 +82,7 @@ func damagedReadModel(t *testing.T, p *process) {
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
 	answers, runs := rows[projections.ShownMessage](t, p, "messages", chat)[1:], rows[projections.Run](t, p, "executions", chat)
+	damaged, lost := p.loseBody(t)
 	p.stop()
 	files, err := filepath.Glob(p.data.Path("readmodel.v*.db"))
 	is.NoErr(err)
@@ -91,6 +99,17 @@ func damagedReadModel(t *testing.T, p *process) {
 	is.Equal(code, 0)
 	expect.Contains(t, stdout, "the read models are the same")
 
+	stdout, _, code = p.cli(t, "", "doctor")
+	is.Equal(code, 1)
+	expect.Contains(t, stdout, " cannot be read or applied\n")
+	expect.Contains(t, stdout, lost)
+	is.Equal(p.health(t).states["read_model"], "degraded")
+	stdout, _, code = p.cli(t, "", "replay", damaged)
+	is.Equal(code, 0)
+	expect.Contains(t, stdout, "cannot be read: "+lost)
+	p.submit(t, chat, "@@say not stopped by it")
+	p.turnEnds(t, chat)
+
 	all := <-conditions
 	is.True(len(all) > 1)
 	first, last := all[0], all[len(all)-1]
@@ -98,4 +117,32 @@ func damagedReadModel(t *testing.T, p *process) {
 	is.Equal(last.code, 200)
 	is.Equal(slices.Sorted(maps.Keys(first.states)), slices.Sorted(maps.Keys(last.states))) // the same body
 	is.Equal(slices.Sorted(maps.Keys(last.states)), []string{"data", "log", "opencode", "read_model", "sandbox"})
+}
+
+// loseBody stores an event with a body in BLOBS, removes the body as a damaged disk does, and returns what readers say of the event.
+func (p *process) loseBody(t *testing.T) (chat, says string) {
+	t.Helper()
+	is := is.New(t)
+	chat = p.create(t, "loses a body")
+	p.submit(t, chat, "@@say short\n"+strings.Repeat("x", log.MaxInline))
+	p.turnEnds(t, chat)
+	keys, err := natsconf.LoadKeys(p.data.Path("keys"))
+	is.NoErr(err)
+	opts, err := keys.Options(natsconf.Core, "test")
+	is.NoErr(err)
+	nc, err := nats.Connect(p.NATS, opts...)
+	is.NoErr(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), "EVENTS")
+	is.NoErr(err)
+	event, err := stream.GetLastMsgForSubject(t.Context(), events.ChatSubject(chat, "message.submitted"))
+	is.NoErr(err)
+	var body events.Blob
+	is.NoErr(json.Unmarshal(event.Data, &body))
+	blobs, err := js.ObjectStore(t.Context(), "BLOBS")
+	is.NoErr(err)
+	is.NoErr(blobs.Delete(t.Context(), body.Name))
+	return chat, fmt.Sprintf("read #%d %s: open blob %s: no such blob", event.Sequence, event.Subject, body.Name)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -131,7 +132,14 @@ func (l *Log) bucket() (jetstream.ObjectStore, error) {
 // them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
 func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) {
 	var info jetstream.ObjectInfo
-	_, err := l.direct(ctx, blobsStream, metaSubject(name), 0, func(m *nats.Msg, _ uint64) error { return json.Unmarshal(m.Data, &info) })
+	var damaged error
+	_, err := l.direct(ctx, blobsStream, metaSubject(name), 0, func(m *nats.Msg, _ uint64) error {
+		damaged = json.Unmarshal(m.Data, &info)
+		return nil
+	})
+	if err == nil && damaged != nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, damaged)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
@@ -149,8 +157,11 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	return r, nil
 }
 
-// ErrNoBlob is the error of a name without a blob.
-var ErrNoBlob = errors.New("no such blob")
+// ErrNoBlob is the error of a name without a blob, and ErrDamaged that of a blob which is not what was stored.
+var (
+	ErrNoBlob  = errors.New("no such blob")
+	ErrDamaged = errors.New("the stored content is damaged")
+)
 
 // KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it redacts nothing.
 func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
@@ -200,11 +211,33 @@ func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 	return json.Marshal(b)
 }
 
-// fetchBody returns the body of a stored reference, and checks its hash.
-func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
+// replicaLag is how far a replica of BLOBS may be behind one of EVENTS, so that it misses a body that is stored.
+const replicaLag = 2 * time.Second
+
+// fetchBody returns the body of a reference that was stored at a time. lost says why there is none any more; with another error
+// the body may be read later.
+func (l *Log) fetchBody(ctx context.Context, reference []byte, at time.Time) (body []byte, lost, err error) {
+	for {
+		body, err = l.readBody(ctx, reference)
+		if !errors.Is(err, ErrNoBlob) && !errors.Is(err, ErrDamaged) {
+			return body, nil, err
+		}
+		if time.Since(at) > replicaLag {
+			return nil, err, nil
+		}
+		select {
+		case <-time.After(replicaPause):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// readBody reads the body of a stored reference, and checks its hash.
+func (l *Log) readBody(ctx context.Context, reference []byte) ([]byte, error) {
 	var b events.Blob
 	if err := json.Unmarshal(reference, &b); err != nil {
-		return nil, fmt.Errorf("read blob reference: %w", err)
+		return nil, fmt.Errorf("read the name of its blob: %w: %w", ErrDamaged, err)
 	}
 	r, err := l.OpenBlob(ctx, b.Name)
 	if err != nil {
@@ -216,7 +249,7 @@ func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 		return nil, fmt.Errorf("read blob %s: %w", b.Name, err)
 	}
 	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != b.SHA256 {
-		return nil, fmt.Errorf("read blob %s: content does not match its hash", b.Name)
+		return nil, fmt.Errorf("read blob %s: %w: it does not match its hash", b.Name, ErrDamaged)
 	}
 	return body, nil
 }

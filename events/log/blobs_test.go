@@ -3,6 +3,7 @@ package log_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -73,27 +74,41 @@ func TestBodyIsInlineUpToTheLimit(t *testing.T) {
 	}
 }
 
-func TestMissingOrChangedBlobIsAClearError(t *testing.T) {
+// What is damaged on the disk, or missing in a restored copy, must not stop the system for ever.
+func TestAnEventWhoseBodyIsLostIsMalformedAndTheRestIsRead(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
-	_, err := l.Append(t.Context(), sized(t, "evt_over", log.MaxInline+1))
+	reader, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
-	fold := func() error {
-		_, err := l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(events.Event) error { return nil })
-		return err
+	for _, e := range []events.Event{sized(t, "evt_over", log.MaxInline+1), sized(t, "evt_after", 10)} {
+		_, err := l.Append(t.Context(), e)
+		is.NoErr(err)
 	}
-	is.NoErr(fold())
 	names, blobs := blobNames(t, nc)
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	damage := func(want error, text string) {
+		t.Helper()
+		var folded []events.Event
+		_, err := l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error { folded = append(folded, e); return nil })
+		is.NoErr(err)
+		for _, got := range [][]events.Event{folded, read(t, l, 0), read(t, reader, 0)} {
+			is.Equal(len(got), 2)
+			is.True(errors.Is(got[0].Malformed, want))
+			expect.Contains(t, got[0].Malformed.Error(), "read #1 evt.chat.chat1.opencode.session.updated: "+text)
+			is.Equal([]any{got[0].Seq, got[0].ID}, []any{uint64(1), "evt_over"}) // what is known of it
+			is.Equal(got[1].Malformed, nil)
+		}
+	}
 	_, err = blobs.PutBytes(t.Context(), names[0], []byte(`"another"`))
 	is.NoErr(err)
-	err = fold()
-	is.True(err != nil && strings.Contains(err.Error(), "read #1 evt.chat.chat1.opencode.session.updated: read blob "+names[0]+": content does not match its hash"))
+	damage(log.ErrDamaged, "read blob "+names[0])
 	is.NoErr(blobs.Delete(t.Context(), names[0]))
-	for _, err := range []error{fold(), l.Read(t.Context(), 0, nil, func(log.Batch) error { return events.ErrStop })} {
-		is.True(errors.Is(err, log.ErrNoBlob))
-		expect.Contains(t, err.Error(), "read #1 evt.chat.chat1.opencode.session.updated: open blob "+names[0])
-	}
+	damage(log.ErrNoBlob, "open blob "+names[0])
+	_, err = js.Publish(t.Context(), "$O.BLOBS.M."+base64.URLEncoding.EncodeToString([]byte(names[0])), []byte("\x00"))
+	is.NoErr(err)
+	damage(log.ErrDamaged, "open blob "+names[0])
 	_, err = l.OpenBlob(t.Context(), "never stored * > . ä")
 	is.True(errors.Is(err, log.ErrNoBlob))
 }

@@ -161,16 +161,24 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 	}
 }
 
-// stored returns the event of a stored message, with its body fetched from BLOBS if it is there.
+// stored returns the event of a stored message, with its body fetched from BLOBS if it is there. Without that body the event
+// is malformed, and Data is the reference.
 func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64, at time.Time) (events.Event, error) {
+	var lost error
 	if h.Get(events.HeaderBlob) != "" {
-		body, err := l.fetchBody(ctx, data)
+		body, missing, err := l.fetchBody(ctx, data, at)
 		if err != nil {
 			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
 		}
-		data = body
+		if lost = missing; lost == nil {
+			data = body
+		}
 	}
-	return events.FromMessage(subject, h, data, seq, at), nil
+	e := events.FromMessage(subject, h, data, seq, at)
+	if lost != nil && e.Malformed == nil {
+		e.Malformed = fmt.Errorf("read #%d %s: %w", seq, subject, lost)
+	}
+	return e, nil
 }
 
 // removeConsumer deletes a consumer. Stop does not, and a stream takes a limited number of consumers.

@@ -81,7 +81,8 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 		"spent": func(ctx context.Context, q Query) (any, error) {
 			return m.Spent(ctx, projections.Span{Chat: q.Chat, User: q.User, Day: q.Day})
 		},
-		"digest": func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
+		"dead_letters": func(ctx context.Context, q Query) (any, error) { return m.DeadLetters(ctx, q.Limit) },
+		"digest":       func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },
 	}
 }
 

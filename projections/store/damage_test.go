@@ -100,9 +100,9 @@ func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	is := is.New(t)
 	m := idle(t)
 	apply(t, m, saved(t, "a", "one"), deleted(t, "nothing"), event(t, noteCollection, "b", events.Saved{Fields: []byte("[1]")}), ignored(t), saved(t, "a", "two"))
-	n, err := m.DeadLetters(t.Context())
+	n, err := m.DeadLetters(t.Context(), 0)
 	is.NoErr(err)
-	is.Equal(n, 2)
+	is.Equal(n.Count, 2)
 	is.Equal(text(t, m, "a"), "two")
 	type letter struct {
 		Seq                  uint64
@@ -126,9 +126,9 @@ func TestFullDiskIsNobodysPoison(t *testing.T) {
 	expect.Contains(t, err.Error(), "full")
 	is.NoErr(m.current.tx.exec("PRAGMA max_page_count=1000000"))
 	is.NoErr(m.Apply(big))
-	n, err := m.DeadLetters(t.Context())
+	n, err := m.DeadLetters(t.Context(), 0)
 	is.NoErr(err)
-	is.Equal(n, 0)
+	is.Equal(n.Count, 0)
 	is.Equal(len(text(t, m, "b")), 120000)
 }
 

@@ -105,9 +105,9 @@ func TestFeedDoesNotReportWhatWasSetAside(t *testing.T) {
 	lines, seq := next(t, f)
 	is.Equal(lines, []string{"notes b created=true removed=false"})
 	is.Equal(seq, uint64(3))
-	n, err := m.DeadLetters(t.Context())
+	n, err := m.DeadLetters(t.Context(), 0)
 	is.NoErr(err)
-	is.Equal(n, 1)
+	is.Equal(n.Count, 1)
 }
 
 func TestWorkerWakesTheSubscriber(t *testing.T) {

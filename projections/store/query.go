@@ -31,11 +31,27 @@ func First[R any](ctx context.Context, m *Model, what, query string, params dbx.
 	return rows[0], true, nil
 }
 
-// DeadLetters returns the number of events that could not be applied.
-func (m *Model) DeadLetters(ctx context.Context) (int, error) {
-	rows, err := List[struct{ N int }](ctx, m, "dead letters", "SELECT count(*) AS n FROM dead_letters", nil)
+// DeadLetters are the events that could not be read or applied.
+type DeadLetters struct {
+	Count  int          `json:"count"`
+	Oldest []DeadLetter `json:"oldest"` // at most as many as the caller wants
+}
+
+// DeadLetter is an event that could not be read or applied.
+type DeadLetter struct {
+	Seq     uint64 `json:"seq"`
+	Subject string `json:"subject"`
+	Error   string `json:"error"`
+}
+
+// DeadLetters returns how many events could not be read or applied, and the oldest of them.
+func (m *Model) DeadLetters(ctx context.Context, limit int) (letters DeadLetters, err error) {
+	total, _, err := First[struct{ N int }](ctx, m, "dead letters", "SELECT count(*) AS n FROM dead_letters", nil)
 	if err != nil {
-		return 0, err
+		return letters, err
 	}
-	return rows[0].N, nil
+	letters.Count = total.N
+	letters.Oldest, err = List[DeadLetter](ctx, m, "dead letters", "SELECT seq, subject, error FROM dead_letters ORDER BY seq LIMIT {:limit}",
+		dbx.Params{"limit": limit})
+	return letters, err
 }

@@ -18,9 +18,11 @@ import (
 
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/cmd/app"
+	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
+	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
 )
@@ -254,4 +256,40 @@ func (c check) health(ctx context.Context, url string) check {
 		c.State = checkWrong
 	}
 	return c
+}
+
+// namedEvents is how many events that cannot be read are named.
+const namedEvents = 5
+
+// checkEvents asks a running system which events cannot be read. It returns nothing when none runs.
+func checkEvents(ctx context.Context, d datadir.Dir) []check {
+	if _, err := d.Running(); err != nil {
+		return nil
+	}
+	c := check{Name: "events", State: checkOK, Found: "all of them can be read", For: "replaying chats, and what is computed from the log"}
+	fail := func(found string) []check {
+		c.State, c.Found = checkWrong, found
+		return []check{c}
+	}
+	s, err := client.Connect(ctx, d)
+	if err != nil {
+		return fail(err.Error())
+	}
+	defer s.Close()
+	var letters store.DeadLetters
+	if err := s.Query(ctx, "dead_letters", map[string]any{"limit": namedEvents}, &letters); err != nil {
+		return fail(err.Error())
+	}
+	if letters.Count == 0 {
+		return []check{c}
+	}
+	c.Get = "nothing to do for the rest, which works without them; a copy of the data directory from before may still have what is missing"
+	named := []string{fmt.Sprintf("%d cannot be read or applied", letters.Count)} // a line each
+	for _, l := range letters.Oldest {
+		named = append(named, l.Error)
+	}
+	if more := letters.Count - len(letters.Oldest); more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
+	return fail(strings.Join(named, "\n"))
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"pocketcoder/cmd/cli"
@@ -94,7 +95,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 	if engine.State == checkOK && search.State == checkOK { // nothing is left to install
 		node, npm = node.dispensable(), npm.dispensable()
 	}
-	return []check{
+	return append([]check{
 		node, npm, engine, search,
 		checkProgram(ctx, checkOptional, "git", "--version", "OpenCode's snapshots: what a turn changed, and undoing it", "apt install git"),
 		checkTmux(ctx),
@@ -105,7 +106,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 		checkData(o.data),
 		checkDisk(o.data),
 		checkHTTP(ctx, o),
-	}
+	}, checkEvents(ctx, o.data)...)
 }
 
 func printChecks(w io.Writer, checks []check) error {
@@ -115,7 +116,12 @@ func printChecks(w io.Writer, checks []check) error {
 		if found == "" {
 			found = "not found"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n\t\tfor %s\n", c.State, c.Name, printable.OneLine(found, 200), c.For)
+		first, more, _ := strings.Cut(found, "\n")
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.State, c.Name, printable.OneLine(first, 200))
+		for line := range strings.Lines(more) {
+			fmt.Fprintf(t, "\t\t%s\n", printable.OneLine(line, 200))
+		}
+		fmt.Fprintf(t, "\t\tfor %s\n", c.For)
 		if c.State != checkOK && c.Get != "" {
 			fmt.Fprintf(t, "\t\t→ %s\n", c.Get)
 		}
