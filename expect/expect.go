@@ -1,14 +1,16 @@
-// Package expect holds assertions for tests that show the values they are about, and the files and programs of tests. Everything
-// else is asserted with matryer/is.
+// Package expect holds assertions for tests that show the values they are about, and what many tests need: files,
+// programs and a buffer. Everything else is asserted with matryer/is.
 package expect
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,4 +106,24 @@ func Program(t testing.TB, name string) (path string) {
 		t.Skipf("%s is not on PATH", name)
 	}
 	return path
+}
+
+// Buffer holds what several goroutines write. Its zero value is empty.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write appends p.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String returns everything that was written.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

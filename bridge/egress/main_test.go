@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -41,25 +40,7 @@ type way struct {
 	log         *log.Log
 	permissions *permission.Permissions
 	address     string
-	logged      *notes
-}
-
-// notes is what was logged.
-type notes struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (n *notes) Write(p []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.Write(p)
-}
-
-func (n *notes) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.String()
+	logged      *expect.Buffer
 }
 
 const alice = "user:alice"
@@ -86,7 +67,7 @@ func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, request
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
-	w := &way{t: t, nc: nc, log: eventLog, permissions: permissions, address: l.Addr().String(), logged: &notes{}}
+	w := &way{t: t, nc: nc, log: eventLog, permissions: permissions, address: l.Addr().String(), logged: &expect.Buffer{}}
 	network := &network.Sandbox{Gate: gate, Mode: mode, Proxy: w.address, Tail: log.NewTail(eventLog)}
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)

@@ -1,13 +1,11 @@
 package push_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,9 +40,9 @@ type system struct {
 	records     *record.Records
 	permissions *permission.Permissions
 	vapid       service.VAPID
-	lines       lockedBuffer // what is logged
-	present     atomic.Value // user/chat of who looks at what
-	receiver    *receiver    // of the tests that have one
+	lines       expect.Buffer // what is logged
+	present     atomic.Value  // user/chat of who looks at what
+	receiver    *receiver     // of the tests that have one
 
 	*push.Push
 	stop func()
@@ -253,23 +251,6 @@ func (s *system) worked() {
 		check(s.t, err)
 		return done >= seq
 	})
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // forgetWorker makes the log hand out everything again.

@@ -1,7 +1,6 @@
 package ssh_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +31,7 @@ type system struct {
 	accounts *account.Accounts
 	model    *projections.Model
 	records  *record.Records
-	lines    lockedBuffer // what is logged
+	lines    expect.Buffer // what is logged
 	keys     ssh.Keys
 }
 
@@ -154,41 +152,11 @@ func (s *system) save(id string, isNew bool, fields map[string]any) {
 func (s *system) newKey() (path, public string) {
 	s.t.Helper()
 	path = filepath.Join(s.t.TempDir(), "key")
-	out, err := exec.Command(needs(s.t, "ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "a comment\"", "-f", path).CombinedOutput()
+	out, err := exec.Command(expect.Program(s.t, "ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "a comment\"", "-f", path).CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("%v: %s", err, out)
 	}
 	line, err := os.ReadFile(path + ".pub")
 	check(s.t, err)
 	return path, strings.TrimSpace(string(line))
-}
-
-// needs leaves the test out when a program is missing, but not where everything must be tested.
-func needs(t *testing.T, program string) (path string) {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil && os.Getenv("CI") != "" {
-		t.Fatalf("%s is needed", program)
-	}
-	if err != nil {
-		t.Skipf("%s is not on PATH", program)
-	}
-	return path
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

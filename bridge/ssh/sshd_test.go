@@ -23,7 +23,7 @@ import (
 // serve runs an SSH server on the keys for as long as the test lasts.
 func (s *system) serve() *ssh.Server {
 	s.t.Helper()
-	needs(s.t, "ssh")
+	expect.Program(s.t, "ssh")
 	if _, err := ssh.Find(); err != nil && os.Getenv("CI") == "" {
 		s.t.Skip(err)
 	}
@@ -151,10 +151,10 @@ func TestKeyThatIsTakenBackLetsNobodyInAndCutsWhoIsIn(t *testing.T) {
 }
 
 // enter logs in with a key, and stays.
-func (s *system) enter(server *ssh.Server, key string) (seen *lockedBuffer, left chan struct{}, in io.WriteCloser) {
+func (s *system) enter(server *ssh.Server, key string) (seen *expect.Buffer, left chan struct{}, in io.WriteCloser) {
 	s.t.Helper()
 	cmd := words(s.client(server, key, "-tt"), "stay")
-	seen, left = &lockedBuffer{}, make(chan struct{})
+	seen, left = &expect.Buffer{}, make(chan struct{})
 	cmd.Stdout, cmd.Stderr = seen, seen
 	in, err := cmd.StdinPipe()
 	check(s.t, err)

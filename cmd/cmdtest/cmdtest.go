@@ -1,5 +1,4 @@
-// Package cmdtest helps the tests of the packages in cmd: recorded turns of OpenCode as events of a chat, terminals, and a buffer for
-// several writers.
+// Package cmdtest helps the tests of the packages in cmd: recorded turns of OpenCode as events of a chat, and terminals.
 //
 // It must not know the packages that it helps to test.
 package cmdtest
@@ -8,7 +7,6 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
-	"sync"
 	"testing"
 	"time"
 
@@ -61,24 +59,4 @@ func Own(t testing.TB, seq int, actor string, d events.Data) events.Event {
 		t.Fatal(err)
 	}
 	return Numbered(e, seq)
-}
-
-// Buffer holds what several goroutines write.
-type Buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write appends p.
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-// String returns everything that was written.
-func (b *Buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

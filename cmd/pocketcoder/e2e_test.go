@@ -19,7 +19,6 @@ import (
 
 	"pocketcoder/bridge/opencode/opencodetest"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/cmdtest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/expect"
@@ -97,7 +96,7 @@ type process struct {
 	t         testing.TB
 	cmd       *exec.Cmd
 	exited    chan struct{}
-	output    *cmdtest.Buffer
+	output    *expect.Buffer
 	data      datadir.Dir
 	workspace string
 	args      []string
@@ -200,7 +199,7 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 // launch runs the program.
 func (p *process) launch(ripgrepDir string) {
 	p.t.Helper()
-	p.output, p.exited = &cmdtest.Buffer{}, make(chan struct{})
+	p.output, p.exited = &expect.Buffer{}, make(chan struct{})
 	p.cmd = exec.Command(built(p.t, "pocketcoder"), append(slices.Clip(p.args), p.asks...)...)
 	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output

@@ -18,7 +18,7 @@ import (
 type seat struct {
 	t      *testing.T
 	person *os.File
-	seen   cmdtest.Buffer // everything the terminal was given, byte for byte
+	seen   expect.Buffer // everything the terminal was given, byte for byte
 	exited chan struct{}
 	cmd    *exec.Cmd
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -23,12 +22,10 @@ import (
 // sitting is a person at a terminal.
 type sitting struct {
 	*system
-	nc    *nats.Conn
-	input chan wire.Input
-	done  chan wire.Result
-
-	mu     sync.Mutex
-	screen strings.Builder
+	nc     *nats.Conn
+	input  chan wire.Input
+	done   chan wire.Result
+	screen expect.Buffer
 }
 
 // sit opens a shell of the operator's in chat c1.
@@ -37,7 +34,7 @@ func (s *system) sit(call string) *sitting {
 	p := &sitting{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8), done: make(chan wire.Result, 1)}
 	r := wire.Request{Session: "c1", Call: call, Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80, Kind: "xterm"}, Input: p.input}
 	go func() {
-		result, err := wire.Call(s.t.Context(), p.nc, wire.PersonSubject, r, writer(p.see), io.Discard)
+		result, err := wire.Call(s.t.Context(), p.nc, wire.PersonSubject, r, &p.screen, io.Discard)
 		if err != nil && !p.nc.IsClosed() {
 			s.t.Error(err)
 		}
@@ -46,19 +43,9 @@ func (s *system) sit(call string) *sitting {
 	return p
 }
 
-func (p *sitting) see(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.screen.Write(b)
-}
-
 func (p *sitting) sees(text string) {
 	p.t.Helper()
-	expect.Eventually(p.t, "it becomes true", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return strings.Contains(p.screen.String(), text)
-	})
+	expect.Eventually(p.t, "the screen shows "+text, func() bool { return strings.Contains(p.screen.String(), text) })
 }
 
 func (p *sitting) types(text string) { p.input <- wire.Input{Data: []byte(text)} }

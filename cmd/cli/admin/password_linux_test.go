@@ -21,7 +21,7 @@ func TestPasswordIsTypedTwiceUnseen(t *testing.T) {
 	} {
 		is := is.New(t)
 		terminal, person := cmdtest.Terminal(t)
-		var prompts cmdtest.Buffer
+		var prompts expect.Buffer
 		type result struct {
 			password string
 			err      error

@@ -23,7 +23,7 @@ import (
 type followed struct {
 	t    *testing.T
 	log  *log.Log
-	seen cmdtest.Buffer
+	seen expect.Buffer
 }
 
 // followTranscript follows chat1, of which these events are there already, for as long as the test lasts.
@@ -145,6 +145,6 @@ func TestTranscriptOfASubagentIsOverWithItsTurn(t *testing.T) {
 	})
 	is.NoErr(err)
 	is.True(child != "")
-	var seen cmdtest.Buffer
+	var seen expect.Buffer
 	is.NoErr(newTranscript(render.New(render.NewScreen(&seen, false, false)), &client.System{Conn: nc, Log: log}, FollowOptions{Chat: "chat1", Session: child}).run(t.Context())) // it is over already
 }

@@ -19,7 +19,7 @@ type sitting struct {
 	*Terminal
 	person *os.File
 	file   *os.File // the terminal itself
-	seen   cmdtest.Buffer
+	seen   expect.Buffer
 	lines  <-chan Line
 }
 
