@@ -67,9 +67,8 @@ func newWhole(t *testing.T) *whole {
 		Client: func(context.Context) (*client.Client, error) { return w.client, nil }, Pause: ingest.DefaultPause, Changed: func() {},
 	}
 	out := &outbox.Outbox{
-		Ingest: in, Engine: chat.DefaultEngine, Directory: w.workspace, Log: log, Model: w.model, Logger: logger,
-		Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
-		RetryAfter: outbox.DefaultRetryAfter, Pause: ingest.DefaultPause,
+		Ingest: in, Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
+		RetryAfter: outbox.DefaultRetryAfter,
 	}
 	in.Resend, w.outbox = out.Resend, out
 	ctx, cancel := context.WithCancel(t.Context())

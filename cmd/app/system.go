@@ -55,8 +55,8 @@ import (
 // New opens the foundations of a system in order. It closes what it has opened if it returns an error.
 //
 //	browser ─▶ http ─────────▶ handlers ─▶ log (NATS) ─▶ model (SQLite) ─▶ http, cmd
-//	            OpenCode ◀─▶ bridge ─▲       │
-//	               └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
+//	   OpenCode ◀─▶ ingest, outbox ─▲       │
+//	      └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
 func New(ctx context.Context, o Options) (_ *System, err error) {
 	s := &System{o: o, say: newProgress(o.Stderr)}
 	defer func() {
@@ -244,9 +244,8 @@ func (s *System) wire() {
 		Client: s.lives.client, Pause: ingest.DefaultPause, Changed: s.change,
 	}
 	s.outbox = &outbox.Outbox{
-		Ingest: s.ingest, Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
-		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter, Pause: ingest.DefaultPause,
+		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
+		Default: s.provider.Model, MaxTurns: s.o.MaxTurns, RetryAfter: outbox.DefaultRetryAfter,
 	}
 	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
 	s.exec = &exec.Executions{

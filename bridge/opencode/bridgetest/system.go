@@ -56,63 +56,34 @@ func NewSystem(t testing.TB, secrets ...string) *System {
 	return s
 }
 
-// Bridge connects one OpenCode with the log.
-type Bridge struct {
-	*ingest.Ingest
-	*outbox.Outbox
-}
-
-// Running is a bridge with its workers.
+// Running is an outbox and its ingest, with their workers.
 type Running struct {
-	*Bridge
-	t    testing.TB
-	Stop func()
-	Said *Output
+	*outbox.Outbox
+	t      testing.TB
+	Stop   func()
+	Logged *expect.Buffer
 }
 
-// Output is what the bridge wrote to its logger.
-type Output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *Output) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *Output) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
-// Bridge makes a bridge that does not run yet.
-func (s *System) Bridge() (*Bridge, *Output) {
-	words := &Output{}
-	const engine, directory, pause = chat.DefaultEngine, "/workspace", 5 * time.Millisecond
-	logger := slog.New(slog.NewTextHandler(words, nil))
-	b := &Bridge{
-		&ingest.Ingest{
-			Engine: engine, Directory: directory, Log: s.Log, Model: s.Model, Logger: logger,
+// Outbox makes an outbox and its ingest, which do not run yet, and returns what they log.
+func (s *System) Outbox() (*outbox.Outbox, *expect.Buffer) {
+	logged := &expect.Buffer{}
+	b := &outbox.Outbox{
+		Ingest: &ingest.Ingest{
+			Engine: chat.DefaultEngine, Directory: "/workspace", Log: s.Log, Model: s.Model, Logger: slog.New(slog.NewTextHandler(logged, nil)),
 			Client: func(context.Context) (*client.Client, error) { return client.New(s.URL, "secret"), nil },
-			Pause:  pause, Changed: func() {},
+			Pause:  5 * time.Millisecond, Changed: func() {},
 		},
-		&outbox.Outbox{
-			Engine: engine, Directory: directory, Log: s.Log, Model: s.Model, Logger: logger,
-			Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,
-			RetryAfter: []time.Duration{time.Millisecond, time.Millisecond}, Pause: pause,
-		},
+		Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,
+		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond},
 	}
-	b.Outbox.Ingest, b.Ingest.Resend = b.Ingest, b.Outbox.Resend
-	return b, words
+	b.Ingest.Resend = b.Resend
+	return b, logged
 }
 
-// Start runs a new bridge, as after a start of the whole system, until it is connected or stopped.
-func (s *System) Start(change ...func(*Bridge)) *Running {
+// Start runs a new outbox and its ingest, as after a start of the whole system, until it is connected or stopped.
+func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 	s.T.Helper()
-	b, words := s.Bridge()
+	b, logged := s.Outbox()
 	for _, c := range change {
 		c(b)
 	}
@@ -133,14 +104,13 @@ func (s *System) Start(change ...func(*Bridge)) *Running {
 	}
 	stop := sync.OnceFunc(func() { cancel(); workers.Wait() })
 	s.T.Cleanup(stop)
-	r := &Running{b, s.T, stop, words}
-	return r
+	return &Running{b, s.T, stop, logged}
 }
 
-// Connected waits until the bridge is connected and reconciled.
+// Connected waits until OpenCode is connected and reconciled.
 func (r *Running) Connected() *Running {
 	r.t.Helper()
-	expect.Eventually(r.t, "the bridge is connected", func() bool { return r.Condition().Connected })
+	expect.Eventually(r.t, "OpenCode is connected", func() bool { return r.Condition().Connected })
 	return r
 }
 
@@ -169,11 +139,11 @@ func (s *System) Drained() {
 	s.Must(s.Model.Wait(s.T.Context(), last))
 }
 
-// Reconnected cuts the stream, lets something happen meanwhile, and waits until the same bridge is connected again.
+// Reconnected cuts the stream, lets something happen meanwhile, and waits until OpenCode is connected again.
 func (s *System) Reconnected(r *Running, meanwhile func()) {
 	s.T.Helper()
 	s.Cut()
-	expect.Eventually(s.T, "the bridge notices", func() bool { return !r.Condition().Connected })
+	expect.Eventually(s.T, "the cut is noticed", func() bool { return !r.Condition().Connected })
 	meanwhile()
 	s.Back()
 	r.Connected()

@@ -51,7 +51,7 @@ func BenchmarkIngest(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		s := bridgetest.NewSystem(b)
-		bridge, _ := s.Bridge()
+		bridge, _ := s.Outbox()
 		in := bridge.Ingest
 		b.StartTimer()
 		for burst := range slices.Chunk(all, 256) {

@@ -137,7 +137,7 @@ func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 			return ctx.Err()
 		}
 		in.Logger.Error("append opencode events", "n", len(facts), "err", err)
-		if err := pause(ctx, in.Pause); err != nil {
+		if err := Sleep(ctx, in.Pause); err != nil {
 			return err
 		}
 	}

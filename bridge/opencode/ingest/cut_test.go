@@ -191,7 +191,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 			s.Drained()
 			checkDurable(t, s, frames)
 			is.Equal(len(s.Requests("POST", "/sync/history")), 3) // at the start, and for the gap
-			expect.Contains(t, r.Said.String(), "the live stream has a gap")
+			expect.Contains(t, r.Logged.String(), "the live stream has a gap")
 			is.Equal(len(s.Requests("GET", "/global/event")), 1) // the connection was kept
 		})
 	}
@@ -211,7 +211,7 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 			is := is.New(t)
 			s := bridgetest.NewSystem(t)
 			s.Miss(frames...)
-			b, _ := s.Bridge()
+			b, _ := s.Outbox()
 			b.Ingest.SetCurrent(client.New(s.URL, "secret"))
 			in := b.Ingest
 			is.NoErr(in.Take(t.Context(), all[:k]))

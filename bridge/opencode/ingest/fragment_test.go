@@ -17,7 +17,7 @@ func TestWatchersHearAFragmentBeforeTheFactThatFollowsIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)
-	bridge, _ := s.Bridge()
+	bridge, _ := s.Outbox()
 	in := bridge.Ingest
 	about := func(seq int64, typ, properties string) client.Event {
 		return client.Event{ID: client.NewID("evt", time.Now()), Type: typ, Session: "ses_1", Seq: seq, Properties: json.RawMessage(properties)}

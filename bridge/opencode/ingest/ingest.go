@@ -42,7 +42,7 @@ type Ingest struct {
 	// accepted it again. After an error Ingest reconnects and tries again.
 	Resend func(context.Context, pending.Message) (accepted bool, err error)
 
-	Pause   time.Duration // between attempts to connect to OpenCode, and to store what it reports
+	Pause   time.Duration // between attempts to connect to OpenCode, to store what it reports, and to reply to it
 	Changed func()        // called when Condition may have changed
 
 	tracker tracker
@@ -56,7 +56,7 @@ type Ingest struct {
 	lastErr atomic.Pointer[string]
 }
 
-// DefaultPause is the usual Pause, also of the outbox.
+// DefaultPause is the usual Pause.
 const DefaultPause = 500 * time.Millisecond
 
 // The keys under which the metadata of a session that the outbox makes names a chat.
@@ -100,7 +100,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 		in.lastErr.Store(&text)
 		in.Changed()
 		in.Logger.Info("opencode connection lost", "err", err)
-		if err := pause(ctx, in.Pause); err != nil {
+		if err := Sleep(ctx, in.Pause); err != nil {
 			return err
 		}
 	}
@@ -203,7 +203,8 @@ func (r *readiness) channel() chan struct{} {
 	return r.opened
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// Sleep waits for d. It returns an error if ctx ends before.
+func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil

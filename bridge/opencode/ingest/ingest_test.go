@@ -144,7 +144,7 @@ func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
 				is.Equal(e.OpenCodeSeq, w.Seq)
 				is.Equal(e.Source == events.SourceReconcile, i <= len(history))
 				if root[w.Session] == "" {
-					is.Equal(e.RawSubject, events.EngineOpenCodeSubject(b.Ingest.Engine, w.Type))
+					is.Equal(e.RawSubject, events.EngineOpenCodeSubject(b.Engine, w.Type))
 					continue
 				}
 				is.Equal(e.Subject.Scope, events.ScopeChat)
@@ -179,7 +179,7 @@ func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
 					all = append(all, e)
 				}
 			}
-			b, _ := s.Bridge()
+			b, _ := s.Outbox()
 			in := b.Ingest
 			for burst := range slices.Chunk(all, n) {
 				is.NoErr(in.Take(t.Context(), burst))

@@ -54,19 +54,19 @@ func TestOddEventsStopNothing(t *testing.T) {
 	is.Equal(len(s.OpenCodeEvents(chat, "session.compacted")), 1)
 	is.Equal(len(s.OpenCodeEvents(chat, "session.idle")), 1)
 	is.Equal(len(s.OpenCodeEvents(chat, "session.updated")), 1)
-	engine := func(typ string) int { return len(s.Events(events.EngineOpenCodeSubject(b.Ingest.Engine, typ))) }
+	engine := func(typ string) int { return len(s.Events(events.EngineOpenCodeSubject(b.Engine, typ))) }
 	is.Equal(engine("session.idle"), 1)
 	is.Equal(engine("todo.updated"), 1)
 	is.Equal(engine("workspace.moved"), 1)
 	is.Equal(engine("server.connected"), 1) // none of it cut the connection
-	odd := s.Events(events.EngineOpenCodeSubject(b.Ingest.Engine, ingest.Unstorable))
+	odd := s.Events(events.EngineOpenCodeSubject(b.Engine, ingest.Unstorable))
 	types := []string{"an odd > type", "file.edited", "an odd.> type", "an odd.> type"} // the last came plain and as a twin
 	is.Equal(len(odd), len(types))
 	for i, typ := range types {
 		var kept struct{ Type string }
 		is.NoErr(json.Unmarshal(odd[i].Data, &kept))
-		is.Equal(kept.Type, typ)                 // kept, whatever it is
-		expect.Contains(t, b.Said.String(), typ) // and reported
+		is.Equal(kept.Type, typ)                   // kept, whatever it is
+		expect.Contains(t, b.Logged.String(), typ) // and reported
 	}
 }
 

@@ -15,15 +15,12 @@ const AbortWorker = "abort"
 
 // Abort carries out AbortRequested events until ctx ends. It retries each until OpenCode accepts it.
 func (o *Outbox) Abort(ctx context.Context) error {
-	filter := events.ChatSubject("*", events.AbortRequested{}.Kind())
-	return o.Log.Work(ctx, AbortWorker, filter, o.abort, func(e events.Event, err error) {
-		o.Logger.Warn("abort", "chat", e.Subject.ID, "err", err)
-	})
+	return o.carryOut(ctx, AbortWorker, events.AbortRequested{}, o.abort)
 }
 
 // readCommand decodes a command once OpenCode is connected and the read model has the event.
 func (o *Outbox) readCommand(ctx context.Context, e events.Event, command any) error {
-	if err := o.Ingest.WaitConnected(ctx); err != nil {
+	if err := o.WaitConnected(ctx); err != nil {
 		return err
 	}
 	if err := o.Model.Wait(ctx, e.Seq); err != nil {
@@ -44,7 +41,7 @@ func (o *Outbox) abort(ctx context.Context, e events.Event) error {
 	if command.Session == "" {
 		command.Session = chat.Session
 	}
-	s, known := o.Ingest.Session(command.Session)
+	s, known := o.Session(command.Session)
 	if !ok || !known || s.Chat != chat.ID || chat.Engine != o.Engine {
 		return nil // nothing has run there yet
 	}
@@ -53,7 +50,7 @@ func (o *Outbox) abort(ctx context.Context, e events.Event) error {
 
 // stop ends the turn of a session and of its subagents, if there is one.
 func (o *Outbox) stop(ctx context.Context, session string) error {
-	if err := o.api().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
+	if err := o.Current().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
 	return o.dropAsks(ctx, session)
@@ -74,7 +71,7 @@ func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 		if err := o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: reason}); err != nil {
 			return err
 		}
-		if err := o.api().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, client.ErrGone) {
+		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, client.ErrGone) {
 			o.Logger.Warn("drop ask", "err", err)
 		}
 	}
@@ -97,7 +94,7 @@ func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 // below says whether a session is the given one or one of its subagents, however deep.
 func (o *Outbox) below(session, root string) bool {
 	for session != "" && session != root {
-		session = o.Ingest.Parent(session)
+		session = o.Parent(session)
 	}
 	return session == root && root != ""
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
@@ -157,7 +158,7 @@ func (o *Outbox) releaseBudgets(ctx context.Context) error {
 // everyDay calls work when a new day of budgets begins.
 func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error) error {
 	for {
-		if err := pause(ctx, untilTomorrow()); err != nil {
+		if err := ingest.Sleep(ctx, untilTomorrow()); err != nil {
 			return err
 		}
 		if err := work(ctx); err != nil {

@@ -29,7 +29,7 @@ func (o *Outbox) Deliver(ctx context.Context) error {
 func (o *Outbox) watch(ctx context.Context, done chan string, ended func(string), work func(context.Context) error) error {
 	for {
 		seq := o.Model.Seq()
-		if err := o.Ingest.WaitConnected(ctx); err != nil {
+		if err := o.WaitConnected(ctx); err != nil {
 			return err
 		}
 		if err := work(ctx); err != nil {
@@ -142,7 +142,7 @@ func (d *deliveries) deliver(ctx context.Context, m pending.Message) error {
 			break
 		}
 		d.Logger.Warn("deliver message", "chat", m.Chat, "message", m.ID, "try", try+1, "err", err)
-		err = pause(ctx, d.RetryAfter[try])
+		err = ingest.Sleep(ctx, d.RetryAfter[try])
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -187,7 +187,7 @@ func (d *deliveries) waitForEarlierEffects(ctx context.Context, m pending.Messag
 		})
 		for done := uint64(0); err == nil && done < last; {
 			if done, err = d.Log.Worked(ctx, worker); err == nil && done < last {
-				err = pause(ctx, effectPoll)
+				err = ingest.Sleep(ctx, effectPoll)
 			}
 		}
 		if err != nil {
@@ -234,12 +234,12 @@ func submitted(m pending.Message) (parts []events.Part, err error) {
 // chat, by the metadata, when OpenCode reports it.
 func (d *deliveries) session(ctx context.Context, m pending.Message) (string, error) {
 	if m.Bound != "" {
-		_, err := d.api().Session(ctx, m.Bound)
+		_, err := d.Current().Session(ctx, m.Bound)
 		if err == nil || !errors.Is(err, client.ErrGone) {
 			return m.Bound, err
 		}
 	}
-	s, err := d.api().CreateSession(ctx, client.NewSession{
+	s, err := d.Current().CreateSession(ctx, client.NewSession{
 		Directory: d.Directory, Title: m.ChatTitle, Agent: m.ChatAgent, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
 	})
 	if err != nil {
@@ -279,7 +279,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if err != nil {
 		return err
 	}
-	session, err := o.api().Session(ctx, s.Session)
+	session, err := o.Current().Session(ctx, s.Session)
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	for i, part := range parts {
 		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime, URL: part.URL, Filename: part.Filename})
 	}
-	return o.api().Prompt(ctx, s.Session, p)
+	return o.Current().Prompt(ctx, s.Session, p)
 }
 
 // within reports whether a session's directory is in the workspace. In another one commands cannot run, and a turn does not end if

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 )
@@ -43,7 +44,7 @@ func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	s.Refusing("POST", "/prompt_async", 1, 400)
-	s.Start(func(b *bridgetest.Bridge) { b.RetryAfter = []time.Duration{time.Hour} })
+	s.Start(func(b *outbox.Outbox) { b.RetryAfter = []time.Duration{time.Hour} })
 	chat := s.Chat("bad", "good")
 	expect.Eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(len(facts[events.MessageFailed](s, chat)), 1)

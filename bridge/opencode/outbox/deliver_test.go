@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 )
@@ -165,7 +166,7 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 	s := newSystem(t)
 	s.Silent = true // a turn that has not shown yet counts too
 	chats := []string{s.Chat("a"), s.Chat("b"), s.Chat("c")}
-	s.Start(func(b *bridgetest.Bridge) { b.MaxTurns = 2 })
+	s.Start(func(b *outbox.Outbox) { b.MaxTurns = 2 })
 	delivered := func() (n int) {
 		for _, c := range chats {
 			n += len(facts[events.MessageDelivered](s, c))

@@ -39,7 +39,7 @@ func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessag
 	if !strings.HasPrefix(message, "msg") {
 		return nothing, nil // no message of OpenCode's; it would refuse the request
 	}
-	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.api().Diff(ctx, session, message) })
+	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Diff(ctx, session, message) })
 }
 
 // Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
@@ -49,7 +49,7 @@ func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error)
 	if err != nil || session == "" {
 		return nothing, err
 	}
-	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.api().Todo(ctx, session) })
+	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Todo(ctx, session) })
 }
 
 // own is the chat's own session, "" while nothing has run there.
@@ -79,7 +79,7 @@ func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message 
 func (o *Outbox) list(ctx context.Context, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if err := o.Ingest.WaitConnected(ctx); err != nil {
+	if err := o.WaitConnected(ctx); err != nil {
 		return nil, ErrUnavailable
 	}
 	switch out, err := ask(ctx); {

@@ -46,7 +46,7 @@ func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 	s.revert(chat, "msg_2") // refused for good
 	s.revert(chat, "msg_3")
 	is.Equal(reverts(4)[3].Body, `{"messageID":"msg_3"}`)
-	expect.Contains(t, r.Said.String(), "opencode refuses")
+	expect.Contains(t, r.Logged.String(), "opencode refuses")
 
 	s.Cut()
 	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })

@@ -17,10 +17,7 @@ const forkWorker = "fork"
 // Fork carries out ForkRequested events until ctx ends. It retries each until OpenCode has made the copy or refuses for good. After a
 // refusal the new chat begins empty.
 func (o *Outbox) Fork(ctx context.Context) error {
-	filter := events.ChatSubject("*", events.ForkRequested{}.Kind())
-	return o.Log.Work(ctx, forkWorker, filter, o.fork, func(e events.Event, err error) {
-		o.Logger.Warn("fork", "chat", e.Subject.ID, "err", err)
-	})
+	return o.carryOut(ctx, forkWorker, events.ForkRequested{}, o.fork)
 }
 
 // fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy becomes
@@ -70,7 +67,7 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 		}
 		err := o.removeMessages(ctx, s.ID, func(client.Message) bool { return true })
 		if err == nil {
-			err = o.api().DeleteSession(ctx, s.ID)
+			err = o.Current().DeleteSession(ctx, s.ID)
 		}
 		if err != nil && !errors.Is(err, client.ErrGone) {
 			return err
@@ -82,7 +79,7 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 // copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
 // first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
 func (o *Outbox) copy(ctx context.Context, session string, command events.ForkRequested) (client.Session, error) {
-	c := o.api()
+	c := o.Current()
 	if command.Message != "" {
 		if err := c.HasMessage(ctx, session, command.Message); err != nil {
 			return client.Session{}, err
@@ -115,7 +112,7 @@ func (o *Outbox) removeUnfinished(ctx context.Context, session string) error {
 }
 
 func (o *Outbox) removeMessages(ctx context.Context, session string, which func(client.Message) bool) error {
-	all, err := o.api().Messages(ctx, session, 0)
+	all, err := o.Current().Messages(ctx, session, 0)
 	if err != nil {
 		return err
 	}
@@ -123,7 +120,7 @@ func (o *Outbox) removeMessages(ctx context.Context, session string, which func(
 		if !which(m) {
 			continue
 		}
-		if err := o.api().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, client.ErrGone) {
+		if err := o.Current().DeleteMessage(ctx, session, m.Info.ID); err != nil && !errors.Is(err, client.ErrGone) {
 			return err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/record"
@@ -38,7 +38,7 @@ func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
 			if c.selected != "" {
 				s.choose(chat, c.selected)
 			}
-			r := s.Start(func(b *bridgetest.Bridge) { b.Default = c.configured })
+			r := s.Start(func(b *outbox.Outbox) { b.Default = c.configured })
 			p := s.prompted(1)
 			s.Answer(p[0].session, p[0].MessageID)
 			for _, p := range s.prompted(2) {
@@ -56,7 +56,7 @@ func TestSelectionThatIsGoneIsReportedInTheChat(t *testing.T) {
 	chat := s.Chat("hello")
 	s.choose(chat, "demo/demo")
 	s.Refusing("POST", "/prompt_async", 1, 500)
-	s.Start(func(b *bridgetest.Bridge) { b.Default = "p/new" })
+	s.Start(func(b *outbox.Outbox) { b.Default = "p/new" })
 	s.prompted(2)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	replaced := facts[events.ModelReplaced](s, chat)

@@ -14,47 +14,36 @@ package outbox
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
 )
 
 // Outbox carries out effects in one OpenCode. Each of its methods that runs until its context ends carries out effects of one
 // kind.
 type Outbox struct {
-	Ingest      *ingest.Ingest // the connection to OpenCode, and its sessions
-	Engine      string
-	Directory   string // absolute; where the outbox creates sessions
-	Log         *log.Log
-	Model       *projections.Model
-	Chats       *chat.Chats
-	Records     *record.Records
-	Permissions *permission.Permissions
-	Limits      *budget.Budgets
-	Logger      *slog.Logger
+	*ingest.Ingest // the connection to OpenCode, its sessions, the log and the read model
+	Chats          *chat.Chats
+	Records        *record.Records
+	Permissions    *permission.Permissions
+	Limits         *budget.Budgets
 
 	Default    string          // "provider/model" of chats without a selection; empty for the model that OpenCode recommends
 	MaxTurns   int             // across chats, at once; 0 is no limit
 	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
-	Pause      time.Duration   // between tries to reply to OpenCode, which have no end
 
 	known atomic.Pointer[client.Models]
 }
 
 // DefaultRetryAfter are the pauses between the tries to deliver a message: 155 s in all.
 var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
-
-func (o *Outbox) api() *client.Client { return o.Ingest.Current() }
 
 // record appends an event of ours about a chat and waits until the read model has it. Effects are read from the read model, which would
 // otherwise repeat this one.
@@ -70,11 +59,10 @@ func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	return o.Model.Wait(ctx, seq)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// carryOut calls do with each request of one kind, in all chats, until ctx ends. It retries a request until do returns no error. The
+// log remembers by the name of the worker which requests are done.
+func (o *Outbox) carryOut(ctx context.Context, worker string, request events.Data, do func(context.Context, events.Event) error) error {
+	return o.Log.Work(ctx, worker, events.ChatSubject("*", request.Kind()), do, func(e events.Event, err error) {
+		o.Logger.Warn(worker, "chat", e.Subject.ID, "err", err)
+	})
 }

@@ -10,7 +10,7 @@ import (
 // UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that, Configured
 // returns the model that OpenCode recommends.
 func (o *Outbox) UsableProviders(ctx context.Context) ([]client.ModelProvider, error) {
-	if err := o.Ingest.WaitConnected(ctx); err != nil {
+	if err := o.WaitConnected(ctx); err != nil {
 		return nil, fmt.Errorf("list usable providers: %w", err)
 	}
 	models, err := o.models(ctx)
@@ -19,8 +19,8 @@ func (o *Outbox) UsableProviders(ctx context.Context) ([]client.ModelProvider, e
 
 // Providers lists the model providers by id, once OpenCode is there to say.
 func (o *Outbox) Providers(ctx context.Context) ([]client.ModelProvider, error) {
-	if err := o.Ingest.WaitConnected(ctx); err != nil {
+	if err := o.WaitConnected(ctx); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
 	}
-	return o.api().Providers(ctx, o.Directory)
+	return o.Current().Providers(ctx, o.Directory)
 }

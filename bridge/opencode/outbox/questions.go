@@ -68,9 +68,9 @@ func (r *replies) answers(ctx context.Context, question string) error {
 	case q.Interrupted:
 		return r.resumeAnswered(ctx, group, all)
 	case rejected:
-		err = r.api().Dismiss(ctx, q.Directory, question)
+		err = r.Current().Dismiss(ctx, q.Directory, question)
 	default:
-		err = r.api().Answer(ctx, q.Directory, question, all)
+		err = r.Current().Answer(ctx, q.Directory, question, all)
 	}
 	if errors.Is(err, client.ErrGone) {
 		return r.goneReply(ctx, question)
@@ -81,7 +81,7 @@ func (r *replies) answers(ctx context.Context, question string) error {
 // goneReply is for questions that OpenCode does not know: it has restarted, which the read model says by the time OpenCode
 // is connected again, or the answers came too late.
 func (r *replies) goneReply(ctx context.Context, question string) error {
-	if err := r.Ingest.WaitConnected(ctx); err != nil {
+	if err := r.WaitConnected(ctx); err != nil {
 		return err
 	}
 	group, err := pending.QuestionsOf(ctx, r.Model, question)
@@ -100,7 +100,7 @@ func (r *replies) resumeAnswered(ctx context.Context, group []pending.Question, 
 	for i, one := range group {
 		fmt.Fprintf(&text, "\nQuestion: %s\nAnswer: %s\n", one.Question.Question, strings.Join(all[i], ", "))
 	}
-	if r.Ingest.Parent(q.Session) != "" {
+	if r.Parent(q.Session) != "" {
 		text.WriteString("\nA subagent had asked. It is gone: call it again, with these answers in its prompt.")
 	} else {
 		text.WriteString("\nGo on with that; there is no need to ask again.")
@@ -116,7 +116,7 @@ func (r *replies) resumeAnswered(ctx context.Context, group []pending.Question, 
 // that we shall hear of.
 func (r *replies) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 	if !d.Interrupted {
-		held, err := r.api().QuestionRequests(ctx, d.Directory)
+		held, err := r.Current().QuestionRequests(ctx, d.Directory)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (o *Outbox) dropQuestion(ctx context.Context, q pending.Question, reason st
 	if err != nil || q.Interrupted {
 		return err
 	}
-	if err := o.api().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
+	if err := o.Current().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
 		o.Logger.Warn("drop question", "err", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
@@ -73,7 +74,7 @@ func (r *replies) once(ctx context.Context, id string, reply func() error) {
 	go func() {
 		for err := reply(); err != nil && ctx.Err() == nil; err = reply() {
 			r.Logger.Warn("reply to opencode", "request", id, "err", err)
-			if pause(ctx, r.Pause) != nil || r.Ingest.WaitConnected(ctx) != nil {
+			if ingest.Sleep(ctx, r.Pause) != nil || r.WaitConnected(ctx) != nil {
 				return
 			}
 		}
@@ -124,13 +125,13 @@ func (r *replies) decision(ctx context.Context, p pending.Request) error {
 	case now.Interrupted:
 		return nil
 	case stale != "": // if OpenCode does not wait any more, its own writing may be what changed the file
-		if err = r.api().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
+		if err = r.Current().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
 			return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
 		}
 	case now.Status == projections.PermissionAuthorized:
-		err = r.api().Allow(ctx, p.Directory, p.EnginePermission)
+		err = r.Current().Allow(ctx, p.Directory, p.EnginePermission)
 	default:
-		err = r.api().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)
+		err = r.Current().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)
 	}
 	if errors.Is(err, client.ErrGone) {
 		return r.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "OpenCode does not wait for it any more"})
@@ -141,7 +142,7 @@ func (r *replies) decision(ctx context.Context, p pending.Request) error {
 // void expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which still waits.
 func (r *replies) void(ctx context.Context, p pending.Request, interrupted bool, why string) error {
 	if !interrupted {
-		if err := r.api().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, client.ErrGone) {
+		if err := r.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, client.ErrGone) {
 			return err
 		}
 	}

@@ -14,10 +14,7 @@ const revertWorker = "revert"
 
 // Revert carries out RevertRequested events until ctx ends. It retries each until OpenCode accepts it or refuses it for good.
 func (o *Outbox) Revert(ctx context.Context) error {
-	filter := events.ChatSubject("*", events.RevertRequested{}.Kind())
-	return o.Log.Work(ctx, revertWorker, filter, o.revert, func(e events.Event, err error) {
-		o.Logger.Warn("revert", "chat", e.Subject.ID, "err", err)
-	})
+	return o.carryOut(ctx, revertWorker, events.RevertRequested{}, o.revert)
 }
 
 func (o *Outbox) revert(ctx context.Context, e events.Event) error {
@@ -30,8 +27,8 @@ func (o *Outbox) revert(ctx context.Context, e events.Event) error {
 		return err // nothing has run there yet
 	}
 	if command.Message == "" {
-		err = o.api().Unrevert(ctx, chat.Session)
-	} else if err = o.api().Revert(ctx, chat.Session, command.Message); isBusy(err) {
+		err = o.Current().Unrevert(ctx, chat.Session)
+	} else if err = o.Current().Revert(ctx, chat.Session, command.Message); isBusy(err) {
 		// What runs comes after the message, or is its turn: it is taken back too.
 		return errors.Join(err, o.stop(ctx, chat.Session))
 	}
