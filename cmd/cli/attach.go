@@ -12,7 +12,6 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
@@ -100,7 +99,7 @@ func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session strin
 	}
 	defer s.Close()
 	if o.key != "" {
-		if _, err := handlers.Give(ctx, s.Conn, "key.used", record.UseSSHKey{Command: client.NewCommand(), Key: o.key}); err != nil {
+		if err := s.Do(ctx, "key.used", record.UseSSHKey{Command: client.NewCommand(), Key: o.key}); err != nil {
 			return "", fmt.Errorf("attach: record the login: %w", err)
 		}
 	}

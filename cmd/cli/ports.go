@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/handlers"
 	"pocketcoder/web/ports"
 )
 
@@ -45,13 +43,9 @@ func Ports(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	a, err := handlers.Give(ctx, s.Conn, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0], Port: port})
+	address, err := client.Give[string](ctx, s, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0], Port: port})
 	if err != nil {
 		return err
-	}
-	var address string
-	if err := json.Unmarshal(a.Result, &address); err != nil {
-		return fmt.Errorf("read the address of the port: %w", err)
 	}
 	_, err = fmt.Fprintln(env.Stdout, address)
 	return err

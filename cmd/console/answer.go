@@ -305,7 +305,7 @@ func parseAnswer(q render.Question, words string) (answers []string, rejected bo
 
 // give sends an answer. That somebody else was first is no error: their event says so.
 func (c *conversation) give(ctx context.Context, a ask, name string, command any) error {
-	_, err := handlers.Give(ctx, c.Conn, name, command)
+	err := c.Do(ctx, name, command)
 	r := handlers.Refused{}
 	if errors.As(err, &r) {
 		c.show.Note("", render.Dim, "(%s)", r.Text)

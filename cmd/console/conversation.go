@@ -271,7 +271,7 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	c.undone = ""
 	message := events.NewID()
 	c.show.Quiet[message] = true
-	_, err := handlers.Give(ctx, c.Conn, "message.submit", chat.SubmitMessage{
+	err := c.Do(ctx, "message.submit", chat.SubmitMessage{
 		Command: client.NewCommand(), Chat: c.Chat, Message: message, Parts: []events.Part{{Type: "text", Text: text}},
 	})
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *conversation) open(ctx context.Context, text string) error {
 	if title == "" {
 		title = printable.OneLine(text, titleLength)
 	}
-	_, err := handlers.Give(ctx, c.Conn, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title})
+	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title})
 	c.exists = c.exists || err == nil
 	return err
 }
@@ -394,6 +394,5 @@ func (c *conversation) abort(ctx context.Context) error {
 		return nil
 	}
 	c.stopping = true
-	_, err := handlers.Give(ctx, c.Conn, "turn.abort", chat.AbortTurn{Command: client.NewCommand(), Chat: c.Chat})
-	return err
+	return c.Do(ctx, "turn.abort", chat.AbortTurn{Command: client.NewCommand(), Chat: c.Chat})
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -158,14 +157,10 @@ func (c *conversation) propose(ctx context.Context, a *ask, w permission.Always)
 	if w.Scope == "" {
 		w.Scope = permission.ScopeChat
 	}
-	answer, err := handlers.Give(ctx, c.Conn, "permission.propose", w)
+	p, err := client.Give[permission.Proposal](ctx, c.System, "permission.propose", w)
 	if r := (handlers.Refused{}); errors.As(err, &r) {
 		c.show.Note("", render.Dim, "(%s)", r.Text)
 		return nil
-	}
-	var p permission.Proposal
-	if err == nil {
-		err = json.Unmarshal(answer.Result, &p)
 	}
 	if err != nil {
 		return fmt.Errorf("propose a rule: %w", err)

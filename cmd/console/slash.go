@@ -17,7 +17,6 @@ import (
 	"pocketcoder/cmd/console/terminal"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 )
@@ -160,8 +159,7 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 }
 
 func (c *conversation) selectModel(ctx context.Context, name string) error {
-	_, err := handlers.Give(ctx, c.Conn, "model.select", record.SelectModel{Command: client.NewCommand(), Chat: c.Chat, Model: name})
-	return err
+	return c.Do(ctx, "model.select", record.SelectModel{Command: client.NewCommand(), Chat: c.Chat, Model: name})
 }
 
 // listedModel returns the only listed model with this name, which may lack the provider.
@@ -272,8 +270,7 @@ func (c *conversation) slashRedo(ctx context.Context, _ string) error {
 
 // revert takes a message back with all that follows; an empty one undoes that.
 func (c *conversation) revert(ctx context.Context, message string) error {
-	_, err := handlers.Give(ctx, c.Conn, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message})
-	return err
+	return c.Do(ctx, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message})
 }
 
 // turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest turn.

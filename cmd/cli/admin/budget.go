@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,9 +10,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers"
 	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/projections"
 )
@@ -43,16 +39,6 @@ type budgetCommand struct {
 	asJSON bool
 }
 
-// budgetVerbs are the subcommands of budget, and how many arguments they take.
-var budgetVerbs = map[string]struct {
-	args int
-	run  func(*budgetCommand, context.Context, []string) error
-}{
-	"list":  {0, (*budgetCommand).list},
-	"set":   {1, (*budgetCommand).make},
-	"clear": {1, (*budgetCommand).clear},
-}
-
 // Budget is the command budget.
 func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "budget", budgetUsage)
@@ -64,35 +50,14 @@ func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs.Float64Var(&b.set.Cost, "cost", 0, "set: the most it may cost; 0 is no limit")
 	fs.Float64Var(&b.set.Tokens, "tokens", 0, "set: the most `tokens` it may take; 0 is no limit")
 	fs.BoolVar(&b.asJSON, "json", false, "list: print a JSON list")
-	rest, err := cli.Parse(fs, args, 2)
-	if err != nil {
-		return err
-	}
-	if len(rest) == 0 {
-		fs.Usage()
-		return cli.ErrUsage
-	}
-	verb, ok := budgetVerbs[rest[0]]
-	if !ok {
-		return cli.WrongUsage(env, "budget: there is no %q; see pocketcoder budget -h", rest[0])
-	}
-	if len(rest)-1 != verb.args {
-		return cli.WrongUsage(env, "budget %s: wrong number of arguments; see pocketcoder budget -h", rest[0])
-	}
-	if b.System, err = client.Connect(ctx, datadir.Dir(*data)); err != nil {
-		return err
-	}
-	defer b.Close()
-	err = verb.run(&b, ctx, rest[1:])
-	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
-		return cli.WrongUsage(env, "budget: %s", r.Text)
-	}
-	return err
+	return runVerb(ctx, env, fs, args, data, map[string]verb{
+		"list": {0, 0, b.list}, "set": {1, 1, b.make}, "clear": {1, 1, b.clear},
+	}, func(s *client.System) { b.System = s })
 }
 
 func (b *budgetCommand) make(ctx context.Context, args []string) error {
 	if b.user != "" {
-		account, err := (&userCommand{System: b.System, env: b.env}).find(ctx, b.user)
+		account, err := findAccount(ctx, b.System, b.user)
 		if err != nil {
 			return err
 		}
@@ -104,13 +69,11 @@ func (b *budgetCommand) make(ctx context.Context, args []string) error {
 		}
 	}
 	b.set.Name = args[0]
-	_, err := handlers.Give(ctx, b.Conn, "budget.set", budgets.Set{Command: client.NewCommand(), Budget: b.set})
-	return err
+	return b.Do(ctx, "budget.set", budgets.Set{Command: client.NewCommand(), Budget: b.set})
 }
 
 func (b *budgetCommand) clear(ctx context.Context, args []string) error {
-	_, err := handlers.Give(ctx, b.Conn, "budget.clear", budgets.Clear{Command: client.NewCommand(), Name: args[0]})
-	return err
+	return b.Do(ctx, "budget.clear", budgets.Clear{Command: client.NewCommand(), Name: args[0]})
 }
 
 // shownBudget is a budget with what was spent of it; of one that is each chat's by itself that is nothing to tell here.
@@ -120,13 +83,9 @@ type shownBudget struct {
 }
 
 func (b *budgetCommand) list(ctx context.Context, _ []string) error {
-	a, err := handlers.Give(ctx, b.Conn, "budget.list", struct{}{})
+	all, err := client.Give[[]shownBudget](ctx, b.System, "budget.list", struct{}{})
 	if err != nil {
 		return err
-	}
-	all := []shownBudget{}
-	if err := json.Unmarshal(a.Result, &all); err != nil {
-		return fmt.Errorf("read the budgets: %w", err)
 	}
 	for i, budget := range all {
 		of := map[string]any{"chat": budget.Chat, "user": budget.User}

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -61,7 +60,7 @@ func Device(ctx context.Context, env cli.Environment, args []string) error {
 const ntfyServer = "https://ntfy.sh"
 
 func (d *deviceCommand) add(ctx context.Context, args []string) error {
-	owner, err := owner(ctx, d.System, d.env, d.user)
+	owner, err := owner(ctx, d.System, d.user)
 	if err != nil {
 		return err
 	}
@@ -94,8 +93,7 @@ func (d *deviceCommand) showQR(address string) {
 }
 
 func (d *deviceCommand) list(ctx context.Context, _ []string) error {
-	var all []record.Device
-	emails, err := ownedBy(ctx, d.System, d.env, "device.list", &all)
+	all, emails, err := ownedBy[record.Device](ctx, d.System, "device.list")
 	if err != nil {
 		return err
 	}
@@ -122,15 +120,10 @@ func activity(active bool) string {
 }
 
 func (d *deviceCommand) test(ctx context.Context, args []string) error {
-	a, err := handlers.Give(ctx, d.Conn, "device.test", push.TestDevice{Command: client.NewCommand(), Device: args[0]})
-	if err != nil {
-		return err
-	}
-	var result push.TestResult
-	if err := json.Unmarshal(a.Result, &result); err != nil {
-		return fmt.Errorf("read the result of the test: %w", err)
-	}
+	result, err := client.Give[push.TestResult](ctx, d.System, "device.test", push.TestDevice{Command: client.NewCommand(), Device: args[0]})
 	switch {
+	case err != nil:
+		return err
 	case result.Sent:
 		_, err = fmt.Fprintf(d.env.Stdout, "%s accepted the notification; the device should show it now.\n", printable.OneLine(result.Host, 60))
 		return err

@@ -66,7 +66,7 @@ func (k *keyCommand) add(ctx context.Context, args []string) error {
 	if strings.Contains(line, "PRIVATE KEY") {
 		return errors.New("read the key: this is a private key, which stays on its device; name the file that ends in .pub")
 	}
-	owner, err := owner(ctx, k.System, k.env, k.user)
+	owner, err := owner(ctx, k.System, k.user)
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,7 @@ func (k *keyCommand) read(path string) (string, error) {
 }
 
 func (k *keyCommand) list(ctx context.Context, _ []string) error {
-	var all []record.RegisteredKey
-	emails, err := ownedBy(ctx, k.System, k.env, "key.list", &all)
+	all, emails, err := ownedBy[record.RegisteredKey](ctx, k.System, "key.list")
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +10,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 )
 
@@ -48,21 +44,6 @@ type userCommand struct {
 	asJSON     bool
 }
 
-// userVerbs are the subcommands of user: what they take, and who carries them out.
-var userVerbs = map[string]struct {
-	least, most int // arguments
-	run         func(*userCommand, context.Context, []string) error
-}{
-	"add":      {1, 1, (*userCommand).add},
-	"list":     {0, 0, (*userCommand).list},
-	"passwd":   {1, 1, (*userCommand).passwd},
-	"role":     {2, 2, (*userCommand).setRole},
-	"disable":  {1, 1, (*userCommand).disable},
-	"enable":   {1, 1, (*userCommand).enable},
-	"sessions": {1, 1, (*userCommand).sessions},
-	"revoke":   {1, 2, (*userCommand).revoke},
-}
-
 // User is the command user.
 func User(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "user", userUsage)
@@ -72,53 +53,21 @@ func User(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&u.role, "role", account.User, "add: `role`: user, agent or admin")
 	fs.BoolVar(&u.generate, "generate", false, "add, passwd: make a password and print it")
 	fs.BoolVar(&u.asJSON, "json", false, "list, sessions: print a JSON list")
-	rest, err := cli.Parse(fs, args, 3)
+	return runVerb(ctx, env, fs, args, data, map[string]verb{
+		"add": {1, 1, u.add}, "list": {0, 0, u.list}, "passwd": {1, 1, u.passwd}, "role": {2, 2, u.setRole},
+		"disable": {1, 1, u.disable}, "enable": {1, 1, u.enable}, "sessions": {1, 1, u.sessions}, "revoke": {1, 2, u.revoke},
+	}, func(s *client.System) { u.System = s })
+}
+
+// accounts returns all accounts.
+func accounts(ctx context.Context, s *client.System) ([]account.Account, error) {
+	return client.Give[[]account.Account](ctx, s, "user.list", struct{}{})
+}
+
+// findAccount returns the account with an email.
+func findAccount(ctx context.Context, s *client.System, email string) (account.Account, error) {
+	all, err := accounts(ctx, s)
 	if err != nil {
-		return err
-	}
-	if len(rest) == 0 {
-		fs.Usage()
-		return cli.ErrUsage
-	}
-	verb, ok := userVerbs[rest[0]]
-	if !ok {
-		return cli.WrongUsage(env, "user: there is no %q; see pocketcoder user -h", rest[0])
-	}
-	if n := len(rest) - 1; n < verb.least || n > verb.most {
-		return cli.WrongUsage(env, "user %s: wrong number of arguments; see pocketcoder user -h", rest[0])
-	}
-	if u.System, err = client.Connect(ctx, datadir.Dir(*data)); err != nil {
-		return err
-	}
-	defer u.Close()
-	err = verb.run(&u, ctx, rest[1:])
-	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
-		return cli.WrongUsage(env, "user: %s", r.Text)
-	}
-	return err
-}
-
-func (u *userCommand) give(ctx context.Context, name string, command any) error {
-	_, err := handlers.Give(ctx, u.Conn, name, command)
-	return err
-}
-
-// ask gives a command that answers with a result.
-func (u *userCommand) ask(ctx context.Context, name string, command, result any) error {
-	a, err := handlers.Give(ctx, u.Conn, name, command)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(a.Result, result); err != nil {
-		return fmt.Errorf("read the answer to %s: %w", name, err)
-	}
-	return nil
-}
-
-// find gives the account with an email.
-func (u *userCommand) find(ctx context.Context, email string) (account.Account, error) {
-	var all []account.Account
-	if err := u.ask(ctx, "user.list", struct{}{}, &all); err != nil {
 		return account.Account{}, err
 	}
 	i := slices.IndexFunc(all, func(a account.Account) bool { return strings.EqualFold(a.Email, strings.TrimSpace(email)) })
@@ -134,11 +83,11 @@ func (u *userCommand) add(ctx context.Context, args []string) error {
 		return err
 	}
 	c := account.CreateAccount{Email: args[0], Name: u.name, Role: u.role, Password: password}
-	return u.made(password, u.give(ctx, "user.add", c))
+	return u.made(password, u.Do(ctx, "user.add", c))
 }
 
 func (u *userCommand) passwd(ctx context.Context, args []string) error {
-	a, err := u.find(ctx, args[0])
+	a, err := findAccount(ctx, u.System, args[0])
 	if err != nil {
 		return err
 	}
@@ -146,7 +95,7 @@ func (u *userCommand) passwd(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return u.made(password, u.give(ctx, "user.passwd", account.SetPassword{Account: a.ID, Password: password}))
+	return u.made(password, u.Do(ctx, "user.passwd", account.SetPassword{Account: a.ID, Password: password}))
 }
 
 func (u *userCommand) setRole(ctx context.Context, args []string) error {
@@ -164,25 +113,25 @@ func (u *userCommand) enable(ctx context.Context, args []string) error {
 }
 
 func (u *userCommand) update(ctx context.Context, email string, c account.UpdateAccount) error {
-	a, err := u.find(ctx, email)
+	a, err := findAccount(ctx, u.System, email)
 	if err != nil {
 		return err
 	}
 	c.Account = a.ID
-	return u.give(ctx, "user.update", c)
+	return u.Do(ctx, "user.update", c)
 }
 
 func (u *userCommand) revoke(ctx context.Context, args []string) error {
-	a, err := u.find(ctx, args[0])
+	a, err := findAccount(ctx, u.System, args[0])
 	if err != nil {
 		return err
 	}
-	return u.give(ctx, "user.revoke", account.RevokeSession{Account: a.ID, Session: strings.Join(args[1:], "")})
+	return u.Do(ctx, "user.revoke", account.RevokeSession{Account: a.ID, Session: strings.Join(args[1:], "")})
 }
 
 func (u *userCommand) list(ctx context.Context, _ []string) error {
-	var all []account.Account
-	if err := u.ask(ctx, "user.list", struct{}{}, &all); err != nil {
+	all, err := accounts(ctx, u.System)
+	if err != nil {
 		return err
 	}
 	if u.asJSON {
@@ -205,12 +154,12 @@ func (u *userCommand) list(ctx context.Context, _ []string) error {
 }
 
 func (u *userCommand) sessions(ctx context.Context, args []string) error {
-	a, err := u.find(ctx, args[0])
+	a, err := findAccount(ctx, u.System, args[0])
 	if err != nil {
 		return err
 	}
-	var all []account.Session
-	if err := u.ask(ctx, "user.sessions", account.OfAccount{Account: a.ID}, &all); err != nil {
+	all, err := client.Give[[]account.Session](ctx, u.System, "user.sessions", account.OfAccount{Account: a.ID})
+	if err != nil {
 		return err
 	}
 	if u.asJSON {

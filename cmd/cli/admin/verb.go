@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -55,13 +54,12 @@ func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []
 }
 
 // owner finds the account with an email, or the only account that a person can log in with.
-func owner(ctx context.Context, s *client.System, env cli.Environment, email string) (account.Account, error) {
-	u := userCommand{System: s, env: env}
+func owner(ctx context.Context, s *client.System, email string) (account.Account, error) {
 	if email != "" {
-		return u.find(ctx, email)
+		return findAccount(ctx, s, email)
 	}
-	var all []account.Account
-	if err := u.ask(ctx, "user.list", struct{}{}, &all); err != nil {
+	all, err := accounts(ctx, s)
+	if err != nil {
 		return account.Account{}, err
 	}
 	people := slices.DeleteFunc(all, func(a account.Account) bool { return a.Disabled || a.Role == account.Agent })
@@ -74,29 +72,16 @@ func owner(ctx context.Context, s *client.System, env cli.Environment, email str
 	return account.Account{}, fmt.Errorf("there are %d accounts; name one with --user EMAIL", len(people))
 }
 
-// ownedBy asks for a list of what accounts own, and returns the emails of the accounts by their ids.
-func ownedBy(ctx context.Context, s *client.System, env cli.Environment, command string, list any) (emails map[string]string, err error) {
-	u := userCommand{System: s, env: env}
-	var accounts []account.Account
-	if err := u.ask(ctx, "user.list", struct{}{}, &accounts); err != nil {
-		return nil, err
+// ownedBy asks for a list of what accounts own, and returns it with the emails of the accounts by their ids.
+func ownedBy[T any](ctx context.Context, s *client.System, command string) (list []T, emails map[string]string, err error) {
+	if emails, err = s.Emails(ctx); err != nil {
+		return nil, nil, err
 	}
-	emails = map[string]string{}
-	for _, a := range accounts {
-		emails[a.ID] = a.Email
-	}
-	a, err := handlers.Give(ctx, s.Conn, command, struct{}{})
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(a.Result, list); err != nil {
-		return nil, fmt.Errorf("read the answer to %s: %w", command, err)
-	}
-	return emails, nil
+	list, err = client.Give[[]T](ctx, s, command, struct{}{})
+	return list, emails, err
 }
 
 // removeRecord deletes a configuration record.
 func removeRecord(ctx context.Context, s *client.System, collection, id string) error {
-	_, err := handlers.Give(ctx, s.Conn, "record.delete", record.Delete{Command: client.NewCommand(), Collection: collection, Record: id})
-	return err
+	return s.Do(ctx, "record.delete", record.Delete{Command: client.NewCommand(), Collection: collection, Record: id})
 }

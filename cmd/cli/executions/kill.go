@@ -7,7 +7,6 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/handlers"
 	execs "pocketcoder/handlers/exec"
 )
 
@@ -38,7 +37,7 @@ func runKill(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	if _, err := handlers.Give(ctx, s.Conn, "exec.signal", execs.Signal{Execution: exec, Signal: *signal}); err != nil {
+	if err := s.Do(ctx, "exec.signal", execs.Signal{Execution: exec, Signal: *signal}); err != nil {
 		return cli.InvalidUsage(env, "sandbox kill", err)
 	}
 	if *signal == "" {

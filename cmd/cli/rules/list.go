@@ -16,7 +16,6 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	records "pocketcoder/handlers/record"
@@ -193,16 +192,14 @@ func runPolicyResume(ctx context.Context, env cli.Environment, args []string) er
 
 func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) error {
 	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
-		_, err := handlers.Give(ctx, s.Conn, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection, Record: record})
-		return err
+		return s.Do(ctx, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection, Record: record})
 	})
 }
 
 func setActive(ctx context.Context, s *client.System, collection, record string, active bool) error {
-	_, err := handlers.Give(ctx, s.Conn, "record.save", records.Save{
+	return s.Do(ctx, "record.save", records.Save{
 		Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
 	})
-	return err
 }
 
 // changeRule does something to the rule that is named: collection/record, or the record alone of the first collection.
