@@ -99,6 +99,14 @@ func PrintJSON(w io.Writer, v any) error {
 	return err
 }
 
+// PrintList prints a list on stdout: as JSON, or as a table (render.Table).
+func PrintList[T any](env Environment, asJSON bool, items []T, empty, header string, row func(T) []string) error {
+	if asJSON {
+		return PrintJSON(env.Stdout, items)
+	}
+	return render.Table(env.Stdout, items, empty, header, row)
+}
+
 // Indented returns a value as indented JSON, with a newline at its end.
 func Indented(v any) ([]byte, error) {
 	var b bytes.Buffer

@@ -58,20 +58,6 @@ func (a ask) is(id string, index int) bool {
 	return a.question.ID == id && (index < 0 || a.question.Index == index)
 }
 
-// pendingQuestion is a row of the read model.
-type pendingQuestion struct {
-	ID           string   `json:"ai_engine_question_id"`
-	Index        int      `json:"idx"`
-	Session      string   `json:"session_id"`
-	Header       string   `json:"header"`
-	Question     string   `json:"question"`
-	Choices      []string `json:"choices"`
-	Descriptions []string `json:"descriptions"`
-	Multiple     bool     `json:"multiple"`
-	Custom       bool     `json:"custom"`
-	Interrupted  bool     `json:"interrupted"`
-}
-
 // joinPending finds what waits already.
 func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 	var permissions []projections.Permission
@@ -88,16 +74,13 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 		}
 	}
 	c.addDue()
-	var questions []pendingQuestion
+	var questions []render.Question
 	args["status"] = projections.QuestionAsked
 	if err := c.Query(ctx, "questions", args, &questions); err != nil {
 		return err
 	}
 	for _, q := range questions {
-		c.waiting = append(c.waiting, ask{question: render.Question{
-			ID: q.ID, Index: q.Index, Session: q.Session, Header: q.Header, Text: q.Question, Labels: q.Choices, Descriptions: q.Descriptions,
-			Multiple: q.Multiple, Custom: q.Custom, Interrupted: q.Interrupted,
-		}})
+		c.waiting = append(c.waiting, ask{question: q})
 	}
 	return nil
 }
@@ -183,7 +166,7 @@ func (c *conversation) next(ctx context.Context) error {
 			c.show.Flow(promptWriter, "", render.Cyan, "› ")
 		}
 	default:
-		c.prompt(c.waiting[0])
+		c.show.Flow(promptWriter, "", render.Bold, c.showWaiting(c.waiting[0]))
 	}
 	return nil
 }
@@ -216,12 +199,6 @@ func (c *conversation) promptTerminal() {
 		c.terminal.Suggest(c.suggestion)
 		c.suggestion = ""
 	}
-}
-
-// prompt shows what waits, and asks for the answer.
-func (c *conversation) prompt(a ask) {
-	text := c.showWaiting(a)
-	c.show.Flow(promptWriter, "", render.Bold, text)
 }
 
 // showWaiting shows what waits, whole the first time, and returns the prompt for the answer.

@@ -76,7 +76,7 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 	if err == nil {
 		c.farewell(code)
 	}
-	return code, errors.Join(err, c.screen().Err)
+	return code, errors.Join(err, c.show.Err)
 }
 
 // heldExit is the exit status when messages are held and nothing waits here: more than the budget allows may have been

@@ -59,28 +59,13 @@ func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *
 	}
 }
 
-func (c *conversation) screen() *render.Screen { return c.show.Screen }
-func (c *conversation) endLine()               { c.show.EndLine() }
-
 // follow brings the chat's events after a sequence, its fragments, and the state of the connection to run.
 func (c *conversation) follow(ctx context.Context, after uint64) {
 	go func() {
-		c.failed <- c.Log.FollowDeltas(ctx, events.ChatDeltaFilters(c.Chat), func(d log.Delta) {
-			select {
-			case c.fragments <- d:
-			case <-ctx.Done():
-			}
-		})
+		c.failed <- c.Log.FollowDeltas(ctx, events.ChatDeltaFilters(c.Chat), func(d log.Delta) { _ = client.Send(ctx, c.fragments, d) })
 	}()
 	go func() {
-		c.failed <- c.Log.Read(ctx, after, []string{events.ChatFilter(c.Chat)}, func(b log.Batch) error {
-			select {
-			case c.arrived <- b:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		c.failed <- c.Log.Read(ctx, after, []string{events.ChatFilter(c.Chat)}, func(b log.Batch) error { return client.Send(ctx, c.arrived, b) })
 	}()
 	c.connected = c.Connected()
 }
@@ -247,7 +232,7 @@ func (c *conversation) check(ctx context.Context, seq uint64) error {
 	}
 	if c.working = row.Turn == projections.TurnAssistant || c.turn.Whose() == projections.TurnAssistant; !c.working {
 		c.stopping = false
-		c.endLine()
+		c.show.EndLine()
 	}
 	return nil
 }

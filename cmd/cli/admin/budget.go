@@ -2,10 +2,8 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"pocketcoder/cmd/cli"
@@ -99,24 +97,15 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 			return err
 		}
 	}
-	if b.asJSON {
-		return cli.PrintJSON(b.env.Stdout, all)
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(b.env.Stdout, "no budgets; make one with: pocketcoder budget set NAME --cost 10")
-		return err
-	}
-	t := tabwriter.NewWriter(b.env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSCOPE\tCHAT\tUSER\tCOST\tTOKENS\tSTATE")
-	for _, s := range all {
+	const empty = "no budgets; make one with: pocketcoder budget set NAME --cost 10"
+	return cli.PrintList(b.env, b.asJSON, all, empty, "NAME\tSCOPE\tCHAT\tUSER\tCOST\tTOKENS\tSTATE", func(s shownBudget) []string {
 		cost, tokens := "", ""
 		if s.Spent != nil {
 			cost, tokens = amount(s.Spent.Cost)+" of ", amount(float64(s.Spent.Tokens))+" of "
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, limited(cost, s.Cost), limited(tokens, s.Tokens),
-			map[bool]string{true: "active", false: "paused"}[s.Active])
-	}
-	return t.Flush()
+		state := map[bool]string{true: "active", false: "paused"}[s.Active]
+		return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, limited(cost, s.Cost), limited(tokens, s.Tokens), state}
+	})
 }
 
 // limited shows a limit with what was spent of it.

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/mdp/qrterminal/v3"
 	"golang.org/x/term"
@@ -97,19 +96,12 @@ func (d *deviceCommand) list(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if d.asJSON {
-		return cli.PrintJSON(d.env.Stdout, all)
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintf(d.env.Stdout, "no devices; add one with: %s device add \"My phone\"\n", program.Name())
-		return err
-	}
-	t := tabwriter.NewWriter(d.env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE")
-	for _, one := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), printable.OneLine(one.Service, 20), printable.OneLine(one.Host, 60), activity(one.Active))
-	}
-	return t.Flush()
+	empty := fmt.Sprintf("no devices; add one with: %s device add \"My phone\"", program.Name())
+	return cli.PrintList(d.env, d.asJSON, all, empty, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE", func(one record.Device) []string {
+		return []string{
+			one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), printable.OneLine(one.Service, 20), printable.OneLine(one.Host, 60), activity(one.Active),
+		}
+	})
 }
 
 func activity(active bool) string {

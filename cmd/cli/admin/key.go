@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"pocketcoder/cmd/cli"
@@ -101,20 +100,13 @@ func (k *keyCommand) list(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if k.asJSON {
-		return cli.PrintJSON(k.env.Stdout, all)
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintf(k.env.Stdout, "no SSH keys; add one with: %s key add ~/.ssh/id_ed25519.pub\n", program.Name())
-		return err
-	}
-	t := tabwriter.NewWriter(k.env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tDEVICE\tACCOUNT\tSTATE\tEXPIRES\tLAST USED\tFINGERPRINT")
-	for _, one := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), activity(one.Active),
-			recordMinute(one.ExpiresAt), recordMinute(one.LastUsed), printable.OneLine(one.Fingerprint, 60))
-	}
-	return t.Flush()
+	empty := fmt.Sprintf("no SSH keys; add one with: %s key add ~/.ssh/id_ed25519.pub", program.Name())
+	return cli.PrintList(k.env, k.asJSON, all, empty, "ID\tDEVICE\tACCOUNT\tSTATE\tEXPIRES\tLAST USED\tFINGERPRINT", func(one record.RegisteredKey) []string {
+		return []string{
+			one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), activity(one.Active),
+			recordMinute(one.ExpiresAt), recordMinute(one.LastUsed), printable.OneLine(one.Fingerprint, 60),
+		}
+	})
 }
 
 // recordMinute shows a time of a record in this machine's time zone.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"pocketcoder/cmd/cli"
@@ -134,23 +133,14 @@ func (u *userCommand) list(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if u.asJSON {
-		return cli.PrintJSON(u.env.Stdout, all)
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(u.env.Stdout, "no accounts yet; make the first with: pocketcoder user add EMAIL --role admin")
-		return err
-	}
-	t := tabwriter.NewWriter(u.env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "EMAIL\tROLE\tSTATE\tCREATED\tID\tNAME")
-	for _, a := range all {
+	const empty = "no accounts yet; make the first with: pocketcoder user add EMAIL --role admin"
+	return cli.PrintList(u.env, u.asJSON, all, empty, "EMAIL\tROLE\tSTATE\tCREATED\tID\tNAME", func(a account.Account) []string {
 		state := "enabled"
 		if a.Disabled {
 			state = "disabled"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable.OneLine(a.Email, 60), a.Role, state, minute(a.Created), a.ID, printable.OneLine(a.Name, 40))
-	}
-	return t.Flush()
+		return []string{printable.OneLine(a.Email, 60), a.Role, state, minute(a.Created), a.ID, printable.OneLine(a.Name, 40)}
+	})
 }
 
 func (u *userCommand) sessions(ctx context.Context, args []string) error {
@@ -162,19 +152,10 @@ func (u *userCommand) sessions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if u.asJSON {
-		return cli.PrintJSON(u.env.Stdout, all)
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintf(u.env.Stdout, "%s is logged in nowhere\n", printable.OneLine(a.Email, 60))
-		return err
-	}
-	t := tabwriter.NewWriter(u.env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SESSION\tOPENED\tREFRESHED\tEXPIRES\tADDRESS\tDEVICE")
-	for _, s := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, minute(s.Opened), minute(s.Refreshed), minute(s.Expires), printable.OneLine(s.Address, 40), printable.OneLine(s.Device, 60))
-	}
-	return t.Flush()
+	empty := printable.OneLine(a.Email, 60) + " is logged in nowhere"
+	return cli.PrintList(u.env, u.asJSON, all, empty, "SESSION\tOPENED\tREFRESHED\tEXPIRES\tADDRESS\tDEVICE", func(s account.Session) []string {
+		return []string{s.ID, minute(s.Opened), minute(s.Refreshed), minute(s.Expires), printable.OneLine(s.Address, 40), printable.OneLine(s.Device, 60)}
+	})
 }
 
 // minute shows a time in this machine's time zone.

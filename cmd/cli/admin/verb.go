@@ -12,7 +12,6 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
 )
@@ -47,10 +46,7 @@ func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []
 	defer s.Close()
 	connected(s)
 	err = v.run(ctx, rest[1:])
-	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
-		return cli.WrongUsage(env, "%s: %s", fs.Name(), r.Text)
-	}
-	return err
+	return cli.InvalidUsage(env, fs.Name(), err)
 }
 
 // owner finds the account with an email, or the only account that a person can log in with.

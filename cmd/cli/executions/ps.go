@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
@@ -43,40 +41,24 @@ func runPs(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	name := "running"
+	name, empty := "running", "nothing runs now; --all shows what ran"
 	if *all {
-		name = "latest"
+		name, empty = "latest", "nothing was run yet"
 	}
 	var runs []projections.Run
 	if err := s.Query(ctx, name, map[string]any{"limit": *limit}, &runs); err != nil {
 		return err
 	}
-	if *asJSON {
-		return cli.PrintJSON(env.Stdout, runs)
-	}
-	return printRuns(env.Stdout, runs, *all)
-}
-
-func printRuns(w io.Writer, runs []projections.Run, all bool) error {
-	if len(runs) == 0 {
-		text := "nothing runs now; --all shows what ran"
-		if all {
-			text = "nothing was run yet"
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND")
-	for _, x := range runs {
+	return cli.PrintList(env, *asJSON, runs, empty, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND", func(x projections.Run) []string {
 		status := x.Status
 		if status == events.ExecutionFailed {
 			status = fmt.Sprintf("exit %d", x.ExitCode)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
-			cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"), printable.OneLine(x.Text, 60))
-	}
-	return t.Flush()
+		return []string{
+			x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
+			cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"), printable.OneLine(x.Text, 60),
+		}
+	})
 }
 
 // kindOf says what an execution is to a person.
@@ -118,17 +100,11 @@ func runWorkers(ctx context.Context, env cli.Environment, args []string) error {
 	if len(workers) == 0 {
 		return errors.New("no worker answers, so no command can run")
 	}
-	if *asJSON {
-		return cli.PrintJSON(env.Stdout, workers)
-	}
-	t := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON")
-	for _, w := range workers {
+	return cli.PrintList(env, *asJSON, workers, "", "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON", func(w wire.WorkerInfo) []string {
 		load := fmt.Sprint(w.Running)
 		if w.Capacity > 0 {
 			load += fmt.Sprintf(" of %d", w.Capacity)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable.Visible(w.Name), printable.Visible(w.Isolation), load, printable.Visible(w.Workspace), printable.Visible(w.Version), printable.Visible(w.Reason))
-	}
-	return t.Flush()
+		return []string{printable.Visible(w.Name), printable.Visible(w.Isolation), load, printable.Visible(w.Workspace), printable.Visible(w.Version), printable.Visible(w.Reason)}
+	})
 }

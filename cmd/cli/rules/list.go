@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
@@ -155,13 +155,8 @@ func (f ruleFields) state(now time.Time) string {
 }
 
 func printRules(w io.Writer, all []listedRule) error {
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\".")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE")
-	for _, r := range all {
+	const empty = "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\"."
+	return render.Table(w, all, empty, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE", func(r listedRule) []string {
 		whom := "everybody"
 		if r.Chat != "" {
 			whom = "chat " + r.Chat
@@ -172,9 +167,8 @@ func printRules(w io.Writer, all []listedRule) error {
 		if r.Expires != "" {
 			until = printable.LocalTime(r.Expires)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until, printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60))
-	}
-	return t.Flush()
+		return []string{printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until, printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60)}
+	})
 }
 
 // Pausing, resuming and revoking a rule, by the name of the subcommand.

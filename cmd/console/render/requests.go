@@ -323,18 +323,18 @@ func (r *Renderer) settle(id string, st Style, text string) {
 	r.Note(session, st, "%s", text)
 }
 
-// Question is one of the questions that the model asked together.
+// Question is one of the questions that the model asked together. Its JSON is a row of the read model.
 type Question struct {
-	ID           string // que_…, of all of them
-	Index        int
-	Session      string
-	Header       string
-	Text         string
-	Labels       []string
-	Descriptions []string // one for each label
-	Multiple     bool
-	Custom       bool // own words are an answer too
-	Interrupted  bool
+	ID           string   `json:"ai_engine_question_id"` // que_…, of all of them
+	Index        int      `json:"idx"`
+	Session      string   `json:"session_id"`
+	Header       string   `json:"header"`
+	Text         string   `json:"question"`
+	Labels       []string `json:"choices"`
+	Descriptions []string `json:"descriptions"` // one for each label
+	Multiple     bool     `json:"multiple"`
+	Custom       bool     `json:"custom"` // own words are an answer too
+	Interrupted  bool     `json:"interrupted"`
 }
 
 // Questions returns the questions that the model asked together.

@@ -3,36 +3,38 @@ package render
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 )
 
-// Chats writes a table of chats to w.
-func Chats(w io.Writer, chats []client.Chat) error {
-	if len(chats) == 0 {
-		_, err := fmt.Fprintln(w, "no chats yet; begin one with: pocketcoder chat")
+// Table writes a table to w: a header, and a row for each item. Without items it writes a line of text instead. Columns of the
+// header are separated by tabs.
+func Table[T any](w io.Writer, items []T, empty, header string, row func(T) []string) error {
+	if len(items) == 0 {
+		_, err := fmt.Fprintln(w, empty)
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW")
-	for _, c := range chats {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.NextTurn(), printable.LocalTime(c.LastActive), printable.OneLine(c.Title, 30), printable.OneLine(c.Preview, 60))
+	fmt.Fprintln(t, header)
+	for _, item := range items {
+		fmt.Fprintln(t, strings.Join(row(item), "\t"))
 	}
 	return t.Flush()
 }
 
+// Chats writes a table of chats to w.
+func Chats(w io.Writer, chats []client.Chat) error {
+	return Table(w, chats, "no chats yet; begin one with: pocketcoder chat", "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW", func(c client.Chat) []string {
+		return []string{c.ID, c.NextTurn(), printable.LocalTime(c.LastActive), printable.OneLine(c.Title, 30), printable.OneLine(c.Preview, 60)}
+	})
+}
+
 // Requests writes a table of requests that wait for a person to w.
 func Requests(w io.Writer, pending []client.Request) error {
-	if len(pending) == 0 {
-		_, err := fmt.Fprintln(w, "no request waits for a person")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CHAT\tREQUEST\tSINCE\tTYPE\tWHAT\tWHY")
-	for _, r := range pending {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Chat, r.ID, printable.LocalTime(r.Since), printable.OneLine(r.Type, 20), printable.OneLine(r.What, 60), printable.OneLine(r.Why, 80))
-	}
-	return t.Flush()
+	return Table(w, pending, "no request waits for a person", "CHAT\tREQUEST\tSINCE\tTYPE\tWHAT\tWHY", func(r client.Request) []string {
+		return []string{r.Chat, r.ID, printable.LocalTime(r.Since), printable.OneLine(r.Type, 20), printable.OneLine(r.What, 60), printable.OneLine(r.Why, 80)}
+	})
 }
