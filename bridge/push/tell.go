@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -55,11 +53,9 @@ type TestResult struct {
 	Host   string `json:"host,omitempty"`   // of the push service
 }
 
-// Serve takes the commands about devices over NATS until ctx ends, in the name of actor.
-func (p *Push) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
-	return handlers.Commands{
-		"device.test": handlers.CommandOf(func(c *TestDevice, actor string) { c.Actor = actor }, p.testDevice),
-	}.Serve(ctx, nc, actor, p.Logger)
+// Commands are the commands about devices that can be given over NATS.
+func (p *Push) Commands() handlers.Commands {
+	return handlers.Commands{"device.test": handlers.CommandOf(func(c *TestDevice, actor string) { c.Actor = actor }, p.testDevice)}
 }
 
 // testTime is how long a test waits for the push service. A slow one is tried again after that.

@@ -310,14 +310,12 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.runSSH))
 	g.Add(actor(rest, s.worker.Run))
 	g.Add(actor(rest, s.runEgress))
-	for _, commands := range []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands()} {
+	for _, commands := range []handlers.Commands{
+		s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.push.Commands(), s.gate.Commands(), s.exec.Commands(), s.accounts.Commands(),
+	} {
 		g.Add(actor(rest, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) }))
 	}
-	g.Add(actor(rest, func(ctx context.Context) error { return s.push.Serve(ctx, s.nc, operator) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.gate.Serve(ctx, s.nc, operator) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.exec.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.accounts.Serve(ctx, s.nc, operator, s.o.Logger) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.web) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, s.web.Realtime.Run))

@@ -229,8 +229,8 @@ func TestCommandsOverNATS(t *testing.T) {
 	is := is.New(t)
 	s := start(t)
 	served := connect(t, s.server)
-	go s.Serve(t.Context(), served, "user:operator", slog.New(slog.DiscardHandler))
-	expect.Eventually(t, "the commands are not served", func() bool { return served.NumSubscriptions() == len(s.commands()) })
+	go s.Commands().Serve(t.Context(), served, "user:operator", slog.New(slog.DiscardHandler))
+	expect.Eventually(t, "the commands are not served", func() bool { return served.NumSubscriptions() == len(s.Commands()) })
 	is.NoErr(served.Flush())
 	nc := connect(t, s.server)
 	give := func(name string, command any) handlers.Accepted {

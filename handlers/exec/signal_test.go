@@ -134,7 +134,7 @@ func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	conn := s.connect(natsconf.Core)
-	go func() { served <- s.exec.Serve(ctx, conn, events.UserActor("operator")) }()
+	go func() { served <- s.exec.Commands().Serve(ctx, conn, events.UserActor("operator"), s.exec.Logger) }()
 	for conn.NumSubscriptions() < len(s.exec.Commands()) {
 		is.NoErr(conn.Flush())
 	}

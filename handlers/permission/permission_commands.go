@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission/dryrun"
@@ -60,9 +58,4 @@ func (g Gate) allowAlways(ctx context.Context, c Always) (handlers.Accepted, err
 
 func (g Gate) listRules(ctx context.Context, c ListRules) ([]policy.Rule, error) {
 	return g.InForce(ctx, record.RuleScope{Chat: c.Chat, Agent: c.Agent, At: time.Now(), Seq: c.Seq})
-}
-
-// Serve takes the commands of the Gate over NATS.
-func (g Gate) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
-	return g.Commands().Serve(ctx, nc, actor, g.Logger)
 }

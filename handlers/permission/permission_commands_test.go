@@ -35,7 +35,7 @@ func TestGateCommandsOverNATS(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go g.Serve(ctx, nc, handlerstest.Alice)
+	go g.Commands().Serve(ctx, nc, handlerstest.Alice, g.Logger)
 	for nc.NumSubscriptions() < len(g.Commands()) {
 		nc.Flush()
 	}

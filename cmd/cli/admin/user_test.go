@@ -50,7 +50,7 @@ func serveAccounts(t *testing.T) (datadir.Dir, *account.Accounts) {
 	is.NoErr(err)
 	accounts, err := account.Open(t.Context(), log, secrets)
 	is.NoErr(err)
-	go accounts.Serve(t.Context(), nc, events.UserActor("operator"), slog.New(slog.DiscardHandler))
+	go accounts.Commands().Serve(t.Context(), nc, events.UserActor("operator"), slog.New(slog.DiscardHandler))
 	is.NoErr(d.Announce(datadir.Running{PID: os.Getpid(), Started: time.Now(), NATS: server.ClientURL(), HTTP: "http://127.0.0.1:1"}))
 	expect.Eventually(t, "the commands are served", func() bool {
 		_, stderr, err := user(t, d, "", "list")
