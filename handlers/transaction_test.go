@@ -31,7 +31,7 @@ func everything(h *permissiontest.Handlers) func(context.Context) error {
 		_, err5 := h.Permissions.Decide(ctx, permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Denied})
 		_, err6 := h.Chats.AnswerQuestion(ctx, chat.AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1, Answers: []string{"yes"}})
 		_, status, seq, err7 := permissiontest.GateOn(h).Submit(ctx, permissiontest.Intends("i1", "git status"))
-		_, _, err8 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", New: true, Unique: []string{"name"}, Set: handlerstest.Fields(`{"name":"n"}`)})
+		_, _, err8 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", New: true, Set: handlerstest.Fields(`{"name":"n"}`)})
 		_, _, err9 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", Set: handlerstest.Fields(`{"version":2}`)})
 		_, _, err10 := h.Chats.Fork(ctx, chat.Fork{Chat: "c2", Into: "c3"})
 		_, err11 := h.Chats.Delete(ctx, chat.Delete{Chat: "c2"})
@@ -96,7 +96,7 @@ func TestRefusedCommandRefusesTheTransaction(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.New(eventstest.Log(t))
 	save := func(ctx context.Context, id, name string) error {
-		_, _, err := h.Records.Save(ctx, record.Save{Collection: "sops", Record: id, New: true, Unique: []string{"name"}, Set: handlerstest.Fields(`{"name":"` + name + `"}`)})
+		_, _, err := h.Records.Save(ctx, record.Save{Collection: "sops", Record: id, New: true, Set: handlerstest.Fields(`{"name":"` + name + `"}`)})
 		return err
 	}
 	_, err := handlers.Transaction(t.Context(), h.Log, func(ctx context.Context) error {
@@ -130,7 +130,7 @@ func TestTransactionIsDecidedAgain(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	elsewhere, tries := permissiontest.New(h.Log), 0
-	save := record.Save{Collection: "sops", New: true, Upsert: true, Unique: []string{"name"}, Set: handlerstest.Fields(`{"name":"n","v":1}`)}
+	save := record.Save{Collection: "sops", New: true, Upsert: true, Set: handlerstest.Fields(`{"name":"n","v":1}`)}
 	var id string
 	_, err := handlers.Transaction(t.Context(), h.Log, func(ctx context.Context) (err error) {
 		tries++

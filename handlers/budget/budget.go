@@ -9,7 +9,6 @@ package budget
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
@@ -18,12 +17,12 @@ import (
 )
 
 // Collection is the config collection of the limits on what is spent.
-const Collection = "budgets"
+const Collection = record.BudgetCollection
 
 // The scopes of a budget.
 const (
-	OfChat = "chat" // what a chat spends in all
-	OfDay  = "day"  // what is spent from midnight to midnight UTC
+	OfChat = record.BudgetOfChat // what a chat spends in all
+	OfDay  = record.BudgetOfDay  // what is spent from midnight to midnight UTC
 )
 
 // Budgets carries out the commands on budgets, and asks for more when what may be spent is spent. The zero value but for its parts is
@@ -62,35 +61,8 @@ type Budget struct {
 // owner of the chat that reaches it would decide what others may spend, or about a limit on the owner.
 func (b Budget) shared() bool { return b.User != "" || b.Scope == OfDay && b.Chat == "" }
 
-// maxAmount keeps amounts where a float64 counts one by one.
-const maxAmount = 1 << 50
-
-// minAmount keeps what is spent a sensible multiple of a limit.
-const minAmount = 1e-6
-
 // Check refuses a budget that limits nothing, or cannot be read.
-func (b Budget) Check() error {
-	amount := func(field string, v float64) error {
-		if math.IsNaN(v) || v < 0 || v > maxAmount || v > 0 && v < minAmount {
-			return handlers.RefuseField(handlers.Invalid, field, "%s: want 0 (no limit), or a number from %v to %d", field, minAmount, int64(maxAmount))
-		}
-		return nil
-	}
-	switch {
-	case strings.TrimSpace(b.Name) == "":
-		return handlers.RefuseField(handlers.Invalid, "name", "name: a budget needs one")
-	case b.Scope != OfChat && b.Scope != OfDay:
-		return handlers.RefuseField(handlers.Invalid, "scope", "scope: want %q or %q, got %q", OfChat, OfDay, b.Scope)
-	case b.Tokens != math.Trunc(b.Tokens):
-		return handlers.RefuseField(handlers.Invalid, "tokens", "tokens: want a whole number")
-	case b.Cost == 0 && b.Tokens == 0:
-		return handlers.RefuseField(handlers.Invalid, "cost", "cost, tokens: a budget needs one of them above 0")
-	}
-	if err := amount("cost", b.Cost); err != nil {
-		return err
-	}
-	return amount("tokens", b.Tokens)
-}
+func (b Budget) Check() error { return record.CheckBudget(b.Name, b.Scope, b.Cost, b.Tokens) }
 
 // List lists the budgets, by name. One that is not valid is left out: it was refused when it was made, so somebody wrote
 // past this package.
@@ -130,7 +102,7 @@ func (h *Budgets) Set(ctx context.Context, c Set) (id string, seq uint64, err er
 		set[field], _ = json.Marshal(value) // texts, numbers and a bool
 	}
 	return h.Records.Save(ctx, record.Save{
-		Command: c.Command, Collection: Collection, Set: set, New: true, Unique: []string{"name"}, Upsert: true,
+		Command: c.Command, Collection: Collection, Set: set, New: true, Upsert: true,
 	})
 }
 

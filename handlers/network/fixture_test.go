@@ -10,12 +10,10 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
 )
 
 // outlet is a network for the commands of chat c1, whose gate runs.
@@ -92,13 +90,12 @@ func (o *outlet) connections() []events.ExecConnected {
 	return handlerstest.Of[events.ExecConnected](data)
 }
 
-func (o *outlet) saveRule(fields map[string]any) string {
+// saveRule stores a rule without the checks of a command, so that it may be broken.
+func (o *outlet) saveRule(fields map[string]any) (id string) {
 	o.T.Helper()
-	set := map[string]json.RawMessage{}
-	for k, v := range fields {
-		set[k], _ = json.Marshal(v)
-	}
-	id, _, err := o.Records.Save(o.T.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "tool_permissions", Set: set, New: true})
+	body, err := json.Marshal(fields)
 	is.New(o.T).NoErr(err)
+	id = events.NewID()
+	permissiontest.Keeps(o.T, permissiontest.New(o.Log), "tool_permissions", id, string(body))
 	return id
 }

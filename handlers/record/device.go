@@ -46,7 +46,7 @@ func (h *Records) AddDevice(ctx context.Context, c AddDevice) (id string, seq ui
 		return "", 0, handlers.RefuseField(handlers.Invalid, "url", "The URL must be that of an ntfy topic or a UnifiedPush endpoint, such as https://ntfy.sh/SECRET-TOPIC.")
 	}
 	return h.Save(ctx, Save{
-		Command: c.Command, Collection: DeviceCollection, New: true, Unique: []string{"user", "push_token"}, Upsert: true,
+		Command: c.Command, Collection: DeviceCollection, New: true,
 		Set: mustFields(map[string]any{"user": c.User, "name": strings.TrimSpace(c.Name), "push_service": ServiceUnifiedPush, "push_token": c.URL, "is_active": true}),
 	})
 }

@@ -73,17 +73,14 @@ func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, se
 	if err != nil {
 		return "", 0, err
 	}
-	unique := []string{"chat"} // a chat has one selection, whoever made it
+	save := Save{Command: c.Command, Collection: modelSelections, Record: c.Record, New: true}
+	save.Set = mustFields(map[string]any{"model": model, "user": c.User, "chat": c.Chat})
 	if c.Chat == "" {
-		unique = []string{"user", "chat"}
+		save.Set["chat"] = json.RawMessage("null")
+	} else {
+		save.unique = []string{"chat"} // a chat has one selection, whoever made it
 	}
-	set := mustFields(map[string]any{"model": model, "user": c.User, "chat": c.Chat})
-	if c.Chat == "" {
-		set["chat"] = json.RawMessage("null")
-	}
-	return h.Save(ctx, Save{
-		Command: c.Command, Collection: modelSelections, Record: c.Record, Set: set, New: true, Unique: unique, Upsert: true,
-	})
+	return h.Save(ctx, save)
 }
 
 // clearModel deletes the selection that c names. It returns sequence 0 when there is none.

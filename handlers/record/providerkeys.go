@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 )
 
@@ -33,6 +35,123 @@ type ProviderKeys struct {
 	Secrets *secret.Store
 	Logger  *slog.Logger
 	Paths   []string // a value that is part of one of these is not redacted
+}
+
+// Limits of the keys of an account; lengths are in bytes.
+const (
+	maxKeys       = 50
+	maxProviderID = 100
+	maxVariables  = 20
+	maxVariable   = 4 << 10
+)
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
+
+// completeProviderKey checks a key. It refuses values, because events would hold them.
+func completeProviderKey(c change) error {
+	if id := c.text("provider_id"); len(id) > maxProviderID || strings.ContainsFunc(id, unicode.IsControl) {
+		return invalid("provider_id", "Must be at most %d bytes without control characters.", maxProviderID)
+	}
+	values, err := variables(c.set)
+	if err != nil {
+		return err
+	}
+	for name, value := range values {
+		if value != "" {
+			return invalid("env_vars", "The value of %s is a secret, which this command does not take. Set it over the web API.", name)
+		}
+	}
+	if !c.New {
+		return nil
+	}
+	count := 0
+	for _, r := range c.all.records { // a key for a provider that has one replaces it
+		if !r.deleted && !r.fields.differs(c.set, []string{"user"}) && r.fields.differs(c.set, []string{"provider_id"}) {
+			count++
+		}
+	}
+	if count >= maxKeys {
+		return handlers.RefuseField(handlers.TooMany, "provider_id", "There are %d keys already.", maxKeys)
+	}
+	return nil
+}
+
+// variables returns the variables that a command sets, nil if it sets none.
+func variables(set fields) (values map[string]string, err error) {
+	raw, given := set["env_vars"]
+	switch {
+	case !given:
+		return nil, nil
+	case json.Unmarshal(raw, &values) != nil:
+		return nil, invalid("env_vars", "Must be an object of texts.")
+	case len(values) > maxVariables:
+		return nil, invalid("env_vars", "Must be at most %d variables.", maxVariables)
+	}
+	if values == nil { // null
+		values = map[string]string{}
+	}
+	for name, value := range values {
+		if !variableName.MatchString(name) {
+			return nil, invalid("env_vars", "%q is no name of a variable.", strings.ToValidUTF8(name[:min(len(name), maxProviderID)], ""))
+		}
+		if len(value) > maxVariable || strings.ContainsRune(value, 0) {
+			return nil, invalid("env_vars", "%s must be at most %d bytes without NUL.", name, maxVariable)
+		}
+	}
+	return values, nil
+}
+
+// Save saves a record with the names of the variables, and then their values among the secrets. A refused record leaves the
+// values unchanged. After a crash in between, the record names variables with their old values or none; the client got no answer
+// and repeats the request. In the other order, a crash could leave values that no record names.
+func (k ProviderKeys) Save(ctx context.Context, h *Records, c Save) (id string, seq uint64, err error) {
+	values, err := variables(c.Set)
+	if err == nil {
+		err = c.checkSize()
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	if values != nil {
+		names := map[string]string{}
+		for name := range values {
+			names[name] = ""
+		}
+		c.Set = fields(c.Set).with(mustFields(map[string]any{"env_vars": names}))
+	}
+	h.keys.Lock()
+	defer h.keys.Unlock()
+	if id, seq, err = h.Save(ctx, c); err != nil || values == nil {
+		return id, seq, err
+	}
+	user, err := h.keyOwner(ctx, id)
+	if err != nil {
+		return "", 0, err
+	}
+	return id, seq, k.Keep(context.WithoutCancel(ctx), user, id, values, c.admin())
+}
+
+// Delete deletes a record, and then its values.
+func (k ProviderKeys) Delete(ctx context.Context, h *Records, c Delete) (seq uint64, err error) {
+	h.keys.Lock()
+	defer h.keys.Unlock()
+	user, err := h.keyOwner(ctx, c.Record)
+	if err != nil {
+		return 0, err
+	}
+	if seq, err = h.Delete(ctx, c); err != nil || user == "" {
+		return seq, err
+	}
+	return seq, k.Keep(context.WithoutCancel(ctx), user, c.Record, nil, true)
+}
+
+// keyOwner returns the account that a key belongs to, "" for a key that does not exist.
+func (h *Records) keyOwner(ctx context.Context, key string) (user string, err error) {
+	err = h.collection(ctx, ProviderKeysCollection).Read(ctx, h.Log, func(s *collection) error {
+		user = s.records[key].fields.text("user")
+		return nil
+	})
+	return user, err
 }
 
 const providerKeysPrefix = "llm" // of all their keys among the secrets
@@ -155,21 +274,12 @@ func (k ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err e
 	if err != nil {
 		return nil, err
 	}
-	users := map[string]string{} // by record
-	_, err = k.Log.Fold(ctx, events.ConfigSubject(ProviderKeysCollection, "*", "*"), 0, func(e events.Event) error {
-		delete(users, e.Subject.ID)
-		var fields struct {
-			User string `json:"user"`
-		}
-		d, err := events.Decode(e)
-		if saved, ok := d.(events.Saved); err == nil && ok && json.Unmarshal(saved.Fields, &fields) == nil && !gone[fields.User] {
-			users[e.Subject.ID] = fields.User
-		}
-		return nil
-	})
+	keys, err := All[struct{ User string }](ctx, &Records{Log: k.Log}, ProviderKeysCollection)
 	byAdmin = map[string]bool{}
-	for record, user := range users {
-		byAdmin[providerKey(user, record)] = roles[user] == account.Admin
+	for _, key := range keys {
+		if user := key.Value.User; !gone[user] {
+			byAdmin[providerKey(user, key.ID)] = roles[user] == account.Admin
+		}
 	}
 	return byAdmin, err
 }

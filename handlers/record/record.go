@@ -15,11 +15,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
 )
 
 // Records carries out the commands on configuration records, and reads them. The zero value but for Log is ready. It is safe for
@@ -30,12 +32,13 @@ type Records struct {
 
 	collections handlers.Folds[*collection] // by name
 	rules       handlers.Folds[*rulebook]   // one
+	keys        sync.Mutex                  // held while ProviderKeys changes a record and its values
 }
 
 // Commands are the commands on configuration records that can be given over NATS.
 func (h *Records) Commands() handlers.Commands {
 	return handlers.Commands{
-		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor = actor }, handlers.Created(h.Save)),
+		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor, c.Role = actor, account.Admin }, handlers.Created(h.Save)),
 		"record.delete": handlers.CommandOf(func(c *Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Delete)),
 		"device.add":    handlers.CommandOf(func(c *AddDevice, actor string) { c.Actor = actor }, handlers.Created(h.AddDevice)),
 		"device.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Device, error) { return h.Devices(ctx) }),
@@ -54,8 +57,11 @@ type Save struct {
 	Record     string                     `json:"record,omitempty"` // for a new one made by the caller or empty
 	Set        map[string]json.RawMessage `json:"set"`              // fields; others stay as they are
 	New        bool                       `json:"new,omitempty"`
-	Unique     []string                   `json:"unique,omitempty"` // fields which together no other record may have
-	Upsert     bool                       `json:"upsert,omitempty"` // when New: the record that has them is changed instead
+	Upsert     bool                       `json:"upsert,omitempty"` // when New: the record with the same unique fields is changed instead
+	Role       string                     `json:"-"`                // of the account that gives the command
+	Unique     []string                   `json:"unique,omitempty"` // not used: the collection says what is unique. Older clients send it
+
+	unique []string // in place of the collection's
 }
 
 // Delete takes a config record away.
@@ -251,21 +257,29 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 	}
 	have, ok := s.records[c.Record]
 	exists := ok && !have.deleted
-	switch {
-	case !exists && !c.New:
+	if !exists && !c.New {
 		return "", nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
+	}
+	if set, err = s.complete(c, set); err != nil {
+		return "", nil, 0, err
+	}
+	switch {
 	case exists && c.New && maps.EqualFunc(have.fields, set, sameJSON):
 		return c.Record, nil, have.seq, nil
 	case exists && c.New:
 		return "", nil, 0, handlers.RefuseField(handlers.Conflict, "id", "id: record %s exists already with other fields", c.Record)
 	}
-	id, now = c.Record, have.with(set)
-	if twin := s.twin(id, now, c.Unique); twin != "" {
-		if !c.New || !c.Upsert {
-			return "", nil, 0, handlers.RefuseField(handlers.Conflict, c.Unique[0], "%s: another record has the same", strings.Join(c.Unique, ", "))
+	id, now = c.Record, have.fields.with(set)
+	unique := constraintsOf[c.Collection].unique
+	if c.unique != nil {
+		unique = c.unique
+	}
+	if twin := s.twin(id, have.fields, now, unique); twin != "" {
+		if !c.New || !c.Upsert && !constraintsOf[c.Collection].upsert {
+			return "", nil, 0, handlers.RefuseField(handlers.Conflict, unique[0], "%s: another record has the same", strings.Join(unique, ", "))
 		}
 		id, have = twin, s.records[twin]
-		now = have.with(set)
+		now = have.fields.with(set)
 	} else if !exists {
 		return id, now, 0, nil
 	}
@@ -295,27 +309,38 @@ func (s *collection) refuseMore(id, actor string, size int) error {
 	return nil
 }
 
-// with gives the record's fields with those of set in them.
-func (r record) with(set fields) fields {
+// with returns the fields with those of set in them.
+func (f fields) with(set fields) fields {
 	now := fields{}
-	maps.Copy(now, r.fields)
+	maps.Copy(now, f)
 	maps.Copy(now, set)
 	return now
 }
 
-// twin finds the other living record with the same values in all of the unique fields, the first of them by id.
-func (s *collection) twin(id string, now fields, unique []string) string {
-	if len(unique) == 0 {
+// differs reports whether one of the named fields has another value in other.
+func (f fields) differs(other fields, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return !sameJSON(f.value(name), other.value(name)) })
+}
+
+// twin returns the first other record, by id, that has the same values in all of the unique fields. A record whose unique
+// fields stay as they are needs no check.
+func (s *collection) twin(id string, old, now fields, unique []string) string {
+	if len(unique) == 0 || old != nil && !now.differs(old, unique) {
 		return ""
 	}
 	for _, other := range slices.Sorted(maps.Keys(s.records)) {
 		r := s.records[other]
-		differs := func(field string) bool { return !sameJSON(r.fields.value(field), now.value(field)) }
-		if other != id && !r.deleted && !slices.ContainsFunc(unique, differs) {
+		if other != id && !r.deleted && !now.differs(r.fields, unique) {
 			return other
 		}
 	}
 	return ""
+}
+
+// text returns a text of the fields, "" for any other value.
+func (f fields) text(name string) (text string) {
+	_ = json.Unmarshal(f[name], &text) // anything else is no text
+	return text
 }
 
 // value gives a field for comparison: one that is missing or null is as one that is empty.

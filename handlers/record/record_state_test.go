@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/handlerstest"
 )
 
@@ -43,17 +44,17 @@ func TestSaveRecord(t *testing.T) {
 		"what is not there":            {given: []handlerstest.Fact{a}, when: Save{Record: "c"}, set: `{"n":1}`, code: handlers.NotFound, says: "no record c in tools"},
 		"what was deleted":             {given: []handlerstest.Fact{b, gone}, when: Save{Record: "b"}, set: `{"n":1}`, code: handlers.NotFound},
 		"the command again":            {given: []handlerstest.Fact{{By: "a", Cause: "cmd1", Data: a.Data}, saved("a", `{}`)}, when: Save{Command: by, Record: "x", New: true}, set: `{"n":1}`, id: "a", seq: 1},
-		"unique":                       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name", "n"}}, set: `{"name":"ls","n":2}`, id: "c", then: `{"n":2,"name":"ls"}`},
-		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, says: "name, n: another record has the same"},
-		"not unique any more":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", Unique: []string{"name"}}, set: `{"name":"ls"}`, code: handlers.Conflict, says: "name: "},
-		"unique as itself":             {given: []handlerstest.Fact{a, b}, when: Save{Record: "a", Unique: []string{"name"}}, set: `{"n":5}`, id: "a", then: `{"n":5,"name":"ls","tool":"bash"}`},
-		"not unique, in what is empty": {given: []handlerstest.Fact{b}, when: Save{Record: "c", New: true, Unique: []string{"name", "tool", "x"}}, set: `{"name":"id","tool":""}`, code: handlers.Conflict},
-		"unique beside the deleted":    {given: []handlerstest.Fact{a, b, gone}, when: Save{Record: "c", New: true, Unique: []string{"name"}}, set: `{"name":"id"}`, id: "c", then: `{"name":"id"}`},
-		"empty beside the deleted":     {given: []handlerstest.Fact{b, gone}, when: Save{Record: "c", New: true, Unique: []string{"name"}}, set: `{"n":1}`, id: "c", then: `{"n":1}`},
-		"upsert of a new one":          {given: []handlerstest.Fact{a}, when: Save{Record: "c", New: true, Unique: []string{"name"}, Upsert: true}, set: `{"name":"x"}`, id: "c", then: `{"name":"x"}`},
-		"upsert of another":            {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name"}, Upsert: true}, set: `{"name":"ls","n":9}`, id: "a", then: `{"n":9,"name":"ls","tool":"bash"}`},
-		"upsert of what is true":       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, Unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, id: "a", seq: 1},
-		"upsert when not new":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", Unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, code: handlers.Conflict},
+		"unique":                       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"name":"ls","n":2}`, id: "c", then: `{"n":2,"name":"ls"}`},
+		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, says: "name, n: another record has the same"},
+		"not unique any more":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", unique: []string{"name"}}, set: `{"name":"ls"}`, code: handlers.Conflict, says: "name: "},
+		"unique as itself":             {given: []handlerstest.Fact{a, b}, when: Save{Record: "a", unique: []string{"name"}}, set: `{"n":5}`, id: "a", then: `{"n":5,"name":"ls","tool":"bash"}`},
+		"not unique, in what is empty": {given: []handlerstest.Fact{b}, when: Save{Record: "c", New: true, unique: []string{"name", "tool", "x"}}, set: `{"name":"id","tool":""}`, code: handlers.Conflict},
+		"unique beside the deleted":    {given: []handlerstest.Fact{a, b, gone}, when: Save{Record: "c", New: true, unique: []string{"name"}}, set: `{"name":"id"}`, id: "c", then: `{"name":"id"}`},
+		"empty beside the deleted":     {given: []handlerstest.Fact{b, gone}, when: Save{Record: "c", New: true, unique: []string{"name"}}, set: `{"n":1}`, id: "c", then: `{"n":1}`},
+		"upsert of a new one":          {given: []handlerstest.Fact{a}, when: Save{Record: "c", New: true, unique: []string{"name"}, Upsert: true}, set: `{"name":"x"}`, id: "c", then: `{"name":"x"}`},
+		"upsert of another":            {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name"}, Upsert: true}, set: `{"name":"ls","n":9}`, id: "a", then: `{"n":9,"name":"ls","tool":"bash"}`},
+		"upsert of what is true":       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, id: "a", seq: 1},
+		"upsert when not new":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", unique: []string{"name"}, Upsert: true}, set: `{"name":"ls"}`, code: handlers.Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -92,7 +93,7 @@ func TestAnAccountMakesNoMoreRecordsThanTheLimit(t *testing.T) {
 	is := is.New(t)
 	h := &Records{Log: eventstest.Log(t)}
 	save := func(actor, id, name string) handlers.Code {
-		_, _, err := h.Save(t.Context(), Save{Command: handlers.Command{Actor: actor}, Collection: "devices", Record: id, New: true,
+		_, _, err := h.Save(t.Context(), Save{Command: handlers.Command{Actor: actor}, Collection: "ai_prompts", Role: account.Admin, Record: id, New: true,
 			Set: map[string]json.RawMessage{"name": json.RawMessage(`"` + name + `"`)}})
 		if err == nil {
 			return ""
@@ -105,7 +106,7 @@ func TestAnAccountMakesNoMoreRecordsThanTheLimit(t *testing.T) {
 	}
 	is.Equal(save(handlerstest.Alice, "large4", large), handlers.Invalid)
 	is.Equal(save("user:bob", "large4", large), handlers.Code("")) // an account for itself
-	_, err := h.Delete(t.Context(), Delete{Collection: "devices", Record: "large0"})
+	_, err := h.Delete(t.Context(), Delete{Collection: "ai_prompts", Record: "large0"})
 	is.NoErr(err)
 	is.Equal(save(handlerstest.Alice, "large5", large), handlers.Code(""))
 

@@ -83,7 +83,7 @@ func TestUniqueIsUniqueAmongSystems(t *testing.T) {
 	for _, err := range handlerstest.AtOnce(len(ids), func(i int) (err error) {
 		h := permissiontest.New(l)
 		ids[i], _, err = h.Records.Save(t.Context(), record.Save{
-			Collection: "model_selection", New: true, Upsert: true, Unique: []string{"user"}, Set: handlerstest.Fields(fmt.Sprintf(`{"user":"u%d"}`, i%2)),
+			Collection: "model_selection", New: true, Upsert: true, Set: handlerstest.Fields(fmt.Sprintf(`{"user":"u%d"}`, i%2)),
 		})
 		return err
 	}) {

@@ -63,13 +63,10 @@ func (h *Records) AllowRule(ctx context.Context, c AllowRule) (rule string, err 
 		maps.Copy(set, map[string]any{"agent": c.Agent, "chat": c.Chat, "tool": c.Rule.Permission, "pattern": c.Rule.Pattern, "action": string(policy.Allow)})
 	}
 	record, _, err = h.Save(ctx, Save{
-		Command: c.Command, Collection: toolPermissions, Record: record, Set: mustFields(set), New: isNew, Unique: ruleUnique,
+		Command: c.Command, Collection: toolPermissions, Record: record, Set: mustFields(set), New: isNew,
 	})
 	return toolPermissions + "/" + record, err
 }
-
-// ruleUnique are the fields that together name a rule of tool_permissions.
-var ruleUnique = []string{"agent", "tool", "pattern", "chat"}
 
 // SavedRule returns the id of the rule that a command has stored, and its sequence: 0 if the command stored none.
 func (h *Records) SavedRule(ctx context.Context, command string) (rule string, seq uint64, err error) {

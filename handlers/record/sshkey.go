@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -112,9 +111,10 @@ func (h *Records) AddSSHKey(ctx context.Context, c AddSSHKey) (id string, seq ui
 	if _, err := events.ParseID(c.User); err != nil {
 		return "", 0, handlers.RefuseField(handlers.Invalid, "user", "user: %v", err)
 	}
-	set := key.Fields()
-	maps.Copy(set, mustFields(map[string]any{"user": c.User, "device_name": cmp.Or(c.Name, key.Comment), "is_active": true, "expires_at": FormatTime(c.Expires)}))
-	id, seq, err = h.Save(ctx, Save{Command: c.Command, Collection: SSHKeyCollection, Set: set, New: true, Unique: []string{"fingerprint"}})
+	set := mustFields(map[string]any{
+		"public_key": c.Line, "user": c.User, "device_name": cmp.Or(c.Name, key.Comment), "is_active": true, "expires_at": FormatTime(c.Expires),
+	})
+	id, seq, err = h.Save(ctx, Save{Command: c.Command, Collection: SSHKeyCollection, Set: set, New: true})
 	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Conflict && r.Field == "fingerprint" {
 		return "", 0, handlers.RefuseField(handlers.Conflict, "line", "The key %s is registered already; a key belongs to one account.", key.Fingerprint)
 	}

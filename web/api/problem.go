@@ -111,7 +111,9 @@ func problemOfRefusal(r handlers.Refused) Problem {
 	if r.Code == handlers.NotFound {
 		p.Status = http.StatusNotFound
 	}
-	code := map[handlers.Code]string{handlers.Invalid: "validation_invalid_value", handlers.Conflict: "validation_conflict"}[r.Code]
+	code := map[handlers.Code]string{
+		handlers.Invalid: "validation_invalid_value", handlers.Conflict: "validation_conflict", handlers.TooMany: "validation_length_out_of_range",
+	}[r.Code]
 	if r.Field != "" && code != "" {
 		p.Data = map[string]any{r.Field: Fault{code, r.Text}}
 	}

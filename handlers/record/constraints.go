@@ -1,0 +1,239 @@
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+)
+
+// constraints are what every saved record of a collection obeys.
+type constraints struct {
+	unique   []string           // fields whose values together identify one record
+	upsert   bool               // a new record with the same values changes the first: some clients create without checking
+	complete func(change) error // sets fields that follow from others, and refuses fields that contradict each other
+}
+
+// constraintsOf are the constraints by collection. Other collections have none.
+var constraintsOf = map[string]constraints{
+	aiAgents:               {unique: []string{"name"}},
+	toolPermissions:        {unique: []string{"agent", "tool", "pattern", "chat"}, complete: completeToolPermission},
+	whitelistActions:       {complete: completeWhitelistAction},
+	whitelistTargets:       {complete: completeWhitelistTarget},
+	BudgetCollection:       {unique: []string{"name"}, complete: completeBudget},
+	"proposals":            {complete: completeProposal},
+	"sops":                 {unique: []string{"name"}, complete: completeSOP},
+	"mcp_servers":          {complete: completeMCPServer},
+	"notification_rules":   {unique: []string{"user"}, upsert: true},
+	DeviceCollection:       {unique: []string{"user", "push_token"}, upsert: true},
+	ProviderKeysCollection: {unique: []string{"provider_id", "user"}, upsert: true, complete: completeProviderKey},
+	SSHKeyCollection:       {unique: []string{"fingerprint"}, complete: completeSSHKey}, // among all accounts: a key identifies one
+	modelSelections:        {unique: []string{"user", "chat"}, upsert: true},
+}
+
+// change is a Save that is being decided.
+type change struct {
+	Save
+	set, old fields // the fields to set, and the record's fields before; old is nil for a new record
+	all      *collection
+}
+
+// account returns the account that gives the command. ok is false for a command of the system.
+func (c Save) account() (id string, ok bool) { return strings.CutPrefix(c.Actor, events.UserActor("")) }
+
+// admin reports whether an administrator or the system gives the command.
+func (c Save) admin() bool {
+	_, byAccount := c.account()
+	return c.Role == account.Admin || !byAccount
+}
+
+// stamp sets a field to the account that gives the command.
+func (c change) stamp(field string) {
+	if id, ok := c.account(); ok {
+		c.put(field, id)
+	}
+}
+
+func (c change) put(field, value string) { maps.Copy(c.set, mustFields(map[string]any{field: value})) }
+
+// text returns a text of the record after the change, "" for any other value.
+func (c change) text(field string) string { return c.old.with(c.set).text(field) }
+
+// changes reports whether one of the fields gets another value.
+func (c change) changes(names ...string) bool {
+	return c.old.differs(c.old.with(c.set), names)
+}
+
+func invalid(field, format string, args ...any) error {
+	return handlers.RefuseField(handlers.Invalid, field, format, args...)
+}
+
+// maxFields is the largest size of the fields in one command of an account that is no administrator: the log stores every
+// version for ever.
+const maxFields = 64 << 10
+
+// checkSize refuses more than maxFields.
+func (c Save) checkSize() error {
+	size := 0
+	for name, value := range c.Set {
+		size += len(name) + len(value)
+	}
+	if size > maxFields && !c.admin() {
+		return handlers.Refuse(handlers.Invalid, "The fields of this record have %d KiB, but only administrators may store more than %d KiB.",
+			(size+1023)>>10, maxFields>>10)
+	}
+	return nil
+}
+
+// complete returns the fields that a command sets, with those that follow from them. It refuses what the account may not set.
+func (s *collection) complete(c Save, set fields) (fields, error) {
+	ch := change{Save: c, set: maps.Clone(set), all: s}
+	if !c.New {
+		ch.old = s.records[c.Record].fields
+	}
+	if err := c.checkSize(); err != nil {
+		return nil, err
+	}
+	if _, byAccount := c.account(); byAccount && !c.New && ch.changes("user") {
+		return nil, invalid("user", "The record stays its owner's.")
+	}
+	if complete := constraintsOf[c.Collection].complete; complete != nil {
+		return ch.set, complete(ch)
+	}
+	return ch.set, nil
+}
+
+// completeSOP stores the hash of the content, so that a reader can check that the content is the approved one.
+func completeSOP(c change) error {
+	delete(c.set, "signature")
+	if _, given := c.set["content"]; given {
+		sum := sha256.Sum256([]byte(c.set.text("content")))
+		c.put("signature", hex.EncodeToString(sum[:]))
+	}
+	return nil
+}
+
+// completeMCPServer stores who requested and who approved a server. Only administrators decide about one.
+func completeMCPServer(c change) error {
+	delete(c.set, "approved_by")
+	delete(c.set, "approved_at")
+	if c.New {
+		c.stamp("requested_by")
+	}
+	if !c.changes("status") {
+		return nil
+	}
+	status := c.text("status")
+	if status != "pending" && !c.admin() {
+		return invalid("status", "Must be pending: an administrator decides.")
+	}
+	if status == "approved" {
+		c.stamp("approved_by")
+		c.put("approved_at", FormatTime(time.Now()))
+	}
+	return nil
+}
+
+// completeProposal lets only administrators approve, and stores when. The author of an agent's proposal is poco.
+func completeProposal(c change) error {
+	if c.Role == account.Agent {
+		c.put("authored_by", "poco")
+	}
+	if !c.admin() {
+		delete(c.set, "approved_at")
+		if c.changes("status") && c.text("status") != "draft" {
+			return invalid("status", "Must be draft: an administrator approves.")
+		}
+	}
+	if c.changes("status") && c.text("status") == "approved" && c.set.text("approved_at") == "" {
+		c.put("approved_at", FormatTime(time.Now()))
+	}
+	return nil
+}
+
+// completeToolPermission stores the author of a rule. Only administrators move a rule to another chat.
+func completeToolPermission(c change) error {
+	if c.New {
+		c.stamp("author")
+	} else if c.changes("chat") && !c.admin() {
+		return invalid("chat", "Only administrators move a rule to another chat.")
+	}
+	if c.changes("expires_at") {
+		if at, err := parseDate(c.text("expires_at")); err != nil || !at.IsZero() && !at.After(time.Now()) {
+			return invalid("expires_at", "Must be in the future.")
+		}
+	}
+	r := Rule{Permission: c.text("tool"), Pattern: c.text("pattern"), Action: Action(c.text("action"))}
+	return c.checkRule(r.OfTool(), "tool", "pattern", "action")
+}
+
+// completeWhitelistAction checks an action with a value. An action without one allows its permission on the targets.
+func completeWhitelistAction(c change) error {
+	value := c.text("value")
+	if i := strings.IndexByte(value, '*'); i >= 0 && c.text("kind") == "strict" {
+		return invalid("value", "column %d: a strict value is meant as it is, without *", len([]rune(value[:i]))+1)
+	}
+	if value == "" {
+		return nil
+	}
+	return c.checkRule(Rule{Permission: c.text("permission"), Pattern: value}, "permission", "value", "kind")
+}
+
+// completeWhitelistTarget checks a target, which is a path or a URL.
+func completeWhitelistTarget(c change) error {
+	r := Rule{Permission: "write", Pattern: c.text("pattern")}
+	if strings.Contains(r.Pattern, "://") {
+		r.Permission = "webfetch"
+	}
+	return c.checkRule(r, "name", "pattern")
+}
+
+// checkRule refuses a rule with a mistake if one of its fields changes. Otherwise it accepts an old rule with a mistake, so
+// that the rule can be paused. others are further fields of the rule.
+func (c change) checkRule(r Rule, permission, pattern string, others ...string) error {
+	if !c.changes(append(others, permission, pattern)...) {
+		return nil
+	}
+	err := CheckRule(r)
+	if refused := (handlers.Refused{}); errors.As(err, &refused) {
+		refused.Field = map[string]string{"permission": permission, "pattern": pattern}[refused.Field]
+		return refused
+	}
+	return err
+}
+
+// completeBudget refuses a budget that limits nothing.
+func completeBudget(c change) error {
+	number := func(field string) (v float64) {
+		_ = json.Unmarshal(c.old.with(c.set)[field], &v) // anything else is no number
+		return v
+	}
+	return CheckBudget(c.text("name"), c.text("scope"), number("cost"), number("tokens"))
+}
+
+// completeSSHKey normalizes the key and computes the fields that describe it. Values of the client for these fields are
+// ignored. The fingerprint is padded base64, because the phone app compares it.
+func completeSSHKey(c change) error {
+	if _, given := c.set["public_key"]; !given {
+		delete(c.set, "fingerprint")
+		return nil
+	}
+	key, err := ParseSSHKey(c.set.text("public_key"))
+	if err != nil {
+		reason := strings.TrimPrefix(err.Error(), "parse ssh key: ")
+		return invalid("public_key", "Must be one public key on one line, as in a .pub file, without options: %s.", reason)
+	}
+	comment, given := c.set["comment"]
+	maps.Copy(c.set, key.Fields())
+	if given {
+		c.set["comment"] = comment
+	}
+	return nil
+}
