@@ -7,17 +7,14 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // batch is a list of writes that all happen, or none.
@@ -45,12 +42,9 @@ const maxBatch = 50
 // list.
 const maxBatchAnswer = 32 << 20
 
-// notInBatch are collections whose writes also change data outside the log, which a transaction cannot undo.
-var notInBatch = []string{"users", record.ProviderKeysCollection}
-
 // written is the result of one request.
 type written struct {
-	c      schema.Collection
+	c      collection
 	id     string
 	delete bool
 	r      *http.Request // with the query of the request's own URL
@@ -105,7 +99,7 @@ func (s *Records) batchAnswers(db dbx.Builder, who api.Caller, done []written) (
 		if one.delete || left < 0 {
 			continue
 		}
-		record, err := s.API.ViewIn(db, one.r, who, one.c, one.id)
+		record, err := s.API.ViewIn(db, one.r, who, one.c.Collection, one.id)
 		if errors.Is(err, query.ErrNotFound) { // a later request of the batch took it away
 			continue
 		}
@@ -145,10 +139,10 @@ func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, o
 	if len(path) < 4 || len(path) > 5 || path[0] != "api" || path[1] != "collections" || path[3] != "records" {
 		return done, api.BadField("url", "validation_invalid_value", "want /api/collections/{collection}/records or a record below it")
 	}
-	if done.c, err = s.API.Collection(path[2]); err != nil {
+	if done.c, err = s.collectionNamed(path[2]); err != nil {
 		return done, err
 	}
-	if slices.Contains(notInBatch, done.c.ID) {
+	if done.c.notInBatch {
 		return done, api.BadField("url", "validation_invalid_value", "records of %s are not changed in a batch", done.c.Name)
 	}
 	if len(path) == 5 {

@@ -40,7 +40,7 @@ func updateChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 	return w.id, seq, err
 }
 
-func removeChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
+func deleteChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	seq, err := s.Chats.Delete(ctx, chat.Delete{Command: w.Command, Chat: w.id})
 	return w.id, seq, err
 }

@@ -23,31 +23,17 @@ var bookkeeping = []string{
 	"synced", "isNew", "deleted", "noSync", "retryCount", // of the offline cache of the Dart client
 }
 
-// secretFields can be written for accounts and are never shown.
-var secretFields = []string{"password", "passwordConfirm", "oldPassword", "emailVisibility"}
-
-// wishes are fields that say how a change is meant; no record holds them.
-var wishes = map[string][]schema.Field{
-	"permissions": {
-		number("expires_in"),  // seconds for which an approval holds
-		text("shown_command"), // what the client showed: see handlers.Shown
-		text("shown_request"),
-	},
-}
-
 // checkFields returns the values that a body sets, normalized. It ignores read-only fields, because clients send back
 // what they were shown.
-func checkFields(c schema.Collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+func checkFields(c collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	set, faults := map[string]json.RawMessage{}, map[string]any{}
 	for name, value := range body {
 		f, known := c.Field(name)
-		if i := slices.IndexFunc(wishes[c.ID], func(w schema.Field) bool { return w.Name == name }); i >= 0 {
-			f, known = wishes[c.ID][i], true
+		if i := slices.IndexFunc(c.options, func(o schema.Field) bool { return o.Name == name }); i >= 0 {
+			f, known = c.options[i], true
 		}
 		switch {
 		case slices.Contains(bookkeeping, name), known && f.ReadOnly:
-		case c.Type == "auth" && slices.Contains(secretFields, name):
-			set[name] = value
 		case !known:
 			faults[name] = api.Fault{Code: "validation_unknown_field", Message: "There is no such field."}
 		default:
@@ -76,11 +62,11 @@ func faulty(faults map[string]any) error {
 }
 
 // checkRequired refuses an empty required field, and a new record without one.
-func checkRequired(c schema.Collection, set map[string]json.RawMessage, isNew bool) error {
+func checkRequired(c collection, set map[string]json.RawMessage, isNew bool) error {
 	faults := map[string]any{}
 	for _, f := range c.Fields {
 		value, given := set[f.Name]
-		if f.Required && !f.ReadOnly && !computed(c, f) && (given || isNew) && (!given || string(value) == `""` || string(value) == "null") {
+		if f.Required && !f.ReadOnly && !f.Computed && (given || isNew) && (!given || string(value) == `""` || string(value) == "null") {
 			faults[f.Name] = api.Fault{Code: "validation_required", Message: "Cannot be blank."}
 		}
 	}
@@ -88,7 +74,7 @@ func checkRequired(c schema.Collection, set map[string]json.RawMessage, isNew bo
 }
 
 // checkRelations refuses a relation to a record that the caller may not view, as if there were no such record.
-func checkRelations(ctx context.Context, db dbx.Builder, c schema.Collection, set map[string]json.RawMessage, req filter.Request, fresh created) error {
+func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage, req filter.Request, fresh created) error {
 	for _, f := range c.Fields {
 		to := textOf(set[f.Name])
 		if f.Kind != schema.Relation || to == "" || fresh.has(f.Relation, to) {

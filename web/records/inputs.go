@@ -13,8 +13,8 @@ const inputSuffix = "Input"
 // inputForms are the forms of the records that clients send, by name.
 func inputForms() map[string]api.Form {
 	forms := map[string]api.Form{}
-	for _, c := range Catalogue {
-		if writable(c) {
+	for _, c := range collections {
+		if c.writable() {
 			forms[c.Name+inputSuffix] = inputForm(c)
 		}
 	}
@@ -22,21 +22,16 @@ func inputForms() map[string]api.Form {
 }
 
 // writable reports whether clients may write any field of a collection.
-func writable(c schema.Collection) bool {
+func (c collection) writable() bool {
 	return slices.ContainsFunc(c.Fields, func(f schema.Field) bool { return !f.ReadOnly })
 }
 
 // inputForm is the form of a record that a client sends.
-func inputForm(c schema.Collection) api.Form {
+func inputForm(c collection) api.Form {
 	form := api.Form{Type: "object", Properties: map[string]api.Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
-	for _, field := range slices.Concat(c.Fields, wishes[c.ID]) {
+	for _, field := range slices.Concat(c.Fields, c.options) {
 		if !field.ReadOnly {
 			form.Properties[field.Name] = api.FieldForm(field)
-		}
-	}
-	if c.Type == "auth" {
-		for _, name := range secretFields {
-			form.Properties[name] = api.Form{}
 		}
 	}
 	return form
@@ -46,14 +41,13 @@ func inputForm(c schema.Collection) api.Form {
 // needs all required fields.
 func recordInput(create bool) api.Form {
 	form := api.Form{Type: "object"}
-	for _, c := range Catalogue {
-		w := writerOf(c)
-		if !writable(c) || create && w.create == nil || !create && w.update == nil {
+	for _, c := range collections {
+		if !c.writable() || create && c.write.create == nil || !create && c.write.update == nil {
 			continue
 		}
 		one := api.Form{Ref: api.FormRef + c.Name + inputSuffix}
 		for _, field := range c.Fields {
-			if create && field.Required && !field.ReadOnly && !computed(c, field) && field.Name != "user" { // absent, it is the caller
+			if create && field.Required && !field.ReadOnly && !field.Computed && field.Name != "user" { // absent, it is the caller
 				one.Required = append(one.Required, field.Name)
 			}
 		}

@@ -2,12 +2,12 @@ package records
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // page describes a list in the OpenAPI description. Package query encodes lists itself.
@@ -20,8 +20,19 @@ type page struct {
 }
 
 // collectionOf returns the collection that a path names.
-func (s *Records) collectionOf(r *http.Request) (schema.Collection, error) {
-	return s.API.Collection(r.PathValue("collection"))
+func (s *Records) collectionOf(r *http.Request) (collection, error) {
+	return s.collectionNamed(r.PathValue("collection"))
+}
+
+// collectionNamed returns the collection with a name, an alias or an id.
+func (s *Records) collectionNamed(name string) (c collection, err error) {
+	shown, err := s.API.Collection(name)
+	if err != nil {
+		return c, err
+	}
+	c = collections[slices.IndexFunc(collections, func(c collection) bool { return c.ID == shown.ID })]
+	c.Collection = shown // with the alias as its name, if the caller uses it
+	return c, nil
 }
 
 func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, who api.Caller) error {
@@ -36,7 +47,7 @@ func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, who api.Ca
 	return s.API.AnswerShared(w, r, who, func() (any, error) {
 		var found query.Page
 		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) error {
-			found, err = query.List(r.Context(), db, Catalogue, c, who.Request(), q)
+			found, err = query.List(r.Context(), db, Catalogue, c.Collection, who.Request(), q)
 			return err
 		})
 		return found, err
@@ -48,7 +59,7 @@ func (s *Records) viewRecord(w http.ResponseWriter, r *http.Request, who api.Cal
 	if err != nil {
 		return err
 	}
-	found, err := s.API.View(r, who, c, r.PathValue("id"))
+	found, err := s.API.View(r, who, c.Collection, r.PathValue("id"))
 	if err != nil {
 		return err
 	}

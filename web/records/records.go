@@ -5,15 +5,14 @@
 // the record once the read models hold the event. A batch is one transaction: all of its writes happen, or none. Clients may
 // send back all that they were shown: fields that they cannot write are ignored, unknown fields are refused.
 //
-// Catalogue describes every collection: its fields, and the rules that say who may do what. The values of provider keys are
-// among the secrets and never in events.
+// The table in collections.go has one value for each collection: its fields, the rules that say who may do what, and its
+// writer. What a configuration record must obey besides is decided in handlers/record.
 //
 // It must not know how events are stored or how OpenCode is reached.
 package records
 
 import (
 	"slices"
-	"sync"
 
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/chat"
@@ -30,10 +29,6 @@ type Records struct {
 	Records      *record.Records
 	Gate         permission.Gate
 	ProviderKeys record.ProviderKeys
-
-	// Changes of models' keys take turns: the record and the values are two writes, and two changes of one record must not
-	// leave the names of one with the values of the other.
-	llmKeys sync.Mutex
 
 	batchAnswer int // in place of maxBatchAnswer, for tests
 }

@@ -57,7 +57,7 @@ func (s *Records) viewCollection(w http.ResponseWriter, r *http.Request, _ api.C
 	if err != nil {
 		return err
 	}
-	return api.WriteJSON(w, http.StatusOK, schemaOf(c))
+	return api.WriteJSON(w, http.StatusOK, schemaOf(c.Collection))
 }
 
 func schemaOf(c schema.Collection) collectionSchema {

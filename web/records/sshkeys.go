@@ -3,51 +3,23 @@ package records
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
-	"strings"
 
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 )
 
-const sshKeys = record.SSHKeyCollection
-
-// saveSSHKey refuses a key that another record has, of any account: a login with it would not identify the account.
+// saveSSHKey answers a fingerprint that another record has as a mistake of the key.
 func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	if err := completeSSHKey(w); err != nil {
-		return "", 0, err
-	}
 	id, seq, err := saveRecord(s, ctx, w)
-	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict && refused.Field == "fingerprint" {
-		return "", 0, api.BadField("public_key", "validation_not_unique", "This key is registered already, by you or by another account; a key belongs to one.")
+	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Conflict && r.Field == "fingerprint" {
+		return "", 0, api.BadField("public_key", "validation_not_unique",
+			"This key is registered already, by you or by another account; a key belongs to one.")
 	}
 	return id, seq, err
-}
-
-// completeSSHKey normalizes the key and computes the fields that describe it. Values of the client for these fields
-// are ignored. The fingerprint is padded base64, because the phone app compares it.
-func completeSSHKey(w change) error {
-	line, given := w.text("public_key")
-	if !given {
-		delete(w.set, "fingerprint")
-		return nil
-	}
-	key, err := record.ParseSSHKey(line)
-	if err != nil {
-		return api.BadField("public_key", "validation_invalid_value", "Must be one public key on one line, as in a .pub file, without options: %s.",
-			strings.TrimPrefix(err.Error(), "parse ssh key: "))
-	}
-	comment, given := w.set["comment"]
-	maps.Copy(w.set, key.Fields())
-	if given {
-		w.set["comment"] = comment
-	}
-	return nil
 }
 
 // listSSHKeys answers with the active keys of the caller in the format of authorized_keys.

@@ -77,7 +77,7 @@ func newPassword(w change) (string, error) {
 	return password, nil
 }
 
-func removeUser(s *Records, ctx context.Context, w change) (string, uint64, error) {
+func deleteUser(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	seq, err := s.API.Accounts.DeleteAccount(ctx, account.DeleteAccount{Command: w.Command, Account: w.id})
 	return w.id, seq, err
 }

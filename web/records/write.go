@@ -11,17 +11,15 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/budget"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
-	"pocketcoder/web/query/schema"
 )
 
 // change is a create, an update or a delete that the rules allow, with checked fields.
 type change struct {
 	handlers.Command
 	who   api.Caller
-	c     schema.Collection
+	c     collection
 	id    string
 	set   map[string]json.RawMessage // the fields that are given and may be written, normalized
 	isNew bool
@@ -29,49 +27,22 @@ type change struct {
 	made  map[string]any // instead of old, of a record that the same batch has made
 }
 
-// writer sends the changes of one collection as commands. Each function returns the record's id and the sequence of
-// the event. A nil function is not allowed.
-type writer struct {
-	create, update, remove func(s *Records, ctx context.Context, w change) (id string, seq uint64, err error)
-}
-
-// writers are the writers by collection. Configuration records have one of their own: see writerOf.
-var writers = map[string]writer{
-	"users":       {createUser, updateUser, removeUser},
-	"chats":       {createChat, updateChat, removeChat},
-	"messages":    {createMessage, updateMessage, nil},
-	"permissions": {createPermission, decidePermission, nil},
-	"questions":   {nil, answerQuestion, nil},
-	"subagents":   {nil, nil, stopSubagent},
-}
-
-func writerOf(c schema.Collection) writer {
-	if c.Table == ConfigTable {
-		return writer{createKept, updateKept, removeKept}
-	}
-	return writers[c.ID]
-}
-
 func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	c, err := s.collectionOf(r)
-	if err != nil {
-		return err
-	}
-	if err := s.checkQuery(r, who, c); err != nil {
-		return err
-	}
-	body, err := api.ReadObject(r)
-	if err != nil {
-		return err
-	}
-	id, seq, err := s.create(r.Context(), who, c, body, nil)
-	if err != nil {
-		return err
-	}
-	return s.API.AnswerWritten(w, r, who, c, id, seq)
+	return s.writeRecord(w, r, who, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
+		return s.create(r.Context(), who, c, body, nil)
+	})
 }
 
 func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	return s.writeRecord(w, r, who, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
+		return s.update(r.Context(), who, c, r.PathValue("id"), body, nil)
+	})
+}
+
+// writeRecord answers with the record that write has created or updated.
+func (s *Records) writeRecord(
+	w http.ResponseWriter, r *http.Request, who api.Caller, write func(collection, map[string]json.RawMessage) (string, uint64, error),
+) error {
 	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
@@ -83,11 +54,11 @@ func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, who api.C
 	if err != nil {
 		return err
 	}
-	id, seq, err := s.update(r.Context(), who, c, r.PathValue("id"), body, nil)
+	id, seq, err := write(c, body)
 	if err != nil {
 		return err
 	}
-	return s.API.AnswerWritten(w, r, who, c, id, seq)
+	return s.API.AnswerWritten(w, r, who, c.Collection, id, seq)
 }
 
 func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
@@ -107,16 +78,16 @@ func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.C
 }
 
 // checkQuery refuses a query with a mistake before anything is written: the answer could not be made.
-func (s *Records) checkQuery(r *http.Request, who api.Caller, c schema.Collection) error {
-	if _, err := s.API.View(r, who, c, ""); !errors.Is(err, query.ErrNotFound) {
+func (s *Records) checkQuery(r *http.Request, who api.Caller, c collection) error {
+	if _, err := s.API.View(r, who, c.Collection, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
 // create sends a create. fresh are the records that the same batch has created.
-func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
-	if c.Create == nil && !who.Superuser() || writerOf(c).create == nil {
+func (s *Records) create(ctx context.Context, who api.Caller, c collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+	if c.Create == nil && !who.Superuser() || c.write.create == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
 	id, err := clientID(body)
@@ -141,16 +112,16 @@ func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collectio
 		if err := checkRelations(ctx, db, c, w.set, who.Request(), fresh); err != nil {
 			return err
 		}
-		allowed, err = query.AllowedNew(ctx, db, Catalogue, c, values, c.Create, who.Request())
+		allowed, err = query.AllowedNew(ctx, db, Catalogue, c.Collection, values, c.Create, who.Request())
 		return err
 	})
 	if err != nil {
 		return "", 0, err
 	}
-	if mine := c.ID == "messages" && fresh.has("chats", textOf(w.set["chat"])); !allowed && !mine {
+	if mine := c.inCreatedChat && fresh.has("chats", textOf(w.set["chat"])); !allowed && !mine {
 		return "", 0, api.BadRequest("Failed to create record.")
 	}
-	id, seq, err := writerOf(c).create(s, ctx, w)
+	id, seq, err := c.write.create(s, ctx, w)
 	if err == nil && seq == 0 { // a record that was there before may be another's by now
 		fresh.add(c.ID, id, values)
 	}
@@ -158,12 +129,11 @@ func (s *Records) create(ctx context.Context, who api.Caller, c schema.Collectio
 }
 
 // update sends an update. fresh are the records that the same batch has created.
-func (s *Records) update(ctx context.Context, who api.Caller, c schema.Collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
-	if writerOf(c).update == nil {
+func (s *Records) update(ctx context.Context, who api.Caller, c collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+	if c.write.update == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
-	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
-	err := s.existing(ctx, &w, c.Update)
+	w, err := s.changeOf(ctx, who, c, id, c.Update, fresh)
 	if err != nil {
 		return "", 0, err
 	}
@@ -179,33 +149,34 @@ func (s *Records) update(ctx context.Context, who api.Caller, c schema.Collectio
 	if err != nil {
 		return "", 0, err
 	}
-	return writerOf(c).update(s, ctx, w)
+	return c.write.update(s, ctx, w)
 }
 
-func (s *Records) remove(ctx context.Context, who api.Caller, c schema.Collection, id string, fresh created) (uint64, error) {
-	if writerOf(c).remove == nil {
+func (s *Records) remove(ctx context.Context, who api.Caller, c collection, id string, fresh created) (uint64, error) {
+	if c.write.remove == nil {
 		return 0, api.Forbidden("Only superusers can perform this action.")
 	}
-	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
-	if err := s.existing(ctx, &w, c.Delete); err != nil {
+	w, err := s.changeOf(ctx, who, c, id, c.Delete, fresh)
+	if err != nil {
 		return 0, err
 	}
-	_, seq, err := writerOf(c).remove(s, ctx, w)
+	_, seq, err := c.write.remove(s, ctx, w)
 	return seq, err
 }
 
-// existing reads the record of a change. The error is that the record is not found if the caller may not view or
+// changeOf returns a change of an existing record. The error is that the record is not found if the caller may not view or
 // change it, as in PocketBase.
-func (s *Records) existing(ctx context.Context, w *change, rule *string) (err error) {
+func (s *Records) changeOf(ctx context.Context, who api.Caller, c collection, id string, rule *string, fresh created) (w change, err error) {
+	w = change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
 	if w.made == nil {
-		w.old, err = s.API.Changeable(ctx, w.who, w.c, w.id, rule)
-		return err
+		w.old, err = s.API.Changeable(ctx, who, c.Collection, id, rule)
+		return w, err
 	}
-	if rule == nil && !w.who.Superuser() {
-		return api.Forbidden("Only superusers can perform this action.")
+	if rule == nil && !who.Superuser() {
+		return w, api.Forbidden("Only superusers can perform this action.")
 	}
-	return s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		allowed, err := query.AllowedNew(ctx, db, Catalogue, w.c, w.made, rule, w.who.Request())
+	return w, s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
+		allowed, err := query.AllowedNew(ctx, db, Catalogue, c.Collection, w.made, rule, who.Request())
 		if err == nil && !allowed {
 			err = api.NotFound()
 		}
@@ -232,9 +203,9 @@ func clientID(body map[string]json.RawMessage) (string, error) {
 	return id, nil
 }
 
-// defaultUser sets the caller as the user of a record without one. A budget without a user is for all users.
+// defaultUser sets the caller as the user of a record without one.
 func (w change) defaultUser() {
-	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && w.c.ID != budget.Collection && textOf(w.set["user"]) == "" {
+	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && !w.c.ofAllUsers && textOf(w.set["user"]) == "" {
 		w.set["user"] = api.MustJSON(w.who.Account)
 	}
 }

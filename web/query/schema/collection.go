@@ -33,6 +33,7 @@ type Field struct {
 	Values   []string
 	Required bool
 	ReadOnly bool
+	Computed bool // set by the handlers: a new record may come without it
 	Nullable bool // shown as null while it is empty
 }
 
