@@ -30,6 +30,7 @@ const (
 	headerActor       = "ce-actor"
 	headerCause       = "ce-causationid"
 	headerCorrelation = "ce-correlationid"
+	headerForm        = "ce-dataversion" // of the body; see forms.go
 	headerOpenCodeSeq = "opencode-seq"
 	HeaderBlob        = "pocketcoder-blob" // "1": the body is a Blob, the event's JSON is in BLOBS
 
@@ -67,8 +68,10 @@ type Event struct {
 	Actor       string
 	Cause       string // id of the event or command that led here
 	Correlation string
-	OpenCodeSeq int64 // sequence in OpenCode's session history, -1 for an event that is not durable there
-	Data        json.RawMessage
+	OpenCodeSeq int64           // sequence in OpenCode's session history, -1 for an event that is not durable there
+	Form        int             // version of the stored body, 0 for none; of a durable event of OpenCode's, the one that OpenCode stated
+	Data        json.RawMessage // the body in its newest form
+	stored      json.RawMessage // the body as it is stored, if that is an older form
 
 	// Malformed says why the event cannot be read: its message has another form, or its body is not in BLOBS any more. Readers
 	// skip it, and the read models keep it as a dead letter.
@@ -78,6 +81,7 @@ type Event struct {
 // OpenCode is the body of an OpenCode event: its properties, exactly as OpenCode sent them.
 type OpenCode struct {
 	Type       string
+	Form       int // the version of the properties that OpenCode states of a durable event, 0 for none
 	Properties json.RawMessage
 }
 
@@ -112,7 +116,7 @@ func own(subject, actor string, d Data) (Event, error) {
 		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
 	}
 	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	return build(subject, d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Data: body})
+	return build(subject, d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Form: newestForm(d.Kind()), Data: body})
 }
 
 // NewOpenCode returns the event of an OpenCode event: about a chat, or about the engine if chat is empty. id
@@ -123,7 +127,7 @@ func NewOpenCode(chat, engine, id string, seq int64, o OpenCode) (Event, error) 
 		subject = EngineOpenCodeSubject(engine, o.Type)
 	}
 	actor := EngineActor(engine)
-	return build(subject, o.Kind(), Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Data: o.Properties})
+	return build(subject, o.Kind(), Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Form: o.Form, Data: o.Properties})
 }
 
 func build(subject, kind string, e Event) (Event, error) {
@@ -164,6 +168,9 @@ func Message(e Event, body []byte) *nats.Msg {
 			h.Set(name, v)
 		}
 	}
+	if e.Form > 0 {
+		h.Set(headerForm, strconv.Itoa(e.Form))
+	}
 	if e.OpenCodeSeq >= 0 {
 		h.Set(headerOpenCodeSeq, strconv.FormatInt(e.OpenCodeSeq, 10))
 	}
@@ -197,14 +204,26 @@ func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored 
 			return fail(err)
 		}
 	}
+	if s := h.Get(headerForm); s != "" {
+		if e.Form, err = strconv.Atoi(s); err != nil || e.Form < 1 {
+			return fail(fmt.Errorf("%s %q is no version", headerForm, s))
+		}
+	}
 	if !json.Valid(data) {
 		return fail(fmt.Errorf("body is not JSON"))
+	}
+	newest, err := Upcast(e.Subject, e.Form, data)
+	if err != nil {
+		return fail(err)
+	}
+	if e.Data = newest; len(upcasts[e.Subject.Kind]) > e.Form {
+		e.stored = data
 	}
 	return e
 }
 
 // MarshalJSON returns the CloudEvents JSON form (structured mode): the attributes, the log sequence as "sequence", and
-// the body unchanged under "data".
+// the body as it is stored under "data".
 func (e Event) MarshalJSON() ([]byte, error) {
 	v := struct {
 		SpecVersion string          `json:"specversion"`
@@ -218,12 +237,16 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Cause       string          `json:"causationid,omitempty"`
 		Correlation string          `json:"correlationid,omitempty"`
 		OpenCodeSeq *int64          `json:"opencodeseq,omitempty"`
+		Form        int             `json:"dataversion,omitempty"`
 		Data        json.RawMessage `json:"data"`
-	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Data}
+	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Form, e.Data}
 	if e.OpenCodeSeq >= 0 {
 		v.OpenCodeSeq = &e.OpenCodeSeq
 	}
-	if e.Malformed != nil {
+	if e.stored != nil {
+		v.Data = e.stored
+	}
+	if !json.Valid(v.Data) {
 		v.Data, _ = json.Marshal(string(e.Data))
 	}
 	return json.Marshal(v)

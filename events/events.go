@@ -5,8 +5,9 @@
 package events
 
 // The catalogue: everything of our own that can happen. Rows are added, never changed or removed, because the stored
-// form is a promise: a field may be added (optional), a kind may be added, nothing is renamed. OpenCode's own events
-// are not listed: their type is stored verbatim and their JSON unchanged (see OpenCode in envelope.go).
+// form is a promise: a field may be added (optional), a kind may be added, nothing is renamed. A form that must change in another way gets a
+// new version (forms.go). OpenCode's own events are not listed: their type is stored verbatim and their JSON unchanged (see OpenCode
+// in envelope.go).
 
 import (
 	"encoding/json"
@@ -199,7 +200,7 @@ func Decode(e Event) (Data, error) {
 		return nil, e.Malformed
 	}
 	if typ, ok := e.Subject.OpenCodeType(); ok {
-		return OpenCode{Type: typ, Properties: e.Data}, nil
+		return OpenCode{Type: typ, Form: e.Form, Properties: e.Data}, nil
 	}
 	t, ok := catalogue[e.Subject.Kind]
 	if !ok {

@@ -1,5 +1,10 @@
 package events
 
+import (
+	"bytes"
+	"encoding/json"
+)
+
 // ExecRequested means that a command is sent to the sandbox: an authorized command of the model, or a person's shell, which has no
 // permission, session or call.
 type ExecRequested struct {
@@ -69,6 +74,7 @@ type ExecRefused struct {
 // ExecFinished is the result of a command. It is recorded even if no caller waits for it.
 type ExecFinished struct {
 	Exec       string `json:"exec"`
+	Status     string `json:"status"` // set when it is encoded
 	ExitCode   int    `json:"exit_code"`
 	Signal     string `json:"signal,omitempty"`
 	Reason     string `json:"reason,omitempty"` // cancelled, timeout, lost, refused, a limit's name; empty when it ended by itself
@@ -88,15 +94,22 @@ const (
 	ExecutionRefused   = "refused"
 )
 
-// Status returns the status of the execution.
-func (d ExecFinished) Status() string {
+// MarshalJSON encodes d with its status.
+func (d ExecFinished) MarshalJSON() ([]byte, error) {
 	switch {
 	case d.Reason != "":
-		return d.Reason
+		d.Status = d.Reason
 	case d.ExitCode == 0 && d.Signal == "" && d.Error == "":
-		return ExecutionCompleted
+		d.Status = ExecutionCompleted
+	default:
+		d.Status = ExecutionFailed
 	}
-	return ExecutionFailed
+	type fields ExecFinished
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // as all events
+	err := encoder.Encode(fields(d))
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline bytes, as text, or

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
 
 	"pocketcoder/expect"
 )
@@ -71,7 +72,7 @@ var filled = []Data{
 	ExecChanged{Exec: "x1", Files: []Artifact{{Path: "dist/ä.js", Size: 3, SHA256: "ab", Blob: &Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}}}, More: 2},
 	ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_2", Command: "rm", Cwd: "/w", Reason: "nothing allowed it"},
 	ExecFinished{
-		Exec: "x1", ExitCode: 137, Signal: "SIGKILL", Reason: "cancelled", Error: "gone", DurationMS: 1234, Worker: "w1", Isolation: "bwrap",
+		Exec: "x1", Status: "cancelled", ExitCode: 137, Signal: "SIGKILL", Reason: "cancelled", Error: "gone", DurationMS: 1234, Worker: "w1", Isolation: "bwrap",
 		Stdout: Output{Bytes: 3, Text: "a\x1b\n", Base64: []byte{0xff, 0}, Blob: &Blob{Name: "x1.stdout", Size: 3, SHA256: "ab"}},
 		Stderr: Output{Bytes: 4, Text: "oops", Base64: []byte{1}, Blob: &Blob{Name: "x1.stderr", Size: 4, SHA256: "cd"}},
 	},
@@ -164,13 +165,71 @@ func everyFieldIsSet(t *testing.T, path string, v reflect.Value) {
 func TestStoredFormOfOpenCodeEvents(t *testing.T) {
 	is := is.New(t)
 	body := json.RawMessage(`{ "b":1, "a":"<&>\u00e4",  "n":1.0 }`) // unchanged, spaces and order included
-	e, err := NewOpenCode("chat1", "local", "evt_1", 7, OpenCode{Type: "session.updated", Properties: body})
+	e, err := NewOpenCode("chat1", "local", "evt_1", 7, OpenCode{Type: "session.updated", Form: 1, Properties: body})
 	is.NoErr(err)
 	golden(t, "opencode/durable.txt", stored(e))
 	golden(t, "opencode/reconciled.txt", stored(e.Reconciled()))
 	e, err = NewOpenCode("", "local", "evt_2", -1, OpenCode{Type: "server.connected", Properties: body})
 	is.NoErr(err)
 	golden(t, "opencode/engine.txt", stored(e))
+}
+
+// The files in forms are never changed: a directory for each form that was stored once.
+func TestOlderFormsAreReadAsTheNewest(t *testing.T) {
+	for _, d := range append(empty, filled...) {
+		t.Run(d.Kind(), func(t *testing.T) {
+			is := is.New(t)
+			subject, h, body := readStored(t, filepath.Join("testdata", "forms", "0", d.Kind()+".txt"))
+			e := FromMessage(subject, h, body, 1, time.Now())
+			is.NoErr(e.Malformed)
+			is.Equal(e.Form, 0)
+			got, err := Decode(e)
+			is.NoErr(err)
+			is.Equal(got, d)
+			shown, err := json.Marshal(e)
+			is.NoErr(err)
+			expect.Contains(t, string(shown), `"data":`+compact(t, body)) // as it is stored
+		})
+	}
+}
+
+// readStored reads what stored has written.
+func readStored(t *testing.T, file string) (subject string, h nats.Header, body []byte) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	is.New(t).NoErr(err)
+	head, rest, _ := strings.Cut(string(text), "\n\n")
+	subject, headers, _ := strings.Cut(head, "\n")
+	h = nats.Header{}
+	for line := range strings.Lines(headers) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		h.Set(name, value)
+	}
+	return subject, h, []byte(strings.TrimSuffix(rest, "\n"))
+}
+
+func compact(t *testing.T, body []byte) string {
+	t.Helper()
+	b, err := json.Marshal(json.RawMessage(body))
+	is.New(t).NoErr(err)
+	return string(b)
+}
+
+func TestStatusOfAnExecutionOfForm0(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"exec":"x","exit_code":0}`:                                       ExecutionCompleted,
+		`{"exec":"x","exit_code":3}`:                                       ExecutionFailed,
+		`{"exec":"x","exit_code":0,"signal":"SIGTERM"}`:                    ExecutionFailed,
+		`{"exec":"x","exit_code":0,"error":"no such directory"}`:           ExecutionFailed,
+		`{"exec":"x","exit_code":0,"reason":"timeout","signal":"SIGKILL"}`: "timeout",
+	} {
+		is := is.New(t)
+		data, err := Upcast(Subject{Kind: ExecFinished{}.Kind()}, 0, json.RawMessage(body))
+		is.NoErr(err)
+		var d ExecFinished
+		is.NoErr(json.Unmarshal(data, &d))
+		is.Equal(d.Status, want)
+	}
 }
 
 func TestSubjects(t *testing.T) {
@@ -206,13 +265,19 @@ func TestBadStoredMessagesAreMalformed(t *testing.T) {
 	is.New(t).NoErr(err)
 	good := Message(e, e.Data)
 	for want, change := range map[string]func(subject *string, h map[string][]string, body *[]byte){
-		"it has no kind":       func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.c1" },
-		"unknown scope":        func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.planet.c1.turn.lost" },
-		"parse id":             func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.*.turn.lost" },
-		`ce-id ""`:             func(_ *string, h map[string][]string, _ *[]byte) { delete(h, headerID) },
-		`ce-type "created"`:    func(_ *string, h map[string][]string, _ *[]byte) { h[HeaderType] = []string{"created"} },
-		"parsing time":         func(_ *string, h map[string][]string, _ *[]byte) { h[headerTime] = []string{"yesterday"} },
-		"ParseInt":             func(_ *string, h map[string][]string, _ *[]byte) { h[headerOpenCodeSeq] = []string{"x"} },
+		"it has no kind":     func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.c1" },
+		"unknown scope":      func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.planet.c1.turn.lost" },
+		"parse id":           func(s *string, _ map[string][]string, _ *[]byte) { *s = "evt.chat.*.turn.lost" },
+		`ce-id ""`:           func(_ *string, h map[string][]string, _ *[]byte) { delete(h, headerID) },
+		`ce-type "created"`:  func(_ *string, h map[string][]string, _ *[]byte) { h[HeaderType] = []string{"created"} },
+		"parsing time":       func(_ *string, h map[string][]string, _ *[]byte) { h[headerTime] = []string{"yesterday"} },
+		"ParseInt":           func(_ *string, h map[string][]string, _ *[]byte) { h[headerOpenCodeSeq] = []string{"x"} },
+		`ce-dataversion "x"`: func(_ *string, h map[string][]string, _ *[]byte) { h[headerForm] = []string{"x"} },
+		`ce-dataversion "0"`: func(_ *string, h map[string][]string, _ *[]byte) { h[headerForm] = []string{"0"} },
+		"it has form 2, and": func(_ *string, h map[string][]string, _ *[]byte) { h[headerForm] = []string{"2"} },
+		"knows 1 at most": func(s *string, h map[string][]string, _ *[]byte) { // of OpenCode's
+			*s, h[HeaderType], h[headerForm] = "evt.chat.c1.opencode.message.updated", []string{"opencode.message.updated"}, []string{"2"}
+		},
 		"body is not JSON":     func(_ *string, _ map[string][]string, b *[]byte) { *b = []byte(`{"session":`) },
 		"body is not JSON ":    func(_ *string, _ map[string][]string, b *[]byte) { *b = nil },
 		"decode #812 evt.chat": func(_ *string, _ map[string][]string, b *[]byte) { *b = []byte("x") }, // says where

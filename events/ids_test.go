@@ -135,6 +135,6 @@ func TestEventAsJSONIsCloudEvents(t *testing.T) {
 	own = own.CausedBy("cmd1")
 	is.Equal(shape(own), map[string]any{
 		"specversion": "1.0", "sequence": 0.0, "id": own.ID, "type": "turn.lost", "source": "pocketcoder", "actor": "user:u1", "causationid": "cmd1",
-		"subject": "evt.chat.c1.turn.lost", "data": map[string]any{"session": "s"},
+		"subject": "evt.chat.c1.turn.lost", "dataversion": 1.0, "data": map[string]any{"session": "s"},
 	})
 }

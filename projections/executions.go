@@ -111,7 +111,7 @@ func (x *Execution) begin(t *tables, e events.Event, session, call, cwd string) 
 }
 
 func (x *Execution) finish(t *tables, b events.ExecFinished) {
-	x.Status, x.ExitCode, x.Signal, x.Reason, x.Error = b.Status(), int64(b.ExitCode), b.Signal, b.Reason, b.Error
+	x.Status, x.ExitCode, x.Signal, x.Reason, x.Error = b.Status, int64(b.ExitCode), b.Signal, b.Reason, b.Error
 	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, t.tx.EventTime()
 	if b.Worker != "" {
 		x.Worker, x.Isolation = b.Worker, b.Isolation

@@ -107,7 +107,7 @@ func TestExecutionOfADeadProcessIsRecordedAsLost(t *testing.T) {
 	s := newSystem(t)
 	is.NoErr((&Executions{Log: s.Log}).Lost(t.Context(), "c1", "x1"))
 	d := s.finished()
-	is.Equal(d, events.ExecFinished{Exec: "x1", ExitCode: wire.ExitLost, Reason: "lost", Error: "the system stopped while the command was running"})
+	is.Equal(d, events.ExecFinished{Exec: "x1", Status: "lost", ExitCode: wire.ExitLost, Reason: "lost", Error: "the system stopped while the command was running"})
 }
 
 func TestWithoutAWorkerTheCommandIsRefused(t *testing.T) {

@@ -35,7 +35,7 @@ func TestAuthorizedCommandRunsAndIsRecorded(t *testing.T) {
 	})
 	is.Equal(len(finished), 1)
 	is.Equal(finished[0], events.ExecFinished{
-		Exec: requested[0].Exec, ExitCode: 3, DurationMS: finished[0].DurationMS, Worker: "here", Isolation: "none",
+		Exec: requested[0].Exec, Status: events.ExecutionFailed, ExitCode: 3, DurationMS: finished[0].DurationMS, Worker: "here", Isolation: "none",
 		Stdout: events.Output{Bytes: int64(len(stdout)), Text: stdout}, Stderr: events.Output{Bytes: 5, Text: "oops\n"},
 	})
 	is.Equal(all[len(all)-2].Actor, "engine:local")

@@ -53,7 +53,7 @@ func (w *why) applyExec(e events.Event, d events.Data) bool {
 			return false
 		}
 		x := &w.Executions[w.execs[d.Exec]]
-		x.ExitCode, x.Reason, x.Finished, x.Status = d.ExitCode, cmp.Or(d.Error, d.Reason), e.Time, d.Status()
+		x.ExitCode, x.Reason, x.Finished, x.Status = d.ExitCode, cmp.Or(d.Error, d.Reason), e.Time, d.Status
 	case events.ExecConnected:
 		return d.Permission == w.Permission
 	case events.ExecStarted:

@@ -3,13 +3,15 @@ package client
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // Event is one thing OpenCode reported.
 type Event struct {
 	ID         string // evt_…, ascending in order of arrival
-	Type       string // without the schema version a durable event has in the history: "message.updated"
+	Type       string // without the version that a durable event has in the history: "message.updated"
+	Form       int    // that version; 0 when the event is not durable
 	Directory  string // of its instance; "global", or empty for the server's own
 	Session    string // empty when it belongs to none
 	Seq        int64  // the session's gapless count of durable events, from 0; -1 when the event is not durable
@@ -54,7 +56,8 @@ func ParseEvent(data []byte) (e Event, ok bool, err error) {
 		return e, false, fmt.Errorf("read event %q: no type", data[:min(len(data), 200)])
 	case p.Type == "sync":
 		s := p.SyncEvent
-		return Event{ID: p.ID, Type: unversioned(s.Type), Directory: in.Directory, Session: s.AggregateID, Seq: s.Seq,
+		typ, form := versioned(s.Type)
+		return Event{ID: p.ID, Type: typ, Form: form, Directory: in.Directory, Session: s.AggregateID, Seq: s.Seq,
 			Properties: s.Data, Sync: true}, true, nil
 	case durable(p.Type):
 		return e, false, nil
@@ -72,10 +75,12 @@ func sessionOf(properties json.RawMessage) string {
 	return p.SessionID
 }
 
-// unversioned takes the schema version off the type of a stored event: "session.created.1".
-func unversioned(typ string) string {
-	if i := strings.LastIndexByte(typ, '.'); i > 0 && strings.Trim(typ[i+1:], "0123456789") == "" {
-		return typ[:i]
+// versioned splits the type of a durable event, "session.created.1". The version is 0 if there is none.
+func versioned(typ string) (name string, form int) {
+	i := strings.LastIndexByte(typ, '.')
+	form, err := strconv.Atoi(typ[i+1:])
+	if i < 1 || err != nil {
+		return typ, 0
 	}
-	return typ
+	return typ[:i], form
 }

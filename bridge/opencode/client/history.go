@@ -44,7 +44,8 @@ func (c *Client) History(ctx context.Context, known map[string]int64) ([]Event, 
 		if last, ok := known[h.AggregateID]; ok && h.Seq <= last {
 			return nil
 		}
-		missing = append(missing, Event{ID: h.ID, Type: unversioned(h.Type), Session: h.AggregateID, Seq: h.Seq,
+		typ, form := versioned(h.Type)
+		missing = append(missing, Event{ID: h.ID, Type: typ, Form: form, Session: h.AggregateID, Seq: h.Seq,
 			Properties: h.Data, Sync: true})
 		return nil
 	})

@@ -101,7 +101,7 @@ const unstorable = "unstorable"
 
 // fact makes the event to append.
 func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
-	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Properties: e.Properties})
+	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Form: e.Form, Properties: e.Properties})
 	if err == nil {
 		return fact, nil
 	}

@@ -1,0 +1,106 @@
+package projections_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+var update = flag.Bool("update", false, "accept the read models as they are now; raise Version first")
+
+// Every file in testdata/logs is a whole log as some version has stored it: messages, a line each. They are never changed.
+func TestLogsOfEveryFormGiveTheSameReadModels(t *testing.T) {
+	files, err := filepath.Glob("testdata/logs/*.jsonl")
+	is.New(t).NoErr(err)
+	is.New(t).True(len(files) > 0)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+			m := running(t, t.TempDir(), eventstest.Open(t, nc))
+			is.NoErr(m.Wait(t.Context(), storeAgain(t, nc, file)))
+			letters, err := m.DeadLetters(t.Context(), 3)
+			is.NoErr(err)
+			is.Equal(letters, store.DeadLetters{Oldest: []store.DeadLetter{}})
+			statuses, err := store.List[struct{ Status string }](t.Context(), m.Model, "statuses", "SELECT status FROM executions ORDER BY position", nil)
+			is.NoErr(err)
+			is.Equal(fmt.Sprint(statuses), "[{completed} {completed} {failed}]")
+
+			rows, err := m.Digest(t.Context())
+			is.NoErr(err)
+			schema, err := store.List[struct{ SQL string }](t.Context(), m.Model, "schema", "SELECT coalesce(sql, '') AS sql FROM sqlite_schema ORDER BY name", nil)
+			is.NoErr(err)
+			got := fmt.Sprintf("version %d\nschema %x\nrows %s\n", projections.Version, sha256.Sum256([]byte(fmt.Sprint(schema))), rows)
+			golden := file + ".golden"
+			if *update {
+				is.NoErr(os.WriteFile(golden, []byte(got), 0o644))
+			}
+			if want := expect.ReadFile(t, golden); got != want {
+				t.Fatalf("raise projections.Version, because the read models of the same log have changed, and accept them with -update: got\n%swant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// storeAgain stores the messages of a file as they are, and returns the sequence of the last one.
+func storeAgain(t *testing.T, nc *nats.Conn, file string) (last uint64) {
+	t.Helper()
+	is := is.New(t)
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	text, err := os.ReadFile(file)
+	is.NoErr(err)
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var m struct {
+			Subject string
+			Header  nats.Header
+			Data    string
+		}
+		is.NoErr(json.Unmarshal(lines.Bytes(), &m))
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: []byte(m.Data)})
+		is.NoErr(err)
+		last = ack.Sequence
+	}
+	is.NoErr(lines.Err())
+	return last
+}
+
+// OpenCode may change a form before we know the new one. It says so in the type that it stores.
+func TestAnOpenCodeEventOfAnUnknownFormIsADeadLetterAndTheRestGoesOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	log := eventstest.Log(t)
+	s := &story{t: t}
+	later, err := events.NewOpenCode(chatID, engine, "evt_later", 0, events.OpenCode{Type: "message.updated", Form: 2, Properties: []byte(`{"sessionID":"ses_own","info":[]}`)})
+	is.NoErr(err)
+	_, err = log.AppendAll(t.Context(), []events.Event{s.created(), later})
+	is.NoErr(err)
+	last, err := log.Append(t.Context(), s.submitted("m1"))
+	is.NoErr(err)
+	m := running(t, t.TempDir(), log)
+	is.NoErr(m.Wait(t.Context(), last))
+	letters, err := m.DeadLetters(t.Context(), 10)
+	is.NoErr(err)
+	is.Equal(letters.Count, 1)
+	expect.Contains(t, letters.Oldest[0].Error, "decode #2 "+later.RawSubject+": it has form 2, and this version of PocketCoder knows 1 at most")
+	is.Equal(len(shown(t, m)), 1)
+}
