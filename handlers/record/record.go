@@ -59,7 +59,6 @@ type Save struct {
 	New        bool                       `json:"new,omitempty"`
 	Upsert     bool                       `json:"upsert,omitempty"` // when New: the record with the same unique fields is changed instead
 	Role       string                     `json:"-"`                // of the account that gives the command
-	Unique     []string                   `json:"unique,omitempty"` // not used: the collection says what is unique. Older clients send it
 
 	unique []string // in place of the collection's
 }

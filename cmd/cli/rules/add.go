@@ -101,7 +101,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 		set[name], _ = json.Marshal(value) // a text
 	}
 	a, err := handlers.Give(ctx, s.Conn, "record.save", record.Save{
-		Command: client.NewCommand(), Collection: ruleCollections[0], Set: set, New: true, Unique: []string{"agent", "tool", "pattern", "chat"}, Upsert: true,
+		Command: client.NewCommand(), Collection: ruleCollections[0], Set: set, New: true, Upsert: true,
 	})
 	if err != nil {
 		return err
