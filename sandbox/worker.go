@@ -1,37 +1,27 @@
-// Package sandbox is the worker that runs commands: one process tree per exec, many at once.
+// Package sandbox is the worker that runs commands: one process tree per execution, many at once.
 //
-// A Worker serves one workspace. Handle is the handler for wire.Serve. It runs a command with Exec, which checks the
-// request, runs [shell, -c, command] and streams the output. It also finds and reads files of the workspace, and connects
-// to ports that a command serves. Whether a command may run was decided before. The worker makes sure that it runs where
-// and how it was requested, and that it can be ended.
-//
-// It confines commands at the configured isolation level (package isolation). Without a level it runs no command.
+// A Worker serves one workspace. Handle is the handler for wire.Serve: it runs commands with Exec, lists and reads files of the
+// workspace, and connects to ports that a command serves. Whether a command may run was decided before. Commands run at the
+// configured isolation level (package isolation). Without a level the worker runs none.
 //
 // Promises:
-//   - A command runs in its own session and process group, stdin is /dev/null unless it is at a terminal, the directory is
-//     the requested one and lies inside the workspace after every symlink is resolved, also when it is swapped while the
-//     command starts.
-//   - The environment is built, never inherited (see environment).
-//   - Output is passed on as it comes, byte for byte, stdout and stderr apart, whatever its size, through buffers of
-//     fixed size: a Write that blocks blocks the command, as a pipe does.
-//   - It ends as `sh -c` into two pipes does: when the shell has exited and nobody holds its stdout or stderr any more.
-//     A daemon that redirected its output does not hold it and lives on until Close. Behind bubblewrap all that is left
-//     ends with the shell. At a terminal, it ends with the shell, and who is left is hung up on.
-//   - Timeout and a cancelled context end the whole tree, whatever left the process group included: SIGTERM to all,
-//     wire.KillGrace later SIGKILL.
-//   - A command that takes more than its limits is killed, and the Result names the limit; so are the daemons it left.
-//   - Exit code and signal come from wait(2) alone; no text a command prints means anything. Of a shell that died by a
-//     signal bubblewrap gives only the code, 128+n.
-//   - When the worker is killed, the kernel kills each shell with it; what those shells had started is found and killed by
-//     the next Open of the same workspace. Behind bubblewrap the kernel kills all.
+//   - A command runs in a session and process group of its own, in the requested directory. The directory is inside the workspace
+//     after all symlinks are resolved, even if it is swapped while the command starts. Stdin is /dev/null or a terminal.
+//   - The environment is built and never inherited (see environment).
+//   - Output is sent as it comes, byte for byte, stdout and stderr apart. Buffers have a fixed size: a Write that blocks blocks the
+//     command, as a pipe does.
+//   - A command ends when its shell has exited and no process holds its stdout or stderr. A daemon that redirected its output runs
+//     on until Close. In bubblewrap and at a terminal the command ends with its shell: what is left is killed, or gets SIGHUP.
+//   - A timeout and a cancelled context end the whole tree: SIGTERM, and wire.KillGrace later SIGKILL.
+//   - A command that exceeds a limit is killed, with its daemons. The Result names the limit.
+//   - Exit code and signal come from wait(2) alone. Of a signal that killed the shell, bubblewrap reports only the code 128+n.
+//   - If the worker is killed, the kernel kills each shell. The next Open of the workspace kills the processes that they started. In
+//     bubblewrap the kernel kills those too.
 //
-// How a tree is found: by its cgroup, where one can be made (limit.Groups). Besides, every process of a command carries its
-// label, an environment marker and a value in an inherited resource limit that nothing else uses. The first is lost by
-// clearing the environment, the second only by setting that very limit; without cgroups a process that sheds both and
-// leaves the group is not found. The next Open does not find one that shed the first. A limit does not count one that shed
-// the second.
-// Orphans come back to the worker, which is their subreaper and reaps them. All of this is Linux's; on macOS
-// cancel reaches the process group only, nothing is swept, and a directory is entered by its checked path.
+// The worker finds the processes of a tree by its cgroup (limit.Groups). It also labels each process with an environment marker and
+// with a value of a resource limit that nothing else uses. Without cgroups, a process that loses both labels and leaves the process
+// group is not found; the next Open needs the marker, and limits need the value. Orphans are reparented to the worker, which reaps
+// them. On macOS only the process group is signalled, and a directory is entered by its checked path.
 //
 // The package must not know what a chat, a permission or an event is, nor that requests come over NATS.
 package sandbox

@@ -67,17 +67,13 @@ func (s *System) onceLoaded(worker func(context.Context) error) func(context.Con
 
 // health is the state of every part.
 func (s *System) health() api.Health {
-	h := api.Health{}
-	h["log"] = s.logHealth()
-	h["read_model"] = s.modelHealth()
-	h["opencode"] = s.engineState(s.ingest.Condition())
-	h["sandbox"] = s.worker.health()
-	h["data"] = dataHealth(s.o.Data)
-	return h
+	return api.Health{
+		"log": s.logHealth(), "read_model": s.modelHealth(), "opencode": s.engineHealth(), "sandbox": s.worker.health(), "data": dataHealth(s.o.Data),
+	}
 }
 
-// engineHealth is what administrators are shown of OpenCode and of the model that answers.
-type engineHealth struct {
+// engineDetail is what administrators see of OpenCode and its model.
+type engineDetail struct {
 	ingest.Condition
 	Model     string          `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
 	ModelHost string          `json:"model_host,omitempty"` // of --model-url
@@ -88,23 +84,19 @@ type engineHealth struct {
 // Unconfined is what a person must know of an OpenCode without isolation.
 const Unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
 
-// engineState is the state of OpenCode, of its model and of its isolation.
-func (s *System) engineState(bridge ingest.Condition) api.Part {
-	part := api.Part{State: either(bridge.Connected, api.Ready, api.Starting)}
-	level, reason := s.engineIsolation()
+// engineHealth returns the health of OpenCode, its model and its isolation.
+func (s *System) engineHealth() api.Part {
+	connection := s.ingest.Condition()
+	part := api.Part{State: either(connection.Connected, api.Ready, api.Starting)}
 	if trouble := s.engine.Trouble(); trouble != "" {
-		bridge.Error, part.State = trouble, api.Degraded
+		connection.Error, part.State = trouble, api.Degraded
 	}
-	part.Detail = engineHealth{bridge, s.outbox.Configured(), s.modelHost(), level, reason}
-	return part
-}
-
-// engineIsolation returns how OpenCode is isolated.
-func (s *System) engineIsolation() (level isolation.Level, reason string) {
+	reason := s.isolation.Reason
 	if s.isolation.Level == isolation.None {
-		return isolation.None, Unconfined
+		reason = Unconfined
 	}
-	return s.isolation.Level, s.isolation.Reason
+	part.Detail = engineDetail{connection, s.outbox.Configured(), s.modelHost(), s.isolation.Level, reason}
+	return part
 }
 
 // dataHealth reports whether the data directory can be used.

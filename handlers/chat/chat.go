@@ -2,7 +2,7 @@
 // question.
 //
 // Promises: a message that is submitted twice under one id is stored once. The first answer to a question wins. Nothing is decided in a
-// chat that was deleted, except that its questions expire. What OpenCode has to do is an event here; the bridge carries it out.
+// chat that was deleted, except that its questions expire. What OpenCode has to do is an event here; the outbox carries it out.
 //
 // It must not know permission requests, configuration records, or how OpenCode is spoken to.
 package chat

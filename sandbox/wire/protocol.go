@@ -1,13 +1,13 @@
-// Package wire is the exec protocol: how a command travels over NATS from the bridge to the handler that checks it, and
-// from there to the sandbox worker that runs it, and how its output comes back.
+// Package wire is the exec protocol. A command travels over NATS from the shell of OpenCode to the handler that checks it, and from
+// there to the worker that runs it. Its output travels back.
 //
-// Both legs speak the same protocol (Call on one side, Serve on the other):
+// Both legs speak the same protocol, with Call on one side and Serve on the other:
 //
 //	caller                                                  server
-//	  ── Request (reply = inbox) ──────────────────────────▶  exec.request.<engine> (one of a queue group hears it) or
-//	                                                          exec.run.<pool> (every worker hears it)
-//	  ◀──────────────────────── offer, queued or declined ──  of each that heard it
-//	  ── grant: the one it names runs it ──────────────────▶  <subject>.<id>: the others drop out
+//	  ── Request (reply = inbox) ──────────────────────────▶  exec.request.<engine> (one of a queue group gets it) or
+//	                                                          exec.run.<pool> (every worker gets it)
+//	  ◀──────────────────────── offer, queued or declined ──  from each server that got it
+//	  ── grant: names the offer that is taken ─────────────▶  <subject>.<id>: the other servers drop out
 //	  ◀─────────────────────── started, or withdrawn ───────  withdrawn: it did not and will not run, ask the others
 //	  ◀── stdout / stderr chunks, in order, ≤ ChunkSize ───
 //	  ── credit (consumed so far), cancel ─────────────────▶  <subject>.<id>
@@ -15,31 +15,29 @@
 //	  ◀──────────────── credit (input consumed so far) ────
 //	  ◀────────────────────────────── finished (Result) ───
 //
-// Promises: a command runs only after its caller, having heard an offer, granted it, and a caller grants one offer; it asks
-// again, and grants another, only when that server says that it did not and will not run the command. So no command runs
-// twice, whatever is lost, late or repeated on the way. Output and input arrive whole, in order and byte for byte, or the
-// Result says Lost; memory on both sides is bounded by Window and InputWindow whatever their size; a cancelled context
-// cancels the command. A side that is killed is noticed by the other within seconds. One that is slow or stopped is waited
-// for, unless nothing is heard of it for Silence, by when NATS has dropped its connection too: its machine is as good as
-// dead.
+// <id> is the id of the execution, or a fresh one for another Op.
 //
-// An idle worker offers at once, a busy one a little later, so that the idle one is chosen (see slots). A worker at its
-// capacity says so and offers when a command of its has ended; the caller waits for that as long as somebody says so.
-// The servers repeat what they said last, four times a second, and the caller answers each time. Until it is settled who runs
-// the command, the caller's answer to a repeated offer is the grant, and a caller that only hears of full workers repeats its request every few seconds,
-// because one may have come since. After that started says how much output came before it and how much input was taken, and the
-// credit that answers it says how much input came before it: so neither credit that is lost stalls the other side, and output
-// or input that is lost is noticed, because NATS keeps the order of what one connection publishes to one subscription.
-// <id> is that of the exec, or a fresh one when something else is asked about an exec (see Op).
+// Promises:
+//   - No command runs twice, whatever messages are lost, late or repeated. A server runs only what was granted to it. A caller grants
+//     one offer, and another one only after the first server has withdrawn.
+//   - Output and input arrive whole and in order, or the Result is Lost. Window and InputWindow bound the memory of both sides.
+//   - A cancelled context cancels the command. Each side notices within seconds that the other was killed, and waits up to Silence
+//     for one that is slow or stopped.
 //
-// Liveness rests on two facts. The server of NATS answers 503 to a publish nobody is subscribed to: the caller sends
-// probes to <subject>.<id>, the server to <subject>.<id>.caller. The second subject is there because an account's
-// reply subjects (_R_.>) never answer 503, even when the caller behind them is gone (measured, nats-server 2.15.2); a
-// service imported the other way does. And a server says something to its caller four times a second, whatever it does.
-// A side that has lost its connection answers 503 as well. It has CutOff to come back, and then gives the command up by
-// itself. The caller gives a running command up after 503 answers during CutOff.
+// An idle worker offers at once and a busy one a little later (see slots). A worker at its capacity says queued and offers when one of
+// its commands has ended.
 //
-// It must not know what a permission is, what an event is, or how a process is run.
+// A server repeats its last message four times a second, and the caller answers each time: an offer with the grant, started with a
+// credit. Started names how much output came before it and how much input was taken; the credit names how much input came before it.
+// So no lost grant or credit stalls a side, and lost output or input is noticed, because NATS keeps the order of one connection's
+// messages to one subscription. A caller that hears only of full workers repeats its request every few seconds, because a new worker
+// may have started.
+//
+// Liveness: the NATS server answers 503 to a message without a subscriber. The caller probes <subject>.<id>, and the server probes
+// <subject>.<id>.caller, because reply subjects of an account (_R_.>) never answer 503 (measured, nats-server 2.15.2). A side that lost
+// its connection answers 503 too. It gives the command up after CutOff, and so does the caller after 503 answers for CutOff.
+//
+// The package must not know what a permission or an event is, or how a process is run.
 package wire
 
 import (
