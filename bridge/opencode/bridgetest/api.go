@@ -17,14 +17,14 @@ import (
 func (o *OpenCode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	got := Request{r.Method, r.URL.Path, r.URL.Query().Get("directory"), string(body)}
-	o.Mu.Lock()
+	o.mu.Lock()
 	o.received = append(o.received, got)
 	o.serving[got.Path]++
-	away, refuse := o.away, o.Refuse
-	o.Mu.Unlock()
+	away, refuse := o.away, o.refuse
+	o.mu.Unlock()
 	defer func() {
-		o.Mu.Lock()
-		defer o.Mu.Unlock()
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		o.serving[got.Path]--
 	}()
 	status := 0
@@ -53,9 +53,9 @@ func fail(w http.ResponseWriter, status int) {
 func (o *OpenCode) serveStream(w http.ResponseWriter, r *http.Request) {
 	frames := make(chan []byte, 1<<16)
 	frames <- Plain("server.connected", "{}")
-	o.Mu.Lock()
+	o.mu.Lock()
 	o.streams = append(o.streams, frames)
-	o.Mu.Unlock()
+	o.mu.Unlock()
 	for {
 		select {
 		case f, open := <-frames:
@@ -76,8 +76,8 @@ func (o *OpenCode) mux() http.Handler {
 	m := http.NewServeMux()
 	handle := func(pattern string, fn func(r *http.Request) (any, int)) {
 		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			o.Mu.Lock()
-			defer o.Mu.Unlock()
+			o.mu.Lock()
+			defer o.mu.Unlock()
 			out, status := fn(r)
 			if status/100 != 2 {
 				fail(w, status)
@@ -198,7 +198,7 @@ func (o *OpenCode) serveHistory(r *http.Request) (any, int) {
 	known := map[string]int64{}
 	decode(r, &known)
 	missing := []json.RawMessage{}
-	for _, h := range o.History {
+	for _, h := range o.history {
 		var at struct {
 			Aggregate string `json:"aggregate_id"`
 			Seq       int64

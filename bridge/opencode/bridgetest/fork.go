@@ -42,7 +42,7 @@ func (o *OpenCode) deleteSession(r *http.Request) (any, int) {
 // messages are those of a session, as the history tells.
 func (o *OpenCode) messages(session string) []json.RawMessage {
 	list := []json.RawMessage{}
-	for _, h := range o.History {
+	for _, h := range o.history {
 		var e struct {
 			Session string `json:"aggregate_id"`
 			Type    string

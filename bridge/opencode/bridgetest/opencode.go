@@ -24,16 +24,16 @@ import (
 
 // OpenCode is a scripted OpenCode, for tests that need certain events at certain moments. It keeps the sessions, history, statuses, requests
 // and questions of the events that a test gives it, streams the events to its clients, and records the requests that it receives.
-// Mu guards all other fields but T and URL.
+// Locked gives access to all fields but T and URL.
 type OpenCode struct {
 	T   testing.TB
 	URL string
 
-	Mu        sync.Mutex
+	mu        sync.Mutex
 	away      bool // refuses everything
 	streams   []chan []byte
 	Sessions  map[string]client.Session
-	History   []json.RawMessage
+	history   []json.RawMessage
 	seqs      map[string]int64
 	busy      map[string]json.RawMessage
 	asks      map[string]client.PermissionRequest
@@ -42,7 +42,7 @@ type OpenCode struct {
 	Silent    bool            // carries out requests without an event
 	received  []Request
 	serving   map[string]int    // by path, how many it has received and not answered
-	Refuse    func(Request) int // a status to answer with instead, 0 for none; called without the lock
+	refuse    func(Request) int // see RefuseWith; called without the lock
 }
 
 // Request is a request that OpenCode has received.
@@ -59,15 +59,29 @@ func newOpenCode(t testing.TB) *OpenCode {
 
 // Forget is what a restart does to OpenCode's memory.
 func (o *OpenCode) Forget() {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.busy, o.asks, o.Questions = map[string]json.RawMessage{}, map[string]client.PermissionRequest{}, map[string]client.QuestionRequest{}
+}
+
+// Locked calls fn while nothing else uses the fields.
+func (o *OpenCode) Locked(fn func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fn()
+}
+
+// Recorded returns the history so far.
+func (o *OpenCode) Recorded() []json.RawMessage {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.history)
 }
 
 // Cut ends the stream once everything said so far is sent, and refuses connections until Back.
 func (o *OpenCode) Cut() {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.away = true
 	for _, s := range o.streams {
 		close(s)
@@ -77,15 +91,15 @@ func (o *OpenCode) Cut() {
 
 // Back accepts connections again after Cut.
 func (o *OpenCode) Back() {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.away = false
 }
 
 // Happen makes the frames true, and streams them.
 func (o *OpenCode) Happen(frames ...[]byte) {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, f := range frames {
 		o.hold(f)
 		o.stream(f)
@@ -94,8 +108,8 @@ func (o *OpenCode) Happen(frames ...[]byte) {
 
 // Miss makes the frames true without streaming them.
 func (o *OpenCode) Miss(frames ...[]byte) {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, f := range frames {
 		o.hold(f)
 	}
@@ -103,8 +117,8 @@ func (o *OpenCode) Miss(frames ...[]byte) {
 
 // Say streams the frames, true or not.
 func (o *OpenCode) Say(frames ...[]byte) {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, f := range frames {
 		o.stream(f)
 	}
@@ -177,10 +191,10 @@ func (o *OpenCode) holdDurable(id, typ, session string, seq int64, data json.Raw
 		o.Sessions[session] = body.Info
 	case "session.deleted":
 		delete(o.Sessions, session)
-		o.History = slices.DeleteFunc(o.History, func(h json.RawMessage) bool { return bytes.Contains(h, []byte(`"aggregate_id":"`+session)) })
+		o.history = slices.DeleteFunc(o.history, func(h json.RawMessage) bool { return bytes.Contains(h, []byte(`"aggregate_id":"`+session)) })
 		return
 	}
-	o.History = append(o.History, []byte(fmt.Sprintf(`{"id":%q,"type":%q,"aggregate_id":%q,"seq":%d,"data":%s}`, id, typ, session, seq, data)))
+	o.history = append(o.history, []byte(fmt.Sprintf(`{"id":%q,"type":%q,"aggregate_id":%q,"seq":%d,"data":%s}`, id, typ, session, seq, data)))
 }
 
 // Plain is a frame of an event that is not durable.
@@ -190,8 +204,8 @@ func Plain(typ, properties string) []byte {
 
 // Durably is the two frames of a durable event.
 func (o *OpenCode) Durably(session, typ, properties string) [][]byte {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return o.durablyLocked(session, typ, properties)
 }
 
@@ -213,8 +227,8 @@ func UserMessage(session, message string) string {
 // Answer ends the turn of a session with an assistant message.
 func (o *OpenCode) Answer(session, parent string) {
 	expect.Eventually(o.T, "the prompt is answered", func() bool { // a turn ends after it has begun
-		o.Mu.Lock()
-		defer o.Mu.Unlock()
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		return o.serving["/session/"+session+"/prompt_async"] == 0
 	})
 	done := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1,"completed":2},"finish":"stop"}}`,
@@ -226,8 +240,8 @@ func (o *OpenCode) Answer(session, parent string) {
 
 // Requests are those received so far of a method whose path matches the pattern, in order.
 func (o *OpenCode) Requests(method, suffix string) (all []Request) {
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, r := range o.received {
 		if r.Method == method && len(r.Path) >= len(suffix) && r.Path[len(r.Path)-len(suffix):] == suffix {
 			all = append(all, r)
@@ -240,12 +254,13 @@ func (o *OpenCode) Requests(method, suffix string) (all []Request) {
 func (o *OpenCode) Refusing(method, suffix string, n int, status int) {
 	var left atomic.Int64
 	left.Store(int64(n))
-	o.Mu.Lock()
-	defer o.Mu.Unlock()
-	o.Refuse = func(r Request) int {
+	o.RefuseWith(func(r Request) int {
 		if r.Method == method && strings.HasSuffix(r.Path, suffix) && left.Add(-1) >= 0 {
 			return status
 		}
 		return 0
-	}
+	})
 }
+
+// RefuseWith answers requests with the status that fn returns, unless it is 0.
+func (o *OpenCode) RefuseWith(fn func(Request) int) { o.Locked(func() { o.refuse = fn }) }

@@ -107,6 +107,13 @@ func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 	return &Running{b, s.T, stop, logged}
 }
 
+// Connected returns a system with an outbox that is connected.
+func Connected(t testing.TB) (*System, *Running) {
+	t.Helper()
+	s := NewSystem(t)
+	return s, s.Start().Connected()
+}
+
 // Connected waits until OpenCode is connected and reconciled.
 func (r *Running) Connected() *Running {
 	r.t.Helper()

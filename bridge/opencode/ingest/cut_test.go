@@ -66,8 +66,7 @@ func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
 	for k := 0; k < len(frames); k += 3 { // a reconnect takes half a second
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
-			s := bridgetest.NewSystem(t)
-			r := s.Start().Connected()
+			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
 			rest := min(k+missed, len(frames))
 			s.Reconnected(r, func() { s.Miss(frames[k:rest]...) })
@@ -99,8 +98,7 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 	for k := range frames {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
-			s := bridgetest.NewSystem(t)
-			r := s.Start().Connected()
+			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
 			if k%2 == 0 { // half of them are stopped in the middle of taking it
 				s.Drained()
@@ -157,8 +155,7 @@ func TestACutLosesNoSubagentsEvent(t *testing.T) {
 func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	s.Start().Connected()
+	s, _ := bridgetest.Connected(t)
 	frames := recording.Events(t, turn)[1:]
 	for _, f := range frames { // within one burst
 		s.Happen(f)
@@ -183,8 +180,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			s := bridgetest.NewSystem(t)
-			r := s.Start().Connected()
+			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
 			s.Miss(frames[k])
 			s.Happen(frames[k+1:]...)

@@ -17,8 +17,7 @@ import (
 func TestAHugeEventIsStoredWhole(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	s.Start().Connected()
+	s, _ := bridgetest.Connected(t)
 	s.Session("ses_1", "")
 	body := `{"sessionID":"ses_1","todos":[{"content":"` + strings.Repeat("x", 32<<20) + `"}]}`
 	s.Say(bridgetest.Plain("todo.updated", body))
@@ -33,8 +32,7 @@ func TestAHugeEventIsStoredWhole(t *testing.T) {
 func TestOddEventsStopNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	b := s.Start().Connected()
+	s, b := bridgetest.Connected(t)
 	s.Session("ses_1", "")
 	s.Happen(
 		bridgetest.Plain("an odd > type", `{"sessionID":"ses_1","n":1}`),

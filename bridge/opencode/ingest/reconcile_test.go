@@ -18,8 +18,7 @@ import (
 func TestAStatusThatChangedUnheardIsCorrected(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	r := s.Start().Connected()
+	s, r := bridgetest.Connected(t)
 	s.Session("ses_1", "")
 	s.Session("ses_2", "")
 	s.Happen(bridgetest.Plain("session.status", bridgetest.Busy))
@@ -44,8 +43,7 @@ func TestAStatusThatChangedUnheardIsCorrected(t *testing.T) {
 func TestATurnThatOpenCodeForgotIsLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	r := s.Start().Connected()
+	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1")
 	s.Asking("ses_2")
 	s.Reconnected(r, func() { s.Miss(bridgetest.Plain("session.status", bridgetest.Idle)) }) // of the first
@@ -61,8 +59,7 @@ func TestATurnThatOpenCodeForgotIsLost(t *testing.T) {
 func TestATurnThatEndedUnheardIsNotLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	r := s.Start().Connected()
+	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1")
 	s.Reconnected(r, func() {
 		s.Miss(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1", `{"created":1,"completed":2}`))...)
@@ -74,24 +71,21 @@ func TestATurnThatEndedUnheardIsNotLost(t *testing.T) {
 func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	r := s.Start().Connected()
+	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Silent = true
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
 	s.Reconnected(r, func() {
 		var once atomic.Bool
-		s.Mu.Lock()
-		defer s.Mu.Unlock()
-		s.Refuse = func(r bridgetest.Request) int { // after the history was fetched, before OpenCode is asked what runs
+		s.RefuseWith(func(r bridgetest.Request) int { // after the history was fetched, before OpenCode is asked what runs
 			if r.Path == "/session/status" && once.CompareAndSwap(false, true) {
 				s.Happen(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", `{"status":"completed"}`))...)
 				s.Answer("ses_1", "")
 				s.Happen(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1", `{"created":1,"completed":2}`))...)
 			}
 			return 0
-		}
+		})
 	})
 	chat := s.ChatOf("ses_1")
 	is.Equal(len(bridgetest.Facts[events.TurnLost](s, chat)), 0)
@@ -102,8 +96,7 @@ func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	r := s.Start().Connected()
+	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1", "per_kept", "per_answered")
 	s.Asking("ses_2", "per_forgotten")
 	missed := strings.ReplaceAll(bridgetest.Ask("per_new", "ses_1"), "date", "date >now && cat <now")
@@ -131,8 +124,7 @@ func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 func TestAsksThatOpenCodeCannotListAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	r := s.Start().Connected()
+	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Reconnected(r, func() {
 		s.Forget()
@@ -157,12 +149,9 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			s := bridgetest.NewSystem(t)
-			r := s.Start().Connected()
+			s, r := bridgetest.Connected(t)
 			s.Asking("ses_1", "per_1")
-			s.Mu.Lock()
-			s.Silent = true
-			s.Mu.Unlock()
+			s.Locked(func() { s.Silent = true })
 			s.Decide("per_1", events.Authorized, "")
 			expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
 			chat := s.ChatOf("ses_1")
@@ -189,8 +178,7 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 func TestQuestionsAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := bridgetest.NewSystem(t)
-	r := s.Start().Connected()
+	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1")
 	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_kept", "ses_1")), bridgetest.Plain("question.asked", bridgetest.Question("que_gone", "ses_1")))
 	s.Drained()

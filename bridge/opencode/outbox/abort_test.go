@@ -64,8 +64,7 @@ func (s *system) settledAsks() (expired, rejected string) {
 func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.family()
 	s.Silent = true // OpenCode 1.18.33 says nothing about the asks of an aborted turn, and keeps them
 	s.abortTurn(s.ChatOf("ses_1"), "")
@@ -80,8 +79,7 @@ func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
 func TestAnAbortOfASubagentLeavesItsParentAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.family()
 	s.Silent = true
 	s.abortTurn(s.ChatOf("ses_1"), "ses_2")
@@ -95,8 +93,7 @@ func TestAnAbortOfASubagentLeavesItsParentAlone(t *testing.T) {
 func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.family()
 	s.abortTurn(s.ChatOf("ses_1"), "ses_4")
 	s.abortTurn(s.Chat(), "") // nor that of a chat nothing has run in
@@ -112,8 +109,7 @@ func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
 func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Refusing("POST", "/abort", 1, 500)
 	s.abortTurn(s.ChatOf("ses_1"), "")

@@ -20,8 +20,7 @@ func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
 		t.Run(at[1:], func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			s := newSystem(t)
-			s.Start().Connected()
+			s, _ := connected(t)
 			s.Refusing("POST", at, 2, 503)
 			chat := s.Chat("hello")
 			expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
@@ -60,11 +59,11 @@ func TestAChatOfAnotherWorkspaceIsNotSent(t *testing.T) {
 	p := s.prompted(1)
 	s.Answer(p[0].session, p[0].MessageID)
 	s.Drained()
-	s.Mu.Lock()
-	session := s.Sessions[p[0].session]
-	session.Directory, session.Raw = "/elsewhere", bytes.ReplaceAll(session.Raw, []byte(`"/workspace"`), []byte(`"/elsewhere"`))
-	s.Sessions[p[0].session] = session
-	s.Mu.Unlock()
+	s.Locked(func() {
+		session := s.Sessions[p[0].session]
+		session.Directory, session.Raw = "/elsewhere", bytes.ReplaceAll(session.Raw, []byte(`"/workspace"`), []byte(`"/elsewhere"`))
+		s.Sessions[p[0].session] = session
+	})
 	s.Submit(chat, "two")
 	expect.Eventually(t, "it has failed", func() bool { return len(facts[events.MessageFailed](s, chat)) == 1 })
 	expect.Contains(t, facts[events.MessageFailed](s, chat)[0].Error, "this chat works in /elsewhere, and PocketCoder was started in /workspace; start it with --workspace /elsewhere")
@@ -80,9 +79,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	p := s.prompted(1)
 	s.Answer(p[0].session, p[0].MessageID)
 	s.Drained()
-	s.Mu.Lock()
-	delete(s.Sessions, p[0].session)
-	s.Mu.Unlock()
+	s.Locked(func() { delete(s.Sessions, p[0].session) })
 	s.Submit(chat, "two")
 	p = s.prompted(2)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 2 })
@@ -96,14 +93,12 @@ func TestASessionLostBetweenSendingAndDeliveredIsReplaced(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	var first atomic.Bool
-	s.Refuse = func(r bridgetest.Request) int {
+	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/prompt_async") && first.CompareAndSwap(false, true) {
-			s.Mu.Lock()
-			delete(s.Sessions, strings.Split(r.Path, "/")[2])
-			s.Mu.Unlock()
+			s.Locked(func() { delete(s.Sessions, strings.Split(r.Path, "/")[2]) })
 		}
 		return 0
-	}
+	})
 	s.Start()
 	chat := s.Chat("hello")
 	p := s.prompted(2)

@@ -1,7 +1,6 @@
 package outbox_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -72,14 +71,14 @@ func TestARestartWhileSendingSendsTheSameAgain(t *testing.T) {
 	s := newSystem(t)
 	arrived, hold := make(chan bool), make(chan bool)
 	var once atomic.Bool
-	s.Refuse = func(r bridgetest.Request) int {
+	s.RefuseWith(func(r bridgetest.Request) int {
 		if !strings.HasSuffix(r.Path, "/prompt_async") || !once.CompareAndSwap(false, true) {
 			return 0
 		}
 		arrived <- true
 		<-hold
 		return 500
-	}
+	})
 	chat := s.Chat("hello")
 	r := s.Start()
 	<-arrived
@@ -102,7 +101,7 @@ func TestAMessageThatOpenCodeHasShownIsNotSentAgain(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	arrived, hold := make(chan bool), make(chan bool)
-	s.Refuse = func(r bridgetest.Request) int { // it takes the message, and the answer does not come back
+	s.RefuseWith(func(r bridgetest.Request) int { // it takes the message, and the answer does not come back
 		if strings.HasSuffix(r.Path, "/prompt_async") {
 			var p prompted
 			_ = json.Unmarshal([]byte(r.Body), &p)
@@ -114,7 +113,7 @@ func TestAMessageThatOpenCodeHasShownIsNotSentAgain(t *testing.T) {
 			return 500
 		}
 		return 0
-	}
+	})
 	chat := s.Chat("hello")
 	r := s.Start()
 	<-arrived
@@ -191,31 +190,24 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 // showSessions streams the beginning of the sessions made so far, once there are n: OpenCode was silent about them.
 func (s *system) showSessions(n int) {
 	s.T.Helper()
-	expect.Eventually(s.T, fmt.Sprintf("%d sessions", n), func() bool {
-		s.Mu.Lock()
-		defer s.Mu.Unlock()
-		made := 0
-		for _, h := range s.History {
-			made += bytes.Count(h, []byte(`"session.created.1"`))
-		}
-		return made >= n
-	})
 	var frames [][]byte
-	s.Mu.Lock()
-	for _, h := range s.History {
-		var e struct {
-			ID, Type  string
-			Aggregate string `json:"aggregate_id"`
-			Seq       int64
-			Data      json.RawMessage
+	expect.Eventually(s.T, fmt.Sprintf("%d sessions", n), func() bool {
+		frames = nil
+		for _, h := range s.Recorded() {
+			var e struct {
+				ID, Type  string
+				Aggregate string `json:"aggregate_id"`
+				Seq       int64
+				Data      json.RawMessage
+			}
+			_ = json.Unmarshal(h, &e)
+			if e.Type == "session.created.1" {
+				frames = append(frames, fmt.Appendf(nil, `{"payload":{"type":"sync","id":%q,"syncEvent":{"id":%q,"type":%q,"seq":%d,"aggregateID":%q,"data":%s}}}`,
+					e.ID, e.ID, e.Type, e.Seq, e.Aggregate, e.Data))
+			}
 		}
-		_ = json.Unmarshal(h, &e)
-		if e.Type == "session.created.1" {
-			frames = append(frames, fmt.Appendf(nil, `{"payload":{"type":"sync","id":%q,"syncEvent":{"id":%q,"type":%q,"seq":%d,"aggregateID":%q,"data":%s}}}`,
-				e.ID, e.ID, e.Type, e.Seq, e.Aggregate, e.Data))
-		}
-	}
-	s.Mu.Unlock()
+		return len(frames) >= n
+	})
 	s.Say(frames...)
 }
 

@@ -26,8 +26,7 @@ func (s *system) revert(chatID, message string) {
 func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Session("ses_1", "")
 	s.Drained()
 	chat := s.ChatOf("ses_1")
@@ -59,8 +58,7 @@ func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 func TestARevertStopsTheTurnThatRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Drained()
 	s.Refusing("POST", "/revert", 1, 409)
@@ -79,8 +77,7 @@ func TestARevertStopsTheTurnThatRuns(t *testing.T) {
 func TestAMessageWaitsForTheRevertBeforeIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	chat := s.Chat("hello")
 	p := s.prompted(1)[0]
 	s.Answer(p.session, p.MessageID)
@@ -88,15 +85,13 @@ func TestAMessageWaitsForTheRevertBeforeIt(t *testing.T) {
 	arrived, hold := make(chan bool), make(chan bool)
 	release := sync.OnceFunc(func() { close(hold) })
 	t.Cleanup(release)
-	s.Mu.Lock()
-	s.Refuse = func(r bridgetest.Request) int {
+	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/revert") {
 			arrived <- true
 			<-hold
 		}
 		return 0
-	}
-	s.Mu.Unlock()
+	})
 	s.revert(chat, "msg_1")
 	<-arrived
 	s.Submit(chat, "instead")
@@ -117,8 +112,7 @@ func (s *system) deleteChat(chatID string) {
 func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	chat := s.Chat("hello")
 	p := s.prompted(1)[0] // its turn does not end by itself
 	s.Happen(bridgetest.Plain("permission.asked", bridgetest.Ask("per_1", p.session)))
@@ -141,13 +135,13 @@ func TestAChatDeletedWhileItsMessageIsSentIsStopped(t *testing.T) {
 	arrived, hold := make(chan bool), make(chan bool)
 	release := sync.OnceFunc(func() { close(hold) })
 	t.Cleanup(release)
-	s.Refuse = func(r bridgetest.Request) int {
+	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/prompt_async") {
 			arrived <- true
 			<-hold
 		}
 		return 0
-	}
+	})
 	s.Start().Connected()
 	chat := s.Chat("hello")
 	<-arrived
@@ -165,14 +159,14 @@ func TestAMessageOfADeletedChatIsNotTriedAgain(t *testing.T) {
 	arrived, hold := make(chan bool, 9), make(chan bool)
 	release := sync.OnceFunc(func() { close(hold) })
 	t.Cleanup(release)
-	s.Refuse = func(r bridgetest.Request) int {
+	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/prompt_async") && strings.Contains(r.Body, "hello") {
 			arrived <- true
 			<-hold
 			return 500
 		}
 		return 0
-	}
+	})
 	s.Start().Connected()
 	chat := s.Chat("hello")
 	<-arrived
@@ -191,8 +185,7 @@ func TestAMessageOfADeletedChatIsNotTriedAgain(t *testing.T) {
 func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Drained()
 	chat := s.ChatOf("ses_1")
@@ -227,8 +220,7 @@ func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 func TestWhatOpenCodeListsIsAskedOfIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat, session := s.forkable()
 	diff, err := r.Diff(t.Context(), chat, "")
 	is.NoErr(err)

@@ -36,30 +36,26 @@ func (s *system) fork(chatID string) (into string) {
 func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	chat, session := s.forkable()
 	before := s.metadata(session)
 	copied, hold := make(chan string, 2), make(chan bool)
 	release := sync.OnceFunc(func() { close(hold) })
 	t.Cleanup(release)
-	s.Mu.Lock()
-	s.Refuse = func(r bridgetest.Request) int {
+	s.RefuseWith(func(r bridgetest.Request) int {
 		if !strings.HasSuffix(r.Path, "/fork") || len(s.Requests("POST", "/fork")) > 1 {
 			return 0
 		}
-		s.Mu.Lock()
 		q, _ := http.NewRequest("POST", "/", nil)
 		q.SetPathValue("id", session)
-		answer, _ := s.ForkSession(q)
-		s.Mu.Unlock()
+		var answer any
+		s.Locked(func() { answer, _ = s.ForkSession(q) })
 		var first client.Session
 		_ = json.Unmarshal(answer.(json.RawMessage), &first)
 		copied <- first.ID
 		<-hold
 		return 500
-	}
-	s.Mu.Unlock()
+	})
 	into := s.fork(chat)
 	s.Submit(into, "goes on")
 	first := <-copied
@@ -87,17 +83,15 @@ func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
 	is.Equal(len(chats), 2) // nothing was adopted
 }
 
-func (s *system) metadata(session string) string {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
-	return string(s.Sessions[session].Metadata)
+func (s *system) metadata(session string) (metadata string) {
+	s.Locked(func() { metadata = string(s.Sessions[session].Metadata) })
+	return metadata
 }
 
 func TestAForkOfAChatInWhichNothingHasRunIsAnEmptyChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	into := s.fork(s.Chat())
 	s.Submit(into, "hello")
 	p := s.prompted(1)[0]

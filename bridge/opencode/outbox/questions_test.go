@@ -54,11 +54,17 @@ Question: B?
 Answer: second
 `
 
+// answerBoth answers both questions of bridgetest.Question.
+func (s *system) answerBoth(chat, question string) {
+	s.T.Helper()
+	s.answerQuestion(chat, question, 0, false, "first")
+	s.answerQuestion(chat, question, 1, false, "second")
+}
+
 func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
 	s.answerQuestion(chat, "que_1", 1, false, "second") // one before, one after
 	s.restarted(r)
@@ -94,8 +100,7 @@ func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
 func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1", "que_2")
 	s.answerQuestion(chat, "que_2", 0, false, "first")
 	s.restarted(r)
@@ -118,18 +123,12 @@ func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
 func TestAnswersThatOpenCodeTookAsItDiedResumeTheTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
-	s.Mu.Lock()
-	s.Silent = true // it takes the answers, and dies before the call is over
-	s.Mu.Unlock()
-	s.answerQuestion(chat, "que_1", 0, false, "first")
-	s.answerQuestion(chat, "que_1", 1, false, "second")
+	s.Locked(func() { s.Silent = true }) // it takes the answers, and dies before the call is over
+	s.answerBoth(chat, "que_1")
 	is.Equal(len(s.repliesTo("que_1")), 1)
-	s.Mu.Lock()
-	s.Silent = false
-	s.Mu.Unlock()
+	s.Locked(func() { s.Silent = false })
 	s.restarted(r)
 	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
 }
@@ -137,12 +136,10 @@ func TestAnswersThatOpenCodeTookAsItDiedResumeTheTurn(t *testing.T) {
 func TestAnswersGivenWhileOpenCodeIsAwayResumeTheTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
 	s.Refusing("POST", "/reply", 1000, 500) // it is dying
-	s.answerQuestion(chat, "que_1", 0, false, "first")
-	s.answerQuestion(chat, "que_1", 1, false, "second")
+	s.answerBoth(chat, "que_1")
 	is.True(len(s.repliesTo("que_1")) > 0)
 	s.restarted(r)
 	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
@@ -162,12 +159,9 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			s := newSystem(t)
-			r := s.Start().Connected()
+			s, r := connected(t)
 			chat := s.questioning("ses_1", "que_1")
-			s.Mu.Lock()
-			s.Silent = true
-			s.Mu.Unlock()
+			s.Locked(func() { s.Silent = true })
 			s.answerQuestion(chat, "que_1", 0, false, "first")
 			s.answerQuestion(chat, "que_1", 1, after.rejected, map[bool][]string{false: {"second"}}[after.rejected]...)
 			told := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
@@ -190,8 +184,7 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
 	s.Reconnected(r, func() {
 		s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", `{"status":"completed","output":"User has answered"}`))...)
@@ -204,8 +197,7 @@ func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
 func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chatID := s.questioning("ses_1", "que_1")
 	s.answerQuestion(chatID, "que_1", 1, false, "second")
 	s.restarted(r)
@@ -222,8 +214,7 @@ func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
 func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	chat := s.questioning("ses_1", "que_1")
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}` // OpenCode 1.18.33 keeps listing the question
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
@@ -236,28 +227,23 @@ func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
 func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
-	s.Mu.Lock()
-	s.Questions = map[string]client.QuestionRequest{} // it is stopping: it has dropped the question, and says that the call was aborted
-	s.Mu.Unlock()
+	s.Locked(func() { s.Questions = map[string]client.QuestionRequest{} }) // it is stopping: it has dropped the question, and says that the call was aborted
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
 	s.Drained()
 	s.restarted(r)
 	is.True(s.questionRow("que_1").Interrupted)
 	is.Equal(s.questionRow("que_1").Status, projections.QuestionAsked)
-	s.answerQuestion(chat, "que_1", 0, false, "first")
-	s.answerQuestion(chat, "que_1", 1, false, "second")
+	s.answerBoth(chat, "que_1")
 	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
 }
 
 func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	aborted, deleted := s.questioning("ses_1", "que_1"), s.questioning("ses_2", "que_2")
 	s.restarted(r)
 	s.abortTurn(aborted, "")
@@ -275,8 +261,7 @@ func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
 func TestAnswersToASubagentsInterruptedQuestionAreForItsSuccessor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1")
 	s.Session("ses_2", "ses_1")
 	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_1", "ses_2")))
@@ -284,8 +269,7 @@ func TestAnswersToASubagentsInterruptedQuestionAreForItsSuccessor(t *testing.T) 
 	s.restarted(r)
 	chat := s.ChatOf("ses_1")
 	is.Equal(s.questionRow("que_1").Chat, chat)
-	s.answerQuestion(chat, "que_1", 0, false, "first")
-	s.answerQuestion(chat, "que_1", 1, false, "second")
+	s.answerBoth(chat, "que_1")
 	p := s.prompted(1)
 	is.Equal(p[0].session, "ses_1")
 	is.Equal(texts(p), []string{answeredPrompt + "\nA subagent had asked. It is gone: call it again, with these answers in its prompt."})
@@ -294,8 +278,7 @@ func TestAnswersToASubagentsInterruptedQuestionAreForItsSuccessor(t *testing.T) 
 func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
 	s.Refusing("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
 	s.abortTurn(chat, "")

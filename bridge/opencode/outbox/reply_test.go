@@ -35,8 +35,7 @@ func (s *system) repliesTo(id string) (bodies []string) {
 func TestADecisionIsToldOnceAndNeverForAlways(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1", "per_yes", "per_no", "per_words")
 	s.Decide("per_yes", events.Authorized, "fine")
 	s.Decide("per_words", events.Denied, "use git instead")
@@ -54,8 +53,7 @@ func TestADecisionIsToldOnceAndNeverForAlways(t *testing.T) {
 func TestAReplyIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Refusing("POST", "/reply", 2, 500)
 	s.Decide("per_1", events.Authorized, "")
@@ -66,8 +64,7 @@ func TestAReplyIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 func TestADecisionIsToldAfterARestart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
 	r.Stop()
 	s.Decide("per_1", events.Authorized, "")
@@ -79,8 +76,7 @@ func TestADecisionIsToldAfterARestart(t *testing.T) {
 func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Forget()
 	s.Decide("per_1", events.Authorized, "")
@@ -92,8 +88,7 @@ func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Asking("ses_2", "per_2")
 	r.Stop()
@@ -132,8 +127,7 @@ func (s *system) changing(id string) {
 func TestAnApprovalOfAFileThatChangedIsRejected(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.changing("per_1")
 	s.Decide("per_1", events.Authorized, "")
@@ -150,8 +144,7 @@ func TestAnApprovalOfAFileThatChangedIsRejected(t *testing.T) {
 func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.changing("per_1")
 	s.Refusing("POST", "/reply", 2, 500)
@@ -164,8 +157,7 @@ func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 func TestAFileThatOpenCodeMayHaveChangedIsNotThePersons(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.changing("per_1")
 	s.Forget()
@@ -177,8 +169,7 @@ func TestAFileThatOpenCodeMayHaveChangedIsNotThePersons(t *testing.T) {
 func TestAForgottenApprovalOfAFileThatChangedResumesTheTurnOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1", "per_2")
 	s.restarted(r)
 	s.changing("per_1")
@@ -205,8 +196,7 @@ func TestAForgottenApprovalOfAFileThatChangedResumesTheTurnOnce(t *testing.T) {
 func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.restarted(r)
 	r.Stop()
@@ -228,8 +218,7 @@ func (s *system) restarted(r *bridgetest.Running) {
 func TestApprovingAnInterruptedAskContinuesTheTurnOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1", "per_2")
 	s.restarted(r)
 	is.True(s.Permission("per_1").Interrupted)
@@ -255,8 +244,7 @@ func TestApprovingAnInterruptedAskContinuesTheTurnOnce(t *testing.T) {
 func TestCallsOfOneAnswerAreMadeAgainTogether(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1", "per_2", "per_3")
 	s.restarted(r)
 	r.Stop()
@@ -276,17 +264,12 @@ func TestCallsOfOneAnswerAreMadeAgainTogether(t *testing.T) {
 func TestAnAskApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	r := s.Start().Connected()
+	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.Mu.Lock()
-	s.Silent = true // it takes the reply, and dies before the tool runs
-	s.Mu.Unlock()
+	s.Locked(func() { s.Silent = true }) // it takes the reply, and dies before the tool runs
 	s.Decide("per_1", events.Authorized, "")
 	is.Equal(len(s.repliesTo("per_1")), 1)
-	s.Mu.Lock()
-	s.Silent = false
-	s.Mu.Unlock()
+	s.Locked(func() { s.Silent = false })
 	s.restarted(r)
 	is.True(s.Permission("per_1").Interrupted)
 	is.Equal(texts(s.prompted(1)), []string{outbox.Continue})
@@ -304,8 +287,7 @@ func (s *system) answerQuestion(chatID, id string, index int, rejected bool, ans
 func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1")
 	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_1", "ses_1")), bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")))
 	s.Drained()
@@ -330,8 +312,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 
 func TestAnAnswerOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
-	s.Start().Connected()
+	s, _ := connected(t)
 	s.Asking("ses_1")
 	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_1", "ses_1")))
 	s.Drained()

@@ -15,6 +15,13 @@ func newSystem(t testing.TB) *system {
 	return &system{bridgetest.NewSystem(t)}
 }
 
+// connected returns a system with an outbox that is connected.
+func connected(t testing.TB) (*system, *bridgetest.Running) {
+	t.Helper()
+	s, r := bridgetest.Connected(t)
+	return &system{s}, r
+}
+
 // facts are the bodies of a chat's events of one kind of our own.
 func facts[D events.Data](s *system, chat string) []D {
 	s.T.Helper()
