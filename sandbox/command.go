@@ -39,7 +39,6 @@ type command struct {
 	link           *inside.Link  // where it has a network of its own that somebody may use
 }
 
-// copy passes one stream on until its end.
 func (w *Worker) copy(ctx context.Context, to io.Writer, from *screen, exec string) {
 	defer from.Close()
 	buffer := buffers.Get().(*[bufferSize]byte)

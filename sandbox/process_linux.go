@@ -97,7 +97,6 @@ func (i identity) command(exec string, serial uint32) label {
 // owns says whether a process with that soft RLIMIT_RTTIME is of one of the worker's commands; the lower half is its serial.
 func (i identity) owns(limit uint64) bool { return limit&i.label().mask == i.tag }
 
-// serial is that of the command.
 func (l label) serial() uint32 { return uint32(l.tag) }
 
 // stick tags a process from startStopped, from the same thread, holds it to limits and lets it run, or kills it. Where it

@@ -44,7 +44,6 @@ func (t *tree) hit(code int, took time.Duration, l limit.Limits) wire.Reason {
 	return t.sampler.Hit(code, took, l)
 }
 
-// attributes are those to start its first process with.
 func (t *tree) attributes() *syscall.SysProcAttr { return t.sampler.Group.Attributes() }
 
 // alive lists the processes of the tree that live, and reaps the dead but for the shell.
@@ -69,7 +68,6 @@ func (t *tree) signal(s syscall.Signal) {
 	}
 }
 
-// kill ends the tree at once.
 func (t *tree) kill() {
 	t.sampler.Group.Kill()
 	kill(t.on, t.keep)

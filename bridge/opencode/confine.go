@@ -25,7 +25,6 @@ var (
 	readDirs    = []string{"config", "git", "bin", "run"} // run has the socket of ShellAddress
 )
 
-// makeDirs makes the directories below Dir.
 func (s *Supervisor) makeDirs() error {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return err

@@ -54,7 +54,6 @@ func (l *logFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last returns the last lines.
 func (l *logFile) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,7 +84,6 @@ func (c *child) start() error {
 	return <-started
 }
 
-// release frees the resources of the child's isolation.
 func (c *child) release() {
 	if c.link != nil {
 		c.link.Close()

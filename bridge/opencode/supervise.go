@@ -218,7 +218,6 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 // (measured), and the next one is.
 const tryTime = time.Second
 
-// await waits until OpenCode listens and answers.
 func (s *Supervisor) await(ctx context.Context, c *child, api *client.Client) error {
 	select {
 	case <-c.listens.made:

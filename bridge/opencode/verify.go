@@ -89,7 +89,6 @@ func (s *Supervisor) verifyModel(ctx context.Context, c *client.Client, models c
 	return nil
 }
 
-// unusable is the error of a model that OpenCode cannot use.
 func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models client.Models) error {
 	all, err := c.Providers(ctx, s.Workspace)
 	if err != nil {

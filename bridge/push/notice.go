@@ -40,10 +40,8 @@ func identify(about ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// noticeID is the id of what tells of an ask or a question.
 func noticeID(n events.Notice) string { return identify(n.Chat, n.Permission, n.Question) }
 
-// ofChat is what an event about a chat is about.
 func ofChat(chat string) events.Subject { return events.Subject{Scope: events.ScopeChat, ID: chat} }
 
 // asked notifies the people of a chat of a pending permission request or question. cause is the id of the event behind it, if known.
@@ -135,7 +133,6 @@ func (p *Push) ended(ctx context.Context, e events.Event) error {
 	return p.notify(ctx, ofChat(n.Chat), identify("turn", n.Chat, turn.Message), people, n, e.ID)
 }
 
-// lastParagraph returns the last paragraph of an answer.
 func lastParagraph(text string) string {
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
 	if i := strings.LastIndex(text, "\n\n"); i >= 0 {
@@ -212,7 +209,6 @@ func (p *Push) waits(ctx context.Context, n events.Notice) (bool, error) {
 	return true, nil
 }
 
-// questions are those that were asked together.
 func (p *Push) questions(ctx context.Context, n events.Notice) (together []projections.Question, err error) {
 	all, err := p.Model.Questions(ctx, n.Chat, "")
 	for _, q := range all {

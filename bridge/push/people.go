@@ -63,7 +63,6 @@ func newDevice(r record) service.Device {
 	return service.Device{ID: r.id, User: r.text("user"), Name: r.text("name"), Service: r.text("push_service"), Token: r.text("push_token")}
 }
 
-// devicesOf are the active devices of an account.
 func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Device, err error) {
 	all, err := p.Model.Config(ctx, devicesCollection)
 	for _, c := range slices.Backward(all) {

@@ -101,7 +101,6 @@ func (p *Push) Run(ctx context.Context) error {
 	})
 }
 
-// react does what follows from one event.
 func (p *Push) react(ctx context.Context, e events.Event) error {
 	if err := p.Model.Wait(ctx, e.Seq); err != nil {
 		return err

@@ -87,7 +87,6 @@ func (p *Push) fits(j job) bool {
 	}
 }
 
-// serve does one job of a device after the other.
 func (p *Push) serve(ctx context.Context, q chan job) {
 	for {
 		select {

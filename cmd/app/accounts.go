@@ -40,7 +40,6 @@ func (s *System) providerKeys() record.ProviderKeys {
 	return record.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger, Paths: []string{s.o.Workspace, string(s.o.Data)}}
 }
 
-// offerSetup prints the one-time setup link if no account exists yet.
 func (s *System) offerSetup(ctx context.Context) {
 	link, needed, err := s.accounts.Setup(ctx)
 	if err != nil {

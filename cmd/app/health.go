@@ -65,7 +65,6 @@ func (s *System) onceLoaded(worker func(context.Context) error) func(context.Con
 	}
 }
 
-// health is the state of every part.
 func (s *System) health() api.Health {
 	return api.Health{
 		"log": s.logHealth(), "read_model": s.modelHealth(), "opencode": s.engineHealth(), "sandbox": s.worker.health(), "data": dataHealth(s.o.Data),
@@ -84,7 +83,6 @@ type engineDetail struct {
 // Unconfined is what a person must know of an OpenCode without isolation.
 const Unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
 
-// engineHealth returns the health of OpenCode, its model and its isolation.
 func (s *System) engineHealth() api.Part {
 	connection := s.ingest.Condition()
 	part := api.Part{State: either(connection.Connected, api.Ready, api.Starting)}
@@ -99,7 +97,6 @@ func (s *System) engineHealth() api.Part {
 	return part
 }
 
-// dataHealth reports whether the data directory can be used.
 func dataHealth(d datadir.Dir) api.Part {
 	if err := d.Usable(); err != nil {
 		return api.Part{State: api.Offline, Detail: map[string]any{"path": string(d), "error": err.Error()}}
@@ -261,7 +258,6 @@ func (l *lives) next() chan struct{} {
 	return l.begun
 }
 
-// client waits for an OpenCode that is alive.
 func (l *lives) client(ctx context.Context) (*client.Client, error) {
 	for {
 		l.mu.Lock()

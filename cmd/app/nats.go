@@ -15,7 +15,6 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// openedNATS is a connection to NATS.
 type openedNATS struct {
 	*nats.Conn
 	server *natsconf.Server // nil with --nats

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// setup shows the link that makes the first administrator.
 func (p *progress) setup(base string, s account.Setup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

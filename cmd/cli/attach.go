@@ -91,7 +91,6 @@ func Attach(ctx context.Context, env Environment, args []string) error {
 	return v.Attach(ctx, session, env.Getenv)
 }
 
-// open opens the session of the chat that is meant, and returns its id.
 func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session string, err error) {
 	s, err := client.Connect(ctx, o.data)
 	if err != nil {

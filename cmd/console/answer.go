@@ -43,7 +43,6 @@ func (a ask) name() string {
 	return a.permission.Ask.ID
 }
 
-// summary is one line about what waits.
 func (a ask) summary() string {
 	if a.permission == nil {
 		return printable.OneLine(a.question.Text, 200)
@@ -217,7 +216,6 @@ func (c *conversation) showWaiting(a ask) (prompt string) {
 	return prompt
 }
 
-// answerAlone does what --approve says.
 func (c *conversation) answerAlone(ctx context.Context, a ask) error {
 	switch {
 	case a.permission == nil:

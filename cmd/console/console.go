@@ -165,7 +165,6 @@ func (c *conversation) sit(ctx context.Context) error {
 // shownOutput is how many lines of a command's output are shown at a terminal before it is folded.
 const shownOutput = 20
 
-// leave restores the terminal.
 func (c *conversation) leave() {
 	if c.terminal != nil {
 		c.terminal.Close()

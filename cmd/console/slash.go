@@ -250,7 +250,6 @@ func (c *conversation) filesSince(ctx context.Context, sequence uint64) ([]strin
 	return slices.Sorted(maps.Keys(files)), err
 }
 
-// sentTurn is a turn of the conversation.
 type sentTurn struct {
 	message, text string // by OpenCode's id
 	sequence      uint64 // of the event that it begins with

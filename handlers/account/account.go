@@ -93,7 +93,6 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// active says whether the account may do anything.
 func (k *account) active() bool { return k != nil && !k.deleted && !k.Disabled }
 
 // Accounts is safe for concurrent use.

@@ -53,7 +53,6 @@ func (a *Accounts) hashParameters() string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, a.HashMemory, hashPasses, hashLanes)
 }
 
-// matches says whether a hash is that of the password.
 func (a *Accounts) matches(ctx context.Context, stored, password string) (bool, error) {
 	rest, ok := strings.CutPrefix(stored, a.hashParameters())
 	salt64, sum64, ok2 := strings.Cut(rest, "$")

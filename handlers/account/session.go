@@ -135,7 +135,6 @@ func (a *Accounts) sweepSessions(ctx context.Context) error {
 	}
 }
 
-// sweep removes sessions that are over from SECRETS.
 func (a *Accounts) sweep(ctx context.Context) error {
 	var over []string
 	a.mu.Lock()

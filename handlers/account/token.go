@@ -79,7 +79,6 @@ func (a *Accounts) openTokens(ctx context.Context) error {
 	return nil
 }
 
-// sign makes a token for a session.
 func (a *Accounts) sign(s Session, secret string) (string, error) {
 	c := claims{
 		Account: s.Account, Type: authToken, CollectionID: s.Collection, CollectionName: s.Collection, Secret: secret,

@@ -66,7 +66,6 @@ func limits(all []Budget, chat, owner string, at time.Time) (list []limit) {
 	return list
 }
 
-// measure fills in what was spent.
 func (l *limit) measure(ctx context.Context, spent Spent) error {
 	chat := l.Budget.Chat
 	if l.chat != "" {

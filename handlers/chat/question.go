@@ -124,7 +124,6 @@ func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
 	return events.QuestionAnswered{Question: c.Question, Index: c.Index, Answers: c.Answers, Rejected: c.Rejected}, 0, nil
 }
 
-// check refuses what is no answer to the question.
 func (c AnswerQuestion) check(q events.Question) error {
 	said := strings.Join(c.Answers, "")
 	switch {

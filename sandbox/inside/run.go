@@ -99,7 +99,6 @@ func dial(port int) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// pass sends a socket.
 func pass(c *net.UnixConn, socket interface{ File() (*os.File, error) }) error {
 	f, err := socket.File()
 	if err != nil {

@@ -103,7 +103,6 @@ func (f filters) close() {
 	}
 }
 
-// tryLevel tests whether a level works here.
 func tryLevel(level Level) (Choice, error) {
 	switch level {
 	case Bwrap:

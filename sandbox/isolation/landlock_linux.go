@@ -163,7 +163,6 @@ func (c *Confinement) confineWithLandlock(cmd Command, mounts []protectiveMount)
 // already.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// allowAccess adds the rules for a command.
 func (c *Confinement) allowAccess(r ruleset, cmd Command) error {
 	for _, dir := range append(systemDirs, c.access.Expose...) {
 		if err := c.allowSystemDir(r, dir); err != nil {

@@ -170,7 +170,6 @@ func (c *Confinement) maskSecrets() error {
 	return nil
 }
 
-// mount mounts s.
 func (s protectiveMount) mount() error {
 	t, err := cloneTree(s.path, !s.writable, false) // a mount below NoSymlinks has its flags
 	if err != nil {

@@ -91,7 +91,6 @@ func setNoSymlinksAttributes(a *syscall.SysProcAttr) {
 // kernel does not follow them.
 func (c *Confinement) NoSymlinksError() error { return c.noSymlinksErr }
 
-// checkNoSymlinks sets noSymlinksErr.
 func (c *Confinement) checkNoSymlinks() {
 	switch {
 	case len(c.access.NoSymlinks) == 0 || c.choice.Level == Landlock && c.choice.canMount:

@@ -25,7 +25,6 @@ type protectiveMount struct {
 // call that creates the file sets it, so every process recognizes a placeholder, also after a crash.
 const placeholderMode = unix.S_ISVTX | 0o555
 
-// protectedNames returns the protected names of the workspace.
 func (c *Confinement) protectedNames() (all []protectedName) {
 	all = gitFileNames(c.access.Workspace) // first, because the mounts of other names must cover these
 	for _, n := range projectNames {
@@ -122,7 +121,6 @@ func (s *placeholders) protectNames(mounts []protectiveMount, dir string, names 
 	return mounts, nil
 }
 
-// release releases the placeholders for one command.
 func (s *placeholders) release() {
 	if s.users--; s.users > 0 {
 		return

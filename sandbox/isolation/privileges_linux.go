@@ -34,7 +34,6 @@ func dropPrivileges() error {
 	return nil
 }
 
-// confineInContainer confines this thread at the level container.
 func (c *Confinement) confineInContainer(cmd Command) error {
 	if err := dropPrivileges(); err != nil {
 		return err

@@ -63,7 +63,6 @@ func gather(ctx context.Context, nc *nats.Conn, subject string) (workers []Worke
 	}
 }
 
-// introduce answers Workers.
 func (s *server) introduce(m *nats.Msg) {
 	info := s.Info
 	s.mu.Lock()

@@ -140,7 +140,6 @@ func (r *reply) whole(reason string, usage map[string]int) error {
 	})
 }
 
-// fail answers with an HTTP error.
 func (r *reply) fail(status int, message string) error { return writeError(r.w, status, message) }
 
 func (r *reply) send(d delta) error {

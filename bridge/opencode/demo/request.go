@@ -80,7 +80,6 @@ func (r request) has(tool string) bool {
 	return false
 }
 
-// system is the text of all system messages.
 func (r request) system() string {
 	var b strings.Builder
 	for _, m := range r.Messages {

@@ -51,7 +51,6 @@ func isScript(text string) bool {
 	return strings.HasPrefix(text, "@@") || strings.Contains(text, "\n@@")
 }
 
-// say is a step that answers with one text.
 func say(text string) step { return step{acts: []act{{deltas: []string{text}}}} }
 
 // parse reads a script. Its error has one line for each line that breaks the grammar.

@@ -56,7 +56,6 @@ type placed struct {
 	running   map[string]bool      // tool parts
 }
 
-// add sorts one event.
 func (in *Ingest) add(ctx context.Context, p *placed, e client.Event, reconciled bool) error {
 	s, err := in.place(ctx, e)
 	if err != nil {
@@ -99,7 +98,6 @@ func (in *Ingest) add(ctx context.Context, p *placed, e client.Event, reconciled
 // event.
 const unstorable = "unstorable"
 
-// fact makes the event to append.
 func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
 	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Form: e.Form, Properties: e.Properties})
 	if err == nil {

@@ -106,7 +106,6 @@ func (in *Ingest) Run(ctx context.Context) error {
 	}
 }
 
-// connected runs one connection until it fails.
 func (in *Ingest) connected(ctx context.Context) error {
 	c, err := in.Client(ctx)
 	if err != nil {
@@ -183,7 +182,6 @@ func (r *readiness) isOpen() bool {
 	return r.isReady
 }
 
-// wait blocks until it is set.
 func (r *readiness) wait(ctx context.Context) error {
 	r.mu.Lock()
 	opened := r.channel()

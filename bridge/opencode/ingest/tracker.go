@@ -70,7 +70,6 @@ func (t *tracker) roots(chat string) (all []string) {
 	return all
 }
 
-// directories is every directory a session works in.
 func (t *tracker) directories() map[string]bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -20,7 +20,6 @@ var (
 // connectTimeout limits the wait for an OpenCode that is starting.
 const connectTimeout = 4 * time.Second
 
-// nothing is an empty list.
 var nothing = json.RawMessage("[]")
 
 // Diff is what the turn of a person's message changed in files, and without a message that of the last one: a list of

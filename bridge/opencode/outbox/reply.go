@@ -169,7 +169,6 @@ func (r *replies) resumed(ctx context.Context, p projections.Permission, prompt 
 	return false, nil
 }
 
-// resumption is the id of the prompt that resumes a turn.
 func resumption(ask string) string { return projections.RecordID("resume/" + ask) }
 
 // resume submits the prompt that resumes a turn, once: its id follows from that of the ask or the questions.

@@ -104,7 +104,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// serve answers one shell.
 func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -116,7 +116,6 @@ func (r *Reader) Next() (Kind, []byte, error) {
 	return Kind(frame[0]), frame[headerSize:], nil
 }
 
-// fill reads until n bytes are there.
 func (r *Reader) fill(n int) error {
 	if len(r.buf)-r.from < n {
 		buf := r.buf

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/cmd/cli"
 )
 
-// adminCommands are for the operator of an installation.
 var adminCommands = map[string]func(context.Context, cli.Environment, []string) error{
 	"rebuild":      runRebuild,
 	"nats-context": runNATSContext,

@@ -85,7 +85,6 @@ func nextAnswer(ctx context.Context, answers *nats.Subscription) (a queries.Rebu
 	return a, json.Unmarshal(m.Data, &a)
 }
 
-// report says how fast it was and whether the read models are the same.
 func report(env cli.Environment, r queries.RebuildResult) error {
 	rate := 0.0
 	if r.Seconds > 0 {

@@ -58,12 +58,10 @@ func User(ctx context.Context, env cli.Environment, args []string) error {
 	}, func(s *client.System) { u.System = s })
 }
 
-// accounts returns all accounts.
 func accounts(ctx context.Context, s *client.System) ([]account.Account, error) {
 	return client.Give[[]account.Account](ctx, s, "user.list", struct{}{})
 }
 
-// findAccount returns the account with an email.
 func findAccount(ctx context.Context, s *client.System, email string) (account.Account, error) {
 	all, err := accounts(ctx, s)
 	if err != nil {

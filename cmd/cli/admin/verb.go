@@ -77,7 +77,6 @@ func ownedBy[T any](ctx context.Context, s *client.System, command string) (list
 	return list, emails, err
 }
 
-// removeRecord deletes a configuration record.
 func removeRecord(ctx context.Context, s *client.System, collection, id string) error {
 	return s.Do(ctx, "record.delete", record.Delete{Command: client.NewCommand(), Collection: collection, Record: id})
 }

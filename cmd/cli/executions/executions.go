@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events"
 )
 
-// sandboxVerbs are the subcommands of sandbox.
 var sandboxVerbs = map[string]func(context.Context, cli.Environment, []string) error{
 	"ps":      runPs,
 	"logs":    runLogs,

@@ -171,7 +171,6 @@ func printRules(w io.Writer, all []listedRule) error {
 	})
 }
 
-// Pausing, resuming and revoking a rule, by the name of the subcommand.
 func runPolicyPause(ctx context.Context, env cli.Environment, args []string) error {
 	return changeRule(ctx, env, "policy pause", args, func(s *client.System, collection, record string) error {
 		return setActive(ctx, s, collection, record, false)

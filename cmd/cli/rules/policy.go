@@ -42,7 +42,6 @@ Each explains itself with -h.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// policyVerbs are the subcommands of policy.
 var policyVerbs = map[string]func(context.Context, cli.Environment, []string) error{
 	"test":   runPolicyTest,
 	"replay": runPolicyReplay,

@@ -243,7 +243,6 @@ func EndStyle(d events.ExecFinished) Style {
 	return Dim
 }
 
-// execNote says something about an execution.
 func (r *Renderer) execNote(exec string, st Style, format string, args ...any) {
 	r.Line(r.indent(r.exec(exec).session)+"  · ", st, printable.Visible(fmt.Sprintf(format, args...)))
 }

@@ -141,7 +141,6 @@ func (r *Renderer) Event(e events.Event) {
 	}
 }
 
-// message shows what a person wrote.
 func (r *Renderer) message(e events.Event, d events.MessageSubmitted) {
 	switch {
 	case r.Quiet[d.Message]:
@@ -203,7 +202,6 @@ func (r *Renderer) partDelta(body []byte) {
 	}
 }
 
-// grow shows more of a part.
 func (r *Renderer) grow(id string, p *shownPart, more string) {
 	p.text += more
 	r.prose(id, p, p.cleaner.Clean([]byte(more)))

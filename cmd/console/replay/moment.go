@@ -27,7 +27,6 @@ type moment struct {
 	Events      []events.Event         `json:"events"`      // of each message and part the last; nothing of what was removed
 }
 
-// replayAt shows the chat as it stood after an event.
 func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Renderer, out io.Writer) error {
 	f, t := newFold(), turn.New("")
 	o.To = o.At

@@ -231,7 +231,6 @@ func (t *scan) matches(chat string, a events.PermissionAsk, cwd string) bool {
 	return allowed
 }
 
-// tally counts.
 type tally struct {
 	asks, allowed int
 	groups        map[[2]string]*Command // by type and text

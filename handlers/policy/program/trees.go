@@ -142,7 +142,6 @@ func ShownNames(text string) (names []string) {
 	return names
 }
 
-// set returns the words of a text as a set.
 func set(names string) map[string]bool {
 	s := map[string]bool{}
 	for _, name := range strings.Fields(names) {

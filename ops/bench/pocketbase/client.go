@@ -111,7 +111,6 @@ func (t *target) follow(ctx context.Context, fn func(frame []byte)) error {
 	return nil
 }
 
-// measure does all of it.
 func (t *target) measure() (map[string]float64, error) {
 	m := map[string]float64{}
 	var err error
