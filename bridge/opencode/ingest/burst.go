@@ -24,7 +24,7 @@ var errGap = errors.New("the live stream has a gap")
 // take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS. After an error nothing of
 // the burst is lost: the caller reconciles and goes on.
 func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
-	p := placed{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
+	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
 		if noise[e.Type] {
 			in.noise.Add(1)
@@ -46,8 +46,8 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 	return nil
 }
 
-// placed is a burst, sorted into what goes where.
-type placed struct {
+// sortedBurst is a burst, sorted by what is stored how.
+type sortedBurst struct {
 	facts     []events.Event
 	fragments map[string]log.Delta // by key
 	order     []string             // keys of fragments as they came
@@ -56,8 +56,8 @@ type placed struct {
 	running   map[string]bool      // tool parts
 }
 
-func (in *Ingest) add(ctx context.Context, p *placed, e client.Event, reconciled bool) error {
-	s, err := in.place(ctx, e)
+func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, reconciled bool) error {
+	s, err := in.findSession(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -185,9 +185,9 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 	return d, key, true
 }
 
-// place returns the session's chat, and binds a new session. An event without a session, or of a session that OpenCode has deleted
-// already, belongs to no chat. OpenCode's answer to an id that is not a session's would be an error, so place does not ask.
-func (in *Ingest) place(ctx context.Context, e client.Event) (trackedSession, error) {
+// findSession returns the session of an event, and binds a new one. An event without a session, or of a session that OpenCode has
+// deleted already, belongs to no chat. OpenCode answers with an error to an id that is not a session's, so such an id is not looked up.
+func (in *Ingest) findSession(ctx context.Context, e client.Event) (trackedSession, error) {
 	if !strings.HasPrefix(e.Session, "ses_") {
 		return trackedSession{seq: e.Seq - 1}, nil
 	}
@@ -201,7 +201,7 @@ func (in *Ingest) place(ctx context.Context, e client.Event) (trackedSession, er
 	if err != nil {
 		return trackedSession{}, err
 	}
-	return in.learn(ctx, info)
+	return in.bindSession(ctx, info)
 }
 
 // sessionInfo reads the session from its first event, session.created. It asks OpenCode if that event was missed.
@@ -213,12 +213,12 @@ func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Sessi
 	return in.Current().Session(ctx, e.Session)
 }
 
-// learn binds a session to its parent's chat, to the chat in its metadata, or to a new chat (an adopted session). The outbox binds the
-// copy of a fork once it is complete.
-func (in *Ingest) learn(ctx context.Context, info client.Session) (trackedSession, error) {
+// bindSession binds a session to its parent's chat, to the chat in its metadata, or to a new chat (an adopted session). The outbox
+// binds the copy of a fork once it is complete.
+func (in *Ingest) bindSession(ctx context.Context, info client.Session) (trackedSession, error) {
 	s := trackedSession{parent: info.ParentID, directory: info.Directory, seq: -1}
 	if info.ParentID != "" {
-		parent, err := in.place(ctx, client.Event{Session: info.ParentID, Seq: -1})
+		parent, err := in.findSession(ctx, client.Event{Session: info.ParentID, Seq: -1})
 		if err != nil {
 			return s, err
 		}

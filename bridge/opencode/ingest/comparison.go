@@ -15,8 +15,8 @@ import (
 	"pocketcoder/projections/turns"
 )
 
-// present is what OpenCode holds in memory only, by id.
-type present struct {
+// memory is what OpenCode holds in memory only, by id.
+type memory struct {
 	busy      map[string]client.Status // session -> status, of those that are not idle
 	asks      map[string]json.RawMessage
 	questions map[string]json.RawMessage
@@ -26,8 +26,8 @@ type present struct {
 	unknown map[string]bool
 }
 
-func (in *Ingest) look(ctx context.Context) (present, error) {
-	there := present{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
+func (in *Ingest) readMemory(ctx context.Context) (memory, error) {
+	there := memory{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
 	directories := in.tracker.directories()
 	directories[in.Directory] = true
 	for dir := range directories {
@@ -58,10 +58,10 @@ func (in *Ingest) look(ctx context.Context) (present, error) {
 	return there, nil
 }
 
-// comparison finds what the read model lacks of what is present in OpenCode, and what it has that is gone there.
+// comparison finds what the read model lacks of what OpenCode holds in memory, and what it has that is gone there.
 type comparison struct {
 	*Ingest
-	present
+	memory
 	missing []events.Event
 }
 
@@ -85,8 +85,8 @@ func (c *comparison) reconciled(session, typ string, properties any) error {
 	return nil
 }
 
-// own appends an event of our own.
-func (c *comparison) own(chat string, d events.Data) error {
+// record appends an event of ours.
+func (c *comparison) record(chat string, d events.Data) error {
 	e, err := events.New(chat, events.EngineActor(c.Engine), d)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (c *comparison) turns(ctx context.Context) error {
 		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || begun[s.ID] {
 			continue
 		}
-		if err := c.own(s.Chat, events.TurnLost{Session: s.ID}); err != nil {
+		if err := c.record(s.Chat, events.TurnLost{Session: s.ID}); err != nil {
 			return err
 		}
 	}
@@ -170,14 +170,14 @@ func (c *comparison) asks(ctx context.Context) error {
 		return err
 	}
 	for _, p := range append(waiting, decided...) {
-		if _, there := c.present.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
+		if _, there := c.memory.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
 			continue
 		}
 		if err := c.resolveMissing(ctx, p); err != nil {
 			return err
 		}
 	}
-	for id, raw := range c.present.asks {
+	for id, raw := range c.memory.asks {
 		if _, known, err := c.Model.Permission(ctx, id); err != nil {
 			return err
 		} else if known {
@@ -200,7 +200,7 @@ func (c *comparison) asks(ctx context.Context) error {
 func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) error {
 	_, answered := c.busy[p.Session]
 	if p.Status == projections.PermissionDraft && answered {
-		return c.own(p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"})
+		return c.record(p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"})
 	}
 	if p.Status != projections.PermissionDraft && !answered {
 		var err error
@@ -209,7 +209,7 @@ func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) erro
 		}
 	}
 	if !answered {
-		return c.own(p.Chat, events.PermissionInterrupted{Permission: p.EnginePermission})
+		return c.record(p.Chat, events.PermissionInterrupted{Permission: p.EnginePermission})
 	}
 	reply := map[string]string{"sessionID": p.Session, "requestID": p.EnginePermission, "reply": "reject"}
 	if p.Status == projections.PermissionAuthorized {

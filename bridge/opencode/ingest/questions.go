@@ -22,14 +22,14 @@ func (c *comparison) questions(ctx context.Context) error {
 	}
 	for _, group := range pending.Together(append(waiting, answered...)) {
 		q := group[0]
-		if _, there := c.present.questions[q.EngineQuestion]; there || q.Interrupted || q.Engine != c.Engine {
+		if _, there := c.memory.questions[q.EngineQuestion]; there || q.Interrupted || q.Engine != c.Engine {
 			continue
 		}
 		if err := c.resolveMissingQuestions(ctx, group); err != nil {
 			return err
 		}
 	}
-	for id, raw := range c.present.questions {
+	for id, raw := range c.memory.questions {
 		if known, err := pending.QuestionsOf(ctx, c.Model, id); err != nil {
 			return err
 		} else if len(known) > 0 {
@@ -59,9 +59,9 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	}
 	switch {
 	case !answered:
-		return c.own(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
+		return c.record(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
 	case q.Status == projections.QuestionAsked:
-		return c.own(q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: "it was answered elsewhere, or its tool call is over"})
+		return c.record(q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: "it was answered elsewhere, or its tool call is over"})
 	}
 	all, rejected, err := pending.AnswersTo(group)
 	reply := map[string]any{"sessionID": q.Session, "requestID": q.EngineQuestion}

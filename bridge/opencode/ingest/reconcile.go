@@ -14,18 +14,18 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 	if err := in.fetchHistory(ctx); err != nil {
 		return err
 	}
-	there, err := in.look(ctx)
+	there, err := in.readMemory(ctx)
 	if err != nil {
 		return err
 	}
-	// Fetch again: a turn that ended before look must not count as lost.
+	// Fetch again: a turn that ended before readMemory must not count as lost.
 	if err := in.fetchHistory(ctx); err != nil {
 		return err
 	}
 	if err := in.Model.Wait(ctx, in.last.Load()); err != nil {
 		return err
 	}
-	c := comparison{Ingest: in, present: there}
+	c := comparison{Ingest: in, memory: there}
 	// The statuses are appended before the turns are compared, because the state of a turn depends on the status of its session.
 	for _, compare := range []func(context.Context) error{c.statuses, c.turns, c.asks, c.questions} {
 		c.missing = nil

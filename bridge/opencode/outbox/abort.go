@@ -10,9 +10,6 @@ import (
 	"pocketcoder/projections/pending"
 )
 
-// AbortWorker is the name under which the log remembers which aborts were carried out.
-const AbortWorker = "abort"
-
 // Abort carries out AbortRequested events until ctx ends. It retries each until OpenCode accepts it.
 func (o *Outbox) Abort(ctx context.Context) error {
 	return o.carryOut(ctx, AbortWorker, events.AbortRequested{}, o.abort)

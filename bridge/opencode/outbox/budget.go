@@ -21,12 +21,6 @@ import (
 // GoOn is the prompt that resumes a turn which was stopped because a budget was used up, once a person has allowed more.
 const GoOn = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
 
-// The names under which the log remembers which steps and which decisions were looked at for budgets.
-const (
-	BudgetWorker          = "budget"
-	budgetDecisionsWorker = "budget-decisions"
-)
-
 // Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed, and withdraws
 // requests that are no longer needed. A step's cost is known only at its end, so the last step may exceed the limit. The cost of a
 // stopped step stays unknown. Deliver holds back new messages.
@@ -173,8 +167,8 @@ func untilTomorrow() time.Duration {
 	return time.Until(time.Now().UTC().Truncate(day).Add(day + time.Millisecond))
 }
 
-// held reports whether a message that was never sent has to wait because of a budget, and records why.
-func (d *deliveries) held(ctx context.Context, m pending.Message) bool {
+// isHeld reports whether a message that was never sent has to wait because of a budget, and records why.
+func (d *deliveries) isHeld(ctx context.Context, m pending.Message) bool {
 	held, err := d.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), d.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = d.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})

@@ -71,7 +71,7 @@ func (d *deliveries) start(ctx context.Context) error {
 		if _, busy := d.busy[m.Chat]; m.Engine != d.Engine || busy || !m.Free {
 			continue
 		}
-		if m.EngineMessage == "" && d.held(ctx, m) {
+		if m.EngineMessage == "" && d.isHeld(ctx, m) {
 			held[m.Chat] = true
 		}
 		if held[m.Chat] {
@@ -118,7 +118,7 @@ func (d *deliveries) deliver(ctx context.Context, m pending.Message) error {
 	if err := d.waitForEarlierEffects(ctx, m); err != nil {
 		return err
 	}
-	sending, err := sent(m)
+	sending, err := earlierSending(m)
 	for try := 0; err == nil; try++ {
 		chat, _, unread := d.Model.Chat(ctx, m.Chat)
 		if unread != nil || chat.Removed {
@@ -214,8 +214,8 @@ func (d *deliveries) sending(ctx context.Context, m pending.Message) (events.Mes
 	return s, d.record(ctx, m.Chat, s)
 }
 
-// sent gives the ids under which the message was sent before, or none.
-func sent(m pending.Message) (events.MessageSending, error) {
+// earlierSending returns the ids under which a message was sent before, or none.
+func earlierSending(m pending.Message) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage}
 	if err := json.Unmarshal([]byte(m.EngineParts), &s.EngineParts); err != nil {
 		return s, fmt.Errorf("read the part ids of message %s: %w", m.ID, err)
@@ -252,12 +252,12 @@ func (d *deliveries) session(ctx context.Context, m pending.Message) (string, er
 	return s.ID, err
 }
 
-// placedWithin bounds how long the first event of a new session may take.
-const placedWithin = 30 * time.Second
+// bindTimeout bounds how long the first event of a new session may take.
+const bindTimeout = 30 * time.Second
 
-// waitForChat waits until ingest has placed a new session in a chat: until then the chat's next message would get another one.
+// waitForChat waits until ingest has bound a new session to a chat: until then the chat's next message would get another one.
 func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, placedWithin)
+	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
 	for {
 		seq := o.Model.Seq()
@@ -265,7 +265,7 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 			return s.Chat, err
 		}
 		if err := o.Model.Wait(ctx, seq+1); err != nil {
-			return "", &client.Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w", placedWithin, err)}
+			return "", &client.Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w", bindTimeout, err)}
 		}
 	}
 }
@@ -308,7 +308,7 @@ func within(directory, root string) bool {
 // Resend sends again a message that OpenCode has accepted and nothing has answered. To OpenCode it is the same message, which
 // it runs once. Resend reports whether OpenCode has accepted it again. After an error another attempt may help.
 func (o *Outbox) Resend(ctx context.Context, m pending.Message) (accepted bool, err error) {
-	ids, err := sent(m)
+	ids, err := earlierSending(m)
 	if err != nil {
 		return false, err
 	}

@@ -26,7 +26,7 @@ var nothing = json.RawMessage("[]")
 // {file, patch, additions, deletions, status} as OpenCode gives it. message is OpenCode's id. The error may be
 // ErrUnknownChat or ErrUnavailable.
 func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessage, error) {
-	session, err := o.own(ctx, chat)
+	session, err := o.sessionOf(ctx, chat)
 	if err != nil || session == "" {
 		return nothing, err
 	}
@@ -44,15 +44,15 @@ func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessag
 // Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
 // be ErrUnknownChat or ErrUnavailable.
 func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
-	session, err := o.own(ctx, chat)
+	session, err := o.sessionOf(ctx, chat)
 	if err != nil || session == "" {
 		return nothing, err
 	}
 	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Todo(ctx, session) })
 }
 
-// own is the chat's own session, "" while nothing has run there.
-func (o *Outbox) own(ctx context.Context, chat string) (string, error) {
+// sessionOf returns the session of a chat, "" while nothing has run there.
+func (o *Outbox) sessionOf(ctx context.Context, chat string) (string, error) {
 	row, known, err := o.Model.Chat(ctx, chat)
 	if err != nil {
 		return "", err

@@ -11,9 +11,6 @@ import (
 	"pocketcoder/events"
 )
 
-// forkWorker is the name under which the log remembers which forks were made.
-const forkWorker = "fork"
-
 // Fork carries out ForkRequested events until ctx ends. It retries each until OpenCode has made the copy or refuses for good. After a
 // refusal the new chat begins empty.
 func (o *Outbox) Fork(ctx context.Context) error {

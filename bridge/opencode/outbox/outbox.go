@@ -59,6 +59,15 @@ func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	return o.Model.Wait(ctx, seq)
 }
 
+// The names under which the log remembers which events were dealt with.
+const (
+	AbortWorker           = "abort"
+	BudgetWorker          = "budget" // steps
+	budgetDecisionsWorker = "budget-decisions"
+	forkWorker            = "fork"
+	revertWorker          = "revert"
+)
+
 // carryOut calls do with each request of one kind, in all chats, until ctx ends. It retries a request until do returns no error. The
 // log remembers by the name of the worker which requests are done.
 func (o *Outbox) carryOut(ctx context.Context, worker string, request events.Data, do func(context.Context, events.Event) error) error {

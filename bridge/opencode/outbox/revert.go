@@ -9,9 +9,6 @@ import (
 	"pocketcoder/events"
 )
 
-// revertWorker is the name under which the log remembers which reverts were carried out.
-const revertWorker = "revert"
-
 // Revert carries out RevertRequested events until ctx ends. It retries each until OpenCode accepts it or refuses it for good.
 func (o *Outbox) Revert(ctx context.Context) error {
 	return o.carryOut(ctx, revertWorker, events.RevertRequested{}, o.revert)
