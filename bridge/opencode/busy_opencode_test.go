@@ -56,12 +56,12 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		b, err := json.Marshal(c.args)
 		is.NoErr(err)
 		asked := turn(t, w.client, w.workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", c.tool, b), idle(t, w.client, session.ID))
-		messages, err := w.client.Messages(t.Context(), session.ID, 0)
+		messages, err := w.client.Messages(t.Context(), session.ID)
 		is.NoErr(err)
 		var parts []string
 		for _, m := range messages {
 			for _, p := range m.Parts {
-				parts = append(parts, string(p.Raw))
+				parts = append(parts, string(p))
 			}
 		}
 		t.Log(c.name, c.tool)
@@ -75,7 +75,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		is.NoErr(err)
 		text := lines(n, "@@call "+call) + "@@next\n@@say done" // each is different, because OpenCode asks about equal ones
 		asked = len(turn(t, w.client, w.workspace, session.ID, text, idle(t, w.client, session.ID)))
-		messages, err := w.client.Messages(t.Context(), session.ID, 0)
+		messages, err := w.client.Messages(t.Context(), session.ID)
 		is.NoErr(err)
 		return fmt.Sprintf("%s", messages[1].Parts), asked
 	}
@@ -90,7 +90,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	before := w.file("long.txt")
 	turn(t, w.client, w.workspace, session.ID, "@@call bash {\"command\":\"sed -i s/x/y/ long.txt short.txt; sed -i s/o/n/ old.txt\",\"description\":\"d\"}\n@@next\n@@say done", idle(t, w.client, session.ID))
 	is.True(w.file("long.txt") != before)
-	messages, err := w.client.Messages(t.Context(), session.ID, 0)
+	messages, err := w.client.Messages(t.Context(), session.ID)
 	is.NoErr(err)
 	is.NoErr(w.client.Revert(t.Context(), session.ID, messages[0].Info.ID)) // OpenCode compares what the turn changed
 	is.True(w.file("long.txt") == before)

@@ -190,7 +190,7 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 	w.say(part, "@@say of the fork") // at once: it waits for the fork
 	w.shows(whole, "@@say one|one|@@say two|two")
 	w.shows(part, "@@say of the fork|@@say one|one|of the fork") // in the order of the log
-	messages, err := w.client.Messages(t.Context(), w.row(part).Session, 0)
+	messages, err := w.client.Messages(t.Context(), w.row(part).Session)
 	is.NoErr(err)
 	is.Equal(len(messages), 4) // and in OpenCode's where it belongs
 	w.shows(chat, "@@say one|one|@@say two|two")
@@ -203,7 +203,7 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 
 	deep := w.fork(part, "") // and of a fork
 	w.say(deep, "@@say five")
-	messages, err = w.client.Messages(t.Context(), w.row(deep).Session, 0)
+	messages, err = w.client.Messages(t.Context(), w.row(deep).Session)
 	is.NoErr(err)
 	is.Equal(len(messages), 6)
 

@@ -3,6 +3,7 @@ package opencode_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -122,7 +123,11 @@ func turn(t *testing.T, c *client.Client, directory, session, text string, so fu
 			return false
 		}
 		for _, a := range asks {
-			asked = append(asked, a.Permission)
+			var ask struct{ Permission string }
+			if err := json.Unmarshal(a.Raw, &ask); err != nil {
+				t.Fatal(err)
+			}
+			asked = append(asked, ask.Permission)
 			if err := c.Allow(t.Context(), directory, a.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -220,11 +225,15 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 // idle tells whether a session's last message is a finished answer.
 func idle(t *testing.T, c *client.Client, session string) func() bool {
 	return func() bool {
-		messages, err := c.Messages(t.Context(), session, 1)
+		messages, err := c.Messages(t.Context(), session)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(messages) == 1 && messages[0].Info.Finish == "stop" && messages[0].Info.Time.Completed > 0
+		if len(messages) == 0 {
+			return false
+		}
+		last := messages[len(messages)-1].Info
+		return strings.Contains(string(last.Raw), `"finish":"stop"`) && last.Time.Completed > 0
 	}
 }
 

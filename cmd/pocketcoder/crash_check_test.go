@@ -175,7 +175,7 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 	}
 	api, _ := p.engine(t)
 	for _, session := range sessions {
-		held, err := api.Messages(t.Context(), session, 0)
+		held, err := api.Messages(t.Context(), session)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func said(t *testing.T, held []opencode.Message) (texts []string) {
 		text := m.Info.ID
 		for _, part := range m.Parts {
 			var body struct{ Text string }
-			if err := json.Unmarshal(part.Raw, &body); err != nil {
+			if err := json.Unmarshal(part, &body); err != nil {
 				t.Fatal(err)
 			}
 			text += " " + body.Text

@@ -101,7 +101,7 @@ func TestAbortedQuestionExpires(t *testing.T) {
 	expect.Eventually(t, "OpenCode waits for none of them", func() bool {
 		listed, err := api.QuestionRequests(t.Context(), p.workspace)
 		is.NoErr(err)
-		return !slices.ContainsFunc(listed, func(q opencode.QuestionRequest) bool {
+		return !slices.ContainsFunc(listed, func(q opencode.Request) bool {
 			return strings.Contains(string(q.Raw), p.row(t, here).Session) || strings.Contains(string(q.Raw), p.row(t, there).Session)
 		})
 	})

@@ -97,10 +97,10 @@ func (o *OpenCode) mux() http.Handler {
 		return here(o, r, o.busy, func(id string, _ json.RawMessage) string { return id }), 200
 	})
 	handle("GET /permission", func(r *http.Request) (any, int) {
-		return raws(here(o, r, o.asks, func(_ string, a client.PermissionRequest) string { return a.SessionID }), func(a client.PermissionRequest) json.RawMessage { return a.Raw }), 200
+		return o.waiting(r, o.asks), 200
 	})
 	handle("GET /question", func(r *http.Request) (any, int) {
-		return raws(here(o, r, o.Questions, func(_ string, q client.QuestionRequest) string { return q.SessionID }), func(q client.QuestionRequest) json.RawMessage { return q.Raw }), 200
+		return o.waiting(r, o.Questions), 200
 	})
 	handle("POST /sync/history", o.serveHistory)
 	handle("GET /config/providers", func(*http.Request) (any, int) {
@@ -186,10 +186,12 @@ func here[V any](o *OpenCode, r *http.Request, all map[string]V, session func(st
 	return kept
 }
 
-func raws[V any](all map[string]V, raw func(V) json.RawMessage) []json.RawMessage {
+// waiting lists the requests of the directory asked for.
+func (o *OpenCode) waiting(r *http.Request, all map[string]client.Request) []json.RawMessage {
+	all = here(o, r, all, func(_ string, q client.Request) string { return q.SessionID })
 	list := []json.RawMessage{}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, raw(all[id]))
+		list = append(list, all[id].Raw)
 	}
 	return list
 }

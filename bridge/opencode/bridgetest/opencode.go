@@ -36,8 +36,8 @@ type OpenCode struct {
 	history   []json.RawMessage
 	seqs      map[string]int64
 	busy      map[string]json.RawMessage
-	asks      map[string]client.PermissionRequest
-	Questions map[string]client.QuestionRequest
+	asks      map[string]client.Request
+	Questions map[string]client.Request
 	prompts   map[string]bool // message ids it has accepted
 	Silent    bool            // carries out requests without an event
 	received  []Request
@@ -61,7 +61,7 @@ func newOpenCode(t testing.TB) *OpenCode {
 func (o *OpenCode) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.busy, o.asks, o.Questions = map[string]json.RawMessage{}, map[string]client.PermissionRequest{}, map[string]client.QuestionRequest{}
+	o.busy, o.asks, o.Questions = map[string]json.RawMessage{}, map[string]client.Request{}, map[string]client.Request{}
 }
 
 // Locked calls fn while nothing else uses the fields.
@@ -169,11 +169,11 @@ func (o *OpenCode) hold(data []byte) {
 			delete(o.busy, about.SessionID)
 		}
 	case "permission.asked":
-		var a client.PermissionRequest
+		var a client.Request
 		_ = json.Unmarshal(p.Properties, &a)
 		o.asks[a.ID] = a
 	case "question.asked":
-		var q client.QuestionRequest
+		var q client.Request
 		_ = json.Unmarshal(p.Properties, &q)
 		o.Questions[q.ID] = q
 	case "permission.replied", "question.replied", "question.rejected":

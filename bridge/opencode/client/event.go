@@ -12,11 +12,9 @@ type Event struct {
 	ID         string // evt_…, ascending in order of arrival
 	Type       string // without the version that a durable event has in the history: "message.updated"
 	Form       int    // that version; 0 when the event is not durable
-	Directory  string // of its instance; "global", or empty for the server's own
 	Session    string // empty when it belongs to none
 	Seq        int64  // the session's gapless count of durable events, from 0; -1 when the event is not durable
 	Properties json.RawMessage
-	Sync       bool // from a durable twin or the history
 }
 
 // size is what an event weighs in a buffer, in bytes.
@@ -36,8 +34,7 @@ func durable(typ string) bool {
 // ParseEvent reads one event of /global/event. ok is false for the plain half of a durable pair, which its twin replaces.
 func ParseEvent(data []byte) (e Event, ok bool, err error) {
 	var in struct {
-		Directory string
-		Payload   struct {
+		Payload struct {
 			ID, Type   string
 			Properties json.RawMessage
 			SyncEvent  struct {
@@ -57,13 +54,11 @@ func ParseEvent(data []byte) (e Event, ok bool, err error) {
 	case p.Type == "sync":
 		s := p.SyncEvent
 		typ, form := versioned(s.Type)
-		return Event{ID: p.ID, Type: typ, Form: form, Directory: in.Directory, Session: s.AggregateID, Seq: s.Seq,
-			Properties: s.Data, Sync: true}, true, nil
+		return Event{ID: p.ID, Type: typ, Form: form, Session: s.AggregateID, Seq: s.Seq, Properties: s.Data}, true, nil
 	case durable(p.Type):
 		return e, false, nil
 	}
-	return Event{ID: p.ID, Type: p.Type, Directory: in.Directory, Session: sessionOf(p.Properties), Seq: -1,
-		Properties: p.Properties}, true, nil
+	return Event{ID: p.ID, Type: p.Type, Session: sessionOf(p.Properties), Seq: -1, Properties: p.Properties}, true, nil
 }
 
 // sessionOf is the session an event that is not durable names, if any.

@@ -20,7 +20,7 @@ const (
 
 // History returns the durable events that come after known, a map from session to the last sequence number held, -1 for
 // none. A session that is not in known comes back whole, a deleted one not at all. The order is that of arrival: by event
-// id, and within a session by sequence number. The history does not tell directories.
+// id, and within a session by sequence number.
 func (c *Client) History(ctx context.Context, known map[string]int64) ([]Event, error) {
 	op := fmt.Sprintf("get history of %d sessions", len(known))
 	ctx, cancel := context.WithTimeoutCause(ctx, historyTimeout, fmt.Errorf("no answer within %s", historyTimeout))
@@ -45,8 +45,7 @@ func (c *Client) History(ctx context.Context, known map[string]int64) ([]Event, 
 			return nil
 		}
 		typ, form := versioned(h.Type)
-		missing = append(missing, Event{ID: h.ID, Type: typ, Form: form, Session: h.AggregateID, Seq: h.Seq,
-			Properties: h.Data, Sync: true})
+		missing = append(missing, Event{ID: h.ID, Type: typ, Form: form, Session: h.AggregateID, Seq: h.Seq, Properties: h.Data})
 		return nil
 	})
 	if err != nil {

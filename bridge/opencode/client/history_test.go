@@ -30,7 +30,6 @@ func TestHistoryIsInOrderOfArrival(t *testing.T) {
 		"evt_4 ses_b 0 session.created", "evt_0 ses_b 1 session.updated", // the clock went back: behind those it follows
 	})
 	is.Equal(string(got[0].Properties), `{"n":1}`)
-	is.True(got[0].Sync)
 }
 
 func TestAHistoryOfManySessionsStaysWithinTheServersLimit(t *testing.T) {

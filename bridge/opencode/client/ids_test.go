@@ -36,7 +36,12 @@ func TestIDsMatchRecordedOnes(t *testing.T) {
 			if !ok || e.Type != "message.updated" {
 				continue
 			}
-			var p struct{ Info MessageInfo }
+			var p struct {
+				Info struct {
+					ID   string
+					Time struct{ Created int64 }
+				}
+			}
 			is.NoErr(json.Unmarshal(e.Properties, &p))
 			want, err := strconv.ParseUint(p.Info.ID[4:16], 16, 64)
 			is.NoErr(err)

@@ -7,34 +7,24 @@ import (
 	"net/url"
 )
 
-// PermissionRequest is a permission OpenCode waits for: the properties of permission.asked, and what Asks lists.
-type PermissionRequest struct {
-	ID         string          `json:"id"`
-	SessionID  string          `json:"sessionID"`
-	Permission string          `json:"permission"` // "bash", "edit", …
-	Patterns   []string        `json:"patterns"`
-	Metadata   json.RawMessage `json:"metadata"`
-	Tool       ToolCall        `json:"tool"`
-	Raw        json.RawMessage `json:"-"`
-}
-
-// ToolCall names the tool call that asks; CallID is the model provider's.
-type ToolCall struct {
-	MessageID string `json:"messageID"`
-	CallID    string `json:"callID"`
+// Request is a permission or a question that OpenCode waits for. Raw holds the properties of permission.asked or question.asked.
+type Request struct {
+	ID        string          `json:"id"`
+	SessionID string          `json:"sessionID"`
+	Raw       json.RawMessage `json:"-"`
 }
 
 // UnmarshalJSON keeps the object as it came in Raw.
-func (a *PermissionRequest) UnmarshalJSON(b []byte) error {
-	type fields PermissionRequest
-	a.Raw = bytes.Clone(b)
-	return json.Unmarshal(b, (*fields)(a))
+func (r *Request) UnmarshalJSON(b []byte) error {
+	type fields Request
+	r.Raw = bytes.Clone(b)
+	return json.Unmarshal(b, (*fields)(r))
 }
 
 // PermissionRequests lists the permissions waited for in a directory. A restart of OpenCode empties the list; an abort may leave a
 // dead entry behind.
-func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]PermissionRequest, error) {
-	var out []PermissionRequest
+func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]Request, error) {
+	var out []Request
 	_, err := c.do(ctx, call{op: "list asks in " + directory, path: "/permission", query: inDirectory(directory), out: &out})
 	return out, err
 }
@@ -60,25 +50,9 @@ func (c *Client) replyAsk(ctx context.Context, verb, directory, ask string, in m
 	return err
 }
 
-// QuestionRequest is a question OpenCode waits for: the properties of question.asked, and what Questions lists.
-type QuestionRequest struct {
-	ID        string          `json:"id"`
-	SessionID string          `json:"sessionID"`
-	Questions json.RawMessage `json:"questions"` // [{question, header, options: [{label, description}], multiple?}]
-	Tool      ToolCall        `json:"tool"`
-	Raw       json.RawMessage `json:"-"`
-}
-
-// UnmarshalJSON keeps the object as it came in Raw.
-func (q *QuestionRequest) UnmarshalJSON(b []byte) error {
-	type fields QuestionRequest
-	q.Raw = bytes.Clone(b)
-	return json.Unmarshal(b, (*fields)(q))
-}
-
 // QuestionRequests lists the questions waited for in a directory.
-func (c *Client) QuestionRequests(ctx context.Context, directory string) ([]QuestionRequest, error) {
-	var out []QuestionRequest
+func (c *Client) QuestionRequests(ctx context.Context, directory string) ([]Request, error) {
+	var out []Request
 	_, err := c.do(ctx, call{op: "list questions in " + directory, path: "/question", query: inDirectory(directory), out: &out})
 	return out, err
 }

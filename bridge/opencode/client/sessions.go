@@ -35,7 +35,6 @@ type NewSession struct {
 	Title     string
 	Metadata  map[string]any
 	Agent     string // OpenCode's default when empty
-	Model     *Model // OpenCode's default when nil
 }
 
 // CreateSession makes a session in the given directory.
@@ -46,9 +45,6 @@ func (c *Client) CreateSession(ctx context.Context, n NewSession) (Session, erro
 	}
 	if n.Agent != "" {
 		in["agent"] = n.Agent
-	}
-	if n.Model != nil {
-		in["model"] = map[string]string{"id": n.Model.ID, "providerID": n.Model.Provider}
 	}
 	var s Session
 	_, err := c.do(ctx, call{op: "create session in " + n.Directory, method: "POST", path: "/session",
@@ -78,7 +74,6 @@ func (c *Client) Abort(ctx context.Context, session string) error {
 // Prompt is a user message. Sending one again with the same MessageID and part ids neither stores nor runs it twice.
 type Prompt struct {
 	MessageID string // NewID("msg", …)
-	Agent     string // the session's when empty
 	Model     *Model // the session's when nil
 	Parts     []PromptPart
 }
@@ -96,9 +91,6 @@ type PromptPart struct {
 // Prompt hands a message to a session and returns as soon as OpenCode has accepted it.
 func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
 	in := map[string]any{"messageID": p.MessageID, "parts": p.Parts}
-	if p.Agent != "" {
-		in["agent"] = p.Agent
-	}
 	if p.Model != nil {
 		in["model"] = map[string]string{"modelID": p.Model.ID, "providerID": p.Model.Provider}
 	}
@@ -130,24 +122,20 @@ func (c *Client) Statuses(ctx context.Context, directory string) (map[string]Sta
 
 // Message is a message with its parts; both are as message.updated and message.part.updated carry them.
 type Message struct {
-	Info  MessageInfo `json:"info"`
-	Parts []Part      `json:"parts"`
+	Info  MessageInfo       `json:"info"`
+	Parts []json.RawMessage `json:"parts"`
 }
 
 // MessageInfo is what we look at in a message; Raw is all of it. An assistant message is finished when Time.Completed,
 // in Unix milliseconds, is set.
 type MessageInfo struct {
-	ID        string `json:"id"`
-	SessionID string `json:"sessionID"`
-	ParentID  string `json:"parentID"` // of an assistant message: the user message it answers
-	Role      string `json:"role"`
-	Time      struct {
-		Created   int64 `json:"created"`
+	ID   string `json:"id"`
+	Role string `json:"role"`
+	Time struct {
 		Completed int64 `json:"completed"`
 	} `json:"time"`
-	Finish string          `json:"finish"` // "stop", "tool-calls", …
-	Error  json.RawMessage `json:"error"`
-	Raw    json.RawMessage `json:"-"`
+	Error json.RawMessage `json:"error"`
+	Raw   json.RawMessage `json:"-"`
 }
 
 // UnmarshalJSON keeps the object as it came in Raw.
@@ -157,58 +145,28 @@ func (m *MessageInfo) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*fields)(m))
 }
 
-// Part is what we look at in a part of a message; Raw is all of it.
-type Part struct {
-	ID        string `json:"id"`
-	MessageID string `json:"messageID"`
-	SessionID string `json:"sessionID"`
-	Type      string `json:"type"`   // "text", "reasoning", "tool", …
-	Tool      string `json:"tool"`   // of a tool part
-	CallID    string `json:"callID"` // of a tool part
-	State     struct {
-		Status string `json:"status"` // "pending", "running", "completed", "error"
-	} `json:"state"`
-	Raw json.RawMessage `json:"-"`
-}
-
-// UnmarshalJSON keeps the object as it came in Raw.
-func (p *Part) UnmarshalJSON(b []byte) error {
-	type fields Part
-	p.Raw = bytes.Clone(b)
-	return json.Unmarshal(b, (*fields)(p))
-}
-
 // messagePage is how many messages one request asks for.
 const messagePage = 100
 
-// Messages returns the newest limit messages of a session, oldest first; all of them when limit is 0.
-func (c *Client) Messages(ctx context.Context, session string, limit int) ([]Message, error) {
+// Messages returns the messages of a session, oldest first.
+func (c *Client) Messages(ctx context.Context, session string) ([]Message, error) {
 	var pages [][]Message
-	before, left := "", limit
+	query := url.Values{"limit": {strconv.Itoa(messagePage)}}
 	for {
-		query := url.Values{"limit": {strconv.Itoa(messagePage)}}
-		if limit > 0 {
-			query.Set("limit", strconv.Itoa(min(left, messagePage)))
-		}
-		if before != "" {
-			query.Set("before", before)
-		}
 		var page []Message
-		header, err := c.do(ctx, call{op: "list messages of session " + session, path: sessionPath(session, "/message"),
-			query: query, out: &page})
+		header, err := c.do(ctx, call{op: "list messages of session " + session, path: sessionPath(session, "/message"), query: query, out: &page})
 		if err != nil {
 			return nil, err
 		}
 		pages = append(pages, page)
-		left -= len(page)
 		next := header.Get("X-Next-Cursor")
-		if next == "" || len(page) == 0 || limit > 0 && left <= 0 {
+		if next == "" || len(page) == 0 {
 			break
 		}
-		if next == before {
+		if next == query.Get("before") {
 			return nil, fmt.Errorf("list messages of session %s: cursor %q does not advance", session, next)
 		}
-		before = next
+		query.Set("before", next)
 	}
 	slices.Reverse(pages)
 	return slices.Concat(pages...), nil

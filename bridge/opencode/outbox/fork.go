@@ -109,7 +109,7 @@ func (o *Outbox) removeUnfinished(ctx context.Context, session string) error {
 }
 
 func (o *Outbox) removeMessages(ctx context.Context, session string, which func(client.Message) bool) error {
-	all, err := o.Current().Messages(ctx, session, 0)
+	all, err := o.Current().Messages(ctx, session)
 	if err != nil {
 		return err
 	}

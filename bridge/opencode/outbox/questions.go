@@ -120,7 +120,7 @@ func (r *replies) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(held, func(q client.QuestionRequest) bool { return q.ID == d.EngineQuestion }) {
+		if !slices.ContainsFunc(held, func(q client.Request) bool { return q.ID == d.EngineQuestion }) {
 			return nil
 		}
 	}

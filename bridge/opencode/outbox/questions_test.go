@@ -229,7 +229,7 @@ func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
-	s.Locked(func() { s.Questions = map[string]client.QuestionRequest{} }) // it is stopping: it has dropped the question, and says that the call was aborted
+	s.Locked(func() { s.Questions = map[string]client.Request{} }) // it is stopping: it has dropped the question, and says that the call was aborted
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
 	s.Drained()
