@@ -16,7 +16,7 @@ import (
 func (s *system) choose(chat, model string) {
 	s.T.Helper()
 	_, _, err := s.Records.Save(s.T.Context(), record.Save{
-		Collection: "model_selection", New: true, Upsert: true, Unique: []string{"chat"},
+		Collection: "model_selection", New: true, Upsert: true,
 		Set: map[string]json.RawMessage{"chat": json.RawMessage(`"` + chat + `"`), "model": json.RawMessage(`"` + model + `"`)},
 	})
 	s.Must(err)
