@@ -48,6 +48,14 @@ func Open(ctx context.Context, dir string, log *log.Log) (*Model, error) {
 	return &Model{m}, nil
 }
 
+// Loading is the error while the read models do not hold yet what the log held at the start, because an old file or none was found:
+// the events that they hold, and those that they have to hold.
+type Loading struct{ Done, Total uint64 }
+
+func (l Loading) Error() string {
+	return fmt.Sprintf("The read models are being computed from the log: %d of %d events. Try again.", l.Done, l.Total)
+}
+
 // ErrNoChat means that a chat had no event yet.
 var ErrNoChat = errors.New("there was no such chat")
 

@@ -47,6 +47,7 @@ type Options struct {
 	Signal   func(context.Context, exec.Signal) (uint64, error)                 // sends a signal to a running command
 	Dial     func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
 	Health   func() api.Health
+	Loading  func() error // why most of the API cannot be served yet, nil when it can; nil for never
 	Logger   *slog.Logger
 
 	ProviderKeys record.ProviderKeys
@@ -70,7 +71,7 @@ type Server struct {
 // New returns a server with all routes.
 func New(o Options) *Server {
 	core := &api.Server{
-		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Push: o.Push, Proxied: o.Proxied, Logger: o.Logger,
+		Model: o.Model, Tail: o.Tail, Accounts: o.Accounts, Catalogue: records.Catalogue, Health: o.Health, Loading: o.Loading, Push: o.Push, Proxied: o.Proxied, Logger: o.Logger,
 	}
 	s := &Server{
 		API:   core,

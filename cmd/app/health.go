@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
@@ -32,7 +33,7 @@ func (s *System) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.model.Wait(ctx, last); err != nil {
+	if err := s.catchUp(ctx, last); err != nil {
 		return err
 	}
 	if err := s.ingest.Load(ctx); err != nil {
@@ -51,6 +52,32 @@ func (s *System) load(ctx context.Context) error {
 	s.change()
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// catchUp waits until the read models hold an event, and shows the progress.
+func (s *System) catchUp(ctx context.Context, seq uint64) error {
+	reached := make(chan error, 1)
+	go func() { reached <- s.model.Wait(ctx, seq) }()
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-reached:
+			return err
+		case <-tick.C:
+			s.say.step("read model", fmt.Sprintf("computed from %d of %d events", s.model.Seq(), seq))
+		}
+	}
+}
+
+// loading returns a projections.Loading until load is done.
+func (s *System) loading() error {
+	select {
+	case <-s.loaded:
+		return nil
+	default:
+		return projections.Loading{Done: s.model.Seq(), Total: s.opened}
+	}
 }
 
 // onceLoaded runs a worker that needs what load gets ready.

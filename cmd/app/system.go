@@ -277,7 +277,7 @@ func (s *System) wire() {
 	}
 	s.web = web.New(web.Options{
 		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
-		Engine: askedOpenCode(s.outbox), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Logger: s.o.Logger,
+		Engine: askedOpenCode(s.outbox), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
 		Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
@@ -315,7 +315,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	} {
 		g.Add(actor(rest, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) }))
 	}
-	g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model, s.loading) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.web) }))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
 	g.Add(actor(rest, s.web.Realtime.Run))

@@ -31,7 +31,7 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	workers.Go(func() { model.Run(ctx) })
-	workers.Go(func() { queries.Serve(ctx, nc, model) })
+	workers.Go(func() { queries.Serve(ctx, nc, model, func() error { return nil }) })
 	defer func() { cancel(); workers.Wait(); model.Close() }()
 
 	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")

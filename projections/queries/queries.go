@@ -86,11 +86,18 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 	}
 }
 
-// Serve answers queries over NATS until ctx ends.
-func Serve(ctx context.Context, nc *nats.Conn, m *projections.Model) error {
+// Serve answers queries over NATS until ctx ends, with the error of loading while it returns one.
+func Serve(ctx context.Context, nc *nats.Conn, m *projections.Model, loading func() error) error {
 	for name, ask := range answers(m) {
 		sub, err := nc.QueueSubscribe(prefix+name, "projections", func(msg *nats.Msg) {
-			go func() { respond(nc, msg, func() (any, error) { return answer(ctx, m, msg.Data, ask) }) }()
+			go func() {
+				respond(nc, msg, func() (any, error) {
+					if err := loading(); err != nil {
+						return nil, err
+					}
+					return answer(ctx, m, msg.Data, ask)
+				})
+			}()
 		})
 		if err != nil {
 			return fmt.Errorf("serve query %s: %w", name, err)

@@ -35,7 +35,7 @@ func newSystem(t *testing.T) system {
 	ended := make(chan struct{})
 	go func() { defer close(ended); m.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	go Serve(ctx, nc, m)
+	go Serve(ctx, nc, m, func() error { return nil })
 	expect.Eventually(t, "queries are answered", func() bool { return nc.NumSubscriptions() > len(answers(m)) })
 	is.NoErr(nc.Flush())
 	return system{t, nc, l}

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/schema"
 )
@@ -76,6 +77,7 @@ func ProblemOf(err error) Problem {
 		backoff account.ErrBackoff
 		tooLong *http.MaxBytesError
 		full    log.Unavailable
+		loading projections.Loading
 	)
 	switch {
 	case errors.As(err, &p):
@@ -98,6 +100,8 @@ func ProblemOf(err error) Problem {
 		return Problem{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}
 	case errors.As(err, &full):
 		return Problem{Status: http.StatusServiceUnavailable, Message: full.Error(), Retry: 10 * time.Second}
+	case errors.As(err, &loading):
+		return Problem{Status: http.StatusServiceUnavailable, Message: loading.Error(), Retry: 2 * time.Second}
 	case errors.Is(err, ErrUnavailable):
 		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.", Retry: time.Second}
 	case errors.Is(err, context.DeadlineExceeded):

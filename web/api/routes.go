@@ -10,6 +10,7 @@ type Route struct {
 	Method, Path string
 	About        string
 	Admits       func(Caller) error
+	Early        bool // served also while the read models are computed
 	Query        []Param
 	Body         any             // a value of the type of the request's body, or a Form; nil for none
 	Answer       any             // a value of the type of the answer's body; nil for none
@@ -93,9 +94,9 @@ func (s *Server) routes(others []Route) []Route {
 		return WriteJSON(w, http.StatusOK, s.Document(others...))
 	}
 	return slices.Concat([]Route{
-		{Method: "GET", Path: "/api/health", About: "How the parts of the system are.", Admits: Anyone, Answer: healthAnswer{}, Serve: s.health},
-		{Method: "GET", Path: "/api/openapi.json", About: "This description.", Admits: Anyone, Answer: map[string]any{}, Serve: describe},
-		{Method: "GET", Path: collection + "/auth-methods", About: "How an account can log in.", Admits: Anyone, Answer: authMethods{}, Serve: s.authMethods},
+		{Method: "GET", Path: "/api/health", About: "How the parts of the system are.", Admits: Anyone, Early: true, Answer: healthAnswer{}, Serve: s.health},
+		{Method: "GET", Path: "/api/openapi.json", About: "This description.", Admits: Anyone, Early: true, Answer: map[string]any{}, Serve: describe},
+		{Method: "GET", Path: collection + "/auth-methods", About: "How an account can log in.", Admits: Anyone, Early: true, Answer: authMethods{}, Serve: s.authMethods},
 		{Method: "POST", Path: collection + "/auth-with-password", About: "Log in.", Admits: Anyone, Query: ViewQuery, Body: passwordLogin{}, Answer: authAnswer{}, Serve: s.logIn},
 		{Method: "POST", Path: collection + "/auth-refresh", About: "Exchange a token for a newer one of the same session.", Admits: Accounts, Query: ViewQuery, Answer: authAnswer{}, Serve: s.refresh},
 		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Make the first administrator, with the one-time link that a new system shows.", Admits: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},

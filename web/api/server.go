@@ -32,6 +32,7 @@ type Server struct {
 	Accounts  *account.Accounts
 	Catalogue schema.Catalogue
 	Health    func() Health
+	Loading   func() error // why most routes cannot be served yet, nil when they can; nil for never
 	Push      Push
 	Ticket    func(r *http.Request) (token string, found bool) // the login that a ticket in the path stands for; nil for none
 	Proxied   bool                                             // a proxy in front names the client in X-Forwarded-For
@@ -86,6 +87,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	p.hold = func(n int) (func(), error) { return s.answers.hold(who.Key(), n) }
 	w = p
 	err := route.Admits(who)
+	if err == nil && !route.Early && s.Loading != nil {
+		err = s.Loading()
+	}
 	if err == nil {
 		BoundBody(w, r, who)
 		err = route.Serve(w, r, who)
@@ -94,8 +98,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 		return
 	}
 	problem := ProblemOf(err)
-	// 502 is a fault of what a command serves. That the log is unavailable was logged when it began.
-	if full := log.Unavailable(""); problem.Status >= http.StatusInternalServerError && problem.Status != http.StatusBadGateway && !errors.As(err, &full) {
+	// 502 is a fault of what a command serves. That the log is unavailable was logged when it began, and up shows the progress of the
+	// read models.
+	known := errors.As(err, new(log.Unavailable)) || errors.As(err, new(projections.Loading))
+	if problem.Status >= http.StatusInternalServerError && problem.Status != http.StatusBadGateway && !known {
 		s.Logger.Error("serve", "route", route.Method+" "+route.Path, "err", err)
 	}
 	WriteProblem(w, problem)
