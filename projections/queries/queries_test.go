@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -18,9 +19,10 @@ import (
 
 // system is a log whose read models answer queries.
 type system struct {
-	t   *testing.T
-	nc  *nats.Conn
-	log *log.Log
+	t         *testing.T
+	nc        *nats.Conn
+	log       *log.Log
+	isLoading *atomic.Bool
 }
 
 func newSystem(t *testing.T) system {
@@ -35,10 +37,16 @@ func newSystem(t *testing.T) system {
 	ended := make(chan struct{})
 	go func() { defer close(ended); m.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	go Serve(ctx, nc, m, func() error { return nil })
+	s := system{t, nc, l, &atomic.Bool{}}
+	go Serve(ctx, nc, m, func() error {
+		if s.isLoading.Load() {
+			return projections.Loading{Done: 12, Total: 34}
+		}
+		return nil
+	})
 	expect.Eventually(t, "queries are answered", func() bool { return nc.NumSubscriptions() > len(answers(m)) })
 	is.NoErr(nc.Flush())
-	return system{t, nc, l}
+	return s
 }
 
 // appended appends an event of chat1 and returns its sequence.
@@ -67,6 +75,16 @@ func (s system) ask(name string, q Query) *nats.Msg {
 		s.t.Fatal(err)
 	}
 	return answer
+}
+
+func TestNoQueryIsAnsweredWhileTheReadModelsAreComputed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.isLoading.Store(true)
+	expect.Contains(t, s.ask("chats", Query{}).Header.Get(errorHeader), "12 of 34 events")
+	s.isLoading.Store(false)
+	is.Equal(s.ask("chats", Query{}).Header.Get(errorHeader), "")
 }
 
 func TestADeletedChatIsNotFound(t *testing.T) {
