@@ -13,6 +13,7 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -62,4 +63,20 @@ func CodeOf(err error) Code {
 type Command struct {
 	ID    string `json:"id,omitempty"`
 	Actor string `json:"-"`
+}
+
+// RunAll runs workers until one of them ends, and then ends the others. It returns what the first one returned.
+func RunAll(ctx context.Context, workers ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(workers))
+	for _, work := range workers {
+		go func() { ended <- work(ctx) }()
+	}
+	err := <-ended
+	cancel()
+	for range len(workers) - 1 {
+		<-ended
+	}
+	return err
 }

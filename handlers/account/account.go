@@ -26,6 +26,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
 )
 
 // The roles of an account.
@@ -151,19 +152,7 @@ func Open(ctx context.Context, log *log.Log, secrets *secret.Store) (*Accounts, 
 
 // Run keeps up with what other processes do to accounts and sessions, and removes sessions that are over, until ctx ends.
 func (a *Accounts) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	parts := []func(context.Context) error{a.followAccounts, a.followSessions, a.sweepSessions}
-	ended := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() { ended <- part(ctx) }()
-	}
-	err := <-ended
-	cancel()
-	for range len(parts) - 1 {
-		<-ended
-	}
-	return err
+	return handlers.RunAll(ctx, a.followAccounts, a.followSessions, a.sweepSessions)
 }
 
 func (a *Accounts) followAccounts(ctx context.Context) error {

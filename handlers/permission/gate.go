@@ -53,42 +53,21 @@ type Gate struct {
 	Logger      *slog.Logger
 }
 
-// The names under which the log remembers which asks the gate has looked at: OpenCode's, and those of RequestPermission;
-// and which changes of the rules.
-const (
-	GateWorker         = "gate"
-	GateRequestsWorker = "gate-requests"
-	GateRulesWorker    = "gate-rules"
-)
-
 // Run reacts until ctx ends. Each ask is looked at exactly as often as it takes: after a crash it goes on where it was.
 func (g Gate) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	type reaction = func(context.Context, events.Event) error
+	type take = func(ctx context.Context, name, filter string, react reaction, failed func(events.Event, error)) error
+	// The log remembers by the name of a worker what it has looked at.
+	worker := func(work take, name, filter string, react reaction) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return work(ctx, name, filter, react, func(e events.Event, err error) { g.Logger.Error(name, "seq", e.Seq, "err", err) })
+		}
+	}
 	log := g.Permissions.Log
-	workers := []struct {
-		name, filter string
-		work         func(context.Context, string, string, func(context.Context, events.Event) error, func(events.Event, error)) error
-		react        func(context.Context, events.Event) error
-	}{
-		{GateWorker, events.ChatOpenCodeSubject("*", events.PermissionAsked), log.WorkByChat, g.React},
-		{GateRequestsWorker, events.ChatSubject("*", events.PermissionRequested{}.Kind()), log.WorkByChat, g.React},
-		{GateRulesWorker, events.ConfigSubject("*", "*", "*"), log.Work, g.reactToRules()},
-	}
-	ended := make(chan error, len(workers))
-	for _, w := range workers {
-		go func() {
-			ended <- w.work(ctx, w.name, w.filter, w.react, func(e events.Event, err error) {
-				g.Logger.Error(w.name, "seq", e.Seq, "err", err)
-			})
-		}()
-	}
-	err := <-ended
-	cancel()
-	for range len(workers) - 1 {
-		<-ended
-	}
-	return err
+	return handlers.RunAll(ctx,
+		worker(log.WorkByChat, "gate", events.ChatOpenCodeSubject("*", events.PermissionAsked), g.React),
+		worker(log.WorkByChat, "gate-requests", events.ChatSubject("*", events.PermissionRequested{}.Kind()), g.React),
+		worker(log.Work, "gate-rules", events.ConfigSubject("*", "*", "*"), g.reactToRules()))
 }
 
 func (g Gate) React(ctx context.Context, e events.Event) error {

@@ -25,34 +25,21 @@ const GoOn = "Your turn was paused because what may be spent was used up. More i
 // requests that are no longer needed. A step's cost is known only at its end, so the last step may exceed the limit. The cost of a
 // stopped step stays unknown. Deliver holds back new messages.
 func (o *Outbox) Budgets(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	warn := func(e events.Event, err error) {
 		o.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
 	}
-	workers := []func() error{
-		func() error {
+	return handlers.RunAll(ctx,
+		func(ctx context.Context) error {
 			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
-		func() error {
+		func(ctx context.Context) error {
 			return o.Log.Work(ctx, budgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), o.moreDecided, warn)
 		},
-		func() error {
+		func(ctx context.Context) error {
 			filter := events.ConfigSubject(budget.Collection, "*", "*")
 			return o.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return o.releaseBudgets(ctx) })
 		},
-		func() error { return o.everyDay(ctx, o.releaseBudgets) },
-	}
-	ended := make(chan error, len(workers))
-	for _, work := range workers {
-		go func() { ended <- work() }()
-	}
-	err := <-ended
-	cancel()
-	for range len(workers) - 1 {
-		<-ended
-	}
-	return err
+		func(ctx context.Context) error { return o.everyDay(ctx, o.releaseBudgets) })
 }
 
 // stepEnded checks the limits after an assistant message that has its cost.
