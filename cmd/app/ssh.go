@@ -56,7 +56,7 @@ func (s *System) keepSSHKeys(ctx context.Context) error {
 	return k.Run(ctx)
 }
 
-// sees is handlers.Sees: administrators see all chats, users their own, and agents have no terminal.
+// sees is an exec.Sees: administrators see all chats, users their own, and agents have no terminal.
 func (s *System) sees(ctx context.Context, id, owner string) (bool, error) {
 	all, err := s.accounts.List(ctx)
 	if err != nil {

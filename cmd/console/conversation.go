@@ -20,8 +20,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// conversation is a person (or a script) at a chat. One goroutine does everything: what happens, what is typed and what
-// is shown keep their order.
+// conversation is a person (or a script) at a chat. One goroutine does everything.
 type conversation struct {
 	*client.System
 	Options

@@ -26,9 +26,8 @@ import (
 	"pocketcoder/cmd/program"
 )
 
-// Viewer is the tmux server of a data directory: a session for each chat that somebody looks at. Whoever is attached to it may be
-// somebody who holds nothing but an SSH key, so no key of it runs anything on this machine but our own program, and nothing that is
-// printed reaches the terminal it is attached to except as text. It only shows: nothing is read back from it.
+// Viewer is the tmux server of a data directory, with a session for each chat that is viewed. A client may hold nothing but an SSH key.
+// The viewer only shows: nothing is read back from it.
 type Viewer struct {
 	data datadir.Dir
 	tmux string // path

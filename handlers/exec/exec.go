@@ -31,8 +31,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Executions is the exec path between OpenCode's shell and the sandbox: it lets through what was authorized, and records what
-// came of it. A person's own shell takes the same way, without a gate.
+// Executions is the exec path between OpenCode's shell and the sandbox.
 type Executions struct {
 	Permissions *permission.Permissions // that approve commands
 

@@ -67,8 +67,8 @@ func matchesAddress(pattern string, at policy.Address) bool {
 	return slices.EqualFunc(want, got, func(want, got string) bool { return want == "*" || want == got })
 }
 
-// EngineUser is the user name of OpenCode's credentials for the proxy.
-const EngineUser = "opencode"
+// engineUser is the user name of OpenCode's credentials for the proxy.
+const engineUser = "opencode"
 
 // Renew returns the URL of the proxy with new credentials, for the next start of OpenCode. It closes the connections of the
 // previous run.
@@ -81,7 +81,7 @@ func (n *Engine) Renew() *url.URL {
 	n.life, n.end = context.WithCancel(context.Background())
 	n.token = rand.Text()
 	n.Network.log().Conceal("engine", n.token)
-	return &url.URL{Scheme: "http", User: url.UserPassword(EngineUser, n.token), Host: n.Network.Proxy}
+	return &url.URL{Scheme: "http", User: url.UserPassword(engineUser, n.token), Host: n.Network.Proxy}
 }
 
 // Allow sets the hosts of OpenCode's providers, given as host:port. OpenCode may reach them.
@@ -103,7 +103,7 @@ func (n *Engine) Is(user, token string) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return user == EngineUser && n.token != "" && subtle.ConstantTimeCompare([]byte(n.token), []byte(token)) == 1
+	return user == engineUser && n.token != "" && subtle.ConstantTimeCompare([]byte(n.token), []byte(token)) == 1
 }
 
 // Begin returns a context that ends when the running OpenCode ends.

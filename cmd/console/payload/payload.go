@@ -30,14 +30,12 @@ type ToolState struct {
 	Input    json.RawMessage
 	Output   string
 	Error    string
-	Title    string
 	Metadata struct{ Diff string }
 }
 
 // Payload is what is shown of the other payloads. One narrow struct serves all types, unlike in events/opencode, because the
 // terminal also shows a payload that lacks ids or has a field of another type.
 type Payload struct {
-	ID        string // of a request or question
 	SessionID string
 	Info      struct {
 		ID, Role, ParentID, Title, Agent, Directory string
@@ -58,8 +56,7 @@ type Status struct {
 	Attempt       int
 }
 
-// Read reads a payload. A payload of another shape gives what could be read of it: what is not understood is not
-// shown, and stays in the log.
+// Read reads a payload, as far as it can be read.
 func Read(d events.OpenCode) Payload {
 	var p Payload
 	_ = json.Unmarshal(d.Properties, &p)
