@@ -73,8 +73,8 @@ type Event struct {
 	Data        json.RawMessage // the body in its newest form
 	stored      json.RawMessage // the body as it is stored, if that is an older form
 
-	// Malformed says why the event cannot be read: its message has another form, or its body is not in BLOBS any more. Readers
-	// skip it, and the read models keep it as a dead letter.
+	// Malformed says why the event cannot be read: its message is not a valid event, its form is newer than this program,
+	// or its body is lost or damaged. Readers skip it, and the read models keep it as a dead letter.
 	Malformed error
 }
 
@@ -109,13 +109,10 @@ func NewAudit(actor string, d Data) (Event, error) {
 }
 
 func own(subject, actor string, d Data) (Event, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // people read commands here
-	if err := encoder.Encode(d); err != nil {
+	body, err := encode(d)
+	if err != nil {
 		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
 	}
-	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	return build(subject, d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Form: newestForm(d.Kind()), Data: body})
 }
 
@@ -128,6 +125,15 @@ func NewOpenCode(chat, engine, id string, seq int64, o OpenCode) (Event, error) 
 	}
 	actor := EngineActor(engine)
 	return build(subject, o.Kind(), Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Form: o.Form, Data: o.Properties})
+}
+
+// encode returns the JSON of a body. It does not escape <, > and &, because people read commands there.
+func encode(body any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(body)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func build(subject, kind string, e Event) (Event, error) {

@@ -1,10 +1,5 @@
 package events
 
-import (
-	"bytes"
-	"encoding/json"
-)
-
 // ExecRequested means that a command is sent to the sandbox: an authorized command of the model, or a person's shell, which has no
 // permission, session or call.
 type ExecRequested struct {
@@ -104,12 +99,8 @@ func (d ExecFinished) MarshalJSON() ([]byte, error) {
 	default:
 		d.Status = ExecutionFailed
 	}
-	type fields ExecFinished
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // as all events
-	err := encoder.Encode(fields(d))
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	type fields ExecFinished // without this method
+	return encode(fields(d))
 }
 
 // Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline bytes, as text, or

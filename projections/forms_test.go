@@ -1,14 +1,13 @@
 package projections_test
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -65,22 +64,17 @@ func storeAgain(t *testing.T, nc *nats.Conn, file string) (last uint64) {
 	is := is.New(t)
 	js, err := jetstream.New(nc)
 	is.NoErr(err)
-	text, err := os.ReadFile(file)
-	is.NoErr(err)
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	for line := range strings.Lines(expect.ReadFile(t, file)) {
 		var m struct {
 			Subject string
 			Header  nats.Header
 			Data    string
 		}
-		is.NoErr(json.Unmarshal(lines.Bytes(), &m))
+		is.NoErr(json.Unmarshal([]byte(line), &m))
 		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: []byte(m.Data)})
 		is.NoErr(err)
 		last = ack.Sequence
 	}
-	is.NoErr(lines.Err())
 	return last
 }
 
@@ -101,6 +95,6 @@ func TestAnOpenCodeEventOfAnUnknownFormIsADeadLetterAndTheRestGoesOn(t *testing.
 	letters, err := m.DeadLetters(t.Context(), 10)
 	is.NoErr(err)
 	is.Equal(letters.Count, 1)
-	expect.Contains(t, letters.Oldest[0].Error, "decode #2 "+later.RawSubject+": it has form 2, and this version of PocketCoder knows 1 at most")
+	expect.Contains(t, letters.Oldest[0].Error, "decode #2 "+later.RawSubject+": form 2 is newer than 1, the newest this PocketCoder reads")
 	is.Equal(len(shown(t, m)), 1)
 }

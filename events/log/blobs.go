@@ -132,14 +132,12 @@ func (l *Log) bucket() (jetstream.ObjectStore, error) {
 // them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
 func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) {
 	var info jetstream.ObjectInfo
-	var damaged error
 	_, err := l.direct(ctx, blobsStream, metaSubject(name), 0, func(m *nats.Msg, _ uint64) error {
-		damaged = json.Unmarshal(m.Data, &info)
+		if err := json.Unmarshal(m.Data, &info); err != nil {
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
 		return nil
 	})
-	if err == nil && damaged != nil {
-		err = fmt.Errorf("%w: %w", ErrDamaged, damaged)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
@@ -157,7 +155,7 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	return r, nil
 }
 
-// ErrNoBlob is the error of a name without a blob, and ErrDamaged that of a blob which is not what was stored.
+// ErrNoBlob means that no blob has the name. ErrDamaged means that the content differs from what was stored.
 var (
 	ErrNoBlob  = errors.New("no such blob")
 	ErrDamaged = errors.New("the stored content is damaged")
@@ -214,21 +212,21 @@ func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 // replicaLag is how far a replica of BLOBS may be behind one of EVENTS, so that it misses a body that is stored.
 const replicaLag = 2 * time.Second
 
-// fetchBody returns the body of a reference that was stored at a time. lost says why there is none any more; with another error
-// the body may be read later.
-func (l *Log) fetchBody(ctx context.Context, reference []byte, at time.Time) (body []byte, lost, err error) {
+// isLost reports whether an error of fetchBody means that the body will never be there again.
+func isLost(err error) bool { return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) }
+
+// fetchBody returns the body that a reference names. at is when the reference was stored: until replicaLag has passed,
+// it retries a missing or damaged body.
+func (l *Log) fetchBody(ctx context.Context, reference []byte, at time.Time) ([]byte, error) {
 	for {
-		body, err = l.readBody(ctx, reference)
-		if !errors.Is(err, ErrNoBlob) && !errors.Is(err, ErrDamaged) {
-			return body, nil, err
-		}
-		if time.Since(at) > replicaLag {
-			return nil, err, nil
+		body, err := l.readBody(ctx, reference)
+		if !isLost(err) || time.Since(at) > replicaLag {
+			return body, err
 		}
 		select {
 		case <-time.After(replicaPause):
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 	var b Batch
 	size := 0
 	for {
-		if err := ctx.Err(); err != nil { // an earlier message may be lost
+		if err := ctx.Err(); err != nil { // Consume has dropped messages since, so m may follow a gap
 			return b, err
 		}
 		meta, err := m.Metadata()
@@ -161,22 +161,24 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 	}
 }
 
-// stored returns the event of a stored message, with its body fetched from BLOBS if it is there. Without that body the event
-// is malformed, and Data is the reference.
+// stored returns the event of a stored message, with its body fetched from BLOBS if it is there. If that body is
+// lost, the event is malformed and its Data is the reference.
 func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64, at time.Time) (events.Event, error) {
 	var lost error
 	if h.Get(events.HeaderBlob) != "" {
-		body, missing, err := l.fetchBody(ctx, data, at)
-		if err != nil {
-			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
-		}
-		if lost = missing; lost == nil {
+		body, err := l.fetchBody(ctx, data, at)
+		switch {
+		case err == nil:
 			data = body
+		case isLost(err):
+			lost = err
+		default:
+			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
 		}
 	}
 	e := events.FromMessage(subject, h, data, seq, at)
-	if lost != nil && e.Malformed == nil {
-		e.Malformed = fmt.Errorf("read #%d %s: %w", seq, subject, lost)
+	if lost != nil {
+		e.Data, e.Malformed = data, fmt.Errorf("read #%d %s: %w", seq, subject, lost)
 	}
 	return e, nil
 }

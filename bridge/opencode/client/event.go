@@ -53,7 +53,7 @@ func ParseEvent(data []byte) (e Event, ok bool, err error) {
 		return e, false, fmt.Errorf("read event %q: no type", data[:min(len(data), 200)])
 	case p.Type == "sync":
 		s := p.SyncEvent
-		typ, form := versioned(s.Type)
+		typ, form := splitVersion(s.Type)
 		return Event{ID: p.ID, Type: typ, Form: form, Session: s.AggregateID, Seq: s.Seq, Properties: s.Data}, true, nil
 	case durable(p.Type):
 		return e, false, nil
@@ -70,11 +70,11 @@ func sessionOf(properties json.RawMessage) string {
 	return p.SessionID
 }
 
-// versioned splits the type of a durable event, "session.created.1". The version is 0 if there is none.
-func versioned(typ string) (name string, form int) {
+// splitVersion splits the type of a durable event, "session.created.1". The version is 0 if there is none.
+func splitVersion(typ string) (name string, form int) {
 	i := strings.LastIndexByte(typ, '.')
 	form, err := strconv.Atoi(typ[i+1:])
-	if i < 1 || err != nil {
+	if i < 1 || err != nil || form < 1 {
 		return typ, 0
 	}
 	return typ[:i], form

@@ -44,7 +44,7 @@ func (c *Client) History(ctx context.Context, known map[string]int64) ([]Event, 
 		if last, ok := known[h.AggregateID]; ok && h.Seq <= last {
 			return nil
 		}
-		typ, form := versioned(h.Type)
+		typ, form := splitVersion(h.Type)
 		missing = append(missing, Event{ID: h.ID, Type: typ, Form: form, Session: h.AggregateID, Seq: h.Seq, Properties: h.Data})
 		return nil
 	})

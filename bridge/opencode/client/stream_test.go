@@ -30,7 +30,7 @@ func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
 				is.NoErr(json.Unmarshal(data, &p))
 				if p.Payload.Type == "sync" {
 					is.Equal(p.Payload.ID, plain.Payload.ID) // right after its plain half
-					typ, form := versioned(p.Payload.SyncEvent.Type)
+					typ, form := splitVersion(p.Payload.SyncEvent.Type)
 					is.Equal(typ, plain.Payload.Type)
 					is.True(form > 0)
 					is.Equal(string(p.Payload.SyncEvent.Data), string(plain.Payload.Properties))
