@@ -26,7 +26,6 @@ const (
 	Invalid  Code = "invalid"   // the command makes no sense
 	NotFound Code = "not_found" // what it is about does not exist
 	Conflict Code = "conflict"  // it came too late, or contradicts what is decided
-	TooMany  Code = "too_many"  // there are as many already as there may be
 
 	Unavailable Code = "unavailable" // over NATS: the log does not store commands at present (log.Unavailable)
 )

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 )
 
 // budgetAsks is every ask for more, and what it has stopped.
@@ -56,7 +57,7 @@ func (s *budgetAsks) Apply(e events.Event) {
 			return
 		}
 		l := limit{Budget: Budget{ID: m.Budget}, unit: m.Unit, day: m.Period}
-		if m.Scope == OfChat {
+		if m.Scope == record.BudgetOfChat {
 			l.chat = e.Subject.ID
 		}
 		a := &budgetAsk{id: d.Permission, chat: e.Subject.ID, key: l.key(), day: m.Period, more: m.More, stopped: map[string]uint64{}}

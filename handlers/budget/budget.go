@@ -16,15 +16,6 @@ import (
 	"strings"
 )
 
-// Collection is the config collection of the limits on what is spent.
-const Collection = record.BudgetCollection
-
-// The scopes of a budget.
-const (
-	OfChat = record.BudgetOfChat // what a chat spends in all
-	OfDay  = record.BudgetOfDay  // what is spent from midnight to midnight UTC
-)
-
 // Budgets carries out the commands on budgets, and asks for more when what may be spent is spent. The zero value but for its parts is
 // ready. It is safe for concurrent use.
 type Budgets struct {
@@ -59,7 +50,7 @@ type Budget struct {
 
 // shared reports whether the budget is not of one chat alone, or limits an account. Only administrators allow more of it: the
 // owner of the chat that reaches it would decide what others may spend, or about a limit on the owner.
-func (b Budget) shared() bool { return b.User != "" || b.Scope == OfDay && b.Chat == "" }
+func (b Budget) shared() bool { return b.User != "" || b.Scope == record.BudgetOfDay && b.Chat == "" }
 
 // Check refuses a budget that limits nothing, or cannot be read.
 func (b Budget) Check() error { return record.CheckBudget(b.Name, b.Scope, b.Cost, b.Tokens) }
@@ -67,7 +58,7 @@ func (b Budget) Check() error { return record.CheckBudget(b.Name, b.Scope, b.Cos
 // List lists the budgets, by name. One that is not valid is left out: it was refused when it was made, so somebody wrote
 // past this package.
 func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
-	all, err := record.All[Budget](ctx, h.Records, Collection)
+	all, err := record.All[Budget](ctx, h.Records, record.BudgetCollection)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +93,7 @@ func (h *Budgets) Set(ctx context.Context, c Set) (id string, seq uint64, err er
 		set[field], _ = json.Marshal(value) // texts, numbers and a bool
 	}
 	return h.Records.Save(ctx, record.Save{
-		Command: c.Command, Collection: Collection, Set: set, New: true, Upsert: true,
+		Command: c.Command, Collection: record.BudgetCollection, Set: set, New: true, Upsert: true,
 	})
 }
 
@@ -122,5 +113,5 @@ func (h *Budgets) Clear(ctx context.Context, c Clear) (uint64, error) {
 	if i < 0 {
 		return 0, handlers.Refuse(handlers.NotFound, "there is no budget %q", c.Name)
 	}
-	return h.Records.Delete(ctx, record.Delete{Command: c.Command, Collection: Collection, Record: all[i].ID})
+	return h.Records.Delete(ctx, record.Delete{Command: c.Command, Collection: record.BudgetCollection, Record: all[i].ID})
 }

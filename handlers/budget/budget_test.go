@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -76,7 +77,7 @@ func TestEachTimeALimitIsReachedIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	b := budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
+	b := budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
 	reaches(t, h, "c1", purse(4.99, 0))
 	is.Equal(len(askedFor(t, h.Log, "c1")), 0)
 	for range 2 {
@@ -113,7 +114,7 @@ func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
 		_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: chatID})
 		is.NoErr(err)
 	}
-	budgeted(t, h, Budget{Name: "a", Scope: OfDay, Tokens: 100})
+	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Tokens: 100})
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	var all sync.WaitGroup
@@ -152,7 +153,7 @@ func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	budgeted(t, h, Budget{Name: "a", Scope: OfDay, Cost: 5})
+	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
 	hold := func(seq uint64, at time.Time, spent Spent) *Held {
 		t.Helper()
 		held, err := h.Budgets.Hold(t.Context(), "c1", seq, at, spent)
@@ -188,7 +189,7 @@ func TestNobodyElseAsksForMore(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	b := budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
+	b := budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
 	forged := permissiontest.Intends("forged", "")
 	forged.Type = permission.TypeBudget
 	_, _, err := h.Permissions.Submit(t.Context(), forged)
@@ -212,7 +213,7 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 5})
+	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
 	g := permissiontest.GateOn(h.Handlers)
 	g.Rules = []policy.Rule{{Permission: permission.TypeBudget, Pattern: "*"}, {Permission: permission.TypeBudget, Pattern: "a"}}
 	reaches(t, h, "c1", purse(6, 0))
@@ -234,12 +235,12 @@ func TestOnlyAdministratorsDecideAboutABudgetOfSeveralChats(t *testing.T) {
 		budget Budget
 		shared bool
 	}{
-		"each chat":            {Budget{Scope: OfChat}, false},
-		"a chat":               {Budget{Scope: OfChat, Chat: "c1"}, false},
-		"a chat's day":         {Budget{Scope: OfDay, Chat: "c1"}, false},
-		"the day":              {Budget{Scope: OfDay}, true},
-		"an account's day":     {Budget{Scope: OfDay, User: "alice"}, true},
-		"each of an account's": {Budget{Scope: OfChat, User: "alice"}, true},
+		"each chat":            {Budget{Scope: record.BudgetOfChat}, false},
+		"a chat":               {Budget{Scope: record.BudgetOfChat, Chat: "c1"}, false},
+		"a chat's day":         {Budget{Scope: record.BudgetOfDay, Chat: "c1"}, false},
+		"the day":              {Budget{Scope: record.BudgetOfDay}, true},
+		"an account's day":     {Budget{Scope: record.BudgetOfDay, User: "alice"}, true},
+		"each of an account's": {Budget{Scope: record.BudgetOfChat, User: "alice"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -276,8 +277,8 @@ func TestSeveralLimitsAreAskedAboutOneByOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	budgeted(t, h, Budget{Name: "a", Scope: OfChat, Cost: 8})
-	budgeted(t, h, Budget{Name: "z", Scope: OfDay, Cost: 5})
+	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 8})
+	budgeted(t, h, Budget{Name: "z", Scope: record.BudgetOfDay, Cost: 5})
 	reaches(t, h, "c1", purse(6, 0))
 	reaches(t, h, "c1", purse(9, 0)) // both, and z's ask waits
 	all := askedFor(t, h.Log, "c1")

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pocketcoder/handlers/record"
 )
 
 // The units of a limit.
@@ -51,7 +53,7 @@ func limits(all []Budget, chat, owner string, at time.Time) (list []limit) {
 			continue
 		}
 		l := limit{Budget: b, chat: chat}
-		if b.Scope == OfDay {
+		if b.Scope == record.BudgetOfDay {
 			l.chat, l.day = "", dayOf(at)
 		}
 		for _, of := range []struct {

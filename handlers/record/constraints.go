@@ -17,7 +17,7 @@ import (
 // constraints are what every saved record of a collection obeys.
 type constraints struct {
 	unique   []string           // fields whose values together identify one record
-	upsert   bool               // a new record with the same values changes the first: some clients create without checking
+	upsert   bool               // a new record with the same unique values changes the existing one
 	complete func(change) error // sets fields that follow from others, and refuses fields that contradict each other
 }
 
@@ -102,7 +102,7 @@ func (s *collection) complete(c Save, set fields) (fields, error) {
 		return nil, err
 	}
 	if _, byAccount := c.account(); byAccount && !c.New && ch.changes("user") {
-		return nil, invalid("user", "The record stays its owner's.")
+		return nil, invalid("user", "The owner of a record cannot change.")
 	}
 	if complete := constraintsOf[c.Collection].complete; complete != nil {
 		return ch.set, complete(ch)
@@ -178,7 +178,7 @@ func completeToolPermission(c change) error {
 func completeWhitelistAction(c change) error {
 	value := c.text("value")
 	if i := strings.IndexByte(value, '*'); i >= 0 && c.text("kind") == "strict" {
-		return invalid("value", "column %d: a strict value is meant as it is, without *", len([]rune(value[:i]))+1)
+		return invalid("value", "column %d: a strict value is compared literally and cannot contain *", len([]rune(value[:i]))+1)
 	}
 	if value == "" {
 		return nil

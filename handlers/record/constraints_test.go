@@ -22,16 +22,16 @@ func TestSavedRecordsObeyTheConstraintsOfTheirCollection(t *testing.T) {
 		collection, role, first, fields string
 		says                            string // "" for a record that is saved
 	}{
-		"an agent approves a server":     {collection: "mcp_servers", role: account.Agent, fields: `{"name":"m","status":"approved"}`, says: "an administrator decides"},
-		"an administrator approves one":  {collection: "mcp_servers", role: account.Admin, fields: `{"name":"m","status":"approved"}`},
-		"an account approves a proposal": {collection: "proposals", role: account.User, fields: `{"name":"p","status":"approved"}`, says: "an administrator approves"},
-		"no role approves a proposal":    {collection: "proposals", fields: `{"name":"p","status":"approved"}`, says: "an administrator approves"},
-		"a second agent of a name":       {collection: "ai_agents", first: `{"name":"a"}`, fields: `{"name":"a"}`, says: "name: another record has the same"},
-		"a second device of a token":     {collection: "devices", first: `{"user":"u","push_token":"t"}`, fields: `{"user":"u","push_token":"t","name":"n"}`},
-		"a rule that cannot be read":     {collection: "tool_permissions", fields: `{"tool":"bash","pattern":"git 'status","action":"allow"}`, says: "column 5"},
-		"a budget that limits nothing":   {collection: "budgets", fields: `{"name":"b","scope":"day"}`, says: "a budget needs one of them"},
-		"a key that is none":             {collection: "ssh_keys", fields: `{"public_key":"ssh-ed25519 x"}`, says: "one public key on one line"},
-		"the value of a provider's key":  {collection: "llm_keys", fields: `{"user":"u","provider_id":"p","env_vars":{"A":"secret"}}`, says: "The value of A is a secret"},
+		"an agent approves a server":                   {collection: "mcp_servers", role: account.Agent, fields: `{"name":"m","status":"approved"}`, says: "an administrator decides"},
+		"an administrator approves one":                {collection: "mcp_servers", role: account.Admin, fields: `{"name":"m","status":"approved"}`},
+		"an account approves a proposal":               {collection: "proposals", role: account.User, fields: `{"name":"p","status":"approved"}`, says: "an administrator approves"},
+		"a command without a role approves a proposal": {collection: "proposals", fields: `{"name":"p","status":"approved"}`, says: "an administrator approves"},
+		"a second agent of a name":                     {collection: "ai_agents", first: `{"name":"a"}`, fields: `{"name":"a"}`, says: "name: another record has the same"},
+		"a second device of a token":                   {collection: "devices", first: `{"user":"u","push_token":"t"}`, fields: `{"user":"u","push_token":"t","name":"n"}`},
+		"a rule that cannot be read":                   {collection: "tool_permissions", fields: `{"tool":"bash","pattern":"git 'status","action":"allow"}`, says: "column 5"},
+		"a budget that limits nothing":                 {collection: "budgets", fields: `{"name":"b","scope":"day"}`, says: "a budget needs one of them"},
+		"an invalid SSH key":                           {collection: "ssh_keys", fields: `{"public_key":"ssh-ed25519 x"}`, says: "one public key on one line"},
+		"the value of a provider's key":                {collection: "llm_keys", fields: `{"user":"u","provider_id":"p","env_vars":{"A":"secret"}}`, says: "The value of A is a secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

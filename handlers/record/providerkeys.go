@@ -13,7 +13,6 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 )
 
@@ -71,7 +70,7 @@ func completeProviderKey(c change) error {
 		}
 	}
 	if count >= maxKeys {
-		return handlers.RefuseField(handlers.TooMany, "provider_id", "There are %d keys already.", maxKeys)
+		return invalid("provider_id", "This account has %d keys, which is the limit. Delete one first.", maxKeys)
 	}
 	return nil
 }

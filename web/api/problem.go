@@ -116,7 +116,7 @@ func problemOfRefusal(r handlers.Refused) Problem {
 		p.Status = http.StatusNotFound
 	}
 	code := map[handlers.Code]string{
-		handlers.Invalid: "validation_invalid_value", handlers.Conflict: "validation_conflict", handlers.TooMany: "validation_length_out_of_range",
+		handlers.Invalid: "validation_invalid_value", handlers.Conflict: "validation_conflict",
 	}[r.Code]
 	if r.Field != "" && code != "" {
 		p.Data = map[string]any{r.Field: Fault{code, r.Text}}

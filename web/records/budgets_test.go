@@ -12,6 +12,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
 )
 
@@ -106,7 +107,7 @@ func TestAnAdministratorDecidesAboutABudgetOfAllChats(t *testing.T) {
 	for i, c := range []struct {
 		scope  string
 		status int
-	}{{budget.OfChat, 200}, {budget.OfDay, 400}} {
+	}{{record.BudgetOfChat, 200}, {record.BudgetOfDay, 400}} {
 		status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"), map[string]any{"name": c.scope, "scope": c.scope, "tokens": 5, "active": true})
 		is.Equal(status, 200)
 		held, err := budgets.Hold(t.Context(), chat, 1, time.Now(), func(context.Context, string, string, string) (float64, float64, error) { return 0, 6, nil })

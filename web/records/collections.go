@@ -38,7 +38,8 @@ func catalogueOf(list []collection) (all schema.Catalogue) {
 	return all
 }
 
-// A rule is an expression that must hold for the record. Nobody passes never but a login at _superusers, which no rule binds.
+// A rule is an expression that must hold for the record. never admits only superusers,
+// whom no rule restricts.
 var (
 	never   *string
 	authed  = schema.Rule(`@request.auth.id != ""`)
@@ -71,8 +72,8 @@ func rules(list, view, create, update, remove *string) schema.Rules {
 // ofLivingChat excludes the records of deleted chats.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
-// collections are all collections, one value each. A new collection is a new value here. What its configuration records must
-// obey besides the rules is in handlers/record.
+// collections lists every collection. A new collection is a new value here. Package handlers/record checks configuration
+// records further.
 var collections = []collection{
 	{
 		Collection: schema.Collection{Name: "users", Type: "auth", Table: "users", Rules: rules(self, self, admin, self, admin),

@@ -58,7 +58,7 @@ func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint
 	case w.isNew:
 		c.Record = w.id
 	case c.User != w.oldText("user"):
-		return "", 0, api.BadField("user", "validation_invalid_value", "The record stays its owner's.")
+		return "", 0, api.BadField("user", "validation_invalid_value", "The owner of a record cannot change.")
 	case c.Chat != w.oldText("chat"):
 		return "", 0, api.BadField("chat", "validation_invalid_value", "The chat of a selection cannot change. Create another selection.")
 	}

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/web/query"
 )
 
-// saveSSHKey answers a fingerprint that another record has as a mistake of the key.
+// saveSSHKey reports a duplicate fingerprint as an error of public_key.
 func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	id, seq, err := saveRecord(s, ctx, w)
 	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Conflict && r.Field == "fingerprint" {

@@ -164,8 +164,8 @@ func (s *Records) remove(ctx context.Context, who api.Caller, c collection, id s
 	return seq, err
 }
 
-// changeOf returns a change of an existing record. The error is that the record is not found if the caller may not view or
-// change it, as in PocketBase.
+// changeOf returns a change of an existing record. It returns a not-found error if the caller may not view or change the
+// record, as in PocketBase.
 func (s *Records) changeOf(ctx context.Context, who api.Caller, c collection, id string, rule *string, fresh created) (w change, err error) {
 	w = change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
 	if w.made == nil {

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
@@ -36,7 +37,7 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 			return o.Log.Work(ctx, budgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), o.moreDecided, warn)
 		},
 		func(ctx context.Context) error {
-			filter := events.ConfigSubject(budget.Collection, "*", "*")
+			filter := events.ConfigSubject(record.BudgetCollection, "*", "*")
 			return o.Log.Read(ctx, 0, []string{filter}, func(log.Batch) error { return o.releaseBudgets(ctx) })
 		},
 		func(ctx context.Context) error { return o.everyDay(ctx, o.releaseBudgets) })

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -20,7 +21,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 10})
+	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 10})
 	s.Start()
 	one, first := s.works(1)
 	two, second := s.works(2)
@@ -69,7 +70,7 @@ func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Tokens: 10})
+	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Tokens: 10})
 	s.Start()
 	one, first := s.works(1)
 	two, second := s.works(2)
@@ -89,7 +90,7 @@ func TestANewDayLetsGo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
+	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 5})
 	chat := s.Chat("late at night")
 	yesterday := time.Now().Add(-24 * time.Hour)
 	held, err := s.Budgets.Hold(t.Context(), chat, 3, yesterday, func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
@@ -107,7 +108,7 @@ func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 	s.Start()
 	one, first := s.works(1)
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)

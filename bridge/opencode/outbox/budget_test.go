@@ -17,6 +17,7 @@ import (
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -128,7 +129,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 	s.Start()
 	chat, session := s.works(1)
 	s.Happen(s.step(session, "tool-calls", 3, 10)...)
@@ -184,7 +185,7 @@ func TestATurnThatIsOverIsNotResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Tokens: 100})
+	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Tokens: 100})
 	s.Start()
 	chat, session := s.works(1)
 	s.Happen(s.step(session, "stop", 0, 150)...)
@@ -201,7 +202,7 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 	s.Start()
 	chatID, session := s.works(1)
 	s.Refusing("POST", "/abort", 1, 500) // the command is carried out a second later
@@ -220,7 +221,7 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 5})
+	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 5})
 	s.Start()
 	chat, session := s.works(1)
 	s.Happen(s.step(session, "tool-calls", 5, 1)...)
@@ -247,7 +248,7 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 		}
 		return waiting == 2
 	})
-	s.budget(budget.Budget{Name: "daily", Scope: budget.OfDay, Cost: 50})
+	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 50})
 	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
 	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[1].Status == projections.PermissionExpired })
 	is.Equal(s.more()[1].Reason, "the limit was raised")
@@ -262,7 +263,7 @@ func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := newSystem(t)
-			s.budget(budget.Budget{Name: "careful", Scope: budget.OfChat, Cost: 5})
+			s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 			r := s.Start()
 			chat, session := s.works(1)
 			s.looked()

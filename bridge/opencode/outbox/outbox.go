@@ -26,8 +26,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Outbox carries out effects in one OpenCode. Each of its methods that runs until its context ends carries out effects of one
-// kind.
+// Outbox carries out effects in one OpenCode. Each method of this package that runs until its context ends carries out
+// effects of one kind. Run is that of the embedded Ingest.
 type Outbox struct {
 	*ingest.Ingest // the connection to OpenCode, its sessions, the log and the read model
 	Chats          *chat.Chats
@@ -68,8 +68,8 @@ const (
 	revertWorker          = "revert"
 )
 
-// carryOut calls do with each request of one kind, in all chats, until ctx ends. It retries a request until do returns no error. The
-// log remembers by the name of the worker which requests are done.
+// carryOut calls do with each request of one kind, in all chats, until ctx ends. It retries a request until do returns no
+// error. The log remembers by the name of the worker which requests are done.
 func (o *Outbox) carryOut(ctx context.Context, worker string, request events.Data, do func(context.Context, events.Event) error) error {
 	return o.Log.Work(ctx, worker, events.ChatSubject("*", request.Kind()), do, func(e events.Event, err error) {
 		o.Logger.Warn(worker, "chat", e.Subject.ID, "err", err)

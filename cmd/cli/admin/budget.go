@@ -10,6 +10,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	budgets "pocketcoder/handlers/budget"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 )
 
@@ -42,7 +43,7 @@ func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "budget", budgetUsage)
 	data := cli.DataFlag(fs, env)
 	b := budgetCommand{env: env, set: budgets.Budget{Active: true}}
-	fs.StringVar(&b.set.Scope, "scope", budgets.OfDay, "set: `period`: day or chat")
+	fs.StringVar(&b.set.Scope, "scope", record.BudgetOfDay, "set: `period`: day or chat")
 	fs.StringVar(&b.set.Chat, "chat", "", "set: the only `chat` it is about")
 	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it is about")
 	fs.Float64Var(&b.set.Cost, "cost", 0, "set: the most it may cost; 0 is no limit")
@@ -87,7 +88,7 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 	}
 	for i, budget := range all {
 		of := map[string]any{"chat": budget.Chat, "user": budget.User}
-		if budget.Scope == budgets.OfDay {
+		if budget.Scope == record.BudgetOfDay {
 			of["day"] = time.Now().UTC().Format(time.DateOnly)
 		} else if budget.Chat == "" {
 			continue

@@ -261,15 +261,16 @@ func (c check) health(ctx context.Context, url string) check {
 // namedEvents is how many events that cannot be read are named.
 const namedEvents = 5
 
-// checkEvents asks a running system which events cannot be read. It returns nothing when none runs.
-func checkEvents(ctx context.Context, d datadir.Dir) []check {
-	if _, err := d.Running(); err != nil {
-		return nil
-	}
+// checkEvents asks a running system which events cannot be read.
+func checkEvents(ctx context.Context, d datadir.Dir) check {
 	c := check{Name: "events", State: checkOK, Found: "all of them can be read", For: "replaying chats, and what is computed from the log"}
-	fail := func(found string) []check {
-		c.State, c.Found = checkWrong, found
-		return []check{c}
+	if _, err := d.Running(); err != nil {
+		c.Found = "not checked: nothing runs on this data directory"
+		return c
+	}
+	fail := func(found string) check {
+		c.State, c.Found, c.Get = checkWrong, found, `see what "pocketcoder up" says`
+		return c
 	}
 	s, err := client.Connect(ctx, d)
 	if err != nil {
@@ -281,9 +282,8 @@ func checkEvents(ctx context.Context, d datadir.Dir) []check {
 		return fail(err.Error())
 	}
 	if letters.Count == 0 {
-		return []check{c}
+		return c
 	}
-	c.Get = "nothing to do for the rest, which works without them; a copy of the data directory from before may still have what is missing"
 	named := []string{fmt.Sprintf("%d cannot be read or applied", letters.Count)} // a line each
 	for _, l := range letters.Oldest {
 		named = append(named, l.Error)
@@ -291,5 +291,8 @@ func checkEvents(ctx context.Context, d datadir.Dir) []check {
 	if more := letters.Count - len(letters.Oldest); more > 0 {
 		named = append(named, fmt.Sprintf("and %d more", more))
 	}
-	return fail(strings.Join(named, "\n"))
+	c.State, c.Found = checkWrong, strings.Join(named, "\n")
+	c.Get = "everything else works without them; an event of a newer form needs a newer pocketcoder, and an older copy of the " +
+		"data directory may still have a lost body"
+	return c
 }

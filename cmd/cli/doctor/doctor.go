@@ -95,7 +95,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 	if engine.State == checkOK && search.State == checkOK { // nothing is left to install
 		node, npm = node.dispensable(), npm.dispensable()
 	}
-	return append([]check{
+	return []check{
 		node, npm, engine, search,
 		checkProgram(ctx, checkOptional, "git", "--version", "OpenCode's snapshots: what a turn changed, and undoing it", "apt install git"),
 		checkTmux(ctx),
@@ -106,7 +106,8 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 		checkData(o.data),
 		checkDisk(o.data),
 		checkHTTP(ctx, o),
-	}, checkEvents(ctx, o.data)...)
+		checkEvents(ctx, o.data),
+	}
 }
 
 func printChecks(w io.Writer, checks []check) error {

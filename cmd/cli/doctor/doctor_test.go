@@ -37,7 +37,7 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	delete(state, "limits") // which depend on the machine alone
 	is.Equal(state, map[string]checkState{
 		"node": checkMissing, "npm": checkMissing, "opencode": checkMissing, "rg": checkMissing,
-		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "http": checkOK,
+		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "http": checkOK, "events": checkOK,
 	})
 }
 
