@@ -228,6 +228,12 @@ func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored 
 	return e
 }
 
+// WithoutBody returns e as malformed, with what is stored instead of its body.
+func (e Event) WithoutBody(stored json.RawMessage, why error) Event {
+	e.Data, e.stored, e.Malformed = stored, nil, why
+	return e
+}
+
 // MarshalJSON returns the CloudEvents JSON form (structured mode): the attributes, the log sequence as "sequence", and
 // the body as it is stored under "data".
 func (e Event) MarshalJSON() ([]byte, error) {
@@ -244,10 +250,14 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Correlation string          `json:"correlationid,omitempty"`
 		OpenCodeSeq *int64          `json:"opencodeseq,omitempty"`
 		Form        int             `json:"dataversion,omitempty"`
+		Malformed   string          `json:"malformed,omitempty"` // why data is not the body
 		Data        json.RawMessage `json:"data"`
-	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Form, e.Data}
+	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Form, "", e.Data}
 	if e.OpenCodeSeq >= 0 {
 		v.OpenCodeSeq = &e.OpenCodeSeq
+	}
+	if e.Malformed != nil {
+		v.Malformed = e.Malformed.Error()
 	}
 	if e.stored != nil {
 		v.Data = e.stored

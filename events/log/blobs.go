@@ -209,19 +209,23 @@ func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 	return json.Marshal(b)
 }
 
-// replicaLag is how far a replica of BLOBS may be behind one of EVENTS, so that it misses a body that is stored.
-const replicaLag = 2 * time.Second
-
-// isLost reports whether an error of fetchBody means that the body will never be there again.
+// isLost reports whether an error of readBody means that the body is missing or damaged.
 func isLost(err error) bool { return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) }
 
-// fetchBody returns the body that a reference names. at is when the reference was stored: until replicaLag has passed,
-// it retries a missing or damaged body.
-func (l *Log) fetchBody(ctx context.Context, reference []byte, at time.Time) ([]byte, error) {
-	for {
+// fetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster, or close
+// its store, so fetchBody reads again while the stream's leader has the blob, as long as bodyPatience.
+func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
+	for began := time.Now(); ; {
 		body, err := l.readBody(ctx, reference)
-		if !isLost(err) || time.Since(at) > replicaLag {
+		if !isLost(err) {
 			return body, err
+		}
+		patience, asked := l.bodyPatience(ctx, reference)
+		if asked != nil {
+			return nil, fmt.Errorf("look for a body: %w", asked)
+		}
+		if time.Since(began) >= patience {
+			return nil, err
 		}
 		select {
 		case <-time.After(replicaPause):
@@ -229,6 +233,34 @@ func (l *Log) fetchBody(ctx context.Context, reference []byte, at time.Time) ([]
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// How long a body is read again that the leader has: a server alone is right about its disk.
+const (
+	alonePatience   = time.Second
+	clusterPatience = 30 * time.Second
+)
+
+// bodyPatience returns how long a missing or damaged body is read again, 0 if the leader of the stream has none.
+func (l *Log) bodyPatience(ctx context.Context, reference []byte) (time.Duration, error) {
+	var b events.Blob
+	if json.Unmarshal(reference, &b) != nil {
+		return 0, nil
+	}
+	stream, err := l.js.Stream(ctx, blobsStream)
+	if err != nil {
+		return 0, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(metaSubject(b.Name)))
+	switch {
+	case err != nil:
+		return 0, err
+	case len(info.State.Subjects) == 0:
+		return 0, nil
+	case info.Config.Replicas > 1:
+		return clusterPatience, nil
+	}
+	return alonePatience, nil
 }
 
 // readBody reads the body of a stored reference, and checks its hash.

@@ -76,6 +76,7 @@ func TestBodyIsInlineUpToTheLimit(t *testing.T) {
 
 // What is damaged on the disk, or missing in a restored copy, must not stop the system for ever.
 func TestAnEventWhoseBodyIsLostIsMalformedAndTheRestIsRead(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
@@ -104,9 +105,12 @@ func TestAnEventWhoseBodyIsLostIsMalformedAndTheRestIsRead(t *testing.T) {
 	_, err = blobs.PutBytes(t.Context(), names[0], []byte(`"another"`))
 	is.NoErr(err)
 	damage(log.ErrDamaged, "read blob "+names[0])
-	is.NoErr(blobs.Delete(t.Context(), names[0]))
+	meta := "$O.BLOBS.M." + base64.URLEncoding.EncodeToString([]byte(names[0]))
+	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
+	is.NoErr(err)
+	is.NoErr(stream.Purge(t.Context(), jetstream.WithPurgeSubject(meta)))
 	damage(log.ErrNoBlob, "open blob "+names[0])
-	_, err = js.Publish(t.Context(), "$O.BLOBS.M."+base64.URLEncoding.EncodeToString([]byte(names[0])), []byte("\x00"))
+	_, err = js.Publish(t.Context(), meta, []byte("\x00"))
 	is.NoErr(err)
 	damage(log.ErrDamaged, "open blob "+names[0])
 	_, err = l.OpenBlob(t.Context(), "never stored * > . ä")

@@ -166,7 +166,7 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64, at time.Time) (events.Event, error) {
 	var lost error
 	if h.Get(events.HeaderBlob) != "" {
-		body, err := l.fetchBody(ctx, data, at)
+		body, err := l.fetchBody(ctx, data)
 		switch {
 		case err == nil:
 			data = body
@@ -178,7 +178,7 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 	}
 	e := events.FromMessage(subject, h, data, seq, at)
 	if lost != nil {
-		e.Data, e.Malformed = data, fmt.Errorf("read #%d %s: %w", seq, subject, lost)
+		e = e.WithoutBody(data, fmt.Errorf("read #%d %s: %w", seq, subject, lost))
 	}
 	return e, nil
 }

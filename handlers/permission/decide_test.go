@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,29 @@ func TestDecidePermission(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is lost may have used an approval, or denied a request.
+func TestAnEventThatCannotBeReadEndsOlderRequestsAndApprovals(t *testing.T) {
+	is := is.New(t)
+	s := NewState()
+	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"), handlerstest.Decided("per_2", "ls", events.Authorized))
+	is.Equal(s.Void(s.Request("per_2").Outcome, time.Now()), "")
+	lost, err := events.New("c1", events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_2"})
+	is.NoErr(err)
+	lost.Seq = 50
+	s.Apply(lost.WithoutBody(nil, errors.New("no such blob")))
+	expect.Contains(t, s.Void(s.Request("per_2").Outcome, time.Now()), "event #50 after the approval cannot be read")
+	_, _, err = s.Decide(Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+
+	later := handlerstest.AskBash("per_3", "ls") // nothing is lost after it
+	asked, err := events.NewOpenCode("c1", "local", "evt_3", -1, later.Data.(events.OpenCode))
+	is.NoErr(err)
+	asked.Seq = 51
+	s.Apply(asked)
+	_, _, err = s.Decide(Decide{Chat: "c1", Permission: "per_3", Decision: events.Authorized})
+	is.NoErr(err)
 }
 
 func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -75,6 +76,8 @@ type State struct {
 	aborted  map[string]uint64   // sequence of the last abort of a session; of the whole chat under ""
 	lost     map[string]uint64   // sequence of the last loss of a session's turn
 	turned   uint64              // sequence of the newest revert, or message that does not resume a turn
+
+	unreadable uint64 // sequence of the newest event of ours that cannot be read: it may have ended what came before
 }
 
 func NewState() *State {
@@ -143,6 +146,9 @@ func (h *Permissions) OpenCodeRequest(ctx context.Context, chat, permission stri
 func (s *State) Apply(e events.Event) {
 	s.ChatState.Apply(e)
 	d, err := events.Decode(e)
+	if _, ok := e.Subject.OpenCodeType(); !ok && e.Malformed != nil {
+		s.unreadable = e.Seq
+	}
 	if err != nil {
 		return
 	}
@@ -266,9 +272,9 @@ func (s *State) AbortedAfter(session string, seq uint64) bool {
 // LostAfter reports whether the turn of a session was lost after an event.
 func (s *State) LostAfter(session string, seq uint64) bool { return s.lost[session] > seq }
 
-// over reports whether the turn that waits for a request was aborted.
+// over reports whether the turn that waits for a request was aborted, or may have been.
 func (s *State) over(r Request) bool {
-	return !r.Interrupted && !r.Direct && s.AbortedAfter(r.Session, r.Seq)
+	return !r.Interrupted && !r.Direct && (s.AbortedAfter(r.Session, r.Seq) || r.Seq < s.unreadable)
 }
 
 // Void returns why an approval allows nothing any more, "" if it still does.
@@ -278,6 +284,8 @@ func (s *State) Void(how Outcome, at time.Time) string {
 		return "the approval expired at " + d.Expires.Format(time.RFC3339)
 	case s.AbortedAfter(d.Session, how.Seq):
 		return "the turn was aborted after the approval"
+	case how.Seq < s.unreadable:
+		return fmt.Sprintf("event #%d after the approval cannot be read, so the approval may have been used", s.unreadable)
 	}
 	return ""
 }

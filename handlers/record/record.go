@@ -107,6 +107,9 @@ func newCollection() *collection {
 
 func (s *collection) Apply(e events.Event) {
 	d, err := events.Decode(e)
+	if e.Malformed != nil && e.Subject.ID != "" {
+		s.records[e.Subject.ID] = record{seq: e.Seq, author: s.records[e.Subject.ID].author} // what it holds is not known any more
+	}
 	if err != nil {
 		return
 	}

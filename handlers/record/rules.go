@@ -143,11 +143,15 @@ func newRulebook() *rulebook {
 
 func (b *rulebook) Apply(e events.Event) {
 	d, err := events.Decode(e)
-	if err != nil {
+	if err != nil && e.Malformed == nil {
 		return
 	}
 	b.last = max(b.last, e.Seq)
 	record := e.Subject.ID
+	if e.Malformed != nil {
+		b.lose(e)
+		return
+	}
 	saved, ok := d.(events.Saved)
 	switch e.Subject.Collection {
 	case toolPermissions:
@@ -174,6 +178,21 @@ func (b *rulebook) Apply(e events.Event) {
 		if !ok || json.Unmarshal(saved.Fields, &a) == nil {
 			b.agents[record] = keptAgent{a.Name, !ok}
 		}
+	}
+}
+
+// lose replaces a record whose newest version cannot be read. A rule may have denied or asked, so it asks about everything.
+func (b *rulebook) lose(e events.Event) {
+	record := e.Subject.ID
+	switch e.Subject.Collection {
+	case toolPermissions:
+		k := readRule(record, e.Seq, nil)
+		k.active, k.broken = true, e.Malformed
+		b.rules[record] = k
+	case whitelistActions:
+		delete(b.actions, record)
+	case whitelistTargets:
+		delete(b.targets, record)
 	}
 }
 
