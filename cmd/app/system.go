@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -339,14 +340,16 @@ func (s *System) serveShells(ctx context.Context) error {
 
 // runOpenCode finds what OpenCode needs, or gets it, and keeps OpenCode running. The rest of the system does not wait.
 func (s *System) runOpenCode(ctx context.Context) (err error) {
+	var building sync.WaitGroup // beside npm, which mostly waits for the network
+	var noShell error
+	building.Go(func() {
+		s.engine.Shell, noShell = findShell(ctx, s.o.Data, func(line string) { s.say.step("shell", line) })
+	})
 	s.engine.Tools, err = install.Find(ctx, install.Options{
 		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.say.step("opencode", line) },
 	})
-	if err != nil {
-		return err
-	}
-	s.engine.Shell, err = findShell(ctx, s.o.Data, func(line string) { s.say.step("shell", line) })
-	if err != nil {
+	building.Wait()
+	if err := errors.Join(err, noShell); err != nil {
 		return err
 	}
 	if s.isolation.Level == isolation.None {

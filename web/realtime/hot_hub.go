@@ -116,11 +116,12 @@ func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
 		}
 		later = h.transcript.addRecords(missed, upTo) || later
 	}
-	if !later {
-		h.transcript.endTurn(turn, upTo)
-	}
 	s.registry.send(h, h.transcript.flush())
 	s.registry.sendMissed(h, upTo, come, missed)
+	if !later { // after new subscribers have joined: no record tells them
+		h.transcript.endTurn(turn, upTo)
+		s.registry.send(h, h.transcript.flush())
+	}
 	return nil
 }
 

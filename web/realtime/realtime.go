@@ -57,7 +57,8 @@ type registry struct {
 	audiences map[string]*audience     // by account and topic
 	hubs      map[string]*hub          // by chat
 	ended     map[[32]byte]resumePoint // by session and topic
-	started   time.Time                // when Run did
+	running   chan struct{}            // closed when Run follows the read models
+	started   time.Time                // when that was
 	before    uint64                   // where sessions of an earlier process go on
 	held      map[string]int           // how many clients there are, by their holder
 	guests    int                      // how many of all are nobody's
@@ -70,7 +71,17 @@ func (rt *registry) open() {
 	if rt.clients == nil {
 		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
 		rt.ended, rt.held = map[[32]byte]resumePoint{}, map[string]int{}
+		rt.running = make(chan struct{})
 	}
+}
+
+// Running returns a channel that is closed when Run follows the read models. Clients that connect before wait for it: they would
+// miss changes.
+func (s *Realtime) Running() <-chan struct{} {
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	s.registry.open()
+	return s.registry.running
 }
 
 // Run follows the read models for all clients until ctx ends.
@@ -80,7 +91,6 @@ func (s *Realtime) Run(ctx context.Context) error {
 	if err := s.findRestartPoint(ctx); err != nil {
 		return fmt.Errorf("run realtime: %w", err)
 	}
-	s.registry.wakeAll() // changes before the start of the feed do not arrive there
 	for {
 		changes, seq, err := feed.Next(ctx)
 		if err != nil {
@@ -107,6 +117,7 @@ func (s *Realtime) findRestartPoint(ctx context.Context) error {
 	defer rt.mu.Unlock()
 	rt.open()
 	rt.started, rt.before = time.Now(), before
+	close(rt.running)
 	return nil
 }
 
@@ -129,16 +140,13 @@ func (rt *registry) wake(changes []store.Change) {
 	}
 }
 
-func (rt *registry) wakeAll() {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	for _, a := range rt.audiences {
-		wake(a.news)
-	}
-}
-
 // connectRealtime serves a connection until it ends.
 func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	select {
+	case <-s.Running():
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
 	c := &client{api: s.API, id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
 	if err := s.registry.connect(c, who.Client.Address); err != nil {
 		return err

@@ -38,8 +38,7 @@ func catalogueOf(list []collection) (all schema.Catalogue) {
 	return all
 }
 
-// A rule is an expression that must hold for the record. never admits only superusers,
-// whom no rule restricts.
+// A rule is an expression that must hold for the record. never admits only superusers, whom no rule restricts.
 var (
 	never   *string
 	authed  = schema.Rule(`@request.auth.id != ""`)

@@ -113,6 +113,7 @@ func NewSystem(t testing.TB) *System {
 	}
 	s.Web.API.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
 	s.Run(t, s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run)
+	<-s.Web.Realtime.Running() // who logs in before counts as a session of an earlier process
 	s.Server.Start()
 	t.Cleanup(s.Server.Close)
 	t.Cleanup(s.Server.CloseClientConnections)

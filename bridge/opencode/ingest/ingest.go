@@ -74,6 +74,9 @@ func (in *Ingest) Current() *client.Client { return in.current.Load() }
 // WaitConnected waits until OpenCode is connected and the log holds what OpenCode holds.
 func (in *Ingest) WaitConnected(ctx context.Context) error { return in.live.wait(ctx) }
 
+// Reconnected returns a channel that is closed when OpenCode is connected the next time.
+func (in *Ingest) Reconnected() <-chan struct{} { return in.live.next() }
+
 // Load learns from the read model which sessions there are and how far the log holds each. The model must have caught
 // up. It comes before everything else.
 func (in *Ingest) Load(ctx context.Context) error {
@@ -156,6 +159,7 @@ func (in *Ingest) Condition() Condition {
 type readiness struct {
 	mu      sync.Mutex
 	opened  chan struct{} // closed while open
+	opening chan struct{} // closed when it is opened the next time
 	isReady bool
 }
 
@@ -165,6 +169,10 @@ func (r *readiness) open() {
 	if !r.isReady {
 		close(r.channel())
 		r.isReady = true
+		if r.opening != nil {
+			close(r.opening)
+			r.opening = nil
+		}
 	}
 }
 
@@ -192,6 +200,15 @@ func (r *readiness) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (r *readiness) next() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.opening == nil {
+		r.opening = make(chan struct{})
+	}
+	return r.opening
 }
 
 func (r *readiness) channel() chan struct{} {

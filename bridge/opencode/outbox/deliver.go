@@ -125,6 +125,7 @@ func (d *deliveries) deliver(ctx context.Context, m pending.Message) error {
 			return unread
 		}
 		m.Bound = chat.Session
+		reconnected := d.Reconnected()
 		if sending.EngineMessage == "" {
 			sending, err = d.sending(ctx, m)
 		}
@@ -142,7 +143,12 @@ func (d *deliveries) deliver(ctx context.Context, m pending.Message) error {
 			break
 		}
 		d.Logger.Warn("deliver message", "chat", m.Chat, "message", m.ID, "try", try+1, "err", err)
-		err = ingest.Sleep(ctx, d.RetryAfter[try])
+		select {
+		case <-time.After(d.RetryAfter[try]):
+		case <-reconnected: // a new OpenCode may take it at once
+		case <-ctx.Done():
+		}
+		err = d.WaitConnected(ctx) // to try without OpenCode would only use up the tries
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -38,6 +38,40 @@ func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
 	}
 }
 
+func TestAMessageIsTriedAtOnceWhenOpenCodeIsBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Refusing("POST", "/prompt_async", 99, 503)
+	r := s.Start(func(b *outbox.Outbox) { b.RetryAfter = []time.Duration{time.Hour, time.Hour} })
+	chat := s.Chat("hello")
+	expect.Eventually(t, "it was tried", func() bool { return len(s.Requests("POST", "/prompt_async")) == 1 })
+	s.Reconnected(r, func() { s.Refusing("POST", "/prompt_async", 0, 503) })
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	is.Equal(len(s.Requests("POST", "/prompt_async")), 2)
+}
+
+func TestNoTryIsUsedUpWhileOpenCodeIsAway(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start(func(b *outbox.Outbox) { b.RetryAfter = []time.Duration{time.Millisecond} })
+	var tries atomic.Int64
+	s.RefuseWith(func(q bridgetest.Request) int {
+		if !strings.HasSuffix(q.Path, "/prompt_async") || tries.Add(1) > 1 {
+			return 0
+		}
+		s.Cut()
+		expect.Eventually(t, "the cut is noticed", func() bool { return !r.Condition().Connected })
+		return 503
+	})
+	chat := s.Chat("hello")
+	expect.Eventually(t, "the pause begins", func() bool { return strings.Contains(r.Logged.String(), "deliver message") })
+	s.Back()
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	is.Equal(tries.Load(), int64(2))
+}
+
 func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
