@@ -215,7 +215,7 @@ func isLost(err error) bool { return errors.Is(err, ErrNoBlob) || errors.Is(err,
 // fetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster, or close
 // its store, so fetchBody reads again while the stream's leader has the blob, as long as bodyPatience.
 func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
-	for began := time.Now(); ; {
+	for began := time.Now(); ; time.Sleep(replicaPause) {
 		body, err := l.readBody(ctx, reference)
 		if !isLost(err) {
 			return body, err
@@ -226,11 +226,6 @@ func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 		}
 		if time.Since(began) >= patience {
 			return nil, err
-		}
-		select {
-		case <-time.After(replicaPause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 	}
 }

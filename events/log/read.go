@@ -167,13 +167,11 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 	var lost error
 	if h.Get(events.HeaderBlob) != "" {
 		body, err := l.fetchBody(ctx, data)
-		switch {
-		case err == nil:
-			data = body
-		case isLost(err):
-			lost = err
-		default:
+		if err != nil && !isLost(err) {
 			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
+		}
+		if lost = err; lost == nil {
+			data = body
 		}
 	}
 	e := events.FromMessage(subject, h, data, seq, at)

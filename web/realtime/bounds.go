@@ -27,7 +27,6 @@ func tooMany(what string) api.Problem {
 func (rt *registry) connect(c *client, address string) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.open()
 	if len(rt.clients) >= maxClients || rt.guests >= maxGuests {
 		return api.Problem{Status: http.StatusServiceUnavailable, Message: "Too many clients are connected; try again later.", Retry: time.Minute}
 	}

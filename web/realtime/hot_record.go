@@ -2,6 +2,7 @@ package realtime
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 
 	"pocketcoder/projections"
@@ -57,12 +58,7 @@ func errorText(payload json.RawMessage) string {
 		Data          struct{ Message string }
 	}
 	_ = json.Unmarshal(payload, &e) // whatever it is, something is said
-	for _, text := range []string{e.Data.Message, e.Message, e.Name} {
-		if text != "" {
-			return text
-		}
-	}
-	return "The message failed."
+	return cmp.Or(e.Data.Message, e.Message, e.Name, "The message failed.")
 }
 
 func hotEvent(event string, data map[string]any) []byte {
