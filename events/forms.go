@@ -19,8 +19,8 @@ var upcasts = map[string][]func(json.RawMessage) (json.RawMessage, error){
 // newestForm returns the version of the form in which a kind of our own is stored now.
 func newestForm(kind string) int { return max(1, len(upcasts[kind])) }
 
-// openCodeForms are the newest forms of OpenCode's durable events that the package events/opencode decodes. Nobody reads
-// the body of another type, so it may have any form.
+// openCodeForms are the newest forms of OpenCode's durable events that the package events/opencode decodes. PocketCoder
+// does not read the bodies of other types, so these may have any form.
 var openCodeForms = map[string]int{
 	"session.created": 1, "session.updated": 1, "session.deleted": 1,
 	"message.updated": 1, "message.removed": 1, "message.part.updated": 1, "message.part.removed": 1,

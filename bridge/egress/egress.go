@@ -1,8 +1,9 @@
 // Package egress is the only way out of the sandbox: an HTTP proxy (CONNECT, and http:// in absolute form) in the control plane,
 // through which a command reaches the hosts it may.
 //
-// Every command has credentials of its own, which are good while it runs; without them nothing is answered but 407. Each
-// connection is decided by package network; one that needs a person waits for two minutes, and is then told to come again.
+// Every command has credentials of its own, which are good while it runs; without them nothing is answered but 407. Package
+// network decides each connection. One that needs a person waits for two minutes, and is then refused; the answer says that
+// the command may try again.
 //
 // Promises: what is decided about is what is dialled, in one spelling, and nothing is looked up before it was decided. The name is
 // looked up here, once, and each address is checked as it is dialled: only public ones of other machines are reached, whatever

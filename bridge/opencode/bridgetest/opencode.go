@@ -24,7 +24,7 @@ import (
 
 // OpenCode is a scripted OpenCode, for tests that need certain events at certain moments. It keeps the sessions, history, statuses, requests
 // and questions of the events that a test gives it, streams the events to its clients, and records the requests that it receives.
-// Locked gives access to all fields but T and URL.
+// T and URL never change. Read and change the other fields in Locked.
 type OpenCode struct {
 	T   testing.TB
 	URL string
