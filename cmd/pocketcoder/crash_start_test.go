@@ -49,7 +49,7 @@ func TestTheNextStartMakesACrashGood(t *testing.T) {
 func killDuringStart(t *testing.T, p *process) {
 	is := is.New(t)
 	chat := p.create(t, "started")
-	p.submit(t, chat, again(fmt.Sprintf(shortCommand, "started")))
+	p.submit(t, chat, bash(fmt.Sprintf(shortCommand, "started")))
 	p.ask(t, chat, 0)
 	waiting := p.chat(t, "@@say never lost")
 	seen := p.all(t)

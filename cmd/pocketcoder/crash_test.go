@@ -29,17 +29,11 @@ const (
 	longCommand  = "echo run >>%[1]s; sleep 300 & sleep 300"
 )
 
-// again calls for the command in the next step too, as the model of a turn that was resumed does.
-func again(command string) string {
-	ask := call("bash", map[string]any{"command": command, "description": "test"})
-	return ask + "\n@@next\n" + ask + "\n@@next\n@@say done"
-}
+// delegation has a subagent run the command.
+var delegation = call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": bash(shortCommand)}) + "\n@@next\n@@say done"
 
-// delegation has a subagent run the command, and another one when its turn is resumed.
-var delegation = func() string {
-	ask := call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": bash(shortCommand)})
-	return ask + "\n@@next\n" + ask + "\n@@next\n@@say done"
-}()
+// writing makes the file of the crash.
+var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\n"}) + "\n@@next\n@@say done"
 
 // lanes are systems, each killed several times, so that what earlier crashes left is there at later ones. One crash meets
 // several chats: all but the last have reached a moment that lasts, and the crash comes at once when the last reaches its moment.
@@ -48,7 +42,7 @@ var lanes = [][][]crash{{
 		{name: "running", script: bash(longCommand), at: commandRuns, then: commandIsLost},
 		{name: "submitted", script: bash(shortCommand), at: on("message.submitted"), then: finishedOrLost},
 	},
-	{{name: "asked", script: again(shortCommand), at: on("opencode.permission.asked"), then: resumedByApproval}},
+	{{name: "asked", script: bash(shortCommand), at: on("opencode.permission.asked"), then: resumedByApproval}},
 	{
 		{name: "streaming", script: "@@text n=4000 delay=20", at: textStreams, then: turnIsLost},
 		{name: "replied", script: bash(shortCommand), at: on("opencode.permission.replied"), then: finishedOrLost},
@@ -58,7 +52,8 @@ var lanes = [][][]crash{{
 	{{name: "bound", script: bash(shortCommand), at: on("session.bound"), then: finishedOrLost}},
 }, {
 	{
-		{name: "pending", script: again(shortCommand), at: askWaits, then: resumedByApproval},
+		{name: "pending", script: bash(shortCommand), at: askWaits, then: resumedByApproval},
+		{name: "written", script: writing, at: askWaits, then: resumedByApproval},
 		{name: "sending", script: bash(shortCommand), at: on("message.sending"), then: finishedOrLost},
 	},
 	{{name: "finished", script: bash(shortCommand), at: on("exec.finished"), then: finishedOrLost}},
@@ -67,7 +62,7 @@ var lanes = [][][]crash{{
 		{name: "questioned", script: twoQuestions, at: on("opencode.question.asked"), then: questionsSurvive},
 		{name: "delivered", script: bash(shortCommand), at: on("message.delivered"), then: finishedOrLost},
 	},
-	{{name: "decided", script: again(shortCommand), at: on("permission.decided"), then: resumedOrDone}},
+	{{name: "decided", script: bash(shortCommand), at: on("permission.decided"), then: resumedOrDone}},
 	{{name: "busy", script: bash(shortCommand), at: on("opencode.session.status"), then: finishedOrLost}},
 }}
 

@@ -16,7 +16,7 @@ import (
 
 func openCodeDies(t *testing.T, p *process) {
 	is := is.New(t)
-	streaming, waiting := p.chat(t, "@@text n=2000 delay=20"), p.chat(t, again("echo approved late"))
+	streaming, waiting := p.chat(t, "@@text n=2000 delay=20"), p.chat(t, bash("echo approved late"))
 	ask := p.ask(t, waiting, 0)
 	expect.Eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3 })
 	_, pid := p.engine(t)

@@ -21,7 +21,7 @@ func clientsGoOn(t *testing.T, p *process) {
 	is := is.New(t)
 	admin := p.admin(t)
 	asking := admin.create(t, "chats", record{"title": "survived"})
-	admin.say(t, asking, again(fmt.Sprintf(shortCommand, "survived")))
+	admin.say(t, asking, bash(fmt.Sprintf(shortCommand, "survived")))
 	draft := admin.asked(t, asking)
 	talking := admin.create(t, "chats", record{"title": "talking"})
 	admin.say(t, talking, "@@text n=400 delay=20")

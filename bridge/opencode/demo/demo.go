@@ -21,6 +21,9 @@
 //	@@usage in=100 out=20          the token counts reported (without: estimated from the text)
 //	@@next                         the next step begins
 //
+// A step whose calls were interrupted does not count as played: once a prompt has resumed the turn, the interrupted calls are
+// made again. A question is not asked again, because the prompt holds its answer.
+//
 // A step past the end is a short closing text. A line that breaks these rules makes every answer to that message a
 // text that names the line and what is wrong with it. The prompt of a subagent may be a script of its own.
 //
@@ -117,6 +120,9 @@ func (m *Model) step(req request) step {
 		return s
 	}
 	t := req.turn(m.Continue)
+	if len(t.interrupted) > 0 {
+		return t.repeat()
+	}
 	if !isScript(t.text) {
 		return m.guide(req, t)
 	}

@@ -29,9 +29,6 @@ func (m *Model) guide(req request, t turn) step {
 			g.step++
 		}
 	}
-	if g.last.interrupted() {
-		return prose("I was interrupted here, so I ask again.").and(g.last.tool, g.last.args)
-	}
 	command, named := g.command()
 	switch n := req.ordinary(t.index, m.Continue); {
 	case n == 0:

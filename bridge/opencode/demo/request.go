@@ -103,7 +103,9 @@ func userText(m message) string {
 type turn struct {
 	text  string
 	index int // its place in the request
-	step  int // assistant messages after it
+	step  int // assistant messages after it, without those whose calls were interrupted
+
+	interrupted []function // calls of the last assistant message that must be made again
 }
 
 // resumes says whether a text is one of the prompts, or begins as one.
@@ -114,10 +116,24 @@ func resumes(prompts []string, text string) bool {
 // turn finds the last user message that is not a resume prompt.
 func (r request) turn(resume []string) turn {
 	var t turn
+	results, last := map[string]result{}, true
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		switch m := r.Messages[i]; m.Role {
+		case "tool":
+			results[m.CallID] = result{text: string(m.Content)}
 		case "assistant":
-			t.step++
+			var interrupted []function
+			for _, c := range m.Calls { // the prompt that resumes a question holds its answer
+				if c.Function.Name != "question" && results[c.ID].interrupted() {
+					interrupted = append(interrupted, c.Function)
+				}
+			}
+			if len(interrupted) == 0 {
+				t.step++
+			}
+			if last {
+				t.interrupted, last = interrupted, false
+			}
 		case "user":
 			t.text, t.index = userText(m), i
 			if !resumes(resume, t.text) {
@@ -126,4 +142,15 @@ func (r request) turn(resume []string) turn {
 		}
 	}
 	return t
+}
+
+// repeat makes the interrupted calls again. The answer to a script has no other text.
+func (t turn) repeat() (s step) {
+	if !isScript(t.text) {
+		s = prose("I was interrupted here, so I ask again.")
+	}
+	for _, c := range t.interrupted {
+		s = s.and(c.Name, c.Arguments)
+	}
+	return s
 }

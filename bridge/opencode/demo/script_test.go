@@ -99,6 +99,27 @@ func TestStepFollowsTheAssistantMessages(t *testing.T) {
 	is.Equal(s.ask(t.Context(), c.played(a, "")).text, "The script has no more steps.")
 }
 
+func TestInterruptedCallsOfAScriptAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t, &Model{Continue: []string{resume}})
+	c := user("@@call bash {\"command\":\"a\"}\n@@call bash {\"command\":\"b\"}\n@@call question {}\n@@next\n@@say done")
+	first := s.ask(t.Context(), c)
+	is.Equal(len(first.calls), 3)
+	c = c.played(first, "[Tool execution was interrupted]")
+	c.Messages[len(c.Messages)-3]["content"] = "a ran"
+	for range 2 { // it is interrupted twice
+		c = c.add("user", resume)
+		again := s.ask(t.Context(), c)
+		is.Equal(len(again.calls), 1)
+		is.Equal(again.calls[0].Function, first.calls[1].Function) // byte for byte
+		is.Equal(again.text, "")
+		c = c.played(again, "Tool execution aborted")
+	}
+	c.Messages[len(c.Messages)-1]["content"] = "b ran"
+	is.Equal(s.ask(t.Context(), c).text, "done")
+}
+
 func TestStatusAndHeaders(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
