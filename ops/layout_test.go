@@ -27,6 +27,7 @@ var mayImport = map[string]string{
 	".":                                  "",
 	"events":                             "",
 	"expect":                             "",
+	"events/archive":                     "",
 	"events/eventstest":                  "events/log events/secret expect",
 	"events/log":                         "events events/secret",
 	"events/opencode":                    "events",

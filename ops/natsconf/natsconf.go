@@ -64,6 +64,7 @@ type Config struct {
 	Keys     map[Identity]string // public nkeys, of Keys.Public
 	Pools    []string            // of sandbox workers
 	Cluster  *Cluster            // nil for one server
+	Bulk     bool                // sync no write to disk: the caller syncs all files once the server is closed
 	Log      *slog.Logger        // receives warnings and errors of the embedded server; nil drops them
 }
 

@@ -47,6 +47,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
+// App returns the account that holds the streams.
+func (s *Server) App() (*server.Account, error) { return s.LookupAccount("APP") }
+
 // Close stops the server and returns when its files are closed.
 func (s *Server) Close() {
 	s.Shutdown()
@@ -64,6 +67,9 @@ func start(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	opts.JetStreamMaxStore = storeLimit
+	if c.Bulk {
+		opts.SyncAlways, opts.SyncInterval = false, time.Hour
+	}
 	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, err
