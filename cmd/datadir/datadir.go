@@ -36,6 +36,7 @@ const LayoutVersion = "1"
 //	tmux/            the socket of what "attach" shows
 //	history          what was typed in conversations at a terminal
 //	ssh/             authorized_keys, and the SSH server's host key and configuration
+//	unfinished       which command has not come to its end and left the directory unusable
 type Dir string
 
 // Path returns the path of a file of the directory.
@@ -74,8 +75,90 @@ func (d Dir) Prepare() error {
 	return nil
 }
 
-// Open prepares the directory, and holds it for this process.
+// Open prepares the directory, and holds it for this process. It returns an error if a command that changes the whole directory
+// has not come to its end.
 func (d Dir) Open() (release func(), err error) {
+	if release, err = d.OpenUnfinished(); err != nil {
+		return nil, err
+	}
+	if u, err := d.Unfinished(); err != nil || u != nil {
+		release()
+		if err == nil {
+			err = fmt.Errorf("a %s of it has not come to its end; run it again: %s", u.What, u.Command)
+		}
+		return nil, fmt.Errorf("open data directory %s: %w", d, err)
+	}
+	return release, nil
+}
+
+// Unfinished is a command that leaves the directory unusable until it ends.
+type Unfinished struct {
+	What    string `json:"what"`    // restore or erasure
+	Command string `json:"command"` // that ends it
+}
+
+// Unfinished returns the command that has not come to its end, nil if there is none.
+func (d Dir) Unfinished() (*Unfinished, error) {
+	body, err := os.ReadFile(d.Path("unfinished"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var u Unfinished
+	if err := json.Unmarshal(body, &u); err != nil {
+		return nil, fmt.Errorf("read %s: %w", d.Path("unfinished"), err)
+	}
+	return &u, nil
+}
+
+// Begin makes Open refuse the directory until Finish.
+func (d Dir) Begin(u Unfinished) error {
+	body, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	return errors.Join(WriteFile(d.Path("unfinished"), append(body, '\n')), SyncDir(string(d)))
+}
+
+// Finish syncs parts of the directory to disk, and lets Open take it.
+func (d Dir) Finish(parts ...string) error {
+	for _, part := range parts {
+		if err := syncTree(d.Path(part)); err != nil {
+			return err
+		}
+	}
+	if err := SyncDir(string(d)); err != nil {
+		return err
+	}
+	return errors.Join(os.Remove(d.Path("unfinished")), SyncDir(string(d)))
+}
+
+// syncTree syncs a directory, and the files and directories below it, to disk.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() && !entry.Type().IsRegular() {
+			return err
+		}
+		return SyncDir(path)
+	})
+}
+
+// SyncDir makes what was created, renamed and removed in a directory lasting.
+func SyncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// OpenUnfinished is Open for the command that goes on with what has not come to its end.
+func (d Dir) OpenUnfinished() (release func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("open data directory %s: %w", d, err) }
 	if err := d.Prepare(); err != nil {
 		return nil, err
@@ -105,7 +188,7 @@ func (d Dir) checkOurs() error {
 		switch name := e.Name(); {
 		case name == "version":
 			return nil
-		case name != "lock" && name != "lost+found" && !slices.Contains(othersParts, name): // an interrupted start leaves the lock, a file system lost+found
+		case name != "lock" && name != "unfinished" && name != "lost+found" && !slices.Contains(othersParts, name): // an interrupted start leaves the lock, a restore its mark, a file system lost+found
 			foreign = name
 		}
 	}

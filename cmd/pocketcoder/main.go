@@ -42,6 +42,8 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder attach [CHAT]  look into the sandbox while commands run, and open a shell there
   pocketcoder sandbox        inspect running commands: ps, logs, kill, shell, workers
   pocketcoder worker         run commands for a system elsewhere
+  pocketcoder backup DIR     copy the log to a directory, also while the system runs
+  pocketcoder restore DIR    make a data directory of a backup
   pocketcoder admin          maintain an installation: rebuild, nats-context, nats-config
   pocketcoder doctor         check what this machine has, and say how to get the rest
   pocketcoder version
@@ -111,6 +113,8 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"replay":   cli.Replay,
 		"attach":   cli.Attach,
 		"worker":   cli.Worker,
+		"backup":   admin.Backup,
+		"restore":  admin.Restore,
 		"admin":    admin.Run,
 		"doctor":   doctor.Run,
 		"version":  cli.Version,

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
@@ -71,10 +73,25 @@ func TestRestoredEventsAreTheSameByteForByte(t *testing.T) {
 	is.Equal(after.State, info.State)
 	is.Equal(string(after.Config), string(info.Config)) // DenyDelete, compression and all else
 
+	is.Equal(storedMessage(t, restored.Conn, 5), storedMessage(t, nc, 5)) // and so the client library has it
+
 	again := eventstest.Open(t, restored.Conn) // the log goes on behind the last event
 	next, err := again.AppendAll(t.Context(), messages(t, 1))
 	is.NoErr(err)
 	is.Equal(next, last+1)
+}
+
+// storedMessage returns a message of EVENTS with its time, as text.
+func storedMessage(t *testing.T, nc *nats.Conn, seq uint64) string {
+	t.Helper()
+	is := is.New(t)
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), "EVENTS")
+	is.NoErr(err)
+	m, err := stream.GetMsg(t.Context(), seq)
+	is.NoErr(err)
+	return fmt.Sprintf("%d %s %s %v %s", m.Sequence, m.Time.Format(time.RFC3339Nano), m.Subject, m.Header, m.Data)
 }
 
 func TestACopyEndsBehindAnAtomicBatch(t *testing.T) {

@@ -1,0 +1,325 @@
+// Package backup copies an installation to a directory while it runs, and makes a new data directory of such a copy.
+//
+// A backup is a directory: backup.json, the messages of EVENTS and BLOBS in numbered files, and secrets and keys in one encrypted
+// file. A second run adds what is new since. A file is never changed once backup.json names it, so a tool that copies directories
+// elsewhere copies only new files.
+//
+// Promises: a backup is consistent: it holds every event up to one sequence and every blob that those events name. Each file is
+// read again after it was written. A run that was killed leaves the backup as it was, and the next run goes on where that one
+// ended. Restore writes to an empty directory only, checks every file before it writes, reads back all that it has stored, and
+// leaves a directory that no system starts on if it does not come to its end.
+//
+// It must not know flags, terminals, or what events mean. What can be computed again is left out: deltas, consumers, read models.
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/program"
+	"pocketcoder/events"
+	"pocketcoder/events/archive"
+)
+
+// maxPart is the size of messages, in bytes, after which a new file begins: what a run that was killed does again.
+const maxPart = 64 << 20
+
+// Progress is told how far a step has come. Steps follow each other; done grows to total.
+type Progress func(step string, done, total uint64)
+
+// Options are what a person chooses for a backup.
+type Options struct {
+	Data       datadir.Dir
+	NATS       string // URL of an external server, for a system that does not run
+	To         string // directory
+	Passphrase string // for secrets and keys; "" leaves them out
+	Progress   Progress
+	maxPart    uint64 // 0 for maxPart
+}
+
+// Result says what a backup holds now, and what this run added.
+type Result struct {
+	Directory string `json:"directory"`
+	Events    uint64 `json:"events"` // sequence of the last one
+	NewEvents uint64 `json:"newEvents"`
+	NewBytes  uint64 `json:"newBytes"` // of messages, before compression
+	Secrets   bool   `json:"secrets"`  // they and the keys are in it
+}
+
+// Write makes a backup, or adds to one what is new.
+func Write(ctx context.Context, o Options) (Result, error) {
+	r, err := write(ctx, o)
+	if err != nil {
+		return r, fmt.Errorf("back up %s to %s: %w", o.Data, o.To, err)
+	}
+	return r, nil
+}
+
+func write(ctx context.Context, o Options) (r Result, err error) {
+	if o.maxPart == 0 {
+		o.maxPart = maxPart
+	}
+	release, err := hold(o.To)
+	if err != nil {
+		return r, err
+	}
+	defer release()
+	m, err := readManifest(o.To)
+	if errors.Is(err, errNoBackup) {
+		m, err = &manifest{Format: formatVersion, Streams: map[string]*copied{}}, checkEmpty(o.To)
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := m.checkPassphrase(o); err != nil {
+		return r, err
+	}
+	if err := m.removeLeftovers(o.To); err != nil {
+		return r, err
+	}
+	nc, closeLog, err := openLog(ctx, o.Data, o.NATS)
+	if err != nil {
+		return r, err
+	}
+	defer closeLog()
+	now := point{Time: time.Now().UTC(), Program: program.Version(), Last: map[string]uint64{}}
+	for _, name := range streams {
+		added, err := m.copyStream(ctx, o, archive.Stream{Conn: nc, Name: name}, &now)
+		if err != nil {
+			return r, err
+		}
+		r.NewBytes += added.Bytes
+		if name == eventsStream {
+			r.NewEvents = added.Messages
+		}
+	}
+	if o.Passphrase != "" {
+		if now.Secrets, err = writeSecrets(ctx, o, archive.Stream{Conn: nc, Name: secretsStream}); err != nil {
+			return r, err
+		}
+	}
+	m.Complete = &now
+	if err := m.write(o.To); err != nil {
+		return r, err
+	}
+	if err := m.removeLeftovers(o.To); err != nil {
+		return r, err
+	}
+	r.Directory, r.Events, r.Secrets = o.To, now.Last[eventsStream], now.Secrets != nil
+	return r, nil
+}
+
+// hold makes the directory and keeps other backups away from it.
+func hold(dir string) (release func(), err error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, errors.New("it is a file, and a backup is a directory; name a new directory")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		d.Close()
+		return nil, errors.New("another backup to this directory is running; wait until it ends")
+	}
+	return func() { d.Close() }, nil
+}
+
+// ownFile matches the names of a backup's files.
+var ownFile = regexp.MustCompile(`^(\.new-\d+|(events|obj_blobs)-\d{12}\.s2|secrets-[0-9a-f]{12}\.age)$`)
+
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); !ownFile.MatchString(name) && name != "lost+found" { // a killed run leaves some of ours
+			return fmt.Errorf("the directory holds %q and no backup; name an empty directory, or a new one", name)
+		}
+	}
+	return nil
+}
+
+// removeLeftovers removes the files that a killed run left, and those that the manifest does not name any more.
+func (m *manifest) removeLeftovers(dir string) error {
+	named := map[string]bool{}
+	for _, c := range m.Streams {
+		for _, p := range c.Parts {
+			named[p.File] = true
+		}
+	}
+	if m.Complete != nil && m.Complete.Secrets != nil {
+		named[m.Complete.Secrets.File] = true
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if name := e.Name(); err == nil && ownFile.MatchString(name) && !named[name] {
+			err = os.Remove(filepath.Join(dir, name))
+		}
+	}
+	return err
+}
+
+// copyStream adds to the backup what a stream holds beyond it, up to its present last message, and notes that in now.
+func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, now *point) (added archive.State, err error) {
+	info, err := s.Info(ctx)
+	if errors.Is(err, archive.ErrNoStream) {
+		return added, fmt.Errorf("the server has no stream %s: no system has run on it yet", s.Name)
+	}
+	if err != nil {
+		return added, err
+	}
+	last := info.State.Last
+	if last > 0 && s.Name == eventsStream {
+		if last, err = s.BatchEnd(ctx, last); err != nil {
+			return added, err
+		}
+	}
+	now.Last[s.Name] = last
+	c := m.Streams[s.Name]
+	if c == nil {
+		c = &copied{}
+		m.Streams[s.Name] = c
+	}
+	if c.Config = info.Config; len(c.Parts) == 0 {
+		c.First = max(1, info.State.First)
+	}
+	if err := c.checkSameLog(ctx, s, last); err != nil {
+		return added, err
+	}
+	begin := c.last()
+	for c.last() < last {
+		p, err := writePart(ctx, o, s, c.last()+1, last, func(seq uint64) { o.Progress(steps[s.Name], seq-begin, last-begin) }, begin >= c.First)
+		if err != nil {
+			return added, err
+		}
+		c.Parts = append(c.Parts, p)
+		if err := m.writeUnfinished(o.To); err != nil {
+			return added, err
+		}
+		added.Messages, added.Bytes = added.Messages+p.Messages, added.Bytes+p.Bytes
+	}
+	return added, nil
+}
+
+// steps are the names of steps for people.
+var steps = map[string]string{eventsStream: "events", blobsStream: "large contents"}
+
+// writeUnfinished writes the manifest of a run that goes on. Before all streams are begun, there is nothing to resume.
+func (m *manifest) writeUnfinished(dir string) error {
+	full := *m
+	full.Streams = map[string]*copied{}
+	for _, name := range streams {
+		if full.Streams[name] = m.Streams[name]; full.Streams[name] == nil {
+			full.Streams[name] = &copied{First: 1}
+		}
+	}
+	return full.write(dir)
+}
+
+// checkSameLog returns an error if the last message of the backup is not in the stream.
+func (c *copied) checkSameLog(ctx context.Context, s archive.Stream, last uint64) error {
+	if len(c.Parts) == 0 {
+		return nil
+	}
+	newest := c.Parts[len(c.Parts)-1]
+	if newest.To > last {
+		return fmt.Errorf("the backup holds stream %s up to message %d, and this system's ends at %d: it is the backup of another system, or of one that lost events; name another directory", s.Name, newest.To, last)
+	}
+	if s.Name != eventsStream { // in others a message may be deleted
+		return nil
+	}
+	got, err := s.Digest(ctx, newest.To, newest.To, func(archive.Entry) {})
+	if err != nil {
+		return err
+	}
+	if got != newest.Last {
+		return fmt.Errorf("event #%d of the backup is not that of this system: it is the backup of another system; name another directory", newest.To)
+	}
+	return nil
+}
+
+var errFull = errors.New("the part is full")
+
+// writePart writes the next file of a stream, and reads it again.
+func writePart(ctx context.Context, o Options, s archive.Stream, from, to uint64, progress func(uint64), isLater bool) (p part, err error) {
+	p = part{File: fmt.Sprintf("%s-%012d.s2", strings.ToLower(s.Name), from), From: from, To: to}
+	path := filepath.Join(o.To, p.File)
+	f, err := os.CreateTemp(o.To, ".new-*")
+	if err != nil {
+		return p, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	w := archive.NewWriter(f)
+	var last archive.Entry
+	err = s.Read(ctx, from, to, func(e archive.Entry) error {
+		if p.Bytes >= o.maxPart {
+			p.To = last.Seq
+			return errFull
+		}
+		if isLater && s.Name == eventsStream && isErasure(e.Subject) {
+			return fmt.Errorf("event #%d says that a chat was erased, and this backup was begun before and still holds its text: name a new directory, and delete this one", e.Seq)
+		}
+		last, p.Messages, p.Bytes = e, p.Messages+1, p.Bytes+uint64(e.Size())
+		progress(e.Seq)
+		return w.Add(e)
+	})
+	if err != nil && !errors.Is(err, errFull) {
+		return p, err
+	}
+	if err := errors.Join(w.Close(), f.Sync(), f.Close()); err != nil {
+		return p, err
+	}
+	p.SHA256 = w.String()
+	if p.Messages > 0 {
+		one := archive.NewDigest()
+		if err := one.Add(last); err != nil {
+			return p, err
+		}
+		p.Last = one.String()
+	}
+	if err := p.check(f.Name(), func(archive.Entry) error { return nil }); err != nil {
+		return p, fmt.Errorf("read back what was written: %w", err)
+	}
+	return p, os.Rename(f.Name(), path)
+}
+
+// check reads a part from a file, calls fn with its entries and returns an error if they are not those of the part.
+func (p part) check(path string, fn func(archive.Entry) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	d, n := archive.NewDigest(), uint64(0)
+	err = archive.ReadFile(f, func(e archive.Entry) error {
+		n++
+		return errors.Join(d.Add(e), fn(e))
+	})
+	if err == nil && (d.String() != p.SHA256 || n != p.Messages) {
+		err = archive.ErrDamaged
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.File, err)
+	}
+	return nil
+}
+
+// isErasure reports whether a subject is that of the event that a chat was erased.
+func isErasure(subject string) bool {
+	s, err := events.ParseSubject(subject)
+	return err == nil && s.Kind == "erased"
+}

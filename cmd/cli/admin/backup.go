@@ -1,0 +1,210 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"pocketcoder/cmd/backup"
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/datadir"
+)
+
+const backupUsage = `pocketcoder backup DIR: copy the log to a directory, while the system runs or is stopped.
+
+  pocketcoder backup ~/backup                                events and large contents
+  pocketcoder backup ~/backup --passphrase-file pass.txt     also secrets and keys, encrypted
+  pocketcoder backup ~/backup                                again: adds what is new since
+  pocketcoder restore ~/backup --data ~/restored             make a data directory of it
+
+A backup holds every event, and every large content that an event names. Secrets are password hashes, sessions and provider keys;
+keys are the files of keys/ in the data directory. Only with a passphrase are they in the backup. It is read from
+--passphrase-file, POCKETCODER_BACKUP_PASSPHRASE or the terminal. Without it, restored accounts need new passwords.
+
+Not in a backup: the workspace, OpenCode's own memory of the chats, the home directory of commands, the SSH host key, and
+what is computed from the log. Events hold what people and models wrote, and are not encrypted.
+
+A run that was interrupted goes on where it stopped when it is run again. Files that were written never change.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+const restoreUsage = `pocketcoder restore DIR: make a data directory of a backup.
+
+  pocketcoder restore ~/backup --data ~/restored
+  pocketcoder restore ~/backup --data ~/restored --passphrase-file pass.txt
+  pocketcoder up --data ~/restored
+
+It checks every file of the backup, writes to an empty or new directory only, and reads back what it has stored. A restore that
+was interrupted leaves a directory that "up" refuses; run it again.
+
+Restored accounts need new passwords if the secrets are left out: pocketcoder user passwd EMAIL.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// Backup is the command backup.
+func Backup(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "backup", backupUsage)
+	data := cli.DataFlag(fs, env)
+	external := fs.String("nats", "", "`URL` of the external NATS server, for a system that does not run")
+	asJSON := fs.Bool("json", false, "print JSON")
+	file := passphraseFlag(fs)
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return cli.WrongUsage(env, "backup: to which directory?")
+	}
+	to := datadir.Absolute(rest[0])
+	o := backup.Options{Data: datadir.Dir(datadir.Absolute(*data)), NATS: *external, To: to}
+	if o.Passphrase, err = passphrase(ctx, env, *file, true, !backup.HasSecrets(to)); err != nil {
+		return err
+	}
+	steps := &steps{env: env}
+	o.Progress = steps.show
+	began := time.Now()
+	result, err := backup.Write(ctx, o)
+	steps.end()
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, result)
+	}
+	_, err = fmt.Fprintf(env.Stdout, "backed up %s to %s: %d events, %d of them new, %.1f MiB in %s\n",
+		o.Data, to, result.Events, result.NewEvents, float64(result.NewBytes)/(1<<20), time.Since(began).Round(time.Millisecond))
+	if err == nil && !result.Secrets {
+		_, err = fmt.Fprintln(env.Stderr, "secrets and keys were left out; a passphrase puts them in, encrypted: --passphrase-file")
+	}
+	return err
+}
+
+// Restore is the command restore.
+func Restore(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "restore", restoreUsage)
+	data := cli.DataFlag(fs, env)
+	without := fs.Bool("without-secrets", false, "leave secrets and keys out")
+	asJSON := fs.Bool("json", false, "print JSON")
+	file := passphraseFlag(fs)
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return cli.WrongUsage(env, "restore: from which directory?")
+	}
+	steps := &steps{env: env}
+	o := backup.RestoreOptions{
+		From: datadir.Absolute(rest[0]), Data: datadir.Dir(datadir.Absolute(*data)), WithoutSecrets: *without, Progress: steps.show,
+	}
+	o.Command = fmt.Sprintf("pocketcoder restore %s --data %s", o.From, o.Data)
+	if backup.HasSecrets(o.From) && !*without {
+		if o.Passphrase, err = passphrase(ctx, env, *file, false, false); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	result, err := backup.Restore(ctx, o)
+	steps.end()
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, result)
+	}
+	_, err = fmt.Fprintf(env.Stdout, "restored %d events to %s in %s\nstart it with: pocketcoder up --data %[2]s\n", result.Events, o.Data, time.Since(began).Round(time.Millisecond))
+	if err == nil && !result.Secrets {
+		_, err = fmt.Fprintln(env.Stderr, "without secrets: give accounts new passwords with: pocketcoder user passwd EMAIL")
+	}
+	return err
+}
+
+func passphraseFlag(fs *flag.FlagSet) *string {
+	return fs.String("passphrase-file", "", "`file` with the passphrase for secrets and keys (or POCKETCODER_BACKUP_PASSPHRASE, or the terminal)")
+}
+
+// passphrase returns the passphrase of a file, of the environment or of the terminal, "" if there is none.
+func passphrase(ctx context.Context, env cli.Environment, file string, optional, isNew bool) (string, error) {
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("--passphrase-file: %w", err)
+		}
+		p := strings.TrimRight(string(text), "\r\n")
+		if p == "" {
+			return "", fmt.Errorf("--passphrase-file: %s is empty", file)
+		}
+		return p, nil
+	}
+	if p := env.Getenv("POCKETCODER_BACKUP_PASSPHRASE"); p != "" {
+		return p, nil
+	}
+	terminal, ok := env.Stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(terminal.Fd())) {
+		return "", nil
+	}
+	prompt := "Passphrase: "
+	if optional {
+		prompt = "Passphrase for secrets and keys (empty leaves them out): "
+	}
+	first, err := typed(ctx, terminal, env.Stderr, prompt)
+	if err != nil || first == "" || !isNew {
+		return first, err
+	}
+	second, err := typed(ctx, terminal, env.Stderr, "The same again: ")
+	if err == nil && first != second {
+		err = errors.New("the two passphrases differ")
+	}
+	return first, err
+}
+
+// steps shows on stderr how far a long command has come: a line that changes on a terminal, elsewhere a line every few seconds.
+type steps struct {
+	env   cli.Environment
+	name  string
+	shown time.Time
+	drawn bool
+}
+
+// How often a step is shown.
+const (
+	onTerminal = 100 * time.Millisecond
+	inLog      = 5 * time.Second
+)
+
+func (s *steps) show(name string, done, total uint64) {
+	if name != s.name {
+		s.end()
+		s.name, s.shown = name, time.Now()
+	}
+	every := inLog
+	if s.env.Interactive {
+		every = onTerminal
+	}
+	if time.Since(s.shown) < every && !(s.drawn && done == total) {
+		return
+	}
+	s.shown = time.Now()
+	if !s.env.Interactive {
+		fmt.Fprintf(s.env.Stderr, "%s: %d of %d\n", name, done, total)
+		return
+	}
+	filled := int(min(done, total) * barWidth / max(total, 1))
+	fmt.Fprintf(s.env.Stderr, "\r%s [%s%s] %d/%d", name, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), done, total)
+	s.drawn = true
+}
+
+func (s *steps) end() {
+	if s.drawn {
+		fmt.Fprintln(s.env.Stderr)
+	}
+	s.drawn = false
+}
