@@ -29,10 +29,10 @@ import (
 	"pocketcoder/events/archive"
 )
 
-// maxPart is the size of messages, in bytes, after which a new file begins: what a run that was killed does again.
+// maxPart is the size of messages, in bytes, after which a new file begins. A run that was killed repeats at most so much.
 const maxPart = 64 << 20
 
-// Progress is told how far a step has come. Steps follow each other; done grows to total.
+// Progress receives how far a step has come. One step follows another; done grows to total.
 type Progress func(step string, done, total uint64)
 
 // Options are what a person chooses for a backup.
@@ -117,7 +117,7 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 	return r, nil
 }
 
-// hold makes the directory and keeps other backups away from it.
+// hold makes the directory and locks it.
 func hold(dir string) (release func(), err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, errors.New("it is a file, and a backup is a directory; name a new directory")

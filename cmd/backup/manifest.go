@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events/archive"
 )
 
-// manifestName is the file that says what a backup holds. Whatever it does not name does not belong to the backup.
+// manifestName is the file that describes a backup. A file that it does not name is not part of the backup.
 const manifestName = "backup.json"
 
 // formatVersion is the version of a backup's form.

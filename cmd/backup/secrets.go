@@ -121,8 +121,8 @@ func (s *secrets) readBucket(ctx context.Context, bucket archive.Stream) (err er
 	return nil
 }
 
-// isDeletion reports whether a message of the bucket says that its key was deleted. It is not worth a copy, and the server would
-// drop it when its time is over.
+// isDeletion reports whether a message of the bucket says that its key was deleted. It is left out, because the server drops it when
+// its time is over.
 func isDeletion(e archive.Entry) bool {
 	return bytes.Contains(e.Header, []byte("\r\nKV-Operation:")) || bytes.Contains(e.Header, []byte("\r\nNats-Marker-Reason:"))
 }
