@@ -30,6 +30,7 @@ var mayImport = map[string]string{
 	"events/archive":                     "",
 	"events/eventstest":                  "events/log events/secret expect",
 	"events/log":                         "events events/secret",
+	"events/log/tail":                    "events events/log",
 	"events/opencode":                    "events",
 	"events/secret":                      "events",
 	"projections":                        "events events/log events/opencode projections/store projections/turnstate sandbox/wire",
@@ -44,7 +45,7 @@ var mayImport = map[string]string{
 	"handlers/chat":                      "events events/log events/opencode handlers",
 	"handlers/exec":                      "events events/log handlers handlers/network handlers/permission handlers/permission/workspace handlers/policy/bash sandbox/wire",
 	"handlers/handlerstest":              "events events/log handlers",
-	"handlers/network":                   "events events/log handlers handlers/permission handlers/policy handlers/record",
+	"handlers/network":                   "events events/log events/log/tail handlers handlers/permission handlers/policy handlers/record",
 	"handlers/permission":                "events events/log events/opencode events/secret handlers handlers/permission/dryrun handlers/permission/workspace handlers/policy handlers/record sandbox/wire",
 	"handlers/permission/dryrun":         "events events/log events/opencode handlers handlers/permission/workspace handlers/policy",
 	"handlers/permission/permissiontest": "events events/eventstest events/log handlers handlers/chat handlers/handlerstest handlers/permission handlers/policy handlers/record",
@@ -85,8 +86,8 @@ var mayImport = map[string]string{
 	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/store projections/turns projections/turnstate",
 	"bridge/push/service":          "bridge/egress events",
 	"bridge/ssh":                   "events handlers handlers/account handlers/record projections projections/store",
-	"web":                          "events/log events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/ports web/realtime web/records web/stream",
-	"web/api":                      "events events/log handlers handlers/account projections web/query web/query/filter web/query/schema",
+	"web":                          "events/log events/log/tail events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/ports web/realtime web/records web/stream",
+	"web/api":                      "events events/log events/log/tail handlers handlers/account projections web/query web/query/filter web/query/schema",
 	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/turns web/api web/query",
 	"web/ports":                    "events handlers handlers/account handlers/exec projections web/api",
 	"web/query":                    "events web/query/filter web/query/schema",
@@ -94,14 +95,14 @@ var mayImport = map[string]string{
 	"web/query/schema":             "events",
 	"web/realtime":                 "events events/log handlers/account projections projections/store web/api web/query web/query/filter web/query/schema web/records",
 	"web/records":                  "events events/log events/secret handlers handlers/account handlers/budget handlers/chat handlers/permission handlers/record projections web/api web/query web/query/filter web/query/schema",
-	"web/stream":                   "events events/log projections web/api web/query web/query/filter",
-	"web/webtest": "bridge/opencode/recording bridge/push bridge/push/service events events/eventstest events/log events/secret expect handlers " +
+	"web/stream":                   "events events/log events/log/tail projections web/api web/query web/query/filter",
+	"web/webtest": "bridge/opencode/recording bridge/push bridge/push/service events events/eventstest events/log events/log/tail events/secret expect handlers " +
 		"handlers/account handlers/chat handlers/exec handlers/permission handlers/policy handlers/record projections web web/api web/chats",
 	"ops":                   "",
 	"ops/bench":             "",
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/secret handlers " +
+	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/secret handlers " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/chats web/ports web/records",
 	"cmd/app/worker": "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
@@ -36,7 +37,7 @@ import (
 // Options are the parts of the system that the server uses, and its settings.
 type Options struct {
 	Log      *log.Log
-	Tail     *log.Tail
+	Tail     *tail.Tail
 	Model    *projections.Model
 	Chats    *chat.Chats
 	Records  *record.Records

@@ -23,6 +23,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
@@ -68,7 +69,7 @@ func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, request
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	w := &way{t: t, nc: nc, log: eventLog, permissions: permissions, address: l.Addr().String(), logged: &expect.Buffer{}}
-	network := &network.Sandbox{Gate: gate, Mode: mode, Proxy: w.address, Tail: log.NewTail(eventLog)}
+	network := &network.Sandbox{Gate: gate, Mode: mode, Proxy: w.address, Tail: tail.New(eventLog)}
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
 	w.QuietFor(quiet)

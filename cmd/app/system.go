@@ -37,6 +37,7 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -277,7 +278,7 @@ func (s *System) wire() {
 		s.worker.args = append(s.worker.args, "--expose", dir)
 	}
 	s.web = web.New(web.Options{
-		Log: s.log, Tail: log.NewTail(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
+		Log: s.log, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
 		Engine: askedOpenCode(s.outbox), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
 		Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})

@@ -43,7 +43,7 @@ func (l *Log) poll(ctx context.Context, stream string, filters []string, after u
 	var failed error // of fn
 	pass := func(m *nats.Msg, seq uint64) error {
 		subject := strings.Split(m.Header.Get(jetstream.SubjectHeader), ".")
-		if slices.ContainsFunc(parts, func(f []string) bool { return matches(f, subject) }) {
+		if slices.ContainsFunc(parts, func(f []string) bool { return events.MatchesFilter(f, subject) }) {
 			failed = fn(m, seq)
 		}
 		return failed

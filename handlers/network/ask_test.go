@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
@@ -89,7 +89,7 @@ func TestARestartKeepsTheAskAndItsApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openOutlet(t, permission.NetworkAsks)
-	o.network.Tail = log.NewTail(o.Log) // it never hears of the decision: its process is killed
+	o.network.Tail = tail.New(o.Log) // it never hears of the decision: its process is killed
 	o.reaches(o.begin("x1"), "example.com:443")
 	ask := o.asked(1)
 	o.start(permission.NetworkAsks)

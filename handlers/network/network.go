@@ -19,6 +19,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -30,7 +31,7 @@ type Sandbox struct {
 	Gate  permission.Gate
 	Mode  permission.NetworkMode
 	Proxy string // host:port of the egress proxy, as commands reach it
-	Tail  *log.Tail
+	Tail  *tail.Tail
 
 	mu      sync.Mutex
 	running map[string]*Execution

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/projections"
 	"pocketcoder/web/query/schema"
@@ -28,7 +29,7 @@ import (
 // Server has what all routes need to identify a caller, check access and answer.
 type Server struct {
 	Model     *projections.Model
-	Tail      *log.Tail
+	Tail      *tail.Tail
 	Accounts  *account.Accounts
 	Catalogue schema.Catalogue
 	Health    func() Health

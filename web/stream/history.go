@@ -29,7 +29,7 @@ func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who api.Call
 	filter := events.AllEvents
 	if text := r.URL.Query().Get("subject"); text != "" {
 		var err error
-		if filter, err = log.ParseFilter(text); err != nil {
+		if filter, err = events.ParseFilter(text); err != nil {
 			return api.BadField("subject", "validation_invalid_value", "%v", err)
 		}
 	}

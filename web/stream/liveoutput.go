@@ -7,6 +7,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/web/api"
 )
 
@@ -28,7 +29,7 @@ const (
 )
 
 // serve returns when the command has ended. The end comes after the sequence since.
-func (l *liveOutput) serve(ctx context.Context, tail *log.Tail, since uint64) error {
+func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	heard, ended, failed := make(chan struct{}, 1), make(chan events.ExecFinished, 1), make(chan error, 2)
@@ -62,7 +63,7 @@ func (l *liveOutput) serve(ctx context.Context, tail *log.Tail, since uint64) er
 	}
 }
 
-func (l *liveOutput) followEnd(ctx context.Context, tail *log.Tail, since uint64, ended chan<- events.ExecFinished) error {
+func (l *liveOutput) followEnd(ctx context.Context, tail *tail.Tail, since uint64, ended chan<- events.ExecFinished) error {
 	return tail.Follow(ctx, since, events.ChatSubject(l.chat, events.ExecFinished{}.Kind()), func(e events.Event) error {
 		body, _ := events.Decode(e) // what is no such event is not the end of this one
 		if d, ok := body.(events.ExecFinished); ok && d.Exec == l.exec {

@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/events"
 	eventlog "pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -103,7 +104,7 @@ func openPocketCoder(ctx context.Context, dir string) (o web.Options, stop func(
 	records := &record.Records{Log: log}
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: log}, Records: records}
 	return web.Options{
-		Log: log, Tail: eventlog.NewTail(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate, Accounts: accounts, Secrets: secrets,
+		Log: log, Tail: tail.New(log), Model: model, Chats: &chat.Chats{Log: log}, Records: records, Gate: gate, Accounts: accounts, Secrets: secrets,
 		Workspace: dir, Health: func() api.Health { return nil }, Logger: slog.Default(),
 	}, func() { nc.Close(); server.Close() }, nil
 }

@@ -1,4 +1,7 @@
-package log
+// Package tail passes the new events of the log on to any number of followers with one reader.
+//
+// It must not know what an event means.
+package tail
 
 import (
 	"context"
@@ -9,21 +12,22 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // Tail is one reader of the log for any number of followers, because a stream takes a limited number of consumers. A follower
 // that falls behind stops receiving live events and reads from the log again; no other follower waits for it. Tail is safe
 // for concurrent use.
 type Tail struct {
-	log *Log
+	log *log.Log
 
 	mu        sync.Mutex
 	seq       uint64                            // of the last event that was passed on
 	followers map[string]map[*follower]struct{} // by index
 }
 
-// NewTail returns a tail that passes on the events that are appended while Run runs.
-func NewTail(l *Log) *Tail {
+// New returns a tail that passes on the events that are appended while Run runs.
+func New(l *log.Log) *Tail {
 	return &Tail{log: l, followers: map[string]map[*follower]struct{}{}}
 }
 
@@ -62,7 +66,7 @@ func (t *Tail) Run(ctx context.Context) error {
 
 // Follow calls fn with every event after the given sequence that matches filter, in order, each once, until ctx ends or fn
 // returns an error; ErrStop ends it without an error. caughtUp is called once, after the stored events and before the live ones:
-// fn has received every matching event up to seq. ParseFilter must accept filter.
+// fn has received every matching event up to seq. events.ParseFilter must accept filter.
 func (t *Tail) Follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error, caughtUp func(seq uint64) error) error {
 	err := t.follow(ctx, after, filter, fn, caughtUp)
 	switch {
@@ -113,7 +117,7 @@ func (t *Tail) at() uint64 {
 }
 
 // pass sends a batch to the followers whose filter it matches.
-func (t *Tail) pass(b Batch) error {
+func (t *Tail) pass(b log.Batch) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range b.Events {
@@ -129,7 +133,7 @@ func (t *Tail) pass(b Batch) error {
 
 func (t *Tail) offer(index string, subject []string, e events.Event) {
 	for f := range t.followers[index] {
-		if matches(f.filter, subject) {
+		if events.MatchesFilter(f.filter, subject) {
 			f.take(e)
 		}
 	}
@@ -233,4 +237,24 @@ func (f *follower) live(ctx context.Context, after uint64, fn func(events.Event)
 			after = e.Seq
 		}
 	}
+}
+
+// indexed is the number of words of a subject by which followers are found: evt.chat.<chat>. So an event of a chat costs the
+// followers of another chat nothing.
+const indexed = 3
+
+// anything is the index of filters that have a wildcard among those words.
+const anything = ""
+
+// index returns the first words of a subject or filter, or anything for a filter with a wildcard among them.
+func index(words []string) string {
+	if len(words) < indexed {
+		return anything
+	}
+	for _, w := range words[:indexed] {
+		if w == "*" || w == ">" {
+			return anything
+		}
+	}
+	return strings.Join(words[:indexed], ".")
 }

@@ -1,4 +1,4 @@
-package log_test
+package tail_test
 
 import (
 	"context"
@@ -15,14 +15,15 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/tail"
 	"pocketcoder/expect"
 )
 
-// tail runs a tail of l until the test ends.
-func tail(t testing.TB, l *log.Log) *log.Tail {
+// follow runs a tail of l until the test ends.
+func follow(t testing.TB, l *log.Log) *tail.Tail {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	tl, done := log.NewTail(l), make(chan error, 1)
+	tl, done := tail.New(l), make(chan error, 1)
 	go func() { done <- tl.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -44,7 +45,7 @@ func TestFollowerGetsTheBacklogTheMarkerAndThenWhatComes(t *testing.T) {
 	got := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	tl := tail(t, l)
+	tl := follow(t, l)
 	go func() {
 		done <- tl.Follow(ctx, 1, events.ChatFilter("chat1"), func(e events.Event) error {
 			got <- fmt.Sprint(e.Seq, " ", e.Subject.ID)
@@ -68,7 +69,7 @@ func TestFollowerGetsTheBacklogTheMarkerAndThenWhatComes(t *testing.T) {
 func TestFollowEndsWithTheErrorOfItsReader(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
-	tl := tail(t, l)
+	tl := follow(t, l)
 	appendLost(t, l, "chat1", 0, 1)
 	broken := errors.New("the client went away")
 	nothing := func(events.Event) error { return nil }
@@ -82,7 +83,7 @@ func TestFollowEndsWithTheErrorOfItsReader(t *testing.T) {
 func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
-	tl := log.NewTail(l)
+	tl := tail.New(l)
 	got, caughtUp := make(chan uint64, 10), make(chan bool)
 	go func() {
 		_ = tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error { got <- e.Seq; return nil }, func(uint64) error {
@@ -109,7 +110,7 @@ type reader struct {
 	err    error
 }
 
-func (r *reader) run(tl *log.Tail, after uint64, written <-chan struct{}) {
+func (r *reader) run(tl *tail.Tail, after uint64, written <-chan struct{}) {
 	for ended := false; !ended && r.err == nil; {
 		n := 0
 		r.err = tl.Follow(context.Background(), after, r.filter, func(e events.Event) error {
@@ -155,7 +156,7 @@ func writeIdle(t *rapid.T, l *log.Log, chats []string, n int, id func(chat strin
 
 func TestEveryFollowerGetsExactlyTheLog(t *testing.T) {
 	l := eventstest.Log(t)
-	tl := tail(t, l)
+	tl := follow(t, l)
 	rapid.Check(t, func(t *rapid.T) {
 		begin, err := l.Last(context.Background())
 		if err != nil {
@@ -191,7 +192,7 @@ func TestAThousandFollowersAreOneConsumer(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
-	tl := tail(t, l)
+	tl := follow(t, l)
 	const followers = 1000
 	caughtUp, got := make(chan bool, followers), make(chan string, followers)
 	for i := range followers {
@@ -220,7 +221,7 @@ func TestAThousandFollowersAreOneConsumer(t *testing.T) {
 func TestWhatAnotherProcessAppendsIsFollowed(t *testing.T) {
 	is := is.New(t)
 	s := eventstest.Server(t, expect.MemoryDir(t))
-	tl := tail(t, eventstest.Open(t, eventstest.Conn(t, s)))
+	tl := follow(t, eventstest.Open(t, eventstest.Conn(t, s)))
 	other := eventstest.Open(t, eventstest.Conn(t, s))
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error {
 		is.Equal(e.Subject.ID, "chat1")
@@ -231,7 +232,7 @@ func TestWhatAnotherProcessAppendsIsFollowed(t *testing.T) {
 func TestForeignMessageIsFollowedToo(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	tl := tail(t, eventstest.Open(t, nc))
+	tl := follow(t, eventstest.Open(t, nc))
 	var got []string
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error {
 		is.True(e.Malformed != nil)
@@ -246,4 +247,16 @@ func TestForeignMessageIsFollowedToo(t *testing.T) {
 		return nc.Flush()
 	}))
 	is.Equal(got, []string{"evt.odd", "evt.chat.x.created", "evt.chat.&.created"})
+}
+
+// appendLost appends n events of one chat, numbered from first.
+func appendLost(t testing.TB, l *log.Log, chat string, first, n int) {
+	t.Helper()
+	is := is.New(t)
+	for i := range n {
+		e, err := events.New(chat, events.ActorPolicy, events.TurnLost{Session: fmt.Sprintf("ses_%d", first+i)})
+		is.NoErr(err)
+		_, err = l.Append(t.Context(), e)
+		is.NoErr(err)
+	}
 }

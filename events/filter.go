@@ -1,10 +1,8 @@
-package log
+package events
 
 import (
 	"fmt"
 	"strings"
-
-	"pocketcoder/events"
 )
 
 // ParseFilter accepts a filter from outside: evt. followed by ids and NATS wildcards, * for one word and > for the rest, in at
@@ -21,7 +19,7 @@ func ParseFilter(filter string) (string, error) {
 		return fail("it has too many words")
 	}
 	for i, w := range words {
-		_, err := events.ParseID(w)
+		_, err := ParseID(w)
 		switch {
 		case w == "*", w == ">" && i == len(words)-1:
 		case w == ">":
@@ -36,28 +34,8 @@ func ParseFilter(filter string) (string, error) {
 // maxWords is the most words a filter can have; the subjects in use have up to eight.
 const maxWords = 32
 
-// indexed is the number of words of a subject by which followers are found: evt.chat.<chat>. So an event of a chat costs the
-// followers of another chat nothing.
-const indexed = 3
-
-// anything is the index of filters that have a wildcard among those words.
-const anything = ""
-
-// index returns the first words of a subject or filter, or anything for a filter with a wildcard among them.
-func index(words []string) string {
-	if len(words) < indexed {
-		return anything
-	}
-	for _, w := range words[:indexed] {
-		if w == "*" || w == ">" {
-			return anything
-		}
-	}
-	return strings.Join(words[:indexed], ".")
-}
-
-// matches reports whether a filter matches a subject: * stands for one word, > for one or more at the end.
-func matches(filter, subject []string) bool {
+// MatchesFilter reports whether the words of a filter match those of a subject: * stands for one word, > for one or more at the end.
+func MatchesFilter(filter, subject []string) bool {
 	for i, w := range filter {
 		switch {
 		case i == len(subject):
