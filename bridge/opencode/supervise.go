@@ -81,7 +81,7 @@ type Generation struct {
 const (
 	readyTime  = 90 * time.Second // for a slow disk; measured 3 s
 	pauseFirst = 500 * time.Millisecond
-	pauseMost  = 30 * time.Second
+	pauseMost  = 10 * time.Second
 	healthy    = time.Minute // a life this long starts the pauses over
 	firstTries = 3           // starts before one that ends before it is ready is an error: somebody may have taken its port
 )
@@ -91,7 +91,7 @@ var errEnded = errors.New("it ended")
 
 // Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. That OpenCode cannot be started at
 // all, or is not configured as it must be, is an error; once it has run, it is started again for ever, after pauses that
-// grow to 30 s. What an earlier process of this data directory left running is killed first.
+// grow to 10 s. What an earlier process of this data directory left running is killed first.
 func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return fmt.Errorf("start opencode: %w", err)
@@ -113,7 +113,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return fmt.Errorf("start opencode: %w", err)
 	}
 	defer s.confinement.Close()
-	pause, ready := pauseFirst, 0
+	pause, ready := time.Duration(0), 0
 	for try := 1; ; try++ {
 		began := time.Now()
 		up, err := s.live(ctx, log, ready+1)
@@ -126,17 +126,22 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		if ready == 0 && (try == firstTries || !errors.Is(err, errEnded)) {
 			return err
 		}
-		if up && time.Since(began) > healthy {
-			pause = pauseFirst
-		}
+		pause = pauseAfter(pause, up && time.Since(began) > healthy)
 		s.Logger.Error("opencode stopped; starting it again", "err", err, "pause", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil
 		}
-		pause = min(2*pause, pauseMost)
 	}
+}
+
+// pauseAfter returns the pause after the end of a life, given the pause before that life.
+func pauseAfter(before time.Duration, wasHealthy bool) time.Duration {
+	if wasHealthy {
+		return pauseFirst
+	}
+	return min(max(2*before, pauseFirst), pauseMost)
 }
 
 // live is one life of OpenCode, from start to end. up says whether it was ever ready.

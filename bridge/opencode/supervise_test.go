@@ -77,6 +77,18 @@ func sleeping(t *testing.T) *child {
 	return c
 }
 
+func TestOpenCodeIsStartedAgainAfterTenSecondsAtMost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	pause := pauseAfter(0, false)
+	is.Equal(pause, 500*time.Millisecond)
+	for range 20 { // a loop of crashes
+		pause = pauseAfter(pause, false)
+		is.True(pause <= 10*time.Second)
+	}
+	is.Equal(pauseAfter(pause, true), 500*time.Millisecond)
+}
+
 func TestWhatEndsBeforeItIsReadyIsAnErrorWithItsLastLines(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
