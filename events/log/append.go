@@ -32,6 +32,7 @@ const (
 	codeWrongLastSequence         = 10071
 	codeWrongLastSequenceConstant = 10164
 	codeBatchDuplicate            = 10201 // an atomic batch holds a message that is stored already
+	codeBeingStored               = 10158 // the server stores an earlier copy of the message
 	codeInsufficientResources     = 10023 // the server has reached its limit of stored bytes
 	codeInsufficientStorage       = 10047 // what an account or a stream reserves does not fit into that limit
 	codeBatchIncomplete           = 10176 // messages of an atomic batch are missing; with a full disk the server cannot keep them
@@ -54,10 +55,17 @@ func (l *Log) Append(ctx context.Context, e events.Event, expect ...Expect) (uin
 	for _, x := range expect {
 		opts = append(opts, jetstream.WithExpectLastSequenceForSubject(x.Last, x.Filter))
 	}
-	ack, err := l.js.PublishMsg(ctx, m, opts...)
-	l.observe(err)
+	seq, err := l.untilAnswered(ctx, Write{Event: e}, func(ctx context.Context) (uint64, error) { return l.publish(ctx, m, opts...) })
 	if err != nil {
 		return 0, appendError(e, err)
+	}
+	return seq, nil
+}
+
+func (l *Log) publish(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (uint64, error) {
+	ack, err := l.js.PublishMsg(ctx, m, opts...)
+	if err != nil {
+		return 0, err
 	}
 	return ack.Sequence, nil
 }
@@ -87,8 +95,7 @@ func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, er
 		for i, e := range batch {
 			writes[i].Event = e
 		}
-		seq, err := l.appendAtomic(ctx, writes)
-		if api := (*jetstream.APIError)(nil); !errors.As(err, &api) || api.ErrorCode != codeBatchDuplicate {
+		if seq, err := l.appendAtomic(ctx, writes); !isCode(err, codeBatchDuplicate) {
 			return seq, err
 		}
 	}
@@ -120,44 +127,47 @@ func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
 	return l.Append(ctx, w.Event, w.Expect)
 }
 
-// appendAtomic speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its number, and the
-// last one commits and receives the acknowledgement. nats.go has no client for it.
+// appendAtomic stores the events as one atomic batch.
 func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	batch := make([]*nats.Msg, len(writes)) // all of them first: the server waits 10 s between two messages of a batch
-	id := nuid.Next()
 	for i, w := range writes {
 		m, err := l.message(ctx, w.Event)
 		if err != nil {
 			return 0, err
 		}
-		m.Header.Set("Nats-Batch-Id", id)
-		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
 		if w.Expect.Filter != "" {
 			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.Expect.Last, 10))
 			m.Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, w.Expect.Filter)
 		}
 		batch[i] = m
 	}
-	last := len(batch) - 1
-	for i, m := range batch[:last] {
-		if err := l.nc.PublishMsg(m); err != nil {
-			return 0, appendError(writes[i].Event, err)
+	last := writes[len(writes)-1]
+	seq, err := l.untilAnswered(ctx, last, func(ctx context.Context) (uint64, error) { return l.publishBatch(ctx, batch) })
+	if err != nil {
+		return 0, appendError(last.Event, err)
+	}
+	return seq, nil
+}
+
+// publishBatch speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its number, and the
+// last one commits and receives the acknowledgement. nats.go has no client for it.
+func (l *Log) publishBatch(ctx context.Context, batch []*nats.Msg) (uint64, error) {
+	id, last := nuid.Next(), len(batch)-1
+	for i, m := range batch {
+		m.Header.Set("Nats-Batch-Id", id)
+		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		if i < last {
+			if err := l.nc.PublishMsg(m); err != nil {
+				return 0, err
+			}
 		}
 	}
 	batch[last].Header.Set("Nats-Batch-Commit", "1")
 	answer, err := l.nc.RequestMsgWithContext(ctx, batch[last])
 	if err != nil {
-		l.observe(err)
-		return 0, appendError(writes[last].Event, err)
+		return 0, err
 	}
-	seq, err := batchAck(answer.Data, len(batch))
-	l.observe(err)
-	if err != nil {
-		return 0, appendError(writes[last].Event, err)
-	}
-	return seq, nil
+	return batchAck(answer.Data, len(batch))
 }
 
 // batchAck reads the answer to the commit of a batch of n messages.

@@ -3,11 +3,15 @@ package log
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
 )
 
 // Unavailable is the error of a command that cannot be stored at present. It is a sentence for the person who sent it.
@@ -17,6 +21,91 @@ func (u Unavailable) Error() string { return string(u) }
 
 // errNoRoom is the error of an append beyond a limit of the server. The log stores events again as soon as the server does.
 const errNoRoom = Unavailable("The NATS server has reached its storage limit. An administrator must raise max_file_store of the server, or free space and restart it.")
+
+// The errors of an append that the server did not confirm in time.
+const (
+	errNotStored = Unavailable("The log does not answer, so nothing was stored. Try again in a few seconds.")
+	errMayStore  = Unavailable("The log did not confirm this in time. It may still be stored: look whether it is there before you try again, or try again with the same id.")
+)
+
+// appendTime bounds all tries of an append, tryTime one of them: an append may wait behind slow syncs, or be lost while a cluster
+// elects a leader.
+const (
+	appendTime = 9 * time.Second
+	tryTime    = 3 * time.Second
+	tryPause   = 100 * time.Millisecond
+)
+
+// untilAnswered repeats an append until the server has stored or refused it. last is its last event. The server recognizes the ids of
+// stored events, so it stores them once. But it compares expectations first, and refuses a batch with a stored event.
+func (l *Log) untilAnswered(ctx context.Context, last Write, try func(context.Context) (uint64, error)) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, appendTime)
+	defer cancel()
+	refusal := errNotStored
+	for {
+		trying, end := context.WithTimeout(ctx, tryTime)
+		seq, err := try(trying)
+		if refusal == errMayStore && isCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant, codeBatchDuplicate) {
+			seq, err = l.sequenceOf(trying, last, err)
+		}
+		end()
+		if !isTransient(err) {
+			l.observe(err)
+			return seq, err
+		}
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || isCode(err, codeBeingStored) {
+			refusal = errMayStore
+		}
+		select {
+		case <-time.After(tryPause):
+		case <-ctx.Done():
+			l.observe(err)
+			return 0, fmt.Errorf("%w (%w)", refusal, err)
+		}
+	}
+}
+
+// isTransient reports whether the server may store an append when it is repeated.
+func isTransient(err error) bool {
+	return IsUnavailable(err) && !isCode(err, codeInsufficientResources, codeInsufficientStorage)
+}
+
+func isCode(err error, codes ...jetstream.ErrorCode) bool {
+	api := (*jetstream.APIError)(nil)
+	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
+}
+
+// sequenceOf returns the sequence of an event that an earlier try may have stored. If it was not, sequenceOf returns the error of
+// the later try.
+func (l *Log) sequenceOf(ctx context.Context, w Write, later error) (seq uint64, err error) {
+	_, err = l.Fold(ctx, w.Event.RawSubject, w.Expect.Last, func(e events.Event) error {
+		if e.ID == w.Event.ID {
+			seq = e.Seq
+		}
+		return nil
+	})
+	switch {
+	case err != nil || seq != 0:
+		return seq, err
+	case isCode(later, codeBatchDuplicate): // the replica that was read has not stored it yet
+		return 0, &jetstream.APIError{ErrorCode: codeBeingStored}
+	}
+	return 0, later
+}
+
+// never is a last sequence that no stream has. (Never use an unknown last message id: a cluster of 2.15.2 loses its leader for
+// good, measured.)
+const never = 1 << 62
+
+// Probe notes a failure, as an append does, if EVENTS does not answer. It stores nothing, because the server refuses the event.
+func (l *Log) Probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	_, err := l.publish(ctx, nats.NewMsg(events.AuditSubject("probe")), jetstream.WithExpectLastSequence(never))
+	if IsUnavailable(err) {
+		l.observe(err)
+	}
+}
 
 // Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store what has
 // happened already, and the last free space is for them.
@@ -67,7 +156,7 @@ func (l *Log) observe(err error) {
 // event is no such error.
 func IsUnavailable(err error) bool {
 	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
-		return api.Code >= http.StatusInternalServerError || api.ErrorCode == codeBatchIncomplete
+		return api.Code >= http.StatusInternalServerError || api.ErrorCode == codeBatchIncomplete || api.ErrorCode == codeBeingStored
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrNoStreamResponse)

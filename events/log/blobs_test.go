@@ -26,8 +26,13 @@ import (
 // sized makes an OpenCode event with a body of exactly n bytes.
 func sized(t *testing.T, id string, n int) events.Event {
 	t.Helper()
+	return sizedOf(t, "chat1", id, n)
+}
+
+func sizedOf(t *testing.T, chat, id string, n int) events.Event {
+	t.Helper()
 	body := `"` + strings.Repeat("x", n-2) + `"`
-	e, err := events.NewOpenCode("chat1", "local", id, -1, events.OpenCode{Type: "session.updated", Properties: json.RawMessage(body)})
+	e, err := events.NewOpenCode(chat, "local", id, -1, events.OpenCode{Type: "session.updated", Properties: json.RawMessage(body)})
 	is.New(t).NoErr(err)
 	return e
 }

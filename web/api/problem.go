@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,7 +75,7 @@ func ProblemOf(err error) Problem {
 		invalid schema.Invalid
 		backoff account.ErrBackoff
 		tooLong *http.MaxBytesError
-		full    log.Unavailable
+		closed  log.Unavailable
 		loading projections.Loading
 	)
 	switch {
@@ -98,14 +97,14 @@ func ProblemOf(err error) Problem {
 		return BadRequest("Failed to authenticate.")
 	case errors.As(err, &tooLong):
 		return Problem{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}
-	case errors.As(err, &full):
-		return Problem{Status: http.StatusServiceUnavailable, Message: full.Error(), Retry: 10 * time.Second}
+	case errors.As(err, &closed):
+		return Problem{Status: http.StatusServiceUnavailable, Message: closed.Error(), Retry: 10 * time.Second}
 	case errors.As(err, &loading):
 		return Problem{Status: http.StatusServiceUnavailable, Message: loading.Error(), Retry: 2 * time.Second}
 	case errors.Is(err, ErrUnavailable):
 		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.", Retry: time.Second}
-	case errors.Is(err, context.DeadlineExceeded):
-		return Problem{Status: http.StatusServiceUnavailable, Message: "It took too long; try again."}
+	case log.IsUnavailable(err): // while it was read
+		return Problem{Status: http.StatusServiceUnavailable, Message: "It took too long, or the log does not answer; try again.", Retry: 2 * time.Second}
 	}
 	return Problem{Status: http.StatusInternalServerError, Message: "Something went wrong while processing your request."}
 }

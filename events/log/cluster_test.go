@@ -1,0 +1,122 @@
+package log_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+)
+
+// longest is the longest time in which a client must have an answer.
+const longest = 10 * time.Second
+
+func TestEveryAppendIsStoredOnceWhileTheLeaderChanges(t *testing.T) {
+	expect.Long(t, "runs a cluster of three servers")
+	t.Parallel()
+	is := is.New(t)
+	c := eventstest.OpenCluster(t)
+	const writers = 4
+	var mu sync.Mutex
+	var acknowledged, failed []string // ids
+	var slowest time.Duration
+	var writing sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for w := range writers {
+		writing.Go(func() {
+			chat, last := fmt.Sprint("chat", w), uint64(0)
+			for i := 0; ctx.Err() == nil; i++ {
+				batch := []log.Write{{Event: sizedOf(t, chat, fmt.Sprintf("evt_%d_%d", w, i), 100), Expect: log.Expect{Filter: events.ChatFilter(chat), Last: last}}}
+				if w%2 == 0 {
+					batch = append(batch, log.Write{Event: sizedOf(t, chat, fmt.Sprintf("evt_%d_%d_b", w, i), 100)})
+				}
+				began := time.Now()
+				seq, err := c.Commit(t.Context(), batch)
+				mu.Lock()
+				slowest = max(slowest, time.Since(began))
+				for _, b := range batch {
+					if err == nil {
+						acknowledged = append(acknowledged, b.Event.ID)
+					} else {
+						failed = append(failed, b.Event.ID)
+					}
+				}
+				mu.Unlock()
+				if last = seq; err != nil {
+					var u log.Unavailable
+					if t.Log(err); !errors.As(err, &u) {
+						t.Error("a client would get a 500")
+					}
+					return
+				}
+			}
+		})
+	}
+	for range 5 {
+		c.Leader()
+		c.StepDown()
+	}
+	leader := c.Leader() // it is gone, and the others elect another one
+	leader.Shutdown()
+	leader.WaitForShutdown()
+	c.Leader()
+	stop()
+	writing.Wait()
+	t.Log("slowest append:", slowest, "acknowledged:", len(acknowledged), "failed:", len(failed))
+	is.True(slowest < longest)
+	times := map[string]int{}
+	_, err := c.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error { times[e.ID]++; return nil })
+	is.NoErr(err)
+	for _, id := range acknowledged {
+		is.Equal(times[id], 1) // stored once
+	}
+	for _, id := range failed {
+		is.True(times[id] <= 1)
+	}
+	is.True(len(times) <= len(acknowledged)+len(failed))
+}
+
+func TestAClusterWithoutAMajoritySaysThatItDoesNotStore(t *testing.T) {
+	expect.Long(t, "runs a cluster of three servers")
+	t.Parallel()
+	is := is.New(t)
+	c := eventstest.OpenCluster(t)
+	_, err := c.Append(t.Context(), sized(t, "evt_1", 10))
+	is.NoErr(err)
+	c.Probe(t.Context())
+	_, err = c.Failing()
+	is.NoErr(err)
+
+	leader := c.Leader()
+	for _, s := range c.Servers {
+		if s != leader {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}
+	}
+	expect.Eventually(t, "it is noticed without an append", func() bool {
+		c.Probe(t.Context())
+		_, err = c.Failing()
+		return log.IsUnavailable(err)
+	})
+	began := time.Now()
+	_, err = c.Append(t.Context(), sized(t, "evt_2", 10))
+	is.True(time.Since(began) < longest)
+	var u log.Unavailable
+	is.True(errors.As(err, &u))
+	t.Log(err)
+	is.True(log.IsUnavailable(err))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = c.Commit(ctx, []log.Write{{Event: sized(t, "evt_3", 10)}, {Event: sized(t, "evt_4", 10)}})
+	is.True(errors.As(err, &u))
+}
