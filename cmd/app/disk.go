@@ -15,14 +15,15 @@ import (
 
 const (
 	diskPause     = time.Second      // between two looks at the disk
-	reopenPause   = 10 * time.Second // after a failed try to open the log again
+	reopenPause   = 10 * time.Second // between two tries to open the log again
 	lowDisk       = 256 << 20        // bytes; health is degraded below
 	diskIsFull    = log.Unavailable("The disk of the data directory is full; free some space.")
 	logReopens    = log.Unavailable("The disk of the data directory was full, and the log is not open again yet; try again in a few seconds.")
+	writeFailed   = log.Unavailable("A write of the log has failed, and the log is not open again yet; try again in a few seconds.")
 	logHasStopped = log.Unavailable("The log does not store events any more; an administrator finds the reason in /api/health.")
 )
 
-// logDisk watches the disk of the embedded server, and opens the log again after a full disk. With --nats it does nothing: the
+// logDisk watches the disk of the embedded server, and opens the log again after a failed write. With --nats it does nothing: the
 // log is elsewhere.
 type logDisk struct {
 	data   datadir.Dir
@@ -59,14 +60,14 @@ func (d *logDisk) Run(ctx context.Context) error {
 	}
 }
 
-// look notes whether the server stores. After a full disk it opens the log again once there is space. It returns the trouble.
+// look notes whether the server stores. After a failed write it opens the log again once there is space. It returns the trouble.
 func (d *logDisk) look() string {
 	err := d.server.WriteError()
-	full := natsconf.IsDiskFull(err) || !d.server.JetStreamEnabled()
-	if free, _ := d.free(); full && free >= natsconf.MinFree && time.Now().After(d.next) {
+	failed := natsconf.IsWriteFailed(err) || !d.server.JetStreamEnabled()
+	if free, _ := d.free(); failed && free >= natsconf.MinFree && time.Now().After(d.next) {
+		d.next = time.Now().Add(reopenPause)
 		if failed := d.server.Reopen(); failed != nil {
 			d.logger.Error(failed.Error())
-			d.next = time.Now().Add(reopenPause)
 		} else {
 			err = d.server.WriteError()
 			d.opened()
@@ -97,6 +98,8 @@ func (d *logDisk) refusal() error {
 		return nil
 	} else if natsconf.IsDiskFull(*failed) {
 		return logReopens
+	} else if natsconf.IsWriteFailed(*failed) {
+		return writeFailed
 	}
 	return logHasStopped
 }

@@ -195,6 +195,9 @@ func (s *System) watchHealth(ctx context.Context, ready func()) error {
 	defer tick.Stop()
 	recorded := map[string]api.State{}
 	for announced := false; ; {
+		if s.disk.server == nil { // the embedded server says itself whether it stores
+			s.log.Probe(ctx)
+		}
 		health := s.health()
 		if health.Ready() && !announced {
 			announced = true

@@ -67,6 +67,11 @@ func (s *Server) health() []server.HealthzError {
 	return nil
 }
 
+// IsWriteFailed reports whether an error of WriteError comes from a write that failed, so that Reopen may clear it.
+func IsWriteFailed(err error) bool {
+	return err != nil && strings.Contains(err.Error(), " write error: ")
+}
+
 // IsDiskFull reports whether an error of WriteError comes from a full disk or an exhausted quota.
 func IsDiskFull(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error()))

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/expect"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/web/api"
+)
+
+// The server keeps the error of a failed write and stores nothing more, although the next write would succeed.
+func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := datadir.Dir(t.TempDir())
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
+	is.NoErr(err)
+	opened, err := openNATS(t.Context(), Options{Data: d}, keys)
+	is.NoErr(err)
+	t.Cleanup(opened.Close)
+	s := &System{nc: opened.Conn, disk: &logDisk{data: d, server: opened.server, logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	options := log.DefaultOptions
+	options.Refuse = s.disk.refusal
+	s.log, err = log.Open(t.Context(), opened.Conn, options, secret.NewRedactor())
+	is.NoErr(err)
+	s.disk.opened = s.log.Reopened
+	n := 0
+	commit := func() error {
+		n++
+		text, _ := json.Marshal(rand.Text() + fmt.Sprintf("%x", randomBytes(100_000)))
+		e, err := events.NewOpenCode("chat1", "local", fmt.Sprint("evt_", n), -1, events.OpenCode{Type: "session.updated", Properties: text})
+		is.NoErr(err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = s.log.Commit(ctx, []log.Write{{Event: e}})
+		return err
+	}
+	is.NoErr(commit())
+	s.disk.look()
+	is.Equal(s.logHealth().State, api.Ready)
+
+	found, err := filepath.Glob(d.Path("nats", "jetstream", "*", "streams", "EVENTS", "msgs"))
+	is.NoErr(err)
+	is.Equal(len(found), 1)
+	away := found[0] + ".away"
+	is.NoErr(os.Rename(found[0], away))
+	for range 200 { // until a new file is needed
+		if err = commit(); err != nil {
+			break
+		}
+	}
+	is.True(log.IsUnavailable(err))
+	is.Equal(s.logHealth().State, api.Offline) // the append says so
+	is.NoErr(os.Rename(away, found[0]))
+	is.True(natsconf.IsWriteFailed(opened.server.WriteError())) // for good
+	is.True(!natsconf.IsDiskFull(opened.server.WriteError()))
+
+	expect.Eventually(t, "the log is open again", func() bool { return s.disk.look() == "" })
+	is.NoErr(commit())
+	is.Equal(s.logHealth().State, api.Ready)
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
