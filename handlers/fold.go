@@ -103,10 +103,10 @@ func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Co
 func (f *Fold[S]) advance(ctx context.Context, l *log.Log) error {
 	for i, q := range f.queries {
 		last, err := l.Fold(ctx, q.filter, q.last, func(e events.Event) error { f.state.Apply(e); return nil })
+		f.queries[i].last = last // also of a read that failed on the way: nothing is applied twice
 		if err != nil {
 			return err
 		}
-		f.queries[i].last = last
 	}
 	if t := transactionOf(ctx); t != nil {
 		for _, w := range t.writes {

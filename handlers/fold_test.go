@@ -1,0 +1,44 @@
+package handlers_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/handlers"
+)
+
+// interrupted counts events, and ends its context after so many.
+type interrupted struct {
+	count, after int
+	end          context.CancelFunc
+}
+
+func (s *interrupted) Apply(events.Event) {
+	if s.count++; s.count == s.after {
+		s.end()
+	}
+}
+
+func TestAFoldThatFailedOnTheWayAppliesNothingTwice(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	for range 5 {
+		e, err := events.New("chat1", events.ActorPolicy, events.TurnLost{Session: "ses_1"})
+		is.NoErr(err)
+		_, err = l.Append(t.Context(), e)
+		is.NoErr(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &interrupted{after: 2, end: cancel}
+	f := handlers.NewFold(s, events.ChatFilter("chat1"))
+	nothing := func(*interrupted) error { return nil }
+	is.True(f.Read(ctx, l, nothing) != nil)
+	is.True(s.count < 5)
+	is.NoErr(f.Read(t.Context(), l, nothing))
+	is.Equal(s.count, 5)
+}
