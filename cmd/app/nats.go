@@ -2,8 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -61,14 +61,16 @@ func startNATS(ctx context.Context, o Options, keys natsconf.Keys) (*natsconf.Se
 	d := o.Data
 	c := NATSConfig(d, keys)
 	c.Log = o.Logger
+	free := c.Listen
 	last, _ := os.ReadFile(d.Path("nats-address")) // none is as good as one that is taken
 	if at, err := netip.ParseAddrPort(strings.TrimSpace(string(last))); err == nil && at.Addr().IsLoopback() {
-		if l, err := net.Listen("tcp", at.String()); err == nil {
-			l.Close()
-			c.Listen = at.String()
-		}
+		c.Listen = at.String()
 	}
 	server, err := natsconf.Start(ctx, c)
+	if errors.Is(err, natsconf.ErrAddressInUse) {
+		c.Listen = free
+		server, err = natsconf.Start(ctx, c)
+	}
 	if err != nil {
 		return nil, err
 	}

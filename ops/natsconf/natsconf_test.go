@@ -121,7 +121,7 @@ func TestStartSaysWhatStoodInTheWay(t *testing.T) {
 	c := n.config
 	c.StoreDir, c.Listen = t.TempDir(), taken.Addr().String()
 	_, err = natsconf.Start(t.Context(), c)
-	is.True(err != nil)
+	is.True(errors.Is(err, natsconf.ErrAddressInUse))
 	expect.Contains(t, err.Error(), "address already in use")
 
 	file := filepath.Join(t.TempDir(), "file")

@@ -1,6 +1,7 @@
 package natsconf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,12 @@ import (
 // ErrInUse means that another server runs on the same store directory.
 var ErrInUse = errors.New("another server uses this store directory")
 
-const readyWithin = time.Minute // a store of a million messages opens in 1.4 s after a crash, measured
+// ErrAddressInUse means that another process listens at the address.
+var ErrAddressInUse = errors.New("the address is taken")
+
+// readyReport is how often a start that takes long is reported. A store of a million messages opens in 1.4 s after a crash,
+// measured.
+const readyReport = 10 * time.Second
 
 // Server is a running embedded server. Connect with nats.InProcessServer(s), or at s.ClientURL() when it listens.
 type Server struct {
@@ -77,14 +83,18 @@ func start(ctx context.Context, c Config) (*Server, error) {
 	failed := &logger{log: c.Log, came: make(chan struct{})}
 	s.SetLoggerV2(failed, false, false, false)
 	go s.Start()
-	ready := make(chan bool, 1)
-	go func() { ready <- s.ReadyForConnections(readyWithin) }()
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		for began := time.Now(); !s.ReadyForConnections(readyReport) && ctx.Err() == nil && failed.err() == nil; {
+			failed.Warnf("the streams have been opening for %d s", int(time.Since(began).Seconds()))
+		}
+	}()
 	select {
-	case ok := <-ready:
-		if ok && (opts.DontListen || s.ClientURL() != "") {
+	case <-ready:
+		if err = cmp.Or(ctx.Err(), failed.err()); err == nil {
 			return &Server{Server: s, store: storeConfig(opts)}, nil
 		}
-		err = fmt.Errorf("not ready within %s", readyWithin)
 	case <-failed.came:
 		err = failed.err()
 	case <-ctx.Done():
@@ -133,7 +143,18 @@ func (l *logger) Fatalf(format string, v ...any) {
 	})
 }
 
-func (l *logger) err() error { return errors.New(l.line) }
+// err returns the fatal line as an error, nil if there is none yet.
+func (l *logger) err() error {
+	select {
+	case <-l.came:
+		if strings.Contains(l.line, syscall.EADDRINUSE.Error()) {
+			return fmt.Errorf("%w: %s", ErrAddressInUse, l.line)
+		}
+		return errors.New(l.line)
+	default:
+		return nil
+	}
+}
 
 func (l *logger) Warnf(format string, v ...any) {
 	if l.log != nil {
