@@ -61,6 +61,7 @@ import (
 //	      └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
 func New(ctx context.Context, o Options) (_ *System, err error) {
 	s := &System{o: o, say: newProgress(o.Stderr)}
+	ctx = log.Patient(ctx) // the log may be large, and the machine busy
 	defer func() {
 		if err != nil {
 			s.close()
@@ -300,7 +301,7 @@ const stopTime = 6 * time.Second
 // while what it has to say is still heard, then its commands, and people's shells before exec, which finds out what they changed.
 func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
-	rest := context.WithoutCancel(ctx)
+	rest := log.Patient(context.WithoutCancel(ctx))
 	g.Add(actor(rest, s.runOpenCode))
 	answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
 	g.Add(actor(rest, answering.Serve))

@@ -3,8 +3,10 @@ package log
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -39,7 +41,7 @@ func (l *Log) direct(ctx context.Context, stream, filter string, after uint64, f
 		return fail(err)
 	}
 	defer sub.Unsubscribe()
-	for more := true; more; {
+	for more, wait := true, answerTime; more; {
 		request, err := json.Marshal(map[string]any{
 			"seq": after + 1, "next_by_subj": filter, "batch": MaxBatch, "max_bytes": maxDirectBytes,
 		})
@@ -49,20 +51,49 @@ func (l *Log) direct(ctx context.Context, stream, filter string, after uint64, f
 		if err := l.nc.PublishRequest(l.prefix+".DIRECT.GET."+stream, inbox, request); err != nil {
 			return fail(err)
 		}
-		if after, more, err = directAnswers(ctx, sub, after, fn); err != nil {
+		before := after
+		after, more, err = directAnswers(ctx, sub, after, wait, fn)
+		switch silent := errors.Is(err, errSilent); {
+		case silent && isPatient(ctx): // the answer was lost, or the server still looks for the next match
+			more, wait = true, 2*wait
+		case err != nil:
 			return fail(err)
+		}
+		if after > before {
+			wait = answerTime
 		}
 	}
 	return after, nil
 }
 
+// answerTime is how long a reader waits for an answer of the server.
+var answerTime = 9 * time.Second
+
+// errSilent means that no answer came within the time.
+var errSilent = fmt.Errorf("the log does not answer: %w", context.DeadlineExceeded)
+
+type patientKey struct{}
+
+// Patient returns a context whose readers wait for the server without a limit. A server that is busy can take long to find the few
+// events of a filter among millions.
+func Patient(ctx context.Context) context.Context { return context.WithValue(ctx, patientKey{}, true) }
+
+func isPatient(ctx context.Context) bool {
+	patient, _ := ctx.Value(patientKey{}).(bool)
+	return patient
+}
+
 // directAnswers receives the answers of one request: messages with their sequence in a header, then an empty message with a
-// status: 204 at the end of the batch, 404 if there are no messages.
-func directAnswers(ctx context.Context, sub *nats.Subscription, after uint64, fn func(*nats.Msg, uint64) error) (uint64, bool, error) {
+// status: 204 at the end of the batch, 404 if there are no messages. It skips messages that the answers to an earlier request have
+// brought.
+func directAnswers(ctx context.Context, sub *nats.Subscription, after uint64, wait time.Duration, fn func(*nats.Msg, uint64) error) (uint64, bool, error) {
 	for {
-		waiting, cancel := context.WithTimeout(ctx, requestTimeout)
+		waiting, cancel := context.WithTimeout(ctx, wait)
 		m, err := sub.NextMsgWithContext(waiting)
 		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = errSilent
+		}
 		if err != nil {
 			return after, false, err
 		}
@@ -78,6 +109,9 @@ func directAnswers(ctx context.Context, sub *nats.Subscription, after uint64, fn
 		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 		if err != nil {
 			return after, false, fmt.Errorf("direct get: %w", err)
+		}
+		if seq <= after {
+			continue
 		}
 		if err := fn(m, seq); err != nil {
 			return after, false, err
