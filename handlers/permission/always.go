@@ -63,7 +63,7 @@ func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun
 // trial tries rules on what was requested so far. A session of which nothing is known any more counts as one of the workspace.
 func (g Gate) trial(rules []policy.Rule) dryrun.Trial {
 	directory := func(chat, session string) string { return g.directory(chat, session, true) }
-	return dryrun.Trial{Log: g.Permissions.Log, Rules: rules, Directory: directory, Ask: g.askOn}
+	return dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOn}
 }
 
 // AllowAlways stores the rules, or makes those that are there already last as long, and authorizes the ask when it still

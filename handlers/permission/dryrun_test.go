@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/projections"
+	"pocketcoder/projections/queries"
 )
 
 var allowMake = policy.Rule{Permission: "bash", Pattern: "make*", Action: policy.Allow}
@@ -85,9 +88,15 @@ func BenchmarkDryRun(b *testing.B) {
 			handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Reason: "no rule allows it", Cwd: "/"}}.Event(b, chat),
 			handlerstest.Decided(id, command, events.Authorized).Event(b, chat))
 	}
-	_, err := h.Log.AppendAll(b.Context(), all)
+	last, err := h.Log.AppendAll(b.Context(), all)
 	is.NoErr(err)
+	model, err := projections.Open(b.Context(), b.TempDir(), h.Log)
+	is.NoErr(err)
+	defer model.Close()
+	go model.Run(b.Context())
+	is.NoErr(model.Wait(b.Context(), last))
 	g := permissiontest.GateOn(h)
+	g.History = queries.History(model, h.Log)
 	g.Session = func(string) (permission.Session, bool) { return permission.Session{}, false }
 	for b.Loop() {
 		began := time.Now()
@@ -95,5 +104,8 @@ func BenchmarkDryRun(b *testing.B) {
 		is.NoErr(err)
 		is.Equal([]int{run.Asks, run.Allowed}, []int{n, n})
 		b.ReportMetric(float64(n)/time.Since(began).Seconds(), "asks/s")
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(float64(m.HeapInuse>>20), "heap-MiB")
 	}
 }

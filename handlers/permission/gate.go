@@ -18,6 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -50,6 +51,7 @@ type Gate struct {
 	Call        func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool) // ok once it is known with what the tool was called
 	Network     NetworkMode                                                                                  // of commands in the sandbox; empty when they are not in one, or when it is not known
 	Visible     func(real string) bool                                                                       // whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
+	History     dryrun.History                                                                               // of requests, for a dry run
 	Logger      *slog.Logger
 }
 

@@ -40,6 +40,7 @@ import (
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/queries"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
@@ -81,7 +82,7 @@ func NewSystem(t testing.TB) *System {
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
-		Workspace: s.Workspace,
+		Workspace: s.Workspace, History: queries.History(s.Model, s.Log),
 		Session: func(id string) (permission.Session, bool) { // that of a chat is named after it
 			chat, found := strings.CutPrefix(id, "ses_")
 			return permission.Session{Chat: chat, Directory: s.Workspace}, found

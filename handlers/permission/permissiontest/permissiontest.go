@@ -24,8 +24,11 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
+	"pocketcoder/projections/queries"
 )
 
 // Handlers are all that carry out commands on one log.
@@ -77,9 +80,31 @@ func Intends(id, command string) permission.Submit {
 	}
 }
 
+// history reads the requests from a read model that it makes for each call.
+func history(l *log.Log) dryrun.History {
+	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
+		dir, err := os.MkdirTemp("", "history-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		m, err := projections.Open(ctx, dir, l)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(running) }()
+		defer func() { stop(); <-ended }()
+		return queries.History(m, l)(ctx, chat, each)
+	}
+}
+
 // GateOn is a gate that is asked and does not run. It works in /.
 func GateOn(h *Handlers) permission.Gate {
 	return permission.Gate{
+		History:     history(h.Log),
 		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Rules: []policy.Rule{{Permission: "bash", Pattern: "git status*"}}, Workspace: "/",
 		Session: func(string) (permission.Session, bool) { return permission.Session{}, false },
 		Call: func(context.Context, string, events.Call, time.Duration) (permission.Call, bool) {
@@ -126,7 +151,7 @@ func (g *RunningGate) Start() {
 		Session: func(id string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: g.Directory}, id == "ses_1"
 		},
-		Call: g.call,
+		Call: g.call, History: history(g.Log),
 	}
 	gate := g.Gate
 	go func() { done <- gate.Run(ctx) }()

@@ -1,0 +1,26 @@
+package events
+
+import "time"
+
+// PastRequest is a permission request of a chat, and what has become of it by now.
+type PastRequest struct {
+	Chat    string
+	Ask     PermissionAsk
+	At      time.Time
+	Cwd     string // where its command was to run; empty if that is not known
+	Outcome RequestOutcome
+}
+
+// RequestOutcome is what has become of a permission request.
+type RequestOutcome string
+
+// The outcomes of a request.
+const (
+	RequestWaiting    RequestOutcome = "waiting"
+	RequestAuthorized RequestOutcome = "authorized" // by a person
+	RequestDenied     RequestOutcome = "denied"
+	RequestAllowed    RequestOutcome = "authorized by a rule"
+	RequestRefused    RequestOutcome = "denied by a rule"
+	RequestExpired    RequestOutcome = "expired"
+	RequestElsewhere  RequestOutcome = "answered in OpenCode"
+)

@@ -1,0 +1,70 @@
+package queries
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// historyPage is the number of requests that are read at once. The metadata of one can hold a whole file.
+const historyPage = 200
+
+// History returns a function that calls each with the permission requests of a chat, or of all chats if chat is empty, in no
+// order. The function first waits until the read model holds what is in the log now.
+func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat string, each func(events.PastRequest)) error {
+	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
+		last, err := l.Last(ctx)
+		if err != nil {
+			return err
+		}
+		if err := m.Wait(ctx, last); err != nil {
+			return err
+		}
+		where, order := "id>{:after}", "id"
+		if chat != "" {
+			where, order = "chat={:chat} AND asked_seq>{:seq}", "asked_seq"
+		}
+		for after, seq := "", int64(-1); ; {
+			page, err := store.List[projections.Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions WHERE "+where+" ORDER BY "+order+" LIMIT {:most}",
+				dbx.Params{"chat": chat, "after": after, "seq": seq, "most": historyPage})
+			if err != nil {
+				return err
+			}
+			for _, p := range page {
+				at, _ := time.Parse(events.TimeFormat, p.Created)
+				each(events.PastRequest{Chat: p.Chat, Ask: p.Ask(), At: at, Cwd: p.Cwd, Outcome: outcome(p)})
+			}
+			if len(page) < historyPage {
+				return nil
+			}
+			after, seq = page[len(page)-1].ID, page[len(page)-1].AskedSeq
+		}
+	}
+}
+
+// outcome returns what has become of a request. An approval that expired later counts as an approval.
+func outcome(p projections.Permission) events.RequestOutcome {
+	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == projections.PermissionAuthorized || p.ApprovedBy != ""
+	switch {
+	case p.Status == projections.PermissionDraft:
+		return events.RequestWaiting
+	case p.DecidedBy == "" || byRule && p.Status == projections.PermissionExpired:
+		return events.RequestExpired
+	case strings.HasPrefix(p.DecidedBy, events.EngineActor("")):
+		return events.RequestElsewhere
+	case byRule && authorized:
+		return events.RequestAllowed
+	case byRule:
+		return events.RequestRefused
+	case authorized:
+		return events.RequestAuthorized
+	}
+	return events.RequestDenied
+}
