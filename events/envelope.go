@@ -74,7 +74,8 @@ type Event struct {
 	stored      json.RawMessage // the body as it is stored, if that is an older form
 
 	// Malformed says why the event cannot be read: its message is not a valid event, its form is newer than this program,
-	// or its body is lost or damaged. Readers skip it, and the read models keep it as a dead letter.
+	// or its body is lost or damaged. Readers skip it, and the read models keep it as a dead letter. It is an Erased if an operator
+	// erased the body; then readers skip the event, too, and nothing is wrong.
 	Malformed error
 }
 
@@ -215,6 +216,10 @@ func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored 
 			return fail(fmt.Errorf("%s %q is no version", headerForm, s))
 		}
 	}
+	if erased, ok := ReadErased(data); ok {
+		e.Malformed = erased
+		return e
+	}
 	if !json.Valid(data) {
 		return fail(fmt.Errorf("body is not JSON"))
 	}
@@ -227,6 +232,9 @@ func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored 
 	}
 	return e
 }
+
+// IsErased reports whether an operator erased the body.
+func (e Event) IsErased() bool { return errors.As(e.Malformed, new(Erased)) }
 
 // WithoutBody returns e as malformed, with what is stored instead of its body.
 func (e Event) WithoutBody(stored json.RawMessage, why error) Event {
@@ -251,12 +259,15 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		OpenCodeSeq *int64          `json:"opencodeseq,omitempty"`
 		Form        int             `json:"dataversion,omitempty"`
 		Malformed   string          `json:"malformed,omitempty"` // why data is not the body
+		Erased      string          `json:"erased,omitempty"`    // why data is a mark
 		Data        json.RawMessage `json:"data"`
-	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Form, "", e.Data}
+	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Form, "", "", e.Data}
 	if e.OpenCodeSeq >= 0 {
 		v.OpenCodeSeq = &e.OpenCodeSeq
 	}
-	if e.Malformed != nil {
+	if e.IsErased() {
+		v.Erased = e.Malformed.Error()
+	} else if e.Malformed != nil {
 		v.Malformed = e.Malformed.Error()
 	}
 	if e.stored != nil {

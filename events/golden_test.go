@@ -76,6 +76,7 @@ var filled = []Data{
 		Stdout: Output{Bytes: 3, Text: "a\x1b\n", Base64: []byte{0xff, 0}, Blob: &Blob{Name: "x1.stdout", Size: 3, SHA256: "ab"}},
 		Stderr: Output{Bytes: 4, Text: "oops", Base64: []byte{1}, Blob: &Blob{Name: "x1.stderr", Size: 4, SHA256: "cd"}},
 	},
+	ChatErased{User: "u1", Deleted: true, Events: 7},
 	TurnLost{Session: "ses_1"},
 	AbortRequested{Session: "ses_2"},
 	ChatUpdated{Title: ptr("Title"), Description: ptr("what it is about"), Archived: ptr(true), Tags: ptr("a,b"), Agent: ptr("plan"), User: ptr("u2")},

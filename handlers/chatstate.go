@@ -24,7 +24,7 @@ func (s *ChatState) Apply(e events.Event) {
 		if d.User != nil {
 			s.Owner = *d.User
 		}
-	case events.Deleted:
+	case events.Deleted, events.ChatErased:
 		s.Deleted = e.Seq
 	}
 }

@@ -107,8 +107,9 @@ var mayImport = map[string]string{
 	"cmd/app/worker": "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections sandbox/isolation web/ports",
-	"cmd/cli/admin":      "bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries",
+	"cmd/cli/admin":      "bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries",
 	"cmd/backup":         "cmd/datadir cmd/program events events/archive ops/natsconf",
+	"cmd/erase":          "cmd/backup cmd/datadir events events/archive events/log ops/natsconf",
 	"cmd/cli/clitest":    "cmd/cli",
 	"cmd/cli/doctor":     "bridge/opencode bridge/opencode/install bridge/ssh cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program cmd/viewer ops/natsconf projections/store sandbox/isolation sandbox/limit",
 	"cmd/cli/executions": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable cmd/viewer events events/log handlers handlers/exec projections sandbox/wire",

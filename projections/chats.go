@@ -51,6 +51,9 @@ func updateChats(t *tables, e events.Event, body any) error {
 		c.Title, c.User, c.Engine, c.Agent, c.Adopted = b.Title, b.User, b.Engine, b.Agent, b.Adopted
 		c.Description, c.Archived, c.Tags = b.Description, b.Archived, b.Tags
 		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
+	} else if b, ok := body.(events.ChatErased); ok && !found {
+		t.chats.Put(erasedChat(t, c, b))
+		return nil
 	} else if !found {
 		return nil
 	}
@@ -83,6 +86,15 @@ func updateChats(t *tables, e events.Event, body any) error {
 	}
 	t.chats.Put(c)
 	return nil
+}
+
+// erasedTitle is the title of a chat whose text an operator erased.
+const erasedTitle = "erased"
+
+func erasedChat(t *tables, c Chat, b events.ChatErased) Chat {
+	c.Title, c.User, c.Removed = erasedTitle, b.User, b.Deleted
+	c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
+	return c
 }
 
 func (c *Chat) update(b events.ChatUpdated) {

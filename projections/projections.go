@@ -83,6 +83,9 @@ func definition() store.Definition {
 
 // decode returns the body of an event. The body of an OpenCode event is its payload.
 func decode(e events.Event) (any, error) {
+	if e.IsErased() {
+		return nil, nil // no table changes, and it is no dead letter
+	}
 	d, err := events.Decode(e)
 	if err != nil {
 		return nil, err

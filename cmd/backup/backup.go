@@ -321,5 +321,5 @@ func (p part) check(path string, fn func(archive.Entry) error) error {
 // isErasure reports whether a subject is that of the event that a chat was erased.
 func isErasure(subject string) bool {
 	s, err := events.ParseSubject(subject)
-	return err == nil && s.Kind == "erased"
+	return err == nil && s.Scope == events.ScopeChat && s.Kind == events.ChatErased{}.Kind()
 }

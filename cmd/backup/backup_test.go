@@ -355,6 +355,25 @@ func TestABackupIsOfOneSystem(t *testing.T) {
 	expect.Contains(t, err.Error(), `the directory holds "letter.txt" and no backup`)
 }
 
+func TestABackupWithTheTextOfAnErasedChatIsNotContinued(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	i, to := running(t), expect.MemoryDir(t)
+	_, err := Write(t.Context(), i.options(to))
+	is.NoErr(err)
+	e, err := events.New("c1", events.ActorSystem, events.ChatErased{})
+	is.NoErr(err)
+	_, err = i.log.Append(t.Context(), e)
+	is.NoErr(err)
+	before := contents(t, to)
+	_, err = Write(t.Context(), i.options(to))
+	is.True(err != nil)
+	expect.Contains(t, err.Error(), "event #702 says that a chat was erased, and this backup was begun before and still holds its text")
+	is.Equal(contents(t, to), before)
+	_, err = Write(t.Context(), i.options(expect.MemoryDir(t))) // a new one has nothing to hide
+	is.NoErr(err)
+}
+
 // A process that is killed at any step leaves a backup, or a data directory, that the next run completes.
 func TestAKilledBackupAndRestoreAreCompletedByTheNextRun(t *testing.T) {
 	t.Parallel()
@@ -383,7 +402,7 @@ func TestAKilledBackupAndRestoreAreCompletedByTheNextRun(t *testing.T) {
 		killed(t, "restore", step, d, to)
 		_, err := d.Open()
 		is.True(err != nil) // "up" does not take it
-		expect.Contains(t, err.Error(), "a restore of it has not come to its end; run it again: pocketcoder restore")
+		expect.Contains(t, err.Error(), "the restore of it has not come to its end; run it again: pocketcoder restore")
 	}
 	_, err = Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: quiet})
 	is.NoErr(err)

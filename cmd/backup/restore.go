@@ -141,7 +141,7 @@ func (m *manifest) store(ctx context.Context, o RestoreOptions, held *secrets) e
 	if err != nil {
 		return err
 	}
-	server, nc, err := start(ctx, o.Data.Path("nats"), keys, true)
+	server, nc, err := OpenStore(ctx, o.Data.Path("nats"), keys, true)
 	if err != nil {
 		return err
 	}

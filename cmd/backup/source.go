@@ -51,7 +51,7 @@ func startLog(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (*nats.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	server, nc, err := start(ctx, d.Path("nats"), keys, false)
+	server, nc, err := OpenStore(ctx, d.Path("nats"), keys, false)
 	if err != nil {
 		release()
 		return nil, nil, err
@@ -59,8 +59,8 @@ func startLog(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (*nats.Con
 	return nc, func() { nc.Close(); server.Close(); release() }, nil
 }
 
-// start starts a server on a store and connects to it.
-func start(ctx context.Context, store string, keys natsconf.Keys, bulk bool) (*natsconf.Server, *nats.Conn, error) {
+// OpenStore starts a server on a store directory and connects to it. With bulk the caller syncs the files once the server is closed.
+func OpenStore(ctx context.Context, store string, keys natsconf.Keys, bulk bool) (*natsconf.Server, *nats.Conn, error) {
 	options, err := keys.Options(natsconf.Core, "pocketcoder backup")
 	if err != nil {
 		return nil, nil, err

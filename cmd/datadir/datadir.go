@@ -84,7 +84,7 @@ func (d Dir) Open() (release func(), err error) {
 	if u, err := d.Unfinished(); err != nil || u != nil {
 		release()
 		if err == nil {
-			err = fmt.Errorf("a %s of it has not come to its end; run it again: %s", u.What, u.Command)
+			err = fmt.Errorf("the %s of it has not come to its end; run it again: %s", u.What, u.Command)
 		}
 		return nil, fmt.Errorf("open data directory %s: %w", d, err)
 	}
@@ -128,7 +128,7 @@ func (d Dir) Begin(u Unfinished) error {
 // Finish syncs parts of the directory to disk, and lets Open take it.
 func (d Dir) Finish(parts ...string) error {
 	for _, part := range parts {
-		if err := syncTree(d.Path(part)); err != nil {
+		if err := SyncTree(d.Path(part)); err != nil {
 			return err
 		}
 	}
@@ -138,8 +138,8 @@ func (d Dir) Finish(parts ...string) error {
 	return errors.Join(os.Remove(d.Path("unfinished")), SyncDir(string(d)))
 }
 
-// syncTree syncs a directory, and the files and directories below it, to disk.
-func syncTree(dir string) error {
+// SyncTree syncs a directory, and the files and directories below it, to disk.
+func SyncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() && !entry.Type().IsRegular() {
 			return err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"pocketcoder/expect"
 )
 
+// The same systems show an erased chat, because each start of OpenCode takes seconds.
 func TestARestoredSystemShowsTheSameChatAndGoesOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -19,6 +22,10 @@ func TestARestoredSystemShowsTheSameChatAndGoesOn(t *testing.T) {
 	chat := p.chat(t, bash("echo re''stored"))
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
+	const canary = "text-that-goes-away"
+	gone := p.chat(t, bash("echo "+canary))
+	p.approve(t, gone, 0)
+	p.turnEnds(t, gone)
 	dir := t.TempDir()
 	backup, file := filepath.Join(dir, "backup"), filepath.Join(dir, "passphrase")
 	is.NoErr(os.WriteFile(file, []byte("correct horse\n"), 0o600))
@@ -36,7 +43,23 @@ func TestARestoredSystemShowsTheSameChatAndGoesOn(t *testing.T) {
 	stdout, stderr, code = r.cli(t, "", "restore", backup, "--passphrase-file", file)
 	is.Equal([]any{code, stderr}, []any{0, ""})
 	expect.Contains(t, stdout, "start it with: pocketcoder up --data "+string(r.data))
+	stdout, stderr, code = r.cli(t, "", "admin", "erase", gone, "--yes")
+	is.Equal([]any{code, stderr}, []any{0, ""})
+	expect.Contains(t, stdout, "erased chat "+gone)
 	r.runForTest()
+	is.Equal(r.row(t, gone).Title, "erased")
+	erased, _, _ := r.cli(t, "", "replay", gone)
+	expect.Contains(t, erased, "message.submitted: erased by an operator, SHA-256 ")
+	expect.Lacks(t, erased, "cannot be read")
+	is.NoErr(filepath.WalkDir(string(r.data), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			expect.Lacks(t, expect.ReadFile(t, path), canary) // path
+		}
+		return nil
+	}))
+	states, err := health(r.HTTP)
+	is.NoErr(err)
+	is.Equal(states.code, http.StatusOK) // nothing counts as lost
 	after, _, _ := r.cli(t, "", "replay", chat, "--json", "--to", to)
 	is.True(before != "" && after == before)
 	is.Equal(r.text(t, chat), said)

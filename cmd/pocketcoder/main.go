@@ -44,7 +44,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder worker         run commands for a system elsewhere
   pocketcoder backup DIR     copy the log to a directory, also while the system runs
   pocketcoder restore DIR    make a data directory of a backup
-  pocketcoder admin          maintain an installation: rebuild, nats-context, nats-config
+  pocketcoder admin          maintain an installation: rebuild, erase, nats-context, nats-config
   pocketcoder doctor         check what this machine has, and say how to get the rest
   pocketcoder version
 

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Stream is a stream of a server, over a connection that may use the JetStream API.
@@ -41,6 +43,20 @@ const requestTime = 30 * time.Second
 func (s Stream) Info(ctx context.Context) (Info, error) {
 	var info Info
 	return info, s.request(ctx, "STREAM.INFO", nil, &info)
+}
+
+// Names returns the names of all streams, in order.
+func Names(ctx context.Context, nc *nats.Conn) (list []string, err error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	names := js.StreamNames(ctx)
+	for name := range names.Name() {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list, names.Err()
 }
 
 // request sends a request about the stream to the JetStream API.

@@ -81,7 +81,7 @@ func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn fu
 
 func delta(subject string, m *nats.Msg) Delta {
 	offset, _ := strconv.ParseInt(m.Header.Get(headerOffset), 10, 64)
-	return Delta{Subject: subject, Type: m.Header.Get(events.HeaderType), Stream: m.Header.Get(headerStream), Offset: offset, Data: m.Data}
+	return Delta{Subject: subject, Type: m.Header.Get(events.HeaderType), Stream: m.Header.Get(headerStream), Offset: offset, Data: events.WithoutMark(m.Data)}
 }
 
 // ReadDeltas calls fn with the fragments that were stored since a time and match one of filters, in order, each once, and

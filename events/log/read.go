@@ -165,7 +165,7 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 // lost, the event is malformed and its Data is the reference.
 func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64, at time.Time) (events.Event, error) {
 	var lost error
-	if h.Get(events.HeaderBlob) != "" {
+	if h.Get(events.HeaderBlob) != "" && events.WithoutMark(data) != nil {
 		body, err := l.fetchBody(ctx, data)
 		if err != nil && !isLost(err) {
 			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)

@@ -123,8 +123,11 @@ func boolOf(r *http.Request, field string) (bool, error) {
 	return is, nil
 }
 
-// malformed is the name of an event that cannot be decoded.
-const malformed = "malformed"
+// The names of events without a body: one that cannot be decoded, and one whose body an operator erased.
+const (
+	malformed = "malformed"
+	erased    = "erased"
+)
 
 func sendEvent(out *eventWriter, e events.Event) error {
 	data, err := json.Marshal(e)
@@ -132,7 +135,10 @@ func sendEvent(out *eventWriter, e events.Event) error {
 		return err
 	}
 	name := e.Subject.Kind
-	if e.Malformed != nil {
+	switch {
+	case e.IsErased():
+		name = erased
+	case e.Malformed != nil:
 		name = malformed
 	}
 	return out.send(strconv.FormatUint(e.Seq, 10), name, data)

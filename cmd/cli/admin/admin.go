@@ -12,6 +12,7 @@ import (
 
 var adminCommands = map[string]func(context.Context, cli.Environment, []string) error{
 	"rebuild":      runRebuild,
+	"erase":        runErase,
 	"nats-context": runNATSContext,
 	"nats-config":  runNATSConfig,
 }
@@ -19,6 +20,7 @@ var adminCommands = map[string]func(context.Context, cli.Environment, []string) 
 const adminUsage = `pocketcoder admin: maintain an installation.
 
   pocketcoder admin rebuild        delete the read models and compute them again from the log
+  pocketcoder admin erase CHAT     remove the text of a chat from the log, while nothing runs
   pocketcoder admin nats-context   let the nats CLI read the log
   pocketcoder admin nats-config    print the configuration of an external NATS server
 
@@ -35,5 +37,5 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if _, err := cli.Parse(cli.NewFlags(env, "admin", adminUsage), args, 0); err != nil {
 		return err
 	}
-	return cli.WrongUsage(env, "admin: which of rebuild, nats-context and nats-config?")
+	return cli.WrongUsage(env, "admin: which of rebuild, erase, nats-context and nats-config?")
 }

@@ -76,6 +76,10 @@ func (r *Renderer) Note(session string, st Style, format string, args ...any) {
 // Event shows what an event of the chat adds to what is on the screen.
 func (r *Renderer) Event(e events.Event) {
 	d, err := events.Decode(e)
+	if e.IsErased() {
+		r.Note("", Dim, "event #%d %s: %v", e.Seq, e.Subject.Kind, err)
+		return
+	}
 	if err != nil {
 		r.Note("", Red, "event #%d cannot be read: %v", e.Seq, err)
 		return
@@ -83,6 +87,8 @@ func (r *Renderer) Event(e events.Event) {
 	switch d := d.(type) {
 	case events.ChatCreated:
 		r.Note("", Dim, "chat %s: %s", e.Subject.ID, d.Title)
+	case events.ChatErased:
+		r.Note("", Dim, "chat %s: an operator erased its text", e.Subject.ID)
 	case events.SessionBound:
 		r.depth[d.Session], r.directory[d.Session] = 0, d.Directory
 	case events.MessageSubmitted:

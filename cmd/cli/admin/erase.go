@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/erase"
+	"pocketcoder/events"
+)
+
+const eraseUsage = `pocketcoder admin erase CHAT: remove the text of a chat from the log, for ever. Stop "up" before.
+
+  pocketcoder admin erase h2k0x9c3v7m1q5z          asks for the chat's id again
+  pocketcoder admin erase h2k0x9c3v7m1q5z --yes    for scripts
+  pocketcoder replay h2k0x9c3v7m1q5z               afterwards: erased by an operator, SHA-256 …
+
+It writes the log again. The bodies of the chat's events, its streaming fragments and the outputs, artifacts and large bodies that
+no other chat names become a mark with their SHA-256. Sequences, stored times and headers stay, and so do all other chats. The
+old log is removed once the new one was read back. The disk needs room for both. If it is interrupted, run it again.
+
+Also removed: the read models, which the next start computes again; the chat's sessions in OpenCode's database; OpenCode's log files.
+
+Not removed:
+  the workspace, and what commands wrote to their home directory
+  the copy of a forked chat: erase that chat too
+  rules, prompts and other records that were made from the chat
+  OpenCode's snapshots of workspace files and its files with long tool outputs (opencode/data/opencode/snapshot, tool-output)
+  what was typed at a terminal (the file history in the data directory)
+  notifications that phones received, and backups: delete those that were made before
+  the old bytes on the disk, which the file system may keep until it uses their place again
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+func runErase(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "admin erase", eraseUsage)
+	data := cli.DataFlag(fs, env)
+	yes := fs.Bool("yes", false, "do not ask")
+	asJSON := fs.Bool("json", false, "print JSON")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return cli.WrongUsage(env, `admin erase: which chat? "pocketcoder chats" lists them while the system runs`)
+	}
+	chat, err := events.ParseID(rest[0])
+	if err != nil {
+		return cli.WrongUsage(env, "admin erase: %v", err)
+	}
+	if !*yes {
+		if err := confirm(env, chat); err != nil {
+			return err
+		}
+	}
+	d := datadir.Dir(datadir.Absolute(*data))
+	steps := &steps{env: env}
+	began := time.Now()
+	result, err := erase.Run(ctx, erase.Options{
+		Data: d, Chat: chat, Actor: events.UserActor("operator"), Progress: steps.show,
+		Command: fmt.Sprintf("pocketcoder admin erase %s --yes --data %s", chat, d),
+	})
+	steps.end()
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, result)
+	}
+	_, err = fmt.Fprintf(env.Stdout, "erased chat %s: %d events, %d fragments, %d large contents, %d sessions of OpenCode, in %s\n"+
+		"backups that were made before still hold its text\n",
+		chat, result.Events, result.Deltas, result.Blobs, result.Sessions, time.Since(began).Round(time.Millisecond))
+	return err
+}
+
+func confirm(env cli.Environment, chat string) error {
+	if !env.Interactive {
+		return cli.WrongUsage(env, "admin erase: nobody can undo it; confirm with --yes")
+	}
+	fmt.Fprintf(env.Stderr, "Nobody can undo this. Type the chat's id to erase its text: ")
+	line, err := bufio.NewReader(env.Stdin).ReadString('\n')
+	if err == nil && strings.TrimSpace(line) != chat {
+		err = errors.New("that is not the chat's id; nothing was erased")
+	}
+	return err
+}

@@ -1,0 +1,237 @@
+package erase
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+	"pocketcoder/events/archive"
+	"pocketcoder/events/log"
+)
+
+// findings are what belongs to a chat.
+type findings struct {
+	prefix   string   // of the subjects of its events
+	deltas   []string // prefixes of the subjects of its fragments
+	count    uint64   // of its events
+	isErased bool     // by an earlier run
+	closing  events.ChatErased
+	sessions map[string]bool            // of OpenCode
+	blobs    map[string]bool            // names that only its events name
+	large    map[uint64]json.RawMessage // marks of the events whose body is in BLOBS, by sequence
+	chunks   map[string]bool            // subjects of the contents of blobs
+	metas    map[string][]byte          // what is stored instead, by the subject of the blob's description
+}
+
+// mark returns the mark of an event's body, which may be in BLOBS.
+func (f *findings) mark(e archive.Entry) []byte {
+	if m, ok := f.large[e.Seq]; ok {
+		return m
+	}
+	return events.Erase(e.Body)
+}
+
+// look finds what belongs to a chat.
+func look(ctx context.Context, nc *nats.Conn, chat string) (*findings, error) {
+	f := &findings{
+		prefix: strings.TrimSuffix(events.ChatFilter(chat), ">"), sessions: map[string]bool{}, blobs: map[string]bool{},
+		large: map[uint64]json.RawMessage{}, chunks: map[string]bool{}, metas: map[string][]byte{},
+	}
+	for _, filter := range events.ChatDeltaFilters(chat) {
+		f.deltas = append(f.deltas, strings.TrimSuffix(filter, ">"))
+	}
+	l, err := log.Attach(nc, "$JS.API")
+	if err != nil {
+		return nil, err
+	}
+	_, err = l.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error {
+		f.add(e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f.count == 0 {
+		return nil, ErrNoChat
+	}
+	if err := f.readAll(ctx, nc, l); err != nil {
+		return nil, err
+	}
+	return f, f.findBlobs(ctx, nc)
+}
+
+// add takes an event of the chat. Its Data is the body also if that is in BLOBS.
+func (f *findings) add(e events.Event) {
+	f.count++
+	if e.Malformed == nil {
+		f.search(e.Data)
+	}
+	if len(e.Data) > log.MaxInline {
+		sum := sha256.Sum256(e.Data)
+		f.blobs["sha256-"+hex.EncodeToString(sum[:])] = true
+	}
+	switch d, _ := events.Decode(e); d := d.(type) {
+	case events.ChatCreated:
+		f.closing.User = d.User
+	case events.ChatUpdated:
+		if d.User != nil {
+			f.closing.User = *d.User
+		}
+	case events.Deleted:
+		f.closing.Deleted = true
+	case events.ChatErased:
+		f.isErased = true
+	case events.SessionBound:
+		f.sessions[d.Session] = true
+	case events.OpenCode:
+		var p struct {
+			SessionID string
+			Info      struct{ ID string }
+		}
+		_ = json.Unmarshal(d.Properties, &p) // other fields of these names are of another kind
+		if strings.HasPrefix(d.Type, "session.") {
+			f.sessions[p.Info.ID] = true
+		}
+		f.sessions[p.SessionID] = true
+	}
+	delete(f.sessions, "")
+}
+
+// search notes the blobs that a body names.
+func (f *findings) search(body []byte) {
+	var value any
+	if json.Unmarshal(body, &value) == nil {
+		f.searchValue(value)
+	}
+}
+
+func (f *findings) searchValue(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			f.searchValue(item)
+		}
+	case map[string]any:
+		name, isNamed := v["name"].(string)
+		_, isSized := v["size"].(float64)
+		_, isHashed := v["sha256"].(string)
+		if isNamed && isSized && isHashed {
+			f.blobs[name] = true
+		}
+		for _, item := range v {
+			f.searchValue(item)
+		}
+	}
+}
+
+// readAll reads all events: for the large bodies of the chat, and for the blobs that other events name too, which stay.
+func (f *findings) readAll(ctx context.Context, nc *nats.Conn, l *log.Log) error {
+	stream := archive.Stream{Conn: nc, Name: eventsStream}
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return err
+	}
+	type other struct {
+		seq  uint64
+		name string
+	}
+	var others []other
+	err = stream.Read(ctx, 1, info.State.Last, func(e archive.Entry) error {
+		isChats := f.isText(e.Subject)
+		var reference events.Blob
+		isLarge := bytes.Contains(e.Header, []byte("\r\n"+events.HeaderBlob+":")) && json.Unmarshal(e.Body, &reference) == nil && reference.Name != ""
+		switch {
+		case isChats && isLarge:
+			f.blobs[reference.Name] = true
+			f.large[e.Seq] = events.Erased{SHA256: reference.SHA256, Size: reference.Size}.Mark()
+		case !isChats:
+			f.keep(e.Body)
+			if isLarge {
+				others = append(others, other{e.Seq, reference.Name})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range others {
+		delete(f.blobs, o.name)
+		if err := f.keepNamedIn(ctx, l, o.name); err != nil {
+			return fmt.Errorf("read the body of event #%d: %w", o.seq, err)
+		}
+	}
+	return nil
+}
+
+// keep leaves the blobs that a body of another chat names.
+func (f *findings) keep(body []byte) {
+	for name := range f.blobs {
+		if bytes.Contains(body, []byte(name)) {
+			delete(f.blobs, name)
+		}
+	}
+}
+
+func (f *findings) keepNamedIn(ctx context.Context, l *log.Log, blob string) error {
+	if len(f.blobs) == 0 {
+		return nil
+	}
+	r, err := l.OpenBlob(ctx, blob)
+	if errors.Is(err, log.ErrNoBlob) {
+		return nil // lost already
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	f.keep(body)
+	return nil
+}
+
+// findBlobs finds the messages of the chat's blobs, and makes what is stored instead of their descriptions: those of deleted blobs,
+// so that a body with the same hash can be stored again.
+func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	bucket, err := js.ObjectStore(ctx, "BLOBS")
+	if err != nil {
+		return err
+	}
+	for name := range f.blobs {
+		info, err := bucket.GetInfo(ctx, name)
+		if errors.Is(err, jetstream.ErrObjectNotFound) {
+			delete(f.blobs, name)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look up blob %s: %w", name, err)
+		}
+		f.chunks["$O.BLOBS.C."+info.NUID] = true
+		mark := jetstream.ObjectInfo{Bucket: info.Bucket, NUID: info.NUID, Deleted: true, Digest: info.Digest}
+		mark.Name, mark.Description = name, "erased by an operator"
+		body, err := json.Marshal(mark)
+		if err != nil {
+			return err
+		}
+		f.metas["$O.BLOBS.M."+base64.URLEncoding.EncodeToString([]byte(name))] = body
+	}
+	return nil
+}
