@@ -13,6 +13,9 @@ import (
 	"pocketcoder/projections/store"
 )
 
+// historyColumns are the columns of a past request. A page of all columns takes longer to read.
+const historyColumns = "id, ai_engine_permission_id, session_id, chat, permission, patterns, metadata, status, cwd, decided_by, approved_by, asked_seq, created"
+
 // historyPage is the number of requests that are read at once. The metadata of one can hold a whole file.
 const historyPage = 200
 
@@ -32,7 +35,7 @@ func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat st
 			where, order = "chat={:chat} AND asked_seq>{:seq}", "asked_seq"
 		}
 		for after, seq := "", int64(-1); ; {
-			page, err := store.List[projections.Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions WHERE "+where+" ORDER BY "+order+" LIMIT {:most}",
+			page, err := store.List[projections.Permission](ctx, m.Model, "permissions", "SELECT "+historyColumns+" FROM permissions WHERE "+where+" ORDER BY "+order+" LIMIT {:most}",
 				dbx.Params{"chat": chat, "after": after, "seq": seq, "most": historyPage})
 			if err != nil {
 				return err
