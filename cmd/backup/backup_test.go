@@ -237,6 +237,25 @@ func TestABackupOfABusySystemIsRestoredByteForByte(t *testing.T) {
 	is.Equal(third.NewEvents, uint64(1))
 }
 
+func TestASystemWithoutEventsIsRestoredToo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	i, to := &installation{Dir: datadir.Dir(filepath.Join(expect.MemoryDir(t), "data")), t: t}, expect.MemoryDir(t)
+	release, err := i.Open()
+	is.NoErr(err)
+	release()
+	i.serve()
+	_, err = secret.Open(t.Context(), i.nc, 1)
+	is.NoErr(err)
+	_, err = Write(t.Context(), i.options(to))
+	is.NoErr(err)
+	r := restored(t, to)
+	r.append(1)
+	last, err := r.log.Last(t.Context())
+	is.NoErr(err)
+	is.Equal(last, uint64(1))
+}
+
 func TestAStoppedSystemAndAnExternalServerAreBackedUpToo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

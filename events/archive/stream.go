@@ -117,6 +117,7 @@ func (s Stream) Read(ctx context.Context, from, to uint64, fn func(Entry) error)
 	fail := func(seq uint64, err error) error {
 		return fmt.Errorf("read message %d of stream %s: %w", seq, s.Name, err)
 	}
+	from = max(from, 1) // the first of an empty stream is 0
 	inbox := s.Conn.NewInbox()
 	answers := make(chan *nats.Msg, 2*window)
 	sub, err := s.Conn.ChanSubscribe(inbox+".*", answers)
