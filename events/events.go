@@ -149,6 +149,17 @@ type ForkRequested struct {
 	Chat    string `json:"chat"`              // the new one
 }
 
+// EffectDone says that OpenCode has carried out an abort.requested, a revert.requested or a fork.requested, or that there was nothing to do.
+type EffectDone struct {
+	Effect string `json:"effect"` // id of that event
+}
+
+// EffectFailed says that OpenCode has refused such a command for good.
+type EffectFailed struct {
+	Effect string `json:"effect"` // id of the event with the command
+	Reason string `json:"reason"`
+}
+
 func (ChatCreated) Kind() string           { return "created" }
 func (ChatUpdated) Kind() string           { return "updated" }
 func (Deleted) Kind() string               { return "deleted" }
@@ -171,6 +182,8 @@ func (QuestionInterrupted) Kind() string   { return "question.interrupted" }
 func (QuestionExpired) Kind() string       { return "question.expired" }
 func (TurnLost) Kind() string              { return "turn.lost" }
 func (AbortRequested) Kind() string        { return "abort.requested" }
+func (EffectDone) Kind() string            { return "effect.done" }
+func (EffectFailed) Kind() string          { return "effect.failed" }
 
 var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
@@ -179,7 +192,7 @@ var catalogue = kinds(
 	QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
 	TurnLost{}, AbortRequested{},
-	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{},
+	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, EffectDone{}, EffectFailed{},
 	Saved{},
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{},

@@ -85,6 +85,8 @@ var filled = []Data{
 		Session: "ses_1", MessageID: "msg_1", Call: "call_1",
 	},
 	RevertRequested{Message: "msg_1"},
+	EffectDone{Effect: "evt_1"},
+	EffectFailed{Effect: "evt_2", Reason: "it is gone"},
 	ForkRequested{Message: "msg_1", Chat: "c2"},
 	Saved{Fields: json.RawMessage(`{"name":"poco","temperature":0.1}`)},
 	AccountCreated{Email: "a@example.org", Name: "Ada", Role: "admin"},

@@ -34,7 +34,7 @@ import (
 
 // Version is the version of the read models. Raise it when a table or an update function changes: the next start replays
 // the log.
-const Version = 11
+const Version = 12
 
 // Model holds the read models: the worker that updates them (Run) and their queries. It is safe for concurrent use.
 type Model struct{ *store.Model }
@@ -124,7 +124,8 @@ var projections = []projection{
 	{"executions", events.ScopeChat, updateExecutions},
 	{"artifacts", events.ScopeChat, updateArtifacts},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
-	{"usage", events.ScopeChat, nil},     // a view of messages
+	{"effects", events.ScopeChat, updateEffects},
+	{"usage", events.ScopeChat, nil}, // a view of messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, updateUsers},
 }

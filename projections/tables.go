@@ -23,6 +23,7 @@ type tables struct {
 	subagents   *store.Table[Subagent]
 	config      *store.Table[Config]
 	users       *store.Table[User]
+	effects     *store.Table[Effect]
 }
 
 // openTables opens the tables. Feeds report changes of those that clients see.
@@ -43,11 +44,15 @@ func openTables(tx *store.Tx) *tables {
 		subagents:   store.OpenTable[Subagent](tx, "subagents", shown),
 		config:      store.OpenTable[Config](tx, "config", shown),
 		users:       store.OpenTable[User](tx, "users", shown),
+		effects:     store.OpenTable[Effect](tx, "effects", hidden),
 	}
 }
 
 // apply passes the event to every projection of its scope.
 func (t *tables) apply(e events.Event, body any) error {
+	if mayChangeEffects(body) {
+		t.tx.Wake()
+	}
 	for _, p := range projections {
 		if p.update == nil || p.scope != e.Subject.Scope {
 			continue

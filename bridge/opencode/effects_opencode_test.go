@@ -78,7 +78,7 @@ func newWhole(t *testing.T) *whole {
 	run(w.model.Run)
 	run(supervisor.Run)
 	w.client = (<-lives).Client
-	for _, work := range []func(context.Context) error{in.Run, out.Deliver, out.Reply, out.Abort, out.Revert, out.Fork} {
+	for _, work := range []func(context.Context) error{in.Run, out.CarryOut} {
 		run(work)
 	}
 	return w

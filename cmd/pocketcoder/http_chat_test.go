@@ -16,9 +16,13 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"pocketcoder/cmd/app"
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/ops/natsconf"
 )
 
 // momentIn is what replay answers with.
@@ -233,4 +237,61 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	is.Equal(river(), "Rhine\n")
 	is.Equal(admin.says(t, chat), write("Rhine")+"|wrote Rhine|@@say instead|instead")
 	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork") // it is a chat of its own
+
+	// The log alone says what was carried out: NATS may forget its readers, as in a log that was restored from a copy.
+	admin.must(t, "POST", route(chat, "abort"), nil, nil)
+	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusOK)
+	effects := func() (asked, ended int) {
+		for _, e := range p.history(t, chat) {
+			switch e.Subject.Kind {
+			case events.AbortRequested{}.Kind(), events.RevertRequested{}.Kind(), events.ForkRequested{}.Kind():
+				asked++
+			case events.EffectDone{}.Kind():
+				ended++
+			}
+		}
+		return asked, ended
+	}
+	expect.Eventually(t, "all is carried out", func() bool { asked, ended := effects(); return asked == ended && asked == 6 })
+	p.stop()
+	p.forgetConsumers(t)
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "river.txt"), []byte("Rhône\n"), 0o644)) // by a person
+	p.restart()
+	say(chat, "@@say after the restart")
+	is.Equal(river(), "Rhône\n")
+	asked, ended := effects()
+	is.Equal([]int{asked, ended}, []int{6, 6})
+	is.Equal(strings.Count(admin.says(t, chat), "after the restart"), 2)
+}
+
+// forgetConsumers deletes what NATS remembers of the readers of a stopped system's log, and the read models.
+func (p *process) forgetConsumers(t *testing.T) {
+	t.Helper()
+	is := is.New(t)
+	keys, err := natsconf.LoadKeys(p.data.Path("keys"))
+	is.NoErr(err)
+	server, err := natsconf.Start(t.Context(), app.NATSConfig(p.data, keys))
+	is.NoErr(err)
+	defer server.Close()
+	options, err := keys.Options(natsconf.Core, "test")
+	is.NoErr(err)
+	nc, err := nats.Connect("", append(options, nats.InProcessServer(server.Server))...)
+	is.NoErr(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), "EVENTS")
+	is.NoErr(err)
+	forgotten := 0
+	for name := range stream.ConsumerNames(t.Context()).Name() {
+		is.NoErr(stream.DeleteConsumer(t.Context(), name))
+		forgotten++
+	}
+	is.True(forgotten > 0)
+	models, err := filepath.Glob(p.data.Path("readmodel*"))
+	is.NoErr(err)
+	is.True(len(models) > 0)
+	for _, file := range models {
+		is.NoErr(os.Remove(file))
+	}
 }

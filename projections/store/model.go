@@ -63,6 +63,7 @@ type Model struct {
 	mu        sync.Mutex
 	seq       uint64
 	moved     chan struct{} // closed when seq or caughtUp changes
+	woken     uint64        // number of committed batches for which Tx.Wake was called
 	published uint64        // feeds have the changes up to this sequence
 	feeds     map[*Feed]bool
 	caughtUp  bool
@@ -179,7 +180,7 @@ func (m *Model) take(batch []decoded, caughtUp bool) error {
 		}
 	}
 	m.setTrouble("")
-	m.move(m.current.seq, caughtUp, m.current.tx.changed)
+	m.move(m.current.seq, caughtUp, m.current.tx.wake, m.current.tx.changed)
 	return nil
 }
 
@@ -198,14 +199,17 @@ func (m *Model) exchange(open func() (*file, error)) error {
 		return errors.Join(err, f.close())
 	}
 	m.current = f
-	m.move(f.seq, m.caughtUp, changed)
+	m.move(f.seq, m.caughtUp, true, changed)
 	return nil
 }
 
 // move records that the current file has reached seq. It notifies Wait and the feeds.
-func (m *Model) move(seq uint64, caughtUp bool, changed []changedRow) {
+func (m *Model) move(seq uint64, caughtUp, wake bool, changed []changedRow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if wake {
+		m.woken++
+	}
 	m.seq, m.caughtUp = seq, caughtUp
 	m.publish(seq, changed)
 	close(m.moved)
@@ -225,6 +229,30 @@ func (m *Model) Wait(ctx context.Context, seq uint64) error {
 		case <-moved:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for event #%d in the read models: %w", seq, ctx.Err())
+		}
+	}
+}
+
+// Woken returns how many committed batches have called Tx.Wake.
+func (m *Model) Woken() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.woken
+}
+
+// Awake blocks until more batches than n have called Tx.Wake.
+func (m *Model) Awake(ctx context.Context, n uint64) error {
+	for {
+		m.mu.Lock()
+		woken, moved := m.woken > n, m.moved
+		m.mu.Unlock()
+		if woken {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for an event that matters: %w", ctx.Err())
 		}
 	}
 }

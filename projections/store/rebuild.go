@@ -138,7 +138,7 @@ func (m *Model) catchUp(ctx context.Context, f *file, target uint64) error {
 			return err
 		}
 		if f == m.current {
-			m.move(f.seq, m.CaughtUp(), f.tx.changed)
+			m.move(f.seq, m.CaughtUp(), true, f.tx.changed)
 		}
 		if f.seq >= target {
 			return events.ErrStop

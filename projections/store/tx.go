@@ -21,6 +21,7 @@ type Tx struct {
 	seq        int64        // of the event being applied
 	at         string       // time of the event being applied, in events.TimeFormat
 	changed    []changedRow // by the batch, in tables that clients see
+	wake       bool         // the batch has an event for which Wake was called
 	err        error
 	statements []*sql.Stmt
 	tables     []interface {
@@ -46,6 +47,9 @@ func (tx *Tx) Seq() int64 { return tx.seq }
 
 // EventTime returns the time of the event being applied, in events.TimeFormat.
 func (tx *Tx) EventTime() string { return tx.at }
+
+// Wake makes Model.Awake return once the batch is committed.
+func (tx *Tx) Wake() { tx.wake = true }
 
 func (tx *Tx) prepare(query string) *sql.Stmt {
 	s, err := tx.conn.PrepareContext(context.Background(), query)
@@ -103,7 +107,7 @@ func (tx *Tx) transact(do func() error) error {
 	if err := tx.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	tx.err, tx.changed = nil, nil
+	tx.err, tx.changed, tx.wake = nil, nil, false
 	err := do()
 	if err == nil {
 		if err = tx.exec("COMMIT"); err == nil {

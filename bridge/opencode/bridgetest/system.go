@@ -94,7 +94,7 @@ func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 	ctx, cancel := context.WithCancel(s.T.Context())
 	var workers sync.WaitGroup
 	for name, work := range map[string]func(context.Context) error{
-		"run": b.Run, "deliver": b.Deliver, "reply": b.Reply, "abort": b.Abort, "revert": b.Revert, "fork": b.Fork, "budgets": b.Budgets,
+		"run": b.Run, "carry out": b.CarryOut, "budgets": b.Budgets,
 	} {
 		workers.Go(func() {
 			if err := work(ctx); ctx.Err() == nil {

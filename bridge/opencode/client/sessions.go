@@ -19,7 +19,10 @@ type Session struct {
 	Title     string          `json:"title"`
 	Agent     string          `json:"agent"`
 	Metadata  json.RawMessage `json:"metadata"`
-	Raw       json.RawMessage `json:"-"`
+	Revert    struct {
+		MessageID string `json:"messageID"` // the message that was taken back, empty for none
+	} `json:"revert"`
+	Raw json.RawMessage `json:"-"`
 }
 
 // UnmarshalJSON keeps the object as it came in Raw.

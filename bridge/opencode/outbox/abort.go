@@ -2,47 +2,40 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
+	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 )
 
-// Abort carries out AbortRequested events until ctx ends. It retries each until OpenCode accepts it.
-func (o *Outbox) Abort(ctx context.Context) error {
-	return o.carryOut(ctx, AbortWorker, events.AbortRequested{}, o.abort)
-}
-
-// readCommand decodes a command once OpenCode is connected and the read model has the event.
-func (o *Outbox) readCommand(ctx context.Context, e events.Event, command any) error {
-	if err := o.WaitConnected(ctx); err != nil {
-		return err
+// abort stops the turn of a chat or of one of its subagents.
+func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
+	if f.Session == "" {
+		chat, _, err := o.Model.Chat(ctx, f.Chat)
+		if err != nil {
+			return err
+		}
+		f.Session = chat.Session
 	}
-	if err := o.Model.Wait(ctx, e.Seq); err != nil {
-		return err
-	}
-	return json.Unmarshal(e.Data, command)
-}
-
-func (o *Outbox) abort(ctx context.Context, e events.Event) error {
-	var command events.AbortRequested
-	if err := o.readCommand(ctx, e, &command); err != nil {
-		return err
-	}
-	chat, ok, err := o.Model.Chat(ctx, e.Subject.ID)
-	if err != nil {
-		return err
-	}
-	if command.Session == "" {
-		command.Session = chat.Session
-	}
-	s, known := o.Session(command.Session)
-	if !ok || !known || s.Chat != chat.ID || chat.Engine != o.Engine {
+	if s, known := o.Session(f.Session); !known || s.Chat != f.Chat {
 		return nil // nothing has run there yet
 	}
-	return o.stop(ctx, command.Session)
+	return o.stop(ctx, f.Session)
+}
+
+// settle records how an abort, revert or fork went, unless another try may help.
+func (o *Outbox) settle(ctx context.Context, f projections.Effect, err error) error {
+	if err == nil {
+		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID})
+	}
+	var refusal *client.Error
+	if !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
+		return err
+	}
+	o.Logger.Warn("opencode refuses", "effect", f.Kind, "chat", f.Chat, "err", err)
+	return o.record(ctx, f.Chat, events.EffectFailed{Effect: f.ID, Reason: err.Error()})
 }
 
 // stop ends the turn of a session and of its subagents, if there is one.

@@ -24,7 +24,7 @@ const GoOn = "Your turn was paused because what may be spent was used up. More i
 
 // Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed, and withdraws
 // requests that are no longer needed. A step's cost is known only at its end, so the last step may exceed the limit. The cost of a
-// stopped step stays unknown. Deliver holds back new messages.
+// stopped step stays unknown. CarryOut holds back new messages.
 func (o *Outbox) Budgets(ctx context.Context) error {
 	warn := func(e events.Event, err error) {
 		o.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
@@ -84,11 +84,14 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 // aborted reports whether every abort of the chat was carried out. One that was not would stop this turn.
 func (o *Outbox) aborted(ctx context.Context, chat string) (bool, error) {
 	last, err := o.Log.Fold(ctx, events.ChatSubject(chat, events.AbortRequested{}.Kind()), 0, func(events.Event) error { return nil })
-	if err != nil || last == 0 {
-		return err == nil, err
+	if err == nil {
+		err = o.Model.Wait(ctx, last)
 	}
-	done, err := o.Log.Worked(ctx, AbortWorker)
-	return done >= last, err
+	if err != nil {
+		return false, err
+	}
+	aborting, err := pending.Aborting(ctx, o.Model, chat)
+	return !aborting, err
 }
 
 // spent is what the read model counts.
@@ -155,14 +158,16 @@ func untilTomorrow() time.Duration {
 	return time.Until(time.Now().UTC().Truncate(day).Add(day + time.Millisecond))
 }
 
-// isHeld reports whether a message that was never sent has to wait because of a budget, and records why.
-func (d *deliveries) isHeld(ctx context.Context, m pending.Message) bool {
-	held, err := d.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), d.spent)
-	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
-		err = d.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
+// hold returns errHeld if a message that was never sent has to wait because of a budget, and records why.
+func (o *Outbox) hold(ctx context.Context, m pending.Message) error {
+	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), o.spent)
+	if err != nil || held == nil {
+		return err
 	}
-	if err != nil && ctx.Err() == nil {
-		d.Logger.Warn("look at budgets", "chat", m.Chat, "message", m.ID, "err", err)
+	if m.HeldBy != held.Permission || m.Held != held.Reason {
+		if err := o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason}); err != nil {
+			return err
+		}
 	}
-	return err != nil || held != nil
+	return errHeld
 }

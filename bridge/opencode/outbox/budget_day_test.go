@@ -28,10 +28,8 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	stopped := func(session string, n int) {
 		t.Helper()
 		expect.Eventually(t, "the turn is stopped", func() bool {
-			aborts := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind()))
-			done, err := s.Log.Worked(t.Context(), outbox.AbortWorker)
-			is.NoErr(err)
-			return len(s.Requests("POST", session+"/abort")) == n && done >= aborts[len(aborts)-1].Seq
+			asked, done := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind())), s.Events(events.ChatSubject("*", events.EffectDone{}.Kind()))
+			return len(s.Requests("POST", session+"/abort")) == n && len(done) == len(asked)
 		})
 	}
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)

@@ -66,7 +66,7 @@ func TestNoTryIsUsedUpWhileOpenCodeIsAway(t *testing.T) {
 		return 503
 	})
 	chat := s.Chat("hello")
-	expect.Eventually(t, "the pause begins", func() bool { return strings.Contains(r.Logged.String(), "deliver message") })
+	expect.Eventually(t, "the pause begins", func() bool { return strings.Contains(r.Logged.String(), "tell opencode") })
 	s.Back()
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(tries.Load(), int64(2))

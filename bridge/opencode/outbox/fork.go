@@ -9,38 +9,29 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
-// Fork carries out ForkRequested events until ctx ends. It retries each until OpenCode has made the copy or refuses for good. After a
-// refusal the new chat begins empty.
-func (o *Outbox) Fork(ctx context.Context) error {
-	return o.carryOut(ctx, forkWorker, events.ForkRequested{}, o.fork)
-}
-
 // fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy becomes
-// the chat's own session once it is whole.
-func (o *Outbox) fork(ctx context.Context, e events.Event) error {
-	var command events.ForkRequested
-	if err := o.readCommand(ctx, e, &command); err != nil {
-		return err
-	}
-	from, _, err := o.Model.Chat(ctx, e.Subject.ID)
+// the chat's own session once it is whole. After a refusal the new chat begins empty.
+func (o *Outbox) fork(ctx context.Context, f projections.Effect) error {
+	from, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil {
 		return err
 	}
-	into, known, err := o.Model.Chat(ctx, command.Chat)
+	into, known, err := o.Model.Chat(ctx, f.Into)
 	if err != nil {
 		return err
 	}
-	if from.Session == "" || from.Engine != o.Engine || !known || into.Removed || into.Session != "" {
+	if from.Session == "" || !known || into.Removed || into.Session != "" {
 		return nil // there is nothing to copy, nowhere to put it, or it is there
 	}
 	if err := o.clear(ctx, into.ID); err != nil {
 		return err
 	}
-	s, err := o.copy(ctx, from.Session, command)
+	s, err := o.copy(ctx, from.Session, f)
 	if err != nil {
-		return o.ignoreRefusal(e, err)
+		return err
 	}
 	if err := o.removeUnfinished(ctx, s.ID); err != nil {
 		return err
@@ -75,10 +66,10 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 
 // copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
 // first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
-func (o *Outbox) copy(ctx context.Context, session string, command events.ForkRequested) (client.Session, error) {
+func (o *Outbox) copy(ctx context.Context, session string, f projections.Effect) (client.Session, error) {
 	c := o.Current()
-	if command.Message != "" {
-		if err := c.HasMessage(ctx, session, command.Message); err != nil {
+	if f.Message != "" {
+		if err := c.HasMessage(ctx, session, f.Message); err != nil {
 			return client.Session{}, err
 		}
 	}
@@ -90,11 +81,11 @@ func (o *Outbox) copy(ctx context.Context, session string, command events.ForkRe
 	_ = json.Unmarshal(source.Metadata, &metadata) // OpenCode keeps objects only
 	delete(metadata, ingest.MetadataFork)
 	marked := maps.Clone(metadata)
-	marked[ingest.MetadataFork] = command.Chat
+	marked[ingest.MetadataFork] = f.Into
 	if err := c.SetMetadata(ctx, session, marked); err != nil {
 		return source, err
 	}
-	forked, err := c.Fork(ctx, session, command.Message)
+	forked, err := c.Fork(ctx, session, f.Message)
 	if err := c.SetMetadata(context.WithoutCancel(ctx), session, metadata); err != nil {
 		o.Logger.Warn("fork", "session", session, "err", err)
 	}

@@ -3,7 +3,10 @@
 //
 // Promises:
 //   - An effect is attempted until OpenCode has taken it or has refused it for good. Only a message fails earlier: after
-//     RetryAfter. Which effects are pending follows from the log and the read models, so a crash loses none.
+//     RetryAfter. Which effects are open follows from the log and nothing else, so a crash, or a log that was restored from a copy,
+//     neither loses nor repeats one.
+//   - The effects of one chat are carried out one after the other, in log order; aborts come first. Chats do not wait for each other,
+//     except when MaxTurns turns are running.
 //   - A message is sent under ids that are in the log before, so OpenCode runs it once, however often it is sent.
 //   - OpenCode is never told "always": it asks about each request, and the decision is made here.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
@@ -26,8 +29,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Outbox carries out effects in one OpenCode. Each method of this package that runs until its context ends carries out
-// effects of one kind. Run is that of the embedded Ingest.
+// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets). Run is that of the
+// embedded Ingest.
 type Outbox struct {
 	*ingest.Ingest // the connection to OpenCode, its sessions, the log and the read model
 	Chats          *chat.Chats
@@ -59,19 +62,8 @@ func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	return o.Model.Wait(ctx, seq)
 }
 
-// The names under which the log remembers which events were dealt with.
+// The names under which the log remembers which events budgets were checked for.
 const (
-	AbortWorker           = "abort"
 	BudgetWorker          = "budget" // steps
 	budgetDecisionsWorker = "budget-decisions"
-	forkWorker            = "fork"
-	revertWorker          = "revert"
 )
-
-// carryOut calls do with each request of one kind, in all chats, until ctx ends. It retries a request until do returns no
-// error. The log remembers by the name of the worker which requests are done.
-func (o *Outbox) carryOut(ctx context.Context, worker string, request events.Data, do func(context.Context, events.Event) error) error {
-	return o.Log.Work(ctx, worker, events.ChatSubject("*", request.Kind()), do, func(e events.Event, err error) {
-		o.Logger.Warn(worker, "chat", e.Subject.ID, "err", err)
-	})
-}

@@ -19,42 +19,40 @@ import (
 // them: the questions and the answers follow.
 const Answered = "You asked, and were interrupted before you had an answer. Here it is:"
 
-// startQuestions replies to questions that have their answers, and gives up those that need none any more. What is open is
-// noted.
-func (r *replies) startQuestions(ctx context.Context, open map[string]bool) error {
-	answered, err := pending.AnsweredQuestions(ctx, r.Model)
+// questions lists those that have their answers, and those that need none any more.
+func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
+	answered, err := pending.AnsweredQuestions(ctx, s.Model)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, group := range pending.Together(answered) {
 		q := group[0]
-		request := q.EngineQuestion
+		key := "answer/" + q.EngineQuestion
 		if q.Interrupted { // OpenCode may have taken the answers before it forgot the questions
-			request = "resume/" + request
+			key = "resume/" + q.EngineQuestion
 		}
-		open[request] = true
-		if q.Engine == r.Engine {
-			r.once(ctx, request, func() error { return r.answers(ctx, q.EngineQuestion) })
-		}
+		open = append(open, s.question(key, q, func(ctx context.Context) error { return s.answers(ctx, q.EngineQuestion) })...)
 	}
-	dead, err := pending.DeadQuestions(ctx, r.Model)
-	if err != nil {
-		return err
-	}
+	dead, err := pending.DeadQuestions(ctx, s.Model)
 	for _, d := range dead {
-		request := fmt.Sprintf("give up %s/%t", d.EngineQuestion, d.Interrupted)
-		open[request] = true
-		if d.Engine == r.Engine {
-			r.once(ctx, request, func() error { return r.giveUp(ctx, d) })
-		}
+		key := fmt.Sprintf("give up/%s/%t", d.EngineQuestion, d.Interrupted)
+		open = append(open, s.question(key, d.Question, func(ctx context.Context) error { return s.giveUp(ctx, d) })...)
 	}
-	return nil
+	return open, err
+}
+
+// question is what has to be said to this engine about a question, or nothing.
+func (s *schedule) question(key string, q pending.Question, try func(context.Context) error) []effect {
+	if q.Engine != s.Engine {
+		return nil
+	}
+	return []effect{{key: key, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
 }
 
 // answers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions that OpenCode forgot
 // go into a prompt. Each try reads the answers again.
-func (r *replies) answers(ctx context.Context, question string) error {
-	group, err := pending.QuestionsOf(ctx, r.Model, question)
+func (o *Outbox) answers(ctx context.Context, question string) error {
+	group, err := pending.QuestionsOf(ctx, o.Model, question)
 	if err != nil || len(group) == 0 {
 		return err
 	}
@@ -66,57 +64,57 @@ func (r *replies) answers(ctx context.Context, question string) error {
 	case q.EngineReplied, q.Status == projections.QuestionExpired:
 		return nil
 	case q.Interrupted:
-		return r.resumeAnswered(ctx, group, all)
+		return o.resumeAnswered(ctx, group, all)
 	case rejected:
-		err = r.Current().Dismiss(ctx, q.Directory, question)
+		err = o.Current().Dismiss(ctx, q.Directory, question)
 	default:
-		err = r.Current().Answer(ctx, q.Directory, question, all)
+		err = o.Current().Answer(ctx, q.Directory, question, all)
 	}
 	if errors.Is(err, client.ErrGone) {
-		return r.goneReply(ctx, question)
+		return o.goneReply(ctx, question)
 	}
 	return err
 }
 
 // goneReply is for questions that OpenCode does not know: it has restarted, which the read model says by the time OpenCode
 // is connected again, or the answers came too late.
-func (r *replies) goneReply(ctx context.Context, question string) error {
-	if err := r.WaitConnected(ctx); err != nil {
+func (o *Outbox) goneReply(ctx context.Context, question string) error {
+	if err := o.WaitConnected(ctx); err != nil {
 		return err
 	}
-	group, err := pending.QuestionsOf(ctx, r.Model, question)
+	group, err := pending.QuestionsOf(ctx, o.Model, question)
 	if err != nil || len(group) == 0 || group[0].EngineReplied || group[0].Interrupted { // interrupted ones have a reply of their own
 		return err
 	}
-	return r.record(ctx, group[0].Chat, events.QuestionExpired{Question: question, Reason: "OpenCode does not wait for it any more"})
+	return o.record(ctx, group[0].Chat, events.QuestionExpired{Question: question, Reason: "OpenCode does not wait for it any more"})
 }
 
 // resumeAnswered sends the model a prompt with the answers to questions that OpenCode forgot. If a subagent asked them, the prompt says so,
 // because that subagent is gone.
-func (r *replies) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
+func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
 	q := group[0]
 	var text strings.Builder
 	text.WriteString(Answered + "\n")
 	for i, one := range group {
 		fmt.Fprintf(&text, "\nQuestion: %s\nAnswer: %s\n", one.Question.Question, strings.Join(all[i], ", "))
 	}
-	if r.Parent(q.Session) != "" {
+	if o.Parent(q.Session) != "" {
 		text.WriteString("\nA subagent had asked. It is gone: call it again, with these answers in its prompt.")
 	} else {
 		text.WriteString("\nGo on with that; there is no need to ask again.")
 	}
-	err := r.resume(ctx, q.Chat, q.EngineQuestion, q.RepliedBy, text.String())
+	err := o.resume(ctx, q.Chat, q.EngineQuestion, q.RepliedBy, text.String())
 	if refused := (handlers.Refused{}); errors.As(err, &refused) {
-		return r.record(ctx, q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: refused.Text})
+		return o.record(ctx, q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: refused.Text})
 	}
 	return err
 }
 
 // giveUp says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten has an end
 // that we shall hear of.
-func (r *replies) giveUp(ctx context.Context, d pending.DeadQuestion) error {
+func (o *Outbox) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 	if !d.Interrupted {
-		held, err := r.Current().QuestionRequests(ctx, d.Directory)
+		held, err := o.Current().QuestionRequests(ctx, d.Directory)
 		if err != nil {
 			return err
 		}
@@ -124,7 +122,7 @@ func (r *replies) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 			return nil
 		}
 	}
-	return r.dropQuestion(ctx, d.Question, d.Why)
+	return o.dropQuestion(ctx, d.Question, d.Why)
 }
 
 // dropQuestion expires a question, and tells OpenCode, which keeps waiting for an answer to a call that was aborted. That it

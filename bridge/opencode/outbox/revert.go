@@ -6,44 +6,41 @@ import (
 	"net/http"
 
 	"pocketcoder/bridge/opencode/client"
-	"pocketcoder/events"
+	"pocketcoder/projections"
 )
 
-// Revert carries out RevertRequested events until ctx ends. It retries each until OpenCode accepts it or refuses it for good.
-func (o *Outbox) Revert(ctx context.Context) error {
-	return o.carryOut(ctx, revertWorker, events.RevertRequested{}, o.revert)
-}
+// errStillRuns means that a turn still ran after it was stopped.
+var errStillRuns = errors.New("the turn that is to be taken back still runs")
 
-func (o *Outbox) revert(ctx context.Context, e events.Event) error {
-	var command events.RevertRequested
-	if err := o.readCommand(ctx, e, &command); err != nil {
-		return err
-	}
-	chat, _, err := o.Model.Chat(ctx, e.Subject.ID)
-	if err != nil || chat.Session == "" || chat.Engine != o.Engine {
+// revert takes back a message and what came after it, or undoes the last revert. OpenCode says whether an earlier try did it: to do
+// it again would overwrite what people have changed in the files since.
+func (o *Outbox) revert(ctx context.Context, f projections.Effect) error {
+	chat, _, err := o.Model.Chat(ctx, f.Chat)
+	if err != nil || chat.Session == "" {
 		return err // nothing has run there yet
 	}
-	if command.Message == "" {
-		err = o.Current().Unrevert(ctx, chat.Session)
-	} else if err = o.Current().Revert(ctx, chat.Session, command.Message); isBusy(err) {
-		// What runs comes after the message, or is its turn: it is taken back too.
-		return errors.Join(err, o.stop(ctx, chat.Session))
+	if f.Message == "" {
+		return o.Current().Unrevert(ctx, chat.Session)
 	}
-	return o.ignoreRefusal(e, err)
+	now, err := o.Current().Session(ctx, chat.Session)
+	if err != nil || now.Revert.MessageID == f.Message {
+		return err
+	}
+	if err = o.Current().Revert(ctx, chat.Session, f.Message); !isBusy(err) {
+		return err
+	}
+	// What runs comes after the message, or is its turn: it is taken back too.
+	if err = o.stop(ctx, chat.Session); err == nil {
+		err = o.Current().Revert(ctx, chat.Session, f.Message)
+	}
+	if isBusy(err) {
+		return errStillRuns
+	}
+	return err
 }
 
 // isBusy reports whether OpenCode refused because a turn of the session is running.
 func isBusy(err error) bool {
 	var refusal *client.Error
 	return errors.As(err, &refusal) && refusal.Status == http.StatusConflict
-}
-
-// ignoreRefusal returns err unless OpenCode has refused the command for good. It logs such a refusal.
-func (o *Outbox) ignoreRefusal(e events.Event, err error) error {
-	var refusal *client.Error
-	if !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
-		return err
-	}
-	o.Logger.Warn("opencode refuses", "command", e.Subject.Kind, "chat", e.Subject.ID, "err", err)
-	return nil
 }

@@ -142,6 +142,8 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note(d.Session, Red, "the turn was lost: OpenCode went away in the middle of it")
 	case events.AbortRequested:
 		r.Note(d.Session, Yellow, "%s asked to stop", r.Actor(e.Actor))
+	case events.EffectFailed:
+		r.Note("", Red, "OpenCode refused: %s", d.Reason)
 	case events.OpenCode:
 		r.openCode(e, d)
 	}

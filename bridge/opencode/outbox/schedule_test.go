@@ -1,0 +1,161 @@
+package outbox_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+)
+
+// hang makes requests with a path suffix wait until release is called.
+func (s *system) hang(suffix string) (arrived <-chan bool, release func()) {
+	came, hold := make(chan bool, 99), make(chan bool)
+	release = sync.OnceFunc(func() { close(hold) })
+	s.T.Cleanup(release)
+	s.RefuseWith(func(r bridgetest.Request) int {
+		if strings.HasSuffix(r.Path, suffix) {
+			came <- true
+			<-hold
+		}
+		return 0
+	})
+	return came, release
+}
+
+func TestNoChatWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	s, _ := connected(t)
+	stuck, _ := s.forkable()
+	s.Asking("ses_1", "per_1")
+	s.Drained()
+	arrived, _ := s.hang("/revert")
+	s.revert(stuck, "msg_1")
+	<-arrived
+	s.fork(stuck) // waits for the revert
+
+	other := s.Chat("hello")
+	s.prompted(2)
+	s.abortTurn(other, "")
+	s.Decide("per_1", events.Authorized, "")
+	s.revert(s.ChatOf("ses_1"), "")
+	for _, request := range []string{"/abort", "/permission/per_1/reply", "/ses_1/unrevert"} {
+		expect.Eventually(t, "OpenCode is told "+request, func() bool { return len(s.Requests("POST", request)) == 1 })
+	}
+	if n := len(s.Requests("POST", "/fork")); n != 0 {
+		t.Errorf("%d forks before the revert that was asked for earlier", n)
+	}
+}
+
+func TestAnAbortComesBeforeWhatWaits(t *testing.T) {
+	t.Parallel()
+	s, _ := connected(t)
+	chat, _ := s.forkable()
+	s.Refusing("POST", "/revert", 1<<20, 500)
+	s.revert(chat, "msg_1")
+	expect.Eventually(t, "it is tried again", func() bool { return len(s.Requests("POST", "/revert")) > 1 })
+	s.Submit(chat, "waits")
+	s.abortTurn(chat, "")
+	expect.Eventually(t, "it is aborted", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
+	is.New(t).Equal(len(s.promptsReceived()), 1)
+}
+
+// told are the requests that change something in OpenCode.
+func (s *system) told() (all []string) {
+	for _, r := range s.Requests("POST", "") {
+		if r.Path != "/sync/history" {
+			all = append(all, r.Path)
+		}
+	}
+	return all
+}
+
+// TestTheLogAloneSaysWhatIsToBeDone loses what NATS remembers of its readers, and the read model, as a log does that was restored from
+// a copy.
+func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := connected(t)
+	chat, session := s.forkable()
+	s.Asking("ses_1", "per_1", "per_2")
+	s.Drained()
+	s.Decide("per_1", events.Authorized, "")
+	s.abortTurn(chat, "")
+	s.revert(chat, "msg_1")
+	s.revert(chat, "")
+	s.Refusing("POST", "/revert", 1, 400)
+	s.revert(chat, "msg_2") // is refused
+	into := s.fork(chat)
+	ended := func() int {
+		all := s.Events(events.ChatSubject(chat, "effect.*"))
+		return len(all)
+	}
+	expect.Eventually(t, "everything is carried out", func() bool { return ended() == 5 && len(facts[events.SessionBound](s, into)) == 1 })
+	is.Equal(len(facts[events.EffectFailed](s, chat)), 1)
+	r.Stop()
+	s.revert(chat, "msg_3") // is open
+	before := s.told()
+
+	js, err := jetstream.New(s.NC)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), "EVENTS")
+	is.NoErr(err)
+	for name := range stream.ConsumerNames(t.Context()).Name() {
+		is.NoErr(stream.DeleteConsumer(t.Context(), name))
+	}
+	s.Model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.Log)
+	is.NoErr(err)
+	go s.Model.Run(t.Context())
+	s.Start().Connected()
+	expect.Eventually(t, "the open one is carried out", func() bool { return ended() == 6 })
+	s.Submit(chat, "goes on")
+	s.prompted(2)
+	s.Drained()
+	is.Equal(s.told()[len(before):], []string{"/session/" + session + "/revert", "/session/" + session + "/prompt_async"})
+}
+
+func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	s, r := connected(t)
+	chat, session := s.forkable()
+	r.Stop()
+	s.revert(chat, "msg_1") // and an earlier try reached OpenCode, whose answer was lost
+	s.Miss(s.Durably(session, "session.updated",
+		fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"directory":"/workspace","title":"t","revert":{"messageID":"msg_1"}}}`, session, session))...)
+	s.Start().Connected()
+	expect.Eventually(t, "it is done", func() bool { return len(facts[events.EffectDone](s, chat)) == 1 })
+	is.New(t).Equal(len(s.Requests("POST", "/revert")), 0)
+}
+
+// Installations of before recorded no end of an effect.
+func TestWhatALaterMessageHasWaitedForIsDone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := connected(t)
+	chat, session := s.forkable()
+	r.Stop()
+	s.revert(chat, "msg_1")
+	s.Submit(chat, "instead")
+	message := facts[events.MessageSubmitted](s, chat)[1].Message
+	for _, d := range []events.Data{
+		events.MessageSending{Message: message, Session: session, EngineMessage: "msg_2", EngineParts: []string{"prt_1"}},
+		events.MessageDelivered{Message: message, EngineMessage: "msg_2"},
+	} {
+		e, err := events.New(chat, events.EngineActor("local"), d)
+		is.NoErr(err)
+		_, err = s.Log.Append(t.Context(), e)
+		is.NoErr(err)
+	}
+	s.Start().Connected()
+	other := s.Chat("hello")
+	s.abortTurn(other, "")
+	expect.Eventually(t, "what comes later is done", func() bool { return len(facts[events.EffectDone](s, other)) == 1 })
+	is.Equal(len(s.Requests("POST", "/revert")), 0)
+}

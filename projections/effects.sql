@@ -1,0 +1,18 @@
+-- What people asked OpenCode to do with a chat besides answering: not shown to clients.
+CREATE TABLE effects(
+  id        TEXT PRIMARY KEY, -- of the event that asked for it
+  chat      TEXT NOT NULL,
+  kind      TEXT NOT NULL,    -- abort, revert, fork
+  session   TEXT NOT NULL,    -- abort: OpenCode's id of a subagent's session; empty for the chat's own
+  message   TEXT NOT NULL,    -- revert, fork: OpenCode's id of the message; empty for the last revert, or the whole chat
+  into_chat TEXT NOT NULL,    -- fork: the new chat
+  state     TEXT NOT NULL,    -- open, done, failed
+  reason    TEXT NOT NULL,    -- why it failed
+  position  INTEGER NOT NULL, -- sequence of the event that asked for it
+  created   TEXT NOT NULL,
+  updated   TEXT NOT NULL,
+  first_seq INTEGER NOT NULL,
+  last_seq  INTEGER NOT NULL,
+  removed   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX effects_open ON effects(position) WHERE state = 'open';
