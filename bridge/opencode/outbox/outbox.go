@@ -5,8 +5,8 @@
 //   - An effect is attempted until OpenCode has taken it or has refused it for good. Only a message fails earlier: after
 //     RetryAfter. Which effects are open follows from the log and nothing else, so a crash, or a log that was restored from a copy,
 //     neither loses nor repeats one.
-//   - The effects of one chat are carried out one after the other, in log order; aborts come first. Chats do not wait for each other,
-//     except when MaxTurns turns are running.
+//   - The effects of one chat are carried out one after the other, in log order; an abort waits for none that has to be tried again.
+//     Chats do not wait for each other, except when MaxTurns turns are running.
 //   - A message is sent under ids that are in the log before, so OpenCode runs it once, however often it is sent.
 //   - OpenCode is never told "always": it asks about each request, and the decision is made here.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).

@@ -46,9 +46,9 @@ type schedule struct {
 type effect struct {
 	key      string // kind and id
 	chat     string
-	seq      int64            // of the event that asked for it
-	isAbort  bool             // it comes before all others of its chat
-	ordered  bool             // it waits for the ordered ones before it, and later messages of its chat wait for it
+	seq      int64 // of the event that asked for it
+	ordered  bool  // it waits for the ordered ones before it, unless it is an abort; later messages of its chat wait for it
+	isAbort  bool
 	into     string           // another chat whose later messages wait for it
 	message  *pending.Message // nil for all but a message
 	try      func(context.Context) error
@@ -101,24 +101,16 @@ func (s *schedule) start(ctx context.Context, woken uint64) error {
 	return nil
 }
 
-// openEffects lists what is open, aborts first, the rest in log order.
+// openEffects lists what is open, in log order. The orders are read last, so each that comes before a listed message is there.
 func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
-	for _, list := range []func(context.Context) ([]effect, error){s.orders, s.messages, s.decisions, s.questions} {
+	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.orders} {
 		effects, err := list(ctx)
 		if err != nil {
 			return nil, err
 		}
 		open = append(open, effects...)
 	}
-	slices.SortStableFunc(open, func(a, b effect) int {
-		if a.isAbort != b.isAbort {
-			if a.isAbort {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.seq, b.seq)
-	})
+	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.seq, b.seq) })
 	known := map[string]tried{}
 	for i, e := range open {
 		if t, was := s.tried[e.key]; was {

@@ -39,7 +39,6 @@ func TestNoChatWaitsForAnother(t *testing.T) {
 	arrived, _ := s.hang("/revert")
 	s.revert(stuck, "msg_1")
 	<-arrived
-	s.fork(stuck) // waits for the revert
 
 	other := s.Chat("hello")
 	s.prompted(2)
@@ -49,22 +48,20 @@ func TestNoChatWaitsForAnother(t *testing.T) {
 	for _, request := range []string{"/abort", "/permission/per_1/reply", "/ses_1/unrevert"} {
 		expect.Eventually(t, "OpenCode is told "+request, func() bool { return len(s.Requests("POST", request)) == 1 })
 	}
-	if n := len(s.Requests("POST", "/fork")); n != 0 {
-		t.Errorf("%d forks before the revert that was asked for earlier", n)
-	}
 }
 
-func TestAnAbortComesBeforeWhatWaits(t *testing.T) {
+func TestAnAbortAloneOvertakes(t *testing.T) {
 	t.Parallel()
 	s, _ := connected(t)
 	chat, _ := s.forkable()
 	s.Refusing("POST", "/revert", 1<<20, 500)
 	s.revert(chat, "msg_1")
 	expect.Eventually(t, "it is tried again", func() bool { return len(s.Requests("POST", "/revert")) > 1 })
+	s.fork(chat)
 	s.Submit(chat, "waits")
 	s.abortTurn(chat, "")
 	expect.Eventually(t, "it is aborted", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
-	is.New(t).Equal(len(s.promptsReceived()), 1)
+	is.New(t).Equal([]int{len(s.promptsReceived()), len(s.Requests("POST", "/fork"))}, []int{1, 0})
 }
 
 // told are the requests that change something in OpenCode.
