@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/spending"
 	"pocketcoder/projections/turns"
 )
 
@@ -23,30 +24,30 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 			session, id, msg1, cost, at, more))
 	}
 	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`), costs("ses_fork", "msg_copy", 900, 8, ""), costs("ses_fork", "msg_b", 1100, 2, ""))
-	spent := func(in projections.Span) projections.Spending {
+	spent := func(in spending.Span) spending.Spending {
 		t.Helper()
-		got, err := m.Spent(t.Context(), in)
+		got, err := spending.Of(t.Context(), m, in)
 		is.NoErr(err)
 		return got
 	}
-	all := projections.Spending{Cost: 3.5, Tokens: 32}
-	is.Equal(spent(projections.Span{}), all)
-	is.Equal(spent(projections.Span{Chat: chatID}), all)
-	is.Equal(spent(projections.Span{Chat: "another"}), projections.Spending{})
-	is.Equal(spent(projections.Span{User: "nobody"}), projections.Spending{})
+	all := spending.Spending{Cost: 3.5, Tokens: 32}
+	is.Equal(spent(spending.Span{}), all)
+	is.Equal(spent(spending.Span{Chat: chatID}), all)
+	is.Equal(spent(spending.Span{Chat: "another"}), spending.Spending{})
+	is.Equal(spent(spending.Span{User: "nobody"}), spending.Spending{})
 	chat, _, err := m.Chat(t.Context(), chatID)
 	is.NoErr(err)
-	is.Equal(spent(projections.Span{User: chat.User, Chat: chatID}), all)
+	is.Equal(spent(spending.Span{User: chat.User, Chat: chatID}), all)
 	messages := shown(t, m)
 	day := messages[len(messages)-1].Created[:len("2006-01-02")]
-	is.Equal(spent(projections.Span{Day: day}), all)
-	is.Equal(spent(projections.Span{Day: "2001-01-01"}), projections.Spending{})
-	usage, err := m.Usage(t.Context(), chatID)
+	is.Equal(spent(spending.Span{Day: day}), all)
+	is.Equal(spent(spending.Span{Day: "2001-01-01"}), spending.Spending{})
+	usage, err := spending.ByModel(t.Context(), m, chatID)
 	is.NoErr(err)
 	is.Equal([]any{len(usage), usage[0].Messages, usage[0].Cost}, []any{1, int64(2), 3.5})
 
 	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), s.own(events.Deleted{}))
-	is.Equal(spent(projections.Span{Chat: chatID}), all) // it stays spent
+	is.Equal(spent(spending.Span{Chat: chatID}), all) // it stays spent
 }
 
 func TestAHeldMessageIsThePersonsTurn(t *testing.T) {

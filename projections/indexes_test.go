@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/spending"
 )
 
 // queryPlan returns how SQLite would find the rows.
@@ -56,7 +57,7 @@ func TestUsageCanBeReadAsOtherRows(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ended))
-	rows, err := m.Usage(t.Context(), chatID)
+	rows, err := spending.ByModel(t.Context(), m, chatID)
 	is.NoErr(err)
 	is.Equal(len(rows), 1)
 	is.Equal(rows[0].ID, chatID+"."+rows[0].Provider+"."+rows[0].Model)

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/spending"
 	"pocketcoder/projections/turns"
 )
 
@@ -145,7 +146,7 @@ func TestUsageCountsEveryMessageOnce(t *testing.T) {
 	}
 	feed(t, m, s.created(), spent("msg_a", 0.25, 10), spent("msg_a", 0.5, 20), spent("msg_b", 0.25, 5),
 		s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_b"}`, ses)))
-	got, err := m.Usage(t.Context(), chatID)
+	got, err := spending.ByModel(t.Context(), m, chatID)
 	is.NoErr(err)
 	is.Equal(len(got), 1)
 	u := got[0]

@@ -18,6 +18,7 @@ import (
 	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/spending"
 )
 
 // budget gives the subcommand, which must succeed.
@@ -77,7 +78,7 @@ func steps(n int, usage string) string {
 // spentBudget is a budget as budget list prints it.
 type spentBudget struct {
 	budgets.Budget
-	Spent *projections.Spending
+	Spent *spending.Spending
 }
 
 // pricePerMillion is what a million tokens of the demo model cost.
@@ -203,7 +204,7 @@ func TestAForkHasSpentNothing(t *testing.T) {
 	expect.Eventually(t, "it is answered", func() bool { return strings.Contains(p.text(t, fork), "cheap") })
 	p.turnEnds(t, fork)
 	for chat, tokens := range map[string]int64{chat: 30000, fork: 7} {
-		var spent projections.Spending
+		var spent spending.Spending
 		is.NoErr(p.Query(t.Context(), "spent", map[string]any{"chat": chat}, &spent))
 		is.Equal(spent.Tokens, tokens)
 		is.Equal(spent.Cost, float64(tokens)*pricePerMillion/1e6)

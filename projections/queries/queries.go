@@ -18,6 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 )
 
@@ -76,10 +77,10 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return x, err
 		},
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
-		"usage":     func(ctx context.Context, q Query) (any, error) { return m.Usage(ctx, q.Chat) },
+		"usage":     func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
 		"config":    func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
 		"spent": func(ctx context.Context, q Query) (any, error) {
-			return m.Spent(ctx, projections.Span{Chat: q.Chat, User: q.User, Day: q.Day})
+			return spending.Of(ctx, m, spending.Span{Chat: q.Chat, User: q.User, Day: q.Day})
 		},
 		"dead_letters": func(ctx context.Context, q Query) (any, error) { return m.DeadLetters(ctx, q.Limit) },
 		"digest":       func(ctx context.Context, _ Query) (any, error) { return m.Digest(ctx) },

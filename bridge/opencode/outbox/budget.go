@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/spending"
 	"pocketcoder/projections/turns"
 )
 
@@ -96,7 +97,7 @@ func (o *Outbox) aborted(ctx context.Context, chat string) (bool, error) {
 
 // spent is what the read model counts.
 func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
-	s, err := o.Model.Spent(ctx, projections.Span{Chat: chat, User: user, Day: day})
+	s, err := spending.Of(ctx, o.Model, spending.Span{Chat: chat, User: user, Day: day})
 	return s.Cost, float64(s.Tokens), err
 }
 

@@ -12,6 +12,7 @@ import (
 	budgets "pocketcoder/handlers/budget"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/spending"
 )
 
 const budgetUsage = `pocketcoder budget: limits on what may be spent, of the running system. When one is reached the turn pauses, and a
@@ -78,7 +79,7 @@ func (b *budgetCommand) clear(ctx context.Context, args []string) error {
 // shownBudget is a budget with what was spent of it; of one that is each chat's by itself that is nothing to tell here.
 type shownBudget struct {
 	budgets.Budget
-	Spent *projections.Spending `json:"spent,omitempty"`
+	Spent *spending.Spending `json:"spent,omitempty"`
 }
 
 func (b *budgetCommand) list(ctx context.Context, _ []string) error {
@@ -93,7 +94,7 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 		} else if budget.Chat == "" {
 			continue
 		}
-		all[i].Spent = &projections.Spending{}
+		all[i].Spent = &spending.Spending{}
 		if err := b.Query(ctx, "spent", of, all[i].Spent); err != nil {
 			return err
 		}

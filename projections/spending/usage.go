@@ -1,10 +1,11 @@
-package projections
+package spending
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -24,7 +25,7 @@ type Usage struct {
 	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
 }
 
-// Usage lists what a chat spent, by model.
-func (m *Model) Usage(ctx context.Context, chat string) ([]Usage, error) {
+// ByModel lists what a chat spent.
+func ByModel(ctx context.Context, m *projections.Model, chat string) ([]Usage, error) {
 	return store.List[Usage](ctx, m.Model, "usage of "+chat, "SELECT * FROM usage WHERE chat={:chat} ORDER BY provider, model", dbx.Params{"chat": chat})
 }

@@ -1,10 +1,16 @@
-package projections
+// Package spending says what chats have spent, from the messages of the read models.
+//
+// Promises: what a message cost is counted once, in the chat where it was written, also after the message or the chat was removed.
+//
+// It must not know limits, or who asks.
+package spending
 
 import (
 	"context"
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -22,8 +28,8 @@ type Span struct {
 	Day  string // 2006-01-02, in UTC: messages that began then
 }
 
-// Spent returns the spending of a span. It includes removed messages and deleted chats.
-func (m *Model) Spent(ctx context.Context, in Span) (Spending, error) {
+// Of returns the spending of a span. It includes removed messages and deleted chats.
+func Of(ctx context.Context, m *projections.Model, in Span) (Spending, error) {
 	query := `SELECT coalesce(sum(cost), 0) AS cost, coalesce(sum(tokens_input + tokens_output + tokens_reasoning), 0) AS tokens
 		FROM messages m WHERE role='assistant' AND NOT copied`
 	for _, narrow := range []struct{ by, condition string }{
