@@ -58,6 +58,7 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	_, stderr, code := p.cli(t, "", "key", "add", key+".pub", "--user", ann.email)
 	t.Log(stderr)
 	is.Equal(code, 0)
+	expect.Eventually(t, "the API shows the key", func() bool { return len(ann.list(t, "ssh_keys", "")) == 1 })
 	registered := func() record { return ann.list(t, "ssh_keys", "")[0] }
 	id := registered()["id"].(string)
 	is.Equal(registered()["last_used"], "")

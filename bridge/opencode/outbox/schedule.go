@@ -101,9 +101,9 @@ func (s *schedule) start(ctx context.Context, woken uint64) error {
 	return nil
 }
 
-// openEffects lists what is open, in log order. The orders are read last, so each that comes before a listed message is there.
+// openEffects lists what is open, in log order. The commands are read last, so each that comes before a listed message is among them.
 func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
-	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.orders} {
+	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.commands} {
 		effects, err := list(ctx)
 		if err != nil {
 			return nil, err
@@ -238,8 +238,8 @@ func (s *schedule) end(a attempt) {
 	s.tried[a.key] = t
 }
 
-// orders lists the aborts, reverts and forks.
-func (s *schedule) orders(ctx context.Context) (open []effect, err error) {
+// commands lists the aborts, reverts and forks.
+func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	all, err := pending.Effects(ctx, s.Model, s.Engine)
 	for _, f := range all {
 		carryOut := map[string]func(context.Context, projections.Effect) error{
