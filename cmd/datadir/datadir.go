@@ -29,7 +29,7 @@ const LayoutVersion = "1"
 //	keys/            nkey seeds, one for each kind of process; the key pair for Web Push
 //	nats/            the log
 //	nats-address     where it was served last
-//	readmodel.v<N>.db
+//	readmodel.v<version>.db
 //	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
 //	home/            HOME of the commands, who share it
 //	bin/             pocketcoder-shell and its source, when it was built by us

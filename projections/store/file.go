@@ -175,7 +175,7 @@ func (f *file) closeViewers() error {
 }
 
 // fileName returns the name of the file of a version.
-func fileName(version int) string { return fmt.Sprintf("readmodel.v%d.db", version) }
+func fileName(version string) string { return "readmodel.v" + version + ".db" }
 
 // suffixes are the suffixes of the files of a database in WAL mode.
 var suffixes = []string{"", "-wal", "-shm"}

@@ -35,7 +35,7 @@ import (
 
 // Definition defines the read models of a file.
 type Definition struct {
-	Version int    // part of the file name
+	Version string // part of the file name
 	Schema  string // SQL that creates the tables in an empty file
 
 	// Decode returns the body of an event. An error sets the event aside. Decode runs concurrently with Apply.

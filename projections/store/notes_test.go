@@ -38,7 +38,7 @@ const (
 
 // notes is the definition that the tests use.
 var notes = Definition{
-	Version: 1,
+	Version: "1",
 	Schema: `CREATE TABLE notes(` + recordColumns + `, text TEXT NOT NULL) STRICT;
 		CREATE TABLE lines(` + recordColumns + `, note TEXT NOT NULL, text TEXT NOT NULL) STRICT;`,
 	Decode: func(e events.Event) (any, error) { return events.Decode(e) },
