@@ -25,13 +25,13 @@ func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
 	return o.stop(ctx, f.Session)
 }
 
-// settle records how an abort, revert or fork went, unless another try may help.
+// settle records how an abort, revert or fork went, unless another try may help. An abort is never given up.
 func (o *Outbox) settle(ctx context.Context, f projections.Effect, err error) error {
 	if err == nil {
 		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID})
 	}
 	var refusal *client.Error
-	if !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
+	if f.Kind == projections.EffectAbort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
 		return err
 	}
 	o.Logger.Warn("opencode refuses", "effect", f.Kind, "chat", f.Chat, "err", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"pocketcoder/bridge/opencode/ingest"
@@ -72,7 +73,9 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	}
 	newest, goesOn, err := turns.UnfinishedStep(ctx, o.Model, chat.ID)
 	if err == nil && goesOn {
-		goesOn, err = o.aborted(ctx, chat.ID)
+		var aborting bool
+		aborting, err = o.aborting(ctx, chat.ID)
+		goesOn = !aborting
 	}
 	if err != nil {
 		return err
@@ -82,17 +85,16 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	}, time.Now(), o.spent)
 }
 
-// aborted reports whether every abort of the chat was carried out. One that was not would stop this turn.
-func (o *Outbox) aborted(ctx context.Context, chat string) (bool, error) {
-	last, err := o.Log.Fold(ctx, events.ChatSubject(chat, events.AbortRequested{}.Kind()), 0, func(events.Event) error { return nil })
+// aborting reports whether an abort of the chat's turn is open. It would stop this turn.
+func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
+	last, err := o.Log.Last(ctx)
 	if err == nil {
 		err = o.Model.Wait(ctx, last)
 	}
 	if err != nil {
 		return false, err
 	}
-	aborting, err := pending.Aborting(ctx, o.Model, chat)
-	return !aborting, err
+	return pending.Aborting(ctx, o.Model, chat)
 }
 
 // spent is what the read model counts.
@@ -144,7 +146,7 @@ func (o *Outbox) releaseBudgets(ctx context.Context) error {
 // everyDay calls work when a new day of budgets begins.
 func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error) error {
 	for {
-		if err := ingest.Sleep(ctx, untilTomorrow()); err != nil {
+		if err := ingest.Sleep(ctx, untilTomorrow(time.Now())); err != nil {
 			return err
 		}
 		if err := work(ctx); err != nil {
@@ -153,22 +155,25 @@ func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error)
 	}
 }
 
-// untilTomorrow is the time until the next day of budgets, which are those of UTC, has begun.
-func untilTomorrow() time.Duration {
+// untilTomorrow is the time from now until the next day of budgets, which are those of UTC, has begun.
+func untilTomorrow(now time.Time) time.Duration {
 	const day = 24 * time.Hour
-	return time.Until(time.Now().UTC().Truncate(day).Add(day + time.Millisecond))
+	return now.UTC().Truncate(day).Add(day + time.Millisecond).Sub(now)
 }
 
-// hold returns errHeld if a message that was never sent has to wait because of a budget, and records why.
-func (o *Outbox) hold(ctx context.Context, m pending.Message) error {
+// looked is the result of a look at the budgets.
+type looked struct {
+	held bool
+	err  error
+}
+
+func (l looked) Error() string { return fmt.Sprintf("looked at the budgets: %v", l.err) }
+
+// look finds out whether a message that was never sent has to wait because of a budget, and records why. It returns a looked.
+func (o *Outbox) look(ctx context.Context, m pending.Message) error {
 	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), o.spent)
-	if err != nil || held == nil {
-		return err
+	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
+		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
 	}
-	if m.HeldBy != held.Permission || m.Held != held.Reason {
-		if err := o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason}); err != nil {
-			return err
-		}
-	}
-	return errHeld
+	return looked{held != nil, err}
 }

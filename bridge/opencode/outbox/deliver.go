@@ -25,9 +25,12 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 		}
 		key := "message/" + m.ID
 		n := s.tried[key].times
-		e := effect{key: key, chat: m.Chat, seq: m.Position, message: &m, try: func(ctx context.Context) error { return s.deliver(ctx, m, n) }}
-		if n < len(s.RetryAfter) {
-			e.pause = s.RetryAfter[n]
+		e := effect{
+			key: key, kind: messageKind, chat: m.Chat, seq: m.Position, message: &m, pause: s.Pause,
+			try: func(ctx context.Context) error { return s.deliver(ctx, m, n) },
+		}
+		if last := len(s.RetryAfter) - 1; last >= 0 {
+			e.pause = s.RetryAfter[min(n, last)]
 		}
 		open = append(open, e)
 	}
@@ -37,11 +40,6 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 // deliver tries to send a message, and records the result unless another try may help. It appends the ids of a message before it
 // sends the message, so OpenCode recognizes a message that is sent again after a crash. It skips deleted chats.
 func (o *Outbox) deliver(ctx context.Context, m pending.Message, earlierTries int) error {
-	if m.EngineMessage == "" {
-		if err := o.hold(ctx, m); err != nil {
-			return err
-		}
-	}
 	chat, _, err := o.Model.Chat(ctx, m.Chat)
 	if err != nil || chat.Removed {
 		return err

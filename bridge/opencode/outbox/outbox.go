@@ -3,10 +3,11 @@
 //
 // Promises:
 //   - An effect is attempted until OpenCode has taken it or has refused it for good. Only a message fails earlier: after
-//     RetryAfter. Which effects are open follows from the log and nothing else, so a crash, or a log that was restored from a copy,
-//     neither loses nor repeats one.
-//   - The effects of one chat are carried out one after the other, in log order; an abort waits for none that has to be tried again.
-//     Chats do not wait for each other, except when MaxTurns turns are running.
+//     RetryAfter. Which effects are open follows from the log and nothing else, also in a log that was restored from a copy. After
+//     a crash the one that was under way may be tried again, which changes nothing in OpenCode.
+//   - The commands of a chat (abort, revert, fork) are carried out in log order, but an abort waits for none; a message waits for the
+//     commands and messages of its chat that are before it. What is done in one chat at a time is one thing, and chats do not wait for
+//     each other, except when MaxTurns turns are running.
 //   - A message is sent under ids that are in the log before, so OpenCode runs it once, however often it is sent.
 //   - OpenCode is never told "always": it asks about each request, and the decision is made here.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).

@@ -46,7 +46,7 @@ func (s *schedule) question(key string, q pending.Question, try func(context.Con
 	if q.Engine != s.Engine {
 		return nil
 	}
-	return []effect{{key: key, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
+	return []effect{{key: key, kind: replyKind, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
 }
 
 // answers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions that OpenCode forgot

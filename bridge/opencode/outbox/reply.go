@@ -32,7 +32,7 @@ func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 			key = "resume/" + p.EnginePermission
 		}
 		open = append(open, effect{
-			key: key, chat: p.Chat, seq: p.DecidedSeq, pause: s.Pause, try: func(ctx context.Context) error { return s.decision(ctx, p) },
+			key: key, kind: replyKind, chat: p.Chat, seq: p.DecidedSeq, pause: s.Pause, try: func(ctx context.Context) error { return s.decision(ctx, p) },
 		})
 	}
 	return open, err

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
@@ -15,18 +17,20 @@ import (
 // CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a try has ended, and
 // when a failed one may be tried again.
 func (o *Outbox) CarryOut(ctx context.Context) error {
+	if err := o.endEarlierEffects(ctx); err != nil {
+		return err
+	}
 	s := &schedule{
 		Outbox: o, ended: make(chan attempt), busy: map[string]bool{}, sending: map[string]string{}, tried: map[string]tried{},
 	}
 	for {
-		woken, reconnected := o.Model.Woken(), o.Reconnected()
 		if err := o.WaitConnected(ctx); err != nil { // to try without OpenCode would only use up the tries
 			return err
 		}
-		if err := s.start(ctx, woken); err != nil {
+		if err := s.start(ctx); err != nil {
 			return err
 		}
-		if err := s.wait(ctx, woken, reconnected); err != nil {
+		if err := s.wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -39,59 +43,87 @@ type schedule struct {
 	busy    map[string]bool   // chats with an effect under way
 	sending map[string]string // those of them with a message under way, and their owners
 	tried   map[string]tried  // open effects that were tried, by key
-	now     time.Time         // when due looked
+
+	// As they were when the open effects were listed last.
+	now         time.Time
+	seq         uint64          // of the read model: one that is computed again knows less for a while
+	woken       uint64          // how often the read model had woken the outbox
+	reconnected <-chan struct{} // closed when OpenCode is connected again
 }
 
 // effect is something that OpenCode has yet to be told about a chat.
 type effect struct {
-	key      string // kind and id
-	chat     string
-	seq      int64 // of the event that asked for it
-	ordered  bool  // it waits for the ordered ones before it, unless it is an abort; later messages of its chat wait for it
-	isAbort  bool
-	into     string           // another chat whose later messages wait for it
-	message  *pending.Message // nil for all but a message
-	try      func(context.Context) error
-	pause    time.Duration // before the next try
-	previous tried
+	key     string // kind and id
+	kind    effectKind
+	chat    string
+	seq     int64            // of the event that asked for it
+	from    string           // of a fork: the chat that is copied
+	message *pending.Message // of a message
+	try     func(context.Context) error
+	pause   time.Duration // before the next try
+	tried
 }
 
-// attempt is an effect that was tried.
+// effectKind says what an effect waits for.
+type effectKind int
+
+const (
+	messageKind effectKind = iota // waits for the earlier messages and commands of its chat, and for its turn
+	commandKind                   // a revert or a fork waits for the earlier commands of its chats
+	abortKind                     // waits for none
+	replyKind                     // waits for none
+)
+
+// attempt is a try that has ended.
 type attempt struct {
 	effect
-	last  bool   // of those that were started together
-	woken uint64 // how often the read model had woken the outbox before
-	err   error
+	last bool // of those that were started together
+	err  error
 }
 
-// tried says of an open effect when it may be tried again.
+// tried says when an open effect may be tried again.
 type tried struct {
 	times int
 	after time.Time
-	taken bool   // OpenCode has taken it; the event that ends the effect is still to come
-	held  bool   // a budget holds it back until the read model has woken the outbox more often than this
-	woken uint64 // see held
+	taken bool // OpenCode has taken it; the event that ends the effect is still to come
+
+	looked bool      // the budgets were looked at, which comes before a message is sent
+	held   bool      // and one of them holds the message back
+	at     time.Time // then
+	woken  uint64    // how often the read model had woken the outbox then
 }
 
-// errHeld means that a message has to wait because of a budget.
-var errHeld = errors.New("held back by a budget")
+// lookTime is how long it counts that no budget holds a message back.
+const lookTime = time.Second
 
 // start tries the effects that are due, those of one chat one after the other.
-func (s *schedule) start(ctx context.Context, woken uint64) error {
+func (s *schedule) start(ctx context.Context) error {
+	s.seq = max(s.seq, s.Model.Seq())
+	if err := s.Model.Wait(ctx, s.seq); err != nil {
+		return err
+	}
+	s.now, s.woken, s.reconnected = time.Now(), s.Model.Woken(), s.Reconnected()
 	open, err := s.openEffects(ctx)
 	if err != nil {
 		return err
 	}
-	due, err := s.due(ctx, open, woken)
+	running, err := turns.Running(ctx, s.Model, s.Engine)
 	if err != nil {
 		return err
 	}
-	for chat, effects := range due {
+	if s.Model.Seq() < s.seq { // it has begun anew meanwhile, which wakes us
+		return nil
+	}
+	for chat, effects := range s.due(open, running) {
 		s.busy[chat] = true
 		go func() {
 			for i, e := range effects {
+				err := s.WaitConnected(ctx) // the one before may have taken long
+				if err == nil {
+					err = e.try(ctx)
+				}
 				select {
-				case s.ended <- attempt{e, i == len(effects)-1, woken, e.try(ctx)}:
+				case s.ended <- attempt{e, i == len(effects)-1, err}:
 				case <-ctx.Done():
 					return
 				}
@@ -103,66 +135,87 @@ func (s *schedule) start(ctx context.Context, woken uint64) error {
 
 // openEffects lists what is open, in log order. The commands are read last, so each that comes before a listed message is among them.
 func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
+	known := map[string]tried{}
 	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.commands} {
 		effects, err := list(ctx)
 		if err != nil {
 			return nil, err
 		}
-		open = append(open, effects...)
-	}
-	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.seq, b.seq) })
-	known := map[string]tried{}
-	for i, e := range open {
-		if t, was := s.tried[e.key]; was {
-			known[e.key], open[i].previous = t, t
+		for _, e := range effects {
+			if _, twice := known[e.key]; !twice {
+				e.tried = s.tried[e.key]
+				known[e.key] = e.tried
+				open = append(open, e)
+			}
 		}
 	}
 	s.tried = known // what is not open any more is done
+	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.seq, b.seq) })
 	return open, nil
 }
 
-// due chooses by chat what may be tried now.
-func (s *schedule) due(ctx context.Context, open []effect, woken uint64) (map[string][]effect, error) {
-	running, err := turns.Running(ctx, s.Model, s.Engine)
-	if err != nil {
-		return nil, err
-	}
-	s.now = time.Now()
+// due chooses by chat what may be tried now: replies last, because they wait for none of the others.
+func (s *schedule) due(open []effect, running map[string]int) map[string][]effect {
 	due := map[string][]effect{}
-	waits := map[string]bool{}     // chats with an open ordered effect before this one
-	earlier := map[string]effect{} // messages before this one, by chat
+	aborts, commands, messages := map[string]bool{}, map[string]bool{}, map[string]bool{} // chats with an open one before this; aborts at all
 	for _, e := range open {
-		may := !s.busy[e.chat] && e.previous.mayRepeat(s.now, woken)
-		if (e.ordered && !e.isAbort || e.message != nil) && waits[e.chat] {
-			may = false
+		if e.kind == abortKind {
+			aborts[e.chat] = true
 		}
-		if e.ordered {
-			waits[e.chat] = true
-			waits[e.into] = true
-		}
-		if m := e.message; m != nil {
-			before, isLater := earlier[e.chat]
-			earlier[e.chat] = e
-			switch {
-			case isLater: // a budget may hold it back too, for a reason of its own
-				may = may && before.previous.held && m.EngineMessage == ""
-				e.try = func(ctx context.Context) error { return cmp.Or(s.hold(ctx, *m), errHeld) }
-			case may:
-				if may = m.Free && s.mayRun(m.ChatUser, running); may {
-					s.sending[e.chat] = m.ChatUser
-				}
-			}
+	}
+	for _, e := range open {
+		may := !s.busy[e.chat] && !e.taken && !s.now.Before(e.after)
+		switch waits := commands[e.chat] || e.from != "" && commands[e.from]; e.kind {
+		case messageKind:
+			may = may && !waits && s.mayStart(&e, messages[e.chat], aborts[e.chat], running)
+			messages[e.chat] = true
+		case commandKind:
+			may = may && !waits
+			commands[e.chat] = true
+			commands[e.from] = true
+		case abortKind:
+			commands[e.chat] = true
 		}
 		if may {
 			due[e.chat] = append(due[e.chat], e)
 		}
 	}
-	return due, nil
+	for _, effects := range due {
+		slices.SortStableFunc(effects, func(a, b effect) int {
+			switch aLast, bLast := a.kind == replyKind, b.kind == replyKind; {
+			case aLast == bLast:
+				return 0
+			case aLast:
+				return 1
+			}
+			return -1
+		})
+	}
+	return due
 }
 
-// mayRepeat reports whether what was tried, or never was, may be tried now.
-func (t tried) mayRepeat(now time.Time, woken uint64) bool {
-	return !t.taken && !(t.held && t.woken == woken) && !now.Before(t.after)
+// mayStart reports whether a message may be sent, or looked at: before it is sent the first time, and again whenever something may have
+// changed, its try only looks at the budgets. An abort is for what runs, so a new message waits for it.
+func (s *schedule) mayStart(e *effect, isLater, aborting bool, running map[string]int) bool {
+	m := e.message
+	if !m.Free {
+		return false
+	}
+	if isNew := m.EngineMessage == ""; isNew {
+		if aborting {
+			return false
+		}
+		isFree := e.looked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < lookTime)
+		if !isFree {
+			e.try = func(ctx context.Context) error { return s.look(ctx, *m) }
+			return !e.looked || e.woken != s.woken
+		}
+	}
+	if isLater || !s.mayRun(m.ChatUser, running) {
+		return false
+	}
+	s.sending[e.chat] = m.ChatUser
+	return true
 }
 
 // mayRun reports whether a chat of an account may begin a turn. One account never takes the last quarter of the turns: it is for
@@ -185,32 +238,40 @@ func (s *schedule) mayRun(user string, running map[string]int) bool {
 }
 
 // wait blocks until something may be due.
-func (s *schedule) wait(ctx context.Context, woken uint64, reconnected <-chan struct{}) error {
+func (s *schedule) wait(ctx context.Context) error {
 	awake := make(chan error, 1)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { awake <- s.Model.Awake(waiting, woken) }()
-	next := untilTomorrow()
-	tomorrow := time.Now().Add(next)
+	go func() { awake <- s.Model.Awake(waiting, s.woken) }()
+	tomorrow := s.now.Add(untilTomorrow(s.now))
+	next := tomorrow
 	for _, t := range s.tried {
-		if t.after.After(s.now) {
-			next = min(next, max(0, time.Until(t.after)))
+		if t.after.After(s.now) && t.after.Before(next) {
+			next = t.after
 		}
 	}
 	select {
 	case a := <-s.ended:
 		s.end(a)
 	case <-awake:
-	case <-reconnected: // a new OpenCode may take it at once
+	case <-s.reconnected: // a new OpenCode may take it at once
 		for key, t := range s.tried {
 			t.after = time.Time{}
 			s.tried[key] = t
 		}
-	case <-time.After(next):
+	case <-time.After(max(0, time.Until(next))):
+	}
+	for more := true; more; { // several may have ended at once
+		select {
+		case a := <-s.ended:
+			s.end(a)
+		default:
+			more = false
+		}
 	}
 	if !time.Now().Before(tomorrow) { // budgets of a day begin anew
 		for key, t := range s.tried {
-			t.held = false
+			t.looked = false
 			s.tried[key] = t
 		}
 	}
@@ -222,15 +283,18 @@ func (s *schedule) end(a attempt) {
 	if a.last {
 		delete(s.busy, a.chat)
 	}
-	if a.message != nil {
+	if a.kind == messageKind {
 		delete(s.sending, a.chat)
 	}
-	t := a.previous
-	switch {
+	t := s.tried[a.key]
+	switch l := (looked{}); {
 	case a.err == nil:
 		t.taken = true
-	case errors.Is(a.err, errHeld):
-		t.held, t.woken = true, a.woken
+	case errors.As(a.err, &l) && l.err == nil:
+		t.looked, t.held, t.at, t.woken = true, l.held, time.Now(), s.woken
+	case errors.As(a.err, &l): // OpenCode was not asked: this is no try
+		s.Logger.Warn("look at budgets", "chat", a.chat, "message", a.message.ID, "err", l.err)
+		t.after = time.Now().Add(s.Pause)
 	default:
 		s.Logger.Warn("tell opencode", "effect", a.key, "chat", a.chat, "try", t.times+1, "err", a.err)
 		t.times, t.after = t.times+1, time.Now().Add(a.pause)
@@ -238,17 +302,43 @@ func (s *schedule) end(a attempt) {
 	s.tried[a.key] = t
 }
 
-// commands lists the aborts, reverts and forks.
+// commands lists the aborts, reverts and forks. A fork is an effect of the new chat, so nothing else of the copied one waits while
+// OpenCode copies.
 func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	all, err := pending.Effects(ctx, s.Model, s.Engine)
 	for _, f := range all {
-		carryOut := map[string]func(context.Context, projections.Effect) error{
-			projections.EffectAbort: s.abort, projections.EffectRevert: s.revert, projections.EffectFork: s.fork,
-		}[f.Kind]
-		open = append(open, effect{
-			key: f.Kind + "/" + f.ID, chat: f.Chat, seq: f.Position, isAbort: f.Kind == projections.EffectAbort, ordered: true, into: f.Into, pause: s.Pause,
-			try: func(ctx context.Context) error { return s.settle(ctx, f, carryOut(ctx, f)) },
-		})
+		e := effect{key: f.Kind + "/" + f.ID, kind: commandKind, chat: f.Chat, seq: f.Position, pause: s.Pause}
+		carryOut := s.revert
+		switch f.Kind {
+		case projections.EffectAbort:
+			e.kind, carryOut = abortKind, s.abort
+		case projections.EffectFork:
+			e.chat, e.from, carryOut = f.Into, f.Chat, s.fork
+		}
+		e.try = func(ctx context.Context) error { return s.settle(ctx, f, carryOut(ctx, f)) }
+		open = append(open, e)
 	}
 	return open, err
+}
+
+// endEarlierEffects records the end of what was carried out before ends were recorded in the log. NATS remembers how far that went.
+func (o *Outbox) endEarlierEffects(ctx context.Context) error {
+	open, err := pending.Effects(ctx, o.Model, o.Engine)
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	until := map[string]uint64{}
+	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} { // the workers had these names
+		if until[kind], err = o.Log.Worked(ctx, kind); err != nil {
+			return fmt.Errorf("find out which effects were carried out: %w", err)
+		}
+	}
+	for _, f := range open {
+		if uint64(f.Position) <= until[f.Kind] {
+			if err := o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

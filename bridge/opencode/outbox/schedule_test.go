@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -131,28 +132,43 @@ func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
 	is.New(t).Equal(len(s.Requests("POST", "/revert")), 0)
 }
 
-// Installations of before recorded no end of an effect.
-func TestWhatALaterMessageHasWaitedForIsDone(t *testing.T) {
+// Earlier versions recorded no end of an effect. NATS knows how far their workers were.
+func TestWhatAnEarlierVersionHasCarriedOutIsDone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat, session := s.forkable()
+	chat, _ := s.forkable()
 	r.Stop()
 	s.revert(chat, "msg_1")
-	s.Submit(chat, "instead")
-	message := facts[events.MessageSubmitted](s, chat)[1].Message
-	for _, d := range []events.Data{
-		events.MessageSending{Message: message, Session: session, EngineMessage: "msg_2", EngineParts: []string{"prt_1"}},
-		events.MessageDelivered{Message: message, EngineMessage: "msg_2"},
-	} {
-		e, err := events.New(chat, events.EngineActor("local"), d)
-		is.NoErr(err)
-		_, err = s.Log.Append(t.Context(), e)
-		is.NoErr(err)
+	s.abortTurn(chat, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	last, err := s.Log.Last(t.Context())
+	is.NoErr(err)
+	for worker, until := range map[string]uint64{"abort": last, "revert": last - 1} {
+		filter := events.ChatSubject("*", worker+".requested")
+		go s.Log.Work(ctx, worker, filter, func(context.Context, events.Event) error { return nil }, func(events.Event, error) {})
+		expect.Eventually(t, "its work is done", func() bool {
+			done, err := s.Log.Worked(t.Context(), worker)
+			is.NoErr(err)
+			return done >= until
+		})
 	}
+	cancel()
+	s.revert(chat, "msg_2") // is open
 	s.Start().Connected()
-	other := s.Chat("hello")
-	s.abortTurn(other, "")
-	expect.Eventually(t, "what comes later is done", func() bool { return len(facts[events.EffectDone](s, other)) == 1 })
-	is.Equal(len(s.Requests("POST", "/revert")), 0)
+	expect.Eventually(t, "all have an end", func() bool { return len(facts[events.EffectDone](s, chat)) == 3 })
+	is.Equal(len(s.Requests("POST", "/abort")), 0)
+	is.Equal(len(s.Requests("POST", "/revert")), 1)
+}
+
+// A fork may take minutes.
+func TestAForkHoldsUpNothingOfTheCopiedChat(t *testing.T) {
+	t.Parallel()
+	s, _ := connected(t)
+	chat, _ := s.forkable()
+	arrived, _ := s.hang("/fork")
+	s.fork(chat)
+	<-arrived
+	s.abortTurn(chat, "")
+	expect.Eventually(t, "it is aborted", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
 }
