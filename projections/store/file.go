@@ -209,6 +209,33 @@ func moveAside(path string) (string, error) {
 	}
 }
 
+// Applied returns the sequence of the last event that a file in dir has applied, whatever its version. It returns 0 if no file can
+// be read.
+func Applied(ctx context.Context, dir string) (last uint64) {
+	all, _ := filepath.Glob(filepath.Join(dir, "readmodel.v*.db"))
+	for _, path := range all {
+		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
+		if err != nil {
+			continue
+		}
+		var seq uint64
+		if db.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&seq) == nil {
+			last = max(last, seq)
+		}
+		db.Close()
+	}
+	return last
+}
+
+// Move moves the files of all versions from dir to another directory. No Model may be open.
+func Move(dir, to string) error {
+	all, err := filepath.Glob(filepath.Join(dir, "readmodel.v*.db*"))
+	for _, path := range all {
+		err = errors.Join(err, os.Rename(path, filepath.Join(to, filepath.Base(path))))
+	}
+	return err
+}
+
 // removeOtherVersions removes the files of other versions beside path.
 func removeOtherVersions(path string) error {
 	all, err := filepath.Glob(filepath.Join(filepath.Dir(path), "readmodel.v*.db*"))
