@@ -1,6 +1,7 @@
 package natsconf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -80,7 +81,7 @@ func IsDiskFull(err error) bool {
 // reopenProbe is how many bytes Reopen writes to find out whether the disk takes writes, which a quota can prevent.
 const reopenProbe = 1 << 20
 
-// Reopen closes the streams and opens them again from their files, which clears WriteError. Connections and subscriptions
+// Reopen closes the streams, checks their files, and opens them again, which clears WriteError. Connections and subscriptions
 // stay. Durable consumers go on; the client library creates ordered consumers again. It changes nothing if fewer than MinFree
 // bytes are free.
 func (s *Server) Reopen() error {
@@ -92,6 +93,9 @@ func (s *Server) Reopen() error {
 		return fail(err)
 	}
 	if err := s.ShutdownJetStream(); err != nil {
+		return fail(err)
+	}
+	if err := s.check(context.Background()); err != nil {
 		return fail(err)
 	}
 	config := s.store // EnableJetStream changes it

@@ -26,6 +26,7 @@
 package natsconf
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"log/slog"
@@ -66,6 +67,9 @@ type Config struct {
 	Cluster  *Cluster            // nil for one server
 	Bulk     bool                // sync no write to disk: the caller syncs all files once the server is closed
 	Log      *slog.Logger        // receives warnings and errors of the embedded server; nil drops them
+
+	// Check is called before the embedded server opens its files, with the directory of the streams; nil checks nothing.
+	Check func(ctx context.Context, streams string) error
 }
 
 // Cluster joins servers. Name and Secret are the same on each.

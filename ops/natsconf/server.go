@@ -26,15 +26,21 @@ var ErrAddressInUse = errors.New("the address is taken")
 // measured.
 const readyReport = 10 * time.Second
 
+const stopWithin = 10 * time.Second // it writes an index of its files
+
+// account is where the streams are.
+const account = "APP"
+
 // Server is a running embedded server. Connect with nats.InProcessServer(s), or at s.ClientURL() when it listens.
 type Server struct {
 	*server.Server
 	lock  *os.File
 	store server.JetStreamConfig
+	check func(context.Context) error // of the files, before they are opened
 }
 
 // Start runs a server in this process and returns when it takes connections. It logs warnings and errors to c.Log and handles
-// no signals. An error says what stood in the way: the store in use (ErrInUse) or without room, the address taken, the files
+// no signals. It also returns, with an error, soon after ctx ends. An error says what stood in the way: the store in use (ErrInUse) or without room, the address taken, the files
 // damaged, the server too old.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := CheckVersion(Embedded); err != nil {
@@ -44,23 +50,33 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
-	s, err := start(ctx, c)
+	check := func(ctx context.Context) error {
+		if c.Check == nil {
+			return nil
+		}
+		return c.Check(ctx, filepath.Join(c.StoreDir, "jetstream", account, "streams"))
+	}
+	var s *Server
+	if err = check(ctx); err == nil {
+		s, err = start(ctx, c)
+	}
 	if err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
-	s.lock = lock
+	s.lock, s.check = lock, check
 	return s, nil
 }
 
 // App returns the account that holds the streams.
 func (s *Server) App() (*server.Account, error) { return s.LookupAccount("APP") }
 
-// Close stops the server and returns when its files are closed.
+// Close stops the server and returns when its files are closed. A server that reads a damaged store can need hours to stop; Close
+// then returns before that, and the files stay locked until the process ends.
 func (s *Server) Close() {
-	s.Shutdown()
-	s.WaitForShutdown()
-	s.lock.Close()
+	if stop(s.Server) {
+		s.lock.Close()
+	}
 }
 
 func start(ctx context.Context, c Config) (*Server, error) {
@@ -100,9 +116,26 @@ func start(ctx context.Context, c Config) (*Server, error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	s.Shutdown()
-	s.WaitForShutdown()
+	if !stop(s) {
+		err = fmt.Errorf("%w; it does not stop, and has its files open until this process ends", err)
+	}
 	return nil, err
+}
+
+// stop stops a server. It reports whether that took less than stopWithin.
+func stop(s *server.Server) bool {
+	stopped := make(chan struct{})
+	go func() {
+		s.Shutdown() // waits for the streams
+		s.WaitForShutdown()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+		return true
+	case <-time.After(stopWithin):
+		return false
+	}
 }
 
 // lockStore makes the directory and holds it for this process; the kernel lets go of the lock when the process ends.

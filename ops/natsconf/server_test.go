@@ -1,6 +1,9 @@
 package natsconf_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +18,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
@@ -151,4 +155,50 @@ func TestABusyMachineStores(t *testing.T) {
 		is.NoErr(s.WriteError())
 		late = len(s.Healthz(&server.HealthzOptions{Details: true}).Errors) > 0
 	}
+}
+
+// NATS 2.15 reads a damaged block again for each of its messages, and cannot be stopped meanwhile.
+func TestCloseReturnsWhateverNATSDoes(t *testing.T) {
+	expect.Long(t, "NATS reads a damaged block for half a minute")
+	t.Parallel()
+	is := is.New(t)
+	n := newTestServer(t)
+	n.config.StoreDir = expect.MemoryDir(t)
+	open := func() (*natsconf.Server, jetstream.JetStream) {
+		s, err := natsconf.Start(t.Context(), n.config)
+		is.NoErr(err)
+		options, err := n.keys.Options(natsconf.Core, "test")
+		is.NoErr(err)
+		nc, err := nats.Connect("", append(options, nats.InProcessServer(s.Server))...)
+		is.NoErr(err)
+		t.Cleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		is.NoErr(err)
+		return s, js
+	}
+	s, js := open()
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "EVENTS", Subjects: []string{"evt.>"}, Compression: jetstream.S2Compression, Duplicates: 100 * time.Millisecond,
+	})
+	is.NoErr(err)
+	begin := time.Now()
+	for range 3500 { // more than a block of 8 MiB
+		_, err := js.PublishAsync("evt.x", bytes.Repeat([]byte("text "), 550))
+		is.NoErr(err)
+	}
+	<-js.PublishAsyncComplete()
+	s.Close()
+	block := filepath.Join(n.config.StoreDir, "jetstream", "APP", "streams", "EVENTS", "msgs", "1.blk")
+	text, err := os.ReadFile(block)
+	is.NoErr(err)
+	text[len(text)/2] ^= 0xff
+	is.NoErr(os.WriteFile(block, text, 0o600))
+	s, js = open()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = js.CreateConsumer(ctx, "EVENTS", jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &begin})
+	is.True(errors.Is(err, context.DeadlineExceeded))
+	s.Close()
+	_, err = natsconf.Start(t.Context(), n.config)
+	is.True(errors.Is(err, natsconf.ErrInUse)) // NATS has not stopped yet
 }
