@@ -32,6 +32,7 @@ var mayImport = map[string]string{
 	"events/log":                         "events events/secret",
 	"events/log/tail":                    "events events/log",
 	"events/opencode":                    "events",
+	"events/recovery":                    "events/log",
 	"events/secret":                      "events",
 	"projections":                        "events events/log events/opencode projections/store projections/turnstate sandbox/wire",
 	"projections/pending":                "projections projections/store",

@@ -1,0 +1,241 @@
+package recovery
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/highwayhash"
+)
+
+// Check compares the files of the log with the note, before NATS opens them, and repairs what is damaged. streams is the
+// directory of the account's streams. applied is the sequence of the last event that the read models have, 0 if it is unknown.
+//
+// It reads the last block, the blocks that are not as noted, and all blocks if NATS would: if NATS's index is missing or old.
+func (g *Guard) Check(ctx context.Context, streams string, applied uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.streams = streams
+	if err := g.check(ctx, streams, applied); err != nil {
+		return fmt.Errorf("check the files of the log in %s: %w", streams, err)
+	}
+	return nil
+}
+
+func (g *Guard) check(ctx context.Context, streams string, applied uint64) error {
+	created := readCreated(filepath.Join(streams, eventsStream))
+	if !created.IsZero() && !g.note.Created.IsZero() && !created.Equal(g.note.Created) {
+		lost := g.note.Lost // by the log that was copied into this one
+		g.replaced(created)
+		g.note.Lost = lost
+	}
+	if g.note.Created.IsZero() || g.note.Replaced { // the read models may be those of another log
+		applied = 0
+	}
+	names, err := listStreams(streams)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s, err := g.readStore(ctx, name, filepath.Join(streams, name), false)
+		if err != nil {
+			return err
+		}
+		known := uint64(0)
+		if name == eventsStream {
+			known = max(g.note.Last, applied)
+		}
+		if err := g.repair(s, known); err != nil {
+			return err
+		}
+	}
+	g.checked, g.rotten = true, nil
+	return g.note.write(g.data)
+}
+
+// listStreams returns the names of the streams that have files, and that of EVENTS.
+func listStreams(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(dir, e.Name(), "msgs")); err == nil && e.Name() != eventsStream {
+			names = append(names, e.Name())
+		}
+	}
+	return append(names, eventsStream), nil
+}
+
+// readCreated returns when a stream was created, the zero time if its files do not say.
+func readCreated(dir string) time.Time {
+	var meta struct {
+		Created time.Time `json:"created"`
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "meta.inf"))
+	if err != nil || json.Unmarshal(text, &meta) != nil {
+		return time.Time{}
+	}
+	return meta.Created
+}
+
+// store is what the files of a stream hold.
+type store struct {
+	stream, dir string
+	blocks      []storedBlock
+	last        uint64 // that NATS's index or a block states
+	time        int64  // of the newest event that was read
+}
+
+// storedBlock is a block file, and what was read from it unless it is as noted.
+type storedBlock struct {
+	blockNote
+	path    string
+	holds   Ranges // of events; empty if the block is as noted
+	damaged bool
+	torn    bool // the damage is a record at the end that was not written to its end
+	claimed uint64
+	time    int64 // of the last event
+}
+
+// readStore reads the blocks of a stream that are not as noted, or all of them.
+func (g *Guard) readStore(ctx context.Context, stream, dir string, all bool) (s store, err error) {
+	s = store{stream: stream, dir: dir}
+	if s.blocks, err = listBlocks(filepath.Join(dir, "msgs")); err != nil {
+		return s, err
+	}
+	trusted := false
+	s.last, trusted = readIndex(dir, stream, s.blocks)
+	noted := map[uint32]blockNote{}
+	for _, b := range g.note.Blocks[stream] {
+		noted[b.Index] = b
+	}
+	for i := range s.blocks {
+		b := &s.blocks[i]
+		if n := noted[b.Index]; n.Size == b.Size && n.Modified.Equal(b.Modified) && i < len(s.blocks)-1 {
+			b.blockNote = n
+		}
+		delete(noted, b.Index)
+	}
+	all = all || !trusted || len(noted) > 0 // NATS reads all, too
+	var readers sync.WaitGroup
+	errs, next := make([]error, len(s.blocks)), make(chan int)
+	for range runtime.GOMAXPROCS(0) {
+		readers.Go(func() {
+			for i := range next {
+				errs[i] = s.blocks[i].read(stream)
+			}
+		})
+	}
+	for i, b := range s.blocks {
+		if ctx.Err() == nil && (all || b.Last == 0) {
+			next <- i
+		}
+	}
+	close(next)
+	readers.Wait()
+	for i, b := range s.blocks {
+		s.blocks[i].torn = b.torn && i == len(s.blocks)-1
+		s.last, s.time = max(s.last, b.Last, b.claimed), max(s.time, b.time)
+	}
+	return s, errors.Join(append(errs, ctx.Err())...)
+}
+
+// listBlocks returns the block files of a directory, in order.
+func listBlocks(dir string) (blocks []storedBlock, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		var b storedBlock
+		if n, _ := fmt.Sscanf(e.Name(), "%d.blk", &b.Index); n != 1 || !strings.HasSuffix(e.Name(), ".blk") {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		b.path, b.Size, b.Modified = filepath.Join(dir, e.Name()), info.Size(), info.ModTime().UTC()
+		blocks = append(blocks, b)
+	}
+	slices.SortFunc(blocks, func(a, b storedBlock) int { return cmp.Compare(a.Index, b.Index) })
+	return blocks, nil
+}
+
+// read reads the block.
+func (b *storedBlock) read(stream string) error {
+	content, err := readBlock(b.path, stream, b.Index)
+	if err != nil {
+		return err
+	}
+	for _, r := range content.records {
+		if seq := r.stored(); seq > b.holds.last() { // NATS, too, takes the first of two
+			b.holds, b.time = b.holds.add(seq), r.time
+		}
+	}
+	b.First, b.Last = 0, b.holds.last()
+	if len(b.holds) > 0 {
+		b.First = b.holds[0].First
+	}
+	b.damaged, b.claimed = content.damaged(), content.claimed
+	b.torn = !content.holes && content.claimed == 0 && len(content.records) > 0
+	return nil
+}
+
+// readIndex returns the last sequence that NATS's index states, and whether NATS opens the stream by the index, without
+// reading the blocks.
+//
+// The index is: magic u8 · version u8 · messages, bytes, first sequence as varints · first time as a signed varint · last
+// sequence as a varint · … · last checksum of the last block · hash of all this.
+func readIndex(dir, stream string, blocks []storedBlock) (last uint64, trusted bool) {
+	text, err := os.ReadFile(filepath.Join(dir, "msgs", "index.db"))
+	if err != nil || len(text) < 32 {
+		return 0, false
+	}
+	text, is := text[:len(text)-checksumSize], text[len(text)-checksumSize:]
+	key := sha256.Sum256([]byte(stream))
+	sum, _ := highwayhash.New64(key[:])
+	sum.Write(text)
+	if !bytes.Equal(sum.Sum(nil), is) {
+		return 0, false
+	}
+	numbers := text[2:]
+	for range 5 { // a signed varint is as long as an unsigned one
+		n := 0
+		if last, n = binary.Uvarint(numbers); n <= 0 {
+			return 0, false
+		}
+		numbers = numbers[n:]
+	}
+	if len(blocks) == 0 {
+		return last, last == 0
+	}
+	end, err := readEnd(blocks[len(blocks)-1])
+	return last, err == nil && bytes.Equal(end, text[len(text)-checksumSize:])
+}
+
+// readEnd returns the last checksum of a block file.
+func readEnd(b storedBlock) ([]byte, error) {
+	f, err := os.Open(b.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	end := make([]byte, checksumSize)
+	_, err = f.ReadAt(end, b.Size-checksumSize)
+	return end, err
+}

@@ -1,0 +1,141 @@
+package recovery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	noteFile   = "log-note.json"
+	reportFile = "report.json"
+	lossesDir  = "lost-events" // one directory for each loss
+)
+
+// note is what is known of the log outside its store.
+type note struct {
+	Created  time.Time              `json:"created"` // when the stream EVENTS was created
+	Last     uint64                 `json:"last"`    // a sequence that the log has reached
+	Blocks   map[string][]blockNote `json:"blocks"`  // by stream: the blocks that were read and are good
+	Lost     []Loss                 `json:"lost"`
+	Replaced bool                   `json:"replaced,omitempty"` // the read models may be those of another log
+}
+
+// blockNote describes a good block file. A block whose size and time have not changed is not read again at a start.
+type blockNote struct {
+	Index    uint32    `json:"index"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+	First    uint64    `json:"first"` // sequence of the first and the last event; both are 0 if there is none
+	Last     uint64    `json:"last"`
+}
+
+// Loss is damage of the log that was found once.
+type Loss struct {
+	Found     time.Time `json:"found"`
+	Stream    string    `json:"stream"`
+	Sequences Ranges    `json:"sequences"` // of the lost events; only for the stream EVENTS
+	Reason    string    `json:"reason"`
+	Directory string    `json:"directory"`           // of the report and the damaged files
+	Reused    bool      `json:"reused,omitempty"`    // NATS gives the sequences to new events
+	Forgotten bool      `json:"forgotten,omitempty"` // the read models do not show the lost events any more
+}
+
+// Acknowledged reports whether a person has removed the directory of the loss.
+func (l Loss) Acknowledged() bool {
+	_, err := os.Stat(l.Directory)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// String says what is lost, why, and where the damaged files are.
+func (l Loss) String() string {
+	what := "no event is lost"
+	if n := l.Sequences.Count(); l.Stream != eventsStream {
+		what = fmt.Sprintf("messages of the stream %s may be lost", l.Stream)
+	} else if n == 1 {
+		what = fmt.Sprintf("event %s is lost", l.Sequences)
+	} else if n > 0 {
+		what = fmt.Sprintf("%d events are lost: %s", n, l.Sequences)
+	}
+	text := fmt.Sprintf("%s; %s", what, l.Reason)
+	if l.Reused {
+		text += "; new events get these sequences again"
+	}
+	if !l.Acknowledged() {
+		text += "; report and damaged files: " + l.Directory
+	}
+	return text
+}
+
+// Lost returns all losses that were found in the log of a data directory, acknowledged ones too.
+func Lost(data string) ([]Loss, error) {
+	n, err := readNote(data)
+	return n.Lost, err
+}
+
+// readNote returns an empty note if there is none.
+func readNote(data string) (n note, err error) {
+	path := filepath.Join(data, noteFile)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &n)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return note{}, fmt.Errorf("read note of the log %s: %w", path, err)
+	}
+	if n.Blocks == nil {
+		n.Blocks = map[string][]blockNote{}
+	}
+	return n, nil
+}
+
+func (n note) write(data string) error {
+	text, err := json.MarshalIndent(n, "", " ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(data, noteFile), append(text, '\n'))
+}
+
+// lost returns the sequences of a stream that are known to be lost, up to last.
+func (n note) lost(stream string, last uint64) (all Ranges) {
+	for _, l := range n.Lost {
+		if l.Stream == stream && !l.Reused {
+			all = all.union(l.Sequences)
+		}
+	}
+	if last == 0 {
+		return nil
+	}
+	return all.without(Ranges{{last + 1, ^uint64(0)}})
+}
+
+// writeFile writes a file whole or not at all, and returns when it is on disk.
+func writeFile(path string, text []byte) error {
+	temporary := path + ".tmp"
+	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,289 @@
+// Package recovery finds what the log has lost, repairs its files, and remembers the loss.
+//
+// NATS opens a damaged store without a word: it cuts a block at the first bad record and forgets the rest, gives the sequences
+// of lost events to new ones, or deletes all blocks (measured, nats-server 2.15.2). So the data directory holds a note outside
+// NATS's store: when the stream was created, a sequence that it has reached, the good block files, and all losses. Check
+// compares the files with the note before NATS opens them. Observe compares the opened stream with it, also on another machine.
+//
+// Promises:
+//   - What Check repairs was copied first. The repair keeps every record whose checksum is right.
+//   - A sequence that the note, NATS's index, a block or the read models know is not given to a new event. Only a log on another
+//     machine can do that, and the loss says so.
+//   - A loss names its sequences, and is noted before the files are changed. Nothing is lost that the loss does not name.
+//   - A start reads the last block and those that have changed since the last start. It reads all blocks only if NATS does.
+//   - The note costs an append nothing. After a crash it may be some seconds old, which is no loss.
+//
+// The package must not know what an event means or what a read model holds.
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events/log"
+)
+
+var (
+	eventsStream = log.EventsConfig(log.DefaultOptions).Name
+	blobsStream  = "OBJ_" + log.BlobsConfig(log.DefaultOptions).Bucket
+	deltasStream = log.DeltasConfig(log.DefaultOptions).Name
+)
+
+// Guard holds the note of the log of a data directory. It is safe for concurrent use.
+type Guard struct {
+	data   string
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	note     note
+	streams  string   // directory of the streams that Check has checked
+	rotten   []string // block files that Verify found damaged
+	checked  bool     // Check has compared the files with the note
+	missing  uint64   // number of sequences without an event when Observe looked last
+	observed bool
+}
+
+// Open reads the note in a data directory. It moves a note that cannot be read aside.
+func Open(data string, logger *slog.Logger) (*Guard, error) {
+	n, err := readNote(data)
+	if err != nil {
+		aside := filepath.Join(data, noteFile+".bad")
+		if renamed := os.Rename(filepath.Join(data, noteFile), aside); renamed != nil {
+			return nil, errors.Join(err, renamed)
+		}
+		logger.Error("a new note of the log begins; losses that were known are reported again", "err", err, "moved_to", aside)
+		n, err = readNote(data)
+	}
+	return &Guard{data: data, logger: logger, note: n}, err
+}
+
+// Lost returns all losses, acknowledged ones too.
+func (g *Guard) Lost() []Loss {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]Loss(nil), g.note.Lost...)
+}
+
+// Rotten reports whether Verify has found damage that Check has not repaired yet.
+func (g *Guard) Rotten() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.rotten) > 0
+}
+
+// Trouble returns the losses that no person has acknowledged and the damage that the next Check repairs, "" if there are none.
+func (g *Guard) Trouble() string {
+	var all []string
+	g.mu.Lock()
+	if len(g.rotten) > 0 {
+		all = append(all, "the log has damaged files, which are repaired when it is opened again: "+strings.Join(g.rotten, ", "))
+	}
+	g.mu.Unlock()
+	for _, l := range g.Lost() {
+		if !l.Acknowledged() {
+			all = append(all, l.String())
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// Stale returns where the files of the read models belong if they may show events that the log has lost, "" if they do not.
+// Call Renewed when the files are there.
+func (g *Guard) Stale() (dir string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range g.note.Lost {
+		if !l.Forgotten && len(l.Sequences) > 0 && l.Stream == eventsStream {
+			dir = l.Directory
+		}
+	}
+	if dir == "" && g.note.Replaced {
+		return g.lossDir(time.Now().UTC())
+	}
+	if dir != "" {
+		err = os.MkdirAll(dir, 0o700) // a person may have removed it
+	}
+	return dir, err
+}
+
+// Renewed notes that the read models are computed anew.
+func (g *Guard) Renewed() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.note.Replaced = false
+	for i := range g.note.Lost {
+		g.note.Lost[i].Forgotten = true
+	}
+	return g.note.write(g.data)
+}
+
+// replaced begins a new note for a log that is not the one noted: another NATS, or a backup that was restored.
+func (g *Guard) replaced(created time.Time) {
+	g.logger.Warn("this is another log than before; the read models are computed anew", "created", created, "before", g.note.Created)
+	g.note = note{Created: created, Blocks: map[string][]blockNote{}, Replaced: true}
+}
+
+// Observe compares the opened stream with the note, and notes its last sequence. It notes events that are missing as a loss.
+func (g *Guard) Observe(ctx context.Context, js jetstream.JetStream) error {
+	s, err := js.Stream(ctx, eventsStream)
+	if err != nil {
+		return fmt.Errorf("compare stream %s with its note: %w", eventsStream, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.observe(ctx, s); err != nil {
+		return fmt.Errorf("compare stream %s with its note: %w", eventsStream, err)
+	}
+	return nil
+}
+
+func (g *Guard) observe(ctx context.Context, s jetstream.Stream) error {
+	info := s.CachedInfo()
+	state := info.State
+	changed := !info.Created.Equal(g.note.Created)
+	if changed && !g.note.Created.IsZero() && !g.checked {
+		g.replaced(info.Created)
+	}
+	g.note.Created = info.Created
+	if state.LastSeq < g.note.Last { // Check leaves no such store
+		loss := Loss{Sequences: Ranges{{state.LastSeq + 1, g.note.Last}}, Reused: true}
+		loss.Reason = fmt.Sprintf("the log ends at #%d, and had reached #%d", state.LastSeq, g.note.Last)
+		g.note.Last = state.LastSeq
+		if err := g.lose(loss); err != nil {
+			return err
+		}
+	}
+	if missing := state.LastSeq - state.Msgs; missing != g.missing || !g.observed {
+		known := g.note.lost(eventsStream, state.LastSeq)
+		if missing > known.Count() {
+			gone, err := deleted(ctx, s)
+			if err != nil {
+				return err
+			}
+			if gone = gone.without(known); len(gone) > 0 {
+				if err := g.lose(Loss{Sequences: gone, Reason: "NATS does not have them"}); err != nil {
+					return err
+				}
+			}
+		}
+		g.missing, g.observed = missing, true
+	}
+	if changed = changed || state.LastSeq != g.note.Last; !changed {
+		return nil
+	}
+	g.note.Last = state.LastSeq
+	return g.note.write(g.data)
+}
+
+// deleted returns the sequences up to the last one that have no event.
+func deleted(ctx context.Context, s jetstream.Stream) (gone Ranges, err error) {
+	info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err != nil {
+		return nil, err
+	}
+	if first := info.State.FirstSeq; first > 1 {
+		gone = Ranges{{1, first - 1}}
+	}
+	for _, seq := range info.State.Deleted {
+		gone = gone.add(seq)
+	}
+	return gone, nil
+}
+
+// lose notes a loss that was found in the opened stream.
+func (g *Guard) lose(l Loss) (err error) {
+	l.Found, l.Stream = time.Now().UTC(), eventsStream
+	if l.Directory, err = g.lossDir(l.Found); err != nil {
+		return err
+	}
+	g.logger.Error("the log is damaged: " + l.String())
+	return g.addLoss(l)
+}
+
+// pause is the time between two notes.
+const pause = 3 * time.Second
+
+// Run observes the stream until ctx ends.
+func (g *Guard) Run(ctx context.Context, js jetstream.JetStream) error {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := g.Observe(ctx, js); err != nil && ctx.Err() == nil {
+			g.logger.Debug(err.Error()) // the log reports the failure itself
+		}
+	}
+}
+
+const (
+	verifyPause = 100 * time.Millisecond // between two blocks; it reads at most 80 MB/s
+	verifyEvery = 24 * time.Hour
+)
+
+// Verify reads all blocks that NATS does not write to any more, again and again until ctx ends. Damage that came after the start is
+// noted, so that Rotten reports it and the next Check reads all blocks.
+func (g *Guard) Verify(ctx context.Context) {
+	for {
+		for _, stream := range []string{eventsStream, blobsStream} { // those whose old blocks stay
+			if err := g.verify(ctx, stream); err != nil && ctx.Err() == nil {
+				g.logger.Warn("verify the files of the log", "stream", stream, "err", err)
+			}
+		}
+		if !sleep(ctx, verifyEvery) {
+			return
+		}
+	}
+}
+
+func (g *Guard) verify(ctx context.Context, stream string) error {
+	g.mu.Lock()
+	dir := filepath.Join(g.streams, stream)
+	g.mu.Unlock()
+	blocks, err := listBlocks(filepath.Join(dir, "msgs"))
+	for i := 0; err == nil && i < len(blocks)-2; i++ { // NATS compresses the last but one
+		if !sleep(ctx, verifyPause) {
+			return ctx.Err()
+		}
+		b := blocks[i]
+		if err = b.read(stream); err == nil && b.damaged {
+			err = g.noteRot(stream, b.path)
+		}
+	}
+	return err
+}
+
+func (g *Guard) noteRot(stream, path string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if slices.Contains(g.rotten, path) {
+		return nil
+	}
+	g.logger.Error("a file of the log is damaged", "path", path)
+	g.rotten = append(g.rotten, path)
+	delete(g.note.Blocks, stream)
+	return g.note.write(g.data)
+}
+
+// sleep reports whether ctx has not ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,523 @@
+package recovery_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/events/recovery"
+	"pocketcoder/expect"
+)
+
+// total is the number of events of the test log, which has three blocks: two compressed ones and the one that NATS writes to.
+const total = 2300
+
+// system is the log of a data directory: its files, and the guard of this start.
+type system struct {
+	testing.TB
+	data   string
+	guard  *recovery.Guard
+	server *server.Server
+	js     jetstream.JetStream
+}
+
+func (s *system) stream(path ...string) string {
+	return filepath.Join(append([]string{s.data, "nats", "jetstream", "$G", "streams", "EVENTS"}, path...)...)
+}
+
+func (s *system) block(n int) string { return s.stream("msgs", fmt.Sprintf("%d.blk", n)) }
+
+// start checks the files, starts NATS and compares the opened stream with the note.
+func (s *system) start(applied uint64) {
+	s.Helper()
+	s.check(applied)
+	s.open()
+	is.New(s).NoErr(s.guard.Observe(s.Context(), s.js))
+}
+
+func (s *system) check(applied uint64) {
+	s.Helper()
+	is := is.New(s)
+	var err error
+	s.guard, err = recovery.Open(s.data, slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	is.NoErr(s.guard.Check(s.Context(), filepath.Dir(s.stream()), applied))
+}
+
+func (s *system) open() {
+	s.Helper()
+	is := is.New(s)
+	s.server = eventstest.Server(s, filepath.Join(s.data, "nats"))
+	nc := eventstest.Conn(s, s.server)
+	var err error
+	s.js, err = jetstream.New(nc)
+	is.NoErr(err)
+	_, err = s.js.CreateOrUpdateStream(s.Context(), log.EventsConfig(log.DefaultOptions))
+	is.NoErr(err)
+}
+
+// stop notes the last sequence and stops NATS.
+func (s *system) stop() {
+	s.Helper()
+	is.New(s).NoErr(s.guard.Observe(s.Context(), s.js))
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+}
+
+// contents are the bodies of the events, by sequence.
+var contents = sync.OnceValue(func() (all [total + 4][]byte) {
+	for seq := range all {
+		all[seq] = content(seq)
+	}
+	return all
+})
+
+func content(seq int) []byte {
+	r := rand.New(rand.NewPCG(uint64(seq), 1))
+	text := fmt.Appendf(nil, "%d", seq)
+	for len(text) < 8000 {
+		text = fmt.Appendf(text, " %s-%d", []string{"alpha", "beta", "gamma", "delta"}[r.IntN(4)], r.IntN(1000))
+	}
+	return text
+}
+
+func (s *system) append(seqs ...int) {
+	s.Helper()
+	for _, seq := range seqs {
+		m := nats.NewMsg(fmt.Sprintf("evt.chat.c%d.x", seq%10))
+		m.Header.Set("ce-id", fmt.Sprint(seq))
+		m.Data = contents()[seq]
+		ack, err := s.js.PublishMsg(s.Context(), m)
+		is.New(s).NoErr(err)
+		is.New(s).Equal(ack.Sequence, uint64(seq))
+	}
+}
+
+// missing reads the log to its end, and checks that it holds what was appended. It returns the others.
+func (s *system) missing() (gone recovery.Ranges) {
+	s.Helper()
+	is := is.New(s)
+	stream, err := s.js.Stream(s.Context(), "EVENTS")
+	is.NoErr(err)
+	next := uint64(1)
+	skip := func(to uint64) {
+		if next <= to {
+			gone = append(gone, recovery.Range{First: next, Last: to})
+		}
+		next = to + 1
+	}
+	state := stream.CachedInfo().State
+	if state.Msgs > 0 {
+		consumer, err := stream.OrderedConsumer(s.Context(), jetstream.OrderedConsumerConfig{})
+		is.NoErr(err)
+		messages, err := consumer.Messages()
+		is.NoErr(err)
+		defer messages.Stop()
+		for behind := uint64(1); behind > 0; {
+			m, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
+			is.NoErr(err)
+			meta, err := m.Metadata()
+			is.NoErr(err)
+			seq := meta.Sequence.Stream
+			skip(seq - 1)
+			next, behind = seq+1, meta.NumPending
+			if !bytes.Equal(m.Data(), contents()[seq]) || m.Headers().Get("ce-id") != fmt.Sprint(seq) {
+				s.Fatalf("event #%d is not what was appended", seq)
+			}
+		}
+	}
+	skip(state.LastSeq)
+	return gone
+}
+
+// lost are the sequences that the guard reports, without those that a person has acknowledged.
+func (s *system) lost() (all recovery.Ranges) {
+	for _, l := range s.guard.Lost() {
+		if !l.Acknowledged() && l.Stream == "EVENTS" {
+			all = append(all, l.Sequences...)
+		}
+	}
+	return all
+}
+
+// filled is a data directory with a log that was stopped in order.
+var filled = sync.OnceValues(func() (string, error) {
+	memory := "/dev/shm"
+	if _, err := os.Stat(memory); err != nil {
+		memory = ""
+	}
+	return os.MkdirTemp(memory, "pocketcoder-recovery-*")
+})
+
+var fill sync.Once
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := filled(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// stopped returns the log of a stopped system, with total events.
+func stopped(t *testing.T) *system {
+	t.Helper()
+	is := is.New(t)
+	base, err := filled()
+	is.NoErr(err)
+	fill.Do(func() {
+		s := &system{TB: t, data: base}
+		s.start(0)
+		for seq := 1; seq <= total; seq++ {
+			m := nats.NewMsg(fmt.Sprintf("evt.chat.c%d.x", seq%10))
+			m.Header.Set("ce-id", fmt.Sprint(seq))
+			m.Data = contents()[seq]
+			_, err := s.js.PublishMsgAsync(m)
+			is.NoErr(err)
+		}
+		<-s.js.PublishAsyncComplete()
+		s.stop()
+		s.check(0)
+	})
+	s := &system{TB: t, data: expect.MemoryDir(t)}
+	is.NoErr(filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
+		is.NoErr(err)
+		info, err := e.Info()
+		is.NoErr(err)
+		to := s.data + strings.TrimPrefix(path, base)
+		if e.IsDir() {
+			return os.MkdirAll(to, 0o700)
+		}
+		text, err := os.ReadFile(path)
+		is.NoErr(err)
+		is.NoErr(os.WriteFile(to, text, 0o600))
+		return os.Chtimes(to, info.ModTime(), info.ModTime())
+	}))
+	return s
+}
+
+type damage func(s *system)
+
+// flip changes 16 bytes of a block, at a part of its size or, if negative, as far from its end.
+func flip(block int, at float64) damage {
+	return func(s *system) {
+		text, err := os.ReadFile(s.block(block))
+		is.New(s).NoErr(err)
+		offset := int(at * float64(len(text)))
+		if at < 0 {
+			offset = len(text) + int(at)
+		}
+		for i := range 16 {
+			text[offset+i] ^= 0x5a
+		}
+		is.New(s).NoErr(os.WriteFile(s.block(block), text, 0o600))
+	}
+}
+
+func truncate(block int) damage {
+	return func(s *system) {
+		info, err := os.Stat(s.block(block))
+		is.New(s).NoErr(err)
+		is.New(s).NoErr(os.Truncate(s.block(block), info.Size()/2))
+	}
+}
+
+func remove(paths ...string) damage {
+	return func(s *system) {
+		for _, p := range paths {
+			_, err := os.Stat(s.stream(p))
+			is.New(s).NoErr(err)
+			is.New(s).NoErr(os.RemoveAll(s.stream(p)))
+		}
+	}
+}
+
+func noIndex(d damage) damage {
+	return func(s *system) { remove("msgs/index.db")(s); d(s) }
+}
+
+// first and last sequences of the blocks of the test log.
+func bounds(t *testing.T) (first [4]uint64) {
+	text, err := os.ReadFile(filepath.Join(stopped(t).data, "log-note.json"))
+	is.New(t).NoErr(err)
+	var note struct {
+		Blocks map[string][]struct{ Index, First uint64 }
+	}
+	is.New(t).NoErr(json.Unmarshal(text, &note))
+	is.New(t).Equal(len(note.Blocks["EVENTS"]), 3)
+	for _, b := range note.Blocks["EVENTS"] {
+		first[b.Index] = b.First
+	}
+	return first
+}
+
+func TestDamageLosesOnlyWhatItSays(t *testing.T) {
+	t.Parallel()
+	first := bounds(t)
+	between := func(from, to uint64) recovery.Ranges { return recovery.Ranges{{First: from, Last: to}} }
+	for name, c := range map[string]struct {
+		damage damage
+		lost   recovery.Ranges // nil if only their number is known
+		most   uint64          // of lost events
+	}{
+		"bytes in a compressed block":               {flip(1, .5), nil, 200},
+		"bytes in a compressed block, no index":     {noIndex(flip(1, .5)), nil, 200},
+		"bytes at the start of a compressed block":  {flip(1, 0), nil, 0}, // what they say is known
+		"bytes at the end of a compressed block":    {flip(2, -16), nil, 200},
+		"bytes of a frame's header":                 {flip(2, 12./2500000), nil, 200},
+		"bytes in the last block":                   {flip(3, .5), nil, 2},
+		"bytes in the last block, no index":         {noIndex(flip(3, .5)), nil, 2},
+		"bytes of the last event":                   {flip(3, -100), between(total, total), 1},
+		"bytes of the last event, no index":         {noIndex(flip(3, -100)), between(total, total), 1},
+		"bytes of the last event's header":          {flip(3, -8100), nil, 2},
+		"half of a compressed block":                {truncate(1), nil, 700},
+		"half of a compressed block, no index":      {noIndex(truncate(1)), nil, 700},
+		"half of the last block":                    {truncate(3), nil, 120},
+		"half of the last block, no index":          {noIndex(truncate(3)), nil, 120},
+		"the first block":                           {remove("msgs/1.blk"), between(1, first[2]-1), total},
+		"the middle block":                          {remove("msgs/2.blk"), between(first[2], first[3]-1), total},
+		"the middle block, no index":                {noIndex(remove("msgs/2.blk")), between(first[2], first[3]-1), total},
+		"the last block":                            {remove("msgs/3.blk"), between(first[3], total), total},
+		"the last block, no index":                  {noIndex(remove("msgs/3.blk")), between(first[3], total), total},
+		"all blocks":                                {remove("msgs"), between(1, total), total},
+		"the whole stream":                          {remove(""), between(1, total), total},
+		"blocks 1 and 3, and bytes in 2":            {func(s *system) { remove("msgs/1.blk", "msgs/3.blk")(s); flip(2, .5)(s) }, nil, total - 500},
+		"bytes in blocks 1 and 3, no configuration": {func(s *system) { remove("meta.inf", "meta.sum")(s); flip(1, .5)(s); flip(3, .5)(s) }, nil, 202},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := stopped(t)
+			c.damage(s)
+			before := files(t, s.stream())
+			s.start(0)
+			lost := s.missing()
+			t.Log("lost:", lost.Count(), lost)
+			is.Equal(lost.Count() > 0, c.most > 0)
+			is.True(lost.Count() <= c.most)
+			if c.lost != nil {
+				is.Equal(lost, c.lost)
+			}
+			is.Equal(s.lost(), lost)
+			is.Equal(len(s.guard.Lost()), 1)
+			for _, want := range []string{fmt.Sprint(lost.Count()), lost.String(), s.guard.Lost()[0].Directory} {
+				if lost.Count() > 1 {
+					expect.Contains(t, s.guard.Trouble(), want)
+				}
+			}
+			copied := files(t, filepath.Join(s.guard.Lost()[0].Directory, "EVENTS"))
+			for path, text := range before {
+				is.True(bytes.Equal(copied[path], text)) // the copy has each file
+			}
+
+			s.append(total + 1) // no sequence is used again
+			s.stop()
+			s.start(0) // and nothing more is lost, or said
+			is.Equal(s.lost(), lost)
+			s.server.Shutdown()
+			s.server.WaitForShutdown()
+			is.NoErr(os.Remove(s.stream("msgs", "index.db"))) // NATS reads its blocks
+			s.start(0)
+			is.Equal(s.missing(), lost)
+			is.Equal(s.lost(), lost)
+
+			is.NoErr(os.RemoveAll(s.guard.Lost()[0].Directory))
+			is.Equal(s.guard.Trouble(), "") // acknowledged
+			is.Equal(len(s.guard.Lost()), 1)
+		})
+	}
+}
+
+func TestWithoutNATSOwnFilesNothingIsLostAndNothingIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]damage{
+		"nothing":       func(*system) {},
+		"index":         remove("msgs/index.db"),
+		"configuration": remove("meta.inf"),
+		"its checksum":  remove("meta.sum"),
+		"all three":     remove("msgs/index.db", "meta.inf", "meta.sum"),
+		"the note as well": func(s *system) {
+			remove("msgs/index.db")(s)
+			is.New(s).NoErr(os.Remove(filepath.Join(s.data, "log-note.json")))
+		},
+		"a broken index": func(s *system) {
+			is.New(s).NoErr(os.WriteFile(s.stream("msgs", "index.db"), bytes.Repeat([]byte("x"), 100), 0o600))
+		},
+		"a broken note": func(s *system) {
+			is.New(s).NoErr(os.WriteFile(filepath.Join(s.data, "log-note.json"), []byte("{"), 0o600))
+		},
+		"a record that was not written to its end": func(s *system) {
+			remove("msgs/index.db")(s)
+			text, err := os.ReadFile(s.block(3))
+			is.New(s).NoErr(err)
+			is.New(s).NoErr(os.WriteFile(s.block(3), append(text, text[:4000]...), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := stopped(t)
+			d(s)
+			s.start(0)
+			is.Equal(s.missing(), nil)
+			is.Equal(s.guard.Trouble(), "")
+			s.append(total + 1)
+			s.stop()
+			s.start(0)
+			is.Equal(s.missing(), nil)
+			is.Equal(len(s.guard.Lost()), 0)
+		})
+	}
+}
+
+// files returns the files below a directory, by their path in it.
+func files(t *testing.T, dir string) map[string][]byte {
+	all := map[string][]byte{}
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			all[strings.TrimPrefix(path, dir)], err = os.ReadFile(path)
+		}
+		return err
+	})
+	return all
+}
+
+// After kill -9 the note and NATS's index are old. The read models know of events that came later.
+func TestAfterACrashTheReadModelsKnowWhatTheNoteDoesNot(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	s.start(0)
+	s.append(total+1, total+2)
+	s.server.Shutdown() // the note does not learn of them
+	s.server.WaitForShutdown()
+	remove("msgs/index.db")(s)
+	text, err := os.ReadFile(s.block(3))
+	is.NoErr(err)
+	is.NoErr(os.Truncate(s.block(3), int64(len(text)-12000))) // into the event before the last
+	s.start(total + 2)
+	lost := recovery.Ranges{{First: total + 1, Last: total + 2}}
+	is.Equal(s.missing(), lost)
+	is.Equal(s.lost(), lost)
+	s.append(total + 3)
+}
+
+// Only what the blocks have lost since the last start has to be read, and the last block.
+func TestAStartReadsABlockAgainOnlyIfItHasChanged(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	for block, found := range []bool{1: false, 3: true} {
+		if block%2 == 0 {
+			continue
+		}
+		info, err := os.Stat(s.block(block))
+		is.NoErr(err)
+		flip(block, .5)(s)
+		is.NoErr(os.Chtimes(s.block(block), info.ModTime(), info.ModTime()))
+		s.check(0)
+		is.Equal(len(s.guard.Lost()) > 0, found)
+	}
+}
+
+func TestALogElsewhereThatIsShorterOrAnotherIsNoticed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	is.NoErr(os.Remove(s.block(3)))
+	is.NoErr(os.Remove(s.stream("msgs", "index.db")))
+	var err error
+	s.guard, err = recovery.Open(s.data, slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	s.open() // as an external NATS does, unchecked
+	is.NoErr(s.guard.Observe(t.Context(), s.js))
+	is.Equal(len(s.guard.Lost()), 1)
+	l := s.guard.Lost()[0]
+	is.True(l.Reused)
+	is.Equal(l.Sequences[0].Last, uint64(total))
+	dir, err := s.guard.Stale()
+	is.NoErr(err)
+	is.Equal(dir, l.Directory)
+	is.NoErr(s.guard.Renewed())
+	dir, err = s.guard.Stale()
+	is.NoErr(err)
+	is.Equal(dir, "")
+}
+
+// A disk can change a byte that nobody has written. NATS then cannot read the block.
+func TestDamageThatNoStartSeesIsFoundWhileTheLogIsServed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	s.start(0)
+	info, err := os.Stat(s.block(1))
+	is.NoErr(err)
+	flip(1, .5)(s)
+	is.NoErr(os.Chtimes(s.block(1), info.ModTime(), info.ModTime()))
+	go s.guard.Verify(t.Context())
+	expect.Eventually(t, "the damage is found", s.guard.Rotten)
+	expect.Contains(t, s.guard.Trouble(), "1.blk")
+	s.stop()
+	s.start(0)
+	is.Equal(s.missing(), s.lost())
+	is.Equal(s.lost().Count(), uint64(1))
+	is.True(!s.guard.Rotten())
+}
+
+// A backup that was restored has another time of creation.
+func TestTheReadModelsOfAnotherLogAreNotUsed(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*system){
+		"embedded": func(s *system) { s.start(total + 100) },
+		"elsewhere": func(s *system) {
+			var err error
+			s.guard, err = recovery.Open(s.data, slog.New(slog.DiscardHandler))
+			is.New(s).NoErr(err)
+			s.open()
+			is.New(s).NoErr(s.guard.Observe(s.Context(), s.js))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := stopped(t)
+			path := filepath.Join(s.data, "log-note.json")
+			text, err := os.ReadFile(path)
+			is.NoErr(err)
+			var note map[string]any
+			is.NoErr(json.Unmarshal(text, &note))
+			note["created"], note["last"] = time.Now().Add(-time.Hour), total+100
+			text, err = json.Marshal(note)
+			is.NoErr(err)
+			is.NoErr(os.WriteFile(path, text, 0o600))
+			start(s)
+			is.Equal(len(s.guard.Lost()), 0)
+			dir, err := s.guard.Stale()
+			is.NoErr(err)
+			is.True(dir != "")
+			is.NoErr(s.guard.Renewed())
+			s.append(total + 1)
+			s.stop()
+			s.start(0)
+			dir, err = s.guard.Stale()
+			is.NoErr(err)
+			is.Equal(dir, "")
+		})
+	}
+}

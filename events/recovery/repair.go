@@ -1,0 +1,222 @@
+package recovery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// repair notes the good blocks of a stream. If some are damaged, or the stream does not reach the sequence known, it copies the
+// files, notes the loss, and then changes the files so that NATS opens all that is left and gives no sequence twice.
+func (g *Guard) repair(s store, known uint64) error {
+	known = max(known, s.last)
+	var holds Ranges
+	var reasons []string
+	last, torn := uint64(0), false
+	indices := map[uint32]bool{}
+	for _, b := range s.blocks {
+		indices[b.Index] = true
+		last = max(last, b.Last)
+		if b.Last > 0 && len(b.holds) == 0 { // as noted
+			holds = holds.union(Ranges{{b.First, b.Last}})
+		}
+		holds = holds.union(b.holds)
+		if b.damaged && b.torn {
+			torn = true
+		} else if b.damaged {
+			reasons = append(reasons, fmt.Sprintf("the file %s is damaged", filepath.Base(b.path)))
+		}
+	}
+	var lost Ranges
+	if s.stream == eventsStream && known > 0 {
+		lost = Ranges{{1, known}}.without(holds).without(g.note.lost(s.stream, known))
+		for _, n := range g.note.Blocks[s.stream] {
+			if !indices[n.Index] {
+				reasons = append(reasons, fmt.Sprintf("the file %d.blk is missing", n.Index))
+			}
+		}
+	}
+	// The end is missing if the store has no mark of the last sequence. NATS makes one itself if its index tells it to.
+	short := s.stream == eventsStream && last < known && (len(lost) > 0 || !s.marks(known))
+	if len(lost) == 0 && len(reasons) == 0 && !torn && !short {
+		g.noteBlocks(s)
+		return nil
+	}
+	if s.stream == deltasStream { // the events have the whole text
+		g.logger.Warn("streaming fragments are lost", "reason", strings.Join(reasons, ", "))
+	} else if len(lost) > 0 || len(reasons) > 0 {
+		if len(reasons) == 0 {
+			reasons = []string{fmt.Sprintf("the files end at #%d", last)}
+			if last >= known {
+				reasons = []string{"the files do not hold them"}
+			}
+		}
+		loss := Loss{Found: time.Now().UTC(), Stream: s.stream, Sequences: lost, Reason: strings.Join(reasons, ", ")}
+		if err := g.copyStore(s, &loss); err != nil {
+			return err
+		}
+		if err := g.addLoss(loss); err != nil { // before the repair, after which it cannot be seen
+			return err
+		}
+	}
+	if err := s.rewrite(known); err != nil {
+		return fmt.Errorf("repair: %w", err)
+	}
+	delete(g.note.Blocks, s.stream) // the next start reads all
+	return nil
+}
+
+// noteBlocks notes the blocks, all of which are good.
+func (g *Guard) noteBlocks(s store) {
+	blocks := []blockNote{}
+	for _, b := range s.blocks {
+		blocks = append(blocks, b.blockNote)
+	}
+	g.note.Blocks[s.stream] = blocks
+}
+
+// marks reports whether the last block keeps NATS from using sequences up to seq.
+func (s store) marks(seq uint64) bool {
+	for _, b := range s.blocks {
+		content, err := readBlock(b.path, s.stream, b.Index)
+		if err != nil {
+			return false
+		}
+		for _, r := range content.records {
+			if r.seq&^(erased|tombstone) >= seq {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rewrite replaces each damaged block by one with its good records, and marks the end if the blocks do not reach the sequence
+// known. NATS then reads all blocks, because it finds no index. Gaps between records are removed messages to NATS.
+func (s store) rewrite(known uint64) error {
+	msgs := filepath.Join(s.dir, "msgs")
+	if err := os.MkdirAll(msgs, 0o700); err != nil {
+		return err
+	}
+	index, last := uint32(0), uint64(0)
+	for _, b := range s.blocks {
+		index, last = max(index, b.Index), max(last, b.Last)
+		if !b.damaged {
+			continue
+		}
+		content, err := readBlock(b.path, s.stream, b.Index)
+		if err != nil {
+			return err
+		}
+		var good []byte
+		for _, r := range content.records {
+			good = append(good, content.data[r.offset:r.end()]...)
+		}
+		if len(content.records) == 0 { // NATS stops at an empty file
+			err = os.Remove(b.path)
+		} else {
+			err = writeFile(b.path, good)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if last < known && s.stream == eventsStream { // in a block of its own, because NATS ignores a mark after events
+		moment := s.time
+		if moment == 0 {
+			moment = time.Now().UnixNano()
+		}
+		index++
+		mark := emptyRecord(known|tombstone, moment, newChecksum(s.stream, index))
+		if err := writeFile(filepath.Join(msgs, fmt.Sprintf("%d.blk", index)), mark); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(msgs, "index.db")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncDir(msgs)
+}
+
+// copyStore copies the files of a stream into the directory of a loss. A good block that NATS does not change any more gets a
+// second name instead.
+func (g *Guard) copyStore(s store, l *Loss) (err error) {
+	if l.Directory, err = g.lossDir(l.Found); err != nil {
+		return err
+	}
+	constant := map[string]bool{}
+	for i, b := range s.blocks {
+		constant[b.path] = !b.damaged && i < len(s.blocks)-1
+	}
+	to := filepath.Join(l.Directory, s.stream)
+	err = filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path == s.dir {
+			return fs.SkipAll // the stream has no files at all
+		}
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, s.dir))
+		if e.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		if constant[path] && os.Link(path, target) == nil {
+			return nil
+		}
+		return copyFile(path, target)
+	})
+	if err != nil {
+		return fmt.Errorf("copy damaged files to %s: %w", l.Directory, err)
+	}
+	return nil
+}
+
+// lossDir makes the directory of a loss.
+func (g *Guard) lossDir(found time.Time) (string, error) {
+	parent := filepath.Join(g.data, lossesDir)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return "", err
+	}
+	for n := 1; ; n++ {
+		dir := filepath.Join(parent, found.Format("2006-01-02T15-04-05Z"))
+		if n > 1 {
+			dir += fmt.Sprintf("-%d", n)
+		}
+		if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
+			return dir, err
+		}
+	}
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// addLoss writes the report of a loss, and notes it.
+func (g *Guard) addLoss(l Loss) error {
+	text, err := json.MarshalIndent(l, "", " ")
+	if err == nil {
+		err = writeFile(filepath.Join(l.Directory, reportFile), append(text, '\n'))
+	}
+	if err != nil {
+		return err
+	}
+	g.note.Lost = append(g.note.Lost, l)
+	return g.note.write(g.data)
+}
