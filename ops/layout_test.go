@@ -104,16 +104,17 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/secret handlers " +
+	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/logserver cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/secret handlers " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/chats web/ports web/records",
-	"cmd/app/worker": "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
+	"cmd/app/logserver": "cmd/datadir events/recovery ops/natsconf projections/store",
+	"cmd/app/worker":    "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections sandbox/isolation web/ports",
 	"cmd/cli/admin":      "bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries projections/spending",
-	"cmd/backup":         "cmd/datadir cmd/program events events/archive ops/natsconf",
-	"cmd/erase":          "cmd/backup cmd/datadir events events/archive events/log ops/natsconf",
+	"cmd/backup":         "cmd/datadir cmd/program events events/archive events/recovery ops/natsconf",
+	"cmd/erase":          "cmd/backup cmd/datadir events events/archive events/log events/recovery ops/natsconf",
 	"cmd/cli/clitest":    "cmd/cli",
-	"cmd/cli/doctor":     "bridge/opencode bridge/opencode/install bridge/ssh cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program cmd/viewer ops/natsconf projections/store sandbox/isolation sandbox/limit",
+	"cmd/cli/doctor":     "bridge/opencode bridge/opencode/install bridge/ssh cmd/app cmd/cli cmd/client cmd/datadir cmd/printable cmd/program cmd/viewer events/recovery ops/natsconf projections/store sandbox/isolation sandbox/limit",
 	"cmd/cli/executions": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable cmd/viewer events events/log handlers handlers/exec projections sandbox/wire",
 	"cmd/cli/rules": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable events " +
 		"handlers handlers/permission handlers/permission/dryrun handlers/permission/workspace handlers/policy handlers/record projections",

@@ -23,11 +23,12 @@ const (
 	logHasStopped = log.Unavailable("The log does not store events any more; an administrator finds the reason in /api/health.")
 )
 
-// logDisk watches the disk of the embedded server, and opens the log again after a failed write. With --nats it does nothing: the
-// log is elsewhere.
+// logDisk watches the disk of the embedded server, and opens the log again after a failed write, and to repair damaged files.
+// With --nats it does nothing: the log is elsewhere.
 type logDisk struct {
 	data   datadir.Dir
 	server *natsconf.Server // nil with --nats
+	rotten func() bool      // reports whether files are damaged
 	opened func()           // is called when the server has opened the log again
 	logger *slog.Logger
 	failed atomic.Pointer[error] // why the server does not store; nil if it does
@@ -60,10 +61,11 @@ func (d *logDisk) Run(ctx context.Context) error {
 	}
 }
 
-// look notes whether the server stores. After a failed write it opens the log again once there is space. It returns the trouble.
+// look notes whether the server stores. After a failed write it opens the log again once there is space, and so it does if files are
+// damaged, which repairs them. It returns the trouble.
 func (d *logDisk) look() string {
 	err := d.server.WriteError()
-	failed := natsconf.IsWriteFailed(err) || !d.server.JetStreamEnabled()
+	failed := natsconf.IsWriteFailed(err) || !d.server.JetStreamEnabled() || d.rotten()
 	if free, _ := d.free(); failed && free >= natsconf.MinFree && time.Now().After(d.next) {
 		d.next = time.Now().Add(reopenPause)
 		if failed := d.server.Reopen(); failed != nil {
@@ -118,7 +120,25 @@ func (d *logDisk) trouble() string {
 	return ""
 }
 
-// logHealth is offline while nothing is stored, and degraded while the disk is almost full.
+// NATSConfig is the configuration of the embedded server, and the beginning of that of an external one.
+func NATSConfig(d datadir.Dir, keys natsconf.Keys) natsconf.Config {
+	return natsconf.Config{
+		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public,
+		Pools: []string{Pool},
+	}
+}
+
+// streamOptions leaves most of a small disk to the facts: the fragments get an eighth of what is free.
+func streamOptions(o Options) log.Options {
+	streams := log.DefaultOptions
+	streams.Replicas = o.Replicas
+	if free, err := natsconf.Free(string(o.Data)); err == nil && o.NATS == "" {
+		streams.DeltaMaxBytes = min(streams.DeltaMaxBytes, int64(free)/8)
+	}
+	return streams
+}
+
+// logHealth is offline while nothing is stored, and degraded while the disk is almost full, and after a loss until a person has acknowledged it.
 func (s *System) logHealth() api.Part {
 	detail := map[string]any{"url": s.url}
 	part := api.Part{State: either(s.nc.IsConnected(), api.Ready, api.Offline), Detail: detail}
@@ -128,6 +148,10 @@ func (s *System) logHealth() api.Part {
 	}
 	if since, err := s.log.Failing(); err != nil {
 		part.State, detail["error"] = api.Offline, fmt.Sprintf("the log has stored nothing for %d s: %v", int(time.Since(since).Seconds()), err)
+		return part
+	}
+	if lost := s.nats.Trouble(); lost != "" && part.State == api.Ready {
+		part.State, detail["error"] = api.Degraded, lost
 		return part
 	}
 	if free, err := s.disk.free(); err == nil && free < lowDisk && s.disk.server != nil && part.State == api.Ready {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -29,10 +30,10 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	d := datadir.Dir(t.TempDir())
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
-	opened, err := openNATS(t.Context(), Options{Data: d}, keys)
+	opened, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys), Logger: slog.New(slog.DiscardHandler)}, keys)
 	is.NoErr(err)
 	t.Cleanup(opened.Close)
-	s := &System{nc: opened.Conn, disk: &logDisk{data: d, server: opened.server, logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	s := &System{nats: opened, nc: opened.Conn, disk: &logDisk{data: d, server: opened.Embedded, rotten: opened.Rotten, logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	options := log.DefaultOptions
 	options.Refuse = s.disk.refusal
 	s.log, err = log.Open(t.Context(), opened.Conn, options, secret.NewRedactor())
@@ -66,8 +67,8 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	is.True(log.IsUnavailable(err))
 	is.Equal(s.logHealth().State, api.Offline) // the append says so
 	is.NoErr(os.Rename(away, found[0]))
-	is.True(natsconf.IsWriteFailed(opened.server.WriteError())) // for good
-	is.True(!natsconf.IsDiskFull(opened.server.WriteError()))
+	is.True(natsconf.IsWriteFailed(opened.Embedded.WriteError())) // for good
+	is.True(!natsconf.IsDiskFull(opened.Embedded.WriteError()))
 
 	expect.Eventually(t, "the log is open again", func() bool { return s.disk.look() == "" })
 	is.NoErr(commit())
@@ -78,4 +79,26 @@ func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	rand.Read(b)
 	return b
+}
+
+func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := datadir.Dir(t.TempDir())
+	is.NoErr(os.Mkdir(d.Path("report"), 0o700))
+	note := `{"last": 2, "lost": [{"stream": "EVENTS", "sequences": [{"first": 1, "last": 2}], "directory": "` + d.Path("report") + `"}]}`
+	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
+	is.NoErr(err)
+	server, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys), Logger: slog.New(slog.DiscardHandler)}, keys)
+	is.NoErr(err)
+	t.Cleanup(server.Close)
+	l, err := log.Open(t.Context(), server.Conn, log.DefaultOptions, secret.NewRedactor())
+	is.NoErr(err)
+	s := &System{nats: server, nc: server.Conn, log: l, disk: &logDisk{data: d}}
+	health := s.logHealth()
+	is.Equal(health.State, api.Degraded)
+	is.Equal(health.Detail.(map[string]any)["error"], server.Trouble())
+	is.NoErr(os.Remove(d.Path("report")))
+	is.Equal(s.logHealth().State, api.Ready)
 }

@@ -33,6 +33,7 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
@@ -112,13 +113,13 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if s.keys, err = natsconf.LoadKeys(s.o.Data.Path("keys")); err != nil {
 		return err
 	}
-	connected, err := openNATS(ctx, s.o, s.keys)
+	s.nats, err = logserver.Open(ctx, logserver.Options{Data: s.o.Data, URL: s.o.NATS, Config: NATSConfig(s.o.Data, s.keys), Logger: s.o.Logger}, s.keys)
 	if err != nil {
 		return err
 	}
-	s.closes(connected.Close)
-	s.nc, s.url = connected.Conn, connected.url
-	s.disk = &logDisk{data: s.o.Data, server: connected.server, logger: s.o.Logger}
+	s.closes(s.nats.Close)
+	s.nc, s.url = s.nats.Conn, s.nats.URL
+	s.disk = &logDisk{data: s.o.Data, server: s.nats.Embedded, rotten: s.nats.Rotten, logger: s.o.Logger}
 	var closeModel func()
 	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
 		return err
@@ -128,6 +129,12 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	streams.Refuse = s.disk.refusal
 	if s.log, err = log.Open(ctx, s.nc, streams, secret.NewRedactor(s.provider.Secrets()...)); err != nil {
 		return err
+	}
+	if err := s.nats.Compare(ctx); err != nil {
+		return err
+	}
+	if lost := s.nats.Trouble(); lost != "" {
+		s.say.note("log", "%s", lost)
 	}
 	s.disk.opened = s.log.Reopened
 	if s.opened, err = s.log.Last(ctx); err != nil {
@@ -203,6 +210,7 @@ type System struct {
 	say      *progress
 	keys     natsconf.Keys
 	url      string
+	nats     *logserver.Server
 	nc       *nats.Conn
 	disk     *logDisk
 	log      *log.Log
@@ -326,6 +334,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.accounts.Run))
 	g.Add(actor(rest, s.load))
 	g.Add(actor(rest, s.model.Run))
+	g.Add(actor(rest, s.nats.Run))
 	g.Add(actor(rest, s.disk.Run))
 	g.Add(actor(rest, func(ctx context.Context) error { return s.watchHealth(ctx, ready) }))
 	g.Add(run.SignalHandler(ctx, syscall.SIGINT, syscall.SIGTERM))

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -60,12 +63,21 @@ func startLog(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (*nats.Con
 }
 
 // OpenStore starts a server on a store directory and connects to it. With bulk the caller syncs the files once the server is closed.
+// Otherwise the store is in its data directory, and damaged files are repaired first.
 func OpenStore(ctx context.Context, store string, keys natsconf.Keys, bulk bool) (*natsconf.Server, *nats.Conn, error) {
 	options, err := keys.Options(natsconf.Core, "pocketcoder backup")
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := natsconf.Start(ctx, natsconf.Config{Name: "pocketcoder", StoreDir: store, Keys: keys.Public, Pools: []string{"default"}, Bulk: bulk})
+	config := natsconf.Config{Name: "pocketcoder", StoreDir: store, Keys: keys.Public, Pools: []string{"default"}, Bulk: bulk}
+	if !bulk { // the log of a system
+		guard, err := recovery.Open(filepath.Dir(store), slog.Default())
+		if err != nil {
+			return nil, nil, err
+		}
+		config.Check = func(ctx context.Context, streams string) error { return guard.Check(ctx, streams, 0) }
+	}
+	server, err := natsconf.Start(ctx, config)
 	if err != nil {
 		return nil, nil, err
 	}

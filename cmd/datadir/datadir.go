@@ -29,6 +29,8 @@ const LayoutVersion = "1"
 //	keys/            nkey seeds, one for each kind of process; the key pair for Web Push
 //	nats/            the log
 //	nats-address     where it was served last
+//	log-note.json    what is known of the log outside NATS: how far it is, and what it has lost
+//	lost-events/     a report and the damaged files for each loss
 //	readmodel.v<version>.db
 //	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
 //	home/            HOME of the commands, who share it

@@ -28,6 +28,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -154,6 +155,9 @@ func rewrite(ctx context.Context, o Options) (found *findings, r Result, err err
 	}
 	defer old.Close()
 	defer from.Close()
+	if copies, err := recovery.Copies(string(o.Data)); err != nil || len(copies) > 0 {
+		return fail(errors.Join(err, fmt.Errorf("copies of damaged files may hold the text of the chat; remove them, and erase again: %s", strings.Join(copies, ", "))))
+	}
 	if found, err = look(ctx, from, o.Chat); err != nil {
 		return fail(err)
 	}

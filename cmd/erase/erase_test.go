@@ -271,6 +271,20 @@ func TestAnUnknownChatChangesNothing(t *testing.T) {
 	release()
 }
 
+// The files of a loss were copied whole, with the text of all chats.
+func TestCopiesOfDamagedFilesAreRemovedFirst(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := installation(t)
+	is.NoErr(os.MkdirAll(d.Path("lost-events", "1"), 0o700))
+	_, err := Run(t.Context(), options(d))
+	is.True(err != nil)
+	expect.Contains(t, err.Error(), d.Path("lost-events", "1"))
+	is.NoErr(os.Remove(d.Path("lost-events", "1")))
+	_, err = Run(t.Context(), options(d))
+	is.NoErr(err)
+}
+
 // A process that is killed at any step leaves the old log, or a directory that "up" refuses until the command was run again.
 func TestAKilledErasureIsCompletedByTheNextRun(t *testing.T) {
 	t.Parallel()

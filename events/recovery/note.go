@@ -77,6 +77,9 @@ func Lost(data string) ([]Loss, error) {
 	return n.Lost, err
 }
 
+// Copies returns the directories with the files of losses that no person has acknowledged. They may hold any event.
+func Copies(data string) ([]string, error) { return filepath.Glob(filepath.Join(data, lossesDir, "*")) }
+
 // readNote returns an empty note if there is none.
 func readNote(data string) (n note, err error) {
 	path := filepath.Join(data, noteFile)

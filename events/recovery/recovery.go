@@ -97,23 +97,21 @@ func (g *Guard) Trouble() string {
 	return strings.Join(all, "\n")
 }
 
-// Stale returns where the files of the read models belong if they may show events that the log has lost, "" if they do not.
-// Call Renewed when the files are there.
-func (g *Guard) Stale() (dir string, err error) {
+// Stale reports whether the read models may show events that the log does not have, and returns the directory where their files
+// belong. They are of no use if dir is empty. Call Renewed when the files are gone.
+func (g *Guard) Stale() (dir string, stale bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	stale = g.note.Replaced
 	for _, l := range g.note.Lost {
 		if !l.Forgotten && len(l.Sequences) > 0 && l.Stream == eventsStream {
-			dir = l.Directory
+			dir, stale = l.Directory, true
 		}
-	}
-	if dir == "" && g.note.Replaced {
-		return g.lossDir(time.Now().UTC())
 	}
 	if dir != "" {
 		err = os.MkdirAll(dir, 0o700) // a person may have removed it
 	}
-	return dir, err
+	return dir, stale, err
 }
 
 // Renewed notes that the read models are computed anew.

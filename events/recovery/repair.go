@@ -37,7 +37,7 @@ func (g *Guard) repair(s store, known uint64) error {
 	if s.stream == eventsStream && known > 0 {
 		lost = Ranges{{1, known}}.without(holds).without(g.note.lost(s.stream, known))
 		for _, n := range g.note.Blocks[s.stream] {
-			if !indices[n.Index] {
+			if !indices[n.Index] && len(lost) > 0 { // a copy of a log can have other files
 				reasons = append(reasons, fmt.Sprintf("the file %d.blk is missing", n.Index))
 			}
 		}

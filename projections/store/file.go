@@ -227,11 +227,15 @@ func Applied(ctx context.Context, dir string) (last uint64) {
 	return last
 }
 
-// Move moves the files of all versions from dir to another directory. No Model may be open.
+// Move moves the files of all versions from dir to another directory, or removes them if to is empty. No Model may be open.
 func Move(dir, to string) error {
 	all, err := filepath.Glob(filepath.Join(dir, "readmodel.v*.db*"))
 	for _, path := range all {
-		err = errors.Join(err, os.Rename(path, filepath.Join(to, filepath.Base(path))))
+		if to == "" {
+			err = errors.Join(err, os.Remove(path))
+		} else {
+			err = errors.Join(err, os.Rename(path, filepath.Join(to, filepath.Base(path))))
+		}
 	}
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/cmd/program"
+	"pocketcoder/events/recovery"
 	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
@@ -260,6 +261,27 @@ func (c check) health(ctx context.Context, url string) check {
 
 // namedEvents is how many events that cannot be read are named.
 const namedEvents = 5
+
+// checkLosses names what the log has lost.
+func checkLosses(d datadir.Dir) check {
+	c := check{Name: "log", State: checkOK, Found: "no loss is known", For: "keeping every event"}
+	losses, err := recovery.Lost(string(d))
+	if err != nil {
+		c.State, c.Found, c.Get = checkWrong, err.Error(), "start the system once: it begins a new note"
+		return c
+	}
+	var named []string
+	for _, l := range losses {
+		if named = append(named, l.Found.Format(time.DateTime)+" "+l.String()); !l.Acknowledged() {
+			c.State = checkWrong
+		}
+	}
+	if len(named) > 0 {
+		c.Found = strings.Join(named, "\n")
+		c.Get = "a backup may have the events; remove or move the directory of a report when you have read it, and it counts as acknowledged"
+	}
+	return c
+}
 
 // checkEvents asks a running system which events cannot be read.
 func checkEvents(ctx context.Context, d datadir.Dir) check {

@@ -106,6 +106,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 		checkData(o.data),
 		checkDisk(o.data),
 		checkHTTP(ctx, o),
+		checkLosses(o.data),
 		checkEvents(ctx, o.data),
 	}
 }

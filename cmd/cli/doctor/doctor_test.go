@@ -37,7 +37,7 @@ func TestDoctorOnAnEmptyMachineSaysWhatToGet(t *testing.T) {
 	delete(state, "limits") // which depend on the machine alone
 	is.Equal(state, map[string]checkState{
 		"node": checkMissing, "npm": checkMissing, "opencode": checkMissing, "rg": checkMissing,
-		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "http": checkOK, "events": checkOK,
+		"git": checkOptional, "tmux": checkOptional, "isolation": checkOptional, "nats": checkOK, "data": checkOK, "disk": checkOK, "http": checkOK, "log": checkOK, "events": checkOK,
 	})
 }
 
@@ -52,6 +52,21 @@ func TestDoctorNeedsNoNPMForWhatIsThere(t *testing.T) {
 	is.NoErr(Run(t.Context(), env, []string{"--data", filepath.Join(t.TempDir(), "data"), "--http", "127.0.0.1:0"}))
 	expect.Contains(t, out.String(), "optional  node ")
 	expect.Contains(t, out.String(), "1.18.33, "+bin+"/opencode")
+}
+
+func TestDoctorNamesTheEventsThatTheLogHasLost(t *testing.T) {
+	is := is.New(t)
+	d := datadir.Dir(t.TempDir())
+	is.NoErr(os.Mkdir(d.Path("report"), 0o700))
+	note := `{"lost": [{"stream": "EVENTS", "sequences": [{"first": 7, "last": 9}], "reason": "the file 1.blk is damaged", "directory": "` + d.Path("report") + `"}]}`
+	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
+	c := checkLosses(d)
+	is.Equal(c.State, checkWrong)
+	expect.Contains(t, c.Found, "3 events are lost: #7 to #9; the file 1.blk is damaged; report and damaged files: "+d.Path("report"))
+	is.NoErr(os.Remove(d.Path("report")))
+	c = checkLosses(d)
+	is.Equal(c.State, checkOK) // a person has acknowledged it
+	expect.Contains(t, c.Found, "#7 to #9")
 }
 
 func TestDoctorNamesWhatIsWrong(t *testing.T) {

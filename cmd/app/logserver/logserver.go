@@ -1,0 +1,151 @@
+// Package logserver opens the NATS server of the log: the embedded one, whose files it has checked, or a connection to one that
+// runs elsewhere.
+//
+// Promises: an embedded server is served where it was the last time, if that address is free. What the log has lost since the last
+// start is known before anything reads the log, and read models that may show lost events are moved aside.
+//
+// It must not know what is stored in the log.
+package logserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/recovery"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/projections/store"
+)
+
+// Options say which server to open.
+type Options struct {
+	Data   datadir.Dir
+	URL    string          // of a server elsewhere; "" for the embedded one
+	Config natsconf.Config // of the embedded one
+	Logger *slog.Logger
+}
+
+// Server is a connection to the server of the log.
+type Server struct {
+	*nats.Conn
+	*recovery.Guard
+	Embedded *natsconf.Server // nil if the server is elsewhere
+	URL      string
+	o        Options
+	js       jetstream.JetStream
+	compared bool
+}
+
+// Open checks the files and starts the embedded server, or connects to the one that o names.
+func Open(ctx context.Context, o Options, keys natsconf.Keys) (s *Server, err error) {
+	s = &Server{o: o, URL: o.URL}
+	if s.Guard, err = recovery.Open(string(o.Data), o.Logger); err != nil {
+		return nil, err
+	}
+	options, err := keys.Options(natsconf.Core, "pocketcoder")
+	if err != nil {
+		return nil, err
+	}
+	if o.URL != "" {
+		if _, err := natsconf.CheckServers(ctx, o.URL, keys); err != nil {
+			return nil, err
+		}
+	} else {
+		if s.Embedded, err = s.start(ctx); err != nil {
+			return nil, err
+		}
+		s.URL = s.Embedded.ClientURL()
+		options = append(options, nats.InProcessServer(s.Embedded.Server))
+	}
+	if s.Conn, err = nats.Connect(o.URL, options...); err == nil {
+		s.js, err = jetstream.New(s.Conn)
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("connect to NATS at %s: %w", s.URL, err)
+	}
+	return s, nil
+}
+
+// start starts the embedded server, where it was the last time if that is free: who waits for the system to come back finds it
+// there, and so does a context of the nats CLI.
+func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
+	d := s.o.Data
+	c := s.o.Config
+	c.Log = s.o.Logger
+	c.Check = func(ctx context.Context, streams string) error {
+		return s.Check(ctx, streams, store.Applied(ctx, string(d)))
+	}
+	free := c.Listen
+	last, _ := os.ReadFile(d.Path("nats-address")) // none is as good as one that is taken
+	if at, err := netip.ParseAddrPort(strings.TrimSpace(string(last))); err == nil && at.Addr().IsLoopback() {
+		c.Listen = at.String()
+	}
+	server, err := natsconf.Start(ctx, c)
+	if errors.Is(err, natsconf.ErrAddressInUse) {
+		c.Listen = free
+		server, err = natsconf.Start(ctx, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := datadir.WriteFile(d.Path("nats-address"), []byte(server.Addr().String()+"\n")); err != nil {
+		server.Close()
+		return nil, err
+	}
+	return server, nil
+}
+
+// Compare compares the log with what is noted of it, once its streams are open. It moves the files of the read models aside if
+// they may show events that the log has lost, and removes those of another log.
+func (s *Server) Compare(ctx context.Context) error {
+	if err := s.Observe(ctx, s.js); err != nil {
+		return err
+	}
+	s.compared = true
+	dir, stale, err := s.Stale()
+	if err != nil || !stale {
+		return err
+	}
+	if err := store.Move(string(s.o.Data), dir); err != nil {
+		return err
+	}
+	return s.Renewed()
+}
+
+// Run compares the log with its note, and the files of the embedded server with their checksums, until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	if s.Embedded != nil {
+		go s.Verify(ctx)
+	}
+	return s.Guard.Run(ctx, s.js)
+}
+
+// lastNote bounds the wait for the log at the end.
+const lastNote = 2 * time.Second
+
+// Close notes how far the log is, closes the connection, and stops the embedded server.
+func (s *Server) Close() {
+	if s.compared {
+		ctx, cancel := context.WithTimeout(context.Background(), lastNote)
+		defer cancel()
+		if err := s.Observe(ctx, s.js); err != nil {
+			s.o.Logger.Warn(err.Error())
+		}
+	}
+	if s.Conn != nil {
+		s.Conn.Close()
+	}
+	if s.Embedded != nil {
+		s.Embedded.Close()
+	}
+}
