@@ -6,9 +6,9 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Effect is what a person asked OpenCode to do with a chat besides answering a message.
+// Effect is an abort, a revert or a fork of a chat, to be carried out in OpenCode.
 type Effect struct {
-	store.Record        // the id is that of the event that asked for it
+	store.Record        // the id is that of the event that requested it
 	Chat         string `db:"chat"`
 	Kind         string `db:"kind"`
 	Session      string `db:"session"`   // abort: OpenCode's id of a subagent's session; empty for the chat's own
@@ -68,12 +68,12 @@ func (t *tables) endEffect(e events.Event, id, state, reason string) {
 	t.effects.Put(f)
 }
 
-// mayChangeEffects reports whether the event of a body may make something due that OpenCode has to be told. What comes while an answer
-// streams does not.
+// mayChangeEffects reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming answer do
+// not, so the outbox does not wake for each of them.
 func mayChangeEffects(body any) bool {
 	switch b := body.(type) {
 	case opencode.PartUpdated:
-		return b.Part.Type == "tool" // an aborted call needs no answer to its questions any more
+		return b.Part.Type == "tool" // the end of a call also ends its questions
 	case opencode.SessionUpdated, opencode.Other, events.ExecStarted, events.ExecChanged:
 		return false
 	}

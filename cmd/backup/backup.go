@@ -1,15 +1,16 @@
 // Package backup copies an installation to a directory while it runs, and makes a new data directory of such a copy.
 //
 // A backup is a directory: backup.json, the messages of EVENTS and BLOBS in numbered files, and secrets and keys in one encrypted
-// file. A second run adds what is new since. A file is never changed once backup.json names it, so a tool that copies directories
+// file. A second run adds what is new. A file is never changed once backup.json names it, so a tool that copies directories
 // elsewhere copies only new files.
 //
 // Promises: a backup is consistent: it holds every event up to one sequence and every blob that those events name. Each file is
-// read again after it was written. A run that was killed leaves the backup as it was, and the next run goes on where that one
-// ended. Restore writes to an empty directory only, checks every file before it writes, reads back all that it has stored, and
-// leaves a directory that no system starts on if it does not come to its end.
+// read again after it was written. A run that was killed leaves the backup as it was, and the next run resumes where that one
+// stopped. Restore writes to an empty directory only, checks every file before it writes, and reads back all that it has stored.
+// No system starts on the directory of a restore that did not finish.
 //
-// It must not know flags, terminals, or what events mean. What can be computed again is left out: deltas, consumers, read models.
+// It must not know flags, terminals, or what events mean. Deltas, consumers and read models are left out, because they can be
+// computed again.
 package backup
 
 import (
@@ -29,13 +30,14 @@ import (
 	"pocketcoder/events/archive"
 )
 
-// maxPart is the size of messages, in bytes, after which a new file begins. A run that was killed repeats at most so much.
+// maxPart is the size of messages, in bytes, after which a new file begins. After a run was killed, the next one repeats at most
+// this much.
 const maxPart = 64 << 20
 
-// Progress receives how far a step has come. One step follows another; done grows to total.
+// Progress receives the progress of a step. Steps run one after the other; done grows to total.
 type Progress func(step string, done, total uint64)
 
-// Options are what a person chooses for a backup.
+// Options configure a backup.
 type Options struct {
 	Data       datadir.Dir
 	NATS       string // URL of an external server, for a system that does not run
@@ -45,7 +47,7 @@ type Options struct {
 	maxPart    uint64 // 0 for maxPart
 }
 
-// Result says what a backup holds now, and what this run added.
+// Result describes what a backup holds now, and what this run added.
 type Result struct {
 	Directory string `json:"directory"`
 	Events    uint64 `json:"events"` // sequence of the last one
@@ -54,7 +56,7 @@ type Result struct {
 	Secrets   bool   `json:"secrets"`  // they and the keys are in it
 }
 
-// Write makes a backup, or adds to one what is new.
+// Write makes a backup, or adds new messages to an existing one.
 func Write(ctx context.Context, o Options) (Result, error) {
 	r, err := write(ctx, o)
 	if err != nil {
@@ -117,7 +119,7 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 	return r, nil
 }
 
-// hold makes the directory and locks it.
+// hold creates the directory and locks it.
 func hold(dir string) (release func(), err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, errors.New("it is a file, and a backup is a directory; name a new directory")
@@ -172,7 +174,8 @@ func (m *manifest) removeLeftovers(dir string) error {
 	return err
 }
 
-// copyStream adds to the backup what a stream holds beyond it, up to its present last message, and notes that in now.
+// copyStream adds the messages of a stream that the backup does not hold yet, up to the current last one, and sets the sequence of that
+// one in now.
 func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, now *point) (added archive.State, err error) {
 	info, err := s.Info(ctx)
 	if errors.Is(err, archive.ErrNoStream) {
@@ -217,7 +220,7 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, 
 // steps are the names of steps for people.
 var steps = map[string]string{eventsStream: "events", blobsStream: "large contents"}
 
-// writeUnfinished writes the manifest of a run that goes on. Before all streams are begun, there is nothing to resume.
+// writeUnfinished writes the manifest while a run goes on. A stream that the run has not reached yet is written without parts.
 func (m *manifest) writeUnfinished(dir string) error {
 	full := *m
 	full.Streams = map[string]*copied{}
@@ -318,7 +321,7 @@ func (p part) check(path string, fn func(archive.Entry) error) error {
 	return nil
 }
 
-// isErasure reports whether a subject is that of the event that a chat was erased.
+// isErasure reports whether a subject belongs to the event of a chat's erasure.
 func isErasure(subject string) bool {
 	s, err := events.ParseSubject(subject)
 	return err == nil && s.Scope == events.ScopeChat && s.Kind == events.ChatErased{}.Kind()

@@ -16,7 +16,7 @@ import (
 // manifestName is the file that describes a backup. A file that it does not name is not part of the backup.
 const manifestName = "backup.json"
 
-// formatVersion is the version of a backup's form.
+// formatVersion is the version of the backup format.
 const formatVersion = 1
 
 // The streams of a backup, in the order in which they are read: an event that names a blob is stored after the blob.
@@ -35,7 +35,7 @@ type manifest struct {
 	Streams  map[string]*copied `json:"streams"`
 }
 
-// point is a state of the system that the backup holds whole.
+// point is a state of the system that the backup holds completely.
 type point struct {
 	Time    time.Time         `json:"time"`
 	Program string            `json:"program"`           // version of pocketcoder

@@ -14,20 +14,20 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// RestoreOptions are what a person chooses for a restore.
+// RestoreOptions configure a restore.
 type RestoreOptions struct {
 	From           string // directory of the backup
 	Data           datadir.Dir
 	Passphrase     string
-	WithoutSecrets bool   // leave secrets and keys out though the backup holds them
+	WithoutSecrets bool   // leave secrets and keys out even if the backup holds them
 	Command        string // that repeats the restore
 	Progress       Progress
 }
 
-// restoreOf is what an unfinished restore calls itself.
+// restoreOf names an unfinished restore in datadir.Unfinished.
 const restoreOf = "restore"
 
-// Restore makes a data directory of a backup.
+// Restore makes a data directory from a backup.
 func Restore(ctx context.Context, o RestoreOptions) (Result, error) {
 	r, err := restore(ctx, o)
 	if err != nil {
@@ -98,7 +98,7 @@ func (m *manifest) checkParts(o RestoreOptions) error {
 	return nil
 }
 
-// begin holds an empty data directory, or the one of a restore that has not come to its end, and empties that.
+// begin locks an empty data directory, or that of an unfinished restore, which it empties.
 func begin(o RestoreOptions) (release func(), err error) {
 	unfinished, err := o.Data.Unfinished()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"pocketcoder/events/archive"
 )
 
-// secrets are what the encrypted file holds: one line of JSON, then the messages of the bucket.
+// secrets is the content of the encrypted file: one line of JSON, then the messages of the bucket.
 type secrets struct {
 	Bucket archive.Info      `json:"bucket"`
 	Keys   map[string][]byte `json:"keys"` // the files of the data directory's keys/
@@ -92,8 +92,8 @@ func (s *secrets) readKeys(dir string) error {
 	return nil
 }
 
-// readBucket reads the newest value of each key. A value that is replaced meanwhile is found behind the end, so it reads on
-// until nothing is new.
+// readBucket reads the newest value of each key. A value that is replaced meanwhile moves to the end of the stream, so readBucket reads
+// until there are no new messages.
 func (s *secrets) readBucket(ctx context.Context, bucket archive.Stream) (err error) {
 	newest := map[string]archive.Entry{}
 	for read := uint64(0); ; read = s.Bucket.State.Last {
@@ -121,13 +121,13 @@ func (s *secrets) readBucket(ctx context.Context, bucket archive.Stream) (err er
 	return nil
 }
 
-// isDeletion reports whether a message of the bucket says that its key was deleted. It is left out, because the server drops it when
-// its time is over.
+// isDeletion reports whether a message of the bucket marks its key as deleted. The backup leaves such a mark out, because the server
+// removes it when it expires.
 func isDeletion(e archive.Entry) bool {
 	return bytes.Contains(e.Header, []byte("\r\nKV-Operation:")) || bytes.Contains(e.Header, []byte("\r\nNats-Marker-Reason:"))
 }
 
-// workFactor is how long it takes to try a passphrase: about a second, the default of age. Tests lower it.
+// workFactor is the scrypt work factor, the default of age: one attempt at a passphrase takes about a second. Tests lower it.
 var workFactor = 18
 
 func (s *secrets) encrypt(w io.Writer, passphrase string) error {

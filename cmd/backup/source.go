@@ -15,8 +15,7 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// openLog connects to the server of a running system, to an external one, or to one that it starts on the log of a system that does
-// not run.
+// openLog connects to the server of a running system or to an external server. For a stopped system it starts a server on the log.
 func openLog(ctx context.Context, d datadir.Dir, external string) (nc *nats.Conn, closeLog func(), err error) {
 	running, err := d.Running()
 	switch {
@@ -45,7 +44,7 @@ func openLog(ctx context.Context, d datadir.Dir, external string) (nc *nats.Conn
 	return nc, nc.Close, nil
 }
 
-// startLog holds the data directory and starts a server on its log.
+// startLog locks the data directory and starts a server on its log.
 func startLog(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (*nats.Conn, func(), error) {
 	if _, err := os.Stat(d.Path("nats")); err != nil {
 		return nil, nil, fmt.Errorf("there is no log in %s; if the system uses an external NATS server, name it with --nats", d)

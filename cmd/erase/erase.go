@@ -1,12 +1,12 @@
-// Package erase removes the text of a chat from a data directory on which nothing runs.
+// Package erase removes the text of a chat from the data directory of a stopped system.
 //
-// It writes the log again: the bodies of the chat's events, its fragments and the large contents that only its events name are
-// replaced by a mark with their SHA-256. Then it puts the new log in the place of the old one, and removes what was computed from
-// the old one or copied from it: the read models, and the chat's sessions in OpenCode's database.
+// It writes a new log. A mark with size and SHA-256 replaces the bodies of the chat's events, its fragments, and the large contents
+// that only its events name. Then it replaces the old log by the new one, and removes the read models and the chat's sessions in
+// OpenCode's database.
 //
 // Promises: sequences, stored times, subjects and headers stay, and so does every byte of every other message. The old log is removed
-// only after the new one was read back. A run that was killed leaves either the whole old log or a directory that no system starts
-// on until the same command is run again.
+// only after the new one was read back. A run that was killed leaves either the complete old log, or a directory on which no system
+// starts until the same command has finished.
 //
 // It must not know flags or terminals.
 package erase
@@ -32,7 +32,7 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// Options are what a person chooses for an erasure.
+// Options configure an erasure.
 type Options struct {
 	Data     datadir.Dir
 	Chat     string
@@ -41,7 +41,7 @@ type Options struct {
 	Progress func(step string, done, total uint64)
 }
 
-// Result says what was erased.
+// Result holds what was erased.
 type Result struct {
 	Chat     string `json:"chat"`
 	Events   uint64 `json:"events"`
@@ -50,7 +50,7 @@ type Result struct {
 	Sessions int    `json:"sessions"` // of OpenCode
 }
 
-// erasureOf is what an unfinished erasure calls itself.
+// erasureOf names an unfinished erasure in datadir.Unfinished.
 const erasureOf = "erasure"
 
 // The directories of an erasure, in the data directory.
@@ -99,7 +99,7 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 		if err := o.Data.Begin(datadir.Unfinished{What: erasureOf, Command: o.Command}); err != nil {
 			return r, err
 		}
-		// Before the log is replaced: a run that was killed finds the sessions again only in the old log.
+		// Forget the sessions before the log is replaced: after a kill, the next run finds them only in the old log.
 		if err := forget(ctx, o.Data, found.sessions); err != nil {
 			return r, err
 		}
@@ -128,7 +128,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// removeReadModels removes the read models, and those that were set aside: they hold the text.
+// removeReadModels removes the read models, also those that were moved aside, because they hold the text.
 func removeReadModels(d datadir.Dir) error {
 	files, err := filepath.Glob(d.Path("readmodel*"))
 	for _, f := range files {
@@ -274,7 +274,7 @@ const (
 	blobsStream  = "OBJ_BLOBS"
 )
 
-// body returns what is stored instead of the body of a message.
+// body returns the body to store: the message's own, or the mark that replaces it.
 func (w *rewriting) body(stream string, e archive.Entry) []byte {
 	switch {
 	case stream == eventsStream && w.found.isText(e.Subject):
@@ -291,7 +291,7 @@ func (w *rewriting) body(stream string, e archive.Entry) []byte {
 	return e.Body
 }
 
-// closing returns the event that says that the chat was erased, for the end of EVENTS.
+// closing returns the event of the chat's erasure, for the end of EVENTS. It returns none for other streams.
 func (w *rewriting) closing(stream string, seq uint64) ([]archive.Entry, error) {
 	if stream != eventsStream || w.found.isErased {
 		return nil, nil
@@ -319,7 +319,7 @@ func mapKeys(h nats.Header) func(func(string) bool) {
 	}
 }
 
-// isText reports whether a subject is that of an event whose body is erased.
+// isText reports whether a subject belongs to an event whose body is erased.
 func (f *findings) isText(subject string) bool {
 	return strings.HasPrefix(subject, f.prefix) && subject != f.prefix+events.ChatErased{}.Kind()
 }

@@ -20,7 +20,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// findings are what belongs to a chat.
+// findings holds what belongs to a chat in the log.
 type findings struct {
 	prefix   string   // of the subjects of its events
 	deltas   []string // prefixes of the subjects of its fragments
@@ -31,10 +31,10 @@ type findings struct {
 	blobs    map[string]bool            // names that only its events name
 	large    map[uint64]json.RawMessage // marks of the events whose body is in BLOBS, by sequence
 	chunks   map[string]bool            // subjects of the contents of blobs
-	metas    map[string][]byte          // what is stored instead, by the subject of the blob's description
+	metas    map[string][]byte          // what replaces the blob's description, by subject
 }
 
-// mark returns the mark of an event's body, which may be in BLOBS.
+// mark returns the mark that replaces an event's body. The body may be in BLOBS.
 func (f *findings) mark(e archive.Entry) []byte {
 	if m, ok := f.large[e.Seq]; ok {
 		return m
@@ -71,7 +71,7 @@ func look(ctx context.Context, nc *nats.Conn, chat string) (*findings, error) {
 	return f, f.findBlobs(ctx, nc)
 }
 
-// add takes an event of the chat. Its Data is the body also if that is in BLOBS.
+// add records what an event of the chat names. e.Data holds the body even if the log stores it in BLOBS.
 func (f *findings) add(e events.Event) {
 	f.count++
 	if e.Malformed == nil {
@@ -99,7 +99,7 @@ func (f *findings) add(e events.Event) {
 			SessionID string
 			Info      struct{ ID string }
 		}
-		_ = json.Unmarshal(d.Properties, &p) // other fields of these names are of another kind
+		_ = json.Unmarshal(d.Properties, &p) // an error means that a field has another type, so it is no session id
 		if strings.HasPrefix(d.Type, "session.") {
 			f.sessions[p.Info.ID] = true
 		}
@@ -108,7 +108,7 @@ func (f *findings) add(e events.Event) {
 	delete(f.sessions, "")
 }
 
-// search notes the blobs that a body names.
+// search records the blobs that a body names.
 func (f *findings) search(body []byte) {
 	var value any
 	if json.Unmarshal(body, &value) == nil {
@@ -135,7 +135,7 @@ func (f *findings) searchValue(value any) {
 	}
 }
 
-// readAll reads all events: for the large bodies of the chat, and for the blobs that other events name too, which stay.
+// readAll reads all events. It finds the large bodies of the chat, and removes from f.blobs the blobs that events of other chats name.
 func (f *findings) readAll(ctx context.Context, nc *nats.Conn, l *log.Log) error {
 	stream := archive.Stream{Conn: nc, Name: eventsStream}
 	info, err := stream.Info(ctx)
@@ -175,7 +175,7 @@ func (f *findings) readAll(ctx context.Context, nc *nats.Conn, l *log.Log) error
 	return nil
 }
 
-// keep leaves the blobs that a body of another chat names.
+// keep removes from f.blobs the blobs that a body of another chat names, so that they stay.
 func (f *findings) keep(body []byte) {
 	for name := range f.blobs {
 		if bytes.Contains(body, []byte(name)) {
@@ -204,8 +204,8 @@ func (f *findings) keepNamedIn(ctx context.Context, l *log.Log, blob string) err
 	return nil
 }
 
-// findBlobs finds the messages of the chat's blobs, and makes what is stored instead of their descriptions: those of deleted blobs,
-// so that a body with the same hash can be stored again.
+// findBlobs finds the messages of the chat's blobs. It replaces their descriptions by those of deleted blobs, so that a body with the
+// same hash can be stored again.
 func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"pocketcoder/cmd/datadir"
 )
 
-// forget removes sessions and their subagents' from OpenCode's database, and OpenCode's log files. OpenCode would show the sessions
-// to the next start, which would store their text again.
+// forget removes sessions, those of subagents included, from OpenCode's database, and removes OpenCode's log files. Otherwise the next
+// start would read the sessions from OpenCode and store their text again.
 func forget(ctx context.Context, d datadir.Dir, sessions map[string]bool) error {
 	home := d.Path("opencode", "data", "opencode")
 	if err := errors.Join(os.RemoveAll(filepath.Join(home, "log")), os.RemoveAll(d.Path("opencode", "opencode.log"))); err != nil {
@@ -60,7 +60,7 @@ func forgetIn(ctx context.Context, path string, sessions map[string]bool) error 
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	for _, statement := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} { // no page, and no line of its log, holds the text
+	for _, statement := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} { // so that no page and no entry of the WAL holds the text
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return err
 		}
@@ -68,10 +68,10 @@ func forgetIn(ctx context.Context, path string, sessions map[string]bool) error 
 	return nil
 }
 
-// column is one that names a session.
+// column is a column that holds session ids.
 type column struct{ table, name string }
 
-// columnsOf returns the columns that name a session.
+// columnsOf returns the columns that hold session ids.
 func columnsOf(ctx context.Context, db *sql.DB) (list []column, err error) {
 	rows, err := db.QueryContext(ctx, `SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c
 		WHERE t.type='table' AND c.name IN ('session_id','aggregate_id')`)

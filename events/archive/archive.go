@@ -33,7 +33,7 @@ type Entry struct {
 // Size returns the number of bytes of the message.
 func (e Entry) Size() int { return len(e.Subject) + len(e.Header) + len(e.Body) }
 
-// write writes an entry in the format of the server's stream backups.
+// write writes the entry in the format of the server's stream backups.
 func (e Entry) write(w *format.Writer) error {
 	err := w.WriteHeader(&format.Header{
 		Name: e.Subject, Sequence: e.Seq, Timestamp: e.Stored.UnixNano(),
@@ -72,7 +72,7 @@ type Writer struct {
 	w          *format.Writer
 }
 
-// NewWriter returns a writer to w. Close it, or the file is not whole.
+// NewWriter returns a writer to w. The file is incomplete until Close has returned.
 func NewWriter(w io.Writer) *Writer {
 	compressed := s2.NewWriter(w, s2.WriterConcurrency(1))
 	return &Writer{NewDigest(), compressed, format.NewWriter(compressed)}
@@ -86,7 +86,7 @@ func (w *Writer) Add(e Entry) error {
 	return e.write(w.w)
 }
 
-// Close writes the mark of the end. It does not close the underlying writer.
+// Close writes the end mark. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	return errors.Join(w.w.WriteHeader(&format.Header{}), w.compressed.Close())
 }
@@ -99,7 +99,7 @@ func ReadFile(r io.Reader, fn func(Entry) error) error {
 	entries := format.NewReader(s2.NewReader(r))
 	for {
 		h, err := entries.Next()
-		if err != nil { // the end comes after its mark
+		if err != nil { // io.EOF too, because the end mark must come first
 			return errors.Join(ErrDamaged, err)
 		}
 		if h.Sequence == 0 && h.Name == "" {
@@ -119,5 +119,5 @@ func ReadFile(r io.Reader, fn func(Entry) error) error {
 	}
 }
 
-// maxMessage is more bytes than a server lets a message have.
+// maxMessage is larger than the largest message that a server accepts, in bytes.
 const maxMessage = 64 << 20

@@ -19,7 +19,7 @@ type Consumer struct {
 }
 
 // Restore creates a stream in an account of a server in this process and stores the entries that source adds, in ascending order
-// of their sequences. Messages between them count as deleted. The stream begins at info.State.First and ends at info.State.Last,
+// of their sequences. The sequences between them count as deleted. The stream begins at info.State.First and ends at info.State.Last,
 // and has one replica. If Restore fails, the server may hold a part of the stream.
 func Restore(account *server.Account, info Info, consumers []Consumer, source func(add func(Entry) error) error) error {
 	var config server.StreamConfig
@@ -42,7 +42,7 @@ func Restore(account *server.Account, info Info, consumers []Consumer, source fu
 	return nil
 }
 
-// send writes what the server expects: the state of the stream, the consumers, the messages and the mark of the end.
+// send writes what the server expects: the state of the stream, the consumers, the messages and the end mark.
 func send(w io.Writer, state State, consumers []Consumer, source func(add func(Entry) error) error) error {
 	compressed := s2.NewWriter(w, s2.WriterUncompressed(), s2.WriterConcurrency(1))
 	entries := format.NewWriter(compressed)
@@ -77,7 +77,8 @@ func send(w io.Writer, state State, consumers []Consumer, source func(add func(E
 	return compressed.Close()
 }
 
-// Consumers returns the durable consumers of the stream. One with messages that it has not acknowledged gets them again.
+// Consumers returns the durable consumers of the stream. After Restore, a consumer receives its unacknowledged messages again, and all
+// messages after the first of them.
 func (s Stream) Consumers(ctx context.Context) (list []Consumer, err error) {
 	for {
 		var page struct {
@@ -97,7 +98,7 @@ func (s Stream) Consumers(ctx context.Context) (list []Consumer, err error) {
 		}
 		for _, c := range page.Consumers {
 			state := server.ConsumerState{Delivered: c.Delivered, AckFloor: c.AckFloor}
-			if c.Pending > 0 { // as the server does it in a cluster, which messages those are is not known
+			if c.Pending > 0 { // the server does not say which messages are pending, so deliver from the first of them
 				state.Delivered = state.AckFloor
 			}
 			list = append(list, Consumer{c.Config, state})

@@ -19,7 +19,7 @@ type Stream struct {
 	Name string
 }
 
-// State says which messages a stream holds.
+// State holds the number, size and sequences of a stream's messages.
 type State struct {
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"`
@@ -108,11 +108,11 @@ func apiError(answer []byte) error {
 	return errors.New(a.Error.Description)
 }
 
-// window is the number of requests for messages that are on their way at once.
+// window is the maximum number of outstanding requests for messages.
 const window = 128
 
-// Read calls fn with every message of the stream from one sequence to another, both included. It asks for each sequence, which
-// changes nothing in the stream and delays no writer. A deleted message is left out; Read fails if a message is damaged.
+// Read calls fn with every message of the stream from one sequence to another, both included. It requests each sequence by itself,
+// which changes nothing in the stream and delays no writer. It skips deleted messages and returns an error if a message is damaged.
 func (s Stream) Read(ctx context.Context, from, to uint64, fn func(Entry) error) error {
 	fail := func(seq uint64, err error) error {
 		return fmt.Errorf("read message %d of stream %s: %w", seq, s.Name, err)
@@ -190,7 +190,7 @@ func decode(m *nats.Msg) (Entry, error) {
 	return Entry{a.Message.Seq, a.Message.Stored.UTC(), a.Message.Subject, a.Message.Header, a.Message.Body}, nil
 }
 
-// checkDeleted returns an error if one of the missing messages was not deleted: then the server cannot read it.
+// checkDeleted returns an error if a missing message was not deleted, which means that the server cannot read it.
 func (s Stream) checkDeleted(ctx context.Context, missing []uint64) error {
 	if len(missing) == 0 {
 		return nil
@@ -217,8 +217,8 @@ func (s Stream) checkDeleted(ctx context.Context, missing []uint64) error {
 }
 
 // BatchEnd returns the sequence of the last message of the atomic batch that a message belongs to, or seq if it belongs to none. The
-// state of a stream may name a message in the middle of a batch that is being stored; the server lets nobody read the batch until
-// all of it is.
+// last sequence of a stream may be in the middle of a batch that is being stored. The server returns no message of such a batch until
+// the whole batch is stored.
 func (s Stream) BatchEnd(ctx context.Context, seq uint64) (end uint64, err error) {
 	err = s.Read(ctx, seq, seq+maxBatch, func(e Entry) error {
 		end = e.Seq
@@ -233,7 +233,7 @@ func (s Stream) BatchEnd(ctx context.Context, seq uint64) (end uint64, err error
 	return max(end, seq), err
 }
 
-// maxBatch is more messages than a server lets an atomic batch have.
+// maxBatch is larger than the largest atomic batch that a server accepts, in messages.
 const maxBatch = 2000
 
 var (

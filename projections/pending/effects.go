@@ -14,7 +14,7 @@ func Effects(ctx context.Context, m *projections.Model, engine string) ([]projec
 	return store.List[projections.Effect](ctx, m.Model, "open effects", "SELECT e.* FROM effects e JOIN chats c ON c.id=e.chat WHERE e.state='open' AND c.engine={:engine} ORDER BY e.position", dbx.Params{"engine": engine})
 }
 
-// Aborting reports whether a turn of a chat is to be aborted.
+// Aborting reports whether an abort of a chat is open.
 func Aborting(ctx context.Context, m *projections.Model, chat string) (bool, error) {
 	_, found, err := store.First[projections.Effect](ctx, m.Model, "open aborts", "SELECT * FROM effects WHERE state='open' AND chat={:chat} AND kind='abort'", dbx.Params{"chat": chat})
 	return found, err

@@ -1,8 +1,9 @@
-// Package spending says what chats have spent, from the messages of the read models.
+// Package spending computes what chats have spent, from the messages in the read models.
 //
-// Promises: what a message cost is counted once, in the chat where it was written, also after the message or the chat was removed.
+// Promises: the cost of a message counts once, in the chat where the message was written. It still counts after the message or the chat
+// was removed.
 //
-// It must not know limits, or who asks.
+// It must not know limits, or the purpose of a query.
 package spending
 
 import (
@@ -21,7 +22,7 @@ type Spending struct {
 	Tokens int64   `db:"tokens" json:"tokens"`
 }
 
-// Span selects spending. An empty field does not narrow it.
+// Span selects messages. An empty field selects all.
 type Span struct {
 	Chat string // its subagents included
 	User string // who owns the chats now

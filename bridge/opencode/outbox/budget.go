@@ -21,7 +21,7 @@ import (
 	"pocketcoder/projections/turns"
 )
 
-// GoOn is the prompt that resumes a turn which was stopped because a budget was used up, once a person has allowed more.
+// GoOn is the prompt that resumes a turn after a used-up budget stopped it and a person allowed more.
 const GoOn = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
 
 // Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed, and withdraws
@@ -45,7 +45,7 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 		func(ctx context.Context) error { return o.everyDay(ctx, o.releaseBudgets) })
 }
 
-// stepEnded checks the limits after an assistant message that has its cost.
+// stepEnded checks the limits after an assistant message whose cost is known.
 func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	var step struct {
 		Info struct {
@@ -55,7 +55,7 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 		}
 	}
 	if err := json.Unmarshal(e.Data, &step); err != nil {
-		return nil // the read model has set it aside, and counts nothing of it
+		return nil // the read model skips this event too, and counts no cost of it
 	}
 	i := step.Info
 	if i.Role != "assistant" || i.Cost+i.Tokens.Input+i.Tokens.Output+i.Tokens.Reasoning == 0 {
@@ -85,7 +85,7 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 	}, time.Now(), o.spent)
 }
 
-// aborting reports whether an abort of the chat's turn is open. It would stop this turn.
+// aborting reports whether an abort of the chat's turn is open. Such an abort stops the turn anyway.
 func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
 	last, err := o.Log.Last(ctx)
 	if err == nil {
@@ -97,13 +97,14 @@ func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
 	return pending.Aborting(ctx, o.Model, chat)
 }
 
-// spent is what the read model counts.
+// spent returns the cost and tokens that the read model counts.
 func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, tokens float64, err error) {
 	s, err := spending.Of(ctx, o.Model, spending.Span{Chat: chat, User: user, Day: day})
 	return s.Cost, float64(s.Tokens), err
 }
 
-// moreDecided resumes what an ask for more has stopped, once: the ids of the prompts follow from the ask's.
+// moreDecided resumes the chats that an approved request for more budget had stopped. The ids of the prompts are derived from the id of
+// the request, so each chat resumes once.
 func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 	var d events.PermissionDecided
 	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != permission.TypeBudget || d.Decision != events.Authorized {
@@ -120,7 +121,7 @@ func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 			Parts: []events.Part{{Type: "text", Text: GoOn}},
 		})
 		if r := (handlers.Refused{}); errors.As(err, &r) && (r.Code == handlers.NotFound || r.Field == "id") {
-			continue // the chat was deleted, or somebody took the id to keep this from happening
+			continue // the chat was deleted, or a client has used the id already
 		}
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func (o *Outbox) releaseBudgets(ctx context.Context) error {
 		err = o.Limits.Release(ctx, time.Now(), o.spent)
 	}
 	if err != nil && ctx.Err() == nil {
-		o.Logger.Warn("budget", "err", err) // at the latest the next day, or the next change, tries again
+		o.Logger.Warn("budget", "err", err) // the next change of a budget or the next day tries again
 	}
 	return ctx.Err()
 }
@@ -155,13 +156,13 @@ func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error)
 	}
 }
 
-// untilTomorrow is the time from now until the next day of budgets, which are those of UTC, has begun.
+// untilTomorrow returns the time until the next day of budgets begins, in UTC.
 func untilTomorrow(now time.Time) time.Duration {
 	const day = 24 * time.Hour
 	return now.UTC().Truncate(day).Add(day + time.Millisecond).Sub(now)
 }
 
-// looked is the result of a look at the budgets.
+// looked is the result of a check of the budgets. It is an error, so that a try can return it.
 type looked struct {
 	held bool
 	err  error
@@ -169,7 +170,7 @@ type looked struct {
 
 func (l looked) Error() string { return fmt.Sprintf("looked at the budgets: %v", l.err) }
 
-// look finds out whether a message that was never sent has to wait because of a budget, and records why. It returns a looked.
+// look checks whether a budget holds back a message that was never sent, and records the reason. It returns a looked.
 func (o *Outbox) look(ctx context.Context, m pending.Message) error {
 	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), o.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {

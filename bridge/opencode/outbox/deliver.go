@@ -15,7 +15,7 @@ import (
 	"pocketcoder/projections/pending"
 )
 
-// messages lists what people submitted and OpenCode has not accepted. Each chat runs one turn at a time, in order. At most MaxTurns
+// messages lists the submitted messages that OpenCode has not accepted. Each chat runs one turn at a time, in order. At most MaxTurns
 // run across all chats, and one account gets at most three quarters of them.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 	waiting, err := pending.Messages(ctx, s.Model)
@@ -73,7 +73,7 @@ func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message) (ids event
 	return ids, o.send(ctx, m, ids)
 }
 
-// newSending makes the ids under which OpenCode shall know the message, and appends them.
+// newSending creates the ids under which the message is sent to OpenCode, and appends them.
 func (o *Outbox) newSending(ctx context.Context, m pending.Message) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID}
 	parts, err := submitted(m)
@@ -106,8 +106,8 @@ func submitted(m pending.Message) (parts []events.Part, err error) {
 	return parts, nil
 }
 
-// session gives the chat's live session, making one when it has none or OpenCode has lost it. Ingest binds it to the
-// chat, by the metadata, when OpenCode reports it.
+// session returns the chat's session. It creates one if the chat has none or OpenCode has lost it. Ingest binds a new session to the
+// chat, by its metadata, when OpenCode reports it.
 func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error) {
 	if m.Bound != "" {
 		_, err := o.Current().Session(ctx, m.Bound)
@@ -122,7 +122,7 @@ func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error)
 		return "", err
 	}
 	chat, err := o.waitForChat(ctx, s.ID)
-	if err == nil && chat != m.Chat { // an earlier try made one, whose answer was lost
+	if err == nil && chat != m.Chat { // an earlier try created one, but its response was lost
 		err = &client.Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
 	}
 	return s.ID, err
@@ -131,7 +131,7 @@ func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error)
 // bindTimeout bounds how long the first event of a new session may take.
 const bindTimeout = 30 * time.Second
 
-// waitForChat waits until ingest has bound a new session to a chat: until then the chat's next message would get another one.
+// waitForChat waits until ingest has bound a new session to a chat. Before that, the chat's next message would create another session.
 func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
@@ -169,8 +169,8 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	return o.Current().Prompt(ctx, s.Session, p)
 }
 
-// within reports whether a session's directory is in the workspace. In another one commands cannot run, and a turn does not end if
-// OpenCode cannot see the directory.
+// within reports whether a session's directory is in the workspace. Commands cannot run in other directories, and a turn does not end
+// if OpenCode cannot see its directory.
 func within(directory, root string) bool {
 	if real, ok := workspace.RealPath(directory); ok {
 		directory = real
@@ -181,8 +181,8 @@ func within(directory, root string) bool {
 	return directory == root || strings.HasPrefix(directory, root+"/")
 }
 
-// Resend sends again a message that OpenCode has accepted and nothing has answered. To OpenCode it is the same message, which
-// it runs once. Resend reports whether OpenCode has accepted it again. After an error another attempt may help.
+// Resend sends again a message that OpenCode has accepted and not answered. The ids are the same, so OpenCode runs the message once.
+// Resend reports whether OpenCode has accepted it again. After an error, another try may help.
 func (o *Outbox) Resend(ctx context.Context, m pending.Message) (accepted bool, err error) {
 	ids, err := earlierSending(m)
 	if err != nil {

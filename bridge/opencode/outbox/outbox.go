@@ -1,19 +1,19 @@
-// Package outbox carries out in OpenCode what was decided here: it sends messages, decisions and answers, it aborts, forks and
-// reverts, it keeps chats within their budgets, and it asks OpenCode for diffs, lists and models.
+// Package outbox carries out effects in OpenCode: it sends messages, decisions and answers, and it aborts, forks and reverts. It also
+// keeps chats within their budgets, and reads diffs, lists and models from OpenCode.
 //
 // Promises:
-//   - An effect is attempted until OpenCode has taken it or has refused it for good. Only a message fails earlier: after
-//     RetryAfter. Which effects are open follows from the log and nothing else, also in a log that was restored from a copy. After
-//     a crash the one that was under way may be tried again, which changes nothing in OpenCode.
-//   - The commands of a chat (abort, revert, fork) are carried out in log order, but an abort waits for none; a message waits for the
-//     commands and messages of its chat that are before it. What is done in one chat at a time is one thing, and chats do not wait for
-//     each other, except when MaxTurns turns are running.
-//   - A message is sent under ids that are in the log before, so OpenCode runs it once, however often it is sent.
-//   - OpenCode is never told "always": it asks about each request, and the decision is made here.
+//   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the tries of
+//     RetryAfter. The log alone says which effects are open, also a log that was restored from a backup. After a crash, an effect
+//     that was under way may be tried again, which changes nothing in OpenCode.
+//   - The reverts and forks of a chat wait for its earlier commands (aborts, reverts, forks). An abort waits for no command. A message
+//     waits for the earlier commands and messages of its chat.
+//   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
+//   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent.
+//   - No reply to OpenCode is "always", so OpenCode asks about each request, and PocketCoder decides it.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
 //
 // The package must not know how OpenCode is run or how its events are stored. It decides nothing: decisions are commands of
-// handlers. It appends only how an effect went.
+// handlers. It appends only the results of effects.
 package outbox
 
 import (
@@ -30,8 +30,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets). Run is that of the
-// embedded Ingest.
+// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets). The embedded Ingest has its
+// own Run.
 type Outbox struct {
 	*ingest.Ingest // the connection to OpenCode, its sessions, the log and the read model
 	Chats          *chat.Chats
@@ -49,8 +49,8 @@ type Outbox struct {
 // DefaultRetryAfter are the pauses between the tries to deliver a message: 155 s in all.
 var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
-// record appends an event of ours about a chat and waits until the read model has it. Effects are read from the read model, which would
-// otherwise repeat this one.
+// record appends an event about a chat and waits until the read model includes it. Open effects are read from the read model, so
+// without the wait this effect would be tried again.
 func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	e, err := events.New(chat, events.EngineActor(o.Engine), d)
 	if err != nil {
@@ -63,7 +63,7 @@ func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	return o.Model.Wait(ctx, seq)
 }
 
-// The names under which the log remembers which events budgets were checked for.
+// Names of the durable consumers of Budgets.
 const (
 	BudgetWorker          = "budget" // steps
 	budgetDecisionsWorker = "budget-decisions"

@@ -15,7 +15,7 @@ import (
 )
 
 // CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a try has ended, and
-// when a failed one may be tried again.
+// when a failed effect may be tried again.
 func (o *Outbox) CarryOut(ctx context.Context) error {
 	if err := o.endEarlierEffects(ctx); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 		Outbox: o, ended: make(chan attempt), busy: map[string]bool{}, sending: map[string]string{}, tried: map[string]tried{},
 	}
 	for {
-		if err := o.WaitConnected(ctx); err != nil { // to try without OpenCode would only use up the tries
+		if err := o.WaitConnected(ctx); err != nil { // a try without OpenCode is wasted
 			return err
 		}
 		if err := s.start(ctx); err != nil {
@@ -36,22 +36,22 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 	}
 }
 
-// schedule decides when which effect is tried. It remembers nothing that a new process would need.
+// schedule decides which effects to try, and when. A new process needs none of its state.
 type schedule struct {
 	*Outbox
 	ended   chan attempt
 	busy    map[string]bool   // chats with an effect under way
-	sending map[string]string // those of them with a message under way, and their owners
+	sending map[string]string // owners of the chats with a message under way, by chat
 	tried   map[string]tried  // open effects that were tried, by key
 
-	// As they were when the open effects were listed last.
+	// The state when the open effects were listed last.
 	now         time.Time
-	seq         uint64          // of the read model: one that is computed again knows less for a while
-	woken       uint64          // how often the read model had woken the outbox
+	seq         uint64          // of the read model, which is lower for a while during a rebuild
+	woken       uint64          // the value of Model.Woken
 	reconnected <-chan struct{} // closed when OpenCode is connected again
 }
 
-// effect is something that OpenCode has yet to be told about a chat.
+// effect is an open effect of a chat, and how to try it.
 type effect struct {
 	key     string // kind and id
 	kind    effectKind
@@ -68,35 +68,35 @@ type effect struct {
 type effectKind int
 
 const (
-	messageKind effectKind = iota // waits for the earlier messages and commands of its chat, and for its turn
+	messageKind effectKind = iota // waits for the earlier messages and commands of its chat, and for a free turn
 	commandKind                   // a revert or a fork waits for the earlier commands of its chats
-	abortKind                     // waits for none
-	replyKind                     // waits for none
+	abortKind                     // waits for no other effect
+	replyKind                     // waits for no other effect
 )
 
 // attempt is a try that has ended.
 type attempt struct {
 	effect
-	last bool // of those that were started together
+	last bool // it is the last of the tries that were started together
 	err  error
 }
 
-// tried says when an open effect may be tried again.
+// tried holds the results of the tries of an open effect, and when it may be tried again.
 type tried struct {
 	times int
 	after time.Time
-	taken bool // OpenCode has taken it; the event that ends the effect is still to come
+	taken bool // the try succeeded; the event that ends the effect is still to come
 
-	looked bool      // the budgets were looked at, which comes before a message is sent
-	held   bool      // and one of them holds the message back
-	at     time.Time // then
-	woken  uint64    // how often the read model had woken the outbox then
+	looked bool      // the budgets were checked, which comes before a message is sent
+	held   bool      // a budget holds the message back
+	at     time.Time // when the budgets were checked
+	woken  uint64    // the value of Model.Woken at the check
 }
 
-// lookTime is how long it counts that no budget holds a message back.
+// lookTime is how long a check that found no budget in the way stays valid, even if the read model has changed since.
 const lookTime = time.Second
 
-// start tries the effects that are due, those of one chat one after the other.
+// start starts the tries of the effects that are due. Those of one chat run one after the other.
 func (s *schedule) start(ctx context.Context) error {
 	s.seq = max(s.seq, s.Model.Seq())
 	if err := s.Model.Wait(ctx, s.seq); err != nil {
@@ -111,14 +111,14 @@ func (s *schedule) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.Model.Seq() < s.seq { // it has begun anew meanwhile, which wakes us
+	if s.Model.Seq() < s.seq { // a rebuild began meanwhile; it wakes the outbox again
 		return nil
 	}
 	for chat, effects := range s.due(open, running) {
 		s.busy[chat] = true
 		go func() {
 			for i, e := range effects {
-				err := s.WaitConnected(ctx) // the one before may have taken long
+				err := s.WaitConnected(ctx) // the try before may have taken long
 				if err == nil {
 					err = e.try(ctx)
 				}
@@ -133,7 +133,7 @@ func (s *schedule) start(ctx context.Context) error {
 	return nil
 }
 
-// openEffects lists what is open, in log order. The commands are read last, so each that comes before a listed message is among them.
+// openEffects lists the open effects in log order. It reads the commands last, so that the list has each command before a listed message.
 func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 	known := map[string]tried{}
 	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.commands} {
@@ -149,15 +149,15 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 			}
 		}
 	}
-	s.tried = known // what is not open any more is done
+	s.tried = known // drops effects that are not open any more
 	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.seq, b.seq) })
 	return open, nil
 }
 
-// due chooses by chat what may be tried now: replies last, because they wait for none of the others.
+// due returns the effects that may be tried now, by chat. Replies come last.
 func (s *schedule) due(open []effect, running map[string]int) map[string][]effect {
 	due := map[string][]effect{}
-	aborts, commands, messages := map[string]bool{}, map[string]bool{}, map[string]bool{} // chats with an open one before this; aborts at all
+	aborts, commands, messages := map[string]bool{}, map[string]bool{}, map[string]bool{} // chats with an earlier open command or message; for aborts, with any open abort
 	for _, e := range open {
 		if e.kind == abortKind {
 			aborts[e.chat] = true
@@ -194,8 +194,8 @@ func (s *schedule) due(open []effect, running map[string]int) map[string][]effec
 	return due
 }
 
-// mayStart reports whether a message may be sent, or looked at: before it is sent the first time, and again whenever something may have
-// changed, its try only looks at the budgets. An abort is for what runs, so a new message waits for it.
+// mayStart reports whether a message may be tried. A new message needs a valid check of the budgets before it is sent.
+// Without one, the try is that check. An abort is meant for the running turn, so a new message waits for it.
 func (s *schedule) mayStart(e *effect, isLater, aborting bool, running map[string]int) bool {
 	m := e.message
 	if !m.Free {
@@ -218,8 +218,8 @@ func (s *schedule) mayStart(e *effect, isLater, aborting bool, running map[strin
 	return true
 }
 
-// mayRun reports whether a chat of an account may begin a turn. One account never takes the last quarter of the turns: it is for
-// others.
+// mayRun reports whether a chat of an account may begin a turn. One account gets at most three quarters of MaxTurns, so that other
+// accounts find a free turn.
 func (s *schedule) mayRun(user string, running map[string]int) bool {
 	if s.MaxTurns <= 0 {
 		return true
@@ -254,14 +254,14 @@ func (s *schedule) wait(ctx context.Context) error {
 	case a := <-s.ended:
 		s.end(a)
 	case <-awake:
-	case <-s.reconnected: // a new OpenCode may take it at once
+	case <-s.reconnected: // a new OpenCode may accept effects that failed before, so do not wait
 		for key, t := range s.tried {
 			t.after = time.Time{}
 			s.tried[key] = t
 		}
 	case <-time.After(max(0, time.Until(next))):
 	}
-	for more := true; more; { // several may have ended at once
+	for more := true; more; { // several tries may have ended
 		select {
 		case a := <-s.ended:
 			s.end(a)
@@ -269,7 +269,7 @@ func (s *schedule) wait(ctx context.Context) error {
 			more = false
 		}
 	}
-	if !time.Now().Before(tomorrow) { // budgets of a day begin anew
+	if !time.Now().Before(tomorrow) { // daily budgets start from zero
 		for key, t := range s.tried {
 			t.looked = false
 			s.tried[key] = t
@@ -278,7 +278,7 @@ func (s *schedule) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// end notes how a try went.
+// end records the result of a try.
 func (s *schedule) end(a attempt) {
 	if a.last {
 		delete(s.busy, a.chat)
@@ -292,7 +292,7 @@ func (s *schedule) end(a attempt) {
 		t.taken = true
 	case errors.As(a.err, &l) && l.err == nil:
 		t.looked, t.held, t.at, t.woken = true, l.held, time.Now(), s.woken
-	case errors.As(a.err, &l): // OpenCode was not asked: this is no try
+	case errors.As(a.err, &l): // the message was not sent, so this does not count as a try
 		s.Logger.Warn("look at budgets", "chat", a.chat, "message", a.message.ID, "err", l.err)
 		t.after = time.Now().Add(s.Pause)
 	default:
@@ -302,8 +302,8 @@ func (s *schedule) end(a attempt) {
 	s.tried[a.key] = t
 }
 
-// commands lists the aborts, reverts and forks. A fork is an effect of the new chat, so nothing else of the copied one waits while
-// OpenCode copies.
+// commands lists the open aborts, reverts and forks. A fork is an effect of the new chat, so other effects of the copied chat do not
+// wait while OpenCode copies.
 func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	all, err := pending.Effects(ctx, s.Model, s.Engine)
 	for _, f := range all {
@@ -321,14 +321,15 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	return open, err
 }
 
-// endEarlierEffects records the end of what was carried out before ends were recorded in the log. NATS remembers how far that went.
+// endEarlierEffects records the end of effects that an earlier version carried out. That version recorded no ends in the log, but its
+// durable consumers hold the last sequence that it carried out.
 func (o *Outbox) endEarlierEffects(ctx context.Context) error {
 	open, err := pending.Effects(ctx, o.Model, o.Engine)
 	if err != nil || len(open) == 0 {
 		return err
 	}
 	until := map[string]uint64{}
-	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} { // the workers had these names
+	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} { // names of those consumers
 		if until[kind], err = o.Log.Worked(ctx, kind); err != nil {
 			return fmt.Errorf("find out which effects were carried out: %w", err)
 		}

@@ -20,17 +20,17 @@ const backupUsage = `pocketcoder backup DIR: copy the log to a directory, while 
 
   pocketcoder backup ~/backup                                events and large contents
   pocketcoder backup ~/backup --passphrase-file pass.txt     also secrets and keys, encrypted
-  pocketcoder backup ~/backup                                again: adds what is new since
+  pocketcoder backup ~/backup                                again: adds what is new
   pocketcoder restore ~/backup --data ~/restored             make a data directory of it
 
-A backup holds every event, and every large content that an event names. Secrets are password hashes, sessions and provider keys;
-keys are the files of keys/ in the data directory. Only with a passphrase are they in the backup. It is read from
---passphrase-file, POCKETCODER_BACKUP_PASSPHRASE or the terminal. Without it, restored accounts need new passwords.
+A backup holds every event, and every large content that an event names. Secrets are password hashes, sessions and provider keys.
+Keys are the files of keys/ in the data directory. The backup holds secrets and keys only if you give a passphrase, with
+--passphrase-file, in POCKETCODER_BACKUP_PASSPHRASE or on the terminal. Without one, restored accounts need new passwords.
 
 Not in a backup: the workspace, OpenCode's own memory of the chats, the home directory of commands, the SSH host key, and
 what is computed from the log. Events hold what people and models wrote, and are not encrypted.
 
-A run that was interrupted goes on where it stopped when it is run again. Files that were written never change.
+After an interruption, run it again: it resumes where it stopped. Files that were written never change.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -42,14 +42,14 @@ const restoreUsage = `pocketcoder restore DIR: make a data directory of a backup
   pocketcoder up --data ~/restored
 
 It checks every file of the backup, writes to an empty or new directory only, and reads back what it has stored. A restore that
-was interrupted leaves a directory that "up" refuses; run it again.
+was interrupted leaves a directory that "up" refuses. Run the restore again.
 
-Restored accounts need new passwords if the secrets are left out: pocketcoder user passwd EMAIL.
+Without secrets, restored accounts need new passwords: pocketcoder user passwd EMAIL.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Backup is the command backup.
+// Backup runs the command backup.
 func Backup(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "backup", backupUsage)
 	data := cli.DataFlag(fs, env)
@@ -87,7 +87,7 @@ func Backup(ctx context.Context, env cli.Environment, args []string) error {
 	return err
 }
 
-// Restore is the command restore.
+// Restore runs the command restore.
 func Restore(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "restore", restoreUsage)
 	data := cli.DataFlag(fs, env)
@@ -131,7 +131,7 @@ func passphraseFlag(fs *flag.FlagSet) *string {
 	return fs.String("passphrase-file", "", "`file` with the passphrase for secrets and keys (or POCKETCODER_BACKUP_PASSPHRASE, or the terminal)")
 }
 
-// passphrase returns the passphrase of a file, of the environment or of the terminal, "" if there is none.
+// passphrase returns the passphrase from a file, the environment or the terminal, or "" if there is none.
 func passphrase(ctx context.Context, env cli.Environment, file string, optional, isNew bool) (string, error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
@@ -166,7 +166,7 @@ func passphrase(ctx context.Context, env cli.Environment, file string, optional,
 	return first, err
 }
 
-// steps shows on stderr how far a long command has come: a line that changes on a terminal, elsewhere a line every few seconds.
+// steps shows the progress of a long command on stderr: a line that is redrawn on a terminal, elsewhere a new line every few seconds.
 type steps struct {
 	env   cli.Environment
 	name  string

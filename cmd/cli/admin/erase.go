@@ -14,15 +14,15 @@ import (
 	"pocketcoder/events"
 )
 
-const eraseUsage = `pocketcoder admin erase CHAT: remove the text of a chat from the log, for ever. Stop "up" before.
+const eraseUsage = `pocketcoder admin erase CHAT: permanently remove the text of a chat from the log. Stop "up" first.
 
   pocketcoder admin erase h2k0x9c3v7m1q5z          asks for the chat's id again
   pocketcoder admin erase h2k0x9c3v7m1q5z --yes    for scripts
   pocketcoder replay h2k0x9c3v7m1q5z               afterwards: erased by an operator, SHA-256 …
 
-It writes the log again. The bodies of the chat's events, its streaming fragments and the outputs, artifacts and large bodies that
-no other chat names become a mark with their SHA-256. Sequences, stored times and headers stay, and so do all other chats. The
-old log is removed once the new one was read back. The disk needs room for both. If it is interrupted, run it again.
+It writes a new log. A mark with size and SHA-256 replaces the bodies of the chat's events, its streaming fragments, and the outputs,
+artifacts and large bodies that no other chat names. Sequences, stored times, headers and all other chats stay. It reads the new log
+back before it removes the old one. The disk needs room for both. If it is interrupted, run it again.
 
 Also removed: the read models, which the next start computes again; the chat's sessions in OpenCode's database; OpenCode's log files.
 
@@ -32,8 +32,9 @@ Not removed:
   rules, prompts and other records that were made from the chat
   OpenCode's snapshots of workspace files and its files with long tool outputs (opencode/data/opencode/snapshot, tool-output)
   what was typed at a terminal (the file history in the data directory)
-  notifications that phones received, and backups: delete those that were made before
-  the old bytes on the disk, which the file system may keep until it uses their place again
+  notifications that phones received, and what the model provider stored
+  backups that were made before: make a new one, then delete them
+  the old bytes on the disk, which the file system may keep until it reuses their space
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

@@ -18,15 +18,15 @@ import (
 
 const rebuildUsage = `pocketcoder admin rebuild: compute the read models again, from the first event of the log.
 
-The running system builds new ones beside the old, compares them, and puts them in their place; it keeps serving
-meanwhile, and nothing but the log is read.
+The running system computes new read models from the log alone, compares them with the old ones, and replaces the old ones.
+It keeps serving meanwhile.
 
   pocketcoder admin rebuild
 
 Exit status: 0 when the new read models are byte for byte the old ones; 1 when they differ or it failed, 2 for wrong usage.
 `
 
-// rebuildSilence is how long the system may say nothing during a rebuild.
+// rebuildSilence bounds the wait for the next progress report of a rebuild.
 const rebuildSilence = time.Minute
 
 func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
@@ -100,7 +100,7 @@ func report(env cli.Environment, r queries.RebuildResult) error {
 	return nil
 }
 
-// progressBar is a bar on a terminal, and elsewhere a line for every tenth.
+// progressBar shows progress: a bar on a terminal, elsewhere a line for every tenth.
 type progressBar struct {
 	env   cli.Environment
 	tenth uint64
