@@ -182,8 +182,8 @@ func TestCloseReturnsWhateverNATSDoes(t *testing.T) {
 	})
 	is.NoErr(err)
 	begin := time.Now()
-	for range 6000 { // more than a block of 8 MiB
-		_, err := js.PublishAsync("evt.x", bytes.Repeat([]byte("text "), 330))
+	for range 3000 { // more than a block of 8 MiB
+		_, err := js.PublishAsync("evt.x", bytes.Repeat([]byte("text "), 660))
 		is.NoErr(err)
 	}
 	<-js.PublishAsyncComplete()

@@ -77,8 +77,9 @@ const (
 // attempt is a try that has ended.
 type attempt struct {
 	effect
-	last bool // it is the last of the tries that were started together
-	err  error
+	last        bool            // of those that were started together
+	reconnected <-chan struct{} // closed when OpenCode was connected again since
+	err         error
 }
 
 // tried holds the results of the tries of an open effect, and when it may be tried again.
@@ -114,6 +115,7 @@ func (s *schedule) start(ctx context.Context) error {
 	if s.Model.Seq() < s.seq { // a rebuild began meanwhile; it wakes the outbox again
 		return nil
 	}
+	reconnected := s.reconnected
 	for chat, effects := range s.due(open, running) {
 		s.busy[chat] = true
 		go func() {
@@ -123,7 +125,7 @@ func (s *schedule) start(ctx context.Context) error {
 					err = e.try(ctx)
 				}
 				select {
-				case s.ended <- attempt{e, i == len(effects)-1, err}:
+				case s.ended <- attempt{e, i == len(effects)-1, reconnected, err}:
 				case <-ctx.Done():
 					return
 				}
@@ -298,6 +300,11 @@ func (s *schedule) end(a attempt) {
 	default:
 		s.Logger.Warn("tell opencode", "effect", a.key, "chat", a.chat, "try", t.times+1, "err", a.err)
 		t.times, t.after = t.times+1, time.Now().Add(a.pause)
+		select {
+		case <-a.reconnected: // while it was tried
+			t.after = time.Time{}
+		default:
+		}
 	}
 	s.tried[a.key] = t
 }

@@ -64,7 +64,11 @@ func (b *budgetCommand) make(ctx context.Context, args []string) error {
 		b.set.User = account.ID
 	}
 	if b.set.Chat != "" {
-		if err := b.Query(ctx, "chat", map[string]any{"chat": b.set.Chat}, &projections.Chat{}); err != nil {
+		last, err := b.Log.Last(ctx) // it may have been made just now
+		if err != nil {
+			return err
+		}
+		if err := b.Query(ctx, "chat", map[string]any{"chat": b.set.Chat, "after": last}, &projections.Chat{}); err != nil {
 			return err
 		}
 	}
