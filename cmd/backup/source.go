@@ -13,6 +13,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
+	"pocketcoder/projections/store"
 )
 
 // openLog connects to the server of a running system or to an external server. For a stopped system it starts a server on the log.
@@ -63,18 +64,21 @@ func startLog(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (*nats.Con
 
 // OpenStore starts a server on a store directory and connects to it. With bulk the caller syncs the files once the server is closed.
 // Otherwise the store is in its data directory, and damaged files are repaired first.
-func OpenStore(ctx context.Context, store string, keys natsconf.Keys, bulk bool) (*natsconf.Server, *nats.Conn, error) {
+func OpenStore(ctx context.Context, dir string, keys natsconf.Keys, bulk bool) (*natsconf.Server, *nats.Conn, error) {
 	options, err := keys.Options(natsconf.Core, "pocketcoder backup")
 	if err != nil {
 		return nil, nil, err
 	}
-	config := natsconf.Config{Name: "pocketcoder", StoreDir: store, Keys: keys.Public, Pools: []string{"default"}, Bulk: bulk}
+	config := natsconf.Config{Name: "pocketcoder", StoreDir: dir, Keys: keys.Public, Pools: []string{"default"}, Bulk: bulk}
 	if !bulk { // the log of a system
-		guard, err := recovery.Open(filepath.Dir(store), slog.Default())
+		data := filepath.Dir(dir)
+		guard, err := recovery.Open(data, slog.Default())
 		if err != nil {
 			return nil, nil, err
 		}
-		config.Check = func(ctx context.Context, streams string) error { return guard.Check(ctx, streams, 0) }
+		config.Check = func(ctx context.Context, streams string) error {
+			return guard.Check(ctx, streams, store.Applied(ctx, data))
+		}
 	}
 	server, err := natsconf.Start(ctx, config)
 	if err != nil {

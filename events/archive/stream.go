@@ -198,6 +198,7 @@ func (s Stream) checkDeleted(ctx context.Context, missing []uint64) error {
 	var info struct {
 		State struct {
 			First   uint64   `json:"first_seq"`
+			Last    uint64   `json:"last_seq"`
 			Deleted []uint64 `json:"deleted"`
 		} `json:"state"`
 	}
@@ -209,7 +210,7 @@ func (s Stream) checkDeleted(ctx context.Context, missing []uint64) error {
 		deleted[seq] = true
 	}
 	for _, seq := range missing {
-		if seq >= info.State.First && !deleted[seq] {
+		if seq >= info.State.First && seq <= info.State.Last && !deleted[seq] {
 			return fmt.Errorf("read message %d of stream %s: the server has it and cannot read it: it is damaged", seq, s.Name)
 		}
 	}

@@ -117,8 +117,8 @@ func (g *Guard) readStore(ctx context.Context, stream, dir string, all bool) (s 
 	if s.blocks, err = listBlocks(filepath.Join(dir, "msgs")); err != nil {
 		return s, err
 	}
-	trusted := false
-	s.last, trusted = readIndex(dir, stream, s.blocks)
+	stated, trusted := readIndex(dir, stream, s.blocks)
+	s.last = stated
 	noted := map[uint32]blockNote{}
 	for _, b := range g.note.Blocks[stream] {
 		noted[b.Index] = b
@@ -130,7 +130,7 @@ func (g *Guard) readStore(ctx context.Context, stream, dir string, all bool) (s 
 		}
 		delete(noted, b.Index)
 	}
-	all = all || !trusted || len(noted) > 0 // NATS reads all, too
+	all = all || !trusted || len(noted) > 0 && stream == eventsStream // in other streams old blocks go
 	var readers sync.WaitGroup
 	errs, next := make([]error, len(s.blocks)), make(chan int)
 	for range runtime.GOMAXPROCS(0) {
@@ -148,7 +148,7 @@ func (g *Guard) readStore(ctx context.Context, stream, dir string, all bool) (s 
 	close(next)
 	readers.Wait()
 	for i, b := range s.blocks {
-		s.blocks[i].torn = b.torn && i == len(s.blocks)-1
+		s.blocks[i].torn = b.torn && i == len(s.blocks)-1 && b.Last >= stated
 		s.last, s.time = max(s.last, b.Last, b.claimed), max(s.time, b.time)
 	}
 	return s, errors.Join(append(errs, ctx.Err())...)

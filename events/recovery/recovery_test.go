@@ -3,6 +3,7 @@ package recovery_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -438,6 +439,24 @@ func TestAStartReadsTheLastBlockAndAllIfNATSDoes(t *testing.T) {
 	remove("msgs/index.db")(s)
 	s.check(0)
 	is.Equal(len(s.guard.Lost()), 1)
+}
+
+// NATS trusts an index that fits the last block, so a repair that was interrupted must leave none.
+func TestARepairThatIsInterruptedIsRepeated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	flip(2, .5)(s)
+	is.NoErr(os.Mkdir(s.block(2)+".tmp", 0o700)) // the block cannot be written
+	guard, err := recovery.Open(s.data, slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	is.True(guard.Check(t.Context(), filepath.Dir(s.stream()), 0) != nil)
+	_, err = os.Stat(s.stream("msgs", "index.db"))
+	is.True(errors.Is(err, fs.ErrNotExist))
+	is.NoErr(os.Remove(s.block(2) + ".tmp"))
+	s.start(0)
+	is.Equal(s.missing(), s.lost())
+	is.True(s.lost().Count() > 0)
 }
 
 func TestALogElsewhereThatIsShorterOrAnotherIsNoticed(t *testing.T) {

@@ -104,6 +104,13 @@ func (s store) rewrite(known uint64) error {
 	if err := os.MkdirAll(msgs, 0o700); err != nil {
 		return err
 	}
+	// First, because NATS trusts an index that fits the end of the last block, also if this is interrupted.
+	if err := os.Remove(filepath.Join(msgs, "index.db")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := syncDir(msgs); err != nil {
+		return err
+	}
 	index, last := uint32(0), uint64(0)
 	for _, b := range s.blocks {
 		index, last = max(index, b.Index), max(last, b.Last)
@@ -127,7 +134,7 @@ func (s store) rewrite(known uint64) error {
 			return err
 		}
 	}
-	if last < known && s.stream == eventsStream { // in a block of its own, because NATS ignores a mark after events
+	if last < known { // in a block of its own, because NATS ignores a mark after events
 		moment := s.time
 		if moment == 0 {
 			moment = time.Now().UnixNano()
@@ -137,9 +144,6 @@ func (s store) rewrite(known uint64) error {
 		if err := writeFile(filepath.Join(msgs, fmt.Sprintf("%d.blk", index)), mark); err != nil {
 			return err
 		}
-	}
-	if err := os.Remove(filepath.Join(msgs, "index.db")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	return syncDir(msgs)
 }
