@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type system struct {
 	model    *projections.Model
 	records  *record.Records
 	lines    expect.Buffer // what is logged
+	known    atomic.Int64  // keys that the server of serve knows, which cuts the connections of others
 	keys     ssh.Keys
 }
 

@@ -30,7 +30,7 @@ func (s *system) serve() *ssh.Server {
 	server, err := ssh.OpenServer(s.t.Context(), "127.0.0.1:0", s.dir, s.logger())
 	check(s.t, err)
 	s.t.Cleanup(background(server.Run))
-	s.keys.Written = server.Keep
+	s.keys.Written = func(lines map[string]string) { server.Keep(lines); s.known.Store(int64(len(lines))) }
 	s.keep()
 	return server
 }
@@ -84,7 +84,7 @@ func TestKeyGivesTheViewerAndNothingElse(t *testing.T) {
 	key, public := s.newKey()
 	stranger, _ := s.newKey()
 	s.register(ann, public, nil)
-	s.eventually("the key is there", func() bool { return len(s.file()) == 1 })
+	s.eventually("the key is there", func() bool { return s.known.Load() == 1 })
 
 	said := ran(words(s.client(server, key, "-tt"), "touch", filepath.Join(s.dir, "touched")))
 	expect.Contains(t, said, "viewer of <"+ann+">, asked for <touch "+s.dir+"/touched>")
@@ -130,7 +130,7 @@ func TestKeyThatIsTakenBackLetsNobodyInAndCutsWhoIsIn(t *testing.T) {
 	other, otherPublic := s.newKey()
 	id := s.register(ann, public, nil)
 	s.register(ann, otherPublic, nil)
-	s.eventually("the keys are there", func() bool { return len(s.file()) == 2 })
+	s.eventually("the keys are there", func() bool { return s.known.Load() == 2 })
 	_, left, in := s.enter(server, key)
 	defer in.Close()
 	seen, stays, otherIn := s.enter(server, other)
@@ -175,7 +175,7 @@ func TestConnectionOfAnAdministratorWhoIsOneNoMoreIsCut(t *testing.T) {
 	other, otherPublic := s.newKey()
 	s.register(ann, public, nil)
 	s.register(bob, otherPublic, nil)
-	s.eventually("the keys are there", func() bool { return len(s.file()) == 2 })
+	s.eventually("the keys are there", func() bool { return s.known.Load() == 2 })
 	_, left, in := s.enter(server, key)
 	defer in.Close()
 	seen, stays, otherIn := s.enter(server, other)
