@@ -174,7 +174,7 @@ func stopFor(p *os.Process, d time.Duration) {
 // A server of NATS that restarts is back before both sides are. Neither takes the other for gone meanwhile.
 func TestNATSThatRestartsLosesNoCommand(t *testing.T) {
 	t.Parallel()
-	const soon, late = 50 * time.Millisecond, 3 * time.Second // from one attempt to reconnect to the next
+	const soon, late = 50 * time.Millisecond, 2 * time.Second // between attempts to reconnect; two attempts fit into CutOff
 	for name, c := range map[string]struct{ caller, worker time.Duration }{
 		"the worker is late": {soon, late}, "the caller is late": {late, soon},
 	} {
