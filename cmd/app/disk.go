@@ -45,7 +45,7 @@ func (d *logDisk) Run(ctx context.Context) error {
 	defer tick.Stop()
 	last := d.trouble()
 	for {
-		now := d.look()
+		now := d.look(ctx)
 		if now != "" && last == "" {
 			d.logger.Error("commands are refused: " + now)
 		}
@@ -63,16 +63,16 @@ func (d *logDisk) Run(ctx context.Context) error {
 
 // look notes whether the server stores. After a failed write it opens the log again once there is space, and so it does if files are
 // damaged, which repairs them. It returns the trouble.
-func (d *logDisk) look() string {
+func (d *logDisk) look(ctx context.Context) string {
 	err := d.server.WriteError()
 	failed := natsconf.IsWriteFailed(err) || !d.server.JetStreamEnabled() || d.rotten()
 	if free, _ := d.free(); failed && free >= natsconf.MinFree && time.Now().After(d.next) {
 		d.next = time.Now().Add(reopenPause)
-		if failed := d.server.Reopen(); failed != nil {
-			d.logger.Error(failed.Error())
-		} else {
+		if failed := d.server.Reopen(ctx); failed == nil {
 			err = d.server.WriteError()
 			d.opened()
+		} else if ctx.Err() == nil {
+			d.logger.Error(failed.Error())
 		}
 	}
 	if err == nil {

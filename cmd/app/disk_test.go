@@ -51,7 +51,7 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 		return err
 	}
 	is.NoErr(commit())
-	s.disk.look()
+	s.disk.look(t.Context())
 	is.Equal(s.logHealth().State, api.Ready)
 
 	found, err := filepath.Glob(d.Path("nats", "jetstream", "*", "streams", "EVENTS", "msgs"))
@@ -70,7 +70,7 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	is.True(natsconf.IsWriteFailed(opened.Embedded.WriteError())) // for good
 	is.True(!natsconf.IsDiskFull(opened.Embedded.WriteError()))
 
-	expect.Eventually(t, "the log is open again", func() bool { return s.disk.look() == "" })
+	expect.Eventually(t, "the log is open again", func() bool { return s.disk.look(t.Context()) == "" })
 	is.NoErr(commit())
 	is.Equal(s.logHealth().State, api.Ready)
 }

@@ -179,11 +179,11 @@ func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
 		expect.Contains(t, strings.Join(s.stderr.list(), "\n"), "no space left on device")
 		_, err = s.Failing()
 		is.True(errors.Is(err, context.DeadlineExceeded))
-		is.True(s.server.Reopen() != nil) // there is no space
+		is.True(s.server.Reopen(t.Context()) != nil) // there is no space
 
 		remove()
 		is.True(s.append() != nil) // space alone changes nothing
-		is.NoErr(s.server.Reopen())
+		is.NoErr(s.server.Reopen(t.Context()))
 		is.NoErr(s.server.WriteError())
 		s.Reopened()
 		is.NoErr(s.append())
@@ -207,7 +207,7 @@ func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 	reopening.Go(func() {
 		defer close(done)
 		for i := range 20 {
-			if err := s.server.Reopen(); err != nil {
+			if err := s.server.Reopen(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if i%2 == 0 { // else the client library notices by itself
@@ -235,8 +235,8 @@ func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 func TestTheDiskIsTheOnlyLimitOfTheLog(t *testing.T) {
 	expect.Long(t, "fills a disk")
 	t.Parallel()
-	for name, prepare := range map[string]func(*natsconf.Server) error{
-		"after a start":            func(*natsconf.Server) error { return nil },
+	for name, prepare := range map[string]func(*natsconf.Server, context.Context) error{
+		"after a start":            func(*natsconf.Server, context.Context) error { return nil },
 		"after it is opened again": (*natsconf.Server).Reopen,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestTheDiskIsTheOnlyLimitOfTheLog(t *testing.T) {
 			s := openSmallLog(t)
 			is.NoErr(s.append())
 			s.follow() // the reader and the worker are there
-			is.NoErr(prepare(s.server))
+			is.NoErr(prepare(s.server, t.Context()))
 			s.Reopened()
 			const size = 250_000
 			var all []events.Event

@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -55,31 +56,31 @@ type block struct {
 
 func (b block) damaged() bool { return b.holes || b.rest > 0 }
 
-// readBlock reads a block file. Damage is no error. After damaged bytes it looks for the next good record.
-func readBlock(path, stream string, index uint32) (b block, err error) {
+// readBlock reads a block file. Damage is no error. After damaged bytes it looks for the next good record, which can take minutes.
+func readBlock(ctx context.Context, path, stream string, index uint32) (b block, err error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return b, err
 	}
 	sum := newChecksum(stream, index)
 	if len(raw) > 4 && string(raw[:4]) == "cmp\x01" {
-		content, damaged := decompress(raw)
-		return parseBlock(content, damaged, sum), nil
+		content, damaged := decompress(ctx, raw)
+		return parseBlock(ctx, content, damaged, sum), ctx.Err()
 	}
-	if b = parseBlock(raw, false, sum); len(b.records) == 0 { // or the damage is where it says that it is compressed
-		content, _ := decompress(raw)
-		if c := parseBlock(content, true, sum); len(c.records) > 0 {
-			return c, nil
+	if b = parseBlock(ctx, raw, false, sum); len(b.records) == 0 { // or the damage is where it says that it is compressed
+		content, _ := decompress(ctx, raw)
+		if c := parseBlock(ctx, content, true, sum); len(c.records) > 0 {
+			b = c
 		}
 	}
-	return b, nil
+	return b, ctx.Err()
 }
 
-// parseBlock returns the records of a block that is not compressed.
-func parseBlock(data []byte, damaged bool, sum hash.Hash) block {
+// parseBlock returns the records of a block that is not compressed. It stops when ctx ends.
+func parseBlock(ctx context.Context, data []byte, damaged bool, sum hash.Hash) block {
 	b := block{data: data, holes: damaged}
 	last, next := uint64(0), 0 // next is where the record after last, or after the last claim, begins
-	for at := 0; at < len(b.data); {
+	for at := 0; at < len(b.data) && ctx.Err() == nil; {
 		r, length := parseRecord(b.data, at, sum)
 		switch {
 		case r.length > 0:
@@ -166,15 +167,15 @@ func emptyRecord(seq uint64, time int64, sum hash.Hash) []byte {
 }
 
 // decompress returns the content of a compressed block, as far as it can be read. The checksums of the records tell which of
-// them are good.
-func decompress(raw []byte) (data []byte, damaged bool) {
+// them are good. It stops when ctx ends.
+func decompress(ctx context.Context, raw []byte) (data []byte, damaged bool) {
 	if len(raw) < 4+1+checksumSize {
 		return nil, true
 	}
 	size, n := binary.Uvarint(raw[4:])
 	frames, tail := raw[4+max(n, 0):len(raw)-checksumSize], raw[len(raw)-checksumSize:]
 	data = make([]byte, 0, min(size, maxRecord))
-	for found := true; len(frames) > 0; {
+	for found := true; len(frames) > 0 && ctx.Err() == nil; {
 		content, length, good := readFrame(frames)
 		if !good {
 			damaged = true

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,9 +27,8 @@ import (
 //
 // It reads the last block, the blocks that are not as noted, and all blocks if NATS would: if NATS's index is missing or old.
 func (g *Guard) Check(ctx context.Context, streams string, applied uint64) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.streams = streams
+	g.files.Lock()
+	defer g.files.Unlock()
 	if err := g.check(ctx, streams, applied); err != nil {
 		return fmt.Errorf("check the files of the log in %s: %w", streams, err)
 	}
@@ -36,13 +36,8 @@ func (g *Guard) Check(ctx context.Context, streams string, applied uint64) error
 }
 
 func (g *Guard) check(ctx context.Context, streams string, applied uint64) error {
-	created := readCreated(filepath.Join(streams, eventsStream))
-	if !created.IsZero() && !g.note.Created.IsZero() && !created.Equal(g.note.Created) {
-		lost := g.note.Lost // by the log that was copied into this one
-		g.replaced(created)
-		g.note.Lost = lost
-	}
-	if g.note.Created.IsZero() || g.note.Replaced { // the read models may be those of another log
+	before := g.begin(streams)
+	if before.Created.IsZero() || before.Replaced { // the read models may be those of another log
 		applied = 0
 	}
 	names, err := listStreams(streams)
@@ -50,20 +45,38 @@ func (g *Guard) check(ctx context.Context, streams string, applied uint64) error
 		return err
 	}
 	for _, name := range names {
-		s, err := g.readStore(ctx, name, filepath.Join(streams, name), false)
+		s, err := readStore(ctx, name, filepath.Join(streams, name), before.Blocks[name])
 		if err != nil {
 			return err
 		}
 		known := uint64(0)
 		if name == eventsStream {
-			known = max(g.note.Last, applied)
+			known = max(before.Last, applied)
 		}
-		if err := g.repair(s, known); err != nil {
+		if err := g.repair(ctx, s, known); err != nil {
 			return err
 		}
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.checked, g.rotten = true, nil
 	return g.note.write(g.data)
+}
+
+// begin returns the note for a check of the streams in a directory. The note begins anew if they belong to another log.
+func (g *Guard) begin(streams string) note {
+	created := readCreated(filepath.Join(streams, eventsStream))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.streams = streams
+	if !created.IsZero() && !g.note.Created.IsZero() && !created.Equal(g.note.Created) {
+		lost := g.note.Lost // by the log that was copied into this one
+		g.replaced(created)
+		g.note.Lost = lost
+	}
+	n := g.note
+	n.Blocks = maps.Clone(n.Blocks)
+	return n
 }
 
 // listStreams returns the names of the streams that have files, and that of EVENTS.
@@ -111,8 +124,8 @@ type storedBlock struct {
 	time    int64 // of the last event
 }
 
-// readStore reads the blocks of a stream that are not as noted, or all of them.
-func (g *Guard) readStore(ctx context.Context, stream, dir string, all bool) (s store, err error) {
+// readStore reads the blocks of a stream that are not as noted, or all of them if NATS does.
+func readStore(ctx context.Context, stream, dir string, notes []blockNote) (s store, err error) {
 	s = store{stream: stream, dir: dir}
 	if s.blocks, err = listBlocks(filepath.Join(dir, "msgs")); err != nil {
 		return s, err
@@ -120,7 +133,7 @@ func (g *Guard) readStore(ctx context.Context, stream, dir string, all bool) (s 
 	stated, trusted := readIndex(dir, stream, s.blocks)
 	s.last = stated
 	noted := map[uint32]blockNote{}
-	for _, b := range g.note.Blocks[stream] {
+	for _, b := range notes {
 		noted[b.Index] = b
 	}
 	for i := range s.blocks {
@@ -130,13 +143,13 @@ func (g *Guard) readStore(ctx context.Context, stream, dir string, all bool) (s 
 		}
 		delete(noted, b.Index)
 	}
-	all = all || !trusted || len(noted) > 0 && stream == eventsStream // in other streams old blocks go
+	all := !trusted || len(noted) > 0 && stream == eventsStream // in other streams old blocks go
 	var readers sync.WaitGroup
 	errs, next := make([]error, len(s.blocks)), make(chan int)
 	for range runtime.GOMAXPROCS(0) {
 		readers.Go(func() {
 			for i := range next {
-				errs[i] = s.blocks[i].read(stream)
+				errs[i] = s.blocks[i].read(ctx, stream)
 			}
 		})
 	}
@@ -177,8 +190,8 @@ func listBlocks(dir string) (blocks []storedBlock, err error) {
 }
 
 // read reads the block.
-func (b *storedBlock) read(stream string) error {
-	content, err := readBlock(b.path, stream, b.Index)
+func (b *storedBlock) read(ctx context.Context, stream string) error {
+	content, err := readBlock(ctx, b.path, stream, b.Index)
 	if err != nil {
 		return err
 	}

@@ -104,10 +104,10 @@ func (n note) write(data string) error {
 	return writeFile(filepath.Join(data, noteFile), append(text, '\n'))
 }
 
-// lost returns the sequences of a stream that are known to be lost, up to last.
-func (n note) lost(stream string, last uint64) (all Ranges) {
+// lost returns the sequences of events that are known to be lost, up to last.
+func (n note) lost(last uint64) (all Ranges) {
 	for _, l := range n.Lost {
-		if l.Stream == stream && !l.Reused {
+		if l.Stream == eventsStream && !l.Reused {
 			all = all.union(l.Sequences)
 		}
 	}

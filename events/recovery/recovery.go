@@ -44,7 +44,9 @@ type Guard struct {
 	data   string
 	logger *slog.Logger
 
-	mu       sync.Mutex
+	files sync.Mutex // held while Check changes block files, and while Verify reads one
+
+	mu       sync.Mutex // is not held while files of the log are read
 	note     note
 	streams  string   // directory of the streams that Check has checked
 	rotten   []string // block files that Verify found damaged
@@ -162,7 +164,7 @@ func (g *Guard) observe(ctx context.Context, s jetstream.Stream) error {
 		}
 	}
 	if missing := state.LastSeq - state.Msgs; missing != g.missing || !g.observed {
-		known := g.note.lost(eventsStream, state.LastSeq)
+		known := g.note.lost(state.LastSeq)
 		if missing > known.Count() {
 			gone, err := deleted(ctx, s)
 			if err != nil {
@@ -256,10 +258,17 @@ func (g *Guard) verify(ctx context.Context, stream string) error {
 		if !sleep(ctx, verifyPause) {
 			return ctx.Err()
 		}
-		b := blocks[i]
-		if err = b.read(stream); err == nil && b.damaged {
-			err = g.noteRot(stream, b.path)
-		}
+		err = g.verifyBlock(ctx, stream, blocks[i])
+	}
+	return err
+}
+
+func (g *Guard) verifyBlock(ctx context.Context, stream string, b storedBlock) error {
+	g.files.Lock()
+	defer g.files.Unlock()
+	err := b.read(ctx, stream)
+	if err == nil && b.damaged {
+		err = g.noteRot(stream, b.path)
 	}
 	return err
 }
@@ -272,7 +281,7 @@ func (g *Guard) noteRot(stream, path string) error {
 	}
 	g.logger.Error("a file of the log is damaged", "path", path)
 	g.rotten = append(g.rotten, path)
-	delete(g.note.Blocks, stream)
+	g.note.Blocks[stream] = nil // the next check reads all
 	return g.note.write(g.data)
 }
 

@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -502,6 +504,43 @@ func TestDamageThatNoStartSeesIsFoundWhileTheLogIsServed(t *testing.T) {
 	is.Equal(s.missing(), s.lost())
 	is.Equal(s.lost().Count(), uint64(1))
 	is.True(!s.guard.Rotten())
+}
+
+// Reading a damaged block can take minutes. Health must be told meanwhile, and a process that ends must not wait.
+func TestACheckOfADamagedBlockBlocksNobodyAndEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	is.NoErr(os.Remove(s.block(1)))
+	is.NoErr(syscall.Mkfifo(s.block(1), 0o600))
+	guard, err := recovery.Open(s.data, slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	checked := make(chan error, 1)
+	go func() { checked <- guard.Check(ctx, filepath.Dir(s.stream()), 0) }()
+	block, err := os.OpenFile(s.block(1), os.O_WRONLY, 0) // returns when the check reads it
+	is.NoErr(err)
+	asked := make(chan string, 1)
+	go func() { asked <- guard.Trouble() }()
+	within(t, "the guard answers", asked)
+
+	slow := bytes.Repeat([]byte{0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 700_000) // each could begin a record of 4 MiB
+	_, err = block.Write(slow)
+	is.NoErr(errors.Join(err, block.Close()))
+	cancel()
+	is.True(errors.Is(within(t, "the check ends", checked), context.Canceled))
+	is.NoErr(os.Remove(s.block(1)))
+}
+
+// within returns what comes within 20 s.
+func within[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("not within 20 s: %s", what)
+	}
+	return v
 }
 
 // A backup that was restored has another time of creation.

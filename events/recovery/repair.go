@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 
 // repair notes the good blocks of a stream. If some are damaged, or the stream does not reach the sequence known, it copies the
 // files, notes the loss, and then changes the files so that NATS opens all that is left and gives no sequence twice.
-func (g *Guard) repair(s store, known uint64) error {
+func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 	known = max(known, s.last)
 	var holds Ranges
 	var reasons []string
@@ -35,17 +36,18 @@ func (g *Guard) repair(s store, known uint64) error {
 	}
 	var lost Ranges
 	if s.stream == eventsStream && known > 0 {
-		lost = Ranges{{1, known}}.without(holds).without(g.note.lost(s.stream, known))
-		for _, n := range g.note.Blocks[s.stream] {
+		knownLost, blocks := g.noted(known)
+		lost = Ranges{{1, known}}.without(holds).without(knownLost)
+		for _, n := range blocks {
 			if !indices[n.Index] && len(lost) > 0 { // a copy of a log can have other files
 				reasons = append(reasons, fmt.Sprintf("the file %d.blk is missing", n.Index))
 			}
 		}
 	}
 	// The end is missing if the store has no mark of the last sequence. NATS makes one itself if its index tells it to.
-	short := s.stream == eventsStream && last < known && (len(lost) > 0 || !s.marks(known))
+	short := s.stream == eventsStream && last < known && (len(lost) > 0 || !s.marks(ctx, known))
 	if len(lost) == 0 && len(reasons) == 0 && !torn && !short {
-		g.noteBlocks(s)
+		g.noteBlocks(s.stream, s.blocks)
 		return nil
 	}
 	if s.stream == deltasStream { // the events have the whole text
@@ -61,30 +63,42 @@ func (g *Guard) repair(s store, known uint64) error {
 		if err := g.copyStore(s, &loss); err != nil {
 			return err
 		}
-		if err := g.addLoss(loss); err != nil { // before the repair, after which it cannot be seen
+		g.mu.Lock()
+		err := g.addLoss(loss) // before the repair, after which it cannot be seen
+		g.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}
-	if err := s.rewrite(known); err != nil {
+	if err := s.rewrite(ctx, known); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
-	delete(g.note.Blocks, s.stream) // the next start reads all
+	g.noteBlocks(s.stream, nil) // the next start reads all
 	return nil
 }
 
-// noteBlocks notes the blocks, all of which are good.
-func (g *Guard) noteBlocks(s store) {
+// noted returns the sequences of events up to last that are known to be lost, and the blocks of events that were good.
+func (g *Guard) noted(last uint64) (lost Ranges, blocks []blockNote) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.note.lost(last), g.note.Blocks[eventsStream]
+}
+
+// noteBlocks notes the good blocks of a stream. The next check reads the others.
+func (g *Guard) noteBlocks(stream string, good []storedBlock) {
 	blocks := []blockNote{}
-	for _, b := range s.blocks {
+	for _, b := range good {
 		blocks = append(blocks, b.blockNote)
 	}
-	g.note.Blocks[s.stream] = blocks
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.note.Blocks[stream] = blocks
 }
 
 // marks reports whether the last block keeps NATS from using sequences up to seq.
-func (s store) marks(seq uint64) bool {
+func (s store) marks(ctx context.Context, seq uint64) bool {
 	for _, b := range s.blocks {
-		content, err := readBlock(b.path, s.stream, b.Index)
+		content, err := readBlock(ctx, b.path, s.stream, b.Index)
 		if err != nil {
 			return false
 		}
@@ -99,7 +113,7 @@ func (s store) marks(seq uint64) bool {
 
 // rewrite replaces each damaged block by one with its good records, and marks the end if the blocks do not reach the sequence
 // known. NATS then reads all blocks, because it finds no index. Gaps between records are removed messages to NATS.
-func (s store) rewrite(known uint64) error {
+func (s store) rewrite(ctx context.Context, known uint64) error {
 	msgs := filepath.Join(s.dir, "msgs")
 	if err := os.MkdirAll(msgs, 0o700); err != nil {
 		return err
@@ -117,7 +131,7 @@ func (s store) rewrite(known uint64) error {
 		if !b.damaged {
 			continue
 		}
-		content, err := readBlock(b.path, s.stream, b.Index)
+		content, err := readBlock(ctx, b.path, s.stream, b.Index)
 		if err != nil {
 			return err
 		}
@@ -212,7 +226,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// addLoss writes the report of a loss, and notes it.
+// addLoss writes the report of a loss, and notes it. The caller holds g.mu.
 func (g *Guard) addLoss(l Loss) error {
 	text, err := json.MarshalIndent(l, "", " ")
 	if err == nil {

@@ -83,8 +83,8 @@ const reopenProbe = 1 << 20
 
 // Reopen closes the streams, checks their files, and opens them again, which clears WriteError. Connections and subscriptions
 // stay. Durable consumers go on; the client library creates ordered consumers again. It changes nothing if fewer than MinFree
-// bytes are free.
-func (s *Server) Reopen() error {
+// bytes are free. It returns soon after ctx ends. The streams are then closed, and the server is only good for Close.
+func (s *Server) Reopen(ctx context.Context) error {
 	fail := func(err error) error { return fmt.Errorf("open JetStream again in %s: %w", s.store.StoreDir, err) }
 	if err := checkFree(s.store.StoreDir); err != nil {
 		return fail(err)
@@ -95,14 +95,21 @@ func (s *Server) Reopen() error {
 	if err := s.ShutdownJetStream(); err != nil {
 		return fail(err)
 	}
-	if err := s.check(context.Background()); err != nil {
+	if err := s.check(ctx); err != nil {
 		return fail(err)
 	}
 	config := s.store // EnableJetStream changes it
-	if err := s.EnableJetStream(&config); err != nil {
-		return fail(errors.Join(err, s.ShutdownJetStream())) // half of it runs
+	opened := make(chan error, 1)
+	go func() { opened <- s.EnableJetStream(&config) }()
+	select {
+	case err := <-opened:
+		if err != nil {
+			return fail(errors.Join(err, s.ShutdownJetStream())) // half of it runs
+		}
+		return nil
+	case <-ctx.Done():
+		return fail(ctx.Err())
 	}
-	return nil
 }
 
 // probe writes a file, syncs it and removes it.

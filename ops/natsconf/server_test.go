@@ -202,3 +202,29 @@ func TestCloseReturnsWhateverNATSDoes(t *testing.T) {
 	_, err = natsconf.Start(t.Context(), n.config)
 	is.True(errors.Is(err, natsconf.ErrInUse)) // NATS has not stopped yet
 }
+
+// The check of damaged files can take minutes, and a process that ends does not wait for it.
+func TestReopenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	n := newTestServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	starts := true
+	n.config.Check = func(check context.Context, _ string) error {
+		if starts {
+			starts = false
+			return nil
+		}
+		cancel()
+		select {
+		case <-check.Done():
+			return check.Err()
+		case <-time.After(10 * time.Second):
+			return errors.New("the context of the check has not ended")
+		}
+	}
+	s, err := natsconf.Start(t.Context(), n.config)
+	is.NoErr(err)
+	t.Cleanup(s.Close)
+	is.True(errors.Is(s.Reopen(ctx), context.Canceled))
+}

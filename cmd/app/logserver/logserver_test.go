@@ -140,7 +140,7 @@ func TestReadModelsDoNotKeepWhatTheLogHasLost(t *testing.T) {
 	is.Equal(len(s.Lost()), 1)
 
 	flip(t, d, "EVENTS", 60) // its first file, while it runs
-	is.NoErr(s.Embedded.Reopen())
+	is.NoErr(s.Embedded.Reopen(t.Context()))
 	is.Equal(len(s.Lost()), 2)
 	expect.Contains(t, s.Lost()[1].String(), "event #2 is lost")
 	s.log.Reopened()
