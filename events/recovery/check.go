@@ -57,10 +57,31 @@ func (g *Guard) check(ctx context.Context, streams string, applied uint64) error
 			return err
 		}
 	}
+	if err := g.noteRemoved(streams, before, names); err != nil {
+		return err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.checked, g.rotten = true, nil
 	return g.note.write(g.data)
+}
+
+// noteRemoved notes the loss of each stream that was noted and has no files now. EVENTS is always among the names of those that have.
+func (g *Guard) noteRemoved(streams string, before note, names []string) error {
+	for _, name := range slices.Sorted(maps.Keys(before.Blocks)) {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if name == deltasStream { // the events have the whole text
+			g.logger.Warn("streaming fragments are lost", "reason", "the directory of the stream is missing")
+		} else if err := g.keepLoss(store{stream: name, dir: filepath.Join(streams, name)}, nil, "the directory of the stream is missing"); err != nil {
+			return err
+		}
+		g.mu.Lock()
+		delete(g.note.Blocks, name)
+		g.mu.Unlock()
+	}
+	return nil
 }
 
 // begin returns the note for a check of the streams in a directory. The note begins anew if they belong to another log.

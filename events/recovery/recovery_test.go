@@ -543,6 +543,48 @@ func within[T any](t *testing.T, what string, c <-chan T) (v T) {
 	return v
 }
 
+// NATS creates a stream that has no files, and says nothing.
+func TestAStreamWhoseDirectoryWasRemovedIsALoss(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	s.start(0)
+	_, err := s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "SECRETS"})
+	is.NoErr(err)
+	_, err = s.js.CreateOrUpdateStream(t.Context(), log.DeltasConfig(log.DefaultOptions))
+	is.NoErr(err)
+	s.stop()
+	s.check(0)
+	is.Equal(s.guard.Trouble(), "")
+	for _, name := range []string{"KV_SECRETS", "DELTAS"} {
+		is.NoErr(os.RemoveAll(filepath.Join(filepath.Dir(s.stream()), name)))
+	}
+	s.check(0)
+	is.Equal(len(s.guard.Lost()), 1)
+	expect.Contains(t, s.guard.Trouble(), "messages of the stream KV_SECRETS may be lost; the directory of the stream is missing")
+	s.start(0)
+	is.Equal(len(s.guard.Lost()), 1) // reported once
+	is.Equal(s.missing(), nil)
+}
+
+// A copy that failed would look like the files of a loss.
+func TestACopyThatFailedIsRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	flip(2, .5)(s)
+	is.NoErr(os.Symlink("nowhere", s.stream("msgs", "9"))) // cannot be copied
+	guard, err := recovery.Open(s.data, slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	is.True(guard.Check(t.Context(), filepath.Dir(s.stream()), 0) != nil)
+	copies, err := recovery.Copies(s.data)
+	is.NoErr(err)
+	is.Equal(copies, nil)
+	is.NoErr(os.Remove(s.stream("msgs", "9")))
+	s.start(0)
+	is.Equal(s.missing(), s.lost())
+}
+
 // A backup that was restored has another time of creation.
 func TestTheReadModelsOfAnotherLogAreNotUsed(t *testing.T) {
 	t.Parallel()

@@ -59,14 +59,7 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 				reasons = []string{"the files do not hold them"}
 			}
 		}
-		loss := Loss{Found: time.Now().UTC(), Stream: s.stream, Sequences: lost, Reason: strings.Join(reasons, ", ")}
-		if err := g.copyStore(s, &loss); err != nil {
-			return err
-		}
-		g.mu.Lock()
-		err := g.addLoss(loss) // before the repair, after which it cannot be seen
-		g.mu.Unlock()
-		if err != nil {
+		if err := g.keepLoss(s, lost, strings.Join(reasons, ", ")); err != nil { // before the repair, after which it cannot be seen
 			return err
 		}
 	}
@@ -162,18 +155,29 @@ func (s store) rewrite(ctx context.Context, known uint64) error {
 	return syncDir(msgs)
 }
 
-// copyStore copies the files of a stream into the directory of a loss. A good block that NATS does not change any more gets a
-// second name instead.
-func (g *Guard) copyStore(s store, l *Loss) (err error) {
+// keepLoss copies the files of a stream and notes the loss.
+func (g *Guard) keepLoss(s store, lost Ranges, reason string) (err error) {
+	l := Loss{Found: time.Now().UTC(), Stream: s.stream, Sequences: lost, Reason: reason}
 	if l.Directory, err = g.lossDir(l.Found); err != nil {
 		return err
 	}
+	if err := s.copyTo(l.Directory); err != nil {
+		return errors.Join(fmt.Errorf("copy damaged files to %s: %w", l.Directory, err), os.RemoveAll(l.Directory))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.addLoss(l)
+}
+
+// copyTo copies the files of a stream into the directory of a loss. A good block that NATS does not change any more gets a
+// second name instead.
+func (s store) copyTo(dir string) error {
 	constant := map[string]bool{}
 	for i, b := range s.blocks {
 		constant[b.path] = !b.damaged && i < len(s.blocks)-1
 	}
-	to := filepath.Join(l.Directory, s.stream)
-	err = filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+	to := filepath.Join(dir, s.stream)
+	return filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path == s.dir {
 			return fs.SkipAll // the stream has no files at all
 		}
@@ -189,10 +193,6 @@ func (g *Guard) copyStore(s store, l *Loss) (err error) {
 		}
 		return copyFile(path, target)
 	})
-	if err != nil {
-		return fmt.Errorf("copy damaged files to %s: %w", l.Directory, err)
-	}
-	return nil
 }
 
 // lossDir makes the directory of a loss.
@@ -233,7 +233,7 @@ func (g *Guard) addLoss(l Loss) error {
 		err = writeFile(filepath.Join(l.Directory, reportFile), append(text, '\n'))
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, os.RemoveAll(l.Directory))
 	}
 	g.note.Lost = append(g.note.Lost, l)
 	return g.note.write(g.data)
