@@ -76,7 +76,7 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 	defer release()
 	m, err := readManifest(o.To)
 	if errors.Is(err, errNoBackup) {
-		m, err = &manifest{Format: formatVersion, Streams: map[string]*copied{}}, checkEmpty(o.To)
+		m, err = newManifest(), checkEmpty(o.To)
 	}
 	if err != nil {
 		return r, err
@@ -93,11 +93,13 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 	}
 	defer closeLog()
 	now := point{Time: time.Now().UTC(), Program: program.Version(), Last: map[string]uint64{}}
+	held := map[string]*copied{}
 	for _, name := range streams {
-		added, err := m.copyStream(ctx, o, archive.Stream{Conn: nc, Name: name}, &now)
+		c, added, err := m.copyStream(ctx, o, archive.Stream{Conn: nc, Name: name}, &now)
 		if err != nil {
 			return r, err
 		}
+		held[name] = c
 		r.NewBytes += added.Bytes
 		if name == eventsStream {
 			r.NewEvents = added.Messages
@@ -108,7 +110,7 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 	}
-	m.Complete = &now
+	m.Complete, m.Streams = &now, held
 	if err := m.write(o.To); err != nil {
 		return r, err
 	}
@@ -139,7 +141,7 @@ func hold(dir string) (release func(), err error) {
 }
 
 // ownFile matches the names of a backup's files.
-var ownFile = regexp.MustCompile(`^(\.new-\d+|(events|obj_blobs)-\d{12}\.s2|secrets-[0-9a-f]{12}\.age)$`)
+var ownFile = regexp.MustCompile(`^(\.new-\d+|(events|obj_blobs)-\d{12}(-\d+)?\.s2|secrets-[0-9a-f]{12}\.age)$`)
 
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -175,62 +177,49 @@ func (m *manifest) removeLeftovers(dir string) error {
 }
 
 // copyStream adds the messages of a stream that the backup does not hold yet, up to the current last one, and sets the sequence of that
-// one in now.
-func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, now *point) (added archive.State, err error) {
+// one in now. It copies a stream that began anew whole, beside the old copy, which m holds until the backup is complete.
+func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, now *point) (c *copied, added archive.State, err error) {
 	info, err := s.Info(ctx)
 	if errors.Is(err, archive.ErrNoStream) {
-		return added, fmt.Errorf("the server has no stream %s: no system has run on it yet", s.Name)
+		return nil, added, fmt.Errorf("the server has no stream %s: no system has run on it yet", s.Name)
 	}
 	if err != nil {
-		return added, err
+		return nil, added, err
 	}
 	last := info.State.Last
 	if last > 0 && s.Name == eventsStream {
 		if last, err = s.BatchEnd(ctx, last); err != nil {
-			return added, err
+			return nil, added, err
 		}
 	}
 	now.Last[s.Name] = last
-	c := m.Streams[s.Name]
-	if c == nil {
+	c = m.Streams[s.Name]
+	if s.Name != eventsStream && !c.Created.IsZero() && !c.Created.Equal(info.Created) { // the messages of EVENTS are compared
 		c = &copied{}
-		m.Streams[s.Name] = c
 	}
-	if c.Config = info.Config; len(c.Parts) == 0 {
+	if c.Config, c.Created = info.Config, info.Created; len(c.Parts) == 0 {
 		c.First = max(1, info.State.First)
 	}
 	if err := c.checkSameLog(ctx, s, last); err != nil {
-		return added, err
+		return nil, added, err
 	}
 	begin := c.last()
 	for c.last() < last {
 		p, err := writePart(ctx, o, s, c.last()+1, last, func(seq uint64) { o.Progress(steps[s.Name], seq-begin, last-begin) }, begin >= c.First)
 		if err != nil {
-			return added, err
+			return nil, added, err
 		}
 		c.Parts = append(c.Parts, p)
-		if err := m.writeUnfinished(o.To); err != nil {
-			return added, err
+		if err := m.write(o.To); err != nil {
+			return nil, added, err
 		}
 		added.Messages, added.Bytes = added.Messages+p.Messages, added.Bytes+p.Bytes
 	}
-	return added, nil
+	return c, added, nil
 }
 
 // steps are the names of steps for people.
 var steps = map[string]string{eventsStream: "events", blobsStream: "large contents"}
-
-// writeUnfinished writes the manifest while a run goes on. A stream that the run has not reached yet is written without parts.
-func (m *manifest) writeUnfinished(dir string) error {
-	full := *m
-	full.Streams = map[string]*copied{}
-	for _, name := range streams {
-		if full.Streams[name] = m.Streams[name]; full.Streams[name] == nil {
-			full.Streams[name] = &copied{First: 1}
-		}
-	}
-	return full.write(dir)
-}
 
 // checkSameLog returns an error if the last message of the backup is not in the stream.
 func (c *copied) checkSameLog(ctx context.Context, s archive.Stream, last uint64) error {
@@ -254,12 +243,21 @@ func (c *copied) checkSameLog(ctx context.Context, s archive.Stream, last uint64
 	return nil
 }
 
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 var errFull = errors.New("the part is full")
 
 // writePart writes the next file of a stream, and reads it again.
 func writePart(ctx context.Context, o Options, s archive.Stream, from, to uint64, progress func(uint64), isLater bool) (p part, err error) {
 	p = part{File: fmt.Sprintf("%s-%012d.s2", strings.ToLower(s.Name), from), From: from, To: to}
 	path := filepath.Join(o.To, p.File)
+	for n := 2; exists(path); n++ { // the old copy of a stream that began anew
+		p.File = fmt.Sprintf("%s-%012d-%d.s2", strings.ToLower(s.Name), from, n)
+		path = filepath.Join(o.To, p.File)
+	}
 	f, err := os.CreateTemp(o.To, ".new-*")
 	if err != nil {
 		return p, err

@@ -2,8 +2,10 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -372,6 +374,47 @@ func TestABackupIsOfOneSystem(t *testing.T) {
 	_, err = Write(t.Context(), i.options(foreign))
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), `the directory holds "letter.txt" and no backup`)
+}
+
+// A stream that lost its directory is created again, and its sequences begin at 1. A killed run leaves the old copy complete.
+func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	i, to := running(t), filepath.Join(expect.MemoryDir(t), "backup")
+	_, err := Write(t.Context(), i.options(to))
+	is.NoErr(err)
+	i.stop()
+	is.NoErr(os.RemoveAll(i.Path("nats", "jetstream", "APP", "streams", "OBJ_BLOBS")))
+	i.serve()
+	blob, err := i.log.PutBlob(t.Context(), "exec2.stdout", strings.NewReader(strings.Repeat("other ", 200_000)))
+	is.NoErr(err)
+	before := contents(t, to)
+	o := i.options(to)
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Progress = func(step string, _, _ uint64) {
+		if step == steps[blobsStream] {
+			cancel()
+		}
+	}
+	_, err = Write(ctx, o)
+	is.True(errors.Is(err, context.Canceled))
+	for name, body := range before {
+		is.Equal(contents(t, to)[name], body)
+	}
+	_, err = Write(t.Context(), i.options(to))
+	is.NoErr(err)
+	r := restored(t, to)
+	content, err := r.log.OpenBlob(t.Context(), blob.Name)
+	is.NoErr(err)
+	got, err := io.ReadAll(content)
+	is.NoErr(errors.Join(err, content.Close()))
+	is.Equal(len(got), 1_200_000)
+	_, err = Write(t.Context(), i.options(to)) // the next run adds to the new copy
+	is.NoErr(err)
+	i.appendLarge("second")
+	_, err = Write(t.Context(), i.options(to))
+	is.NoErr(err)
+	restored(t, to)
 }
 
 func TestABackupWithTheTextOfAnErasedChatIsNotContinued(t *testing.T) {

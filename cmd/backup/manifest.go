@@ -45,9 +45,10 @@ type point struct {
 
 // copied is what the backup holds of a stream.
 type copied struct {
-	Config json.RawMessage `json:"config"`
-	First  uint64          `json:"first"` // sequence of the first message that the stream held
-	Parts  []part          `json:"parts"` // in order
+	Config  json.RawMessage `json:"config"`
+	Created time.Time       `json:"created,omitzero"` // zero in a backup of an older version
+	First   uint64          `json:"first"`            // sequence of the first message that the stream held
+	Parts   []part          `json:"parts"`            // in order
 }
 
 // part is a file with messages of a stream.
@@ -86,6 +87,15 @@ func (c *copied) upTo(last uint64) (archive.State, []part) {
 		state.Bytes += p.Bytes
 	}
 	return state, c.Parts
+}
+
+// newManifest describes a backup that holds no message yet.
+func newManifest() *manifest {
+	m := &manifest{Format: formatVersion, Streams: map[string]*copied{}}
+	for _, name := range streams {
+		m.Streams[name] = &copied{First: 1}
+	}
+	return m
 }
 
 var errNoBackup = errors.New("it holds no backup")

@@ -29,8 +29,9 @@ type State struct {
 
 // Info describes a stream.
 type Info struct {
-	Config json.RawMessage `json:"config"` // as the server has it
-	State  State           `json:"state"`
+	Config  json.RawMessage `json:"config"` // as the server has it
+	State   State           `json:"state"`
+	Created time.Time       `json:"created"`
 }
 
 // ErrNoStream means that the server has no stream of this name.
