@@ -43,6 +43,10 @@ var errUnusable = errors.New("not a usable read model")
 
 // openFile opens the file at path. It creates the tables in a new file.
 func openFile(ctx context.Context, path string, d Definition) (*file, error) {
+	return openWith(ctx, path, pragmas, d)
+}
+
+func openWith(ctx context.Context, path, pragmas string, d Definition) (*file, error) {
 	uri := "file:" + (&url.URL{Path: path}).EscapedPath()
 	writer, err := sql.Open("sqlite", uri+pragmas)
 	if err != nil {

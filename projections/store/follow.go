@@ -19,20 +19,22 @@ type decoded struct {
 const maxCommit = 4 * log.MaxBatch
 
 // follow reads the log after the given sequence and calls commit with the decoded events that have arrived. It decodes while
-// commit is running. caughtUp reports whether the batch reached the end of the log. follow returns when ctx ends or commit
-// returns an error; events.ErrStop ends it without an error.
-func (m *Model) follow(ctx context.Context, after uint64, commit func(batch []decoded, caughtUp bool) error) error {
-	type arrival struct {
-		batch    []decoded
-		caughtUp bool
-	}
+// commit is running. With bulk it waits for a large batch, or for the end of the log. caughtUp reports whether the batch reached
+// that end. follow returns when ctx ends or commit returns an error; events.ErrStop ends it without an error.
+func (m *Model) follow(ctx context.Context, after uint64, bulk bool, commit func(batch []decoded, caughtUp bool) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	arrived := make(chan arrival, 1)
 	go func() {
+		var next arrival
 		cancel(m.log.Read(ctx, after, nil, func(b log.Batch) error {
+			next.add(b, m.definition.Decode)
+			if bulk && !next.isLarge() && !next.caughtUp {
+				return nil
+			}
 			select {
-			case arrived <- arrival{decodeAll(m.definition.Decode, b.Events), b.Behind == 0}:
+			case arrived <- next:
+				next = arrival{}
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -47,7 +49,7 @@ func (m *Model) follow(ctx context.Context, after uint64, commit func(batch []de
 			for more := true; more && len(a.batch) < maxCommit; {
 				select {
 				case next := <-arrived:
-					a = arrival{append(a.batch, next.batch...), next.caughtUp}
+					a = arrival{append(a.batch, next.batch...), next.size, next.caughtUp}
 				default:
 					more = false
 				}
@@ -60,6 +62,29 @@ func (m *Model) follow(ctx context.Context, after uint64, commit func(batch []de
 		}
 	}
 }
+
+// arrival is a batch of decoded events.
+type arrival struct {
+	batch    []decoded
+	size     int // of their bodies, in bytes
+	caughtUp bool
+}
+
+func (a *arrival) add(b log.Batch, decode func(events.Event) (any, error)) {
+	a.batch, a.caughtUp = append(a.batch, decodeAll(decode, b.Events)...), b.Behind == 0
+	for _, e := range b.Events {
+		a.size += len(e.Data)
+	}
+}
+
+// A batch of a bulk load is large with so many events, or bytes of bodies. A row that many events change is written once for each
+// batch. Larger batches cost memory and save little more (measured).
+const (
+	bulkEvents = 20 * log.MaxBatch
+	bulkBytes  = 16 << 20
+)
+
+func (a *arrival) isLarge() bool { return len(a.batch) >= bulkEvents || a.size >= bulkBytes }
 
 func decodeAll(decode func(events.Event) (any, error), batch []events.Event) []decoded {
 	all := make([]decoded, len(batch))

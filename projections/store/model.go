@@ -149,7 +149,7 @@ func (m *Model) work(ctx context.Context) error {
 			cancel(err)
 		}
 	}()
-	return m.follow(ctx, m.Seq(), m.take)
+	return m.follow(ctx, m.Seq(), false, m.take)
 }
 
 // check reads the whole file to find damage. It takes about 4 ms per MB (measured), so it runs beside the worker.

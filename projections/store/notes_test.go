@@ -40,7 +40,8 @@ const (
 var notes = Definition{
 	Version: "1",
 	Schema: `CREATE TABLE notes(` + recordColumns + `, text TEXT NOT NULL) STRICT;
-		CREATE TABLE lines(` + recordColumns + `, note TEXT NOT NULL, text TEXT NOT NULL) STRICT;`,
+		CREATE TABLE lines(` + recordColumns + `, note TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+		CREATE INDEX lines_note ON lines(note);`,
 	Decode: func(e events.Event) (any, error) { return events.Decode(e) },
 	Open: func(tx *Tx) Apply {
 		notes, lines := OpenTable[note](tx, "notes", true), OpenTable[line](tx, "lines", false)

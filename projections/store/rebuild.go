@@ -34,10 +34,7 @@ func (m *Model) Rebuild(ctx context.Context, progress func(done, total uint64)) 
 
 func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
 	path := m.path() + ".building"
-	if err := removeFiles(path); err != nil { // left over from an interrupted rebuild
-		return Rebuilt{}, err
-	}
-	building, err := openFile(ctx, path, m.definition)
+	building, err := openBulk(ctx, path, m.definition)
 	if err != nil {
 		return Rebuilt{}, err
 	}
@@ -49,31 +46,36 @@ func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) 
 		return Rebuilt{}, err
 	}
 	r.Duration = time.Since(started)
-	if r.Before, r.After, err = m.compare(ctx, building); err != nil {
+	if r.Before, r.After, err = m.compare(ctx, building.file); err != nil {
 		return Rebuilt{}, err
 	}
 	return r, m.exchange(func() (*file, error) {
-		if err := m.align(ctx, building); err != nil {
+		if err := m.align(ctx, building.file); err != nil {
 			return nil, err
 		}
-		if err := errors.Join(building.close(), m.current.close(), removeFiles(m.path())); err != nil {
-			return nil, err
-		}
-		if err := os.Rename(path, m.path()); err != nil {
-			return nil, err
-		}
-		return openFile(ctx, m.path(), m.definition)
+		return m.swap(ctx, building.file)
 	})
 }
 
-// build applies the whole log to the file and returns the number of events.
-func (m *Model) build(ctx context.Context, f *file, progress func(done, total uint64)) (uint64, error) {
+// swap closes both files, puts the new one in the place of the current one and opens it.
+func (m *Model) swap(ctx context.Context, building *file) (*file, error) {
+	if err := errors.Join(building.close(), syncFile(building.path), m.current.close(), removeFiles(m.path())); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(building.path, m.path()); err != nil {
+		return nil, err
+	}
+	return openFile(ctx, m.path(), m.definition)
+}
+
+// build applies the whole log to the file, creates its indexes and returns the number of events.
+func (m *Model) build(ctx context.Context, f *bulkFile, progress func(done, total uint64)) (uint64, error) {
 	total, err := m.log.Last(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var n uint64
-	err = m.follow(ctx, 0, func(batch []decoded, caughtUp bool) error {
+	err = m.follow(ctx, 0, true, func(batch []decoded, caughtUp bool) error {
 		if err := f.commit(batch); err != nil {
 			return err
 		}
@@ -84,7 +86,10 @@ func (m *Model) build(ctx context.Context, f *file, progress func(done, total ui
 		}
 		return nil
 	})
-	return n, err
+	if err != nil {
+		return n, err
+	}
+	return n, f.finish()
 }
 
 // compare returns the digests of the current file and of the new one at the same sequence. The current file continues to
@@ -130,7 +135,7 @@ func (m *Model) catchUp(ctx context.Context, f *file, target uint64) error {
 	if f.seq >= target {
 		return nil
 	}
-	return m.follow(ctx, f.seq, func(batch []decoded, _ bool) error {
+	return m.follow(ctx, f.seq, false, func(batch []decoded, _ bool) error {
 		for len(batch) > 0 && batch[len(batch)-1].Seq > target {
 			batch = batch[:len(batch)-1]
 		}
