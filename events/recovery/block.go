@@ -56,11 +56,14 @@ type block struct {
 
 func (b block) damaged() bool { return b.holes || b.rest > 0 }
 
+// unreadableHelp says what to do about a file that the disk does not return.
+const unreadableHelp = "if the disk is damaged, copy the data directory to another disk and start there, or restore a backup"
+
 // readBlock reads a block file. Damage is no error. After damaged bytes it looks for the next good record, which can take minutes.
 func readBlock(ctx context.Context, path, stream string, index uint32) (b block, err error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return b, err
+		return b, fmt.Errorf("%w; %s", err, unreadableHelp)
 	}
 	sum := newChecksum(stream, index)
 	if len(raw) > 4 && string(raw[:4]) == "cmp\x01" {
@@ -153,6 +156,18 @@ func parseRecord(data []byte, at int, sum hash.Hash) (r record, length int) {
 	}
 	r.length = length
 	return r, length
+}
+
+// unfinishedRecord returns the sequence of the record at the beginning of data if the data end before the record, otherwise 0.
+func unfinishedRecord(data []byte) uint64 {
+	if len(data) < recordHeader {
+		return 0
+	}
+	length, seq := int(binary.LittleEndian.Uint32(data)&^hasHeaders), binary.LittleEndian.Uint64(data[4:])
+	if length <= len(data) || length > maxRecord || seq > maxSequence {
+		return 0
+	}
+	return seq
 }
 
 // emptyRecord returns a record without a subject and a body.

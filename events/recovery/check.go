@@ -140,7 +140,8 @@ type storedBlock struct {
 	path    string
 	holds   Ranges // of events; empty if the block is as noted
 	damaged bool
-	torn    bool // the damage is a record at the end that was not written to its end
+	torn    bool   // the damage is a record at the end that was not written to its end
+	begun   uint64 // sequence of the only record, which was not written to its end; 0 if there are others
 	claimed uint64
 	time    int64 // of the last event
 }
@@ -181,8 +182,10 @@ func readStore(ctx context.Context, stream, dir string, notes []blockNote) (s st
 	}
 	close(next)
 	readers.Wait()
+	reached := uint64(0)
 	for i, b := range s.blocks {
-		s.blocks[i].torn = b.torn && i == len(s.blocks)-1 && b.Last >= stated
+		reached = max(reached, b.Last)
+		s.blocks[i].torn = b.torn && i == len(s.blocks)-1 && reached >= stated && (b.begun == 0 || b.begun == reached+1)
 		s.last, s.time = max(s.last, b.Last, b.claimed), max(s.time, b.time)
 	}
 	return s, errors.Join(append(errs, ctx.Err())...)
@@ -226,7 +229,10 @@ func (b *storedBlock) read(ctx context.Context, stream string) error {
 		b.First = b.holds[0].First
 	}
 	b.damaged, b.claimed = content.damaged(), content.claimed
-	b.torn = !content.holes && content.claimed == 0 && len(content.records) > 0
+	if b.torn = !content.holes && content.claimed == 0; b.torn && len(content.records) == 0 {
+		b.begun = unfinishedRecord(content.data)
+		b.torn = b.begun > 0
+	}
 	return nil
 }
 

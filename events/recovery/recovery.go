@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,10 +49,11 @@ type Guard struct {
 
 	mu       sync.Mutex // is not held while files of the log are read
 	note     note
-	streams  string   // directory of the streams that Check has checked
-	rotten   []string // block files that Verify found damaged
-	checked  bool     // Check has compared the files with the note
-	missing  uint64   // number of sequences without an event when Observe looked last
+	streams  string           // directory of the streams that Check has checked
+	rotten   []string         // block files that Verify found damaged
+	unread   map[string]error // by path: why Verify could not read a block file
+	checked  bool             // Check has compared the files with the note
+	missing  uint64           // number of sequences without an event when Observe looked last
 	observed bool
 }
 
@@ -66,7 +68,7 @@ func Open(data string, logger *slog.Logger) (*Guard, error) {
 		logger.Error("a new note of the log begins; losses that were known are reported again", "err", err, "moved_to", aside)
 		n, err = readNote(data)
 	}
-	return &Guard{data: data, logger: logger, note: n}, err
+	return &Guard{data: data, logger: logger, note: n, unread: map[string]error{}}, err
 }
 
 // Lost returns all losses, acknowledged ones too.
@@ -83,12 +85,16 @@ func (g *Guard) Rotten() bool {
 	return len(g.rotten) > 0
 }
 
-// Trouble returns the losses that no person has acknowledged and the damage that the next Check repairs, "" if there are none.
+// Trouble returns the losses that no person has acknowledged, the damage that the next Check repairs, and the files that the disk does
+// not return. It returns "" if there are none.
 func (g *Guard) Trouble() string {
 	var all []string
 	g.mu.Lock()
 	if len(g.rotten) > 0 {
 		all = append(all, "the log has damaged files, which are repaired when it is opened again: "+strings.Join(g.rotten, ", "))
+	}
+	for _, path := range slices.Sorted(maps.Keys(g.unread)) {
+		all = append(all, "a file of the log cannot be read: "+g.unread[path].Error())
 	}
 	g.mu.Unlock()
 	for _, l := range g.Lost() {
@@ -254,11 +260,11 @@ func (g *Guard) verify(ctx context.Context, stream string) error {
 	dir := filepath.Join(g.streams, stream)
 	g.mu.Unlock()
 	blocks, err := listBlocks(filepath.Join(dir, "msgs"))
-	for i := 0; err == nil && i < len(blocks)-2; i++ { // NATS compresses the last but one
+	for i := 0; i < len(blocks)-2; i++ { // NATS compresses the last but one
 		if !sleep(ctx, verifyPause) {
 			return ctx.Err()
 		}
-		err = g.verifyBlock(ctx, stream, blocks[i])
+		err = errors.Join(err, g.verifyBlock(ctx, stream, blocks[i]))
 	}
 	return err
 }
@@ -267,10 +273,25 @@ func (g *Guard) verifyBlock(ctx context.Context, stream string, b storedBlock) e
 	g.files.Lock()
 	defer g.files.Unlock()
 	err := b.read(ctx, stream)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	g.noteUnread(b.path, err)
 	if err == nil && b.damaged {
 		err = g.noteRot(stream, b.path)
 	}
 	return err
+}
+
+// noteUnread notes whether a file can be read. Check is of no help for one that cannot: it would keep the log closed.
+func (g *Guard) noteUnread(path string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		delete(g.unread, path)
+	} else {
+		g.unread[path] = err
+	}
 }
 
 func (g *Guard) noteRot(stream, path string) error {

@@ -3,6 +3,7 @@ package recovery_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -255,6 +256,18 @@ func noIndex(d damage) damage {
 	return func(s *system) { remove("msgs/index.db")(s); d(s) }
 }
 
+// firstRecord begins a block with the event after the last one, of which so many bytes were written.
+func firstRecord(written int) damage {
+	return func(s *system) {
+		record := binary.LittleEndian.AppendUint32(nil, 8000)
+		record = binary.LittleEndian.AppendUint64(record, total+1)
+		record = binary.LittleEndian.AppendUint64(record, uint64(time.Now().UnixNano()))
+		record = append(binary.LittleEndian.AppendUint16(record, 10), "evt.chat.c"...)
+		record = append(record, make([]byte, 8000-len(record))...)
+		is.New(s).NoErr(os.WriteFile(s.block(4), record[:written], 0o600))
+	}
+}
+
 // first and last sequences of the blocks of the test log.
 func bounds(t *testing.T) (first [4]uint64) {
 	text, err := os.ReadFile(filepath.Join(stopped(t).data, "log-note.json"))
@@ -301,6 +314,8 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 		"all blocks":                                {remove("msgs"), between(1, total), total},
 		"the whole stream":                          {remove(""), between(1, total), total},
 		"blocks 1 and 3, and bytes in 2":            {func(s *system) { remove("msgs/1.blk", "msgs/3.blk")(s); flip(2, .5)(s) }, nil, total - 500},
+		"the last block, but for half of a record":  {func(s *system) { remove("msgs/3.blk")(s); firstRecord(4000)(s) }, between(first[3], total), total},
+		"bytes of the first record of a block":      {firstRecord(8000), nil, 0},
 		"bytes in blocks 1 and 3, no configuration": {func(s *system) { remove("meta.inf", "meta.sum")(s); flip(1, .5)(s); flip(3, .5)(s) }, nil, 202},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -371,6 +386,8 @@ func TestWithoutNATSOwnFilesNothingIsLostAndNothingIsSaid(t *testing.T) {
 			is.New(s).NoErr(err)
 			is.New(s).NoErr(os.WriteFile(s.block(3), append(text, text[:4000]...), 0o600))
 		},
+		"the first record of a block that was not written to its end":           firstRecord(4000),
+		"the first record of a block that was not written to its end, no index": noIndex(firstRecord(4000)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -541,6 +558,35 @@ func within[T any](t *testing.T, what string, c <-chan T) (v T) {
 		t.Fatalf("not within 20 s: %s", what)
 	}
 	return v
+}
+
+// A disk can refuse to read a sector. A directory in place of a file cannot be read either.
+func TestABlockThatCannotBeReadIsNamedAndTheOthersAreVerified(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := stopped(t)
+	s.start(0)
+	is.NoErr(os.Rename(s.block(3), s.block(9))) // NATS has it open; Verify leaves out the last two
+	is.NoErr(os.Mkdir(s.block(8), 0o700))
+	is.NoErr(os.Remove(s.block(1)))
+	is.NoErr(os.Mkdir(s.block(1), 0o700))
+	info, err := os.Stat(s.block(2))
+	is.NoErr(err)
+	flip(2, .5)(s)
+	is.NoErr(os.Chtimes(s.block(2), info.ModTime(), info.ModTime()))
+	go s.guard.Verify(t.Context())
+	expect.Eventually(t, "the second block is found damaged", s.guard.Rotten)
+	trouble := s.guard.Trouble()
+	expect.Contains(t, trouble, "repaired when it is opened again: "+s.block(2))
+	expect.Contains(t, trouble, "a file of the log cannot be read: ")
+	expect.Contains(t, trouble, s.block(1))
+
+	guard, err := recovery.Open(s.data, slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	err = guard.Check(t.Context(), filepath.Dir(s.stream()), 0)
+	is.True(err != nil)
+	expect.Contains(t, err.Error(), s.block(1))
+	expect.Contains(t, err.Error(), "copy the data directory to another disk and start there, or restore a backup")
 }
 
 // NATS creates a stream that has no files, and says nothing.
