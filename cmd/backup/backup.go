@@ -28,6 +28,7 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/log"
 )
 
 // maxPart is the size of messages, in bytes, after which a new file begins. After a run was killed, the next one repeats at most
@@ -101,7 +102,7 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 		}
 		held[name] = c
 		r.NewBytes += added.Bytes
-		if name == eventsStream {
+		if name == log.EventsStream {
 			r.NewEvents = added.Messages
 		}
 	}
@@ -117,7 +118,7 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 	if err := m.removeLeftovers(o.To); err != nil {
 		return r, err
 	}
-	r.Directory, r.Events, r.Secrets = o.To, now.Last[eventsStream], now.Secrets != nil
+	r.Directory, r.Events, r.Secrets = o.To, now.Last[log.EventsStream], now.Secrets != nil
 	return r, nil
 }
 
@@ -187,14 +188,14 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, 
 		return nil, added, err
 	}
 	last := info.State.Last
-	if last > 0 && s.Name == eventsStream {
+	if last > 0 && s.Name == log.EventsStream {
 		if last, err = s.BatchEnd(ctx, last); err != nil {
 			return nil, added, err
 		}
 	}
 	now.Last[s.Name] = last
 	c = m.Streams[s.Name]
-	if s.Name != eventsStream && !c.Created.IsZero() && !c.Created.Equal(info.Created) { // the messages of EVENTS are compared
+	if s.Name != log.EventsStream && !c.Created.IsZero() && !c.Created.Equal(info.Created) { // the messages of EVENTS are compared
 		c = &copied{}
 	}
 	if c.Config, c.Created = info.Config, info.Created; len(c.Parts) == 0 {
@@ -219,7 +220,7 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, 
 }
 
 // steps are the names of steps for people.
-var steps = map[string]string{eventsStream: "events", blobsStream: "large contents"}
+var steps = map[string]string{log.EventsStream: "events", log.BlobsStream: "large contents"}
 
 // checkSameLog returns an error if the last message of the backup is not in the stream.
 func (c *copied) checkSameLog(ctx context.Context, s archive.Stream, last uint64) error {
@@ -230,7 +231,7 @@ func (c *copied) checkSameLog(ctx context.Context, s archive.Stream, last uint64
 	if newest.To > last {
 		return fmt.Errorf("the backup holds stream %s up to message %d, and this system's ends at %d: it is the backup of another system, or of one that lost events; name another directory", s.Name, newest.To, last)
 	}
-	if s.Name != eventsStream { // in others a message may be deleted
+	if s.Name != log.EventsStream { // in others a message may be deleted
 		return nil
 	}
 	got, err := s.Digest(ctx, newest.To, newest.To, func(archive.Entry) {})
@@ -271,7 +272,7 @@ func writePart(ctx context.Context, o Options, s archive.Stream, from, to uint64
 			p.To = last.Seq
 			return errFull
 		}
-		if isLater && s.Name == eventsStream && isErasure(e.Subject) {
+		if isLater && s.Name == log.EventsStream && isErasure(e.Subject) {
 			return fmt.Errorf("event #%d says that a chat was erased, and this backup was begun before and still holds its text: name a new directory, and delete this one", e.Seq)
 		}
 		last, p.Messages, p.Bytes = e, p.Messages+1, p.Bytes+uint64(e.Size())

@@ -122,7 +122,7 @@ func (i *installation) appendLarge(text string) {
 // digest is that of events.
 func (i *installation) digest(to uint64) string {
 	i.t.Helper()
-	d, err := archive.Stream{Conn: i.nc, Name: eventsStream}.Digest(i.t.Context(), 1, to, func(archive.Entry) {})
+	d, err := archive.Stream{Conn: i.nc, Name: log.EventsStream}.Digest(i.t.Context(), 1, to, func(archive.Entry) {})
 	is.New(i.t).NoErr(err)
 	return d
 }
@@ -392,7 +392,7 @@ func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
 	o := i.options(to)
 	ctx, cancel := context.WithCancel(t.Context())
 	o.Progress = func(step string, _, _ uint64) {
-		if step == steps[blobsStream] {
+		if step == steps[log.BlobsStream] {
 			cancel()
 		}
 	}
@@ -449,7 +449,7 @@ func TestAKilledBackupAndRestoreAreCompletedByTheNextRun(t *testing.T) {
 		killed(t, "backup", step, i.Dir, to)
 		_, err := Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: quiet})
 		is.True(err != nil)
-		expect.Contains(t, err.Error(), "the first run of this backup has not come to its end")
+		expect.Contains(t, err.Error(), "the first run of this backup is unfinished")
 		now := len(contents(t, to))
 		is.True(now > parts) // the next run went on
 		parts = now
@@ -464,7 +464,7 @@ func TestAKilledBackupAndRestoreAreCompletedByTheNextRun(t *testing.T) {
 		killed(t, "restore", step, d, to)
 		_, err := d.Open()
 		is.True(err != nil) // "up" does not take it
-		expect.Contains(t, err.Error(), "the restore of it has not come to its end; run it again: pocketcoder restore")
+		expect.Contains(t, err.Error(), "the restore of it is unfinished; run it again: pocketcoder restore")
 	}
 	_, err = Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: quiet})
 	is.NoErr(err)

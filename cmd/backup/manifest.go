@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/log"
 )
 
 // manifestName is the file that describes a backup. A file that it does not name is not part of the backup.
@@ -19,14 +20,11 @@ const manifestName = "backup.json"
 // formatVersion is the version of the backup format.
 const formatVersion = 1
 
-// The streams of a backup, in the order in which they are read: an event that names a blob is stored after the blob.
-const (
-	eventsStream  = "EVENTS"
-	blobsStream   = "OBJ_BLOBS"
-	secretsStream = "KV_SECRETS"
-)
+// secretsStream is the stream of the bucket of secrets.
+const secretsStream = "KV_SECRETS"
 
-var streams = []string{eventsStream, blobsStream}
+// streams are read in this order, because an event that names a blob is stored after the blob.
+var streams = []string{log.EventsStream, log.BlobsStream}
 
 // manifest describes a backup.
 type manifest struct {

@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/log"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -42,7 +43,7 @@ func restore(ctx context.Context, o RestoreOptions) (r Result, err error) {
 		return r, err
 	}
 	if m.Complete == nil {
-		return r, errors.New("the first run of this backup has not come to its end; run it again: pocketcoder backup " + o.From)
+		return r, errors.New("the first run of this backup is unfinished; run it again: pocketcoder backup " + o.From)
 	}
 	held, err := m.openSecrets(o)
 	if err != nil {
@@ -62,7 +63,7 @@ func restore(ctx context.Context, o RestoreOptions) (r Result, err error) {
 	if err := o.Data.Finish("nats", "keys"); err != nil {
 		return r, err
 	}
-	return Result{Directory: string(o.Data), Events: m.Complete.Last[eventsStream], Secrets: held != nil}, nil
+	return Result{Directory: string(o.Data), Events: m.Complete.Last[log.EventsStream], Secrets: held != nil}, nil
 }
 
 func (m *manifest) openSecrets(o RestoreOptions) (*secrets, error) {

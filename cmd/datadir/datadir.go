@@ -38,7 +38,7 @@ const LayoutVersion = "1"
 //	tmux/            the socket of what "attach" shows
 //	history          what was typed in conversations at a terminal
 //	ssh/             authorized_keys, and the SSH server's host key and configuration
-//	unfinished       which command has not come to its end and left the directory unusable
+//	unfinished       which command is unfinished and left the directory unusable
 type Dir string
 
 // Path returns the path of a file of the directory.
@@ -78,7 +78,7 @@ func (d Dir) Prepare() error {
 }
 
 // Open prepares the directory, and holds it for this process. It returns an error if a command that changes the whole directory
-// has not come to its end.
+// is unfinished.
 func (d Dir) Open() (release func(), err error) {
 	if release, err = d.OpenUnfinished(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (d Dir) Open() (release func(), err error) {
 	if u, err := d.Unfinished(); err != nil || u != nil {
 		release()
 		if err == nil {
-			err = fmt.Errorf("the %s of it has not come to its end; run it again: %s", u.What, u.Command)
+			err = fmt.Errorf("the %s of it is unfinished; run it again: %s", u.What, u.Command)
 		}
 		return nil, fmt.Errorf("open data directory %s: %w", d, err)
 	}
@@ -99,7 +99,7 @@ type Unfinished struct {
 	Command string `json:"command"` // that ends it
 }
 
-// Unfinished returns the command that has not come to its end, nil if there is none.
+// Unfinished returns the unfinished command, nil if there is none.
 func (d Dir) Unfinished() (*Unfinished, error) {
 	body, err := os.ReadFile(d.Path("unfinished"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +159,7 @@ func SyncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// OpenUnfinished is Open for the command that goes on with what has not come to its end.
+// OpenUnfinished is Open for the command that continues an unfinished one.
 func (d Dir) OpenUnfinished() (release func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("open data directory %s: %w", d, err) }
 	if err := d.Prepare(); err != nil {

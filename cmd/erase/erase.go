@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,7 @@ import (
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
+	"pocketcoder/events/log"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
 )
@@ -87,7 +89,7 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 		return r, err
 	}
 	if unfinished != nil && unfinished.Command != o.Command {
-		return r, fmt.Errorf("the %s of this directory has not come to its end; run it again first: %s", unfinished.What, unfinished.Command)
+		return r, fmt.Errorf("the %s of this directory is unfinished; run it again first: %s", unfinished.What, unfinished.Command)
 	}
 	r.Chat = o.Chat
 	if !isOld {
@@ -267,25 +269,18 @@ func withoutAge(config json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// The streams in which bodies are replaced.
-const (
-	eventsStream = "EVENTS"
-	deltasStream = "DELTAS"
-	blobsStream  = "OBJ_BLOBS"
-)
-
 // body returns the body to store: the message's own, or the mark that replaces it.
 func (w *rewriting) body(stream string, e archive.Entry) []byte {
 	switch {
-	case stream == eventsStream && w.found.isText(e.Subject):
+	case stream == log.EventsStream && w.found.isText(e.Subject):
 		w.events++
 		return w.found.mark(e)
-	case stream == deltasStream && w.found.isDelta(e.Subject):
+	case stream == log.DeltasStream && w.found.isDelta(e.Subject):
 		w.deltas++
 		return events.Erase(e.Body)
-	case stream == blobsStream && w.found.chunks[e.Subject]:
+	case stream == log.BlobsStream && w.found.chunks[e.Subject]:
 		return events.Erase(e.Body)
-	case stream == blobsStream && w.found.metas[e.Subject] != nil:
+	case stream == log.BlobsStream && w.found.metas[e.Subject] != nil:
 		return w.found.metas[e.Subject]
 	}
 	return e.Body
@@ -293,7 +288,7 @@ func (w *rewriting) body(stream string, e archive.Entry) []byte {
 
 // closing returns the event of the chat's erasure, for the end of EVENTS. It returns none for other streams.
 func (w *rewriting) closing(stream string, seq uint64) ([]archive.Entry, error) {
-	if stream != eventsStream || w.found.isErased {
+	if stream != log.EventsStream || w.found.isErased {
 		return nil, nil
 	}
 	w.found.closing.Events = w.found.count
@@ -303,20 +298,10 @@ func (w *rewriting) closing(stream string, seq uint64) ([]archive.Entry, error) 
 	}
 	m := events.Message(e, e.Data)
 	header := "NATS/1.0\r\n"
-	for _, name := range slices.Sorted(mapKeys(m.Header)) {
+	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
 		header += name + ": " + m.Header.Get(name) + "\r\n"
 	}
 	return []archive.Entry{{Seq: seq, Stored: time.Now(), Subject: m.Subject, Header: []byte(header + "\r\n"), Body: m.Data}}, nil
-}
-
-func mapKeys(h nats.Header) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range h {
-			if !yield(name) {
-				return
-			}
-		}
-	}
 }
 
 // isText reports whether a subject belongs to an event whose body is erased.

@@ -304,7 +304,7 @@ func TestAKilledErasureIsCompletedByTheNextRun(t *testing.T) {
 		killed(t, step, d)
 		_, err := d.Open()
 		is.True(err != nil)
-		expect.Contains(t, err.Error(), "the erasure of it has not come to its end; run it again: pocketcoder admin erase chat1")
+		expect.Contains(t, err.Error(), "the erasure of it is unfinished; run it again: pocketcoder admin erase chat1")
 		o := options(d)
 		o.Command = "pocketcoder admin erase chat2"
 		_, err = Run(t.Context(), o)

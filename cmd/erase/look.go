@@ -137,7 +137,7 @@ func (f *findings) searchValue(value any) {
 
 // readAll reads all events. It finds the large bodies of the chat, and removes from f.blobs the blobs that events of other chats name.
 func (f *findings) readAll(ctx context.Context, nc *nats.Conn, l *log.Log) error {
-	stream := archive.Stream{Conn: nc, Name: eventsStream}
+	stream := archive.Stream{Conn: nc, Name: log.EventsStream}
 	info, err := stream.Info(ctx)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 	if err != nil {
 		return err
 	}
-	bucket, err := js.ObjectStore(ctx, "BLOBS")
+	bucket, err := js.ObjectStore(ctx, log.BlobsBucket)
 	if err != nil {
 		return err
 	}

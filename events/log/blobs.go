@@ -41,7 +41,7 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 		return events.Blob{}, fmt.Errorf("look up blob %s: %w", name, err)
 	}
 	sum := sha256.New()
-	info := jetstream.ObjectInfo{Bucket: blobsBucket, NUID: nuid.Next(), ObjectMeta: jetstream.ObjectMeta{Name: name}}
+	info := jetstream.ObjectInfo{Bucket: BlobsBucket, NUID: nuid.Next(), ObjectMeta: jetstream.ObjectMeta{Name: name}}
 	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: chunkSize}
 	if err := l.putChunks(ctx, &info, io.TeeReader(r, sum)); err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
@@ -109,16 +109,16 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 
 // purgeChunks removes the content of a blob that no name leads to any more. What it cannot remove is never read.
 func (l *Log) purgeChunks(ctx context.Context, nuid string) {
-	if stream, err := l.js.Stream(ctx, blobsStream); err == nil {
+	if stream, err := l.js.Stream(ctx, BlobsStream); err == nil {
 		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(nuid)))
 	}
 }
 
 // The subjects of a blob, as the object store names them.
 func metaSubject(name string) string {
-	return "$O." + blobsBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+	return "$O." + BlobsBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
-func chunkSubject(nuid string) string { return "$O." + blobsBucket + ".C." + nuid }
+func chunkSubject(nuid string) string { return "$O." + BlobsBucket + ".C." + nuid }
 
 // bucket returns the bucket for writing. A log that is attached for reading has none.
 func (l *Log) bucket() (jetstream.ObjectStore, error) {
@@ -132,7 +132,7 @@ func (l *Log) bucket() (jetstream.ObjectStore, error) {
 // them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
 func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) {
 	var info jetstream.ObjectInfo
-	_, err := l.direct(ctx, blobsStream, metaSubject(name), 0, func(m *nats.Msg, _ uint64) error {
+	_, err := l.direct(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, _ uint64) error {
 		if err := json.Unmarshal(m.Data, &info); err != nil {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
@@ -146,7 +146,7 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	}
 	r, w := io.Pipe()
 	go func() {
-		_, err := l.direct(ctx, blobsStream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
+		_, err := l.direct(ctx, BlobsStream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
 			_, err := w.Write(m.Data)
 			return err
 		})
@@ -188,7 +188,7 @@ func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
 
 // isWhole reports whether all of a blob is stored. A process that ends while it stores one may leave a part.
 func (l *Log) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.Blob) (bool, error) {
-	stream, err := l.js.Stream(ctx, blobsStream)
+	stream, err := l.js.Stream(ctx, BlobsStream)
 	if err != nil {
 		return false, err
 	}
@@ -242,7 +242,7 @@ func (l *Log) bodyPatience(ctx context.Context, reference []byte) (time.Duration
 	if json.Unmarshal(reference, &b) != nil {
 		return 0, nil
 	}
-	stream, err := l.js.Stream(ctx, blobsStream)
+	stream, err := l.js.Stream(ctx, BlobsStream)
 	if err != nil {
 		return 0, err
 	}

@@ -74,7 +74,7 @@ func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)
 // sequence of the last one, or after if there is none. A fragment is stored a moment after followers receive it. Fragments
 // that were lost or are older than DELTAS keeps are missing.
 func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn func(Delta) error) (uint64, error) {
-	return l.direct(ctx, deltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
+	return l.direct(ctx, DeltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
 		return fn(delta(m.Header.Get(jetstream.SubjectHeader), m))
 	})
 }
@@ -90,14 +90,14 @@ func (l *Log) ReadDeltas(ctx context.Context, since time.Time, filters []string,
 	if l.attached {
 		return l.pollDeltas(ctx, since, filters, fn)
 	}
-	consumer, err := l.js.OrderedConsumer(ctx, deltasStream, jetstream.OrderedConsumerConfig{
+	consumer, err := l.js.OrderedConsumer(ctx, DeltasStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		InactiveThreshold: time.Minute,
 	})
 	if err != nil {
 		return fmt.Errorf("read deltas: %w", err)
 	}
-	defer l.removeConsumer(deltasStream, consumer)
+	defer l.removeConsumer(DeltasStream, consumer)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		if ctx.Err() == nil {
 			fn(delta(m.Subject(), &nats.Msg{Header: m.Headers(), Data: m.Data()}))

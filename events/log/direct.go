@@ -17,7 +17,7 @@ import (
 // Fold calls fn with every event that is stored now after the given sequence and matches filter, in order. It returns the
 // sequence of the last one, or after if there is none. It needs no consumer, so each decision can use it.
 func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(events.Event) error) (uint64, error) {
-	return l.direct(ctx, eventsStream, filter, after, func(m *nats.Msg, seq uint64) error {
+	return l.direct(ctx, EventsStream, filter, after, func(m *nats.Msg, seq uint64) error {
 		e, err := l.storedDirect(ctx, m, seq)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 		}
 	}
 	if l.blobs, err = l.js.CreateOrUpdateObjectStore(ctx, BlobsConfig(o)); err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", blobsBucket, err)
+		return nil, fmt.Errorf("open bucket %s: %w", BlobsBucket, err)
 	}
 	if l.chunks, err = jetstream.New(nc, jetstream.WithPublishAsyncTimeout(requestTimeout)); err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
@@ -87,9 +87,9 @@ const requestTimeout = 15 * time.Second
 
 // Last returns the sequence of the newest event, 0 for an empty log.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
-	s, err := l.js.Stream(ctx, eventsStream)
+	s, err := l.js.Stream(ctx, EventsStream)
 	if err != nil {
-		return 0, fmt.Errorf("look up stream %s: %w", eventsStream, err)
+		return 0, fmt.Errorf("look up stream %s: %w", EventsStream, err)
 	}
 	return s.CachedInfo().State.LastSeq, nil
 }

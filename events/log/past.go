@@ -15,7 +15,7 @@ import (
 
 // At returns the sequence of the newest event that was stored before t, 0 if there is none.
 func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
-	return l.before(ctx, eventsStream, events.AllEvents, t)
+	return l.before(ctx, EventsStream, events.AllEvents, t)
 }
 
 // before returns a sequence of a stream. Of the messages that match filter, those that were stored since t come after it.
@@ -44,7 +44,7 @@ func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (u
 // Stored returns the time at which the event at seq was stored, or the next event if there is none at seq. It returns the zero
 // time if there is neither.
 func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
-	m, err := l.get(ctx, eventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
+	m, err := l.get(ctx, EventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
 	if err != nil || m == nil {
 		return time.Time{}, err
 	}

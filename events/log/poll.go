@@ -124,7 +124,7 @@ func (l *Log) pollEvents(ctx context.Context, after uint64, filters []string, fn
 		b, size, begun = Batch{}, 0, true
 		return fn(full)
 	}
-	return l.poll(ctx, eventsStream, filters, after, func(m *nats.Msg, seq uint64) error {
+	return l.poll(ctx, EventsStream, filters, after, func(m *nats.Msg, seq uint64) error {
 		if len(b.Events) == MaxBatch || size >= maxBatchBytes {
 			pending, _ := strconv.ParseUint(m.Header.Get("Nats-Num-Pending"), 10, 64)
 			b.Behind = pending + 1 // m is not in the batch
@@ -143,11 +143,11 @@ func (l *Log) pollEvents(ctx context.Context, after uint64, filters []string, fn
 
 // pollDeltas is ReadDeltas without a consumer.
 func (l *Log) pollDeltas(ctx context.Context, since time.Time, filters []string, fn func(Delta)) error {
-	after, err := l.before(ctx, deltasStream, covering(filters), since)
+	after, err := l.before(ctx, DeltasStream, covering(filters), since)
 	if err != nil {
 		return fmt.Errorf("read deltas: %w", err)
 	}
-	return l.poll(ctx, deltasStream, filters, after, func(m *nats.Msg, _ uint64) error {
+	return l.poll(ctx, DeltasStream, filters, after, func(m *nats.Msg, _ uint64) error {
 		fn(delta(m.Header.Get(jetstream.SubjectHeader), m))
 		return ctx.Err()
 	}, ctx.Err)

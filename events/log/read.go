@@ -89,14 +89,14 @@ func (l *Log) reader(ctx context.Context) (reading context.Context, end func()) 
 const readHeartbeat = jetstream.PullHeartbeat(2 * time.Second)
 
 func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
-	consumer, err := l.js.OrderedConsumer(ctx, eventsStream, jetstream.OrderedConsumerConfig{
+	consumer, err := l.js.OrderedConsumer(ctx, EventsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 		InactiveThreshold: time.Minute,
 	})
 	if err != nil {
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
-	defer l.removeConsumer(eventsStream, consumer)
+	defer l.removeConsumer(EventsStream, consumer)
 	nothing := consumer.CachedInfo().NumPending == 0
 	arrived := make(chan jetstream.Msg, 2*MaxBatch)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {

@@ -10,10 +10,10 @@ import (
 
 // Names of the streams and buckets.
 const (
-	eventsStream = "EVENTS"
-	deltasStream = "DELTAS"
-	blobsBucket  = "BLOBS"
-	blobsStream  = "OBJ_" + blobsBucket // the stream behind the bucket
+	EventsStream = "EVENTS"
+	DeltasStream = "DELTAS"
+	BlobsBucket  = "BLOBS"
+	BlobsStream  = "OBJ_" + BlobsBucket // the stream behind the bucket
 )
 
 // Options are the settings that an installation may choose.
@@ -31,7 +31,7 @@ var DefaultOptions = Options{Replicas: 1, DeltaMaxAge: 7 * 24 * time.Hour, Delta
 // refuses new ones. Sync to disk on every append is a setting of the server (sync_interval: always), not of the stream.
 func EventsConfig(o Options) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:               eventsStream,
+		Name:               EventsStream,
 		Description:        "every fact, for ever",
 		Subjects:           []string{events.AllEvents},
 		Retention:          jetstream.LimitsPolicy,
@@ -52,7 +52,7 @@ func EventsConfig(o Options) jetstream.StreamConfig {
 // because the closing event of a part has the whole text.
 func DeltasConfig(o Options) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:        deltasStream,
+		Name:        DeltasStream,
 		Description: "streaming fragments",
 		Subjects:    []string{events.AllDeltas},
 		Retention:   jetstream.LimitsPolicy,
@@ -70,7 +70,7 @@ func DeltasConfig(o Options) jetstream.StreamConfig {
 // BlobsConfig returns the configuration of the bucket for bodies that are too large for a message.
 func BlobsConfig(o Options) jetstream.ObjectStoreConfig {
 	return jetstream.ObjectStoreConfig{
-		Bucket:      blobsBucket,
+		Bucket:      BlobsBucket,
 		Description: "bodies over 256 KiB",
 		Storage:     jetstream.FileStorage,
 		Replicas:    o.Replicas,

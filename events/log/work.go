@@ -37,7 +37,7 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 
 // takeWork calls take with each event that the server hands out, at most so many before they are finished.
 func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	consumer, err := l.js.CreateOrUpdateConsumer(ctx, eventsStream, jetstream.ConsumerConfig{
+	consumer, err := l.js.CreateOrUpdateConsumer(ctx, EventsStream, jetstream.ConsumerConfig{
 		Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
 		MaxAckPending: most, AckWait: workLease,
 	})
@@ -94,7 +94,7 @@ func finish(ctx context.Context, m handedOut, e events.Event, err error, failed 
 
 // Worked returns the sequence up to which a worker has handled all its events, 0 if it has handled none.
 func (l *Log) Worked(ctx context.Context, name string) (uint64, error) {
-	consumer, err := l.js.Consumer(ctx, eventsStream, name)
+	consumer, err := l.js.Consumer(ctx, EventsStream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, nil
 	}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/minio/highwayhash"
+
+	"pocketcoder/events/log"
 )
 
 // Check compares the files of the log with the note, before NATS opens them, and repairs what is damaged. streams is the
@@ -50,7 +52,7 @@ func (g *Guard) check(ctx context.Context, streams string, applied uint64) error
 			return err
 		}
 		known := uint64(0)
-		if name == eventsStream {
+		if name == log.EventsStream {
 			known = max(before.Last, applied)
 		}
 		if err := g.repair(ctx, s, known); err != nil {
@@ -62,7 +64,7 @@ func (g *Guard) check(ctx context.Context, streams string, applied uint64) error
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.checked, g.rotten = true, nil
+	g.checked, g.damaged = true, nil
 	return g.note.write(g.data)
 }
 
@@ -72,7 +74,7 @@ func (g *Guard) noteRemoved(streams string, before note, names []string) error {
 		if slices.Contains(names, name) {
 			continue
 		}
-		if name == deltasStream { // the events have the whole text
+		if name == log.DeltasStream { // the events have the whole text
 			g.logger.Warn("streaming fragments are lost", "reason", "the directory of the stream is missing")
 		} else if err := g.keepLoss(store{stream: name, dir: filepath.Join(streams, name)}, nil, "the directory of the stream is missing"); err != nil {
 			return err
@@ -86,7 +88,7 @@ func (g *Guard) noteRemoved(streams string, before note, names []string) error {
 
 // begin returns the note for a check of the streams in a directory. The note begins anew if they belong to another log.
 func (g *Guard) begin(streams string) note {
-	created := readCreated(filepath.Join(streams, eventsStream))
+	created := readCreated(filepath.Join(streams, log.EventsStream))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.streams = streams
@@ -107,11 +109,11 @@ func listStreams(dir string) (names []string, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if _, err := os.Stat(filepath.Join(dir, e.Name(), "msgs")); err == nil && e.Name() != eventsStream {
+		if _, err := os.Stat(filepath.Join(dir, e.Name(), "msgs")); err == nil && e.Name() != log.EventsStream {
 			names = append(names, e.Name())
 		}
 	}
-	return append(names, eventsStream), nil
+	return append(names, log.EventsStream), nil
 }
 
 // readCreated returns when a stream was created, the zero time if its files do not say.
@@ -165,7 +167,7 @@ func readStore(ctx context.Context, stream, dir string, notes []blockNote) (s st
 		}
 		delete(noted, b.Index)
 	}
-	all := !trusted || len(noted) > 0 && stream == eventsStream // in other streams old blocks go
+	all := !trusted || len(noted) > 0 && stream == log.EventsStream // in other streams old blocks go
 	var readers sync.WaitGroup
 	errs, next := make([]error, len(s.blocks)), make(chan int)
 	for range runtime.GOMAXPROCS(0) {

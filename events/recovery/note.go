@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"pocketcoder/events/log"
 )
 
 const (
@@ -54,7 +56,7 @@ func (l Loss) Acknowledged() bool {
 // String says what is lost, why, and where the damaged files are.
 func (l Loss) String() string {
 	what := "no event is lost"
-	if n := l.Sequences.Count(); l.Stream != eventsStream {
+	if n := l.Sequences.Count(); l.Stream != log.EventsStream {
 		what = fmt.Sprintf("messages of the stream %s may be lost", l.Stream)
 	} else if n == 1 {
 		what = fmt.Sprintf("event %s is lost", l.Sequences)
@@ -107,7 +109,7 @@ func (n note) write(data string) error {
 // lost returns the sequences of events that are known to be lost, up to last.
 func (n note) lost(last uint64) (all Ranges) {
 	for _, l := range n.Lost {
-		if l.Stream == eventsStream && !l.Reused {
+		if l.Stream == log.EventsStream && !l.Reused {
 			all = all.union(l.Sequences)
 		}
 	}

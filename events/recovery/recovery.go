@@ -34,12 +34,6 @@ import (
 	"pocketcoder/events/log"
 )
 
-var (
-	eventsStream = log.EventsConfig(log.DefaultOptions).Name
-	blobsStream  = "OBJ_" + log.BlobsConfig(log.DefaultOptions).Bucket
-	deltasStream = log.DeltasConfig(log.DefaultOptions).Name
-)
-
 // Guard holds the note of the log of a data directory. It is safe for concurrent use.
 type Guard struct {
 	data   string
@@ -50,7 +44,7 @@ type Guard struct {
 	mu       sync.Mutex // is not held while files of the log are read
 	note     note
 	streams  string           // directory of the streams that Check has checked
-	rotten   []string         // block files that Verify found damaged
+	damaged  []string         // block files that Verify found damaged
 	unread   map[string]error // by path: why Verify could not read a block file
 	checked  bool             // Check has compared the files with the note
 	missing  uint64           // number of sequences without an event when Observe looked last
@@ -82,7 +76,7 @@ func (g *Guard) Lost() []Loss {
 func (g *Guard) Rotten() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.rotten) > 0
+	return len(g.damaged) > 0
 }
 
 // Trouble returns the losses that no person has acknowledged, the damage that the next Check repairs, and the files that the disk does
@@ -90,8 +84,8 @@ func (g *Guard) Rotten() bool {
 func (g *Guard) Trouble() string {
 	var all []string
 	g.mu.Lock()
-	if len(g.rotten) > 0 {
-		all = append(all, "the log has damaged files, which are repaired when it is opened again: "+strings.Join(g.rotten, ", "))
+	if len(g.damaged) > 0 {
+		all = append(all, "the log has damaged files, which are repaired when it is opened again: "+strings.Join(g.damaged, ", "))
 	}
 	for _, path := range slices.Sorted(maps.Keys(g.unread)) {
 		all = append(all, "a file of the log cannot be read: "+g.unread[path].Error())
@@ -112,7 +106,7 @@ func (g *Guard) Stale() (dir string, stale bool, err error) {
 	defer g.mu.Unlock()
 	stale = g.note.Replaced
 	for _, l := range g.note.Lost {
-		if !l.Forgotten && len(l.Sequences) > 0 && l.Stream == eventsStream {
+		if !l.Forgotten && len(l.Sequences) > 0 && l.Stream == log.EventsStream {
 			dir, stale = l.Directory, true
 		}
 	}
@@ -141,14 +135,14 @@ func (g *Guard) replaced(created time.Time) {
 
 // Observe compares the opened stream with the note, and notes its last sequence. It notes events that are missing as a loss.
 func (g *Guard) Observe(ctx context.Context, js jetstream.JetStream) error {
-	s, err := js.Stream(ctx, eventsStream)
+	s, err := js.Stream(ctx, log.EventsStream)
 	if err != nil {
-		return fmt.Errorf("compare stream %s with its note: %w", eventsStream, err)
+		return fmt.Errorf("compare stream %s with its note: %w", log.EventsStream, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.observe(ctx, s); err != nil {
-		return fmt.Errorf("compare stream %s with its note: %w", eventsStream, err)
+		return fmt.Errorf("compare stream %s with its note: %w", log.EventsStream, err)
 	}
 	return nil
 }
@@ -165,7 +159,7 @@ func (g *Guard) observe(ctx context.Context, s jetstream.Stream) error {
 		loss := Loss{Sequences: Ranges{{state.LastSeq + 1, g.note.Last}}, Reused: true}
 		loss.Reason = fmt.Sprintf("the log ends at #%d, and had reached #%d", state.LastSeq, g.note.Last)
 		g.note.Last = state.LastSeq
-		if err := g.lose(loss); err != nil {
+		if err := g.noteLoss(loss); err != nil {
 			return err
 		}
 	}
@@ -177,7 +171,7 @@ func (g *Guard) observe(ctx context.Context, s jetstream.Stream) error {
 				return err
 			}
 			if gone = gone.without(known); len(gone) > 0 {
-				if err := g.lose(Loss{Sequences: gone, Reason: "NATS does not have them"}); err != nil {
+				if err := g.noteLoss(Loss{Sequences: gone, Reason: "NATS does not have them"}); err != nil {
 					return err
 				}
 			}
@@ -206,9 +200,9 @@ func deleted(ctx context.Context, s jetstream.Stream) (gone Ranges, err error) {
 	return gone, nil
 }
 
-// lose notes a loss that was found in the opened stream.
-func (g *Guard) lose(l Loss) (err error) {
-	l.Found, l.Stream = time.Now().UTC(), eventsStream
+// noteLoss notes a loss that was found in the opened stream.
+func (g *Guard) noteLoss(l Loss) (err error) {
+	l.Found, l.Stream = time.Now().UTC(), log.EventsStream
 	if l.Directory, err = g.lossDir(l.Found); err != nil {
 		return err
 	}
@@ -244,7 +238,7 @@ const (
 // noted, so that Rotten reports it and the next Check reads all blocks.
 func (g *Guard) Verify(ctx context.Context) {
 	for {
-		for _, stream := range []string{eventsStream, blobsStream} { // those whose old blocks stay
+		for _, stream := range []string{log.EventsStream, log.BlobsStream} { // those whose old blocks stay
 			if err := g.verify(ctx, stream); err != nil && ctx.Err() == nil {
 				g.logger.Warn("verify the files of the log", "stream", stream, "err", err)
 			}
@@ -278,7 +272,7 @@ func (g *Guard) verifyBlock(ctx context.Context, stream string, b storedBlock) e
 	}
 	g.noteUnread(b.path, err)
 	if err == nil && b.damaged {
-		err = g.noteRot(stream, b.path)
+		err = g.noteDamage(stream, b.path)
 	}
 	return err
 }
@@ -294,14 +288,14 @@ func (g *Guard) noteUnread(path string, err error) {
 	}
 }
 
-func (g *Guard) noteRot(stream, path string) error {
+func (g *Guard) noteDamage(stream, path string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if slices.Contains(g.rotten, path) {
+	if slices.Contains(g.damaged, path) {
 		return nil
 	}
 	g.logger.Error("a file of the log is damaged", "path", path)
-	g.rotten = append(g.rotten, path)
+	g.damaged = append(g.damaged, path)
 	g.note.Blocks[stream] = nil // the next check reads all
 	return g.note.write(g.data)
 }

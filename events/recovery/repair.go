@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"pocketcoder/events/log"
 )
 
 // repair notes the good blocks of a stream. If some are damaged, or the stream does not reach the sequence known, it copies the
@@ -35,7 +37,7 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 		}
 	}
 	var lost Ranges
-	if s.stream == eventsStream && known > 0 {
+	if s.stream == log.EventsStream && known > 0 {
 		knownLost, blocks := g.noted(known)
 		lost = Ranges{{1, known}}.without(holds).without(knownLost)
 		for _, n := range blocks {
@@ -45,12 +47,12 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 		}
 	}
 	// The end is missing if the store has no mark of the last sequence. NATS makes one itself if its index tells it to.
-	short := s.stream == eventsStream && last < known && (len(lost) > 0 || !s.marks(ctx, known))
+	short := s.stream == log.EventsStream && last < known && (len(lost) > 0 || !s.marks(ctx, known))
 	if len(lost) == 0 && len(reasons) == 0 && !torn && !short {
 		g.noteBlocks(s.stream, s.blocks)
 		return nil
 	}
-	if s.stream == deltasStream { // the events have the whole text
+	if s.stream == log.DeltasStream { // the events have the whole text
 		g.logger.Warn("streaming fragments are lost", "reason", strings.Join(reasons, ", "))
 	} else if len(lost) > 0 || len(reasons) > 0 {
 		if len(reasons) == 0 {
@@ -74,7 +76,7 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 func (g *Guard) noted(last uint64) (lost Ranges, blocks []blockNote) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.note.lost(last), g.note.Blocks[eventsStream]
+	return g.note.lost(last), g.note.Blocks[log.EventsStream]
 }
 
 // noteBlocks notes the good blocks of a stream. The next check reads the others.

@@ -61,7 +61,7 @@ func Backup(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	if len(rest) == 0 {
-		return cli.WrongUsage(env, "backup: to which directory?")
+		return cli.WrongUsage(env, "backup: name the directory of the backup")
 	}
 	to := datadir.Absolute(rest[0])
 	o := backup.Options{Data: datadir.Dir(datadir.Absolute(*data)), NATS: *external, To: to}
@@ -159,7 +159,7 @@ func passphrase(ctx context.Context, env cli.Environment, file string, optional,
 	if err != nil || first == "" || !isNew {
 		return first, err
 	}
-	second, err := typed(ctx, terminal, env.Stderr, "The same again: ")
+	second, err := typed(ctx, terminal, env.Stderr, "Repeat the passphrase: ")
 	if err == nil && first != second {
 		err = errors.New("the two passphrases differ")
 	}

@@ -82,9 +82,9 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 
 func confirm(env cli.Environment, chat string) error {
 	if !env.Interactive {
-		return cli.WrongUsage(env, "admin erase: nobody can undo it; confirm with --yes")
+		return cli.WrongUsage(env, "admin erase: an erasure cannot be undone; confirm with --yes")
 	}
-	fmt.Fprintf(env.Stderr, "Nobody can undo this. Type the chat's id to erase its text: ")
+	fmt.Fprintf(env.Stderr, "This cannot be undone. Type the chat's id to erase its text: ")
 	line, err := bufio.NewReader(env.Stdin).ReadString('\n')
 	if err == nil && strings.TrimSpace(line) != chat {
 		err = errors.New("that is not the chat's id; nothing was erased")

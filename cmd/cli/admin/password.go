@@ -51,7 +51,7 @@ func typedTwice(ctx context.Context, terminal *os.File, prompt io.Writer) (strin
 	if err != nil {
 		return "", err
 	}
-	second, err := typed(ctx, terminal, prompt, "The same again: ")
+	second, err := typed(ctx, terminal, prompt, "Repeat the new password: ")
 	if err == nil && first != second {
 		err = errors.New("the two passwords differ")
 	}
