@@ -1,7 +1,25 @@
 // Package events has the types of all events: their bodies, their envelope and their subjects. The stored form of each is a
 // promise for ever.
 //
-// It is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them before.
+// These are the kinds of PocketCoder's own events, in the order in which they follow each other. Each is about a chat, unless the
+// line says otherwise. OpenCode's events are stored beside them as opencode.<type>; the lines name the few that matter here.
+//
+//	chat        created, session.bound (an OpenCode session), updated, deleted; erased (by an operator)
+//	message     message.submitted, message.held (a budget is spent), message.sending, model.replaced, then message.delivered or
+//	            message.failed. Then OpenCode's events of the answer, up to opencode.session.idle, or turn.lost
+//	permission  opencode.permission.asked, or permission.requested (by a client of the API, a budget or a command that needs a
+//	            host). permission.referred (to a person). Then permission.decided or permission.expired, and
+//	            opencode.permission.replied. permission.interrupted says that OpenCode forgot it; then an approval leads to
+//	            message.submitted, which resumes the turn. An approval can expire too
+//	question    opencode.question.asked, question.interrupted, then question.answered or question.expired
+//	execution   exec.refused; or exec.requested, exec.started, exec.connected, exec.signalled, exec.finished, exec.changed
+//	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
+//	notice      notification.queued, then notification.sent or notification.failed: also about an account or a record
+//	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
+//	            login.failed, also about no account
+//	record      saved, deleted: about a configuration record
+//
+// The package is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them before.
 package events
 
 // The catalogue: everything of our own that can happen. Rows are added, never changed or removed, because the stored

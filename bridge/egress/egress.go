@@ -1,21 +1,21 @@
-// Package egress is the only way out of the sandbox: an HTTP proxy (CONNECT, and http:// in absolute form) in the control plane,
-// through which a command reaches the hosts it may.
+// Package egress is the only way out of the sandbox: an HTTP proxy (CONNECT, and http:// in absolute form) in the control plane.
+// Commands and OpenCode reach hosts through it.
 //
-// Every command has credentials of its own, which are good while it runs; without them nothing is answered but 407. Package
-// network decides each connection. One that needs a person waits for two minutes, and is then refused; the answer says that
+// Every command has its own credentials, which are valid while it runs. Without valid credentials the answer is always 407. Package
+// network decides each connection. A connection that needs a person waits for two minutes and is then refused. The answer says that
 // the command may try again.
 //
-// Promises: what is decided about is what is dialled, in one spelling, and nothing is looked up before it was decided. The name is
-// looked up here, once, and each address is checked as it is dialled: only public ones of other machines are reached, whatever
-// rules and people say. Nothing of the proxy's is added to what passes, and neither credentials nor what is about a single connection go
-// further. Bodies are streamed. A connection ends with its command, after 5 minutes in which nothing passed, and after 6 hours; one
-// that makes no request, or does not end one that was answered, after 10 seconds. There are never more than 1024; others wait
-// until one has ended. What is refused says why in the status line too, because of an answer to CONNECT programs show no more.
+// Promises: the proxy dials the host that the decision names, in the same spelling, and looks no name up before the decision. It
+// looks a name up once and checks each address when it dials: it reaches only public addresses of other machines, whatever rules and
+// people allow. It adds no header to a request, and removes the credentials and the headers of a single connection. Bodies are
+// streamed. A connection ends with its command, after 5 minutes without data, and after 6 hours. A client has 10 seconds for its
+// first request, and for each next one. At most 1024 connections are open; others wait until one has ended. The status line of a
+// refusal holds the reason too, because programs show nothing else of an answer to CONNECT.
 //
-// What passes through a tunnel is not looked into: whoever may reach a host may tell it anything. OpenCode does not have the keys of
-// its providers. It sends its requests to them in plain text to the proxy, which puts the key in and encrypts them.
+// The proxy does not inspect tunnels: a command can send any data to a host that it may reach. OpenCode does not have the keys of
+// its providers. It sends its requests to them in plain text to the proxy, which inserts the key and encrypts them.
 //
-// It must not know how permissions are asked for or kept.
+// It must not know how permissions are requested or stored.
 package egress
 
 import (

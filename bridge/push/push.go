@@ -1,18 +1,22 @@
-// Package push tells people, on their devices, that they are needed or that something ended: over UnifiedPush and ntfy, Web
-// Push, and a relay to Firebase.
+// Package push notifies people on their devices when they are needed or a turn has ended: over UnifiedPush and ntfy, Web Push, and
+// a relay to Firebase.
 //
-// What asks for a person (a permission that the policy left to one, a question, an MCP server to be let in) and what ends a
-// turn are followed in the log by a durable worker. For each device a notification.queued is appended, then the device's own
-// queue sends it and appends notification.sent or notification.failed.
+// A durable worker follows the log. A person is needed for a permission request that the policy left to one, for a question, and
+// for an MCP server that waits for approval. For each device the worker appends notification.queued. The device's own queue sends
+// it, and appends notification.sent or notification.failed.
 //
-// Promises: a device is told of an ask once, whatever is redelivered or restarted, and not at all while its owner looks at
-// the chat, has turned that type off, or once the ask is decided. When the owner leaves the chat, notifications of requests that
-// are still pending are sent. Only a crash between sending and recording sends twice, and
-// then under the same sequence id (ntfy) or topic (Web Push), so that the second replaces the first. No device waits for
-// another, and no decision for any. What is decided elsewhere is withdrawn. A button decides one ask one way, once, within 15
-// minutes, in the name of the device's owner; of its token only the SHA-256 is kept. Approve is offered only where the
-// notification shows all that an approval would allow. An endpoint is reached over https at a public address or not at all:
-// the address is checked when it is dialled, redirects are not followed. Endpoints and tokens stand in no event and no log line.
+// Promises:
+//   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner looks at the
+//     chat, if the owner has disabled the type, or once the request is decided. When the owner leaves the chat, notifications of
+//     requests that are still pending are sent.
+//   - Only a crash between sending and recording sends twice. Both have the same sequence id (ntfy) or topic (Web Push), so the
+//     second replaces the first.
+//   - No device waits for another, and no decision waits for any device. The notification of a request that was decided elsewhere is
+//     withdrawn.
+//   - A button decides one request one way, once, within 15 minutes, in the name of the device's owner. Only the SHA-256 of its
+//     token is stored. Approve is offered only where the notification shows all that an approval would allow.
+//   - An endpoint is reached over https at a public address or not at all. The address is checked when it is dialled, and redirects
+//     are not followed. No event and no log line holds an endpoint or a token.
 //
 // It must not know HTTP routes or how OpenCode is spoken to.
 package push

@@ -9,8 +9,8 @@
 // stopped. Restore writes to an empty directory only, checks every file before it writes, and reads back all that it has stored.
 // No system starts on the directory of a restore that did not finish.
 //
-// It must not know flags, terminals, or what events mean. Deltas, consumers and read models are left out, because they can be
-// computed again.
+// It must not know flags, terminals, or what events mean. Read models and the state of consumers are left out, because they can be
+// computed again. Streaming fragments are left out, because a later event has the whole text.
 package backup
 
 import (

@@ -1,8 +1,7 @@
-// Package archive copies the messages of JetStream streams out of a server and into one: for backups, for rewriting a stream, and
-// for repairs.
+// Package archive copies the messages of JetStream streams out of a server and into one: for a backup, and to write a log anew.
 //
-// Promises: an entry holds a message as it is stored, with the bytes of its header and body, its sequence and the time at which it was
-// stored, and Restore stores it exactly so. Read returns every message of a range in order, once, or fails; it never takes a damaged
+// Promises: an entry holds a message as it is stored: the bytes of its header and body, its sequence and the time at which it was
+// stored. Restore stores exactly that. Read returns every message of a range in order, once, or fails; it never takes a damaged
 // message for a deleted one. A file of entries that was cut or changed is refused. A stream that Restore did not finish must not
 // be used.
 //

@@ -1,11 +1,12 @@
-// Package log is the only code that reads and writes the log: the JetStream streams EVENTS and DELTAS and the bucket BLOBS.
+// Package log is the API of the log for a running system: the JetStream streams EVENTS and DELTAS and the bucket BLOBS. No other
+// package reads or appends events. events/archive copies whole streams, and events/recovery checks and repairs their files.
 //
 // EVENTS holds facts, for ever. DELTAS holds streaming fragments, for a week. BLOBS holds bodies over 256 KiB. An event's
 // body is its JSON and nothing else; its metadata are CloudEvents headers.
 //
-// Promises: an event that Append acknowledged is on disk (sync-always server) and is never changed or removed. A batch is
-// stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another writer was first. Read calls
-// its function with every stored event from a sequence on, in order, once, and says when it has caught up; it does not stop
+// Promises: an event that Append acknowledged is on disk (sync-always server), and a running system never changes or removes it.
+// A batch is stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another writer was first. Read
+// calls its function with every stored event from a sequence on, in order, once, and says when it has caught up; it does not stop
 // on a message that it cannot read. Large bodies are moved to BLOBS and back here, and nowhere else. Known secrets are
 // redacted before anything is stored.
 //

@@ -1,18 +1,17 @@
-// Package account knows who may use the system: accounts and their passwords, the sessions of those who logged in, and how
-// the first administrator comes to be.
+// Package account knows who may use the system: accounts, passwords, login sessions, and the setup of the first administrator.
 //
-// What an account is, and every login that succeeded or failed, are events. Password hashes, sessions and the key that
-// signs tokens are in the SECRETS bucket and nowhere else; of a session secret only its SHA-256 is kept.
+// Changes of an account, and every login that succeeded or failed, are events. Password hashes, sessions and the key that signs
+// tokens are in the SECRETS bucket and nowhere else. Of a session secret only its SHA-256 is stored.
 //
-// Promises: decisions about accounts are made on the log, and the first writer wins: an email belongs to one account, and
-// the last administrator who can log in stays one. A token names a session; what its owner may do is looked up in the
-// account. A session that was revoked, or whose account was disabled, deleted, or given another role or password, is over: here before
-// the command returns, in every other process once it has heard of it, and again after a crash at any moment. Check does no
-// I/O. A wrong password and a name nobody has cost the same and are answered the same; after 5 failures within 5 minutes
-// an account makes those who guess wait, in all processes and across restarts. At most 4 passwords are hashed at once, 46
+// Promises: decisions about accounts are made on the log, and the first writer wins: an email belongs to one account, and the last
+// administrator who can log in remains one. A token names a session; what its owner may do is looked up in the account. A session
+// ends when it is revoked, or when its account is disabled, deleted, or given another role or password. It has ended in this process
+// before the command returns, and in other processes once they have read the event, also after a crash at any moment. Check does no
+// I/O. A login under an unknown name takes as long as one with a wrong password, and gets the same answer. After 5 failures within 5
+// minutes, further attempts on the account wait, in all processes and across restarts. At most 4 passwords are hashed at once, 46
 // MiB each.
 //
-// It must not know HTTP, read models, or what an account may do with what is not its own.
+// It must not know HTTP, read models, or what an account may do with records of other accounts.
 package account
 
 import (

@@ -1,10 +1,10 @@
-// Package exec runs commands in the sandbox: it lets through what was authorized, and records the output and the result. A person's own
-// shell takes the same way without a permission.
+// Package exec runs commands in the sandbox. It checks that a command was authorized, passes it to a worker, and records the output
+// and the result. A person's own shell needs no permission and is recorded in the same way.
 //
-// Promises: no process is started whose exact command was not authorized for its session, its call and its directory. None is started twice,
-// and none is let through after its approval expired or its turn was aborted; one that waits for a worker by then still runs. Every
-// execution that was requested gets one result, "lost" if it is unknown. Output takes constant memory. Secrets are taken out of what is
-// stored, not of what the model receives.
+// Promises: no process is started whose exact command was not authorized for its session, its call and its directory. No command is
+// started twice. A command is refused if its approval has expired or its turn was aborted, but one that waits for a worker by then
+// still runs. Every execution that was requested gets one result, "lost" if it is unknown. Output takes constant memory. Secrets
+// are removed from what is stored, not from what the model receives.
 //
 // It must not know OpenCode's HTTP API, nor how a worker isolates a process.
 package exec

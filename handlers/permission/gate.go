@@ -1,9 +1,10 @@
-// Package permission decides permission requests. The Gate evaluates each request with the rules: it allows, denies, or leaves the request
-// to a person. Permissions carries out a person's decision. Always, the dry run and Why build on both.
+// Package permission decides permission requests. The Gate evaluates each request with the rules: it allows, denies, or leaves the
+// request to a person. Permissions carries out a person's decision. Always, the dry run and Why build on both.
 //
-// Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the workspace's files. Only
-// the arguments of a tool call come from the read model; while they are missing, the request is denied or a person decides. An approval
-// of a request that OpenCode forgot is used once, for exactly the same request, until the person begins another turn or reverts. A rule that changes decides the requests that wait.
+// Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the workspace's files.
+// Only the arguments of a tool call come from the read model; while they are missing, the request is denied or a person decides.
+// An approval of a request that OpenCode forgot is used once, for exactly the same request, until the person begins another turn
+// or reverts. A rule that changes decides the requests that wait.
 //
 // It must not know how a command runs, how a host is reached, or what a turn costs. Packages that know this read State.
 package permission

@@ -1,5 +1,6 @@
-// Package pending lists the effects that the read models hold as pending: messages that OpenCode must still receive, and
-// permission requests and questions that wait for a person or whose answer OpenCode has not confirmed.
+// Package pending lists the open effects from the read models: messages that OpenCode must still receive, decisions and answers
+// that OpenCode has not confirmed, and aborts, reverts and forks that it has not carried out. For a comparison with OpenCode, it
+// also lists messages without an answer, and requests and questions that wait for a person.
 //
 // Promises: each list follows from the read models alone, so a caller needs no state of its own and loses nothing in a crash.
 // An effect stays in its list until the read models include an event that makes the effect done or unnecessary.

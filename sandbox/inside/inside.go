@@ -1,14 +1,15 @@
-// Package inside is a small program that runs between bubblewrap and a command which may use the network or serve ports:
-// it lives in the command's network namespace, where nothing of the host is, and hands connections out of it.
+// Package inside is a small program that runs between bubblewrap and a command which may use the network or serve ports. It lives
+// in the command's network namespace, which has no connection to the host's network, and passes connections out of it.
 //
 //	worker ◀── the listener for the proxy, then a connection for each port asked for ── Run ──▶ the command
 //
-// Open makes the two ends of a socket pair; one goes to the program as descriptor 3. Run is the program: it listens at
-// ProxyAddress and passes that listener out, so that the worker accepts what the command connects there. Asked for a port
-// it connects to it on the loopback address, and passes the connection out. It ends with the command, and as it.
+// Open makes the two ends of a socket pair; one goes to the program as descriptor 3. Run is the program. It listens at
+// ProxyAddress and passes that listener to the worker, which accepts the command's connections to it. When the worker asks for a
+// port, Run connects to the port on the loopback address and passes the connection to the worker. It ends when the command ends,
+// with the same exit code, or 128+n after signal n.
 //
-// The command runs as the same user beside it and may take the program over. So the worker trusts nothing that it sends:
-// what is not a TCP socket is refused, and there are no others in there than the command's own.
+// The command runs as the same user and may take the program over. So the worker trusts nothing that the program sends. It refuses
+// all but TCP sockets, and the namespace has no TCP sockets but the command's own.
 //
 // The package must not know what a worker or a request is.
 package inside

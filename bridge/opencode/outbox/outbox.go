@@ -1,19 +1,23 @@
-// Package outbox carries out effects in OpenCode: it sends messages, decisions and answers, and it aborts, forks and reverts. It also
-// keeps chats within their budgets, and reads diffs, lists and models from OpenCode.
+// Package outbox carries out effects in OpenCode: it sends messages, decisions and answers, and it aborts, forks and reverts. It
+// also keeps chats within their budgets, and reads diffs, lists and models from OpenCode.
+//
+// An effect is open from the event that requires it until the event that ends it, such as message.delivered, OpenCode's
+// permission.replied or effect.done. CarryOut lists the open effects from the read models (projections/pending), so they follow
+// from the log alone, also from a log that was restored from a backup.
 //
 // Promises:
 //   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the tries of
-//     RetryAfter. The log alone says which effects are open, also a log that was restored from a backup. After a crash, an effect
-//     that was under way may be tried again, which changes nothing in OpenCode.
-//   - The reverts and forks of a chat wait for its earlier commands (aborts, reverts, forks). An abort waits for no command. A message
-//     waits for the earlier commands and messages of its chat.
+//     RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in OpenCode.
+//   - A message waits for the earlier messages, aborts, reverts and forks of its chat. A revert or a fork waits for the earlier
+//     aborts, reverts and forks. An abort or a reply waits for none.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
 //   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent.
 //   - No reply to OpenCode is "always", so OpenCode asks about each request, and PocketCoder decides it.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
 //
-// The package must not know how OpenCode is run or how its events are stored. It decides nothing: decisions are commands of
-// handlers. It appends only the results of effects.
+// The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the prompt that
+// resumes a turn are commands of handlers. It appends only how far an effect is, and that a request or a question has expired
+// which OpenCode no longer has.
 package outbox
 
 import (

@@ -1,7 +1,7 @@
 // Package logserver opens the NATS server of the log: the embedded one, whose files it has checked, or a connection to one that
 // runs elsewhere.
 //
-// Promises: an embedded server is served where it was the last time, if that address is free. What the log has lost since the last
+// Promises: an embedded server has the address of its last start, if that address is free. What the log has lost since the last
 // start is known before anything reads the log, and read models that may show lost events are moved aside.
 //
 // It must not know what is stored in the log.
