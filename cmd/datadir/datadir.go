@@ -176,7 +176,11 @@ func (d Dir) OpenUnfinished() (release func(), err error) {
 		}
 		return fail(errors.New("it is in use by another process; stop that, or choose another with --data"))
 	}
-	return func() { os.Remove(d.Path("running.json")); lock.Close() }, nil
+	return func() {
+		os.Remove(d.Path("running.json"))
+		_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_UN) // closing is not enough: a child that was just forked has it open until its exec
+		lock.Close()
+	}, nil
 }
 
 // checkOurs returns an error if the directory holds files and was not made by pocketcoder.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -33,7 +34,9 @@ func (p *process) check(t *testing.T, seen []events.Event) {
 // all is every event of the log.
 func (p *process) all(t *testing.T) (all []events.Event) {
 	t.Helper()
-	err := p.Log.Read(t.Context(), 0, nil, func(b log.Batch) error {
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	err := p.Log.Read(ctx, 0, nil, func(b log.Batch) error {
 		if all = append(all, b.Events...); b.Behind == 0 {
 			return events.ErrStop
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -55,7 +56,9 @@ func (l login) do(t testing.TB, method, path string, body any, headers ...string
 		}
 		sent = bytes.NewReader(b)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, l.HTTP+path, sent)
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, l.HTTP+path, sent)
 	if err != nil {
 		t.Fatal(err)
 	}

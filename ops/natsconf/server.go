@@ -34,7 +34,7 @@ const account = "APP"
 // Server is a running embedded server. Connect with nats.InProcessServer(s), or at s.ClientURL() when it listens.
 type Server struct {
 	*server.Server
-	lock  *os.File
+	lock  int // descriptor of the file, which the garbage collector does not close
 	store server.JetStreamConfig
 	check func(context.Context) error // of the files, before they are opened
 }
@@ -61,7 +61,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s, err = start(ctx, c)
 	}
 	if err != nil {
-		lock.Close()
+		if !errors.Is(err, errNotStopped) {
+			unlock(lock)
+		}
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
 	s.lock, s.check = lock, check
@@ -75,7 +77,7 @@ func (s *Server) App() (*server.Account, error) { return s.LookupAccount("APP") 
 // then returns before that, and the files stay locked until the process ends.
 func (s *Server) Close() {
 	if stop(s.Server) {
-		s.lock.Close()
+		unlock(s.lock)
 	}
 }
 
@@ -117,10 +119,12 @@ func start(ctx context.Context, c Config) (*Server, error) {
 		err = ctx.Err()
 	}
 	if !stop(s) {
-		err = fmt.Errorf("%w; it does not stop, and has its files open until this process ends", err)
+		err = fmt.Errorf("%w; %w", err, errNotStopped)
 	}
 	return nil, err
 }
+
+var errNotStopped = errors.New("it does not stop, and has its files open until this process ends")
 
 // stop stops a server. It reports whether that took less than stopWithin.
 func stop(s *server.Server) bool {
@@ -139,25 +143,31 @@ func stop(s *server.Server) bool {
 }
 
 // lockStore makes the directory and holds it for this process; the kernel lets go of the lock when the process ends.
-func lockStore(dir string) (*os.File, error) {
+func lockStore(dir string) (lock int, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return 0, err
 	}
 	if err := checkFree(dir); err != nil { // JetStream would start, and soon refuse every event
-		return nil, err
+		return 0, err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+	path := filepath.Join(dir, "lock")
+	if lock, err = syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600); err != nil {
+		return 0, fmt.Errorf("open %s: %w", path, err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
+	if err := syscall.Flock(lock, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		syscall.Close(lock)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, ErrInUse
+			return 0, ErrInUse
 		}
-		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
+		return 0, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return lock, nil
+}
+
+// unlock releases the lock. Closing the file is not enough: a child that was just forked has it open until its exec.
+func unlock(lock int) {
+	_ = syscall.Flock(lock, syscall.LOCK_UN)
+	syscall.Close(lock)
 }
 
 // logger passes the server's warnings and errors on. It keeps the first fatal line, the only one that says why the server did

@@ -24,5 +24,8 @@ func Lock(path string) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return func() { f.Close() }, nil
+	return func() {
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing is not enough: a child that was just forked has it open until its exec
+		f.Close()
+	}, nil
 }
