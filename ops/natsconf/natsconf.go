@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 	"text/template"
 
 	"pocketcoder/sandbox/wire"
@@ -59,14 +60,15 @@ func InboxPrefix(id Identity) string { return "_INBOX_" + strings.ToUpper(string
 
 // Config is what a server's configuration depends on.
 type Config struct {
-	Name     string              // of the server: one token, unique in a cluster
-	Listen   string              // host:port for clients, port 0 for any; "" for in-process connections only
-	StoreDir string              // absolute; JetStream's files
-	Keys     map[Identity]string // public nkeys, of Keys.Public
-	Pools    []string            // of sandbox workers
-	Cluster  *Cluster            // nil for one server
-	Bulk     bool                // sync no write to disk: the caller syncs all files once the server is closed
-	Log      *slog.Logger        // receives warnings and errors of the embedded server; nil drops them
+	Name       string              // of the server: one token, unique in a cluster
+	Listen     string              // host:port for clients, port 0 for any; "" for in-process connections only
+	StoreDir   string              // absolute; JetStream's files
+	Keys       map[Identity]string // public nkeys, of Keys.Public
+	Pools      []string            // of sandbox workers
+	Cluster    *Cluster            // nil for one server
+	Bulk       bool                // sync no write to disk: the caller syncs all files once the server is closed
+	StopWithin time.Duration       // how long Close waits; 0 for 10 s
+	Log        *slog.Logger        // receives warnings and errors of the embedded server; nil drops them
 
 	// Check is called before the embedded server opens its files, with the directory of the streams; nil checks nothing.
 	Check func(ctx context.Context, streams string) error

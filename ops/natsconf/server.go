@@ -26,7 +26,7 @@ var ErrAddressInUse = errors.New("the address is taken")
 // measured.
 const readyReport = 10 * time.Second
 
-const stopWithin = 10 * time.Second // it writes an index of its files
+const defaultStopWithin = 10 * time.Second // it writes an index of its files
 
 // account is where the streams are.
 const account = "APP"
@@ -37,6 +37,8 @@ type Server struct {
 	lock  int // descriptor of the file, which the garbage collector does not close
 	store server.JetStreamConfig
 	check func(context.Context) error // of the files, before they are opened
+
+	stopWithin time.Duration
 }
 
 // Start runs a server in this process and returns when it takes connections. It logs warnings and errors to c.Log and handles
@@ -66,7 +68,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		}
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
-	s.lock, s.check = lock, check
+	s.lock, s.check, s.stopWithin = lock, check, c.stopWithin()
 	return s, nil
 }
 
@@ -76,10 +78,12 @@ func (s *Server) App() (*server.Account, error) { return s.LookupAccount("APP") 
 // Close stops the server and returns when its files are closed. A server that reads a damaged store can need hours to stop; Close
 // then returns before that, and the files stay locked until the process ends.
 func (s *Server) Close() {
-	if stop(s.Server) {
+	if stop(s.Server, s.stopWithin) {
 		unlock(s.lock)
 	}
 }
+
+func (c Config) stopWithin() time.Duration { return cmp.Or(c.StopWithin, defaultStopWithin) }
 
 func start(ctx context.Context, c Config) (*Server, error) {
 	conf, err := c.Text()
@@ -118,7 +122,7 @@ func start(ctx context.Context, c Config) (*Server, error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if !stop(s) {
+	if !stop(s, c.stopWithin()) {
 		err = fmt.Errorf("%w; %w", err, errNotStopped)
 	}
 	return nil, err
@@ -126,8 +130,8 @@ func start(ctx context.Context, c Config) (*Server, error) {
 
 var errNotStopped = errors.New("it does not stop, and has its files open until this process ends")
 
-// stop stops a server. It reports whether that took less than stopWithin.
-func stop(s *server.Server) bool {
+// stop stops a server. It reports whether that took less than within.
+func stop(s *server.Server, within time.Duration) bool {
 	stopped := make(chan struct{})
 	go func() {
 		s.Shutdown() // waits for the streams
@@ -137,7 +141,7 @@ func stop(s *server.Server) bool {
 	select {
 	case <-stopped:
 		return true
-	case <-time.After(stopWithin):
+	case <-time.After(within):
 		return false
 	}
 }

@@ -163,7 +163,7 @@ func TestCloseReturnsWhateverNATSDoes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	n := newTestServer(t)
-	n.config.StoreDir = expect.MemoryDir(t)
+	n.config.StoreDir, n.config.StopWithin = expect.MemoryDir(t), time.Second // NATS takes ten and more in the end
 	open := func() (*natsconf.Server, jetstream.JetStream) {
 		s, err := natsconf.Start(t.Context(), n.config)
 		is.NoErr(err)
