@@ -110,7 +110,7 @@ var mayImport = map[string]string{
 	"cmd/app/worker":    "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections sandbox/isolation web/ports",
-	"cmd/cli/admin":      "bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries projections/spending",
+	"cmd/cli/admin":      "bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events events/log handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries projections/spending projections/store",
 	"cmd/backup":         "cmd/datadir cmd/program events events/archive events/log events/recovery ops/natsconf projections/store",
 	"cmd/erase":          "cmd/backup cmd/datadir events events/archive events/log events/recovery ops/natsconf",
 	"cmd/cli/clitest":    "cmd/cli",

@@ -51,6 +51,12 @@ func Open(ctx context.Context, dir string, log *log.Log) (*Model, error) {
 	return &Model{m}, nil
 }
 
+// Prepare computes the file of this version in dir, while another version serves its own. It returns the number of events, or
+// store.ErrPrepared if the file exists.
+func Prepare(ctx context.Context, dir string, log *log.Log, progress func(done, total uint64)) (uint64, error) {
+	return store.Prepare(ctx, dir, log, definition(), progress)
+}
+
 // Loading is the error while the read models do not hold yet what the log held at the start, because an old file or none was found:
 // the events that they hold, and those that they have to hold.
 type Loading struct{ Done, Total uint64 }

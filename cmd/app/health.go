@@ -65,7 +65,7 @@ func (s *System) catchUp(ctx context.Context, seq uint64) error {
 		case err := <-reached:
 			return err
 		case <-tick.C:
-			s.say.step("read model", fmt.Sprintf("computed from %d of %d events", s.model.Seq(), seq))
+			s.say.step("read model", fmt.Sprintf("computed from %d of %d events", s.model.Loaded(), seq))
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (s *System) loading() error {
 	case <-s.loaded:
 		return nil
 	default:
-		return projections.Loading{Done: s.model.Seq(), Total: s.opened}
+		return projections.Loading{Done: s.model.Loaded(), Total: s.opened}
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *System) reportIsolation(status string) {
 }
 
 func (s *System) modelHealth() api.Part {
-	detail := map[string]any{"seq": s.model.Seq()}
+	detail := map[string]any{"seq": s.model.Loaded()}
 	select {
 	case <-s.loaded:
 	default:

@@ -2,8 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+
+	"pocketcoder/events/log"
 )
 
 // bulkFile is a new file that is computed from the first event of the log. Nobody else reads it, and an interrupted one is
@@ -78,4 +82,91 @@ func syncFile(path string) error {
 	}
 	defer f.Close()
 	return f.Sync()
+}
+
+// load computes an empty file in bulk if the log is long. Queries see nothing until the whole log of now is applied.
+func (m *Model) load(ctx context.Context) error {
+	last, err := m.log.Last(ctx)
+	if err != nil || m.Seq() > 0 || last < bulkEvents {
+		return err
+	}
+	m.rebuilding.Lock()
+	defer m.rebuilding.Unlock()
+	building, err := openBulk(ctx, m.path()+".building", m.definition)
+	if err != nil {
+		return err
+	}
+	defer removeFiles(building.path)
+	defer building.close()
+	if _, err := m.build(ctx, building, func(done, _ uint64) { m.setLoaded(done) }); err != nil {
+		return err
+	}
+	return m.exchange(func() (*file, error) { return m.swap(ctx, building.file) })
+}
+
+// Loaded returns the sequence that Run has reached. It is ahead of Seq while an empty file is computed from a long log.
+func (m *Model) Loaded() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(m.loaded, m.seq)
+}
+
+func (m *Model) setLoaded(seq uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.loaded = seq
+}
+
+// ErrPrepared means that the file of a version exists already.
+var ErrPrepared = errors.New("this version has its read models already")
+
+// Prepare computes the file of a version in dir from the whole log, while another version serves queries from its own file. It
+// returns the number of events, or ErrPrepared. Open of that version continues from there.
+func Prepare(ctx context.Context, dir string, log *log.Log, d Definition, progress func(done, total uint64)) (uint64, error) {
+	m := &Model{definition: d, log: log, dir: dir}
+	n, err := m.prepare(ctx, progress)
+	if err != nil {
+		return 0, fmt.Errorf("prepare read models %s: %w", m.path(), err)
+	}
+	return n, nil
+}
+
+// preparing is the pattern of the directories in which Prepare works.
+const preparing = "preparing-*"
+
+// removePreparing removes the directory that a killed Prepare has left.
+func removePreparing(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, preparing))
+	for _, path := range left {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+func (m *Model) prepare(ctx context.Context, progress func(done, total uint64)) (uint64, error) {
+	if _, err := os.Lstat(m.path()); !errors.Is(err, os.ErrNotExist) {
+		return 0, errors.Join(err, ErrPrepared)
+	}
+	if err := removePreparing(m.dir); err != nil {
+		return 0, err
+	}
+	private, err := os.MkdirTemp(m.dir, preparing) // no other process writes there
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(private)
+	building, err := openBulk(ctx, filepath.Join(private, "db"), m.definition)
+	if err != nil {
+		return 0, err
+	}
+	n, err := m.build(ctx, building, progress)
+	if err := errors.Join(err, building.close()); err != nil {
+		return 0, err
+	}
+	if err := os.Link(building.path, m.path()); errors.Is(err, os.ErrExist) { // its "up" was started meanwhile
+		return 0, ErrPrepared
+	} else if err != nil {
+		return 0, err
+	}
+	return n, nil
 }

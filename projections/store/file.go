@@ -244,7 +244,7 @@ func Move(dir, to string) error {
 	return err
 }
 
-// removeOtherVersions removes the files of other versions beside path.
+// removeOtherVersions removes the files of other versions beside path, and what a killed Prepare has left.
 func removeOtherVersions(path string) error {
 	all, err := filepath.Glob(filepath.Join(filepath.Dir(path), "readmodel.v*.db*"))
 	if err != nil {
@@ -257,5 +257,5 @@ func removeOtherVersions(path string) error {
 			}
 		}
 	}
-	return nil
+	return removePreparing(filepath.Dir(path))
 }

@@ -56,6 +56,7 @@ type Model struct {
 	dir        string
 
 	write      sync.Mutex   // held while a batch is committed, and while the file is replaced
+	cleaned    bool         // the files of other versions were removed, once: a newer version may prepare its own. Guarded by write
 	use        sync.RWMutex // held for reading by queries, and for writing while the file is replaced
 	current    *file
 	rebuilding sync.Mutex
@@ -67,6 +68,7 @@ type Model struct {
 	published uint64        // feeds have the changes up to this sequence
 	feeds     map[*Feed]bool
 	caughtUp  bool
+	loaded    uint64 // sequence that load has reached
 	setAside  string
 	trouble   string
 }
@@ -110,8 +112,9 @@ func (m *Model) startOver(ctx context.Context, cause error) (*file, error) {
 const fullPause = time.Second
 
 // Run applies the events after the checkpoint and continues with new ones until ctx ends, or the log or the disk fails. It
-// commits each batch as it arrives. It moves a damaged file aside and starts over. It waits for a full disk and for an
-// unreachable log; queries continue meanwhile with the rows that there are.
+// commits each batch as it arrives; an empty file holds nothing until all of a long log is applied. It moves a damaged file
+// aside and starts over. It waits for a full disk and for an unreachable log; queries continue meanwhile with the rows that
+// there are.
 func (m *Model) Run(ctx context.Context) error {
 	var err error
 	for err == nil {
@@ -142,6 +145,9 @@ func pause(ctx context.Context) error {
 
 // work follows the log until that fails, or until check finds damage.
 func (m *Model) work(ctx context.Context) error {
+	if err := m.load(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -174,10 +180,11 @@ func (m *Model) take(batch []decoded, caughtUp bool) error {
 	if err := m.current.commit(batch); err != nil {
 		return err
 	}
-	if caughtUp && !m.CaughtUp() {
+	if caughtUp && !m.cleaned {
 		if err := removeOtherVersions(m.path()); err != nil {
 			return err
 		}
+		m.cleaned = true
 	}
 	m.setTrouble("")
 	m.move(m.current.seq, caughtUp, m.current.tx.wake, m.current.tx.changed)

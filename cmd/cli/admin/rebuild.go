@@ -13,7 +13,10 @@ import (
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
+	"pocketcoder/projections/store"
 )
 
 const rebuildUsage = `pocketcoder admin rebuild: compute the read models again, from the first event of the log.
@@ -22,8 +25,10 @@ The running system computes new read models from the log alone, compares them wi
 It keeps serving meanwhile.
 
   pocketcoder admin rebuild
+  pocketcoder admin rebuild --prepare    before an upgrade, with the new program: compute its read models while the old one serves
 
-Exit status: 0 when the new read models are byte for byte the old ones; 1 when they differ or it failed, 2 for wrong usage.
+Exit status: 0 when the new read models are byte for byte the old ones, or are prepared; 1 when they differ or it failed, 2 for
+wrong usage.
 `
 
 // rebuildSilence bounds the wait for the next progress report of a rebuild.
@@ -32,6 +37,7 @@ const rebuildSilence = time.Minute
 func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin rebuild", rebuildUsage)
 	data := cli.DataFlag(fs, env)
+	prepare := fs.Bool("prepare", false, "compute the read models of this version beside those of the running one, so that an upgrade is a short restart")
 	if _, err := cli.Parse(fs, args, 0); err != nil {
 		return err
 	}
@@ -40,7 +46,26 @@ func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
+	if *prepare {
+		return prepareModels(ctx, env, *data, s.Log)
+	}
 	return rebuild(ctx, env, s.Conn)
+}
+
+// prepareModels computes the read models of this version, if the running system has another one.
+func prepareModels(ctx context.Context, env cli.Environment, dir string, l *log.Log) error {
+	bar, started := progressBar{env: env}, time.Now()
+	n, err := projections.Prepare(ctx, dir, l, bar.show)
+	bar.end()
+	if errors.Is(err, store.ErrPrepared) {
+		fmt.Fprintln(env.Stdout, "the read models of this version exist already; there is nothing to prepare")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Stdout, "%d events in %.2f s; stop the old version and start the new one\n", n, time.Since(started).Seconds())
+	return nil
 }
 
 func rebuild(ctx context.Context, env cli.Environment, nc *nats.Conn) error {

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/clitest"
+	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 )
@@ -59,4 +60,20 @@ func TestRebuildThatFailsSaysWhy(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	is.True(errors.Is(rebuild(ctx, env, rebuilding(t)), context.Canceled))
+}
+
+func TestPrepareSaysWhatIsLeftToDo(t *testing.T) {
+	is := is.New(t)
+	log, dir := eventstest.Log(t), t.TempDir()
+	e, err := events.New("chat1", "user:ann", events.ChatCreated{Title: "Chat"})
+	is.NoErr(err)
+	_, err = log.Append(t.Context(), e)
+	is.NoErr(err)
+	env, out := clitest.Environment(nil)
+	is.NoErr(prepareModels(t.Context(), env, dir, log))
+	expect.Contains(t, out.String(), "1 events in")
+	expect.Contains(t, out.String(), "stop the old version and start the new one")
+	env, out = clitest.Environment(nil)
+	is.NoErr(prepareModels(t.Context(), env, dir, log))
+	expect.Contains(t, out.String(), "nothing to prepare")
 }
