@@ -31,8 +31,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 	"text/template"
+	"time"
 
 	"pocketcoder/sandbox/wire"
 )
