@@ -47,7 +47,9 @@ func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it s
 	is.True(errors.Is(err, context.DeadlineExceeded)) // a client waits for so long only
 	<-requests
 
+	answered := make(chan struct{})
 	go func() {
+		defer close(answered)
 		first, second := <-requests, <-requests
 		<-requests // each wait is twice as long as the one before
 		answer(first)
@@ -58,4 +60,5 @@ func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it s
 	is.NoErr(err)
 	is.Equal(last, uint64(3))
 	is.Equal(got, []uint64{1, 2, 3}) // each once
+	<-answered
 }
