@@ -247,7 +247,7 @@ func TestSubjects(t *testing.T) {
 		"ChatOpenCodeSubject":   ChatOpenCodeSubject("CHAT", "session.idle"),
 		"EngineOpenCodeSubject": EngineOpenCodeSubject("ENGINE", "server.connected"),
 		"ChatFilter":            ChatFilter("CHAT"),
-		"MessageDeltaSubject":   MessageDeltaSubject("CHAT", "MESSAGE", "PART"),
+		"PartDeltaSubject":      PartDeltaSubject("CHAT"),
 		"ExecDeltaSubject":      ExecDeltaSubject("CHAT", "EXEC"),
 		"ChatDeltaFilters":      ChatDeltaFilters("CHAT"),
 		"ConfigSubject":         ConfigSubject("COLLECTION", "ID", "saved"),

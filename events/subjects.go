@@ -28,9 +28,10 @@ func EngineOpenCodeSubject(engine, typ string) string {
 // ChatFilter is evt.chat.<chat>.>, a chat's whole history, child sessions included.
 func ChatFilter(chat string) string { return "evt.chat." + chat + ".>" }
 
-// MessageDeltaSubject is delta.chat.<chat>.<message>.<part>: OpenCode's ids of the message and the part.
-func MessageDeltaSubject(chat, message, part string) string {
-	return "delta.chat." + chat + "." + message + "." + part
+// PartDeltaSubject is delta.chat.<chat>.part: pieces of the parts of OpenCode's messages. The ids of the message and the part are in the
+// body: NATS keeps each subject in memory as long as it has a fragment.
+func PartDeltaSubject(chat string) string {
+	return "delta.chat." + chat + ".part"
 }
 
 // ExecDeltaSubject is delta.exec.<chat>.<exec>: output chunks of one execution.

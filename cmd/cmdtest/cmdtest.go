@@ -33,7 +33,7 @@ func Trace(t testing.TB, name string) (all []events.Event, deltas []log.Delta) {
 			t.Fatal(err)
 		}
 		if r.Type == "message.part.delta" {
-			deltas = append(deltas, log.Delta{Subject: "delta.chat.chat1.m.p", Type: "opencode." + r.Type, Data: r.Properties})
+			deltas = append(deltas, log.Delta{Subject: events.PartDeltaSubject("chat1"), Type: "opencode." + r.Type, Data: r.Properties})
 			continue
 		}
 		e, err := events.NewOpenCode("chat1", "local", r.ID, -1, events.OpenCode{Type: r.Type, Properties: r.Properties})

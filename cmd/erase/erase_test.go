@@ -78,7 +78,7 @@ func installation(t testing.TB) datadir.Dir {
 			is.NoErr(err)
 			js, err := jetstream.New(nc)
 			is.NoErr(err)
-			for _, subject := range []string{events.MessageDeltaSubject(chat, "m", "p"), events.ExecDeltaSubject(chat, "x")} {
+			for _, subject := range []string{events.PartDeltaSubject(chat), events.ExecDeltaSubject(chat, "x")} {
 				_, err = js.Publish(ctx, subject, []byte(`{"delta":"`+text+`"}`))
 				is.NoErr(err)
 			}

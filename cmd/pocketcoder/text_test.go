@@ -35,13 +35,16 @@ func TestTextIsStreamedInFragmentsAndKeptWhole(t *testing.T) {
 	is.Equal(strings.TrimSpace(texts["reasoning"].Text), "r0 r1 r2 r3")
 	for kind, n := range map[string]int{"text": 5, "reasoning": 4} {
 		var streamed strings.Builder
-		fragments := p.fragments(t, events.MessageDeltaSubject(chat, answer.EngineMessage, texts[kind].ID))
-		for _, body := range fragments {
-			var d struct{ Delta string }
+		fragments := 0
+		for _, body := range p.fragments(t, events.PartDeltaSubject(chat)) {
+			var d struct{ MessageID, PartID, Delta string }
 			is.NoErr(json.Unmarshal([]byte(body), &d))
-			streamed.WriteString(d.Delta)
+			if d.MessageID == answer.EngineMessage && d.PartID == texts[kind].ID {
+				fragments++
+				streamed.WriteString(d.Delta)
+			}
 		}
-		is.Equal(len(fragments), n)
+		is.Equal(fragments, n)
 		is.Equal(streamed.String(), texts[kind].Text) // the fragments add up to the whole
 	}
 	for _, e := range p.history(t, chat) {

@@ -38,7 +38,7 @@ func TestFollowerSeesItsChatAndNoOther(t *testing.T) {
 	go func() {
 		done <- l.FollowDeltas(ctx, events.ChatDeltaFilters("chat1"), func(d log.Delta) { seen <- d })
 	}()
-	first := log.Delta{Subject: events.MessageDeltaSubject("chat1", "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta":"a"}`)}
+	first := log.Delta{Subject: events.PartDeltaSubject("chat1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta":"a"}`)}
 	is.Equal(publishUntilSeen(t, l, first, seen), first)
 	for _, d := range []log.Delta{
 		{Subject: events.ExecDeltaSubject("chat2", "x9"), Type: log.ExecOutput, Stream: "stdout", Data: []byte("another chat's")},
@@ -62,7 +62,7 @@ func TestFragmentsAreStoredRedacted(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc, "sk-canary-0123456789")
-	subject := events.MessageDeltaSubject("chat1", "msg_1", "prt_1")
+	subject := events.PartDeltaSubject("chat1")
 	is.NoErr(l.PublishDelta(log.Delta{Subject: subject, Type: "opencode.message.part.delta", Data: []byte(`{"delta":"sk-canary-0123456789"}`)}))
 	js, err := jetstream.New(nc)
 	is.NoErr(err)
@@ -112,7 +112,7 @@ func TestReaderGetsFragmentsSinceATimeInOrderOnce(t *testing.T) {
 	publish := func(from, to int) {
 		for i := from; i < to; i++ {
 			is.NoErr(l.PublishDelta(log.Delta{
-				Subject: events.MessageDeltaSubject("chat1", "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte{byte(i)},
+				Subject: events.PartDeltaSubject("chat1"), Type: "opencode.message.part.delta", Data: []byte{byte(i)},
 			}))
 		}
 	}

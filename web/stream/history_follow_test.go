@@ -54,8 +54,8 @@ func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
 		defer close(done)
 		for ctx.Err() == nil {
 			for _, d := range []log.Delta{
-				{Subject: events.MessageDeltaSubject(other, "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta":"not mine"}`)},
-				{Subject: events.MessageDeltaSubject(chat, "msg_1", "prt_1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta": "a<b"}`)},
+				{Subject: events.PartDeltaSubject(other), Type: "opencode.message.part.delta", Data: []byte(`{"delta":"not mine"}`)},
+				{Subject: events.PartDeltaSubject(chat), Type: "opencode.message.part.delta", Data: []byte(`{"delta": "a<b"}`)},
 				{Subject: events.ExecDeltaSubject(chat, "x1"), Type: log.ExecOutput, Stream: "stderr", Offset: 7, Data: []byte("\xff\n")},
 			} {
 				_ = s.Log.PublishDelta(d)
@@ -64,7 +64,7 @@ func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
 		}
 	}()
 	want := map[string]bool{
-		`{"subject":"delta.chat.` + chat + `.msg_1.prt_1","type":"opencode.message.part.delta","data":{"delta":"a\u003cb"}}`: true,
+		`{"subject":"delta.chat.` + chat + `.part","type":"opencode.message.part.delta","data":{"delta":"a\u003cb"}}`: true,
 		`{"subject":"delta.exec.` + chat + `.x1","type":"exec.output","stream":"stderr","offset":7,"data":"/wo="}`:           true,
 	}
 	for left := 2; left > 0; {

@@ -144,21 +144,17 @@ func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 // fragment says whether an event is a streaming fragment: a delta, or a tool part that was running and still is. key is
 // equal for fragments of which the later replaces the earlier. running is kept up to date.
 func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta, key string, ok bool) {
-	if chat == "" {
+	if chat == "" || len(e.Properties) == 0 {
 		return d, "", false
 	}
 	switch e.Type {
 	case "message.part.delta":
-		var p struct{ MessageID, PartID string } // narrow, because OpenCode sends a delta for each token
-		if json.Unmarshal(e.Properties, &p) != nil {
-			return d, "", false
-		}
-		d.Subject, key = events.MessageDeltaSubject(chat, p.MessageID, p.PartID), e.ID
+		key = e.ID
 	case "message.part.updated":
 		var p struct { // narrow, because OpenCode sends the whole part again for each chunk of output
 			Part struct {
-				ID, MessageID, Type string
-				State               struct{ Status string }
+				ID, Type string
+				State    struct{ Status string }
 			}
 		}
 		if json.Unmarshal(e.Properties, &p) != nil || p.Part.Type != "tool" {
@@ -172,17 +168,11 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 		if running[p.Part.ID] = true; !again {
 			return d, "", false
 		}
-		d.Subject, key = events.MessageDeltaSubject(chat, p.Part.MessageID, p.Part.ID), p.Part.ID
+		key = p.Part.ID
 	default:
 		return d, "", false
 	}
-	d.Type, d.Data = events.OpenCode{Type: e.Type}.Kind(), e.Properties
-	for _, token := range strings.Split(d.Subject, ".") {
-		if _, err := events.ParseID(token); err != nil {
-			return d, "", false // no subject can be made of it: it is stored as a fact
-		}
-	}
-	return d, key, true
+	return log.Delta{Subject: events.PartDeltaSubject(chat), Type: events.OpenCode{Type: e.Type}.Kind(), Data: e.Properties}, key, true
 }
 
 // findSession returns the session of an event, and binds a new one. An event without a session, or of a session that OpenCode has

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -206,15 +207,12 @@ func checkDeltas(t *testing.T, got []*nats.Msg, want []told, chat func(session s
 	var texts []string
 	updates := map[string]string{} // part -> newest
 	for _, w := range want {
-		var p struct {
-			MessageID, PartID string
-			Part              struct{ ID, MessageID string }
-		}
+		var p struct{ Part struct{ ID string } }
 		is.NoErr(json.Unmarshal([]byte(w.Properties), &p))
 		if w.Type == "message.part.delta" {
-			texts = append(texts, events.MessageDeltaSubject(chat(w.Session), p.MessageID, p.PartID)+" "+w.Properties)
+			texts = append(texts, events.PartDeltaSubject(chat(w.Session))+" "+w.Properties)
 		} else {
-			updates[events.MessageDeltaSubject(chat(w.Session), p.Part.MessageID, p.Part.ID)] = w.Properties
+			updates[p.Part.ID] = w.Properties
 		}
 	}
 	for _, m := range got {
@@ -224,9 +222,7 @@ func checkDeltas(t *testing.T, got []*nats.Msg, want []told, chat func(session s
 			is.Equal(m.Subject+" "+string(m.Data), texts[0])
 			texts = texts[1:]
 		case "opencode.message.part.updated":
-			if string(m.Data) == updates[m.Subject] {
-				delete(updates, m.Subject)
-			}
+			maps.DeleteFunc(updates, func(_, newest string) bool { return newest == string(m.Data) })
 		default:
 			t.Errorf("a delta of type %q", typ)
 		}
