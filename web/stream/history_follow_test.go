@@ -65,7 +65,7 @@ func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
 	}()
 	want := map[string]bool{
 		`{"subject":"delta.chat.` + chat + `.part","type":"opencode.message.part.delta","data":{"delta":"a\u003cb"}}`: true,
-		`{"subject":"delta.exec.` + chat + `.x1","type":"exec.output","stream":"stderr","offset":7,"data":"/wo="}`:           true,
+		`{"subject":"delta.exec.` + chat + `.x1","type":"exec.output","stream":"stderr","offset":7,"data":"/wo="}`:    true,
 	}
 	for left := 2; left > 0; {
 		fields := stream.Next(t)
