@@ -31,6 +31,7 @@ var mayImport = map[string]string{
 	"events/eventstest":                  "events/log events/secret expect",
 	"events/log":                         "events events/secret",
 	"events/log/tail":                    "events events/log",
+	"events/offload":                     "events events/log",
 	"events/opencode":                    "events",
 	"events/recovery":                    "events/log",
 	"events/secret":                      "events",
@@ -104,7 +105,7 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/logserver cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/secret handlers " +
+	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/logserver cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/chats web/ports web/records",
 	"cmd/app/logserver": "cmd/datadir events/recovery ops/natsconf projections/store",
 	"cmd/app/worker":    "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",

@@ -3,6 +3,7 @@ package projections
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/pocketbase/dbx"
 
@@ -141,6 +142,12 @@ func (c *Chat) setPreview(text string) {
 func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
 	return store.List[Chat](ctx, m.Model, "chats", "SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
 		dbx.Params{"limit": limit, "offset": offset})
+}
+
+// Archived returns the archived chats that are not deleted and have not changed since a time.
+func (m *Model) Archived(ctx context.Context, since time.Time) ([]Chat, error) {
+	return store.List[Chat](ctx, m.Model, "chats", "SELECT * FROM chats WHERE archived AND NOT removed AND max(updated, last_active) < {:since} ORDER BY id",
+		dbx.Params{"since": since.UTC().Format(events.TimeFormat)})
 }
 
 // Chat returns a chat, also a deleted one (Removed), and whether there is one.

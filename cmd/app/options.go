@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/push/service"
@@ -50,6 +51,9 @@ type Options struct {
 	Logger    *slog.Logger
 	Stderr    io.Writer           // where the progress of the start is shown, and what the worker prints
 	Getenv    func(string) string // finds the model provider that is set up for OpenCode
+
+	OffloadDir   string        // where contents of archived chats are moved to; empty for none
+	OffloadAfter time.Duration // since the last change of an archived chat
 
 	PushPrivate bool // push services may be at private addresses
 
@@ -127,6 +131,31 @@ func (o Options) CheckPlaces() error {
 	}
 	if isolation.Visible(data, expose) {
 		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.Data)
+	}
+	if o.OffloadDir == "" {
+		return nil
+	}
+	return checkHidden("--offload-dir", o.OffloadDir, workspace, expose)
+}
+
+// checkHidden returns an error if a path is not a directory, or if commands could read it.
+func checkHidden(flag, path, workspace string, expose []string) error {
+	if info, err := os.Stat(path); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s %s is not a directory", flag, path)
+	}
+	real, ok := workspaces.RealPath(path)
+	if !ok {
+		return fmt.Errorf("%s %s: cannot tell where this path leads", flag, path)
+	}
+	for _, paths := range [][2]string{{workspace, real}, {real, workspace}} {
+		if rel, err := filepath.Rel(paths[0], paths[1]); err == nil && filepath.IsLocal(rel) {
+			return fmt.Errorf("%s %s and --workspace %s lie in each other; choose another of the two", flag, path, workspace)
+		}
+	}
+	if isolation.Visible(real, expose) {
+		return fmt.Errorf("%s %s can be read in the sandbox; choose another directory", flag, path)
 	}
 	return nil
 }

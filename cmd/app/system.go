@@ -314,7 +314,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
 	g.Add(actor(rest, answering.Serve))
 	for _, worker := range []func(context.Context) error{
-		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys, s.closeViewers,
+		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys, s.closeViewers, s.offload,
 	} {
 		g.Add(actor(rest, s.onceLoaded(worker)))
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"pocketcoder/cmd/app"
 	"pocketcoder/cmd/datadir"
@@ -41,6 +43,7 @@ var upGroups = []flagGroup{
 	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},
 	{"Notifications", []string{"push-relay", "push-allow-private"}},
 	{"SSH", []string{"ssh", "authorized-keys"}},
+	{"Old chats", []string{"offload-dir", "offload-after"}},
 }
 
 // rules is a flag that may be given several times.
@@ -79,6 +82,9 @@ func upFlags(env Environment, args []string) (app.Options, error) {
 	networkFlags(&o, fs, env)
 	pushFlags(&o, fs, env)
 	sshFlags(&o, fs, env)
+	if err := offloadFlags(&o, fs, env); err != nil {
+		return o, WrongUsage(env, "up: %v", err)
+	}
 	var allow rules
 	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
 	args, all := helpAll(args)
@@ -90,6 +96,9 @@ func upFlags(env Environment, args []string) (app.Options, error) {
 	o.Admin = [2]string{env.Getenv("POCKETCODER_ADMIN_EMAIL"), env.Getenv("POCKETCODER_ADMIN_PASSWORD")}
 	o.Data, o.Rules = datadir.Dir(datadir.Absolute(*data)), append(allow, policy.Defaults...)
 	o.Workspace = datadir.Absolute(o.Workspace)
+	if o.OffloadDir != "" {
+		o.OffloadDir = datadir.Absolute(o.OffloadDir)
+	}
 	o.Logger = slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := o.Check(); err != nil {
 		return o, WrongUsage(env, "up: %v", err)
@@ -135,4 +144,20 @@ func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 func sshFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	fs.StringVar(&o.SSH, "ssh", env.Getenv("POCKETCODER_SSH"), "`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
 	fs.StringVar(&o.AuthorizedKeys, "authorized-keys", env.Getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
+}
+
+// defaultOffloadAfter is 90 days.
+const defaultOffloadAfter = 90 * 24 * time.Hour
+
+// offloadFlags adds the flags about contents of old chats.
+func offloadFlags(o *app.Options, fs *flag.FlagSet, env Environment) (err error) {
+	o.OffloadAfter = defaultOffloadAfter
+	if text := env.Getenv("POCKETCODER_OFFLOAD_AFTER"); text != "" {
+		if o.OffloadAfter, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("POCKETCODER_OFFLOAD_AFTER: %w", err)
+		}
+	}
+	fs.StringVar(&o.OffloadDir, "offload-dir", env.Getenv("POCKETCODER_OFFLOAD_DIR"), "`directory` to which outputs, changed files and diffs of archived chats are moved; they are read there; none when empty (POCKETCODER_OFFLOAD_DIR)")
+	fs.DurationVar(&o.OffloadAfter, "offload-after", o.OffloadAfter, "how long an archived chat must be unchanged before that (POCKETCODER_OFFLOAD_AFTER)")
+	return nil
 }

@@ -101,8 +101,8 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 		if err := o.Data.Begin(datadir.Unfinished{What: erasureOf, Command: o.Command}); err != nil {
 			return r, err
 		}
-		// Forget the sessions before the log is replaced: after a kill, the next run finds them only in the old log.
-		if err := forget(ctx, o.Data, found.sessions); err != nil {
+		// Before the log is replaced: after a kill, the next run finds the sessions and the files only in the old log.
+		if err := errors.Join(forget(ctx, o.Data, found.sessions), removeAll(found.files)); err != nil {
 			return r, err
 		}
 		if err := os.Rename(o.Data.Path(current), o.Data.Path(former)); err != nil {
@@ -125,6 +125,13 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 	return r, o.Data.Finish()
 }
 
+func removeAll(files []string) (err error) {
+	for _, f := range files {
+		err = errors.Join(err, os.RemoveAll(f))
+	}
+	return err
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -133,10 +140,7 @@ func exists(path string) bool {
 // removeReadModels removes the read models, also those that were moved aside, because they hold the text.
 func removeReadModels(d datadir.Dir) error {
 	files, err := filepath.Glob(d.Path("readmodel*"))
-	for _, f := range files {
-		err = errors.Join(err, os.RemoveAll(f))
-	}
-	return err
+	return errors.Join(err, removeAll(files))
 }
 
 // rewrite writes the new log beside the old one and reads it back.

@@ -110,6 +110,23 @@ func installation(t testing.TB) datadir.Dir {
 	return d
 }
 
+func TestTheFilesOfAnErasedChatAreRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d, dir := installation(t), t.TempDir()
+	opened(t, d, func(_ *nats.Conn, l *log.Log) {
+		for _, chat := range []string{"chat1", "chat2"} {
+			moved, err := l.Offload(t.Context(), "exec-"+chat+".stdout", dir)
+			is.NoErr(err)
+			is.True(moved)
+		}
+	})
+	_, err := Run(t.Context(), options(d))
+	is.NoErr(err)
+	is.Equal(files(t, dir, canary), nil)
+	expect.Contains(t, expect.ReadFile(t, filepath.Join(dir, "exec-chat2.stdout")), "other\n")
+}
+
 func openCodeDatabase(t testing.TB, d datadir.Dir) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", d.Path("opencode", "data", "opencode", "opencode.db"))

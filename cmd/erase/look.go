@@ -3,9 +3,7 @@ package erase
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +30,7 @@ type findings struct {
 	large    map[uint64]json.RawMessage // marks of the events whose body is in BLOBS, by sequence
 	chunks   map[string]bool            // subjects of the contents of blobs
 	metas    map[string][]byte          // what replaces the blob's description, by subject
+	files    []string                   // with contents of blobs that were offloaded
 }
 
 // mark returns the mark that replaces an event's body. The body may be in BLOBS.
@@ -75,11 +74,12 @@ func look(ctx context.Context, nc *nats.Conn, chat string) (*findings, error) {
 func (f *findings) add(e events.Event) {
 	f.count++
 	if e.Malformed == nil {
-		f.search(e.Data)
+		for _, name := range events.BlobsIn(e.Data) {
+			f.blobs[name] = true
+		}
 	}
 	if len(e.Data) > log.MaxInline {
-		sum := sha256.Sum256(e.Data)
-		f.blobs["sha256-"+hex.EncodeToString(sum[:])] = true
+		f.blobs[log.ContentName(e.Data)] = true
 	}
 	switch d, _ := events.Decode(e); d := d.(type) {
 	case events.ChatCreated:
@@ -106,33 +106,6 @@ func (f *findings) add(e events.Event) {
 		f.sessions[p.SessionID] = true
 	}
 	delete(f.sessions, "")
-}
-
-// search records the blobs that a body names.
-func (f *findings) search(body []byte) {
-	var value any
-	if json.Unmarshal(body, &value) == nil {
-		f.searchValue(value)
-	}
-}
-
-func (f *findings) searchValue(value any) {
-	switch v := value.(type) {
-	case []any:
-		for _, item := range v {
-			f.searchValue(item)
-		}
-	case map[string]any:
-		name, isNamed := v["name"].(string)
-		_, isSized := v["size"].(float64)
-		_, isHashed := v["sha256"].(string)
-		if isNamed && isSized && isHashed {
-			f.blobs[name] = true
-		}
-		for _, item := range v {
-			f.searchValue(item)
-		}
-	}
 }
 
 // readAll reads all events. It finds the large bodies of the chat, and removes from f.blobs the blobs that events of other chats name.
@@ -225,6 +198,9 @@ func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 			return fmt.Errorf("look up blob %s: %w", name, err)
 		}
 		f.chunks["$O.BLOBS.C."+info.NUID] = true
+		if file := log.OffloadedTo(info); file != "" {
+			f.files = append(f.files, file)
+		}
 		mark := jetstream.ObjectInfo{Bucket: info.Bucket, NUID: info.NUID, Deleted: true, Digest: info.Digest}
 		mark.Name, mark.Description = name, "erased by an operator"
 		body, err := json.Marshal(mark)

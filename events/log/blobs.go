@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -131,18 +132,12 @@ func (l *Log) bucket() (jetstream.ObjectStore, error) {
 // OpenBlob reads a stored blob, in constant memory. It reads the bucket's messages directly, as the object store lays
 // them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
 func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) {
-	var info jetstream.ObjectInfo
-	_, err := l.direct(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, _ uint64) error {
-		if err := json.Unmarshal(m.Data, &info); err != nil {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		return nil
-	})
+	info, _, err := l.describe(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
-	if info.NUID == "" || info.Deleted {
-		return nil, fmt.Errorf("open blob %s: %w", name, ErrNoBlob)
+	if file := OffloadedTo(&info); file != "" {
+		return openOffloaded(file)
 	}
 	r, w := io.Pipe()
 	go func() {
@@ -155,17 +150,38 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	return r, nil
 }
 
+// describe returns what the bucket says of a blob, and the sequence of that message.
+func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
+	_, err = l.direct(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
+		if seq = at; json.Unmarshal(m.Data, &info) != nil {
+			return fmt.Errorf("its description: %w", ErrDamaged)
+		}
+		return nil
+	})
+	if err == nil && (info.NUID == "" || info.Deleted) {
+		err = ErrNoBlob
+	}
+	return info, seq, err
+}
+
 // ErrNoBlob means that no blob has the name. ErrDamaged means that the content differs from what was stored.
 var (
 	ErrNoBlob  = errors.New("no such blob")
 	ErrDamaged = errors.New("the stored content is damaged")
 )
 
+const hashPrefix = "sha256-"
+
+// ContentName returns the name under which KeepBlob stores a body.
+func ContentName(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
 // KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it redacts nothing.
 func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
-	sum := sha256.Sum256(body)
-	hash := hex.EncodeToString(sum[:])
-	b := events.Blob{Name: "sha256-" + hash, Size: int64(len(body)), SHA256: hash}
+	b := events.Blob{Name: ContentName(body), Size: int64(len(body))}
+	b.SHA256 = strings.TrimPrefix(b.Name, hashPrefix)
 	bucket, err := l.bucket()
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", b.Name, err)
@@ -217,7 +233,7 @@ func isLost(err error) bool { return errors.Is(err, ErrNoBlob) || errors.Is(err,
 func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
 		body, err := l.readBody(ctx, reference)
-		if !isLost(err) {
+		if !isLost(err) || isFileError(err) {
 			return body, err
 		}
 		patience, asked := l.bodyPatience(ctx, reference)

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+)
+
+func TestOutputsOfArchivedChatsAreMovedAndStillServed(t *testing.T) {
+	expect.Long(t, "starts a system twice")
+	t.Parallel()
+	is := is.New(t)
+	dir := t.TempDir()
+	p := start(t, "--offload-dir", dir, "--offload-after", "1ms")
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "old"})
+	admin.say(t, chat, bash("seq 1 50000"))
+	p.turnEnds(t, chat)
+	path := "/api/executions/" + admin.list(t, "executions", `chat = "`+chat+`"`)[0]["id"].(string) + "/output"
+	before := admin.do(t, "GET", path, nil).body
+	is.Equal(len(before), 288894)
+	admin.must(t, "PATCH", recordPath("chats", chat), record{"archived": true}, nil)
+	p.stop()
+	p.restart()
+	var files []os.DirEntry
+	expect.Eventually(t, "the output is moved", func() (moved bool) {
+		var err error
+		files, err = os.ReadDir(dir)
+		is.NoErr(err)
+		return len(files) == 1 && files[0].Name()[0] != '.' // not one that is being written
+	})
+	is.Equal(expect.ReadFile(t, dir+"/"+files[0].Name()), before)
+	is.Equal(admin.at(p).do(t, "GET", path, nil).body, before)
+}
+
+// at is the same account at a system that was started again.
+func (l login) at(p *process) login { return login{p, l.token, l.id, l.email} }

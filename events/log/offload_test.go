@@ -1,0 +1,126 @@
+package log_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+)
+
+func contentOf(t *testing.T, l *log.Log, name string) string {
+	t.Helper()
+	r, err := l.OpenBlob(t.Context(), name)
+	is.New(t).NoErr(err)
+	defer r.Close()
+	body, err := io.ReadAll(r)
+	is.New(t).NoErr(err)
+	return string(body)
+}
+
+func TestAnOffloadedBlobIsReadFromItsFile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l, dir := eventstest.Open(t, nc), t.TempDir()
+	reader, err := log.Attach(nc, "$JS.API")
+	is.NoErr(err)
+	text := strings.Repeat("line of output\n", 30_000)
+	stored, err := l.KeepBlob(t.Context(), []byte(text))
+	is.NoErr(err)
+	_, blobs := blobNames(t, nc)
+	chunks := func() uint64 {
+		info, err := blobs.GetInfo(t.Context(), stored.Name)
+		is.NoErr(err)
+		js, err := jetstream.New(nc)
+		is.NoErr(err)
+		stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
+		is.NoErr(err)
+		subject := "$O.BLOBS.C." + info.NUID
+		state, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(subject))
+		is.NoErr(err)
+		return state.State.Subjects[subject]
+	}
+	is.Equal(chunks(), uint64(4))
+	for _, want := range []bool{true, false} {
+		moved, err := l.Offload(t.Context(), stored.Name, dir)
+		is.NoErr(err)
+		is.Equal(moved, want)
+		is.Equal(chunks(), uint64(0))
+	}
+	file := filepath.Join(dir, stored.Name)
+	is.Equal(expect.ReadFile(t, file), text)
+	for _, l := range []*log.Log{l, reader} {
+		is.Equal(contentOf(t, l, stored.Name), text)
+	}
+
+	is.NoErr(os.Remove(file))
+	_, err = reader.OpenBlob(t.Context(), stored.Name)
+	is.True(errors.Is(err, log.ErrNoBlob))
+	expect.Contains(t, err.Error(), file)
+
+	_, err = l.KeepBlob(t.Context(), []byte(text)) // another event has the same content
+	is.NoErr(err)
+	is.Equal(chunks(), uint64(4))
+	is.Equal(contentOf(t, reader, stored.Name), text)
+}
+
+func TestOffloadLeavesTheBlobIfItFails(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l, dir := eventstest.Open(t, nc), t.TempDir()
+	stored, err := l.PutBlob(t.Context(), "x1.stdout", strings.NewReader("all of it"))
+	is.NoErr(err)
+	_, err = l.Offload(t.Context(), stored.Name, filepath.Join(dir, "missing"))
+	is.True(errors.Is(err, os.ErrNotExist))
+	is.Equal(contentOf(t, l, stored.Name), "all of it")
+	_, err = l.Offload(t.Context(), "never-stored", dir)
+	is.True(errors.Is(err, log.ErrNoBlob))
+	_, err = l.PutBlob(t.Context(), "../x1", strings.NewReader("outside"))
+	is.NoErr(err)
+	_, err = l.Offload(t.Context(), "../x1", dir)
+	is.True(err != nil)
+
+	_, blobs := blobNames(t, nc)
+	info, err := blobs.GetInfo(t.Context(), stored.Name)
+	is.NoErr(err)
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
+	is.NoErr(err)
+	is.NoErr(stream.Purge(t.Context(), jetstream.WithPurgeSubject("$O.BLOBS.C."+info.NUID)))
+	_, err = l.Offload(t.Context(), stored.Name, dir)
+	is.True(errors.Is(err, log.ErrDamaged))
+	left, err := os.ReadDir(dir)
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+}
+
+func TestAnEventWhoseFileIsGoneIsMalformed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l, dir := eventstest.Open(t, nc), t.TempDir()
+	e := sized(t, "evt_over", log.MaxInline+1)
+	_, err := l.Append(t.Context(), e)
+	is.NoErr(err)
+	_, err = l.Offload(t.Context(), log.ContentName(e.Data), dir)
+	is.NoErr(err)
+	is.Equal(read(t, l, 0)[0].Malformed, nil)
+	is.NoErr(os.RemoveAll(dir))
+	_, err = l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error {
+		is.True(errors.Is(e.Malformed, log.ErrNoBlob))
+		return nil
+	})
+	is.NoErr(err)
+}

@@ -1,0 +1,102 @@
+// Package offload moves large contents of old chats out of the log, to files in a directory of the operator.
+//
+// It moves what the events of a chat name (outputs of commands and changed files), and OpenCode's diffs, once the chat has been
+// archived for long. Read models need none of these.
+//
+// Promises: events do not change. The log has a content until its file is complete on disk, and readers find it there afterwards.
+//
+// It must not know how chats are archived, or which directory is a good one.
+package offload
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+)
+
+// Chat is an archived chat. Updated changes with each change of the chat.
+type Chat struct{ ID, Updated string }
+
+// Worker offloads the contents of chats. All fields must be set.
+type Worker struct {
+	Log    *log.Log
+	Dir    string        // absolute
+	After  time.Duration // since the last change of an archived chat
+	Logger *slog.Logger
+
+	// Archived returns the archived chats that have not changed since a time.
+	Archived func(ctx context.Context, since time.Time) ([]Chat, error)
+}
+
+// every is how often the worker looks for chats.
+const every = 24 * time.Hour
+
+// Run offloads contents at the start and once a day until ctx ends.
+func (w *Worker) Run(ctx context.Context) error {
+	done := map[string]string{} // Updated of the chats that are offloaded, by id: reading a long chat takes a second
+	for {
+		if err := w.pass(ctx, done); err != nil && ctx.Err() == nil {
+			w.Logger.Error("offload contents of archived chats", "err", err)
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// pass offloads the contents of all chats that are not done.
+func (w *Worker) pass(ctx context.Context, done map[string]string) (err error) {
+	chats, err := w.Archived(ctx, time.Now().Add(-w.After))
+	if err != nil {
+		return err
+	}
+	for _, c := range chats {
+		if done[c.ID] == c.Updated {
+			continue
+		}
+		failed := w.offload(ctx, c.ID)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if failed == nil {
+			done[c.ID] = c.Updated
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// offload moves the contents of a chat. If one cannot be moved, the others are moved all the same.
+func (w *Worker) offload(ctx context.Context, chat string) (failed error) {
+	names := map[string]bool{}
+	_, err := w.Log.Fold(log.Patient(ctx), events.ChatFilter(chat), 0, func(e events.Event) error {
+		if e.Malformed != nil {
+			return nil
+		}
+		for _, name := range events.BlobsIn(e.Data) {
+			names[name] = true
+		}
+		if e.Subject.Kind == sessionDiff && len(e.Data) > log.MaxInline {
+			names[log.ContentName(e.Data)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for name := range names {
+		if _, err := w.Log.Offload(ctx, name, w.Dir); err != nil && !errors.Is(err, log.ErrNoBlob) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// sessionDiff is the kind of OpenCode's diffs.
+var sessionDiff = events.OpenCode{Type: "session.diff"}.Kind()
