@@ -3,8 +3,10 @@ package handlers
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -49,6 +51,24 @@ func (f *Fold[S]) Read(ctx context.Context, l *log.Log, fn func(S) error) error 
 // Last returns the sequence of the last event folded under the first filter. Only decide functions of this fold may call it.
 func (f *Fold[S]) Last() uint64 { return f.queries[0].last }
 
+// firstPause is the longest pause after the first conflict. It doubles with each further one.
+const firstPause = 20 * time.Millisecond
+
+// pauseBefore waits before a command is decided again. Other processes decide meanwhile, and a replica of the log that was behind has
+// received what this one conflicts with. The pause is random, so that writers do not meet again.
+func pauseBefore(ctx context.Context, try int) error {
+	if try == 0 {
+		return nil
+	}
+	longest := firstPause << (try - 1)
+	select {
+	case <-time.After(longest/2 + rand.N(longest/2)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // maxTries is how often a command is decided again because another writer was first.
 const maxTries = 5
 
@@ -60,7 +80,10 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 	decide func(S) (all []events.Event, seq uint64, err error), guarded ...string) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for range maxTries {
+	for try := range maxTries {
+		if err := pauseBefore(ctx, try); err != nil {
+			return 0, err
+		}
 		if err := f.advance(ctx, l); err != nil {
 			return 0, err
 		}

@@ -42,3 +42,32 @@ func TestAFoldThatFailedOnTheWayAppliesNothingTwice(t *testing.T) {
 	is.NoErr(f.Read(t.Context(), l, nothing))
 	is.Equal(s.count, 5)
 }
+
+// counted counts events.
+type counted struct{ count int }
+
+func (s *counted) Apply(events.Event) { s.count++ }
+
+func TestWritersOfSeveralProcessesAllDecideInTheEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	const writers = 12
+	decided := make(chan error, writers)
+	begin := make(chan struct{})
+	for range writers {
+		f := handlers.NewFold(&counted{}, events.ChatFilter("chat1")) // one for each process
+		go func() {
+			<-begin
+			_, err := f.CarryOut(t.Context(), l, handlers.Command{}, func(*counted) ([]events.Event, uint64, error) {
+				e, err := events.New("chat1", events.ActorPolicy, events.TurnLost{Session: "ses_1"})
+				return []events.Event{e}, 0, err
+			})
+			decided <- err
+		}()
+	}
+	close(begin)
+	for range writers {
+		is.NoErr(<-decided)
+	}
+}

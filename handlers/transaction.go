@@ -37,7 +37,10 @@ func InTransaction(ctx context.Context) bool { return transactionOf(ctx) != nil 
 // has events would have had to know of; else fn is called again, so it must do nothing but give commands. A command that
 // had nothing to change puts no condition: it was right when it was decided.
 func Transaction(ctx context.Context, l *log.Log, fn func(ctx context.Context) error) (seq uint64, err error) {
-	for range maxTries {
+	for try := range maxTries {
+		if err := pauseBefore(ctx, try); err != nil {
+			return 0, err
+		}
 		t := &transaction{expected: map[string]bool{}}
 		if err := fn(context.WithValue(ctx, transactionKey{}, t)); err != nil {
 			return 0, err
