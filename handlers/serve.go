@@ -17,6 +17,9 @@ import (
 // commandPrefix is where commands are taken over NATS: cmd.<name>, request/reply, JSON both ways.
 const commandPrefix = "cmd."
 
+// enginePrefix is where the node that runs an engine is asked by other nodes: engine.<engine>.<name>. Only core may publish there.
+func enginePrefix(engine string) string { return "engine." + engine + "." }
+
 // Accepted is the answer to a command that was carried out.
 type Accepted struct {
 	ID     string          `json:"id,omitempty"`     // of what it created
@@ -82,8 +85,17 @@ func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.
 
 // Serve takes commands over NATS until ctx ends, in the name of actor: only the operator's identity may publish there.
 func (all Commands) Serve(ctx context.Context, nc *nats.Conn, actor string, log *slog.Logger) error {
+	return all.serve(ctx, nc, commandPrefix, actor, log)
+}
+
+// ServeEngine takes commands of other nodes for an engine until ctx ends. The commands name their actors themselves.
+func (all Commands) ServeEngine(ctx context.Context, nc *nats.Conn, engine string, log *slog.Logger) error {
+	return all.serve(ctx, nc, enginePrefix(engine), "", log)
+}
+
+func (all Commands) serve(ctx context.Context, nc *nats.Conn, prefix, actor string, log *slog.Logger) error {
 	for name, carryOut := range all {
-		sub, err := nc.QueueSubscribe(commandPrefix+name, "handlers", func(m *nats.Msg) {
+		sub, err := nc.QueueSubscribe(prefix+name, "handlers", func(m *nats.Msg) {
 			go func() {
 				ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 				defer cancel()
@@ -117,11 +129,24 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 	if err != nil {
 		return err
 	}
-	return m.Respond(body)
+	err = m.Respond(body)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return respond(m, Accepted{}, Refuse(Invalid, "the answer is %d bytes, which is too large for a message of NATS", len(body)))
+	}
+	return err
 }
 
 // Give gives a command to a running system over NATS. A refusal comes back as Refused.
 func Give(ctx context.Context, nc *nats.Conn, name string, command any) (Accepted, error) {
+	return give(ctx, nc, commandPrefix, name, command)
+}
+
+// GiveEngine gives a command to the node that runs an engine. The error is nats.ErrNoResponders if no node does.
+func GiveEngine(ctx context.Context, nc *nats.Conn, engine, name string, command any) (Accepted, error) {
+	return give(ctx, nc, enginePrefix(engine), name, command)
+}
+
+func give(ctx context.Context, nc *nats.Conn, prefix, name string, command any) (Accepted, error) {
 	body, err := json.Marshal(command)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
@@ -131,7 +156,7 @@ func Give(ctx context.Context, nc *nats.Conn, name string, command any) (Accepte
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	m, err := nc.RequestWithContext(ctx, commandPrefix+name, body)
+	m, err := nc.RequestWithContext(ctx, prefix+name, body)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("give %s: %w", name, err)
 	}

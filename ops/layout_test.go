@@ -105,10 +105,14 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": ". bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/logserver cmd/app/worker cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers " +
-		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/chats web/ports web/records",
-	"cmd/app/logserver": "cmd/datadir events/recovery ops/natsconf projections/store",
-	"cmd/app/worker":    "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
+	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers " +
+		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/ports web/records",
+	"cmd/app/lease":         "",
+	"cmd/app/logserver":     "cmd/datadir events/recovery ops/natsconf projections/store",
+	"cmd/app/node":          "bridge/opencode/outbox bridge/push events handlers handlers/exec web/api web/chats",
+	"cmd/app/ownshell":      ". cmd/datadir",
+	"cmd/app/workerprocess": "cmd/app/worker cmd/program sandbox/isolation web/api",
+	"cmd/app/worker":        "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections sandbox/isolation web/ports",
 	"cmd/cli/admin":      "bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events events/log handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries projections/spending projections/store",

@@ -12,7 +12,6 @@ import (
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
-	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -20,20 +19,45 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
-	"pocketcoder/web/chats"
 )
 
 // operator is who gives commands with the operator's key.
 var operator = events.UserActor("operator")
 
 // load gets ready what must be known before anything goes out or is decided: the read model has caught up with what the
-// log held at the start, ingest knows its sessions, and commands that were running when the system died are lost.
+// log held at the start, and then, once this node leads, prepare.
 func (s *System) load(ctx context.Context) error {
 	last, err := s.log.Last(ctx)
 	if err != nil {
 		return err
 	}
 	if err := s.catchUp(ctx, last); err != nil {
+		return err
+	}
+	if s.lease != nil {
+		close(s.loaded)
+		s.change()
+	}
+	if err := once(s.leading, s.prepare)(ctx); err != nil {
+		return err
+	}
+	if s.lease == nil {
+		close(s.loaded)
+	}
+	close(s.prepared)
+	s.change()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// prepare gets the engine's workers ready: ingest knows its sessions, and commands that ran when the system or the node before this
+// one died are lost.
+func (s *System) prepare(ctx context.Context) error {
+	last, err := s.log.Last(ctx) // nothing follows from the node before: it has stopped
+	if err != nil {
+		return err
+	}
+	if err := s.model.Wait(ctx, last); err != nil {
 		return err
 	}
 	if err := s.ingest.Load(ctx); err != nil {
@@ -48,10 +72,7 @@ func (s *System) load(ctx context.Context) error {
 			return err
 		}
 	}
-	close(s.loaded)
-	s.change()
-	<-ctx.Done()
-	return ctx.Err()
+	return nil
 }
 
 // catchUp waits until the read models hold an event, and shows the progress.
@@ -80,22 +101,16 @@ func (s *System) loading() error {
 	}
 }
 
-// onceLoaded runs a worker that needs what load gets ready.
-func (s *System) onceLoaded(worker func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		select {
-		case <-s.loaded:
-			return worker(ctx)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
+// health returns the state of each part that this node runs.
 func (s *System) health() api.Health {
-	return api.Health{
-		"log": s.logHealth(), "read_model": s.modelHealth(), "opencode": s.engineHealth(), "sandbox": s.worker.health(), "data": dataHealth(s.o.Data),
+	h := api.Health{"log": s.logHealth(), "read_model": s.modelHealth(), "data": dataHealth(s.o.Data)}
+	if s.leads() {
+		h["opencode"], h["sandbox"] = s.engineHealth(), s.worker.Health()
 	}
+	if s.lease != nil {
+		h["lease"] = s.leaseHealth()
+	}
+	return h
 }
 
 // engineDetail is what administrators see of OpenCode and its model.
@@ -129,22 +144,6 @@ func dataHealth(d datadir.Dir) api.Part {
 		return api.Part{State: api.Offline, Detail: map[string]any{"path": string(d), "error": err.Error()}}
 	}
 	return api.Part{State: api.Ready, Detail: map[string]any{"path": string(d)}}
-}
-
-// health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Choice) and refuses every command.
-func (w *workerProcess) health() api.Part {
-	pid := w.pid.Load()
-	part := api.Part{State: either(pid != 0, api.Ready, api.Starting)}
-	detail := map[string]any{"pid": pid, "pool": Pool}
-	if status := w.status.Load(); status != nil {
-		level, reason, _ := strings.Cut(*status, ": ")
-		detail["isolation"], detail["reason"] = level, reason
-		if pid != 0 && level == "refused" {
-			part.State = api.Degraded
-		}
-	}
-	part.Detail = detail
-	return part
 }
 
 // reportIsolation prints the isolation level of commands, and warns if there is none.
@@ -203,7 +202,7 @@ func (s *System) watchHealth(ctx context.Context, ready func()) error {
 			announced = true
 			ready()
 		}
-		if s.disk.refusal() != nil { // nothing can be recorded
+		if s.disk.refusal() != nil || !s.leads() { // nothing can be recorded, or another node records
 		} else if err := s.recordHealth(ctx, health, recorded); err != nil && ctx.Err() == nil {
 			s.o.Logger.Error("record health", "err", err)
 		}
@@ -240,22 +239,6 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 		recorded[name] = part.State
 	}
 	return nil
-}
-
-// askedOpenCode is what the API asks of OpenCode, with the API's word for one that does not answer.
-func askedOpenCode(o *outbox.Outbox) chats.Engine {
-	said := func(answer json.RawMessage, err error) (json.RawMessage, error) {
-		if errors.Is(err, outbox.ErrUnavailable) {
-			err = errors.Join(api.ErrUnavailable, err)
-		}
-		return answer, err
-	}
-	return chats.Engine{
-		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
-			return said(o.Diff(ctx, chat, message))
-		},
-		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) { return said(o.Todo(ctx, chat)) },
-	}
 }
 
 // lives gives the OpenCode that runs now to those who talk to it.

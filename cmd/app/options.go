@@ -36,6 +36,7 @@ type Options struct {
 	Admin     [2]string // email and password of the first administrator; empty for a setup link
 	Workspace string
 	NATS      string
+	Roles     Roles // of a node that shares NATS with others; nil for the whole system
 	OpenCode  string
 	Model     ModelOptions
 	Proxied   bool // a proxy with TLS is in front
@@ -55,7 +56,8 @@ type Options struct {
 	OffloadDir   string        // where contents of archived chats are moved to; empty for none
 	OffloadAfter time.Duration // since the last change of an archived chat
 
-	PushPrivate bool // push services may be at private addresses
+	EngineState string // directory with OpenCode's files; empty for one in Data
+	PushPrivate bool   // push services may be at private addresses
 
 	SSH            string // address of the SSH server; empty for none
 	AuthorizedKeys string // a second authorized_keys file
@@ -88,6 +90,9 @@ func (o Options) Check() error {
 		return fmt.Errorf("--isolation: %w", err)
 	}
 	if err := o.checkNetwork(); err != nil {
+		return err
+	}
+	if err := o.checkRoles(); err != nil {
 		return err
 	}
 	if err := o.checkPush(); err != nil {
@@ -132,18 +137,16 @@ func (o Options) CheckPlaces() error {
 	if isolation.Visible(data, expose) {
 		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.Data)
 	}
-	if o.OffloadDir == "" {
-		return nil
+	if info, err := os.Stat(o.OffloadDir); o.OffloadDir != "" && (err != nil || !info.IsDir()) {
+		return fmt.Errorf("--offload-dir %s is not a directory", o.OffloadDir)
 	}
-	return checkHidden("--offload-dir", o.OffloadDir, workspace, expose)
+	return errors.Join(checkHidden("--offload-dir", o.OffloadDir, workspace, expose), checkHidden("--opencode-state", o.EngineState, workspace, expose))
 }
 
-// checkHidden returns an error if a path is not a directory, or if commands could read it.
+// checkHidden returns an error if commands could read a path. An empty path is no error.
 func checkHidden(flag, path, workspace string, expose []string) error {
-	if info, err := os.Stat(path); err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	} else if !info.IsDir() {
-		return fmt.Errorf("%s %s is not a directory", flag, path)
+	if path == "" {
+		return nil
 	}
 	real, ok := workspaces.RealPath(path)
 	if !ok {
@@ -151,7 +154,7 @@ func checkHidden(flag, path, workspace string, expose []string) error {
 	}
 	for _, paths := range [][2]string{{workspace, real}, {real, workspace}} {
 		if rel, err := filepath.Rel(paths[0], paths[1]); err == nil && filepath.IsLocal(rel) {
-			return fmt.Errorf("%s %s and --workspace %s lie in each other; choose another of the two", flag, path, workspace)
+			return fmt.Errorf("%s %s must not be in --workspace %s, nor the workspace in it; choose another directory", flag, path, workspace)
 		}
 	}
 	if isolation.Visible(real, expose) {

@@ -58,5 +58,5 @@ Try, in another terminal:
   %[9]s replay CHAT
 
 Ctrl-C stops everything.
-`, r.HTTP, r.NATS, s.engine.Tools.OpenCode, s.engine.Tools.Version, model, s.worker.pid.Load(), r.Workspace, s.o.Data, program.Name())
+`, r.HTTP, r.NATS, s.engine.Tools.OpenCode, s.engine.Tools.Version, model, s.worker.PID(), r.Workspace, s.o.Data, program.Name())
 }

@@ -1,8 +1,14 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"os"
+
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/secret"
 	"pocketcoder/web/api"
 )
 
@@ -13,5 +19,35 @@ func (s *System) wirePush() {
 		Sender:  service.Sender{URL: s.reached, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
 		Present: s.web.Realtime.Present, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
-	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.push.Tell, Test: s.push.Test, Act: s.push.Act}
+	s.anywhere.Push = s.push
+	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.anywhere.Tell, Test: s.anywhere.Test, Act: s.push.Act}
+}
+
+// openVAPID loads the keys for Web Push. Nodes share those of the first one, because a browser subscribes with them.
+func (s *System) openVAPID(ctx context.Context) (err error) {
+	const shared = "webpush"
+	file := s.o.Data.Path("keys", "webpush.json")
+	if s.o.Roles == nil {
+		s.vapid, err = service.LoadVAPID(file)
+		return err
+	}
+	body, found, err := s.secrets.Get(ctx, shared)
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := datadir.WriteFile(file, body); err != nil {
+			return err
+		}
+	}
+	if s.vapid, err = service.LoadVAPID(file); err != nil || found {
+		return err
+	}
+	if body, err = os.ReadFile(file); err != nil {
+		return err
+	}
+	if err = s.secrets.Create(ctx, shared, body); errors.Is(err, secret.ErrExists) {
+		return s.openVAPID(ctx)
+	}
+	return err
 }

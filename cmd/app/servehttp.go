@@ -7,16 +7,14 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"pocketcoder/web"
 )
 
-func serveHTTP(ctx context.Context, l net.Listener, pages *web.Server) error {
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the requests: streams end with it
 	defer cancel()
 	// Streams and bodies have deadlines of their own; these are for what else is served.
 	server := &http.Server{
-		Handler: pages.Handler(), BaseContext: func(net.Listener) context.Context { return base },
+		Handler: handler, BaseContext: func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 	}

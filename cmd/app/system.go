@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -33,12 +34,17 @@ import (
 	"pocketcoder/bridge/push"
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/app/lease"
 	"pocketcoder/cmd/app/logserver"
+	"pocketcoder/cmd/app/node"
+	"pocketcoder/cmd/app/ownshell"
+	"pocketcoder/cmd/app/workerprocess"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
+	"pocketcoder/events/offload"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -84,10 +90,6 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if s.isolation, err = isolation.Choose(o.Isolation); err != nil {
 		return nil, fmt.Errorf("isolate OpenCode: %w", err)
 	}
-	if s.shells, err = openShells(o, s.isolation); err != nil {
-		return nil, err
-	}
-	s.closes(func() { s.shells.Close() })
 	viewer.Stop(o.Data) // a crash leaves it
 	if s.ssh, err = openSSH(ctx, o, s.say); err != nil {
 		return nil, err
@@ -99,13 +101,18 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if err := s.openAccounts(ctx); err != nil {
 		return nil, err
 	}
-	if s.vapid, err = service.LoadVAPID(o.Data.Path("keys", "webpush.json")); err != nil {
+	if err := s.openVAPID(ctx); err != nil {
 		return nil, err
 	}
 	s.log.Conceal("push", s.vapid.Private, o.Relay.Secret)
 	s.reached, s.ports = o.reached(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
 	s.wire()
-	return s, nil
+	s.closes(func() {
+		if s.leads() {
+			s.shells.Close()
+		}
+	})
+	return s, s.openLease(ctx)
 }
 
 // openLog opens NATS, the log, what answers for the model provider, and the read model.
@@ -173,7 +180,12 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 		return err
 	}
 	return s.runActors(ctx, func() {
-		s.say.ready(r, s)
+		if s.lease == nil {
+			s.say.ready(r, s)
+		} else {
+			holder, _ := s.lease.Holder()
+			s.say.done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP, holder.Node)
+		}
 		s.offerSetup(ctx)
 		ready(r)
 	})
@@ -189,8 +201,8 @@ type shellListener struct {
 // they would lead to the machine's, and uses TCP with a secret.
 func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
-		s.address = shellsocket.Unix + o.Data.ShellSocket()
-		s.Listener, err = shells.Listen(o.Data.ShellSocket())
+		s.address = shellsocket.Unix + o.shellSocket()
+		s.Listener, err = shells.Listen(o.shellSocket())
 		return s, err
 	}
 	if s.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -238,16 +250,21 @@ type System struct {
 	outside     *network.Engine  // what OpenCode itself reaches
 	isolation   isolation.Choice // how OpenCode is isolated
 	lives       lives
-	worker      *workerProcess
+	worker      *workerprocess.Process
 	web         *web.Server
 	push        *push.Push
 	ssh         *ssh.Server   // nil without --ssh
-	loaded      chan struct{} // closed once the read model has caught up and ingest knows its sessions
+	anywhere    *node.Engine  // the engine, whichever node has it
+	lease       *lease.Lease  // nil without Options.Roles
+	node        string        // the name of this node in the lease
+	leading     chan struct{} // closed once this node runs the engine
+	loaded      chan struct{} // closed once the read model has caught up
+	prepared    chan struct{} // closed once it leads, and ingest knows its sessions
 	changed     chan struct{} // a part's state may have changed
 }
 
 func (s *System) wire() {
-	s.changed, s.loaded = make(chan struct{}, 1), make(chan struct{})
+	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.ingest = &ingest.Ingest{
@@ -264,31 +281,31 @@ func (s *System) wire() {
 		HasRoom: s.disk.hasRoom,
 	}
 	s.engine = &opencode.Supervisor{
-		Dir: s.o.Data.Path("opencode"), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
-		ShellAddress: s.shells.address, Isolation: s.isolation,
-		Started: s.lives.started, Changed: s.change, Expose: s.o.Expose,
+		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
+		Isolation: s.isolation, Started: s.lives.started, Changed: s.change, Expose: s.o.Expose,
 		Conceal: func(password string) { s.log.Conceal("opencode", password) },
 		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
 	s.gate = permission.Gate{
-		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.ingest.Session,
+		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
 		Call: askedCall(s.model), History: queries.History(s.model, s.log), Logger: s.o.Logger,
 		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
-	s.worker = &workerProcess{
-		args: []string{
+	s.worker = &workerprocess.Process{
+		Args: []string{
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,
 			"--workspace", s.o.Workspace, "--home", s.o.Data.Path("home"), "--isolation", s.o.Isolation,
 		},
-		stderr: s.o.Stderr, logger: s.o.Logger, changed: s.change, ready: s.reportIsolation,
+		Pool: Pool, Stderr: s.o.Stderr, Logger: s.o.Logger, Changed: s.change, Ready: s.reportIsolation,
 	}
-	s.worker.args = append(s.worker.args, s.o.Limits.Args()...)
+	s.worker.Args = append(s.worker.Args, s.o.Limits.Args()...)
 	for _, dir := range s.o.Expose {
-		s.worker.args = append(s.worker.args, "--expose", dir)
+		s.worker.Args = append(s.worker.Args, "--expose", dir)
 	}
+	s.anywhere = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
-		Engine: askedOpenCode(s.outbox), Signal: s.exec.Signal, Dial: s.exec.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
+		Engine: s.anywhere.Chats(), Signal: s.anywhere.Signal, Dial: s.anywhere.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
 		Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
@@ -310,25 +327,22 @@ const stopTime = 6 * time.Second
 func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
 	rest := log.Patient(context.WithoutCancel(ctx))
-	g.Add(actor(rest, s.runOpenCode))
-	answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
-	g.Add(actor(rest, answering.Serve))
-	for _, worker := range []func(context.Context) error{
-		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders, s.push.Run, s.keepSSHKeys, s.closeViewers, s.offload,
-	} {
-		g.Add(actor(rest, s.onceLoaded(worker)))
+	s.addEngine(&g, rest)
+	for _, worker := range []func(context.Context) error{s.keepSSHKeys, s.closeViewers} {
+		g.Add(actor(rest, once(s.loaded, worker)))
 	}
 	g.Add(actor(rest, s.runSSH))
-	g.Add(actor(rest, s.worker.Run))
 	g.Add(actor(rest, s.runEgress))
-	for _, commands := range []handlers.Commands{
-		s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.push.Commands(), s.gate.Commands(), s.exec.Commands(), s.accounts.Commands(),
-	} {
-		g.Add(actor(rest, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) }))
+	if s.o.Roles.has(RoleHandlers) {
+		for _, commands := range s.commands() {
+			g.Add(actor(rest, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) }))
+		}
+		g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model, s.loading) }))
 	}
-	g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model, s.loading) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.web) }))
-	g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.handler()) }))
+	if s.o.Roles.has(RoleWeb) {
+		g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
+	}
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))
 	g.Add(actor(rest, s.accounts.Run))
@@ -345,6 +359,30 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	return err
 }
 
+// addEngine adds what only one node at a time runs, and last what keeps the lease for it.
+func (s *System) addEngine(g *run.Group, rest context.Context) {
+	g.Add(actor(rest, once(s.leading, s.runOpenCode)))
+	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
+		answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
+		return answering.Serve(ctx)
+	})))
+	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: s.model.Archived, Logger: s.o.Logger}
+	for _, worker := range []func(context.Context) error{
+		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders, s.push.Run, old.Run,
+	} {
+		g.Add(actor(rest, once(s.prepared, worker)))
+	}
+	g.Add(actor(rest, once(s.leading, s.worker.Run)))
+	for _, commands := range []handlers.Commands{s.push.Commands(), s.exec.Commands()} {
+		g.Add(actor(rest, once(s.leading, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) })))
+	}
+	if s.lease != nil {
+		g.Add(actor(rest, once(s.prepared, s.anywhere.Serve)))
+		g.Add(actor(rest, s.providerKeys().Follow))
+		g.Add(actor(rest, s.keepLease))
+	}
+}
+
 func (s *System) serveShells(ctx context.Context) error {
 	return s.exec.ServeShells(ctx, s.nc, operator, s.sees)
 }
@@ -354,7 +392,7 @@ func (s *System) runOpenCode(ctx context.Context) (err error) {
 	var building sync.WaitGroup // beside npm, which mostly waits for the network
 	var noShell error
 	building.Go(func() {
-		s.engine.Shell, noShell = findShell(ctx, s.o.Data, func(line string) { s.say.step("shell", line) })
+		s.engine.Shell, noShell = ownshell.Find(ctx, s.o.Data, func(line string) { s.say.step("shell", line) })
 	})
 	s.engine.Tools, err = install.Find(ctx, install.Options{
 		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.say.step("opencode", line) },

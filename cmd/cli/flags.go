@@ -37,7 +37,7 @@ func groupFlags(env Environment, fs *flag.FlagSet, text string, all bool, groups
 				break
 			}
 			printFlags(fs, "\n"+g.name+":\n", func(f *flag.Flag) bool {
-				in := slices.Contains(g.flags, f.Name) || i == len(groups)-1 && !shown[f.Name]
+				in := !shown[f.Name] && slices.Contains(g.flags, f.Name) || i == len(groups)-1 && !shown[f.Name]
 				shown[f.Name] = shown[f.Name] || in
 				return in
 			})

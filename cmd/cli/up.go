@@ -58,9 +58,14 @@ func (r *rules) Set(s string) error {
 }
 
 func upFlags(env Environment, args []string) (app.Options, error) {
-	fs := NewFlags(env, "up", upUsage)
-	data := DataFlag(fs, env)
 	o := app.Options{}
+	err := systemFlags(&o, env, NewFlags(env, "up", upUsage), upUsage, upGroups, args)
+	return o, err
+}
+
+// systemFlags reads the flags of up and serve.
+func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string, groups []flagGroup, args []string) error {
+	data := DataFlag(fs, env)
 	fs.StringVar(&o.HTTP, "http", Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server, loopback (POCKETCODER_HTTP)")
 	fs.StringVar(&o.URL, "url", env.Getenv("POCKETCODER_URL"), "`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
 	fs.StringVar(&o.PortsURL, "ports-url", env.Getenv("POCKETCODER_PORTS_URL"), "`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that passes the Host header on; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
@@ -74,23 +79,23 @@ func upFlags(env Environment, args []string) (app.Options, error) {
 	fs.Var((*paths)(&o.Expose), "expose", exposeHelp)
 	err := modelFlags(&o.Model, fs, env)
 	if err != nil {
-		return o, WrongUsage(env, "up: %v", err)
+		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
 	if o.Limits, err = limitFlags(fs, env); err != nil {
-		return o, WrongUsage(env, "up: %v", err)
+		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
-	networkFlags(&o, fs, env)
-	pushFlags(&o, fs, env)
-	sshFlags(&o, fs, env)
-	if err := offloadFlags(&o, fs, env); err != nil {
-		return o, WrongUsage(env, "up: %v", err)
+	networkFlags(o, fs, env)
+	pushFlags(o, fs, env)
+	sshFlags(o, fs, env)
+	if err := offloadFlags(o, fs, env); err != nil {
+		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
 	var allow rules
 	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
 	args, all := helpAll(args)
-	groupFlags(env, fs, upUsage, all, upGroups)
+	groupFlags(env, fs, usage, all, groups)
 	if _, err := Parse(fs, args, 0); err != nil {
-		return o, err
+		return err
 	}
 	o.Proxied, o.Stderr, o.Getenv = *behind, env.Stderr, env.Getenv
 	o.Admin = [2]string{env.Getenv("POCKETCODER_ADMIN_EMAIL"), env.Getenv("POCKETCODER_ADMIN_PASSWORD")}
@@ -99,11 +104,14 @@ func upFlags(env Environment, args []string) (app.Options, error) {
 	if o.OffloadDir != "" {
 		o.OffloadDir = datadir.Absolute(o.OffloadDir)
 	}
+	if o.EngineState != "" {
+		o.EngineState = datadir.Absolute(o.EngineState)
+	}
 	o.Logger = slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := o.Check(); err != nil {
-		return o, WrongUsage(env, "up: %v", err)
+		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
-	return o, o.CheckPlaces()
+	return o.CheckPlaces()
 }
 
 // Up is the command up.
@@ -112,6 +120,11 @@ func Up(ctx context.Context, env Environment, args []string) error {
 	if err != nil {
 		return err
 	}
+	return runSystem(ctx, o)
+}
+
+// runSystem runs a system until it is stopped.
+func runSystem(ctx context.Context, o app.Options) error {
 	s, err := app.New(ctx, o)
 	if err == nil {
 		err = s.Run(ctx, func(datadir.Running) {})

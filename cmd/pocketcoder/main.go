@@ -29,6 +29,7 @@ import (
 const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
 
   pocketcoder up             start everything on this machine
+  pocketcoder serve          run one node of several that share a NATS cluster
   pocketcoder chat           talk to the assistant, approve what it may do
   pocketcoder chats          list chats, and mark those that wait for a person
   pocketcoder requests       list the requests and questions that wait for a person
@@ -101,6 +102,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 	}
 	command, ok := map[string]func(context.Context, cli.Environment, []string) error{
 		"up":       cli.Up,
+		"serve":    cli.Serve,
 		"sandbox":  executions.Run,
 		"chat":     cli.Chat,
 		"chats":    cli.Chats,

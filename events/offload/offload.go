@@ -18,18 +18,15 @@ import (
 	"pocketcoder/events/log"
 )
 
-// Chat is an archived chat. Updated changes with each change of the chat.
-type Chat struct{ ID, Updated string }
-
-// Worker offloads the contents of chats. All fields must be set.
+// Worker offloads the contents of chats. Without Dir it does nothing; the other fields must be set.
 type Worker struct {
 	Log    *log.Log
 	Dir    string        // absolute
 	After  time.Duration // since the last change of an archived chat
 	Logger *slog.Logger
 
-	// Archived returns the archived chats that have not changed since a time.
-	Archived func(ctx context.Context, since time.Time) ([]Chat, error)
+	// Archived returns the archived chats that have not changed since a time: when each has changed, by id.
+	Archived func(ctx context.Context, since time.Time) (map[string]string, error)
 }
 
 // every is how often the worker looks for chats.
@@ -37,7 +34,11 @@ const every = 24 * time.Hour
 
 // Run offloads contents at the start and once a day until ctx ends.
 func (w *Worker) Run(ctx context.Context) error {
-	done := map[string]string{} // Updated of the chats that are offloaded, by id: reading a long chat takes a second
+	if w.Dir == "" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	done := map[string]string{} // the chats that are offloaded, as Archived returned them: reading a long chat takes a second
 	for {
 		if err := w.pass(ctx, done); err != nil && ctx.Err() == nil {
 			w.Logger.Error("offload contents of archived chats", "err", err)
@@ -56,16 +57,16 @@ func (w *Worker) pass(ctx context.Context, done map[string]string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, c := range chats {
-		if done[c.ID] == c.Updated {
+	for chat, changed := range chats {
+		if done[chat] == changed {
 			continue
 		}
-		failed := w.offload(ctx, c.ID)
+		failed := w.offload(ctx, chat)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if failed == nil {
-			done[c.ID] = c.Updated
+			done[chat] = changed
 		}
 		err = errors.Join(err, failed)
 	}

@@ -39,9 +39,9 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 		add(events.NewOpenCode(chat, "local", "evt_message_"+chat, 2, events.OpenCode{Type: "message.updated", Properties: large("text " + chat)}))
 		contents[chat] = []string{log.ContentName(diff.Data), output.Name}
 	}
-	archived := []Chat{{"old", "1"}, {"gone", "1"}}
+	archived := map[string]string{"old": "1", "gone": "1"}
 	w := &Worker{Log: l, Dir: dir, After: time.Hour, Logger: slog.New(slog.DiscardHandler)}
-	w.Archived = func(_ context.Context, since time.Time) ([]Chat, error) {
+	w.Archived = func(_ context.Context, since time.Time) (map[string]string, error) {
 		is.True(time.Since(since) >= time.Hour)
 		return archived, nil
 	}
@@ -62,7 +62,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(n, 6)
 
-	archived = append(archived, Chat{"new", "1"})
+	archived["new"] = "1"
 	is.NoErr(w.pass(t.Context(), done))
 	is.Equal(len(files()), 4)
 }
@@ -81,7 +81,9 @@ func TestAChatThatCannotBeOffloadedDoesNotKeepTheOthers(t *testing.T) {
 	}
 	is.NoErr(os.MkdirAll(dir+"/a/in-the-way", 0o700)) // of the file
 	w := &Worker{Log: l, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
-	w.Archived = func(context.Context, time.Time) ([]Chat, error) { return []Chat{{"chat-a", "1"}, {"chat-b", "1"}}, nil }
+	w.Archived = func(context.Context, time.Time) (map[string]string, error) {
+		return map[string]string{"chat-a": "1", "chat-b": "1"}, nil
+	}
 	done := map[string]string{}
 	err := w.pass(t.Context(), done)
 	is.True(err != nil)

@@ -19,10 +19,23 @@ var ErrNotServed = errors.New("nothing serves there")
 // Dial connects to a port of 127.0.0.1 where a command of the chat that runs on by itself, or a person's shell, serves it: the
 // newest that does. A connection ends with its command.
 func (x *Executions) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
-	err := errors.New("no command of the chat runs in the background")
+	return x.DialAny(ctx, x.Servers(chat), port)
+}
+
+// Servers returns the executions of a chat that can be connected to, the newest first. Only the process that runs them knows.
+func (x *Executions) Servers(chat string) (executions []string) {
 	for _, u := range x.running.servers(chat) {
+		executions = append(executions, u.requested.Exec)
+	}
+	return executions
+}
+
+// DialAny is Dial for executions of any process: the first that serves the port.
+func (x *Executions) DialAny(ctx context.Context, executions []string, port int) (net.Conn, error) {
+	err := errors.New("no command of the chat runs in the background")
+	for _, execution := range executions {
 		var conn net.Conn
-		if conn, err = x.connect(ctx, u, port); err == nil {
+		if conn, err = x.connect(ctx, execution, port); err == nil {
 			return conn, nil
 		}
 		if ctx.Err() != nil {
@@ -51,7 +64,7 @@ func (u *run) serving() bool {
 }
 
 // connect gives a connection whose other end is in the sandbox.
-func (x *Executions) connect(ctx context.Context, u *run, port int) (net.Conn, error) {
+func (x *Executions) connect(ctx context.Context, execution string, port int) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	open, cancel := context.WithCancel(context.Background()) // longer than ctx
 	c := &connection{Conn: ours, cancel: cancel}
@@ -63,7 +76,7 @@ func (x *Executions) connect(ctx context.Context, u *run, port int) (net.Conn, e
 	go func() {
 		defer theirs.Close()
 		defer cancel()
-		r := wire.Request{Op: wire.Dial, Exec: u.requested.Exec, Workspace: x.Workspace, Port: port, Input: said}
+		r := wire.Request{Op: wire.Dial, Exec: execution, Workspace: x.Workspace, Port: port, Input: said}
 		result, err := wire.Call(open, x.Conn, wire.RunSubject(x.Pool), r, theirs, writer(func(p []byte) (int, error) {
 			select {
 			case connected <- true: // there is nothing else to say

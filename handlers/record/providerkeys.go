@@ -245,6 +245,23 @@ func (k ProviderKeys) Restore(ctx context.Context) error {
 	return nil
 }
 
+// Follow redacts what other processes store, until ctx ends.
+func (k ProviderKeys) Follow(ctx context.Context) error {
+	return k.Secrets.Watch(ctx, providerKeysPrefix, func(key string, value []byte) error {
+		if value == nil {
+			return nil // what was redacted stays so until the next start
+		}
+		byAdmin, err := k.named(ctx)
+		if err != nil || !byAdmin[key] {
+			return err
+		}
+		var values map[string]string
+		_ = json.Unmarshal(value, &values) // written by Keep
+		k.redact(key, values)
+		return nil
+	})
+}
+
 // named returns the secrets that records of existing accounts name, and whether the account is an administrator.
 func (k ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err error) {
 	gone, roles := map[string]bool{}, map[string]string{}

@@ -1,4 +1,4 @@
-package app
+package workerprocess
 
 import (
 	"testing"
@@ -13,17 +13,17 @@ func TestWorkerThatRefusesEveryCommandIsDegraded(t *testing.T) {
 	is := is.New(t)
 	refused := isolation.Choice{Reason: "no commands can be isolated"}
 	var said []string
-	w := &workerProcess{ready: func(status string) { said = append(said, status) }, changed: func() {}}
-	is.Equal(w.health().State, api.Starting)
+	w := &Process{Ready: func(status string) { said = append(said, status) }, Changed: func() {}}
+	is.Equal(w.Health().State, api.Starting)
 	w.announce(1, "landlock: it works")
-	is.Equal(w.health().State, api.Ready)
+	is.Equal(w.Health().State, api.Ready)
 	w.pid.Store(0)
 	w.announce(2, "landlock: it works") // it was started again
 	is.Equal(len(said), 1)
 	w.announce(3, refused.String())
 	is.Equal(said, []string{"landlock: it works", refused.String()}) // a change of the isolation is reported
-	is.Equal(w.health().State, api.Degraded)
-	is.True(api.Health{"sandbox": w.health()}.Ready()) // the process is: it answers, with the reason
+	is.Equal(w.Health().State, api.Degraded)
+	is.True(api.Health{"sandbox": w.Health()}.Ready()) // the process is: it answers, with the reason
 	w.pid.Store(0)
-	is.Equal(w.health().State, api.Starting)
+	is.Equal(w.Health().State, api.Starting)
 }

@@ -1,4 +1,9 @@
-package app
+// Package workerprocess keeps a sandbox worker running as a child process.
+//
+// Promises: the worker has its own key and sees nothing of this process. It ends with this process, however that ends.
+//
+// It must not know what a worker runs.
+package workerprocess
 
 import (
 	"bufio"
@@ -17,19 +22,24 @@ import (
 	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/web/api"
 )
 
-// workerProcess keeps a sandbox worker running as a child with its own key: it sees nothing of this process. It ends when
-// its stdin does, so it ends with us however we end.
-type workerProcess struct {
-	args    []string
-	stderr  io.Writer
-	logger  *slog.Logger
-	changed func() // it is ready, or not any more
-	ready   func(isolation string)
-	pid     atomic.Int64           // 0 while none is ready
-	status  atomic.Pointer[string] // its isolation level and the reason, as it reported them
+// Process runs a worker as a child. The worker ends when its stdin does.
+type Process struct {
+	Args    []string // of "pocketcoder worker"
+	Pool    string
+	Stderr  io.Writer
+	Logger  *slog.Logger
+	Changed func()                 // is called when the worker is ready, or not any more
+	Ready   func(isolation string) // is called when the isolation level is known or has changed
+
+	pid    atomic.Int64           // 0 while none is ready
+	status atomic.Pointer[string] // its isolation level and the reason, as it reported them
 }
+
+// PID returns the worker's process id, 0 while none is ready.
+func (w *Process) PID() int { return int(w.pid.Load()) }
 
 const (
 	workerStop  = 3 * time.Second // to cancel what runs and go
@@ -37,15 +47,15 @@ const (
 )
 
 // Run starts the worker, again when it ends, until ctx ends.
-func (w *workerProcess) Run(ctx context.Context) error {
+func (w *Process) Run(ctx context.Context) error {
 	for {
 		err := w.once(ctx)
 		w.pid.Store(0)
-		w.changed()
+		w.Changed()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		w.logger.Error("sandbox worker ended; starting it again", "err", err)
+		w.Logger.Error("sandbox worker ended; starting it again", "err", err)
 		select {
 		case <-time.After(workerPause):
 		case <-ctx.Done():
@@ -55,25 +65,25 @@ func (w *workerProcess) Run(ctx context.Context) error {
 }
 
 // announce records a worker that is ready. It prints the isolation level if the level has changed.
-func (w *workerProcess) announce(pid int, status string) {
+func (w *Process) announce(pid int, status string) {
 	if before := w.status.Swap(&status); before == nil || *before != status {
-		w.ready(status)
+		w.Ready(status)
 	}
 	w.pid.Store(int64(pid))
-	w.changed()
+	w.Changed()
 }
 
-func (w *workerProcess) once(ctx context.Context) error {
+func (w *Process) once(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	argv := slices.Concat(program.Launcher, []string{self, "worker", "--lifeline"}, w.args)
+	argv := slices.Concat(program.Launcher, []string{self, "worker", "--lifeline"}, w.Args)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "LANG=" + os.Getenv("LANG"),
 		isolation.ContainerMark + "=" + os.Getenv(isolation.ContainerMark)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then stop it in order
-	cmd.Stderr = w.stderr
+	cmd.Stderr = w.Stderr
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -108,4 +118,23 @@ func (w *workerProcess) once(ctx context.Context) error {
 		<-ended
 	}
 	return ctx.Err()
+}
+
+// Health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Choice) and refuses every command.
+func (w *Process) Health() api.Part {
+	pid := w.pid.Load()
+	part := api.Part{State: api.Starting}
+	if pid != 0 {
+		part.State = api.Ready
+	}
+	detail := map[string]any{"pid": pid, "pool": w.Pool}
+	if status := w.status.Load(); status != nil {
+		level, reason, _ := strings.Cut(*status, ": ")
+		detail["isolation"], detail["reason"] = level, reason
+		if pid != 0 && level == "refused" {
+			part.State = api.Degraded
+		}
+	}
+	part.Detail = detail
+	return part
 }

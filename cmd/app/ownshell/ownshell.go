@@ -1,4 +1,9 @@
-package app
+// Package ownshell finds pocketcoder-shell, or builds it from the source that this program contains.
+//
+// Promise: neither the current directory nor PATH decides which program it is.
+//
+// It must not know who runs the shell.
+package ownshell
 
 import (
 	"context"
@@ -15,9 +20,9 @@ import (
 
 const shellName = "pocketcoder-shell"
 
-// findShell returns the path of pocketcoder-shell: the file beside this program, or else one built from the source that this
+// Find returns the path of pocketcoder-shell: the file beside this program, or else one built from the source that this
 // program contains. The current directory and PATH have no influence: a program found there may be any program.
-func findShell(ctx context.Context, d datadir.Dir, progress func(string)) (string, error) {
+func Find(ctx context.Context, d datadir.Dir, progress func(string)) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find pocketcoder-shell: %w", err)

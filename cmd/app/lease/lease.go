@@ -1,0 +1,236 @@
+// Package lease lets one node at a time run an engine. The lease is a record in a bucket of NATS, which its holder renews.
+//
+// Promises: a holder that cannot renew the lease is told so before another node can take it. No clock is compared with another
+// machine's: the holder counts from the moment before it sent its last renewal, a candidate from the moment after it first read it, and
+// the candidate counts longer.
+//
+// It must not know what the holder does.
+package lease
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	bucket = "LEASES"
+
+	pause = time.Second // between two renewals
+	holds = 4           // pauses after which a holder without a renewal must have stopped
+	takes = 5           // pauses after which a candidate takes a lease that is not renewed
+)
+
+// Holder is the node that holds a lease.
+type Holder struct {
+	Node  string    `json:"node"`
+	Since time.Time `json:"since"` // by the clock of the node; for people
+}
+
+// Lease is one node's view of the lease of an engine. Use Run or Follow, once.
+type Lease struct {
+	// Expired is called when the lease may be another node's soon and could not be renewed. It must end at once what the lease permits.
+	Expired func(error)
+	Changed func() // called when Holder may have changed
+
+	kv     jetstream.KeyValue
+	engine string
+	node   string // unique among all processes
+	pause  time.Duration
+	holder atomic.Pointer[Holder] // the last one; nil if there was none
+	held   atomic.Bool            // whether it still holds the lease
+
+	revision uint64    // of the record, as last read or written; 0 if there is none
+	read     time.Time // when this revision was first read
+}
+
+// Open opens the bucket, which has so many replicas, and returns the lease of an engine for a node.
+func Open(ctx context.Context, nc *nats.Conn, replicas int, engine, node string) (*Lease, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open leases: %w", err)
+	}
+	kv, err := js.CreateOrUpdateKeyValue(ctx, Config(replicas))
+	if err != nil {
+		return nil, fmt.Errorf("open leases: %w", err)
+	}
+	return &Lease{kv: kv, engine: engine, node: node, pause: pause, Changed: func() {}}, nil
+}
+
+// Config returns the configuration of the bucket.
+func Config(replicas int) jetstream.KeyValueConfig {
+	return jetstream.KeyValueConfig{Bucket: bucket, Description: "which node runs an engine", History: 1, Storage: jetstream.FileStorage, Replicas: replicas}
+}
+
+// Holder returns the last node that is known to have held the lease, and whether it holds the lease still.
+func (l *Lease) Holder() (h Holder, held bool) {
+	if last := l.holder.Load(); last != nil {
+		h = *last
+	}
+	return h, l.held.Load()
+}
+
+// Follow keeps Holder current until ctx ends, and never takes the lease.
+func (l *Lease) Follow(ctx context.Context) error {
+	for {
+		_, _ = l.look(ctx) // the next look is soon
+		if err := sleep(ctx, l.pause/2); err != nil {
+			return err
+		}
+	}
+}
+
+// Run takes the lease once it is free, calls taken, and renews the lease until ctx ends. It then releases the lease, so that another node
+// takes it at once.
+func (l *Lease) Run(ctx context.Context, taken func() error) error {
+	sent, err := l.take(ctx)
+	if err != nil {
+		return err
+	}
+	deadline := time.AfterFunc(time.Until(sent.Add(holds*l.pause)), func() {
+		l.Expired(fmt.Errorf("the lease of engine %s could not be renewed for %s", l.engine, holds*l.pause))
+	})
+	defer deadline.Stop()
+	defer l.release(context.WithoutCancel(ctx))
+	if err := taken(); err != nil {
+		return err
+	}
+	for {
+		if err := sleep(ctx, l.pause); err != nil {
+			return err
+		}
+		if sent, err := l.write(ctx); err == nil {
+			deadline.Reset(time.Until(sent.Add(holds * l.pause)))
+			continue
+		}
+		if err := l.lookForThief(ctx); err != nil {
+			l.Expired(err)
+		}
+	}
+}
+
+// take waits until this node holds the lease. It returns the time before the record was sent.
+func (l *Lease) take(ctx context.Context) (sent time.Time, err error) {
+	for {
+		if free, err := l.look(ctx); err == nil && free {
+			if sent, err := l.write(ctx); err == nil {
+				return sent, nil
+			}
+		}
+		if err := sleep(ctx, l.pause/2); err != nil {
+			return sent, err
+		}
+	}
+}
+
+// look reads the record, and reports whether this node may take the lease.
+func (l *Lease) look(ctx context.Context) (free bool, err error) {
+	holder, revision, err := l.get(ctx)
+	if err != nil {
+		return false, err
+	}
+	if revision != l.revision || l.read.IsZero() {
+		l.revision, l.read = revision, time.Now()
+	}
+	expired := time.Since(l.read) >= takes*l.pause
+	if expired {
+		holder = nil
+	}
+	l.show(holder)
+	return holder == nil || holder.Node == l.node, nil // its own, if the answer to write was lost
+}
+
+// get returns the record and its revision, nil and 0 if there is none.
+func (l *Lease) get(ctx context.Context) (*Holder, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
+	defer cancel()
+	entry, err := l.kv.Get(ctx, l.engine)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	var h Holder
+	if err := json.Unmarshal(entry.Value(), &h); err != nil {
+		return nil, 0, fmt.Errorf("read lease of %s: %w", l.engine, err)
+	}
+	return &h, entry.Revision(), nil
+}
+
+// write takes or renews the lease, unless another node has written since this one has read or written. It returns the time before it
+// sent the record.
+func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
+	defer cancel()
+	sent = time.Now()
+	h := Holder{Node: l.node, Since: sent.UTC()}
+	if now, ok := l.Holder(); ok && now.Node == l.node {
+		h.Since = now.Since
+	}
+	body, err := json.Marshal(h)
+	if err != nil {
+		return sent, err
+	}
+	var revision uint64
+	if l.revision == 0 {
+		revision, err = l.kv.Create(ctx, l.engine, body)
+	} else {
+		revision, err = l.kv.Update(ctx, l.engine, body, l.revision)
+	}
+	if err != nil {
+		return sent, fmt.Errorf("write lease of %s: %w", l.engine, err)
+	}
+	l.revision, l.read = revision, time.Now()
+	l.show(&h)
+	return sent, nil
+}
+
+// lookForThief returns an error if another node has taken the lease. A renewal whose answer was lost has changed the revision.
+func (l *Lease) lookForThief(ctx context.Context) error {
+	h, revision, err := l.get(ctx)
+	if err != nil || revision != 0 && revision <= l.revision { // a replica may be behind
+		return nil
+	}
+	if h == nil || h.Node != l.node {
+		return fmt.Errorf("the lease of engine %s is not this node's any more, but of %q", l.engine, cmp.Or(h, &Holder{}).Node)
+	}
+	l.revision = revision
+	return nil
+}
+
+// release ends the lease. If it fails, the others wait.
+func (l *Lease) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
+	defer cancel()
+	_ = l.kv.Delete(ctx, l.engine, jetstream.LastRevision(l.revision))
+	l.show(nil)
+}
+
+// show notes who holds the lease, nil for no node.
+func (l *Lease) show(h *Holder) {
+	before, held := l.Holder()
+	if h != nil {
+		l.holder.Store(h)
+	}
+	l.held.Store(h != nil)
+	if held != (h != nil) || h != nil && before.Node != h.Node {
+		l.Changed()
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

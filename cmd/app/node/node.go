@@ -1,0 +1,170 @@
+// Package node lets every node of a system do what only the node with the engine can: ask OpenCode, signal a command, reach its ports,
+// notify. On the node with the engine, these are calls; on another one, requests over NATS.
+//
+// It must not know HTTP, or which node has the engine.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+
+	"github.com/nats-io/nats.go"
+
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/bridge/push"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/exec"
+	"pocketcoder/web/api"
+	"pocketcoder/web/chats"
+)
+
+// Engine is an engine, on this node or on another.
+type Engine struct {
+	ID     string
+	Conn   *nats.Conn
+	Leads  func() bool // reports whether this node has the engine; the parts below do its work then
+	Outbox *outbox.Outbox
+	Exec   *exec.Executions
+	Push   *push.Push
+	Logger *slog.Logger
+}
+
+// The requests of other nodes.
+type (
+	chatRequest struct {
+		Chat    string `json:"chat"`
+		Message string `json:"message,omitempty"` // of diff
+	}
+	signalRequest struct {
+		exec.Signal
+		By string `json:"by"` // its actor
+	}
+	noticeRequest struct {
+		User   string        `json:"user"`
+		Device string        `json:"device,omitempty"` // of test
+		Notice events.Notice `json:"notice"`           // of tell
+	}
+)
+
+// Serve answers other nodes until ctx ends.
+func (g *Engine) Serve(ctx context.Context) error {
+	return handlers.Commands{
+		"diff":    handlers.QueryOf(g.diff),
+		"todo":    handlers.QueryOf(g.todo),
+		"servers": handlers.QueryOf(func(_ context.Context, r chatRequest) ([]string, error) { return g.Exec.Servers(r.Chat), nil }),
+		"signal": handlers.CommandOf(func(*signalRequest, string) {}, handlers.SeqOnly(func(ctx context.Context, r signalRequest) (uint64, error) {
+			r.Actor = r.By
+			return g.Exec.Signal(ctx, r.Signal)
+		})),
+		"tell": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
+			return nil, g.Push.Tell(ctx, r.User, r.Notice)
+		}),
+		"test": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
+			return nil, g.Push.Test(ctx, r.User, r.Device)
+		}),
+	}.ServeEngine(ctx, g.Conn, g.ID, g.Logger)
+}
+
+// diff and todo make an OpenCode that does not answer a refusal, which other nodes receive as one.
+func (g *Engine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
+	out, err := g.Outbox.Diff(ctx, r.Chat, r.Message)
+	return out, refusalOf(err)
+}
+
+func (g *Engine) todo(ctx context.Context, r chatRequest) (json.RawMessage, error) {
+	out, err := g.Outbox.Todo(ctx, r.Chat)
+	return out, refusalOf(err)
+}
+
+func refusalOf(err error) error {
+	if errors.Is(err, outbox.ErrUnavailable) {
+		return handlers.Refuse(handlers.Unavailable, "%v", err)
+	}
+	return err
+}
+
+// ask gives a command to the node with the engine.
+func (g *Engine) ask(ctx context.Context, name string, command any) (handlers.Accepted, error) {
+	a, err := handlers.GiveEngine(ctx, g.Conn, g.ID, name, command)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
+		err = errors.Join(api.ErrUnavailable, err)
+	}
+	return a, unavailable(err)
+}
+
+// unavailable uses the API's error for an OpenCode that does not answer.
+func unavailable(err error) error {
+	if errors.Is(err, outbox.ErrUnavailable) || handlers.CodeOf(err) == handlers.Unavailable {
+		return errors.Join(api.ErrUnavailable, err)
+	}
+	return err
+}
+
+// Chats returns what the API asks of OpenCode.
+func (g *Engine) Chats() chats.Engine {
+	return chats.Engine{
+		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
+			if g.Leads() {
+				out, err := g.Outbox.Diff(ctx, chat, message)
+				return out, unavailable(err)
+			}
+			a, err := g.ask(ctx, "diff", chatRequest{chat, message})
+			return a.Result, err
+		},
+		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) {
+			if g.Leads() {
+				out, err := g.Outbox.Todo(ctx, chat)
+				return out, unavailable(err)
+			}
+			a, err := g.ask(ctx, "todo", chatRequest{Chat: chat})
+			return a.Result, err
+		},
+	}
+}
+
+// Signal sends a signal to a command that runs.
+func (g *Engine) Signal(ctx context.Context, c exec.Signal) (uint64, error) {
+	if g.Leads() {
+		return g.Exec.Signal(ctx, c)
+	}
+	a, err := g.ask(ctx, "signal", signalRequest{c, c.Actor})
+	return a.Seq, err
+}
+
+// Dial connects to a port of a chat's commands. The connection goes over NATS to the worker, from whichever node.
+func (g *Engine) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
+	if g.Leads() {
+		return g.Exec.Dial(ctx, chat, port)
+	}
+	a, err := g.ask(ctx, "servers", chatRequest{Chat: chat})
+	if err != nil {
+		return nil, err
+	}
+	var executions []string
+	if err := json.Unmarshal(a.Result, &executions); err != nil {
+		return nil, err
+	}
+	return g.Exec.DialAny(ctx, executions, port)
+}
+
+// Tell sends a notice to an account's devices.
+func (g *Engine) Tell(ctx context.Context, user string, n events.Notice) error {
+	if g.Leads() {
+		return g.Push.Tell(ctx, user, n)
+	}
+	_, err := g.ask(ctx, "tell", noticeRequest{User: user, Notice: n})
+	return err
+}
+
+// Test notifies one device of an account.
+func (g *Engine) Test(ctx context.Context, user, device string) error {
+	if g.Leads() {
+		return g.Push.Test(ctx, user, device)
+	}
+	_, err := g.ask(ctx, "test", noticeRequest{User: user, Device: device})
+	return err
+}

@@ -1,0 +1,161 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"pocketcoder/cmd/app/lease"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/web/api"
+)
+
+// Roles are the parts of the system that a node runs. Each node has the read models. Nil is the whole system, without a lease.
+type Roles []string
+
+// The roles.
+const (
+	RoleEngine   = "engine"   // OpenCode, what carries effects out and reacts to events, a worker: on the node with the lease
+	RoleHandlers = "handlers" // commands and queries of the command line
+	RoleWeb      = "web"      // the API, realtime and the pages
+)
+
+var allRoles = Roles{RoleEngine, RoleHandlers, RoleWeb}
+
+// ParseRoles reads a list with commas.
+func ParseRoles(list string) (Roles, error) {
+	roles := Roles{}
+	for role := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(allRoles, role) {
+			return nil, fmt.Errorf("%q is not a role; want some of %s, with commas between them", role, strings.Join(allRoles, ","))
+		}
+		if !slices.Contains(roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	return roles, nil
+}
+
+func (r Roles) has(role string) bool { return r == nil || slices.Contains(r, role) }
+
+// checkRoles checks what only a node of several needs.
+func (o Options) checkRoles() error {
+	if o.Roles != nil && o.NATS == "" {
+		return errors.New("--nats: name the NATS servers that the nodes share, such as nats://nats1:4222,nats://nats2:4222")
+	}
+	return nil
+}
+
+// engineState is the directory with the files of OpenCode.
+func (o Options) engineState() string { return cmp.Or(o.EngineState, o.Data.Path("opencode")) }
+
+// shellSocket is where pocketcoder-shell asks for commands.
+func (o Options) shellSocket() string { return filepath.Join(o.engineState(), "run", "shell.sock") }
+
+// openLease opens the lease of the engine. A system with all roles, which has its data to itself, needs none and leads at once.
+func (s *System) openLease(ctx context.Context) (err error) {
+	s.leading = make(chan struct{})
+	if s.o.Roles == nil {
+		return s.lead()
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("name this node: %w", err)
+	}
+	s.node = host + "-" + strings.ToLower(rand.Text()[:6]) // another one after each start: what the process before it did is over
+	if s.lease, err = lease.Open(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node); err != nil {
+		return err
+	}
+	s.lease.Changed = s.change
+	s.lease.Expired = func(err error) {
+		s.o.Logger.Error("this node ends at once, because another one may run the engine; start it again", "err", err)
+		os.Exit(1) // as after a crash: OpenCode and the worker die with this process, and what they began is found in the log
+	}
+	return nil
+}
+
+// lead opens what OpenCode needs, and lets the workers of the engine begin.
+func (s *System) lead() (err error) {
+	if s.shells, err = openShells(s.o, s.isolation); err != nil {
+		return err
+	}
+	s.engine.ShellAddress = s.shells.address
+	close(s.leading)
+	return nil
+}
+
+// leads reports whether this node runs the engine.
+func (s *System) leads() bool {
+	select {
+	case <-s.leading:
+		return true
+	default:
+		return false
+	}
+}
+
+// keepLease takes and renews the lease, or follows who has it if this node is not to run an engine.
+func (s *System) keepLease(ctx context.Context) error {
+	if !s.o.Roles.has(RoleEngine) {
+		return s.lease.Follow(ctx)
+	}
+	return s.lease.Run(ctx, func() error {
+		s.say.done("lease", "this node runs the engine: %s", s.node)
+		return s.lead()
+	})
+}
+
+// once runs a worker after a channel is closed.
+func once(begun <-chan struct{}, worker func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-begun:
+			return worker(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leaseHealth is degraded while the engine has no node, because the others serve chats meanwhile.
+func (s *System) leaseHealth() api.Part {
+	holder, held := s.lease.Holder()
+	part := api.Part{State: either(holder.Node == "", api.Starting, either(held, api.Ready, api.Degraded))}
+	part.Detail = map[string]any{"node": s.node, "roles": s.o.Roles, "engine": engine, "holder": holder.Node, "since": holder.Since, "held": held, "own": s.leads()}
+	return part
+}
+
+// session returns an OpenCode session. On a node without the engine only the read model knows it.
+func (s *System) session(id string) (permission.Session, bool) {
+	if found, ok := s.ingest.Session(id); ok {
+		return found, true
+	}
+	row, ok, err := s.model.Session(context.Background(), id)
+	if err != nil {
+		s.o.Logger.Error("look up session", "err", err)
+	}
+	return permission.Session{Chat: row.Chat, Directory: row.Directory}, ok && !row.Removed
+}
+
+// commands are those that this node takes from the command line.
+func (s *System) commands() []handlers.Commands {
+	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(), s.accounts.Commands()}
+}
+
+// handler is what the web server serves: without the role web only the state of the node.
+func (s *System) handler() http.Handler {
+	if s.o.Roles.has(RoleWeb) {
+		return s.web.Handler()
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /api/health", s.web.Handler())
+	return mux
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+)
+
+// startNATSCluster starts three NATS servers with the configurations that the command line prints for the keys of p, and returns their URLs.
+func startNATSCluster(t *testing.T, p *process) (urls string) {
+	t.Helper()
+	is := is.New(t)
+	var addresses []string
+	for range 6 { // for clients, and for the other servers
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		is.NoErr(err)
+		addresses = append(addresses, l.Addr().String())
+		is.NoErr(l.Close())
+	}
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	is.NoErr(os.WriteFile(secret, []byte("s3cret"), 0o600))
+	var servers []*server.Server
+	for i := range 3 {
+		name := "nats" + strconv.Itoa(i+1)
+		conf, stderr, code := p.cli(t, "", "admin", "nats-config", "--name", name, "--listen", addresses[i], "--store", filepath.Join(dir, name),
+			"--cluster", "test", "--cluster-listen", addresses[i+3], "--cluster-secret", secret,
+			"--route", addresses[3], "--route", addresses[4], "--route", addresses[5])
+		t.Log(stderr)
+		is.Equal(code, 0)
+		file := filepath.Join(dir, name+".conf")
+		is.NoErr(os.WriteFile(file, []byte(conf), 0o600))
+		o, err := server.ProcessConfigFile(file)
+		is.NoErr(err)
+		o.NoSigs, o.NoLog = true, true
+		s, err := server.NewServer(o)
+		is.NoErr(err)
+		go s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		servers, urls = append(servers, s), urls+",nats://"+addresses[i]
+	}
+	expect.Eventually(t, "the cluster has a leader", func() bool {
+		return slices.ContainsFunc(servers, func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == 3 })
+	})
+	return urls[1:]
+}
+
+// prepareNodes makes two nodes with one workspace, one state of OpenCode and the same keys, on a cluster of three NATS servers.
+func prepareNodes(t *testing.T) (first, second *process) {
+	t.Helper()
+	dir := t.TempDir()
+	first, second = prepare(t, filepath.Join(dir, "1")), prepare(t, filepath.Join(dir, "2"))
+	urls := startNATSCluster(t, first)
+	is.New(t).NoErr(os.CopyFS(second.data.Path("keys"), os.DirFS(first.data.Path("keys"))))
+	is.New(t).NoErr(filepath.Walk(second.data.Path("keys"), func(path string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() {
+			err = os.Chmod(path, 0o600)
+		}
+		return err
+	}))
+	is.New(t).NoErr(datadir.WriteFile(second.data.Path("version"), []byte(datadir.LayoutVersion+"\n")))
+	for _, p := range []*process{first, second} {
+		p.args = append(p.args, "--workspace", first.workspace, "--nats", urls, "--replicas", "3", "--opencode-state", filepath.Join(dir, "opencode"))
+		p.args[0] = "serve"
+		p.workspace = first.workspace
+	}
+	return first, second
+}
+
+// lease is the part of a node's health that says where the engine runs.
+type lease struct {
+	Node, Holder string
+	Held, Own    bool
+}
+
+// nodeHealth returns the lease as a node sees it, and the states of its parts.
+func (l login) nodeHealth(t *testing.T) (lease lease, states map[string]string) {
+	t.Helper()
+	var body struct {
+		Data map[string]struct {
+			State  string
+			Detail json.RawMessage
+		}
+	}
+	decode(t, l.do(t, "GET", "/api/health", nil).body, &body)
+	states = map[string]string{}
+	for name, part := range body.Data {
+		states[name] = part.State
+	}
+	decode(t, string(body.Data["lease"].Detail), &lease)
+	return lease, states
+}
+
+// takesOver waits until a node runs the engine.
+func (l login) takesOver(t *testing.T) {
+	t.Helper()
+	expect.Eventually(t, "the node runs the engine", func() bool {
+		lease, states := l.nodeHealth(t)
+		return lease.Own && lease.Holder == lease.Node && states["opencode"] == "ready" && states["sandbox"] == "ready"
+	})
+}
+
+// Both nodes serve the same chats. When the node with the engine is killed, the other takes over: what waited goes on, what was submitted
+// meanwhile is answered, and no command and no message is there twice.
+func TestAnotherNodeTakesOverTheEngine(t *testing.T) {
+	expect.Long(t, "runs a cluster of three NATS servers and two nodes")
+	t.Parallel()
+	is := is.New(t)
+	first, second := prepareNodes(t)
+	first.runForTest()
+	second.runForTest()
+	one := first.admin(t)
+	two := one.at(second) // a token is good on every node
+	is.Equal(expect.ReadFile(t, second.data.Path("keys", "webpush.json")), expect.ReadFile(t, first.data.Path("keys", "webpush.json")))
+	lease, states := two.nodeHealth(t)
+	is.True(!lease.Own && lease.Held && lease.Holder != lease.Node)
+	_, found := states["opencode"]
+	is.True(!found)
+
+	// A chat over the node without the engine.
+	chat := two.create(t, "chats", record{"title": "two nodes"})
+	realtime, connected := two.open(t, "/api/realtime", "PB_CONNECT")
+	two.must(t, "POST", "/api/realtime", record{"clientId": connected.id, "subscriptions": []string{"chats/*", "permissions/*"}}, nil)
+	two.say(t, chat, bash("echo one >> ran"))
+	for f := (frame{}); !strings.Contains(f.data, `"draft"`); {
+		var err error
+		f, err = nextFrame(realtime)
+		is.NoErr(err)
+	}
+	two.authorize(t, two.asked(t, chat))
+	first.turnEnds(t, chat)
+	second.turnEnds(t, chat)
+	is.Equal(expect.ReadFile(t, filepath.Join(first.workspace, "ran")), "one\n")
+	is.Equal(two.do(t, "GET", "/api/pocketcoder/chats/"+chat+"/todo", nil).code, http.StatusOK) // it is asked over NATS
+	two.say(t, chat, bash("sleep 1000"))                                                        // the node with the engine sends the signal
+	two.authorize(t, two.asked(t, chat))
+	running := two.running(t, chat)
+	first.event(t, chat, events.ExecStarted{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), running) })
+	two.must(t, "POST", "/api/executions/"+running+"/signal", record{"signal": "TERM"}, nil)
+	first.finished(t, chat, 1)
+	is.Equal(first.event(t, chat, events.ExecSignalled{}.Kind(), nil).Actor, events.UserActor(one.id))
+	second.turnEnds(t, chat)
+	session := first.row(t, chat).Session
+
+	// The node dies while a request waits. A message comes before the other has taken over.
+	two.say(t, chat, bash("echo two >> ran"))
+	ask := two.asked(t, chat)
+	other := two.create(t, "chats", record{"title": "meanwhile"})
+	killed := time.Now()
+	first.kill()
+	two.say(t, other, "@@say still here")
+	two.takesOver(t)
+	t.Logf("taken over %s after the kill", time.Since(killed))
+	second.turnEnds(t, other)
+	is.Equal(second.text(t, other), "still here")
+	two.authorize(t, ask) // OpenCode has forgotten the request, and the turn is resumed
+	is.Equal(second.finished(t, chat, 2).ExitCode, 0)
+	second.turnEnds(t, chat)
+	is.Equal(expect.ReadFile(t, filepath.Join(first.workspace, "ran")), "one\ntwo\n")
+	is.Equal(second.row(t, chat).Session, session) // the conversation went on
+	for _, id := range []string{chat, other} {
+		deliveries := map[string]int{}
+		for _, e := range second.history(t, id) {
+			if d, err := events.Decode(e); err == nil {
+				if delivered, ok := d.(events.MessageDelivered); ok {
+					deliveries[delivered.Message]++
+				}
+			}
+		}
+		for _, m := range rows[projections.ShownMessage](t, second, "messages", id) {
+			if m.Role == "user" {
+				is.Equal(deliveries[m.ID], 1)
+			}
+		}
+	}
+
+	// The node comes back, waits, and takes over at once when the other is stopped.
+	first.restart()
+	lease, _ = one.at(first).nodeHealth(t)
+	is.True(!lease.Own && lease.Held)
+	stopped := time.Now()
+	second.stop()
+	one.at(first).takesOver(t)
+	t.Logf("taken over %s after the stop began", time.Since(stopped))
+	is.Equal(len(one.at(first).list(t, "chats", "")), 2)
+}
+
+func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		says string
+		code int
+	}{
+		"no such role":       {[]string{"--nats", "nats://127.0.0.1:1", "--roles", "web,boss"}, `"boss" is not a role; want some of engine,handlers,web`, 2},
+		"no NATS":            {nil, "--nats: name the NATS servers that the nodes share", 2},
+		"state in workspace": {[]string{"--nats", "nats://127.0.0.1:1", "--opencode-state", "DIR/workspace/state"}, "--opencode-state DIR/workspace/state must not be in --workspace DIR/workspace", 1},
+		"nothing there":      {[]string{"--nats", "nats://127.0.0.1:1"}, "nats://127.0.0.1:1", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir := t.TempDir()
+			is.NoErr(os.Mkdir(filepath.Join(dir, "workspace"), 0o755))
+			serve := []string{"serve", "--demo", "--data", filepath.Join(dir, "data"), "--workspace", filepath.Join(dir, "workspace"), "--http", "127.0.0.1:0"}
+			for _, arg := range c.args {
+				serve = append(serve, strings.ReplaceAll(arg, "DIR", dir))
+			}
+			_, stderr, code := runProgram(t, nil, "", serve...)
+			t.Log(stderr)
+			expect.Contains(t, stderr, strings.ReplaceAll(c.says, "DIR", dir))
+			is.Equal(code, c.code)
+		})
+	}
+}
