@@ -169,12 +169,19 @@ func (f *Fold[S]) writes(all []events.Event, cause string, guarded []string) []l
 // Folds keeps folds by the id of what they are about, so that a decision costs what is new since the last one, not the whole history. The
 // zero value is empty.
 type Folds[S State] struct {
-	mu sync.Mutex
-	by map[string]*Fold[S]
+	mu   sync.Mutex
+	by   map[string]*keptFold[S]
+	gets uint64 // number of calls of Get
 }
 
-// maxFolds is how many folds are kept. Beyond that number all are folded anew.
-const maxFolds = 256
+// keptFold is a fold with the number of the last call of Get that returned it.
+type keptFold[S State] struct {
+	*Fold[S]
+	used uint64
+}
+
+// MaxFolds is how many folds are kept. A further one replaces the one that was used least recently.
+const MaxFolds = 256
 
 // Get returns the kept fold of an id, or begins one. A transaction gets a fold of its own, because what it decides may never be stored.
 func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *Fold[S] {
@@ -183,13 +190,29 @@ func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *F
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	f, ok := k.by[id]
+	kept, ok := k.by[id]
 	if !ok {
-		if k.by == nil || len(k.by) >= maxFolds {
-			k.by = map[string]*Fold[S]{}
+		if k.by == nil {
+			k.by = map[string]*keptFold[S]{}
 		}
-		f = begin()
-		k.by[id] = f
+		if len(k.by) >= MaxFolds {
+			k.evict()
+		}
+		kept = &keptFold[S]{Fold: begin()}
+		k.by[id] = kept
 	}
-	return f
+	k.gets++
+	kept.used = k.gets
+	return kept.Fold
+}
+
+// evict removes the fold that was used least recently. Its cost is small beside that of folding a history.
+func (k *Folds[S]) evict() {
+	oldest, least := "", k.gets
+	for id, kept := range k.by {
+		if kept.used <= least {
+			oldest, least = id, kept.used
+		}
+	}
+	delete(k.by, oldest)
 }

@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/matryer/is"
@@ -70,4 +71,31 @@ func TestWritersOfSeveralProcessesAllDecideInTheEnd(t *testing.T) {
 	for range writers {
 		is.NoErr(<-decided)
 	}
+}
+
+func TestFoldsKeepTheFoldsThatWereUsedLast(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var folds handlers.Folds[*interrupted]
+	began := 0
+	get := func(id string) {
+		folds.Get(t.Context(), id, func() *handlers.Fold[*interrupted] {
+			began++
+			return handlers.NewFold(&interrupted{}, events.ChatFilter("chat1"))
+		})
+	}
+	for i := range handlers.MaxFolds {
+		get(strconv.Itoa(i))
+	}
+	get("0")
+	get("one more") // replaces "1"
+	is.Equal(began, handlers.MaxFolds+1)
+	for i := range handlers.MaxFolds {
+		if i != 1 {
+			get(strconv.Itoa(i))
+		}
+	}
+	is.Equal(began, handlers.MaxFolds+1)
+	get("1")
+	is.Equal(began, handlers.MaxFolds+2)
 }
