@@ -26,6 +26,18 @@ func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(eve
 	})
 }
 
+// Get returns the event at a sequence, and whether there is one. It reads this event alone, and a Fold reads as many as fit into an answer.
+func (l *Log) Get(ctx context.Context, seq uint64) (e events.Event, ok bool, err error) {
+	m, err := l.get(ctx, eventsStream, map[string]any{"seq": seq})
+	if err == nil && m != nil {
+		e, err = l.storedDirect(ctx, m, seq)
+	}
+	if err != nil {
+		return e, false, fmt.Errorf("read event #%d: %w", seq, err)
+	}
+	return e, m != nil, nil
+}
+
 // maxDirectBytes is the approximate size of answers that wait for a slow reader.
 const maxDirectBytes = 1 << 20
 

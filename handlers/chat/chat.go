@@ -65,6 +65,7 @@ const DefaultEngine = "local"
 type Chats struct {
 	Log *log.Log
 
+	chats    handlers.Folds[*chatState]    // by chat
 	messages handlers.Folds[*messageState] // by chat
 }
 
@@ -134,6 +135,11 @@ func differing[T comparable](now T, want *T) *T {
 	return want
 }
 
+// chat returns the kept fold of a chat.
+func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState] {
+	return h.chats.Get(ctx, chat, func() *handlers.Fold[*chatState] { return handlers.NewFold(&chatState{}, handlers.ChatFilter(chat)) })
+}
+
 // Create carries out the command. A chat that was created with the same content is not created again, however it was
 // changed since, as long as it has the same owner.
 func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, err error) {
@@ -149,7 +155,7 @@ func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, 
 	created := events.ChatCreated{
 		Title: c.Title, User: c.User, Engine: c.Engine, Agent: c.Agent, Description: c.Description, Archived: c.Archived, Tags: c.Tags,
 	}
-	f := handlers.NewFold(&chatState{}, handlers.ChatFilter(c.Chat))
+	f := h.chat(ctx, c.Chat)
 	seq, err = f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
 		switch {
 		case s.Deleted != 0:
@@ -213,7 +219,7 @@ func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err
 	}
-	f := handlers.NewFold(&chatState{}, handlers.ChatFilter(c.Chat))
+	f := h.chat(ctx, c.Chat)
 	return f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) { return s.update(c) })
 }
 
@@ -261,7 +267,7 @@ func (h *Chats) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 	if _, err := events.ParseID(c.Chat); err != nil {
 		return 0, handlers.RefuseField(handlers.Invalid, "id", "chat: %v", err)
 	}
-	f := handlers.NewFold(&chatState{}, handlers.ChatFilter(c.Chat))
+	f := h.chat(ctx, c.Chat)
 	return f.CarryOut(ctx, h.Log, c.Command, func(s *chatState) ([]events.Event, uint64, error) {
 		if s.Deleted != 0 {
 			return nil, s.Deleted, nil

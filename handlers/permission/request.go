@@ -3,7 +3,6 @@ package permission
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -107,22 +106,16 @@ func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, 
 	if err != nil || r.Seq == 0 || !handlers.IsStored(r.Seq) {
 		return r, err
 	}
-	filter := events.ChatOpenCodeSubject(chat, events.PermissionAsked)
-	if r.Direct {
-		filter = events.ChatSubject(chat, events.PermissionRequested{}.Kind())
+	e, ok, err := h.Log.Get(ctx, r.Seq)
+	if err != nil || !ok {
+		return r, err
 	}
-	_, err = h.Log.Fold(ctx, filter, r.Seq-1, func(e events.Event) error {
-		a, _, err := events.PermissionAskOf(e)
-		if err != nil {
-			return err
-		}
-		r.Ask = &a
-		return events.ErrStop
-	})
-	if errors.Is(err, events.ErrStop) {
-		err = nil
+	a, _, err := events.PermissionAskOf(e)
+	if err != nil {
+		return r, err
 	}
-	return r, err
+	r.Ask = &a
+	return r, nil
 }
 
 // known is request for one that is stored. It refuses any other.
