@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
+	"pocketcoder/projections/usage"
 )
 
 // OpenCode's events about messages. A durable event changes a row only if it is newer than the row, so duplicates and late
@@ -39,6 +40,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	if !newer(e, m.OCSeq) {
 		return
 	}
+	was := m
 	m.OCSeq = max(m.OCSeq, e.OpenCodeSeq)
 	first := m.Role == ""
 	if b.Info.Role == roleAssistant {
@@ -60,6 +62,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 		}
 		m.Agent = b.Info.Agent
 	}
+	usage.Update(t.usage, was.usage(), m.usage())
 	t.messages.Put(m)
 	t.said(m.Chat, m.Session, "")
 }

@@ -33,10 +33,12 @@ CREATE TABLE executions(
   last_seq     INTEGER NOT NULL,
   removed      INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX executions_chat ON executions(chat, position);
+CREATE INDEX executions_chat ON executions(chat, position, removed); -- with what a count reads
 CREATE INDEX executions_position ON executions(position);
+CREATE INDEX executions_newest ON executions(created, first_seq, id);
+CREATE INDEX executions_first ON executions(first_seq, id);
 CREATE INDEX executions_last ON executions(last_seq);
-CREATE INDEX executions_command ON executions(command);
+CREATE INDEX executions_command ON executions(command, chat);
 CREATE INDEX executions_running ON executions(position) WHERE status = 'executing';
 
 -- Every command that was ever asked to run.

@@ -8,38 +8,42 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
+	"pocketcoder/projections/usage"
 )
 
 // Message is a message of a chat, subagents' included. Tokens are counts, cost is in the provider's currency.
 type Message struct {
 	store.Record
-	Chat             string     `db:"chat" json:"chat"`
-	Session          string     `db:"session" json:"session"`                             // OpenCode's; empty until it is sent
-	Role             string     `db:"role" json:"role"`                                   // user, assistant, system
-	EngineStatus     string     `db:"engine_message_status" json:"engine_message_status"` // processing, completed, failed, aborted
-	UserStatus       string     `db:"user_message_status" json:"user_message_status"`     // pending, sending, delivered, failed
-	EngineMessage    string     `db:"ai_engine_message_id" json:"ai_engine_message_id"`
-	Parent           string     `db:"parent_id" json:"parent_id"`       // engine id of the user message it answers
-	ErrorDomain      string     `db:"error_domain" json:"error_domain"` // infrastructure, provider
-	ErrorPayload     store.JSON `db:"error_payload" json:"error_payload"`
-	Agent            string     `db:"agent" json:"agent"`
-	Provider         string     `db:"provider" json:"provider"`
-	Model            string     `db:"model" json:"model"`
-	Cost             float64    `db:"cost" json:"cost"`
-	TokensInput      int64      `db:"tokens_input" json:"tokens_input"`
-	TokensOutput     int64      `db:"tokens_output" json:"tokens_output"`
-	TokensReasoning  int64      `db:"tokens_reasoning" json:"tokens_reasoning"`
-	TokensCacheRead  int64      `db:"tokens_cache_read" json:"tokens_cache_read"`
-	TokensCacheWrite int64      `db:"tokens_cache_write" json:"tokens_cache_write"`
-	Finish           string     `db:"finish" json:"finish"`
-	Submitted        store.JSON `db:"submitted" json:"-"`
-	EngineParts      store.JSON `db:"engine_parts" json:"-"`
-	Held             string     `db:"held" json:"held"`         // why it is pending although nothing runs
-	HeldBy           string     `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
-	Notice           string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
-	Copied           bool       `db:"copied" json:"-"`          // by a fork
-	Position         int64      `db:"position" json:"position"` // order within the chat
-	OCSeq            int64      `db:"oc_seq" json:"oc_seq"`
+	Chat          string     `db:"chat" json:"chat"`
+	Session       string     `db:"session" json:"session"`                             // OpenCode's; empty until it is sent
+	Role          string     `db:"role" json:"role"`                                   // user, assistant, system
+	EngineStatus  string     `db:"engine_message_status" json:"engine_message_status"` // processing, completed, failed, aborted
+	UserStatus    string     `db:"user_message_status" json:"user_message_status"`     // pending, sending, delivered, failed
+	EngineMessage string     `db:"ai_engine_message_id" json:"ai_engine_message_id"`
+	Parent        string     `db:"parent_id" json:"parent_id"`       // engine id of the user message it answers
+	ErrorDomain   string     `db:"error_domain" json:"error_domain"` // infrastructure, provider
+	ErrorPayload  store.JSON `db:"error_payload" json:"error_payload"`
+	Agent         string     `db:"agent" json:"agent"`
+	Provider      string     `db:"provider" json:"provider"`
+	Model         string     `db:"model" json:"model"`
+	usage.Spent
+	Finish      string     `db:"finish" json:"finish"`
+	Submitted   store.JSON `db:"submitted" json:"-"`
+	EngineParts store.JSON `db:"engine_parts" json:"-"`
+	Held        string     `db:"held" json:"held"`         // why it is pending although nothing runs
+	HeldBy      string     `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
+	Notice      string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
+	Copied      bool       `db:"copied" json:"-"`          // by a fork
+	Position    int64      `db:"position" json:"position"` // order within the chat
+	OCSeq       int64      `db:"oc_seq" json:"oc_seq"`
+}
+
+// usage returns what a message counts as. An answer that a fork copied was spent in the chat that it was copied from.
+func (m Message) usage() usage.Usage {
+	if m.Role != roleAssistant || m.Copied {
+		return usage.Usage{}
+	}
+	return usage.Of(m.Chat, m.Provider, m.Model, m.Spent)
 }
 
 // part is a piece of a message as OpenCode sent it.

@@ -33,8 +33,10 @@ CREATE TABLE messages(
   last_seq              INTEGER NOT NULL,
   removed               INTEGER NOT NULL -- for ever: an older update that comes late does not bring it back
 ) STRICT;
-CREATE INDEX messages_chat ON messages(chat, position);
+CREATE INDEX messages_chat ON messages(chat, position, role, removed); -- with what a count reads
 CREATE INDEX messages_created ON messages(chat, created, first_seq, id);
+CREATE INDEX messages_newest ON messages(created, first_seq, id);
+CREATE INDEX messages_first ON messages(first_seq, id);
 CREATE INDEX messages_last ON messages(last_seq);
 CREATE INDEX messages_engine ON messages(ai_engine_message_id);
 CREATE INDEX messages_spent ON messages(created) WHERE role = 'assistant';

@@ -154,6 +154,28 @@ func TestUsageCountsEveryMessageOnce(t *testing.T) {
 	is.Equal([]int64{u.TokensInput, u.TokensOutput, u.TokensReasoning, u.TokensCacheRead, u.TokensCacheWrite}, []int64{25, 2, 4, 6, 8})
 }
 
+func TestUsageFollowsAMessageToAnotherModel(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	spent := func(model string, cost float64) events.Event {
+		return s.assistant(ses, "msg_a", msg1, fmt.Sprintf(`,"providerID":"p","modelID":%q,"cost":%g,"tokens":{"input":1}`, model, cost))
+	}
+	usage := func() (all []string) {
+		t.Helper()
+		rows, err := spending.ByModel(t.Context(), m, chatID)
+		is.NoErr(err)
+		for _, u := range rows {
+			all = append(all, fmt.Sprint(u.Model, " ", u.Messages, " ", u.Cost, " ", u.TokensInput))
+		}
+		return all
+	}
+	feed(t, m, s.created(), spent("m1", 0.1), spent("m2", 0.3))
+	is.Equal(usage(), []string{"m2 1 0.3 1"})
+	feed(t, m, spent("m1", 0.7))
+	is.Equal(usage(), []string{"m1 1 0.7 1"})
+}
+
 func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

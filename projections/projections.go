@@ -134,7 +134,7 @@ var projections = []projection{
 	{"artifacts", events.ScopeChat, updateArtifacts},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, updateEffects},
-	{"usage", events.ScopeChat, nil}, // a view of messages
+	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, updateUsers},
 }

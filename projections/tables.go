@@ -5,6 +5,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/usage"
 )
 
 // tables holds the rows that events change.
@@ -24,6 +25,7 @@ type tables struct {
 	config      *store.Table[Config]
 	users       *store.Table[User]
 	effects     *store.Table[Effect]
+	usage       *store.Table[usage.Usage]
 }
 
 // openTables opens the tables. Feeds report changes of those that clients see.
@@ -45,6 +47,7 @@ func openTables(tx *store.Tx) *tables {
 		config:      store.OpenTable[Config](tx, "config", shown),
 		users:       store.OpenTable[User](tx, "users", shown),
 		effects:     store.OpenTable[Effect](tx, "effects", hidden),
+		usage:       store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
-	"pocketcoder/projections/spending"
+	modelusage "pocketcoder/projections/usage"
 )
 
 func TestTextIsStreamedInFragmentsAndKeptWhole(t *testing.T) {
@@ -55,7 +55,7 @@ func TestTextIsStreamedInFragmentsAndKeptWhole(t *testing.T) {
 	is.Equal(row.Preview, "t0 t1 t2 t3 t4")
 	is.True(row.LastActive >= answer.Created)
 	is.Equal(row.Turn, projections.TurnUser)
-	spent := rows[spending.Usage](t, p, "usage", chat)
+	spent := rows[modelusage.Usage](t, p, "usage", chat)
 	is.Equal(len(spent), 1)
 	is.Equal(spent[0].Provider+"/"+spent[0].Model, "demo/demo")
 	is.Equal([]int64{spent[0].Messages, spent[0].TokensInput, spent[0].TokensOutput}, []int64{1, 100, 20})

@@ -31,8 +31,11 @@ type Span struct {
 
 // Of returns the spending of a span. It includes removed messages and deleted chats.
 func Of(ctx context.Context, m *projections.Model, in Span) (Spending, error) {
-	query := `SELECT coalesce(sum(cost), 0) AS cost, coalesce(sum(tokens_input + tokens_output + tokens_reasoning), 0) AS tokens
-		FROM messages m WHERE role='assistant' AND NOT copied`
+	from := "usage m WHERE NOT removed" // a few rows for each chat
+	if in.Day != "" {
+		from = "messages m WHERE role='assistant' AND NOT copied"
+	}
+	query := "SELECT coalesce(sum(cost), 0) AS cost, coalesce(sum(tokens_input + tokens_output + tokens_reasoning), 0) AS tokens FROM " + from
 	for _, narrow := range []struct{ by, condition string }{
 		{in.Chat, " AND chat={:chat}"},
 		{in.User, " AND (SELECT user FROM chats WHERE id=m.chat)={:user}"},

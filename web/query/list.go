@@ -62,7 +62,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 		if err != nil {
 			return err
 		}
-		page.Items, err = asked.read(q, order{from: from, by: by, limit: page.PerPage, offset: offset})
+		page.Items, err = asked.page(q, order{from: from, by: by, limit: page.PerPage, offset: offset})
 		if err != nil || q.SkipTotal {
 			return err
 		}

@@ -2,11 +2,13 @@ package query
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+	"github.com/pocketbase/dbx"
 
 	"pocketcoder/expect"
 	"pocketcoder/web/query/schema"
@@ -268,5 +270,33 @@ func TestPagesNeitherRepeatNorSkip(t *testing.T) {
 		}
 		slices.Sort(seen)
 		is.Equal(len(slices.Compact(seen)), 50)
+	}
+}
+
+func TestAPageIsTheSameWhetherOrNotItsRecordsAreAmongTheFirstOfTheTable(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	db := open(t)
+	is.NoErr(db.Transactional(func(tx *dbx.Tx) error {
+		for i := range maxFirst { // newer than all messages of ann, but for the last two
+			chat := "c3"
+			if i >= maxFirst-2 {
+				chat = "c1"
+			}
+			_, err := tx.NewQuery("INSERT INTO messages VALUES({:id}, {:chat}, 'user', 'delivered', '', {:at}, {:at}, {:seq}, {:seq}, 0)").
+				Bind(dbx.Params{"id": fmt.Sprint("new", i), "chat": chat, "at": at(100 + i), "seq": 100 + i}).Execute()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	for perPage, want := range map[int]string{
+		2: fmt.Sprintf("new%d new%d", maxFirst-1, maxFirst-2),
+		4: fmt.Sprintf("new%d new%d m4 m3", maxFirst-1, maxFirst-2),
+	} {
+		page, err := list(t.Context(), t, db, "messages", as("ann"), Query{Sort: "-created", PerPage: perPage, SkipTotal: true})
+		is.NoErr(err)
+		is.Equal(ids(page.Items), want)
 	}
 }

@@ -27,7 +27,7 @@ type question struct {
 
 // order says which of the rows are read, and in what order.
 type order struct {
-	from, by      string // what is joined for it, and the terms; by is not for rows in groups
+	from, by      string // what is joined for it, and the terms; by is not for rows in groups, and empty for that of the outer loop
 	limit, offset int
 }
 
@@ -78,6 +78,25 @@ func (q *question) count() (n int, err error) {
 
 func (q *question) query(sql string) *dbx.Query {
 	return q.db.NewQuery(sql).WithContext(q.ctx).Bind(q.Params)
+}
+
+// page returns the records of a page. SQLite evaluates a rule about the chat of a record by reading all records of the caller's chats, and
+// then it sorts them. If these are many, most pages are among the first rows of the table, which an index has in the order of creation.
+// If they are few, that way is short.
+func (q *question) page(wanted Query, o order) ([]Record, error) {
+	sort := strings.TrimLeft(wanted.Sort, "+-")
+	if q.from == "" || q.driver != "" || wanted.Filter != "" || sort != "" && sort != "created" {
+		return q.read(wanted, o)
+	}
+	key := q.c.IDColumn("t")
+	first := *q
+	first.driver = "(SELECT " + key + " AS k FROM " + q.c.Table + " AS t ORDER BY " + o.by + " LIMIT " + strconv.Itoa(maxFirst) + ") AS first_ CROSS JOIN " +
+		q.c.Table + " AS t ON " + key + " = first_.k"
+	found, err := first.read(wanted, order{limit: o.limit, offset: o.offset}) // the outer loop is in that order, and ends with the page
+	if err != nil || len(found) == o.limit {
+		return found, err
+	}
+	return q.read(wanted, o)
 }
 
 // read gives the records in that order. It finds the keys first: fields are read, and
@@ -134,5 +153,8 @@ func (q *question) keys(o order) string {
 		sql = "SELECT k FROM (SELECT " + key + " AS k, t.first_seq AS seq, " + place + " AS place" + q.rows() + ") WHERE place <= " + strconv.Itoa(maxBack) + " GROUP BY k"
 		by = "min(seq), k"
 	}
-	return sql + " ORDER BY " + by + " LIMIT " + strconv.Itoa(o.limit) + " OFFSET " + strconv.Itoa(o.offset)
+	if by != "" {
+		sql += " ORDER BY " + by
+	}
+	return sql + " LIMIT " + strconv.Itoa(o.limit) + " OFFSET " + strconv.Itoa(o.offset)
 }

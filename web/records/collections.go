@@ -149,7 +149,7 @@ var collections = []collection{
 		write: writer{nil, nil, stopSubagent},
 	},
 	{
-		Collection: schema.Collection{Name: "usage", Type: "view", Table: "usage", Live: "NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)",
+		Collection: schema.Collection{Name: "usage", Type: "view", Table: "usage", Live: ofLivingChat,
 			Rules: rules(chatMember, chatMember, never, never, never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(text("provider")), fixed(text("model")), fixed(number("messages")), fixed(number("cost")),
 				fixed(number("tokens_input")), fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")))},

@@ -1,0 +1,62 @@
+// Package usage adds up what chats spent, by model.
+//
+// Promises: a message counts once, with its latest figures. A cost that stays the same is exact, because differences are added.
+//
+// It must not know events, or what a message is beside what it spent.
+package usage
+
+import "pocketcoder/projections/store"
+
+// Usage is what a chat, its subagents included, spent on a model. Feeds do not report it: it changes with the messages of its chat.
+type Usage struct {
+	store.Record        // the id is chat.provider.model
+	Chat         string `db:"chat" json:"chat"`
+	Provider     string `db:"provider" json:"provider"`
+	Model        string `db:"model" json:"model"`
+	Messages     int64  `db:"messages" json:"messages"`
+	Spent
+}
+
+// Spent is what messages cost, in the provider's currency, and the tokens that they took.
+type Spent struct {
+	Cost             float64 `db:"cost" json:"cost"`
+	TokensInput      int64   `db:"tokens_input" json:"tokens_input"`
+	TokensOutput     int64   `db:"tokens_output" json:"tokens_output"`
+	TokensReasoning  int64   `db:"tokens_reasoning" json:"tokens_reasoning"`
+	TokensCacheRead  int64   `db:"tokens_cache_read" json:"tokens_cache_read"`
+	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
+}
+
+// Of returns the usage of one message.
+func Of(chat, provider, model string, s Spent) Usage {
+	return Usage{Record: store.Record{ID: chat + "." + provider + "." + model}, Chat: chat, Provider: provider, Model: model, Messages: 1, Spent: s}
+}
+
+// Update counts a message as it is now, and no longer as it was. The zero Usage counts nothing.
+func Update(t *store.Table[Usage], was, now Usage) {
+	if was.ID != now.ID {
+		add(t, was, was, Usage{})
+		was = Usage{}
+	}
+	add(t, now, was, now)
+}
+
+// add adds the difference of before and after to a row.
+func add(t *store.Table[Usage], row, before, after Usage) {
+	if row.ID == "" {
+		return
+	}
+	u, _ := t.Get(row.ID)
+	u.Chat, u.Provider, u.Model = row.Chat, row.Provider, row.Model
+	u.Messages += after.Messages - before.Messages
+	u.Cost += after.Cost - before.Cost
+	u.TokensInput += after.TokensInput - before.TokensInput
+	u.TokensOutput += after.TokensOutput - before.TokensOutput
+	u.TokensReasoning += after.TokensReasoning - before.TokensReasoning
+	u.TokensCacheRead += after.TokensCacheRead - before.TokensCacheRead
+	u.TokensCacheWrite += after.TokensCacheWrite - before.TokensCacheWrite
+	if u.Removed = u.Messages == 0; u.Removed {
+		u.Cost = 0 // without the rounding errors of the sum
+	}
+	t.Put(u)
+}
