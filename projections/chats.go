@@ -3,7 +3,6 @@ package projections
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/pocketbase/dbx"
 
@@ -142,17 +141,6 @@ func (c *Chat) setPreview(text string) {
 func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
 	return store.List[Chat](ctx, m.Model, "chats", "SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
 		dbx.Params{"limit": limit, "offset": offset})
-}
-
-// Archived returns the archived chats that are not deleted and have not changed since a time: when each has changed, by id.
-func (m *Model) Archived(ctx context.Context, since time.Time) (changed map[string]string, err error) {
-	chats, err := store.List[Chat](ctx, m.Model, "chats", "SELECT * FROM chats WHERE archived AND NOT removed AND max(updated, last_active) < {:since}",
-		dbx.Params{"since": since.UTC().Format(events.TimeFormat)})
-	changed = map[string]string{}
-	for _, c := range chats {
-		changed[c.ID] = max(c.Updated, c.LastActive)
-	}
-	return changed, err
 }
 
 // Chat returns a chat, also a deleted one (Removed), and whether there is one.

@@ -28,7 +28,7 @@ func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(eve
 
 // Get returns the event at a sequence, and whether there is one. It reads this event alone, and a Fold reads as many as fit into an answer.
 func (l *Log) Get(ctx context.Context, seq uint64) (e events.Event, ok bool, err error) {
-	m, err := l.get(ctx, eventsStream, map[string]any{"seq": seq})
+	m, err := l.get(ctx, EventsStream, map[string]any{"seq": seq})
 	if err == nil && m != nil {
 		e, err = l.storedDirect(ctx, m, seq)
 	}
