@@ -366,10 +366,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
 		return answering.Serve(ctx)
 	})))
-	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Logger: s.o.Logger}
-	old.Archived = func(ctx context.Context, since time.Time) (map[string]string, error) {
-		return queries.Archived(ctx, s.model, since)
-	}
+	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model), Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders, s.push.Run, old.Run,
 	} {

@@ -11,14 +11,17 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Archived returns the archived chats that are not deleted and have not changed since a time: when each has changed, by id.
-func Archived(ctx context.Context, m *projections.Model, since time.Time) (changed map[string]string, err error) {
-	chats, err := store.List[projections.Chat](ctx, m.Model, "chats",
-		"SELECT * FROM chats WHERE archived AND NOT removed AND max(updated, last_active) < {:since}",
-		dbx.Params{"since": since.UTC().Format(events.TimeFormat)})
-	changed = map[string]string{}
-	for _, c := range chats {
-		changed[c.ID] = max(c.Updated, c.LastActive)
+// Archived returns a query for the archived chats that are not deleted and have not changed since a time. The query returns when each of
+// them has changed, by id.
+func Archived(m *projections.Model) func(ctx context.Context, since time.Time) (map[string]string, error) {
+	return func(ctx context.Context, since time.Time) (map[string]string, error) {
+		chats, err := store.List[projections.Chat](ctx, m.Model, "chats",
+			"SELECT * FROM chats WHERE archived AND NOT removed AND max(updated, last_active) < {:since}",
+			dbx.Params{"since": since.UTC().Format(events.TimeFormat)})
+		changed := map[string]string{}
+		for _, c := range chats {
+			changed[c.ID] = max(c.Updated, c.LastActive)
+		}
+		return changed, err
 	}
-	return changed, err
 }
