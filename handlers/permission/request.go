@@ -31,6 +31,7 @@ type Request struct {
 	Granted     bool     // another request has used its approval
 	Execution   string   // that its approval started; empty for none
 	Connected   bool     // its approval has let a command connect
+	Last        uint64   // sequence of the newest event about it, those of its execution after the beginning not included
 
 	content        [sha256.Size]byte // of a direct request: of its event's JSON
 	administrators bool              // only they decide it
@@ -149,16 +150,16 @@ func (s *State) Apply(e events.Event) {
 	case events.PermissionRequested:
 		s.applyAsk(e, d.Ask(), true)
 	case events.PermissionReferred:
-		s.at(d.Permission).Referral = Referral{d, e.Seq, e.Time}
+		s.at(e, d.Permission).Referral = Referral{d, e.Seq, e.Time}
 	case events.PermissionDecided:
-		s.at(d.Permission).Outcome = Outcome{e.Seq, e.Time, e.Actor, string(d.Decision), "", &d, e.Cause}
+		s.at(e, d.Permission).Outcome = Outcome{e.Seq, e.Time, e.Actor, string(d.Decision), "", &d, e.Cause}
 		if d.Grant != "" {
-			s.at(d.Grant).Granted = true
+			s.at(e, d.Grant).Granted = true
 		}
 	case events.PermissionInterrupted:
-		s.at(d.Permission).Interrupted = true
+		s.at(e, d.Permission).Interrupted = true
 	case events.PermissionExpired:
-		s.at(d.Permission).end(e, expired, d.Reason)
+		s.at(e, d.Permission).end(e, expired, d.Reason)
 	case events.AbortRequested:
 		s.aborted[d.Session] = e.Seq
 	case events.MessageSubmitted:
@@ -170,9 +171,9 @@ func (s *State) Apply(e events.Event) {
 	case events.TurnLost:
 		s.lost[d.Session] = e.Seq
 	case events.ExecRequested:
-		s.at(d.Permission).Execution = d.Exec
+		s.at(e, d.Permission).Execution = d.Exec
 	case events.ExecConnected:
-		r := s.at(d.Permission)
+		r := s.at(e, d.Permission)
 		r.Connected = r.Connected || d.Allowed
 	case events.OpenCode:
 		s.applyOpenCode(e, d)
@@ -187,14 +188,14 @@ func (s *State) applyOpenCode(e events.Event, d events.OpenCode) {
 		}
 	case events.PermissionReplied:
 		if reply, err := opencode.Read[opencode.PermissionReplied](d); err == nil && !s.Request(reply.RequestID).Direct {
-			s.at(reply.RequestID).end(e, reply.Reply, "answered in OpenCode")
+			s.at(e, reply.RequestID).end(e, reply.Reply, "answered in OpenCode")
 		}
 	}
 }
 
 // applyAsk applies the event that makes a request. An id is that of the first request of the chat that had it.
 func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
-	r := s.at(a.ID)
+	r := s.at(e, a.ID)
 	if r.Seq != 0 {
 		return
 	}
@@ -210,11 +211,12 @@ func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
 	}
 }
 
-// at returns the request of an id, to be changed.
-func (s *State) at(id string) *Request {
+// at returns the request of an id, to be changed because of an event about it.
+func (s *State) at(e events.Event, id string) *Request {
 	if s.requests[id] == nil {
 		s.requests[id] = &Request{ID: id}
 	}
+	s.requests[id].Last = max(s.requests[id].Last, e.Seq)
 	return s.requests[id]
 }
 

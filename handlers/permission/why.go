@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -173,16 +174,48 @@ type why struct {
 	execs   map[string]int
 }
 
-// gather reads the events that may be about the request, in the log's order.
+// maxBehindEnd is how many events about executions may stand between the end of one and the list of files that it changed: those of
+// commands that run at the same time. Only a refused attempt can come later.
+const maxBehindEnd = 100
+
+// gather reads the events that may be about the request, in the log's order. A chat can be long, so it stops behind the last one.
 func (w *why) gather(ctx context.Context, log *log.Log) error {
+	r := w.request
 	var all []events.Event
-	for _, kind := range []string{"permission.*", "opencode.permission.*", "exec.*"} {
-		_, err := log.Fold(ctx, events.ChatSubject(w.Chat, kind), w.request.Seq-1, func(e events.Event) error { all = append(all, e); return nil })
-		if err != nil {
+	read := func(kind string, isOver func(events.Event) bool) error {
+		_, err := log.Fold(ctx, events.ChatSubject(w.Chat, kind), r.Seq-1, func(e events.Event) error {
+			if isOver(e) {
+				return events.ErrStop
+			}
+			all = append(all, e)
+			return nil
+		})
+		if errors.Is(err, events.ErrStop) {
+			return nil
+		}
+		return err
+	}
+	isLater := func(e events.Event) bool { return e.Seq > r.Last }
+	behind := 0 // events behind the end of its execution
+	isBehindEnd := func(e events.Event) bool {
+		if behind > 0 || endsExecution(e, r.Execution) {
+			behind++
+		}
+		return isLater(e) && (r.Execution == "" || behind > maxBehindEnd)
+	}
+	never := func(events.Event) bool { return false }
+	for _, kind := range []struct {
+		name   string
+		isOver func(events.Event) bool // reports whether this event and those behind it are not about the request
+	}{
+		{"permission.*", isLater}, {"opencode.permission.*", isLater}, {"exec.*", isBehindEnd}, {events.ExecRefused{}.Kind(), never},
+	} {
+		if err := read(kind.name, kind.isOver); err != nil {
 			return err
 		}
 	}
 	slices.SortFunc(all, func(a, b events.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	all = slices.CompactFunc(all, func(a, b events.Event) bool { return a.Seq == b.Seq })
 	for _, e := range all {
 		d, err := events.Decode(e)
 		if err == nil && w.apply(e, d) {
@@ -190,6 +223,13 @@ func (w *why) gather(ctx context.Context, log *log.Log) error {
 		}
 	}
 	return nil
+}
+
+// endsExecution reports whether an event is the end of an execution.
+func endsExecution(e events.Event, exec string) bool {
+	d, err := events.Decode(e)
+	finished, ok := d.(events.ExecFinished)
+	return err == nil && ok && finished.Exec == exec
 }
 
 // apply reports whether an event is about the request, and adds what it says of executions.
