@@ -34,7 +34,7 @@ const account = "APP"
 // Server is a running embedded server. Connect with nats.InProcessServer(s), or at s.ClientURL() when it listens.
 type Server struct {
 	*server.Server
-	lock  int // descriptor of the file, which the garbage collector does not close
+	lock  *os.File
 	store server.JetStreamConfig
 	check func(context.Context) error // of the files, before they are opened
 
@@ -58,17 +58,15 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		}
 		return c.Check(ctx, filepath.Join(c.StoreDir, "jetstream", account, "streams"))
 	}
-	var s *Server
-	if err = check(ctx); err == nil {
-		s, err = start(ctx, c)
-	}
-	if err != nil {
-		if !errors.Is(err, errNotStopped) {
-			unlock(lock)
-		}
+	if err := check(ctx); err != nil {
+		unlock(lock)
 		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
 	}
-	s.lock, s.check, s.stopWithin = lock, check, c.stopWithin()
+	s, err := start(ctx, c, lock)
+	if err != nil {
+		return nil, fmt.Errorf("start NATS in %s: %w", c.StoreDir, err)
+	}
+	s.check = check
 	return s, nil
 }
 
@@ -76,32 +74,31 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) App() (*server.Account, error) { return s.LookupAccount("APP") }
 
 // Close stops the server and returns when its files are closed. A server that reads a damaged store can need hours to stop; Close
-// then returns before that, and the files stay locked until the process ends.
-func (s *Server) Close() {
-	if stop(s.Server, s.stopWithin) {
-		unlock(s.lock)
-	}
-}
+// then returns before that, and the files stay locked until the server has stopped.
+func (s *Server) Close() { s.stop() }
 
-func (c Config) stopWithin() time.Duration { return cmp.Or(c.StopWithin, defaultStopWithin) }
-
-func start(ctx context.Context, c Config) (*Server, error) {
+// start starts a server. The server owns the lock of its files, also if it returns an error.
+func start(ctx context.Context, c Config, lock *os.File) (_ *Server, err error) {
 	conf, err := c.Text()
 	if err != nil {
+		unlock(lock)
 		return nil, err
 	}
 	opts := &server.Options{NoSigs: true, NoLog: true, DontListen: c.Listen == ""}
 	if err := opts.ProcessConfigString(conf); err != nil {
+		unlock(lock)
 		return nil, err
 	}
 	opts.JetStreamMaxStore = storeLimit
 	if c.Bulk {
 		opts.SyncAlways, opts.SyncInterval = false, time.Hour
 	}
-	s, err := server.NewServer(opts)
+	running, err := server.NewServer(opts)
 	if err != nil {
+		unlock(lock)
 		return nil, err
 	}
+	s := &Server{Server: running, lock: lock, store: storeConfig(opts), stopWithin: cmp.Or(c.StopWithin, defaultStopWithin)}
 	failed := &logger{log: c.Log, came: make(chan struct{})}
 	s.SetLoggerV2(failed, false, false, false)
 	go s.Start()
@@ -115,63 +112,62 @@ func start(ctx context.Context, c Config) (*Server, error) {
 	select {
 	case <-ready:
 		if err = cmp.Or(ctx.Err(), failed.err()); err == nil {
-			return &Server{Server: s, store: storeConfig(opts)}, nil
+			return s, nil
 		}
 	case <-failed.came:
 		err = failed.err()
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if !stop(s, c.stopWithin()) {
-		err = fmt.Errorf("%w; %w", err, errNotStopped)
+	if !s.stop() {
+		err = fmt.Errorf("%w; it does not stop, and has its files open", err)
 	}
 	return nil, err
 }
 
-var errNotStopped = errors.New("it does not stop, and has its files open until this process ends")
-
-// stop stops a server. It reports whether that took less than within.
-func stop(s *server.Server, within time.Duration) bool {
+// stop stops the server, and releases its files then. It reports whether that took less than stopWithin.
+func (s *Server) stop() bool {
 	stopped := make(chan struct{})
 	go func() {
 		s.Shutdown() // waits for the streams
 		s.WaitForShutdown()
+		unlock(s.lock)
 		close(stopped)
 	}()
 	select {
 	case <-stopped:
 		return true
-	case <-time.After(within):
+	case <-time.After(s.stopWithin):
 		return false
 	}
 }
 
 // lockStore makes the directory and holds it for this process; the kernel lets go of the lock when the process ends.
-func lockStore(dir string) (lock int, err error) {
+func lockStore(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := checkFree(dir); err != nil { // JetStream would start, and soon refuse every event
-		return 0, err
+		return nil, err
 	}
-	path := filepath.Join(dir, "lock")
-	if lock, err = syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600); err != nil {
-		return 0, fmt.Errorf("open %s: %w", path, err)
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	if err := syscall.Flock(lock, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		syscall.Close(lock)
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return 0, ErrInUse
+			return nil, ErrInUse
 		}
-		return 0, fmt.Errorf("lock %s: %w", path, err)
+		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	return lock, nil
 }
 
 // unlock releases the lock. Closing the file is not enough: a child that was just forked has it open until its exec.
-func unlock(lock int) {
-	_ = syscall.Flock(lock, syscall.LOCK_UN)
-	syscall.Close(lock)
+func unlock(lock *os.File) {
+	_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_UN)
+	lock.Close()
 }
 
 // logger passes the server's warnings and errors on. It keeps the first fatal line, the only one that says why the server did
