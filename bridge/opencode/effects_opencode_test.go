@@ -299,9 +299,8 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	_, ids = w.shown(chat)
 	w.submit(chat, "@@text n=2000 delay=20")
 	expect.Eventually(t, "it runs", func() bool {
-		s, _, err := w.model.Session(t.Context(), w.row(chat).Session)
-		w.must(err)
-		return s.Processing != "[]"
+		_, now := w.shown(chat)
+		return len(now) == len(ids)+2 && now[len(now)-1] != ""
 	})
 	w.revert(chat, ids[len(ids)-2]) // what runs is stopped for it
 	w.say(chat, "@@say stopped")
