@@ -85,12 +85,16 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(strconv.Itoa(n)+"-events", func(b *testing.B) {
 			d := datadir.Dir(filepath.Join(b.TempDir(), "data"))
 			fill(b, d, n)
-			replay := upTime(b, d) // the read model is built from the log
+			replay, _ := upTime(b, d) // the read model is built from the log
 			var alone, up []time.Duration
+			var resident float64
 			for b.Loop() {
 				alone = append(alone, natsTime(b, d))
-				up = append(up, upTime(b, d))
+				var took time.Duration
+				took, resident = upTime(b, d)
+				up = append(up, took)
 			}
+			b.ReportMetric(resident, "resident-MiB")
 			b.ReportMetric(percentile(alone, 0.5), "nats-ms")
 			b.ReportMetric(percentile(up, 0.5), "up-ms")
 			b.ReportMetric(percentile(up, 0.5)-percentile(alone, 0.5), "over-ms")
@@ -151,8 +155,8 @@ func natsTime(b *testing.B, d datadir.Dir) time.Duration {
 	return took
 }
 
-// upTime is how long "up" takes from exec until everything but OpenCode and the sandbox is ready.
-func upTime(b *testing.B, d datadir.Dir) time.Duration {
+// upTime returns how long "up" takes from exec until everything but OpenCode and the sandbox is ready, and its memory then in MiB.
+func upTime(b *testing.B, d datadir.Dir) (took time.Duration, resident float64) {
 	b.Helper()
 	tools := opencodetest.Tools(b)
 	began := time.Now()
@@ -170,7 +174,7 @@ func upTime(b *testing.B, d datadir.Dir) time.Duration {
 			}
 			getJSON(b, r.HTTP+"/api/health", &health)
 			if health.Data["log"].State == "ready" && health.Data["read_model"].State != "starting" {
-				return time.Since(began)
+				return time.Since(began), residentMiB(b, cmd.Process.Pid)
 			}
 		}
 		if time.Since(began) > 5*time.Minute {

@@ -44,6 +44,7 @@ var runs = []run{
 	{"./projections", "Rebuild", "2x", []line{
 		{name: "rebuild of the read models of 1 M events in 1,000 chats, events/s", metric: "events/s", budget: 25_000, atLeast: true},
 	}},
+	{"./web", "LargeLog", "1x", largeLogLines()},
 	{"./cmd/pocketcoder", "Command", "300x", commandLines()},
 	{"./cmd/pocketcoder", "ShellProcessor", "300x", []line{
 		{name: "pocketcoder-shell, processor time of a command, p50 ms", metric: "processor-ms", budget: 2},
@@ -60,7 +61,25 @@ var runs = []run{
 		{name: "NATS alone opens a log of 1 M events, ms", metric: "nats-ms", under: "1000000-events"},
 		{name: "up without OpenCode, over that, ms", metric: "over-ms", under: "1000000-events", budget: 300},
 		{name: "up with 1 M events and no read model, s", metric: "first-s", under: "1000000-events"},
+		{name: "up with 1 M events, ready, resident MiB", metric: "resident-MiB", under: "1000000-events", budget: 200},
 	}},
+}
+
+// largeLogLines are the lines of requests to the API with 1 M events in 1,000 chats. One chat has 5,000 messages and 1,700 decisions.
+func largeLogLines() []line {
+	lines := []line{
+		{name: "1 M events: slowest first page of a collection, p50 ms", metric: "slowest-page-ms", budget: 50},
+		{name: "the same with its total, p50 ms", metric: "slowest-total-ms"},
+		{name: "1 M events: list of chats, p50 ms", metric: "chats-ms", budget: 3},
+		{name: "1 M events: chat opened, p50 ms", metric: "open-ms", budget: 20},
+	}
+	for _, request := range []string{"title", "decision", "message", "why"} {
+		lines = append(lines,
+			line{name: request + " in a new chat of a small log, p50 ms", metric: request + "-ms"},
+			line{name: request + " in a new chat of 1 M events, times that", metric: request + "-large-log", budget: 1.3},
+			line{name: request + " in the long chat, times that", metric: request + "-long-chat", budget: 1.3})
+	}
+	return lines
 }
 
 const usage = `bench: measure PocketCoder against its budgets, in one run, and print the table.

@@ -1,0 +1,209 @@
+package web_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections"
+	"pocketcoder/web/webtest"
+)
+
+// largeChats is the number of chats in the log of BenchmarkLargeLog. Each has largeTurns turns of 16 events: together a million events. A
+// further chat has 5,000 messages and 1,700 decisions. The chats belong to ten users.
+var largeChats = flag.Int("large.chats", 1000, "number of chats in the log of BenchmarkLargeLog, with about 1,000 events each")
+
+const largeTurns, longTurns = 62, 1700
+
+// BenchmarkLargeLog measures requests on a log of 1 M events. Requests on one chat are compared with the same requests on a small log.
+func BenchmarkLargeLog(b *testing.B) {
+	l := largeLog{System: webtest.NewSystem(b)}
+	_, l.root = l.User(b, "root", account.Admin)
+	ann, token := l.User(b, "ann", account.User)
+	l.ann, l.users = token, []string{ann}
+	for len(l.users) < 10 {
+		id, _ := l.User(b, fmt.Sprint("user", len(l.users)), account.User)
+		l.users = append(l.users, id)
+	}
+	before := l.requests(b, l.Chat(b, l.ann, "small"))
+	l.fill(b)
+	l.Model.Wait(b.Context(), l.last)
+	for b.Loop() {
+		l.lists(b)
+		for name, fresh := range before {
+			b.ReportMetric(fresh, name+"-ms")
+		}
+		for name, took := range l.requests(b, l.Chat(b, l.ann, "new")) {
+			b.ReportMetric(took/before[name], name+"-large-log")
+		}
+		for name, took := range l.requests(b, "long") {
+			b.ReportMetric(took/before[name], name+"-long-chat")
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// largeLog is a system with that log.
+type largeLog struct {
+	*webtest.System
+	root, ann string // tokens of an administrator and of the first user
+	users     []string
+	asked     int
+	last      uint64
+}
+
+// lists reports the first pages of the collections: the slowest one without a total, and the slowest one with it.
+func (l *largeLog) lists(b *testing.B) {
+	slowest := map[string]float64{}
+	for _, c := range []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands", "subagents", "usage"} {
+		for _, token := range []string{l.root, l.ann} {
+			for _, sort := range []string{"", "&sort=-created"} {
+				page := median(20, func(int) { l.get(b, token, webtest.RecordsOf(c)+"?skipTotal=1"+sort) })
+				total := median(5, func(int) { l.get(b, token, webtest.RecordsOf(c)+"?perPage=30"+sort) })
+				b.Logf("%-12s admin=%t %-14s %8.2f ms, with total %8.2f ms", c, token == l.root, sort, page, total)
+				slowest["page"], slowest["total"] = max(slowest["page"], page), max(slowest["total"], total)
+			}
+		}
+	}
+	b.ReportMetric(slowest["page"], "slowest-page-ms")
+	b.ReportMetric(slowest["total"], "slowest-total-ms")
+	b.ReportMetric(median(50, func(int) { l.get(b, l.ann, webtest.RecordsOf("chats")+"?sort=-last_active&skipTotal=1") }), "chats-ms")
+	b.ReportMetric(median(50, func(i int) {
+		chat := fmt.Sprint("chat", i*len(l.users))
+		l.get(b, l.ann, webtest.RecordsOf("chats")+"/"+chat)
+		for _, c := range []string{"messages", "permissions", "executions"} {
+			l.get(b, l.ann, webtest.RecordsOf(c)+"?perPage=50&skipTotal=1&sort=-created&filter=chat%3D%22"+chat+"%22")
+		}
+	}), "open-ms")
+}
+
+// requests returns the medians of requests on one chat, in milliseconds.
+func (l *largeLog) requests(b *testing.B, chat string) map[string]float64 {
+	const n = 200
+	var asks []string
+	for range n {
+		l.asked++
+		asks = append(asks, l.AskedFor(b, chat, fmt.Sprint("per_asked", l.asked), "make"))
+	}
+	send := func(method, path string, body webtest.Object) {
+		if status, answer := l.Raw(b, l.ann, method, path, body); status != 200 {
+			b.Fatal(method, path, status, string(answer))
+		}
+	}
+	first := projections.RecordID(fmt.Sprint("per_asked", l.asked))
+	if chat == "long" {
+		first = projections.RecordID("per_long_0")
+	}
+	return map[string]float64{
+		"title": median(n, func(i int) {
+			send("PATCH", webtest.RecordsOf("chats")+"/"+chat, webtest.Object{"title": fmt.Sprint("title ", i)})
+		}),
+		"decision": median(n, func(i int) {
+			send("PATCH", webtest.RecordsOf("permissions")+"/"+asks[i], webtest.Object{"status": "authorized"})
+		}),
+		"message": median(n, func(int) {
+			send("POST", webtest.RecordsOf("messages"), webtest.Object{"chat": chat, "role": "user", "parts": []webtest.Object{{"type": "text", "text": "hello"}}})
+		}),
+		"why": median(20, func(int) { l.get(b, l.ann, "/api/pocketcoder/permissions/"+first+"/why") }),
+	}
+}
+
+func (l *largeLog) get(b *testing.B, token, path string) {
+	if status, answer := l.Raw(b, token, "GET", path, nil); status != 200 {
+		b.Fatal(path, status, string(answer))
+	}
+}
+
+// median calls fn n times and returns the median in milliseconds.
+func median(n int, fn func(i int)) float64 {
+	took := make([]time.Duration, n)
+	for i := range n {
+		began := time.Now()
+		fn(i)
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return float64(took[n/2].Microseconds()) / 1000
+}
+
+// fill appends the events.
+func (l *largeLog) fill(b *testing.B) {
+	for turn := range longTurns {
+		var batch []events.Event
+		for chat := range *largeChats {
+			if turn < largeTurns {
+				batch = append(batch, turnOf(b, fmt.Sprint("chat", chat), turn, l.users[chat%len(l.users)])...)
+			}
+		}
+		seq, err := l.Log.AppendAll(b.Context(), append(batch, turnOf(b, "long", turn, l.users[0])...))
+		webtest.Check(b, err)
+		l.last = seq
+	}
+}
+
+// turnOf is a turn with a command that a person allows. The first one of a chat also creates the chat.
+func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Event) {
+	id, session := fmt.Sprintf("%s_%d", chat, turn), "ses_"+chat
+	own := func(d events.Data) {
+		e, err := events.New(chat, events.UserActor(owner), d)
+		webtest.Check(b, err)
+		all = append(all, e)
+	}
+	said := func(typ string, properties webtest.Object) {
+		properties["sessionID"] = session
+		body, err := json.Marshal(properties)
+		webtest.Check(b, err)
+		e, err := events.NewOpenCode(chat, "local", fmt.Sprintf("evt_%s_%d", id, len(all)), int64(turn*16+len(all)), events.OpenCode{Type: typ, Properties: body})
+		webtest.Check(b, err)
+		all = append(all, e)
+	}
+	part := func(message string, part webtest.Object) {
+		part["id"], part["messageID"], part["sessionID"] = "prt_"+id+message, "msg_"+id+message, session
+		said("message.part.updated", webtest.Object{"part": part, "time": 1})
+	}
+	message := func(n, role, finish string) {
+		info := webtest.Object{"id": "msg_" + id + n, "role": role}
+		if role == "assistant" {
+			info["parentID"], info["providerID"], info["modelID"] = "msg_"+id+"0", "demo", "model"
+			info["cost"], info["tokens"] = 0.01, webtest.Object{"input": 100, "output": 20}
+		}
+		if finish != "" {
+			info["finish"], info["time"] = finish, webtest.Object{"completed": 2}
+		}
+		said("message.updated", webtest.Object{"info": info})
+	}
+	command, call, text := "make "+chat, "call_"+id, strings.Repeat("word ", 60)
+	state := func(status string) webtest.Object {
+		return webtest.Object{"type": "tool", "tool": "bash", "callID": call, "state": webtest.Object{"status": status, "input": webtest.Object{"command": command}}}
+	}
+	if turn == 0 {
+		own(events.ChatCreated{Title: chat, User: owner, Engine: "local"})
+		own(events.SessionBound{Session: session, Directory: "/workspace"})
+	}
+	message("0", "user", "")
+	part("0", webtest.Object{"type": "text", "text": text})
+	said("session.status", webtest.Object{"status": webtest.Object{"type": "busy"}})
+	message("1", "assistant", "")
+	part("1", state("running"))
+	said(events.PermissionAsked, webtest.Object{
+		"id": "per_" + id, "permission": "bash", "patterns": []string{command}, "always": []string{}, "metadata": webtest.Object{"command": command},
+		"tool": webtest.Object{"messageID": "msg_" + id + "1", "callID": call},
+	})
+	own(events.PermissionReferred{Permission: "per_" + id, Reason: "no rule allows it", Cwd: "/workspace"})
+	own(events.PermissionDecided{Permission: "per_" + id, Decision: events.Authorized, Session: session, Call: call, Type: "bash", Command: command, Cwd: "/workspace"})
+	own(events.ExecRequested{Exec: "x" + id, Permission: "per_" + id, Session: session, Call: call, Command: command, Cwd: "/workspace"})
+	own(events.ExecFinished{Exec: "x" + id})
+	part("1", state("completed"))
+	message("1", "assistant", "tool-calls")
+	message("2", "assistant", "")
+	part("2", webtest.Object{"type": "text", "text": text})
+	message("2", "assistant", "stop")
+	said("session.status", webtest.Object{"status": webtest.Object{"type": "idle"}})
+	return all
+}
