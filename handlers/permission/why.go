@@ -176,7 +176,7 @@ type why struct {
 
 // maxBehindEnd is how many events about executions may stand between the end of one and the list of files that it changed: those of
 // commands that run at the same time. Only a refused attempt can come later.
-const maxBehindEnd = 100
+const maxBehindEnd = 8
 
 // gather reads the events that may be about the request, in the log's order. A chat can be long, so it stops behind the last one.
 func (w *why) gather(ctx context.Context, log *log.Log) error {
