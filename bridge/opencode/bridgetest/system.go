@@ -67,10 +67,11 @@ type Running struct {
 // Outbox makes an outbox and its ingest, which do not run yet, and returns what they log.
 func (s *System) Outbox() (*outbox.Outbox, *expect.Buffer) {
 	logged := &expect.Buffer{}
+	api := client.New(s.URL, "secret")
 	b := &outbox.Outbox{
 		Ingest: &ingest.Ingest{
 			Engine: chat.DefaultEngine, Directory: "/workspace", Log: s.Log, Model: s.Model, Logger: slog.New(slog.NewTextHandler(logged, nil)),
-			Client: func(context.Context) (*client.Client, error) { return client.New(s.URL, "secret"), nil },
+			Client: func(context.Context) (*client.Client, error) { return api, nil },
 			Pause:  5 * time.Millisecond, Changed: func() {},
 		},
 		Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,

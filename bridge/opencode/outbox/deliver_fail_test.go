@@ -66,7 +66,9 @@ func TestNoTryIsUsedUpWhileOpenCodeIsAway(t *testing.T) {
 		return 503
 	})
 	chat := s.Chat("hello")
-	expect.Eventually(t, "the pause begins", func() bool { return strings.Contains(r.Logged.String(), "tell opencode") })
+	expect.Eventually(t, "it was tried, and OpenCode stays away for longer than the pause", func() bool {
+		return tries.Load() == 1 && len(s.Requests("GET", "/global/event")) > 20
+	})
 	s.Back()
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(tries.Load(), int64(2))
