@@ -178,16 +178,22 @@ func TestAFileThatWasCutOrChangedIsRefused(t *testing.T) {
 	info, err := stream.Info(t.Context())
 	is.NoErr(err)
 	file, _ := copied(t, stream, 1, last)
-	refused := func(file []byte) bool {
-		err := archive.ReadFile(bytes.NewReader(file), func(archive.Entry) error { return nil })
-		return errors.Is(err, archive.ErrDamaged)
+	read := func(file []byte) (content string, refused bool) {
+		err := archive.ReadFile(bytes.NewReader(file), func(e archive.Entry) error {
+			content += fmt.Sprintf("%+v\n", e)
+			return nil
+		})
+		return content, errors.Is(err, archive.ErrDamaged)
 	}
-	is.True(!refused(file))
+	whole, refused := read(file)
+	is.True(!refused)
 	for i := range file {
-		is.True(refused(file[:i])) // cut
+		_, refused := read(file[:i])
+		is.True(refused) // cut
 		changed := bytes.Clone(file)
 		changed[i] ^= 0x20
-		is.True(refused(changed) || i < 10) // changed; the first bytes only say that it is S2
+		content, refused := read(changed)
+		is.True(refused || content == whole) // a changed reference of the compression may lead to an equal text
 	}
 	to := eventstest.Server(t, expect.MemoryDir(t))
 	err = archive.Restore(to.GlobalAccount(), info, nil, func(add func(archive.Entry) error) error {
