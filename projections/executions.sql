@@ -53,5 +53,7 @@ CREATE TABLE commands(
   last_seq  INTEGER NOT NULL,
   removed   INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX commands_newest ON commands(created, first_seq, id);
+CREATE INDEX commands_first ON commands(first_seq, id);
 CREATE INDEX commands_last ON commands(last_seq);
 CREATE UNIQUE INDEX commands_hash ON commands(hash);
