@@ -76,7 +76,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/bridgetest": "bridge/opencode/client bridge/opencode/ingest bridge/opencode/outbox events events/eventstest events/log expect handlers " +
 		"handlers/budget handlers/chat handlers/permission handlers/record projections",
 	"bridge/opencode/client":       "",
-	"bridge/opencode/ingest":       "bridge/opencode/client events events/log handlers/permission projections projections/pending projections/turns",
+	"bridge/opencode/ingest":       "bridge/opencode/client events events/log handlers/permission projections projections/pending projections/turns projections/turnstate",
 	"bridge/opencode/install":      "bridge/opencode/tail",
 	"bridge/opencode/tail":         "",
 	"bridge/opencode/demo":         "",

@@ -101,9 +101,10 @@ func (t *Turn) Undelivered(engineMessage string) {
 	}
 }
 
-// End ends the turn when OpenCode will not. A message that is still being sent stays: it will be sent again.
+// End ends the turn when OpenCode will not. A message that is still being sent stays: it will be sent again. A turn can be lost
+// between two answers, when nothing of it is open.
 func (t *Turn) End(outcome string, sending bool) {
-	if t.Processing != "" || t.Awaiting != "" && !sending {
+	if outcome == Lost || t.Processing != "" || t.Awaiting != "" && !sending {
 		t.Outcome = outcome
 	}
 	if !sending {

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
+	"pocketcoder/projections/turnstate"
 )
 
 // memory is what OpenCode holds in memory only, by id.
@@ -63,6 +64,7 @@ type comparison struct {
 	*Ingest
 	memory
 	missing []events.Event
+	stopped []projections.Session // that are idle and were not when OpenCode was last heard
 }
 
 // reconciled appends an OpenCode event that was missed. It gets a new id, because OpenCode's is not known.
@@ -109,6 +111,9 @@ func (c *comparison) statuses(ctx context.Context) error {
 		if status.Type == s.Status {
 			continue
 		}
+		if !busy {
+			c.stopped = append(c.stopped, s)
+		}
 		if err := c.reconciled(s.ID, "session.status", map[string]any{"sessionID": s.ID, "status": status.Raw}); err != nil {
 			return err
 		}
@@ -126,6 +131,11 @@ func (c *comparison) turns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cut, err := c.cutBetweenSteps(ctx)
+	if err != nil {
+		return err
+	}
+	unfinished = append(unfinished, cut...)
 	for _, s := range unfinished {
 		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || begun[s.ID] {
 			continue
@@ -135,6 +145,21 @@ func (c *comparison) turns(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// cutBetweenSteps returns the sessions that stopped when all calls of an answer had their results and the model had not been asked
+// to go on. All that OpenCode has begun is finished there, so nothing but the answer's finish says that the turn is not.
+func (c *comparison) cutBetweenSteps(ctx context.Context) (cut []projections.Session, err error) {
+	for _, s := range c.stopped {
+		step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
+		if err != nil {
+			return nil, err
+		}
+		if goesOn && step.Session == s.ID && step.EngineStatus == turnstate.Completed && step.Finish == "tool-calls" {
+			cut = append(cut, s)
+		}
+	}
+	return cut, nil
 }
 
 // resend sends again what OpenCode accepted and nothing has answered, once: it accepts a message before it stores it

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/turnstate"
 )
 
 func TestAStatusThatChangedUnheardIsCorrected(t *testing.T) {
@@ -66,6 +67,29 @@ func TestATurnThatEndedUnheardIsNotLost(t *testing.T) {
 		s.Miss(bridgetest.Plain("session.status", bridgetest.Idle))
 	})
 	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 0)
+}
+
+func TestATurnThatOpenCodeForgotBetweenTwoAnswersIsLost(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := bridgetest.Connected(t)
+	for _, session := range []string{"ses_1", "ses_2"} {
+		s.Asking(session)
+	}
+	s.Reconnected(r, func() {
+		for session, finish := range map[string]string{"ses_1": "tool-calls", "ses_2": "stop"} {
+			answer := strings.Replace(bridgetest.AssistantMessage(session, `{"created":1,"completed":2}`), `"role"`, `"finish":"`+finish+`","role"`, 1)
+			s.Miss(s.Durably(session, "message.updated", answer)...)
+			s.Miss(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", session)))
+		}
+	})
+	is.Equal(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1")), []events.TurnLost{{Session: "ses_1"}})
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_2"))), 0) // it was over
+	row, _, err := s.Model.Session(t.Context(), "ses_1")
+	is.NoErr(err)
+	is.Equal(row.TurnState, turnstate.Lost)
+	s.Reconnected(r, func() {})
+	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 1)
 }
 
 func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
