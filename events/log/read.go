@@ -96,7 +96,6 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 	if err != nil {
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
-	defer l.removeConsumer(EventsStream, consumer)
 	nothing := consumer.CachedInfo().NumPending == 0
 	arrived := make(chan jetstream.Msg, 2*MaxBatch)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
@@ -106,9 +105,17 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		}
 	}, jetstream.PullMaxMessages(4*MaxBatch), readHeartbeat)
 	if err != nil {
+		l.removeConsumer(EventsStream, consumer)
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
-	defer consuming.Stop()
+	defer func() {
+		if errors.Is(context.Cause(ctx), errReopened) { // Stop may wait for a request that the server lost, 10 s (nats.go 1.55)
+			go consuming.Stop()
+			return
+		}
+		consuming.Stop()
+		l.removeConsumer(EventsStream, consumer)
+	}()
 	closed := consuming.Closed() // each call starts a goroutine
 	if nothing {
 		if err := fn(Batch{}); err != nil {
