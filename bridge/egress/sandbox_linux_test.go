@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -75,7 +76,11 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 		is.NoErr(err)
 		w.decide("per_"+call, events.Authorized)
 		var out bytes.Buffer
-		result, err := wire.Call(t.Context(), w.nc, wire.RequestSubject("local"), wire.Request{Session: "ses_1", Call: call, Command: command, Cwd: workspace}, &out, &out)
+		var result wire.Result
+		expect.Eventually(t, "somebody takes the call", func() bool {
+			result, err = wire.Call(t.Context(), w.nc, wire.RequestSubject("local"), wire.Request{Session: "ses_1", Call: call, Command: command, Cwd: workspace}, &out, &out)
+			return !errors.Is(err, wire.ErrNoWorker)
+		})
 		is.NoErr(err)
 		return result, out.String()
 	}

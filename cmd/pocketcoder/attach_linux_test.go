@@ -152,7 +152,17 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"}, {"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
 		stays := []string{"set-option", "-p", "-t", "=" + chat + ":=" + made[4], "remain-on-exit", "on"} // so that it can be seen how it ends
 		is.NoErr(v.run(t.Context(), slices.Concat(made, []string{";"}, stays)...))                       // what tmux would run without a command, or through its shell, is this program
-		expect.Eventually(t, "it refuses", func() bool { return strings.Contains(v.screenOf(t, chat, made[4]), "pocketcoder") })
+		screen := ""
+		defer func() {
+			if t.Failed() {
+				state, err := v.output(context.Background(), "list-panes", "-s", "-t", "="+chat, "-F", "#W dead=#{pane_dead} status=#{pane_dead_status} signal=#{pane_dead_signal} #{pane_current_command}")
+				t.Logf("window %s shows %q; the panes: %s %v", made[4], screen, state, err)
+			}
+		}()
+		expect.Eventually(t, "it refuses", func() bool {
+			screen = v.screenOf(t, chat, made[4])
+			return strings.Contains(screen, "pocketcoder")
+		})
 	}
 	_, err = os.Stat(mark)
 	is.True(os.IsNotExist(err))
