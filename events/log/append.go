@@ -35,6 +35,7 @@ const (
 	codeBeingStored               = 10158 // the server stores an earlier copy of the message
 	codeInsufficientResources     = 10023 // the server has reached its limit of stored bytes
 	codeInsufficientStorage       = 10047 // what an account or a stream reserves does not fit into that limit
+	codeNotOpen                   = 10120 // the server opens its streams again: it says that the account may not have any
 	codeBatchIncomplete           = 10176 // messages of an atomic batch are missing; with a full disk the server cannot keep them
 )
 

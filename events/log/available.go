@@ -156,7 +156,8 @@ func (l *Log) observe(err error) {
 // event is no such error.
 func IsUnavailable(err error) bool {
 	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
-		return api.Code >= http.StatusInternalServerError || api.ErrorCode == codeBatchIncomplete || api.ErrorCode == codeBeingStored
+		return api.Code >= http.StatusInternalServerError || api.ErrorCode == codeBatchIncomplete || api.ErrorCode == codeBeingStored ||
+			api.ErrorCode == codeNotOpen
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrNoStreamResponse)

@@ -194,6 +194,34 @@ func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
 	s.check()
 }
 
+// received returns how many messages the server has received.
+func received(t *testing.T, s *natsconf.Server) int64 {
+	v, err := s.Varz(nil)
+	is.New(t).NoErr(err)
+	return v.InMsgs
+}
+
+func TestWhatIsAskedWhileTheLogIsOpenedAgainIsAnsweredAfterwards(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openSmallLog(t)
+	is.NoErr(s.append())
+	s.follow()
+	is.NoErr(s.server.ShutdownJetStream())
+	before := received(t, s.server)
+	ended := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second)
+		defer cancel()
+		_, err := s.Last(ctx)
+		ended <- err
+	}()
+	expect.Eventually(t, "the server has the request", func() bool { return received(t, s.server) > before })
+	is.NoErr(s.server.Reopen(t.Context()))
+	s.Reopened()
+	is.NoErr(<-ended)
+}
+
 // Everything goes on if the log is opened again while it is used.
 func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 	expect.Long(t, "opens the log some hundred times")

@@ -86,11 +86,20 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.
 const requestTimeout = 15 * time.Second
 
-// Last returns the sequence of the newest event, 0 for an empty log.
+// Last returns the sequence of the newest event, 0 for an empty log. It asks several times, because a server that opens its streams
+// again never answers what it was asked meanwhile.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
-	s, err := l.js.Stream(ctx, EventsStream)
-	if err != nil {
-		return 0, fmt.Errorf("look up stream %s: %w", EventsStream, err)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for {
+		trying, end := context.WithTimeout(ctx, tryTime)
+		s, err := l.js.Stream(trying, EventsStream)
+		end()
+		switch {
+		case err == nil:
+			return s.CachedInfo().State.LastSeq, nil
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return 0, fmt.Errorf("look up stream %s: %w", EventsStream, err)
+		}
 	}
-	return s.CachedInfo().State.LastSeq, nil
 }
