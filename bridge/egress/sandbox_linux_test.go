@@ -77,7 +77,7 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 		w.decide("per_"+call, events.Authorized)
 		var out bytes.Buffer
 		var result wire.Result
-		expect.Eventually(t, "somebody takes the call", func() bool {
+		expect.Eventually(t, "a worker answers", func() bool {
 			result, err = wire.Call(t.Context(), w.nc, wire.RequestSubject("local"), wire.Request{Session: "ses_1", Call: call, Command: command, Cwd: workspace}, &out, &out)
 			return !errors.Is(err, wire.ErrNoWorker)
 		})
