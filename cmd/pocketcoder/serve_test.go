@@ -21,8 +21,15 @@ import (
 	"pocketcoder/projections"
 )
 
-// startNATSCluster starts three NATS servers with the configurations that the command line prints for the keys of p, and returns their URLs.
-func startNATSCluster(t *testing.T, p *process) (urls string) {
+// natsCluster is three NATS servers with the configurations that the command line prints.
+type natsCluster struct {
+	urls    string
+	configs []string // their files
+	servers []*server.Server
+}
+
+// startNATSCluster starts a cluster that accepts the keys of p.
+func startNATSCluster(t *testing.T, p *process) *natsCluster {
 	t.Helper()
 	is := is.New(t)
 	var addresses []string
@@ -35,8 +42,8 @@ func startNATSCluster(t *testing.T, p *process) (urls string) {
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret")
 	is.NoErr(os.WriteFile(secret, []byte("s3cret"), 0o600))
-	var servers []*server.Server
-	for i := range 3 {
+	c := &natsCluster{servers: make([]*server.Server, 3)}
+	for i := range c.servers {
 		name := "nats" + strconv.Itoa(i+1)
 		conf, stderr, code := p.cli(t, "", "admin", "nats-config", "--name", name, "--listen", addresses[i], "--store", filepath.Join(dir, name),
 			"--cluster", "test", "--cluster-listen", addresses[i+3], "--cluster-secret", secret,
@@ -45,27 +52,39 @@ func startNATSCluster(t *testing.T, p *process) (urls string) {
 		is.Equal(code, 0)
 		file := filepath.Join(dir, name+".conf")
 		is.NoErr(os.WriteFile(file, []byte(conf), 0o600))
-		o, err := server.ProcessConfigFile(file)
-		is.NoErr(err)
-		o.NoSigs, o.NoLog = true, true
-		s, err := server.NewServer(o)
-		is.NoErr(err)
-		go s.Start()
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		servers, urls = append(servers, s), urls+",nats://"+addresses[i]
+		c.configs, c.urls = append(c.configs, file), c.urls+",nats://"+addresses[i]
+		c.start(t, i)
+		t.Cleanup(func() { c.stop(i) })
 	}
+	c.urls = c.urls[1:]
 	expect.Eventually(t, "the cluster has a leader", func() bool {
-		return slices.ContainsFunc(servers, func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == 3 })
+		return slices.ContainsFunc(c.servers, func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == 3 })
 	})
-	return urls[1:]
+	return c
+}
+
+func (c *natsCluster) start(t *testing.T, i int) {
+	t.Helper()
+	is := is.New(t)
+	o, err := server.ProcessConfigFile(c.configs[i])
+	is.NoErr(err)
+	o.NoSigs, o.NoLog = true, true
+	c.servers[i], err = server.NewServer(o)
+	is.NoErr(err)
+	go c.servers[i].Start()
+}
+
+func (c *natsCluster) stop(i int) {
+	c.servers[i].Shutdown()
+	c.servers[i].WaitForShutdown()
 }
 
 // prepareNodes makes two nodes with one workspace, one state of OpenCode and the same keys, on a cluster of three NATS servers.
-func prepareNodes(t *testing.T) (first, second *process) {
+func prepareNodes(t *testing.T) (first, second *process, cluster *natsCluster) {
 	t.Helper()
 	dir := t.TempDir()
 	first, second = prepare(t, filepath.Join(dir, "1")), prepare(t, filepath.Join(dir, "2"))
-	urls := startNATSCluster(t, first)
+	cluster = startNATSCluster(t, first)
 	is.New(t).NoErr(os.CopyFS(second.data.Path("keys"), os.DirFS(first.data.Path("keys"))))
 	is.New(t).NoErr(filepath.Walk(second.data.Path("keys"), func(path string, info os.FileInfo, err error) error {
 		if err == nil && !info.IsDir() {
@@ -75,11 +94,11 @@ func prepareNodes(t *testing.T) (first, second *process) {
 	}))
 	is.New(t).NoErr(datadir.WriteFile(second.data.Path("version"), []byte(datadir.LayoutVersion+"\n")))
 	for _, p := range []*process{first, second} {
-		p.args = append(p.args, "--workspace", first.workspace, "--nats", urls, "--replicas", "3", "--opencode-state", filepath.Join(dir, "opencode"))
+		p.args = append(p.args, "--workspace", first.workspace, "--nats", cluster.urls, "--replicas", "3", "--opencode-state", filepath.Join(dir, "opencode"))
 		p.args[0] = "serve"
 		p.workspace = first.workspace
 	}
-	return first, second
+	return first, second, cluster
 }
 
 // lease is the part of a node's health that says where the engine runs.
@@ -121,7 +140,7 @@ func TestAnotherNodeTakesOverTheEngine(t *testing.T) {
 	expect.Long(t, "runs a cluster of three NATS servers and two nodes")
 	t.Parallel()
 	is := is.New(t)
-	first, second := prepareNodes(t)
+	first, second, _ := prepareNodes(t)
 	first.runForTest()
 	second.runForTest()
 	one := first.admin(t)
@@ -198,6 +217,40 @@ func TestAnotherNodeTakesOverTheEngine(t *testing.T) {
 	one.at(first).takesOver(t)
 	t.Logf("taken over %s after the stop began", time.Since(stopped))
 	is.Equal(len(one.at(first).list(t, "chats", "")), 2)
+}
+
+// Without a majority of the NATS servers nothing is stored. The node with the engine ends, because it can no longer know that it is the
+// only one. The other says so in its health and answers commands with 503; it goes on, with the engine, when the servers are back.
+func TestAClusterWithoutAMajorityIsShownAndGoesOn(t *testing.T) {
+	expect.Long(t, "runs a cluster of three NATS servers and two nodes")
+	t.Parallel()
+	is := is.New(t)
+	first, second, cluster := prepareNodes(t)
+	first.runForTest()
+	second.runForTest()
+	admin := first.admin(t).at(second)
+	chat := admin.create(t, "chats", record{"title": "before"})
+
+	cluster.stop(1)
+	cluster.stop(2)
+	expect.Eventually(t, "health says that the log does not store", func() bool {
+		_, states := admin.nodeHealth(t)
+		return states["log"] != "ready" && admin.do(t, "GET", "/api/health", nil).code == http.StatusServiceUnavailable
+	})
+	refused := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "not now"})
+	is.Equal(refused.code, http.StatusServiceUnavailable)
+	is.True(refused.header.Get("Retry-After") != "")
+	<-first.exited
+	expect.Contains(t, first.output.String(), "another one may run the engine")
+
+	cluster.start(t, 1)
+	cluster.start(t, 2)
+	admin.takesOver(t)
+	_, states := admin.nodeHealth(t)
+	is.Equal(states["log"], "ready")
+	admin.say(t, chat, "@@say stored again")
+	second.turnEnds(t, chat)
+	is.Equal(second.text(t, chat), "stored again")
 }
 
 func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
