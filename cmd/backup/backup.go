@@ -138,7 +138,10 @@ func hold(dir string) (release func(), err error) {
 		d.Close()
 		return nil, errors.New("another backup to this directory is running; wait until it ends")
 	}
-	return func() { d.Close() }, nil
+	return func() {
+		_ = syscall.Flock(int(d.Fd()), syscall.LOCK_UN) // closing is not enough: a child that was just forked has it open until its exec
+		d.Close()
+	}, nil
 }
 
 // ownFile matches the names of a backup's files.
