@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
@@ -81,6 +82,7 @@ func BenchmarkRebuild(b *testing.B) {
 	last, err := l.Last(b.Context())
 	is.NoErr(err)
 	m := waited(b, running(b, b.TempDir(), l), last)
+	expect.Eventually(b, "the first load is over", m.CaughtUp) // a rebuild during it is refused
 	var n uint64
 	var took time.Duration
 	for b.Loop() {
