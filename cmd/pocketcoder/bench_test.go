@@ -22,6 +22,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/ops/natsconf"
 )
@@ -107,6 +108,11 @@ func BenchmarkStart(b *testing.B) {
 // fill appends n OpenCode events in a thousand chats.
 func fill(b *testing.B, d datadir.Dir, n int) {
 	b.Helper()
+	release, err := d.Open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer release()
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	if err != nil {
 		b.Fatal(err)
@@ -162,12 +168,20 @@ func upTime(b *testing.B, d datadir.Dir) (took time.Duration, resident float64) 
 	began := time.Now()
 	cmd := exec.Command(built(b, "pocketcoder"), "up", "--demo", "--data", string(d), "--workspace", b.TempDir(),
 		"--http", "127.0.0.1:0", "--opencode", tools.OpenCode)
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(tools.Ripgrep)+":"+os.Getenv("PATH"))
+	var output expect.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "PATH="+filepath.Dir(tools.Ripgrep)+":"+os.Getenv("PATH")), &output, &output
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	defer func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() }()
+	exited := make(chan struct{})
+	go func() { cmd.Wait(); close(exited) }()
+	defer func() { cmd.Process.Signal(os.Interrupt); <-exited }()
 	for {
+		select {
+		case <-exited:
+			b.Fatalf("up ended: %s", &output)
+		default:
+		}
 		if r, err := d.Running(); err == nil && r.PID == cmd.Process.Pid {
 			var health struct {
 				Data map[string]struct{ State string }
