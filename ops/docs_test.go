@@ -10,7 +10,7 @@ import (
 )
 
 // filePath is a path in backticks that names a file below a directory.
-var filePath = regexp.MustCompile("`([\\w.-]+/[\\w./-]*\\w\\.(?:go|sql|yaml|service))`")
+var filePath = regexp.MustCompile("`([\\w.-]+/[\\w./-]*\\w\\.(?:go|sql|json|yaml|service))`")
 
 // link is a link to another page of the repository.
 var link = regexp.MustCompile(`\]\(([\w./-]+)(?:#[\w-]+)?\)`)

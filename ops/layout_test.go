@@ -93,6 +93,7 @@ var mayImport = map[string]string{
 	"web":                          "events/log events/log/tail events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/ports web/realtime web/records web/stream",
 	"web/api":                      "events events/log events/log/tail handlers handlers/account projections web/query web/query/filter web/query/schema",
 	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/turns web/api web/query",
+	"web/metrics":                  "events/log projections web/api",
 	"web/ports":                    "events handlers handlers/account handlers/exec projections web/api",
 	"web/query":                    "events web/query/filter web/query/schema",
 	"web/query/filter":             "events web/query/schema",
@@ -107,7 +108,7 @@ var mayImport = map[string]string{
 	"ops/natsconf":          "events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
 	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers " +
-		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/ports web/records",
+		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/metrics web/ports web/records",
 	"cmd/app/lease":         "",
 	"cmd/app/logserver":     "cmd/datadir events/recovery ops/natsconf projections/store",
 	"cmd/app/node":          "bridge/opencode/outbox bridge/push events handlers handlers/exec web/api web/chats",

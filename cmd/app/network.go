@@ -9,15 +9,36 @@ import (
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/handlers/network"
+	"pocketcoder/web"
+	"pocketcoder/web/metrics"
 )
 
-// openEgress listens where commands leave. It is there even with --network off: a rule may allow a chat a host at any time.
-func openEgress(o Options) (net.Listener, error) {
-	l, err := net.Listen("tcp", o.Egress)
+func listen(what, address, flag string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("open egress proxy on %s: %w; choose another with --egress", o.Egress, err)
+		return nil, fmt.Errorf("open %s on %s: %w; choose another with %s", what, address, err, flag)
 	}
 	return l, nil
+}
+
+func (s *System) openMetrics() (err error) {
+	if s.o.Metrics == "" {
+		return nil
+	}
+	if s.metrics, err = listen("metrics", s.o.Metrics, "--metrics"); err != nil {
+		return err
+	}
+	s.closes(func() { s.metrics.Close() })
+	s.say.done("metrics", "http://%s/metrics", s.metrics.Addr())
+	return nil
+}
+
+func (s *System) serveMetrics(ctx context.Context) error {
+	if s.metrics == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return web.Serve(ctx, s.metrics, metrics.Handler(metrics.Source{Conn: s.nc, Model: s.model, Health: s.health, Logger: s.o.Logger}))
 }
 
 // wireNetwork makes what lets commands reach hosts, once the API's tail of the log is there.

@@ -59,6 +59,8 @@ type Options struct {
 	EngineState string // directory with OpenCode's files; empty for one in Data
 	PushPrivate bool   // push services may be at private addresses
 
+	Metrics string // address at which Prometheus reads metrics without a login; empty for none
+
 	SSH            string // address of the SSH server; empty for none
 	AuthorizedKeys string // a second authorized_keys file
 }
@@ -71,6 +73,9 @@ func (o Options) Check() error {
 	}
 	if ip := net.ParseIP(host); !o.Proxied && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("--http %s is not a loopback address: everybody who reaches it would talk to it without TLS; put a proxy with TLS in front and say --behind-proxy", o.HTTP)
+	}
+	if _, _, err := net.SplitHostPort(o.Metrics); o.Metrics != "" && err != nil {
+		return fmt.Errorf("--metrics %q: %w", o.Metrics, err)
 	}
 	if u, err := url.Parse(o.URL); err != nil || o.URL != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
 		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.URL)

@@ -79,11 +79,14 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 		return nil, err
 	}
 	s.closes(release)
-	if s.listener, err = net.Listen("tcp", o.HTTP); err != nil {
-		return nil, fmt.Errorf("open web server on %s: %w; choose another with --http", o.HTTP, err)
+	if s.listener, err = listen("web server", o.HTTP, "--http"); err != nil {
+		return nil, err
 	}
 	s.closes(func() { s.listener.Close() })
-	if s.leaving, err = openEgress(o); err != nil {
+	if err := s.openMetrics(); err != nil {
+		return nil, err
+	}
+	if s.leaving, err = listen("egress proxy", o.Egress, "--egress"); err != nil { // with --network off too: a rule may allow a chat a host
 		return nil, err
 	}
 	s.closes(func() { s.leaving.Close() })
@@ -219,6 +222,7 @@ type System struct {
 	o        Options
 	closers  []func()     // of the foundations, in the order in which they were opened
 	listener net.Listener // of the web server
+	metrics  net.Listener // for Prometheus; nil without --metrics
 	say      *progress
 	keys     natsconf.Keys
 	url      string
@@ -339,10 +343,11 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 		}
 		g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model, s.loading) }))
 	}
-	g.Add(actor(rest, func(ctx context.Context) error { return serveHTTP(ctx, s.listener, s.handler()) }))
+	g.Add(actor(rest, func(ctx context.Context) error { return web.Serve(ctx, s.listener, s.handler()) }))
 	if s.o.Roles.has(RoleWeb) {
 		g.Add(actor(rest, func(ctx context.Context) error { return s.web.Ports.Serve(ctx, s.nc, operator) }))
 	}
+	g.Add(actor(rest, s.serveMetrics))
 	g.Add(actor(rest, s.web.Realtime.Run))
 	g.Add(actor(rest, s.web.API.Tail.Run))
 	g.Add(actor(rest, s.accounts.Run))

@@ -38,7 +38,7 @@ phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it 
 var upGroups = []flagGroup{
 	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
 	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "opencode"}},
-	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas"}},
+	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas", "metrics"}},
 	{"Sandbox", []string{"isolation", "expose"}},
 	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},
 	{"Notifications", []string{"push-relay", "push-allow-private"}},
@@ -73,6 +73,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.StringVar(&o.Workspace, "workspace", Variable(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
 	fs.StringVar(&o.NATS, "nats", env.Getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
 	fs.StringVar(&o.OpenCode, "opencode", env.Getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
+	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"), "`address` at which Prometheus reads /metrics, for everybody who reaches it; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)

@@ -1,4 +1,4 @@
-package app
+package web
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler) error {
+// Serve answers the requests of a listener until ctx ends. Requests that take longer have deadlines of their own.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx)) // of the requests: streams end with it
 	defer cancel()
-	// Streams and bodies have deadlines of their own; these are for what else is served.
 	server := &http.Server{
 		Handler: handler, BaseContext: func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
