@@ -23,17 +23,15 @@ const largeTurns, longTurns = 62, 1700
 
 // BenchmarkLargeLog measures requests on a log of 1 M events. Requests on one chat are compared with the same requests on a small log.
 func BenchmarkLargeLog(b *testing.B) {
-	l := largeLog{System: webtest.NewSystem(b)}
-	_, l.root = l.User(b, "root", account.Admin)
-	ann, token := l.User(b, "ann", account.User)
-	l.ann, l.users = token, []string{ann}
-	for len(l.users) < 10 {
-		id, _ := l.User(b, fmt.Sprint("user", len(l.users)), account.User)
-		l.users = append(l.users, id)
-	}
-	before := l.requests(b, l.Chat(b, l.ann, "small"))
-	l.fill(b)
-	l.Model.Wait(b.Context(), l.last)
+	small := largeLog{System: webtest.NewSystem(b)}
+	_, small.ann = small.User(b, "ann", account.User)
+	before := small.requests(b, small.Chat(b, small.ann, "small"))
+	var l largeLog
+	l.System = webtest.NewSystem(b, func(s *webtest.System) { l.System = s; l.fill(b) })
+	began := time.Now()
+	webtest.Check(b, l.Model.Wait(b.Context(), l.last))
+	b.Logf("%d events, loaded in %s", l.last, time.Since(began))
+	l.root, l.ann = l.Login(b, "root"), l.Login(b, "user0")
 	for b.Loop() {
 		l.lists(b)
 		for name, fresh := range before {
@@ -132,8 +130,12 @@ func median(n int, fn func(i int)) float64 {
 	return float64(took[n/2].Microseconds()) / 1000
 }
 
-// fill appends the events.
+// fill creates the accounts and appends the events.
 func (l *largeLog) fill(b *testing.B) {
+	l.NewAccount(b, "root", account.Admin)
+	for i := range 10 {
+		l.users = append(l.users, l.NewAccount(b, fmt.Sprint("user", i), account.User))
+	}
 	for turn := range longTurns {
 		var batch []events.Event
 		for chat := range *largeChats {

@@ -64,8 +64,8 @@ type System struct {
 // Password is that of every account of the tests.
 const Password = "correct horse battery"
 
-// NewSystem starts a system that stops with the test.
-func NewSystem(t testing.TB) *System {
+// NewSystem starts a system that stops with the test. before is called while nothing runs yet but the log.
+func NewSystem(t testing.TB, before ...func(*System)) *System {
 	t.Helper()
 	s := &System{Workspace: filepath.Join(t.TempDir(), "workspace")}
 	Check(t, os.Mkdir(s.Workspace, 0o755))
@@ -114,6 +114,9 @@ func NewSystem(t testing.TB) *System {
 		Present: s.Web.Realtime.Present, AwayAfter: 50 * time.Millisecond,
 	}
 	s.Web.API.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
+	for _, fill := range before {
+		fill(s)
+	}
 	s.Run(t, s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run)
 	<-s.Web.Realtime.Running() // who logs in before counts as a session of an earlier process
 	s.Server.Start()
@@ -149,11 +152,17 @@ func Check(t testing.TB, err error) {
 // User makes an account and logs it in.
 func (s *System) User(t testing.TB, name, role string) (id, token string) {
 	t.Helper()
+	return s.NewAccount(t, name, role), s.Login(t, name)
+}
+
+// NewAccount creates an account that does not log in.
+func (s *System) NewAccount(t testing.TB, name, role string) (id string) {
+	t.Helper()
 	id, _, err := s.Accounts.CreateAccount(t.Context(), account.CreateAccount{
 		Command: handlers.Command{Actor: events.ActorSystem}, Email: name + "@example.org", Name: name, Role: role, Password: Password,
 	})
 	Check(t, err)
-	return id, s.Login(t, name)
+	return id
 }
 
 // Login logs an account in and returns the token.
