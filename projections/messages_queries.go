@@ -18,12 +18,12 @@ type ShownMessage struct {
 // Messages lists a chat's messages in order, subagents' among them. Of a person's message OpenCode does not have yet,
 // the parts are as they were submitted.
 func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, error) {
-	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat, selectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
+	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat, SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
 }
 
 // Message returns a message, and whether there is one.
 func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, error) {
-	return store.First[ShownMessage](ctx, m.Model, "message "+id, selectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
+	return store.First[ShownMessage](ctx, m.Model, "message "+id, SelectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
 }
 
 // ChatOf gives the chat of the row of messages or permissions with an id, of a removed one too, and whether there is one: if
@@ -33,7 +33,8 @@ func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok b
 	return row.Chat, ok, err
 }
 
-const selectShown = `SELECT m.*, coalesce(
+// SelectShown selects ShownMessages from messages m. A condition on m follows it.
+const SelectShown = `SELECT m.*, coalesce(
 		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
 		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent
 	FROM messages m WHERE `

@@ -7,17 +7,15 @@ import (
 	"net/http"
 
 	"github.com/a-h/templ"
-)
 
-// pagePolicy lets a page use our own script and style files and speak to us, and nothing else.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
-	"frame-ancestors 'none'; base-uri 'none'"
+	"pocketcoder/web/pages"
+)
 
 // page serves a page that is the same for everyone.
 func page(c templ.Component) http.Handler {
 	shown := templ.Handler(c)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", pagePolicy)
+		pages.SetHeaders(w.Header())
 		w.Header().Set("Cache-Control", "no-cache")
 		shown.ServeHTTP(w, r)
 	})

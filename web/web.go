@@ -28,6 +28,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
+	"pocketcoder/web/pages"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
@@ -66,6 +67,7 @@ type Server struct {
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
 	Ports    *ports.Ports
+	Pages    *pages.Pages
 	hosts    []string
 }
 
@@ -86,6 +88,7 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
+	s.Pages = &pages.Pages{API: core, Log: o.Log, Records: s.Records, Chats: s.Chats}
 	return s
 }
 
@@ -103,7 +106,7 @@ func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) 
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", page(home()))
+	s.Pages.Handle(mux)
 	mux.Handle("GET /setup", page(setup()))
 	mux.Handle("GET /requests/{id}", page(request()))
 	mux.Handle("GET /docs", page(docs(s.Document())))

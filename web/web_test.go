@@ -39,7 +39,7 @@ func visit(method, path string, headers map[string]string) *httptest.ResponseRec
 
 // requests are all of the API, as method and path, and the pages.
 func requests() (list [][2]string) {
-	list = [][2]string{{"GET", "/"}, {"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
+	list = [][2]string{{"GET", "/"}, {"GET", "/login"}, {"POST", "/login"}, {"POST", "/logout"}, {"POST", "/chats"}, {"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
 	paths := server().Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
@@ -126,17 +126,20 @@ func TestForeignOriginIsRefused(t *testing.T) {
 func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for _, path := range []string{"/", "/setup", "/requests/per_1", "/docs", "/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
-		h := visit("GET", path, nil).Header()
-		is.Equal(h.Get("X-Content-Type-Options"), "nosniff") // path
-		is.Equal(h.Get("Referrer-Policy"), "no-referrer")    // path
+	for _, path := range []string{"/", "/login", "/setup", "/requests/per_1", "/docs", "/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
+		is.Equal(visit("GET", path, nil).Header().Get("X-Content-Type-Options"), "nosniff") // path
 	}
-	for _, path := range []string{"/", "/setup", "/requests/per_1", "/docs"} {
+	for _, path := range []string{"/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
+		is.Equal(visit("GET", path, nil).Header().Get("Referrer-Policy"), "no-referrer") // path
+	}
+	for _, path := range []string{"/login", "/setup", "/requests/per_1", "/docs"} {
 		w := visit("GET", path, nil)
 		is.Equal(w.Code, http.StatusOK)
+		is.Equal(w.Header().Get("Referrer-Policy"), "same-origin") // with no-referrer, Chromium sends "Origin: null" with a form
 		policy := w.Header().Get("Content-Security-Policy")
 		for _, directive := range []string{
 			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+			"require-trusted-types-for 'script'", "trusted-types pocketcoder",
 		} {
 			is.True(slices.Contains(strings.Split(policy, "; "), directive)) // directive
 		}

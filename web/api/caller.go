@@ -20,11 +20,20 @@ type Caller struct {
 // caller identifies the caller by the token, with or without "Bearer " before it. A caller with an invalid token is a
 // guest: PocketBase's clients send a stored token even when they log in.
 func (s *Server) caller(r *http.Request) Caller {
-	who := Caller{Client: events.Client{Address: s.address(r), Device: Shortened(r.UserAgent(), maxDevice)}}
-	token, sent := s.TokenOf(r)
-	if !sent {
-		return who
+	if token, sent := s.TokenOf(r); sent {
+		return s.CallerWith(r, token)
 	}
+	return s.Guest(r)
+}
+
+// Guest returns the caller of a request without a token.
+func (s *Server) Guest(r *http.Request) Caller {
+	return Caller{Client: events.Client{Address: s.address(r), Device: Shortened(r.UserAgent(), maxDevice)}}
+}
+
+// CallerWith identifies the caller by a token. A caller with an invalid token is a guest.
+func (s *Server) CallerWith(r *http.Request, token string) Caller {
+	who := s.Guest(r)
 	identity, err := s.Accounts.Check(strings.TrimSpace(token))
 	if who.forged = err != nil; err == nil {
 		who.Identity = &identity

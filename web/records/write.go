@@ -259,3 +259,37 @@ func (c created) add(collection, id string, fields map[string]any) {
 
 func (c created) of(collection, id string) map[string]any { return c[collection+"/"+id] }
 func (c created) has(collection, id string) bool          { return c.of(collection, id) != nil }
+
+// Create creates a record as a POST of the API does, and returns its id once the read models hold it.
+func (s *Records) Create(ctx context.Context, who api.Caller, collection string, fields map[string]any) (id string, err error) {
+	c, err := s.collectionNamed(collection)
+	if err != nil {
+		return "", err
+	}
+	id, seq, err := s.create(ctx, who, c, bodyOf(fields), nil)
+	if err != nil {
+		return "", err
+	}
+	return id, s.API.Model.Wait(ctx, seq)
+}
+
+// Update updates a record as a PATCH of the API does, and returns once the read models hold the change.
+func (s *Records) Update(ctx context.Context, who api.Caller, collection, id string, fields map[string]any) error {
+	c, err := s.collectionNamed(collection)
+	if err != nil {
+		return err
+	}
+	_, seq, err := s.update(ctx, who, c, id, bodyOf(fields), nil)
+	if err != nil {
+		return err
+	}
+	return s.API.Model.Wait(ctx, seq)
+}
+
+func bodyOf(fields map[string]any) map[string]json.RawMessage {
+	body := map[string]json.RawMessage{}
+	for name, value := range fields {
+		body[name] = api.MustJSON(value)
+	}
+	return body
+}

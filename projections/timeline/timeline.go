@@ -1,0 +1,185 @@
+// Package timeline reads chats as a page shows them: the list of chats, what happened in a chat in order, and the requests and
+// questions that wait for a person.
+//
+// Promises: each function reads with the db that the caller gives it, so that one read transaction of the read models yields a
+// page of one moment. An entry carries the sequence of the event that changed it last. The entries after a sequence therefore
+// are all that a page of that moment lacks; removed entries are among them.
+//
+// It must not know who may see what, nor how anything is shown.
+package timeline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+)
+
+// Entry is a message of a chat's own conversation, a permission request or a question. One of the three is set unless the entry
+// was removed.
+type Entry struct {
+	ID       string
+	Position int64 // sequence of the event in which it first appeared: the order of a chat
+	Index    int64 // among the questions that one event asks
+	Seq      int64 // sequence of the event that changed it last
+	Removed  bool
+
+	Message  *projections.ShownMessage
+	Request  *Request
+	Question *Question
+}
+
+// Request is a permission request with the names that a card shows.
+type Request struct {
+	projections.Permission
+	Asker     string `db:"asker"`      // title of the subagent that asks; empty for the chat's own conversation
+	Decider   string `db:"decider"`    // email of the account that decided; empty when no account did
+	ChatTitle string `db:"chat_title"` // of its chat
+}
+
+// Question is a question with the names that a card shows.
+type Question struct {
+	projections.Question
+	Asker     string `db:"asker"`
+	Decider   string `db:"decider"`
+	ChatTitle string `db:"chat_title"`
+}
+
+// Pending reports whether the request waits for a person.
+func (r Request) Pending() bool {
+	return !r.Removed && r.Status == projections.PermissionDraft && (r.Referred || r.Interrupted)
+}
+
+// Pending reports whether the question waits for a person.
+func (q Question) Pending() bool { return !q.Removed && q.Status == projections.QuestionAsked }
+
+// concernsPerson reports whether a person was ever asked. What the policy allows by itself is seen in the tool call alone.
+func (r Request) concernsPerson() bool {
+	return r.Referred || r.Interrupted || r.Status == projections.PermissionDenied || r.Status == projections.PermissionExpired
+}
+
+// Window is the part of a chat that a page shows: positions from From, and below Before unless that is 0.
+type Window struct {
+	From, Before int64
+}
+
+// Latest returns the window of the last n messages below a position, or of the whole chat if before is 0. It also reports
+// whether there are earlier messages.
+func Latest(ctx context.Context, db dbx.Builder, chat string, before int64, n int) (w Window, earlier bool, err error) {
+	w.Before = before
+	var rows []struct {
+		Position int64 `db:"position"`
+	}
+	err = list(ctx, db, &rows, "positions of "+chat, `SELECT position FROM messages
+		WHERE chat={:chat} AND NOT removed AND role<>'' AND ({:before}=0 OR position<{:before}) ORDER BY position DESC LIMIT {:n}`,
+		dbx.Params{"chat": chat, "before": before, "n": n + 1})
+	if err != nil || len(rows) <= n {
+		return w, false, err
+	}
+	w.From = rows[n-1].Position
+	return w, true, nil
+}
+
+// Entries returns the entries of a window that changed after a sequence, in the order of the chat. After sequence 0 it leaves
+// out removed entries.
+func Entries(ctx context.Context, db dbx.Builder, chat string, w Window, after uint64) ([]Entry, error) {
+	params := dbx.Params{"chat": chat, "from": w.From, "before": w.Before, "after": after}
+	var entries []Entry
+	for _, read := range []func(context.Context, dbx.Builder, dbx.Params) ([]Entry, error){messages, requests, questions} {
+		more, err := read(ctx, db, params)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, more...)
+	}
+	if after == 0 {
+		entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.Removed })
+	}
+	slices.SortFunc(entries, inOrder)
+	return entries, nil
+}
+
+// inWindow is the condition on rows whose position is in a column.
+func inWindow(table, column string) string {
+	position := table + "." + column
+	return table + ".chat={:chat} AND " + table + ".last_seq>{:after} AND " + position + ">={:from} AND ({:before}=0 OR " + position + "<{:before})"
+}
+
+func messages(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
+	var rows []projections.ShownMessage
+	err = list(ctx, db, &rows, "messages", projections.SelectShown+inWindow("m", "position")+" AND m.role<>''", params)
+	for _, m := range rows {
+		if m.Subagent == "" {
+			entries = append(entries, Entry{ID: m.ID, Position: m.Position, Seq: m.Last, Removed: m.Removed, Message: &m})
+		}
+	}
+	return entries, err
+}
+
+const selectRequests = `SELECT p.*, c.title AS chat_title, coalesce((SELECT title FROM subagents WHERE subagent_id=p.session_id AND chat=p.chat), '') AS asker,
+		coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider
+	FROM permissions p JOIN chats c ON c.id=p.chat WHERE `
+
+func requests(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
+	var rows []Request
+	err = list(ctx, db, &rows, "requests", selectRequests+inWindow("p", "asked_seq"), params)
+	for _, r := range rows {
+		if r.concernsPerson() {
+			entries = append(entries, r.entry())
+		}
+	}
+	return entries, err
+}
+
+const selectQuestions = `SELECT q.*, c.title AS chat_title, coalesce((SELECT title FROM subagents WHERE subagent_id=q.session_id AND chat=q.chat), '') AS asker,
+		coalesce((SELECT email FROM users WHERE 'user:'||id=q.replied_by), '') AS decider
+	FROM questions q JOIN chats c ON c.id=q.chat WHERE `
+
+func questions(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
+	var rows []Question
+	err = list(ctx, db, &rows, "questions", selectQuestions+inWindow("q", "position"), params)
+	for _, q := range rows {
+		entries = append(entries, q.entry())
+	}
+	return entries, err
+}
+
+// Pending returns those of the requests and questions with these ids that wait for a person, oldest first.
+func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs []string) ([]Entry, error) {
+	const among = " AND %s.id IN (SELECT value FROM json_each({:ids}))"
+	var asked []Request
+	err := list(ctx, db, &asked, "pending requests", selectRequests+pendingRequest+fmt.Sprintf(among, "p"), dbx.Params{"ids": jsonList(requestIDs)})
+	if err != nil {
+		return nil, err
+	}
+	var open []Question
+	err = list(ctx, db, &open, "pending questions", selectQuestions+pendingQuestion+fmt.Sprintf(among, "q"), dbx.Params{"ids": jsonList(questionIDs)})
+	if err != nil {
+		return nil, err
+	}
+	var entries []Entry
+	for _, r := range asked {
+		entries = append(entries, r.entry())
+	}
+	for _, q := range open {
+		entries = append(entries, q.entry())
+	}
+	slices.SortFunc(entries, inOrder)
+	return entries, nil
+}
+
+func (r Request) entry() Entry {
+	return Entry{ID: r.ID, Position: r.AskedSeq, Seq: r.Last, Removed: r.Removed, Request: &r}
+}
+
+func (q Question) entry() Entry {
+	return Entry{ID: q.ID, Position: q.Position, Index: q.Index, Seq: q.Last, Removed: q.Removed, Question: &q}
+}
+
+func inOrder(a, b Entry) int {
+	return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
+}
