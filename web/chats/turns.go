@@ -29,15 +29,20 @@ type revertAnswer struct {
 }
 
 func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	chatID := r.PathValue("id")
-	if err := s.API.MayWrite(r, who, chatID); err != nil {
-		return err
-	}
-	if _, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID}); err != nil {
+	if err := s.Abort(r, who, r.PathValue("id")); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// Abort stops the turn of a chat that the caller may change.
+func (s *Chats) Abort(r *http.Request, who api.Caller, chatID string) error {
+	if err := s.API.MayWrite(r, who, chatID); err != nil {
+		return err
+	}
+	_, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID})
+	return err
 }
 
 func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {

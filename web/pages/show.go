@@ -16,6 +16,10 @@ type piece struct {
 	hidden bool
 }
 
+// exact splits a text that a person decides on. Line ends, tabs and spaces stay; every other character that shows nothing, or
+// moves what is around it, becomes its name.
+func exact(text string) []piece { return pieces(text, display.Visible) }
+
 // prose splits a text that nobody decides on. Spaces of other widths and the joiners of emoji and of Persian stay.
 func prose(text string) []piece {
 	return pieces(text, func(c rune) bool {
@@ -65,6 +69,8 @@ func plain(text string) string {
 
 // plainLine is plain on one line.
 func plainLine(text string) string { return strings.Join(strings.Fields(plain(text)), " ") }
+
+func roleName(role string) string { return roleNames[role] }
 
 func chatTitle(title string) string {
 	if line := plainLine(title); line != "" {

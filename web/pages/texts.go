@@ -24,7 +24,61 @@ const (
 	textUntitled      = "Untitled"
 	textNothingToSend = "Write a message first."
 	textRequests      = "Requests"
+
+	textMessage   = "Message"
+	textSend      = "Send"
+	textStop      = "Stop"
+	textEarlier   = "Earlier messages"
+	textNewest    = "Newest messages"
+	textReasoning = "Reasoning"
+	textCompacted = "The conversation so far was summarized."
+	textResumed   = "PocketCoder resumed the turn."
+	textStopped   = "Stopped."
+	textFailed    = "The answer failed."
+	textQueued    = "Queued."
+	textImage     = "Image:"
+	textFile      = "file"
+	textLeftOut   = "… %d bytes left out …"
+
+	textRun      = "Run a command"
+	textRunLines = "Run a command of %d lines"
+	textReach    = "Reach %s"
+	textSpend    = "Allow more spending"
+	textPatch    = "Change %d files"
+	textEdit     = "Change %s (+%d −%d)"
+	textUse      = "Use %s"
+
+	textWaits          = "waits for you"
+	textApproved       = "approved by %s"
+	textApprovedEdited = "approved with an edit by %s"
+	textDenied         = "denied by %s"
+	textExpired        = "expired"
+	textRule           = "a rule"
+	textAnswered       = "answered by %s: %s"
+	textNotAnswered    = "dismissed by %s"
+
+	textDetails        = "Details"
+	textWhere          = "where"
+	textAsker          = "subagent"
+	textWhy            = "why you are asked"
+	textReason         = "reason"
+	textEditedInto     = "What runs instead:"
+	textApprove        = "Approve"
+	textDeny           = "Deny"
+	textDenyWithReason = "Deny with a reason"
+	textReasonForModel = "Reason, for the model"
+	textEditCommand    = "Edit"
+	textRunInstead     = "Command to run instead"
+	textApproveEdited  = "Approve the edited command"
+
+	textAnswer    = "Answer"
+	textReject    = "Dismiss"
+	textOwnAnswer = "Your own answer"
+	textNoAnswer  = "Choose or write an answer first."
 )
+
+// roleNames name the authors of messages.
+var roleNames = map[string]string{"user": "You", "assistant": "Assistant", "system": textProduct}
 
 // stateTexts describe the states of a turn. A turn that completed needs no word.
 var stateTexts = map[string]string{

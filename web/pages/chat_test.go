@@ -1,0 +1,287 @@
+package pages_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+	"pocketcoder/web/webtest"
+)
+
+// says appends an answer of the assistant that has ended, with these parts.
+func says(t *testing.T, s *webtest.System, chat, message string, parts ...map[string]any) {
+	t.Helper()
+	s.Said(t, chat, "message.updated", `{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
+	for i, p := range parts {
+		p["id"], p["messageID"], p["sessionID"] = fmt.Sprintf("prt_%s_%d", message, i), message, "ses_"+chat
+		body, err := json.Marshal(map[string]any{"sessionID": "ses_" + chat, "part": p})
+		webtest.Check(t, err)
+		s.Said(t, chat, "message.part.updated", string(body))
+	}
+}
+
+func written(text string) map[string]any {
+	return map[string]any{"type": "text", "text": text, "time": map[string]any{"start": 1, "end": 2}}
+}
+
+// needed makes OpenCode ask for a command that no rule allows, and returns the id of the record.
+func needed(t *testing.T, s *webtest.System, chat, ask, command string) string {
+	t.Helper()
+	id := s.AskedFor(t, chat, ask, command)
+	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
+	return id
+}
+
+// element returns the element with an id, up to the next article.
+func element(t *testing.T, page, id string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, `id="`+id+`"`)
+	if !found {
+		t.Fatalf("no element %s in %s", id, page)
+	}
+	one, _, _ := strings.Cut(rest, "</article>")
+	return one
+}
+
+func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	b.submit(t, "/chats/"+chat+"/messages", url.Values{"id": {"said1"}, "text": {"*please* <b>tidy</b>"}})
+	says(t, s, chat, "msg_1",
+		map[string]any{"type": "reasoning", "text": "I *think*", "time": map[string]any{"end": 2}},
+		written("Some **bold** text, and a [link](https://example.org/x)."),
+		map[string]any{"type": "tool", "tool": "bash", "callID": "c", "state": map[string]any{"status": "completed", "input": map[string]any{"command": "ls -la"}, "output": "a\x1b[31mb"}},
+	)
+	request := needed(t, s, chat, "per_1", "rm -r build")
+	says(t, s, chat, "msg_2", written("Done."))
+
+	page := b.visit(t, "/chats/"+chat).body
+	at := 0
+	for _, piece := range []string{
+		"<h1>Tidy up</h1>", "*please* &lt;b&gt;tidy&lt;/b&gt;", "<details", "I <em>think</em>", "<strong>bold</strong>",
+		`<a href="https://example.org/x" rel="nofollow noopener noreferrer" target="_blank">link</a> <span class="host">(example.org)</span>`,
+		"ls -la", `a<b class="hidden">␛</b>[31mb`, `id="r-` + request + `"`, "rm -r build", "/workspace", "no rule allows it", "Done.",
+	} {
+		i := strings.Index(page[at:], piece)
+		if i < 0 {
+			t.Fatalf("%q is not where it should be in %s", piece, page)
+		}
+		at += i
+	}
+	is.Equal(b.visit(t, "/chats/none").status, http.StatusNotFound)
+	s.User(t, "bob", "user")
+	is.Equal(loggedIn(t, s, "bob").visit(t, "/chats/"+chat).status, http.StatusNotFound)
+}
+
+func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	for i, c := range []struct {
+		form url.Values
+		want string
+		more []string
+	}{
+		{url.Values{"decision": {"authorized"}}, "approved by ada@example.org", nil},
+		{url.Values{"decision": {"denied"}}, "denied by ada@example.org", nil},
+		{url.Values{"decision": {"denied"}, "reason": {"use make"}}, "denied by ada@example.org", []string{"use make"}},
+		{url.Values{"decision": {"authorized"}, "edited": {"make a\r\nmake b"}}, "approved with an edit by ada@example.org", []string{"make a\nmake b", "make everything"}},
+	} {
+		id := needed(t, s, chat, fmt.Sprintf("per_%d", i), "make everything")
+		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+id)
+		_, rest, _ := strings.Cut(card, `name="shown_request" value="`)
+		shown, _, _ := strings.Cut(rest, `"`)
+		c.form.Set("shown_request", shown)
+		path := "/chats/" + chat + "/requests/" + id
+		expect.Contains(t, card, `action="`+path+`"`)
+		after := element(t, b.submit(t, path, c.form).body, "r-"+id)
+		expect.Contains(t, after, c.want)
+		expect.Lacks(t, after, "<form")
+		for _, more := range c.more {
+			expect.Contains(t, after, more)
+		}
+	}
+}
+
+func TestADecisionAboutAnotherRequestThanTheOneShownIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	id := needed(t, s, chat, "per_1", "make everything")
+	path := "/chats/" + chat + "/requests/" + id
+	is.Equal(b.submit(t, path, url.Values{"decision": {"authorized"}, "shown_request": {"of another"}}).status, http.StatusBadRequest)
+	is.Equal(b.submit(t, path, url.Values{"decision": {"perhaps"}}).status, http.StatusBadRequest)
+	_, record := s.Call(t, token, "GET", "/api/collections/permissions/records/"+id, nil)
+	is.Equal(record["status"], "draft")
+
+	s.User(t, "bob", "user")
+	is.Equal(loggedIn(t, s, "bob").submit(t, path, url.Values{"decision": {"authorized"}}).status, http.StatusNotFound)
+}
+
+func TestARequestShowsExactlyWhatWouldRun(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	card := func(n int, command string) string {
+		id := needed(t, s, chat, fmt.Sprintf("per_%d", n), command)
+		return element(t, b.visit(t, "/chats/"+chat).body, "r-"+id)
+	}
+	for i, c := range []struct{ command, shown string }{
+		{"ls \u202egnp.exe", `ls <b class="hidden">&lt;U+202E&gt;</b>gnp.exe`},
+		{"ls\x1b[2K", `ls<b class="hidden">␛</b>[2K`},
+		{"ls\r\nrm x", "ls<b class=\"hidden\">␍</b>\nrm x"},
+		{"ls\u00a0-l\u200bx", `ls<b class="hidden">&lt;U+00A0&gt;</b>-l<b class="hidden">&lt;U+200B&gt;</b>x`},
+		{"ls \u3164\u2800", `ls <b class="hidden">&lt;U+3164&gt;</b><b class="hidden">&lt;U+2800&gt;</b>`},
+	} {
+		shown := card(i, c.command)
+		expect.Contains(t, shown, c.shown)
+		expect.Lacks(t, shown, "<textarea") // a text field would hide it again
+	}
+	long := strings.Repeat("echo "+strings.Repeat("x", 500)+"; ", 200) + "rm -rf /"
+	expect.Contains(t, card(99, long), html.EscapeString(long))
+}
+
+func TestAnEditShowsItsWholeDiff(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	diff := "Index: /workspace/a.go\n===\n--- /workspace/a.go\n+++ /workspace/a.go\n@@ -1,2 +1,2 @@\n-old\n+new\u202e\n same\n"
+	body, err := json.Marshal(map[string]any{
+		"id": "per_1", "sessionID": "ses_" + chat, "permission": "edit", "patterns": []string{"a.go"}, "metadata": map[string]any{"filepath": "/workspace/a.go", "diff": diff},
+	})
+	webtest.Check(t, err)
+	s.Said(t, chat, "permission.asked", string(body))
+	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
+	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+projections.RecordID("per_1"))
+	for _, piece := range []string{
+		"Change a.go (+1 −1)", "<span class=\"removed\">-old\n</span>", "<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
+	} {
+		expect.Contains(t, card, piece)
+	}
+}
+
+func TestWhatARuleAllowsByItselfNeedsNoCard(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	id := s.AskedFor(t, chat, "per_1", "ls")
+	s.Append(t, chat, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized})
+	is.True(!strings.Contains(b.visit(t, "/chats/"+chat).body, "r-"+id))
+}
+
+func TestQuestionsAreAnswered(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	s.Said(t, chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+chat+`","questions":[`+
+		`{"question":"Which colour?","header":"Colour","options":[{"label":"Red","description":"warm"},{"label":"Blue","description":"cold"}]},`+
+		`{"question":"Letters?","header":"Letters","multiple":true,"options":[{"label":"A, B"},{"label":"C"}]},`+
+		`{"question":"More?","header":"More","options":[]}]}`)
+	_, list := s.Call(t, token, "GET", "/api/collections/questions/records?sort=index", nil)
+	var ids []string
+	for _, one := range list["items"].([]any) {
+		ids = append(ids, one.(map[string]any)["id"].(string))
+	}
+	page := b.visit(t, "/chats/"+chat).body
+	is.True(strings.Index(page, "Which colour?") < strings.Index(page, "Letters?"))
+	expect.Contains(t, element(t, page, "q-"+ids[0]), `type="radio" name="choice" value="Blue"`)
+	expect.Contains(t, element(t, page, "q-"+ids[1]), `type="checkbox" name="choice" value="A, B"`)
+	path := func(i int) string { return "/chats/" + chat + "/questions/" + ids[i] }
+	is.Equal(b.submit(t, path(0), nil).status, http.StatusBadRequest)
+	b.submit(t, path(0), url.Values{"choice": {"Blue"}})
+	b.submit(t, path(1), url.Values{"choice": {"A, B"}, "own": {`["D"]`}})
+	page = b.submit(t, path(2), url.Values{"decision": {"rejected"}}).body
+	expect.Contains(t, element(t, page, "q-"+ids[0]), "answered by ada@example.org: Blue")
+	expect.Contains(t, element(t, page, "q-"+ids[1]), html.EscapeString(`A, B, ["D"]`))
+	expect.Contains(t, element(t, page, "q-"+ids[2]), "dismissed")
+}
+
+func TestALongChatShowsItsEndFirst(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	for i := range 250 {
+		says(t, s, chat, fmt.Sprintf("msg_%03d", i), written(fmt.Sprintf("answer %03d.", i)))
+	}
+	newest := b.visit(t, "/chats/"+chat).body
+	is.Equal(strings.Count(newest, "<article"), 200)
+	is.True(strings.Contains(newest, "answer 249.") && strings.Contains(newest, "answer 050."))
+	_, rest, _ := strings.Cut(newest, "?before=")
+	before, _, _ := strings.Cut(rest, `"`)
+	earlier := b.visit(t, "/chats/"+chat+"?before="+before).body
+	is.Equal(strings.Count(earlier, "<article"), 50)
+	is.True(strings.Contains(earlier, "answer 049.") && strings.Contains(earlier, "answer 000."))
+	is.Equal(b.visit(t, "/chats/"+chat+"?before=x").status, http.StatusBadRequest)
+}
+
+func TestMarkdownLeadsNowhereUnseen(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	for i, c := range []struct{ markdown, shown, lacks string }{
+		{"[good.com](https://evil.com/x)", `>good.com</a> <span class="host">(evil.com)</span>`, ""},
+		{"[apple](https://\u0430pple.com/)", `<span class="host">(xn--pple-43d.com)</span>`, ""},
+		{"[x](javascript:alert%281%29)", `x <span class="host">(javascript:alert%281%29)</span>`, "href=\"javascript"},
+		{"[x](/logout)", `x <span class="host">(/logout)</span>`, `href="/logout"`},
+		{"![pixel](https://evil.com/p.png?q=secret)", `pixel</span> <span class="host">(evil.com)</span>`, "<img"},
+		{"<img src=x onerror=alert(1)>", "&lt;img src=x onerror=alert(1)&gt;", "<img"},
+		{"a <b onclick=x>b</b>", "a &lt;b onclick=x&gt;b&lt;/b&gt;", "<b onclick"},
+		{"https://good.com@evil.com/", `<span class="host">(evil.com)</span>`, ""},
+		{"|a|b|\n|:-|-:|\n|1|2|", `align="right"`, "style="},
+		{"a\u202eb", "a&lt;U+202E&gt;b", "\u202e"},
+		{strings.Repeat(">", 20_000) + "deep", "deep", ""},
+	} {
+		says(t, s, chat, fmt.Sprintf("msg_%d", i), written(c.markdown))
+		page := b.visit(t, "/chats/"+chat).body
+		expect.Contains(t, page, c.shown)
+		if c.lacks != "" {
+			expect.Lacks(t, page, c.lacks)
+		}
+	}
+}
+
+func TestATurnIsStopped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Talking(t, token)
+	s.Assistant(t, chat, "msg_1", "")
+	expect.Contains(t, b.visit(t, "/chats/"+chat).body, ">Stop</button>")
+	is.Equal(b.submit(t, "/chats/"+chat+"/abort", nil).path, "/chats/"+chat)
+	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), "abort")
+}

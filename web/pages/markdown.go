@@ -1,0 +1,148 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"html"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/util"
+	"golang.org/x/net/idna"
+)
+
+// maxMarkdown is the length of a text that is still read as markdown, in bytes. A longer one is shown as it is.
+const maxMarkdown = 256 << 10
+
+// markdown renders what a model writes. It has no attributes and so no ids: an id would stand for an element of the page.
+var markdown = goldmark.New(
+	goldmark.WithExtensions(
+		extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), // the policy forbids style attributes
+		extension.Strikethrough, extension.Linkify, extension.TaskList,
+	),
+	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(outsideNodes{}, 100))),
+)
+
+// markdownText shows a text as markdown.
+func markdownText(text string) templ.Component {
+	text = plain(strings.ReplaceAll(text, "\r\n", "\n"))
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		var b bytes.Buffer
+		if len(text) > maxMarkdown || markdown.Convert([]byte(text), &b) != nil {
+			_, err := io.WriteString(w, "<pre>"+html.EscapeString(text)+"</pre>")
+			return err
+		}
+		_, err := w.Write(b.Bytes())
+		return err
+	})
+}
+
+// outsideNodes renders what could lead out of the page: links with the host that they lead to, images as their descriptions, and
+// HTML as text.
+type outsideNodes struct{}
+
+func (outsideNodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindLink, renderLink)
+	r.Register(ast.KindAutoLink, renderAutoLink)
+	r.Register(ast.KindImage, renderImage)
+	r.Register(ast.KindRawHTML, renderRawHTML)
+	r.Register(ast.KindHTMLBlock, renderHTMLBlock)
+}
+
+// outside returns an address that a link may lead to, and its host. Other addresses have no href.
+func outside(address string) (href, host string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", address
+	}
+	if host, err = idna.ToASCII(u.Host); err != nil { // letters of other alphabets look like those of a known host
+		return "", address
+	}
+	return u.String(), host
+}
+
+func openLink(w util.BufWriter, href string) {
+	_, _ = w.WriteString(`<a href="` + html.EscapeString(href) + `" rel="nofollow noopener noreferrer" target="_blank">`)
+}
+
+func writeHost(w util.BufWriter, host string) {
+	_, _ = w.WriteString(` <span class="host">(` + html.EscapeString(host) + `)</span>`)
+}
+
+func renderLink(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	href, host := outside(string(node.(*ast.Link).Destination))
+	switch {
+	case entering && href != "":
+		openLink(w, href)
+	case !entering && href != "":
+		_, _ = w.WriteString("</a>")
+		writeHost(w, host)
+	case !entering:
+		writeHost(w, host)
+	}
+	return ast.WalkContinue, nil
+}
+
+func renderAutoLink(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	n := node.(*ast.AutoLink)
+	label := string(n.Label(source))
+	href, host := outside(string(n.URL(source)))
+	if href == "" {
+		_, _ = w.WriteString(html.EscapeString(label))
+		return ast.WalkContinue, nil
+	}
+	openLink(w, href)
+	_, _ = w.WriteString(html.EscapeString(label) + "</a>")
+	if strings.Contains(label, "@") { // what is before it looks like a host
+		writeHost(w, host)
+	}
+	return ast.WalkContinue, nil
+}
+
+func renderImage(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		_, _ = w.WriteString(`<span class="image">` + textImage + " ")
+		return ast.WalkContinue, nil
+	}
+	_, host := outside(string(node.(*ast.Image).Destination))
+	_, _ = w.WriteString("</span>")
+	writeHost(w, host)
+	return ast.WalkContinue, nil
+}
+
+func renderRawHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		segments := node.(*ast.RawHTML).Segments
+		for i := range segments.Len() {
+			segment := segments.At(i)
+			_, _ = w.WriteString(html.EscapeString(string(segment.Value(source))))
+		}
+	}
+	return ast.WalkSkipChildren, nil
+}
+
+func renderHTMLBlock(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	n := node.(*ast.HTMLBlock)
+	if entering {
+		_, _ = w.WriteString("<pre>")
+		for i := range n.Lines().Len() {
+			line := n.Lines().At(i)
+			_, _ = w.WriteString(html.EscapeString(string(line.Value(source))))
+		}
+		return ast.WalkContinue, nil
+	}
+	if n.HasClosure() {
+		_, _ = w.WriteString(html.EscapeString(string(n.ClosureLine.Value(source))))
+	}
+	_, _ = w.WriteString("</pre>\n")
+	return ast.WalkContinue, nil
+}
