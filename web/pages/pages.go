@@ -49,6 +49,7 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /logout", p.command(p.logOut))
 	mux.Handle("GET /{$}", p.page(p.listChats))
 	mux.Handle("POST /chats", p.command(p.startChat))
+	mux.Handle("GET /requests", p.page(p.listRequests))
 	mux.Handle("GET /chats/{id}", p.page(p.showChat))
 	mux.Handle("POST /chats/{id}/messages", p.command(p.sendMessage))
 	mux.Handle("POST /chats/{id}/abort", p.command(p.abortTurn))

@@ -48,6 +48,8 @@ const (
 	textEdit     = "Change %s (+%d −%d)"
 	textUse      = "Use %s"
 
+	textNoRequests = "Nothing waits for you."
+
 	textWaits          = "waits for you"
 	textApproved       = "approved by %s"
 	textApprovedEdited = "approved with an edit by %s"

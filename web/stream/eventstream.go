@@ -10,16 +10,16 @@ import (
 	"pocketcoder/web/api"
 )
 
-// eventWriter writes an event stream (https://html.spec.whatwg.org/multipage/server-sent-events.html) to one client.
+// EventWriter writes an event stream (https://html.spec.whatwg.org/multipage/server-sent-events.html) to one client.
 // It is safe for concurrent use. Its errors are api.ErrGone.
-type eventWriter struct {
+type EventWriter struct {
 	mu  sync.Mutex
 	out *api.PatientWriter
 }
 
-// send writes one event and flushes it. An event with an empty id does not change where the client resumes. No
+// Send writes one event and flushes it. An event with an empty id does not change where the client resumes. No
 // argument may have a line break.
-func (e *eventWriter) send(id, name string, data []byte) error {
+func (e *EventWriter) Send(id, name string, data []byte) error {
 	frame := make([]byte, 0, len(id)+len(name)+len(data)+len("id: \nevent: \ndata: \n\n"))
 	if id != "" {
 		frame = append(append(append(frame, "id: "...), id...), '\n')
@@ -29,7 +29,7 @@ func (e *eventWriter) send(id, name string, data []byte) error {
 	return e.write(frame)
 }
 
-func (e *eventWriter) write(b []byte) error {
+func (e *EventWriter) write(b []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, err := e.out.Write(b); err != nil {
@@ -38,11 +38,13 @@ func (e *eventWriter) write(b []byte) error {
 	return e.out.Flush()
 }
 
-// serveEvents answers with an event stream. Each part writes to it in its own goroutine. The stream ends with the
+// ServeEvents answers with an event stream. Each part writes to it in its own goroutine. The stream ends with the
 // first part that ends, with the client, with the server, or when ended is closed. Errors are logged: the answer has
 // begun, and the client reconnects.
-func (s *Streams) serveEvents(w http.ResponseWriter, r *http.Request, ended <-chan struct{}, parts ...func(context.Context, *eventWriter) error) error {
-	out := &eventWriter{out: api.NewPatientWriter(w)}
+func ServeEvents(
+	server *api.Server, w http.ResponseWriter, r *http.Request, ended <-chan struct{}, parts ...func(context.Context, *EventWriter) error,
+) error {
+	out := &EventWriter{out: api.NewPatientWriter(w)}
 	w.Header().Set("Content-Type", api.EventStream)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
@@ -58,7 +60,7 @@ func (s *Streams) serveEvents(w http.ResponseWriter, r *http.Request, ended <-ch
 	}
 	err := out.untilDone(ctx, done, ended)
 	if ctx.Err() == nil && err != nil && !errors.Is(err, api.ErrGone) {
-		s.API.Logger.Error("stream", "path", r.URL.Path, "err", err)
+		server.Logger.Error("stream", "path", r.URL.Path, "err", err)
 	}
 	cancel()
 	for range parts {
@@ -68,7 +70,7 @@ func (s *Streams) serveEvents(w http.ResponseWriter, r *http.Request, ended <-ch
 }
 
 // untilDone waits for the end of the stream and sends pings. It puts what it takes from done back.
-func (e *eventWriter) untilDone(ctx context.Context, done chan error, ended <-chan struct{}) error {
+func (e *EventWriter) untilDone(ctx context.Context, done chan error, ended <-chan struct{}) error {
 	ticker := time.NewTicker(api.PingEvery)
 	defer ticker.Stop()
 	for {

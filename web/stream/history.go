@@ -48,7 +48,7 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.C
 		return err
 	}
 	caughtUp := make(chan struct{})
-	follow := func(ctx context.Context, out *eventWriter) error {
+	follow := func(ctx context.Context, out *EventWriter) error {
 		return s.API.Tail.Follow(ctx, after, filter, func(e events.Event) error {
 			if err := sendEvent(out, e); err != nil {
 				return err
@@ -56,10 +56,10 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.C
 			return sent(ctx, e)
 		}, func(seq uint64) error {
 			close(caughtUp)
-			return out.send("", "caught-up", []byte(`{"seq":`+strconv.FormatUint(seq, 10)+`}`))
+			return out.Send("", "caught-up", []byte(`{"seq":`+strconv.FormatUint(seq, 10)+`}`))
 		})
 	}
-	fragments := func(ctx context.Context, out *eventWriter) error {
+	fragments := func(ctx context.Context, out *EventWriter) error {
 		select {
 		case <-caughtUp:
 			return s.sendDeltas(ctx, out, deltasOf(filter))
@@ -68,9 +68,9 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.C
 		}
 	}
 	if deltas {
-		return s.serveEvents(w, r, s.API.Accounts.Ended(who.Session), follow, fragments)
+		return ServeEvents(s.API, w, r, s.API.Accounts.Ended(who.Session), follow, fragments)
 	}
-	return s.serveEvents(w, r, s.API.Accounts.Ended(who.Session), follow)
+	return ServeEvents(s.API, w, r, s.API.Accounts.Ended(who.Session), follow)
 }
 
 // resumeAfter is the sequence of the last event that the client has: from Last-Event-ID, otherwise from the query.
@@ -129,7 +129,7 @@ const (
 	erased    = "erased"
 )
 
-func sendEvent(out *eventWriter, e events.Event) error {
+func sendEvent(out *EventWriter, e events.Event) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func sendEvent(out *eventWriter, e events.Event) error {
 	case e.Malformed != nil:
 		name = malformed
 	}
-	return out.send(strconv.FormatUint(e.Seq, 10), name, data)
+	return out.Send(strconv.FormatUint(e.Seq, 10), name, data)
 }
 
 // deltasOf returns the filters for the deltas of the chats that a filter of events matches.
@@ -169,7 +169,7 @@ type fragment struct {
 }
 
 // sendDeltas sends deltas as they are published.
-func (s *Streams) sendDeltas(ctx context.Context, out *eventWriter, filters []string) error {
+func (s *Streams) sendDeltas(ctx context.Context, out *EventWriter, filters []string) error {
 	kept := make(chan log.Delta, maxFragments)
 	done := make(chan error, 1)
 	go func() {
@@ -193,7 +193,7 @@ func (s *Streams) sendDeltas(ctx context.Context, out *eventWriter, filters []st
 			if err != nil {
 				return err
 			}
-			if err := out.send("", "delta", data); err != nil {
+			if err := out.Send("", "delta", data); err != nil {
 				return err
 			}
 		}
