@@ -183,3 +183,16 @@ func (q Question) entry() Entry {
 func inOrder(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
 }
+
+// WritingSince returns the time at which the oldest answer that is being written in a chat began, "" if none is.
+func WritingSince(ctx context.Context, db dbx.Builder, chat string) (string, error) {
+	var rows []struct {
+		Created string `db:"created"`
+	}
+	err := list(ctx, db, &rows, "answers of "+chat, `SELECT created FROM messages
+		WHERE chat={:chat} AND NOT removed AND engine_message_status='processing' ORDER BY position LIMIT 1`, dbx.Params{"chat": chat})
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	return rows[0].Created, nil
+}

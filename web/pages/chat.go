@@ -142,6 +142,29 @@ const (
 	fromRequests = "requests"
 )
 
+// elementID is the id of the element of an entry.
+func elementID(e timeline.Entry) string {
+	switch {
+	case e.Message != nil:
+		return "m-" + e.ID
+	case e.Request != nil:
+		return "r-" + e.ID
+	}
+	return "q-" + e.ID
+}
+
+// livePath is the address of the stream of a page at a sequence. app.js replaces the sequence when it reconnects.
+func livePath(path string, seq uint64) string { return path + "?after=" + strconv.FormatUint(seq, 10) }
+
+// liveAttributes let a page with the end of a chat follow it. Earlier messages are shown as they were.
+func liveAttributes(v chatView) templ.Attributes {
+	if v.window.Before != 0 {
+		return nil
+	}
+	path := livePath(chatPath(v.chat.ID)+"/live", v.seq)
+	return templ.Attributes{"data-live": path + "&from=" + strconv.FormatInt(v.window.From, 10)}
+}
+
 // order is the place of an entry among all of its chat, as a text that sorts.
 func order(e timeline.Entry) string {
 	pad := func(n int64, width int) string {

@@ -17,6 +17,10 @@ const (
 	textProblem = "That did not work"
 	textBack    = "Back to the chats"
 
+	textOffline  = "Not connected. Trying again…"
+	textUnsent   = "Not sent: the server did not answer."
+	textNewBelow = "new ↓"
+
 	textChats         = "Chats"
 	textNoChats       = "No chat yet. Write what should be done."
 	textWhatToDo      = "What should be done?"

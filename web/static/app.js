@@ -1,0 +1,222 @@
+// The script of the web app. A page shows its content and sends its forms without it. The script keeps the page up to date from
+// its stream (web/pages/live.go), sends forms without leaving the page, and follows the end of a chat.
+"use strict";
+
+const byID = (id) => document.getElementById(id);
+const page = document.querySelector("[data-live]");
+const log = byID("log");
+
+// The only place where text becomes elements. The server has escaped what is not its own.
+const parser = (window.trustedTypes ?? { createPolicy: (_, rules) => rules }).createPolicy("pocketcoder", { createHTML: (html) => html });
+const elementsOf = (html) => [...new DOMParser().parseFromString(parser.createHTML(html), "text/html").body.children];
+
+// Elements
+
+// A morph leaves alone what the person has typed or unfolded.
+const changedByPerson = (field) =>
+  (field.matches("input, textarea") && field.type !== "hidden" && field.value !== field.defaultValue) || (field.matches("input") && field.checked !== field.defaultChecked);
+const morphing = {
+  ignoreActiveValue: true,
+  callbacks: {
+    beforeNodeMorphed: (old) => !(old instanceof Element && changedByPerson(old)),
+    beforeAttributeUpdated: (name, element) => !(name === "open" && element.matches("details")),
+  },
+};
+
+function put(element) {
+  const old = byID(element.id);
+  if ("removed" in element.dataset) {
+    old?.remove();
+  } else if (old) {
+    Idiomorph.morph(old, element, morphing);
+  } else if (element.dataset.order) {
+    const next = [...byID("entries").children].find((other) => other.dataset.order > element.dataset.order);
+    byID("entries").insertBefore(document.importNode(element, true), next ?? null);
+    return 1;
+  }
+  return 0;
+}
+
+function update(html) {
+  keepPlace(() => {
+    const added = elementsOf(html).reduce((n, element) => n + put(element), 0);
+    for (const part of written.keys()) {
+      showText(part);
+    }
+    showLocalTimes();
+    return added;
+  });
+}
+
+function showLocalTimes() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    const today = at.toDateString() === new Date().toDateString();
+    time.textContent = at.toLocaleString(undefined, today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
+  }
+}
+
+// Text that is being written
+
+let written = new Map(); // by part
+
+function appendText({ part, text }) {
+  written.set(part, (written.get(part) ?? "") + text);
+  keepPlace(() => showText(part, text) ?? 0);
+}
+
+// showText shows the text of a part. Once the whole part has arrived as elements, its text is forgotten.
+function showText(part, piece) {
+  const shown = byID("part-" + part);
+  const text = written.get(part);
+  if (shown && !shown.matches(".writing")) {
+    written.delete(part);
+  } else if (shown && piece && shown.textContent + piece === text) {
+    shown.append(piece);
+  } else if (shown && shown.textContent !== text) {
+    shown.textContent = text;
+  }
+}
+
+// The end of a chat
+
+let unseen = 0;
+const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+
+function toEnd() {
+  log.scrollTop = log.scrollHeight;
+}
+
+// keepPlace changes the page. A person at the end of the log stays there; elsewhere the view does not move.
+function keepPlace(change) {
+  const follow = log && atEnd();
+  unseen += change();
+  if (follow) {
+    toEnd();
+  }
+  showUnseen();
+}
+
+function showUnseen() {
+  if (log) {
+    unseen = atEnd() ? 0 : unseen;
+    byID("new").hidden = unseen === 0;
+    byID("new").textContent = unseen + " " + byID("new").dataset.text;
+  }
+}
+
+// The stream
+
+let stream = null;
+let heard = 0;
+let failing = null; // timer until the banner is shown
+let retry = null;
+
+function connect() {
+  disconnect();
+  if (document.hidden) {
+    return;
+  }
+  heard = Date.now();
+  failing ??= setTimeout(() => (byID("offline").hidden = false), 3000);
+  stream = new EventSource(page.dataset.live);
+  stream.onopen = () => (written = new Map()); // the server sends it again
+  stream.onmessage = (event) => {
+    update(JSON.parse(event.data));
+    page.dataset.live = page.dataset.live.replace(/after=\d+/, "after=" + event.lastEventId);
+    isConnected();
+  };
+  stream.addEventListener("text", (event) => appendText(JSON.parse(event.data)));
+  stream.addEventListener("ping", isConnected);
+  stream.addEventListener("reload", () => location.reload());
+  stream.onerror = () => {
+    stream.close();
+    failing ??= setTimeout(() => (byID("offline").hidden = false), 3000);
+    clearTimeout(retry);
+    retry = setTimeout(connect, 1000);
+  };
+}
+
+function disconnect() {
+  stream?.close();
+  stream = null;
+  clearTimeout(retry);
+}
+
+function isConnected() {
+  heard = Date.now();
+  clearTimeout(failing);
+  failing = null;
+  byID("offline").hidden = true;
+}
+
+function onVisibility() {
+  if (document.hidden) {
+    disconnect();
+    isConnected(); // nobody looks
+  } else {
+    connect();
+  }
+}
+
+// Forms
+
+async function send(form, button) {
+  form.querySelector(".problem")?.remove();
+  const body = new URLSearchParams(new FormData(form, button));
+  form.querySelectorAll("button").forEach((b) => (b.disabled = true));
+  try {
+    const answer = await fetch(form.action, { method: "POST", headers: { Accept: "text/plain" }, body });
+    if (answer.status === 401) {
+      location.reload();
+    } else if (!answer.ok) {
+      showProblem(form, await answer.text());
+    } else if (form.matches(".composer")) {
+      form.reset();
+      form.elements.id.value = Array.from(crypto.getRandomValues(new Uint8Array(10)), (n) => (n % 36).toString(36)).join("");
+      toEnd();
+    }
+  } catch {
+    showProblem(form, byID("offline").dataset.unsent);
+  } finally {
+    form.querySelectorAll("button").forEach((b) => (b.disabled = false));
+  }
+}
+
+function showProblem(form, text) {
+  const problem = document.createElement("p");
+  problem.className = "problem";
+  problem.setAttribute("role", "alert");
+  problem.textContent = text;
+  form.append(problem);
+}
+
+document.addEventListener("submit", (event) => {
+  if ("send" in event.target.dataset) {
+    event.preventDefault();
+    send(event.target, event.submitter);
+  }
+});
+
+// Enter sends where there is a keyboard, Shift and Enter begin a line.
+document.addEventListener("keydown", (event) => {
+  const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.matches(".composer textarea");
+  if (sends && matchMedia("(hover: hover)").matches) {
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  }
+});
+
+showLocalTimes();
+if (log) {
+  toEnd();
+  log.addEventListener("scroll", showUnseen, { passive: true });
+  byID("new").addEventListener("click", toEnd);
+}
+if (page) {
+  document.addEventListener("visibilitychange", onVisibility);
+  window.addEventListener("online", connect);
+  window.addEventListener("pageshow", connect); // the first time, and when the browser shows the page again
+  window.addEventListener("pagehide", disconnect);
+  setInterval(() => document.hidden || Date.now() - heard < 40000 || connect(), 5000);
+}
