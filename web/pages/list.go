@@ -103,9 +103,10 @@ func (p *Pages) send(r *http.Request, who api.Caller, chat, id, text string) err
 // maxTitle is the length of the title that a chat gets from its first message, in runes.
 const maxTitle = 60
 
-// titleOf returns the beginning of a message as the title of its chat.
+// titleOf returns the beginning of the first line of a message as the title of its chat.
 func titleOf(text string) string {
-	line := strings.Join(strings.Fields(text), " ")
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = strings.Join(strings.Fields(line), " ")
 	if utf8.RuneCountInString(line) > maxTitle {
 		line = string([]rune(line)[:maxTitle-1]) + "…"
 	}

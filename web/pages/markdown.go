@@ -12,6 +12,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/idna"
@@ -22,6 +23,8 @@ const maxMarkdown = 256 << 10
 
 // markdown renders what a model writes. It has no attributes and so no ids: an id would stand for an element of the page.
 var markdown = goldmark.New(
+	// Without the transformer of link reference definitions, which would show nothing.
+	goldmark.WithParser(parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...), parser.WithInlineParsers(parser.DefaultInlineParsers()...))),
 	goldmark.WithExtensions(
 		extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), // the policy forbids style attributes
 		extension.Strikethrough, extension.Linkify, extension.TaskList,

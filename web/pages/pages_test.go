@@ -205,7 +205,7 @@ func TestAChatStartsWithItsFirstMessageOnce(t *testing.T) {
 	is.Equal(message["parts"], []any{map[string]any{"type": "text", "text": "Rename the file\nthen run the tests"}})
 	_, messages := s.Call(t, token, "GET", "/api/collections/messages/records", nil)
 	is.Equal(messages["totalItems"], 1.0)
-	expect.Contains(t, b.visit(t, "/").body, "Rename the file then run the tests")
+	expect.Contains(t, b.visit(t, "/").body, ">Rename the file</span>")
 
 	refused := b.submit(t, "/chats", url.Values{"id": {"chat2"}, "text": {" \n"}})
 	is.Equal(refused.status, http.StatusBadRequest)

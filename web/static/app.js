@@ -198,10 +198,10 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// Enter sends where there is a keyboard, Shift and Enter begin a line.
+// Enter sends, Shift and Enter begin a line. On a phone, Enter begins a line too: its keyboard has no Shift and Enter.
 document.addEventListener("keydown", (event) => {
   const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.matches(".composer textarea");
-  if (sends && matchMedia("(hover: hover)").matches) {
+  if (sends && !matchMedia("(pointer: coarse)").matches) {
     event.preventDefault();
     event.target.form.requestSubmit();
   }

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+)
+
+// screenshots is an ignored folder for what the pages look like.
+const screenshots = "screenshots"
+
+// screen is the size of a browser's window.
+type screen struct {
+	name          string
+	width, height int64
+}
+
+var (
+	phoneScreen   = screen{"phone", 360, 800}
+	desktopScreen = screen{"desktop", 1280, 800}
+)
+
+// tab is a page in a Chromium of its own.
+type tab struct {
+	*process
+	t    testing.TB
+	ctx  context.Context
+	size screen
+
+	mu     sync.Mutex
+	faults []string // scripts that failed, were refused or opened a dialog
+}
+
+// openBrowser starts a Chromium and logs the administrator in on the login page.
+func (p *process) openBrowser(t testing.TB, size screen) *tab {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // that of the test ends before the last screenshot
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &tab{process: p, t: t, ctx: ctx, size: size}
+	b.do(chromedp.EmulateViewport(size.width, size.height))
+	if err := chromedp.Listen(ctx, b.heard); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.shot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
+		}
+	})
+	b.visit("/")
+	b.shot("login")
+	b.fill("#email", adminEmail)
+	b.fill("#password", adminPassword)
+	b.click("main button")
+	b.sees("the list of chats", `document.querySelector("#chats") !== null`)
+	return b
+}
+
+// heard notes what must not happen on any page.
+func (b *tab) heard(event any) {
+	fault := ""
+	switch e := event.(type) {
+	case *page.EventJavascriptDialogOpening:
+		fault = "dialog: " + e.Message
+	case *runtime.EventExceptionThrown:
+		fault = "exception: " + e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			fault += " " + e.ExceptionDetails.Exception.Description
+		}
+	case *cdplog.EventEntryAdded:
+		if e.Entry.Source == cdplog.EntrySourceSecurity || strings.Contains(e.Entry.Text, "Content Security Policy") {
+			fault = "refused: " + e.Entry.Text
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if fault != "" {
+		b.faults = append(b.faults, fault)
+	}
+}
+
+// fine fails the test if a script failed, was refused, or opened a dialog, or if the page is wider than the window.
+func (b *tab) fine() {
+	b.t.Helper()
+	if width := evaluate[int64](b, "document.documentElement.scrollWidth"); width > b.size.width {
+		b.t.Errorf("the page is %d wide in a window of %d", width, b.size.width)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.faults) > 0 {
+		b.t.Errorf("faults: %q", b.faults)
+	}
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *tab) visit(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.HTTP + path)) }
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.do(chromedp.Click(chromedp.CSS(selector)))
+}
+func (b *tab) fill(selector, text string) {
+	b.t.Helper()
+	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+// evaluate returns the value of a JavaScript expression.
+func evaluate[T any](b *tab, expression string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// sees waits until a JavaScript condition holds.
+func (b *tab) sees(what, condition string) {
+	b.t.Helper()
+	expect.Eventually(b.t, what, func() bool { return evaluate[bool](b, condition) })
+}
+
+// has waits until the log of a chat has a text.
+func (b *tab) has(text string) {
+	b.t.Helper()
+	b.sees("the chat has "+text, fmt.Sprintf(`document.querySelector("#log")?.textContent.includes(%q) ?? false`, text))
+}
+
+// shot saves what the page looks like.
+func (b *tab) shot(name string) {
+	b.t.Helper()
+	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	expect.WriteFile(b.t, filepath.Join(screenshots, name+"-"+b.size.name+".png"), string(png))
+}
+
+// component is the HTML of what the stream of a chat keeps up to date. The number of requests is about other chats too.
+func (b *tab) component() string {
+	b.t.Helper()
+	return evaluate[string](b, `["#head", "#entries"].map((s) => document.querySelector(s).outerHTML).join("\n")`)
+}
+
+func TestAPersonApprovesACommandInABrowser(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	for _, size := range []screen{phoneScreen, desktopScreen} {
+		t.Run(size.name, func(t *testing.T) {
+			is := is.New(t)
+			b := p.openBrowser(t, size)
+			b.fill("#text", "Say hello from the sandbox, then tell me what you did.\n@@reason n=6\n@@say I will run one command.\n"+call("bash", map[string]any{"command": "echo hello from " + size.name, "description": "greet"})+
+				"\n@@next\n@@say It printed **hello**. See the [manual](https://example.org/echo).")
+			b.shot("list")
+			b.click(".new button")
+			b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
+			b.has("echo hello from " + size.name)
+			b.shot("request")
+			b.click(".card.draft .decide button[value=authorized]")
+			b.sees("the answer", `[...document.querySelectorAll(".markdown strong")].some((e) => e.textContent === "hello")`)
+			b.has("approved by " + adminEmail)
+			b.sees("that the turn is over", `document.querySelector("#head form") === null`)
+			b.shot("answer")
+			shown := b.component()
+			b.do(chromedp.Reload())
+			is.Equal(b.component(), shown) // the page that was followed is the page that a load gives
+
+			b.fill("#text", "And the whole answer?\n@@say It is done.\r") // Enter sends
+			b.has("It is done.")
+			is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "")
+			b.visit("/requests")
+			b.shot("requests")
+			b.visit("/")
+			b.shot("chats")
+			b.fine()
+		})
+	}
+}
+
+func TestARequestDecidedElsewhereChangesInFrontOfAPerson(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "two browsers"})
+	admin.say(t, chat, bash("echo decided twice"))
+	admin.asked(t, chat)
+	one, two := p.openBrowser(t, phoneScreen), p.openBrowser(t, desktopScreen)
+	for _, b := range []*tab{one, two} {
+		b.visit("/chats/" + chat)
+		b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
+	}
+	two.click(".card .more summary")
+	two.fill(".card input[name=reason]", "because")
+	one.click(".card.draft .decide button[value=authorized]")
+	two.sees("the decision", fmt.Sprintf(`document.querySelector(".card.authorized .outcome")?.textContent === %q`, "approved by "+adminEmail))
+	two.sees("that no form is left", `document.querySelector(".card form") === null`)
+	two.shot("decided-elsewhere")
+	for _, b := range []*tab{one, two} {
+		b.fine()
+	}
+}
+
+func TestAPageGoesOnAfterTheServerWasKilledInTheMiddleOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	is.NoErr(l.Close())
+	p := start(t, "--http", l.Addr().String())
+	b := p.openBrowser(t, phoneScreen)
+	b.fill("#text", "@@text n=400 delay=25")
+	b.click(".new button")
+	b.has("t5 ")
+	b.shot("writing")
+	p.kill()
+	b.sees("that the page is not connected", `!document.querySelector("#offline").hidden`)
+	b.shot("offline")
+	p.restart()
+	b.sees("that the page is connected again", `document.querySelector("#offline").hidden`)
+	b.sees("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
+	b.fill("#text", "@@say after the restart\r")
+	b.has("after the restart")
+	b.sees("that this turn is over", `document.querySelector("#head form") === null`)
+	shown := b.component()
+	b.do(chromedp.Reload())
+	is.Equal(b.component(), shown)
+	b.shot("restarted")
+}
+
+// hostileTexts are texts that would run or hide something in a careless page, and how a page shows them, if differently.
+var hostileTexts = []struct{ text, shown string }{
+	{text: `<script>pwned=1</script>`}, {text: `<img src=x onerror=pwned=1>`}, {text: `<svg onload=pwned=1>`}, {text: `<svg><script>pwned=1</script></svg>`},
+	{text: `"><script>pwned=1</script>`}, {text: `'><img src=x onerror=pwned=1>`}, {text: `</title><script>pwned=1</script>`}, {text: `</textarea><script>pwned=1</script>`},
+	{text: `</pre><script>pwned=1</script>`}, {text: `</style><script>pwned=1</script>`}, {text: `<iframe src="javascript:pwned=1"></iframe>`}, {text: `<iframe srcdoc="<script>parent.pwned=1</script>">`},
+	{text: `<base href="https://evil.example/">`}, {text: `<meta http-equiv=refresh content="0;url=https://evil.example/">`}, {text: `<link rel=stylesheet href=https://evil.example/x.css>`},
+	{text: `<object data="javascript:pwned=1">`}, {text: `<embed src="javascript:pwned=1">`}, {text: `<details open ontoggle=pwned=1>`}, {text: `<body onload=pwned=1>`}, {text: `<input autofocus onfocus=pwned=1>`},
+	{text: `<video><source onerror=pwned=1>`}, {text: `<audio src onloadstart=pwned=1>`}, {text: `<marquee onstart=pwned=1>`}, {text: `<math><mi xlink:href="data:x,pwned=1">`},
+	{text: `<form action="javascript:pwned=1"><button>x</button></form>`}, {text: `<a href="javascript:pwned=1">x</a>`}, {text: `<template><script>pwned=1</script></template>`},
+	{text: `<noscript><p title="</noscript><img src=x onerror=pwned=1>">`}, {text: `<math><mtext><table><mglyph><style><img src=x onerror=pwned=1>`}, {text: `<!--><script>pwned=1</script>-->`},
+	{text: `<![CDATA[<script>pwned=1</script>]]>`}, {text: `<?xml version="1.0"?><script>pwned=1</script>`}, {text: `<x onclick=pwned=1 style=position:fixed;inset:0>x</x>`}, {text: `<img src="data:image/svg+xml,<svg onload=pwned=1>">`},
+	{text: `[x](javascript:pwned=1)`, shown: "javascript:pwned=1"}, {text: `[x](JaVaScRiPt:pwned=1)`, shown: "JaVaScRiPt:pwned=1"}, {text: `[x](data:text/html,pwned=1)`, shown: "data:text/html,pwned=1"},
+	{text: `[x](vbscript:pwned=1)`, shown: "vbscript:pwned=1"}, {text: `![x](https://evil.example/p.png)`, shown: "evil.example"}, {text: `![x](javascript:pwned=1)`, shown: "javascript:pwned=1"},
+	{text: `[x](https://evil.example "onclick=pwned=1")`, shown: "evil.example"}, {text: `<https://evil.example/"onclick="pwned=1>`, shown: "evil.example"}, {text: `[x]: javascript:pwned=1`},
+	{text: "`<script>pwned=1</script>`", shown: "<script>pwned=1</script>"}, {text: `\<script>pwned=1\</script>`, shown: "script>pwned=1"}, {text: `&lt;script&gt;pwned=1&lt;/script&gt;`, shown: "script"},
+	{text: `&#60;img src=x onerror=pwned=1&#62;`, shown: "img src=x"}, {text: `{{constructor.constructor('pwned=1')()}}`, shown: "constructor"}, {text: `${pwned=1}`},
+	{text: `javascript:pwned=1`}, {text: `x" onmouseover="pwned=1" x="`}, {text: `x' autofocus onfocus='pwned=1`}, {text: "`-pwned=1-`", shown: "-pwned=1-"},
+	{text: "invoice\u202efdp.exe", shown: "invoice<U+202E>fdp.exe"}, {text: "a\u2066b\u2069c", shown: "a<U+2066>b<U+2069>c"}, {text: "zero\u200bwidth", shown: "zero<U+200B>width"},
+	{text: "soft\u00adhyphen", shown: "soft<U+00AD>hyphen"}, {text: "bom\ufeffhere", shown: "bom<U+FEFF>here"}, {text: "tag\U000e0041x", shown: "tag<U+E0041>x"}, {text: "filler\u3164x", shown: "filler<U+3164>x"},
+	{text: "line\u2028separator", shown: "line<U+2028>separator"}, {text: "red \x1b[31mtext", shown: "red ␛[31mtext"}, {text: "title \x1b]0;pwned\x07", shown: "title ␛]0;pwned␇"}, {text: "csi \u009b2J", shown: "csi <U+009B>2J"},
+	{text: "back\x08space", shown: "back␈space"}, {text: "del\x7fete", shown: "del␡ete"},
+}
+
+// invisible is a JavaScript expression that is true if a page has a character that a person cannot see, or a script of ours has
+// been tricked.
+const invisible = `/(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u3164\u2800]/u.test(document.documentElement.textContent) || "pwned" in window`
+
+func TestNoTextRunsOrHidesAnything(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	b := p.openBrowser(t, phoneScreen)
+	output := ""
+	for _, c := range hostileTexts {
+		output += c.text + "\n"
+	}
+	expect.WriteFile(t, filepath.Join(p.workspace, "hostile.txt"), output)
+	t.Cleanup(func() { os.Remove(filepath.Join(p.workspace, "hostile.txt")) })
+	chats := make([]string, len(hostileTexts))
+	for i, c := range hostileTexts {
+		chats[i] = admin.create(t, "chats", record{"title": c.text})
+		admin.say(t, chats[i], "@@say "+c.text)
+	}
+	tool := admin.create(t, "chats", record{"title": "output"})
+	admin.say(t, tool, "@@text n=30 delay=20\n"+call("read", map[string]any{"filePath": filepath.Join(p.workspace, "hostile.txt")})+"\n@@next\n@@say end of output")
+
+	b.visit("/chats/" + tool) // while it is written
+	b.has("end of output")
+	for _, c := range hostileTexts {
+		b.has(shownAs(c.text, c.shown))
+	}
+	b.sees("that nothing ran or hides", "!("+invisible+")")
+	for i, c := range hostileTexts {
+		b.visit("/chats/" + chats[i])
+		b.sees("the answer "+strconv.Quote(c.text), `document.querySelector(".message.assistant .markdown") !== null && document.querySelector("#head form") === null`)
+		shown := fmt.Sprintf(`document.querySelector(".message.assistant").textContent.replace(/\s+/g, " ").includes(%q)`, shownAs(c.text, c.shown))
+		if !evaluate[bool](b, shown) {
+			t.Errorf("%q is not shown in %q", c.text, evaluate[string](b, `document.querySelector(".message.assistant").textContent`))
+		}
+		if evaluate[bool](b, invisible) {
+			t.Errorf("%q ran or hides something in %q", c.text, evaluate[string](b, `document.documentElement.textContent`))
+		}
+	}
+	b.visit("/")
+	b.sees("that the list hides nothing", "!("+invisible+")")
+	b.fine()
+}
+
+// shownAs is how a page shows a text.
+func shownAs(text, shown string) string {
+	if shown == "" {
+		return text
+	}
+	return shown
+}
