@@ -161,26 +161,50 @@ function onVisibility() {
 
 // Forms
 
-async function send(form, button) {
+let sending = Promise.resolve(); // one after the other, so that messages arrive in the order in which they were written
+
+function send(form, button) {
   form.querySelector(".problem")?.remove();
   const body = new URLSearchParams(new FormData(form, button));
-  form.querySelectorAll("button").forEach((b) => (b.disabled = true));
+  const finish = form.matches(".composer") ? empty(form) : lock(form);
+  sending = sending.then(() => post(form, body)).then(finish);
+}
+
+// post sends a form, and returns whether the server accepted it.
+async function post(form, body) {
   try {
     const answer = await fetch(form.action, { method: "POST", headers: { Accept: "text/plain" }, body });
     if (answer.status === 401) {
       location.reload();
     } else if (!answer.ok) {
       showProblem(form, await answer.text());
-    } else if (form.matches(".composer")) {
-      form.reset();
-      form.elements.id.value = Array.from(crypto.getRandomValues(new Uint8Array(10)), (n) => (n % 36).toString(36)).join("");
-      toEnd();
     }
+    return answer.ok;
   } catch {
     showProblem(form, byID("offline").dataset.unsent);
-  } finally {
-    form.querySelectorAll("button").forEach((b) => (b.disabled = false));
+    return false;
   }
+}
+
+function lock(form) {
+  const setDisabled = (disabled) => form.querySelectorAll("button").forEach((button) => (button.disabled = disabled));
+  setDisabled(true);
+  return () => setDisabled(false);
+}
+
+// empty makes the composer ready for the next message. A message that was not sent comes back, with its id.
+function empty(form) {
+  const { id, text } = form.elements;
+  const sent = [id.value, text.value];
+  id.value = Array.from(crypto.getRandomValues(new Uint8Array(15)), (n) => (n % 36).toString(36)).join("");
+  text.value = "";
+  toEnd();
+  return (accepted) => {
+    if (!accepted) {
+      id.value = sent[0];
+      text.value = [sent[1], text.value].filter(Boolean).join("\n");
+    }
+  };
 }
 
 function showProblem(form, text) {
