@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/file"
 )
 
 // How a blob is cut into messages, in bytes, and how many of them are on their way at once: the server refuses what it has not
@@ -58,6 +60,7 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 	}
 	if before != nil {
 		l.purgeChunks(ctx, before.NUID)
+		_ = os.Remove(OffloadedTo(before)) // nothing names the file any more
 	}
 	return events.Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
@@ -136,8 +139,12 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
-	if file := OffloadedTo(&info); file != "" {
-		return openOffloaded(file)
+	if path := OffloadedTo(&info); path != "" { // no reader waits for a disk that is not mounted
+		r, err := file.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoBlob, err)
+		}
+		return r, nil
 	}
 	r, w := io.Pipe()
 	go func() {
@@ -153,6 +160,7 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 // describe returns what the bucket says of a blob, and the sequence of that message.
 func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
 	_, err = l.direct(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
+		info = jetstream.ObjectInfo{} // a restored bucket may hold an older one, too
 		if seq = at; json.Unmarshal(m.Data, &info) != nil {
 			return fmt.Errorf("its description: %w", ErrDamaged)
 		}
@@ -204,6 +212,10 @@ func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
 
 // isWhole reports whether all of a blob is stored. A process that ends while it stores one may leave a part.
 func (l *Log) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.Blob) (bool, error) {
+	if path := OffloadedTo(info); path != "" {
+		sum, err := hex.DecodeString(b.SHA256)
+		return err == nil && file.Holds(path, sum), nil
+	}
 	stream, err := l.js.Stream(ctx, BlobsStream)
 	if err != nil {
 		return false, err
@@ -226,14 +238,16 @@ func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 }
 
 // isLost reports whether an error of readBody means that the body is missing or damaged.
-func isLost(err error) bool { return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) }
+func isLost(err error) bool {
+	return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) || errors.Is(err, file.ErrUnreadable)
+}
 
 // fetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster, or close
 // its store, so fetchBody reads again while the stream's leader has the blob, as long as bodyPatience.
 func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
 		body, err := l.readBody(ctx, reference)
-		if !isLost(err) || isFileError(err) {
+		if !isLost(err) || errors.Is(err, file.ErrUnreadable) { // no other server can read it
 			return body, err
 		}
 		patience, asked := l.bodyPatience(ctx, reference)

@@ -1,19 +1,16 @@
 package log
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/events/log/file"
 )
 
 // fileKey is the key under which the metadata of a blob's description holds the path of the file with its content.
@@ -48,8 +45,14 @@ func (l *Log) offload(ctx context.Context, name, dir string) (moved bool, err er
 		return false, err
 	}
 	defer content.Close()
+	want, err := jetstream.DecodeObjectDigest(info.Digest)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	path := filepath.Join(dir, name)
-	if err := writeOffloaded(path, content, info.Digest); err != nil {
+	if err := file.Write(path, content, want); errors.Is(err, file.ErrMismatch) {
+		return false, fmt.Errorf("%w: %w", ErrDamaged, err)
+	} else if err != nil {
 		return false, err
 	}
 	info.Metadata = map[string]string{fileKey: path}
@@ -63,48 +66,4 @@ func (l *Log) offload(ctx context.Context, name, dir string) (moved bool, err er
 	}
 	l.purgeChunks(ctx, info.NUID)
 	return true, nil
-}
-
-// writeOffloaded writes a file and waits until it is on disk. It checks the content against the digest of the blob.
-func writeOffloaded(path string, content io.Reader, digest string) error {
-	want, err := jetstream.DecodeObjectDigest(digest)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	sum := sha256.New()
-	_, err = io.Copy(io.MultiWriter(part, sum), content)
-	if err == nil && !bytes.Equal(sum.Sum(nil), want) {
-		err = fmt.Errorf("%w: it does not match its hash", ErrDamaged)
-	}
-	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(part.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// openOffloaded opens a file. A file that cannot be opened counts as a lost content, so no reader waits for a disk that is not mounted.
-func openOffloaded(path string) (io.ReadCloser, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoBlob, err)
-	}
-	return f, nil
-}
-
-// isFileError reports whether the content of an offloaded blob could not be opened. No server can have it.
-func isFileError(err error) bool {
-	path := (*fs.PathError)(nil)
-	return errors.As(err, &path)
 }

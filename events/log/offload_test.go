@@ -1,11 +1,14 @@
 package log_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -14,6 +17,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/file"
 	"pocketcoder/expect"
 )
 
@@ -63,13 +67,20 @@ func TestAnOffloadedBlobIsReadFromItsFile(t *testing.T) {
 		is.Equal(contentOf(t, l, stored.Name), text)
 	}
 
+	_, err = l.KeepBlob(t.Context(), []byte(text)) // another event has the same content
+	is.NoErr(err)
+	is.Equal(chunks(), uint64(0)) // it stays where it is: nothing would name the file
+
 	is.NoErr(os.Remove(file))
 	_, err = reader.OpenBlob(t.Context(), stored.Name)
 	is.True(errors.Is(err, log.ErrNoBlob))
 	expect.Contains(t, err.Error(), file)
 
-	_, err = l.KeepBlob(t.Context(), []byte(text)) // another event has the same content
+	is.NoErr(os.WriteFile(file, []byte("damaged"), 0o600))
+	_, err = l.KeepBlob(t.Context(), []byte(text))
 	is.NoErr(err)
+	_, err = os.Stat(file)
+	is.True(errors.Is(err, os.ErrNotExist))
 	is.Equal(chunks(), uint64(4))
 	is.Equal(contentOf(t, reader, stored.Name), text)
 }
@@ -123,4 +134,65 @@ func TestAnEventWhoseFileIsGoneIsMalformed(t *testing.T) {
 		return nil
 	})
 	is.NoErr(err)
+}
+
+// A file can be open and yet not readable: its disk fails, or its server is gone. The event counts as lost, and readers go on.
+func TestAReaderPassesAnOffloadedBodyThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l, dir := eventstest.Open(t, nc), t.TempDir()
+	e := sized(t, "evt_large", log.MaxInline+1)
+	_, err := l.Append(t.Context(), e)
+	is.NoErr(err)
+	_, err = l.Append(t.Context(), sized(t, "evt_next", 100))
+	is.NoErr(err)
+	name := log.ContentName(e.Data)
+	_, err = l.Offload(t.Context(), name, dir)
+	is.NoErr(err)
+	path := filepath.Join(dir, name)
+	for what, replace := range map[string]func() error{
+		"a directory": func() error { return os.Mkdir(path, 0o700) },
+		"a FIFO":      func() error { return syscall.Mkfifo(path, 0o600) },
+		"a link":      func() error { return os.Symlink("/dev/zero", path) },
+	} {
+		is.NoErr(os.RemoveAll(path))
+		is.NoErr(replace())
+		var malformed []error
+		_, err = l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error {
+			malformed = append(malformed, e.Malformed)
+			return nil
+		})
+		is.NoErr(err) // what
+		t.Log(what, malformed)
+		is.Equal(len(malformed), 2)
+		is.True(errors.Is(malformed[0], file.ErrUnreadable) || errors.Is(malformed[0], log.ErrNoBlob))
+		is.NoErr(malformed[1])
+	}
+}
+
+// A restored bucket holds an older description of a blob behind which a newer one follows.
+func TestTheLastDescriptionOfABlobCounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l := eventstest.Open(t, nc)
+	text := strings.Repeat("content\n", 30_000)
+	stored, err := l.KeepBlob(t.Context(), []byte(text))
+	is.NoErr(err)
+	_, blobs := blobNames(t, nc)
+	info, err := blobs.GetInfo(t.Context(), stored.Name)
+	is.NoErr(err)
+	newer, err := json.Marshal(info)
+	is.NoErr(err)
+	info.Metadata = map[string]string{"file": "/gone"}
+	older, err := json.Marshal(info)
+	is.NoErr(err)
+	js, err := jetstream.New(nc)
+	is.NoErr(err)
+	for _, description := range [][]byte{older, newer} {
+		_, err := js.Publish(t.Context(), "$O.BLOBS.M."+base64.URLEncoding.EncodeToString([]byte(stored.Name)), description)
+		is.NoErr(err)
+	}
+	is.Equal(contentOf(t, l, stored.Name), text)
 }

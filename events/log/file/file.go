@@ -1,0 +1,93 @@
+// Package file keeps a content of the log in a file of the operator's, which may be on a disk that fails or is not mounted.
+//
+// Promises: a file has its name once it is complete on disk, and matches its hash. Opening a file that is not a regular one fails;
+// it neither blocks nor follows a link.
+//
+// It must not know what contents are.
+package file
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+var (
+	// ErrUnreadable is each error of Open and of reading what it returns.
+	ErrUnreadable = errors.New("the file cannot be read")
+	// ErrMismatch means that a content does not match its hash.
+	ErrMismatch = errors.New("it does not match its hash")
+)
+
+// Write writes a file and waits until it is on disk. want is the SHA-256 of the content.
+func Write(path string, content io.Reader, want []byte) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(part, sum), content)
+	if err == nil && !bytes.Equal(sum.Sum(nil), want) {
+		err = ErrMismatch
+	}
+	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(part.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Open opens a file.
+func Open(path string) (io.ReadCloser, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // a FIFO would block
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return reader{f}, nil
+}
+
+// reader is not the file itself, whose errors are others.
+type reader struct{ file *os.File }
+
+func (r reader) Read(p []byte) (int, error) {
+	n, err := r.file.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return n, err
+}
+
+func (r reader) Close() error { return r.file.Close() }
+
+// Holds reports whether a file has the content with a SHA-256.
+func Holds(path string, want []byte) bool {
+	r, err := Open(path)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, r)
+	return err == nil && bytes.Equal(sum.Sum(nil), want)
+}
