@@ -23,7 +23,7 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 			`{"sessionID":%q,"info":{"id":%q,"role":"assistant","parentID":%q,"cost":%g,"tokens":{"input":10,"output":5,"reasoning":1,"cache":{"read":100,"write":50}},"time":{"created":%d%s}}}`,
 			session, id, msg1, cost, at, more))
 	}
-	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`), costs("ses_fork", "msg_copy", 900, 8, ""), costs("ses_fork", "msg_b", 1100, 2, ""))
+	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`), costs("ses_fork", "msg_copy", 900, 8, `,"completed":950`), costs("ses_fork", "msg_b", 1100, 2, ""))
 	spent := func(in spending.Span) spending.Spending {
 		t.Helper()
 		got, err := spending.Of(t.Context(), m, in)
@@ -48,6 +48,10 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 
 	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), s.own(events.Deleted{}))
 	is.Equal(spent(spending.Span{Chat: chatID}), all) // it stays spent
+
+	// A clock that was set back after the session was opened makes no answer free.
+	feed(t, m, costs("ses_fork", "msg_late", 500, 0, ""), costs("ses_fork", "msg_late", 500, 4, `,"completed":600`))
+	is.Equal(spent(spending.Span{Chat: chatID}).Cost, all.Cost+4)
 }
 
 func TestAHeldMessageIsThePersonsTurn(t *testing.T) {

@@ -45,7 +45,9 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	first := m.Role == ""
 	if b.Info.Role == roleAssistant {
 		m.fillAssistant(b.Info)
-		m.Copied = b.Info.Time.Created < s.Opened
+		if first { // a fork copies finished messages; an answer of the session's own is not finished at first, whatever the clock says
+			m.Copied = b.Info.Time.Completed != 0 && b.Info.Time.Created < s.Opened
+		}
 		if s.Answer(m.ID, b.Info); m.Removed {
 			s.Processing = s.Processing.With(m.ID, false)
 		}

@@ -82,6 +82,7 @@ const (
 	readyTime  = 90 * time.Second // for a slow disk; measured 3 s
 	pauseFirst = 500 * time.Millisecond
 	pauseMost  = 10 * time.Second
+	lockPause  = time.Second / 4
 	healthy    = time.Minute // a life this long starts the pauses over
 	firstTries = 3           // starts before one that ends before it is ready is an error: somebody may have taken its port
 )
@@ -96,7 +97,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return fmt.Errorf("start opencode: %w", err)
 	}
-	unlock, err := install.Lock(s.path("lock"))
+	unlock, err := s.lock(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("start opencode: %w", err)
 	}
@@ -142,6 +146,25 @@ func pauseAfter(before time.Duration, wasHealthy bool) time.Duration {
 		return pauseFirst
 	}
 	return min(max(2*before, pauseFirst), pauseMost)
+}
+
+// lock takes the lock of the directory. Another node that hangs may have it for a while longer, or the server of a shared directory may
+// keep it for a machine that died.
+func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
+	for said := false; ; said = true {
+		unlock, err = install.Lock(s.path("lock"))
+		if !errors.Is(err, install.ErrLocked) {
+			return unlock, err
+		}
+		if !said {
+			s.Logger.Warn("OpenCode starts once the other process lets go of its directory", "err", err)
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // live is one life of OpenCode, from start to end. up says whether it was ever ready.

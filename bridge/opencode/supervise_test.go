@@ -306,11 +306,20 @@ func TestADirectoryHasOneSupervisor(t *testing.T) {
 	first := supervising(t, t.TempDir(), "echo $$ >started; exec sleep 600")
 	stop := first.running(t)
 	pid := writtenPID(t, first.path("home", "started"))
-	err := (&Supervisor{Dir: first.Dir, Logger: first.Logger}).Run(t.Context())
-	is.True(errors.Is(err, install.ErrLocked))
-	is.True(strings.HasPrefix(err.Error(), "start opencode: lock "+first.Dir))
+	var said expect.Buffer
+	second := supervising(t, first.Dir, "echo $$ >started; exec sleep 600")
+	second.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- second.Run(ctx) }()
+	expect.Eventually(t, "the second one waits", func() bool { return strings.Contains(said.String(), "in use by another process") })
+	is.Equal(writtenPID(t, first.path("home", "started")), pid)
 	is.True(processID(pid) != "") // and the first one goes on
 	is.NoErr(stop())
+	expect.Eventually(t, "the second one starts", func() bool { return writtenPID(t, first.path("home", "started")) != pid })
+	cancel()
+	is.NoErr(<-ended)
 }
 
 // TestASupervisorThatIsKilledBlocksNoNextStart runs itself as the process that is killed.

@@ -207,19 +207,29 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, 
 	if err := c.checkSameLog(ctx, s, last); err != nil {
 		return nil, added, err
 	}
-	begin := c.last()
-	for c.last() < last {
-		p, err := writePart(ctx, o, s, c.last()+1, last, func(seq uint64) { o.Progress(steps[s.Name], seq-begin, last-begin) }, begin >= c.First)
-		if err != nil {
-			return nil, added, err
+	for {
+		begin := c.last()
+		for c.last() < last {
+			p, err := writePart(ctx, o, s, c.last()+1, last, func(seq uint64) { o.Progress(steps[s.Name], seq-begin, last-begin) }, begin >= c.First)
+			if err != nil {
+				return nil, added, err
+			}
+			c.Parts = append(c.Parts, p)
+			if err := m.write(o.To); err != nil {
+				return nil, added, err
+			}
+			added.Messages, added.Bytes = added.Messages+p.Messages, added.Bytes+p.Bytes
 		}
-		c.Parts = append(c.Parts, p)
-		if err := m.write(o.To); err != nil {
-			return nil, added, err
+		if s.Name == log.EventsStream {
+			return c, added, nil
 		}
-		added.Messages, added.Bytes = added.Messages+p.Messages, added.Bytes+p.Bytes
+		// A content may have been moved or replaced meanwhile: its old chunks are gone, and what says where it is now came after last.
+		if info, err = s.Info(ctx); err != nil || info.State.Last == last {
+			return c, added, err
+		}
+		last = info.State.Last
+		now.Last[s.Name] = last
 	}
-	return c, added, nil
 }
 
 // steps are the names of steps for people.

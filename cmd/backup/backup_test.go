@@ -417,6 +417,39 @@ func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
 	restored(t, to)
 }
 
+// The chunks of a content that is offloaded while a backup is written are gone; the backup then says where its file is.
+func TestAContentThatIsOffloadedDuringABackupIsFound(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	i, to, dir := running(t), expect.MemoryDir(t), t.TempDir()
+	large := strings.Repeat("f", 9<<20) // more than what is read at once
+	for n := range 3 {
+		_, err := i.log.PutBlob(t.Context(), fmt.Sprint("filler", n, ".stdout"), strings.NewReader(large))
+		is.NoErr(err)
+	}
+	text := strings.Repeat("output\n", 60_000)
+	blob, err := i.log.PutBlob(t.Context(), "exec9.stdout", strings.NewReader(text))
+	is.NoErr(err)
+	o := i.options(to)
+	var offload sync.Once
+	o.Progress = func(step string, _, _ uint64) {
+		if step == steps[log.BlobsStream] {
+			offload.Do(func() {
+				moved, err := i.log.Offload(t.Context(), blob.Name, dir)
+				is.NoErr(err)
+				is.True(moved)
+			})
+		}
+	}
+	_, err = Write(t.Context(), o)
+	is.NoErr(err)
+	content, err := restored(t, to).log.OpenBlob(t.Context(), blob.Name)
+	is.NoErr(err)
+	got, err := io.ReadAll(content)
+	is.NoErr(errors.Join(err, content.Close()))
+	is.Equal(string(got) == text, true)
+}
+
 func TestABackupWithTheTextOfAnErasedChatIsNotContinued(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
