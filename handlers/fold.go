@@ -88,6 +88,9 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 			return 0, err
 		}
 		all, seq, err := decide(f.state)
+		if CodeOf(err) == NotFound && l.MayLag() && try+1 < maxTries { // a read model that is ahead of the replica may have shown it
+			continue
+		}
 		if err != nil {
 			return 0, err
 		}

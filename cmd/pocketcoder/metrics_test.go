@@ -33,11 +33,11 @@ func TestMetricsSayHowTheSystemIs(t *testing.T) {
 	var body string
 	expect.Eventually(t, "a request waits", func() bool {
 		body = scrape()
-		return strings.Contains(body, `pocketcoder_requests_pending{kind="permission"} 1`)
+		return strings.Contains(body, `pocketcoder_requests_pending{kind="permission"} 1`) && strings.Contains(body, `pocketcoder_chats{turn="waiting"} 1`)
 	})
 	for _, line := range []string{
 		`pocketcoder_part_state{part="opencode",state="ready"} 1`, `pocketcoder_part_state{part="opencode",state="offline"} 0`,
-		`pocketcoder_chats{turn="waiting"} 1`, `pocketcoder_dead_letters 0`, `pocketcoder_executions_running 0`,
+		`pocketcoder_dead_letters 0`, `pocketcoder_executions_running 0`,
 		`pocketcoder_unreadable{kind="log"} 0`, `pocketcoder_unreadable{kind="read_model"} 0`, `process_resident_memory_bytes `,
 		`pocketcoder_stream_bytes{stream="EVENTS"} `, `pocketcoder_stream_last_sequence{stream="EVENTS"} `, `pocketcoder_read_model_sequence `,
 	} {

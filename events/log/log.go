@@ -42,6 +42,7 @@ type Log struct {
 	blobs    jetstream.ObjectStore
 	chunks   jetstream.JetStream     // what puts blobs
 	refuse   func() error            // nil if nothing is refused
+	replicas int                     // of EVENTS; 0 for a reader
 	failed   atomic.Pointer[failure] // the appends that failed since the last success; nil for none
 
 	reading sync.Mutex
@@ -57,7 +58,7 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 		return nil, err
 	}
 	l.attached = false // this account may create consumers
-	l.Known, l.refuse = secret.NewKnown(r), o.Refuse
+	l.Known, l.refuse, l.replicas = secret.NewKnown(r), o.Refuse, o.Replicas
 	for _, c := range []jetstream.StreamConfig{EventsConfig(o), DeltasConfig(o)} {
 		if _, err := l.js.CreateOrUpdateStream(ctx, c); err != nil {
 			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
@@ -71,6 +72,9 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 	}
 	return l, nil
 }
+
+// MayLag reports whether a read may lack the newest events, because any replica answers it.
+func (l *Log) MayLag() bool { return l.replicas > 1 }
 
 // Attach returns the log of a running system for a reader, whose account has only the right to read and sees JetStream's API
 // under apiPrefix. Such a log reads without consumers.

@@ -35,11 +35,33 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 	})
 }
 
+// untilOpen repeats a request of a worker that begins. A server that opens its streams, or elects a leader, never answers one that came
+// meanwhile.
+func untilOpen(ctx context.Context, open func(context.Context) error) error {
+	for {
+		trying, end := context.WithTimeout(ctx, requestTimeout/3)
+		err := open(trying)
+		end()
+		if !IsUnavailable(err) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(tryPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // takeWork calls take with each event that the server hands out, at most so many before they are finished.
 func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	consumer, err := l.js.CreateOrUpdateConsumer(ctx, EventsStream, jetstream.ConsumerConfig{
-		Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
-		MaxAckPending: most, AckWait: workLease,
+	var consumer jetstream.Consumer
+	err := untilOpen(ctx, func(ctx context.Context) (err error) {
+		consumer, err = l.js.CreateOrUpdateConsumer(ctx, EventsStream, jetstream.ConsumerConfig{
+			Durable: name, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy,
+			MaxAckPending: most, AckWait: workLease,
+		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("open worker %s: %w", name, err)

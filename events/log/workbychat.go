@@ -29,7 +29,11 @@ const (
 // until 16,384 events wait. The events of one chat are handled one at a time and in order, with two exceptions. An event that
 // failed is tried again after others. After a restart, events that were handed out before may come after newer ones.
 func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
-	stream, err := l.js.Stream(ctx, EventsStream)
+	var stream jetstream.Stream
+	err := untilOpen(ctx, func(ctx context.Context) (err error) {
+		stream, err = l.js.Stream(ctx, EventsStream)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("open worker %s: %w", name, err)
 	}
