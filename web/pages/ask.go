@@ -37,13 +37,15 @@ func describe(r *timeline.Request) (a asked) {
 		a = asked{title: fmt.Sprintf(textReach, strings.Join(ask.Patterns, ", ")), text: r.Message}
 	case r.Permission.Permission == "budget":
 		a = asked{title: textSpend, text: r.Message}
-	case about.Command != "":
+	case ask.Command() != "": // its patterns are parts of the command
 		a = asked{title: commandTitle(about.Command), text: about.Command, details: otherDetails(ask, "command", "description")}
-		if ask.Command() != "" && editable(about.Command) {
+		if editable(about.Command) {
 			a.command = about.Command
 		}
-	case about.Diff != "":
+	case r.Permission.Permission == "edit" && about.Diff != "":
 		a = asked{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
+		a.details = append(a.details, detail{textPatterns, strings.Join(ask.Patterns, "\n")})
+		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
 	default:
 		a = asked{title: fmt.Sprintf(textUse, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"), details: otherDetails(ask)}
 	}

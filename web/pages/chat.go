@@ -104,7 +104,11 @@ func (p *Pages) abortTurn(_ http.ResponseWriter, r *http.Request, who api.Caller
 
 // decide decides a request that the form shows: the API refuses a decision about any other.
 func (p *Pages) decide(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": r.PostFormValue("shown_request")}
+	shown := r.PostFormValue("shown_request")
+	if shown == "" { // the API takes it for a caller who checks nothing
+		return "", api.BadField("shown_request", "validation_required", textNothingShown)
+	}
+	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
 	for _, name := range []string{"reason", "edited"} {
 		if text := field(r, name); text != "" {
 			fields[name] = text

@@ -104,9 +104,7 @@ func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
 	} {
 		id := needed(t, s, chat, fmt.Sprintf("per_%d", i), "make everything")
 		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+id)
-		_, rest, _ := strings.Cut(card, `name="shown_request" value="`)
-		shown, _, _ := strings.Cut(rest, `"`)
-		c.form.Set("shown_request", shown)
+		c.form.Set("shown_request", shownRequest(card))
 		path := "/chats/" + chat + "/requests/" + id
 		expect.Contains(t, card, `action="`+path+`"`)
 		after := element(t, b.submit(t, path, c.form).body, "r-"+id)
@@ -118,6 +116,13 @@ func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
 	}
 }
 
+// shownRequest is what the forms of a card say about the request that they show.
+func shownRequest(card string) string {
+	_, rest, _ := strings.Cut(card, `name="shown_request" value="`)
+	shown, _, _ := strings.Cut(rest, `"`)
+	return shown
+}
+
 func TestADecisionAboutAnotherRequestThanTheOneShownIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -127,13 +132,17 @@ func TestADecisionAboutAnotherRequestThanTheOneShownIsRefused(t *testing.T) {
 	chat := s.Chat(t, token, "Tidy up")
 	id := needed(t, s, chat, "per_1", "make everything")
 	path := "/chats/" + chat + "/requests/" + id
-	is.Equal(b.submit(t, path, url.Values{"decision": {"authorized"}, "shown_request": {"of another"}}).status, http.StatusBadRequest)
-	is.Equal(b.submit(t, path, url.Values{"decision": {"perhaps"}}).status, http.StatusBadRequest)
+	shown := shownRequest(b.visit(t, "/chats/"+chat).body)
+	for _, form := range []url.Values{
+		{"decision": {"authorized"}, "shown_request": {"of another"}}, {"decision": {"authorized"}}, {"decision": {"perhaps"}, "shown_request": {shown}},
+	} {
+		is.Equal(b.submit(t, path, form).status, http.StatusBadRequest)
+	}
 	_, record := s.Call(t, token, "GET", "/api/collections/permissions/records/"+id, nil)
 	is.Equal(record["status"], "draft")
 
 	s.User(t, "bob", "user")
-	is.Equal(loggedIn(t, s, "bob").submit(t, path, url.Values{"decision": {"authorized"}}).status, http.StatusNotFound)
+	is.Equal(loggedIn(t, s, "bob").submit(t, path, url.Values{"decision": {"authorized"}, "shown_request": {shown}}).status, http.StatusNotFound)
 }
 
 func TestARequestShowsExactlyWhatWouldRun(t *testing.T) {
@@ -176,9 +185,33 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+projections.RecordID("per_1"))
 	for _, piece := range []string{
-		"Change a.go (+1 −1)", "<span class=\"removed\">-old\n</span>", "<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
+		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<span class=\"removed\">-old\n</span>", "<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
 	} {
 		expect.Contains(t, card, piece)
+	}
+}
+
+// What asks for a tool with patterns is not shown as a command, whatever command its metadata name.
+func TestACardNamesTheTypeAndThePatternsOfARequest(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	for i, typ := range []string{"external_directory", "edit"} {
+		id := fmt.Sprint("per_", i)
+		body, err := json.Marshal(map[string]any{
+			"id": id, "sessionID": "ses_" + chat, "permission": typ, "patterns": []string{"/etc/*"}, "metadata": map[string]any{"command": "ls build"},
+		})
+		webtest.Check(t, err)
+		s.Said(t, chat, "permission.asked", string(body))
+		s.Append(t, chat, events.PermissionReferred{Permission: id, Reason: "it asks"})
+		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+projections.RecordID(id))
+		for _, piece := range []string{typ, "/etc/*", "ls build"} {
+			expect.Contains(t, card, piece)
+		}
+		expect.Lacks(t, card, "Run a command")
+		expect.Lacks(t, card, "<textarea")
 	}
 }
 
@@ -263,6 +296,11 @@ func TestMarkdownLeadsNowhereUnseen(t *testing.T) {
 		{"https://good.com@evil.com/", `<span class="host">(evil.com)</span>`, ""},
 		{"|a|b|\n|:-|-:|\n|1|2|", `align="right"`, "style="},
 		{"a\u202eb", "a&lt;U+202E&gt;b", "\u202e"},
+		{"a&#x202e;b&#8203;c&#x1b;d", "a&lt;U+202E&gt;b&lt;U+200B&gt;c␛d", "\u202e"},
+		{"[x](https://good.com\u3002evil.org/)", `href="https://good.com.evil.org/"`, "%E3%80%82"},
+		{"<https://\u0430pple.com/>", `<span class="host">(xn--pple-43d.com)</span>`, ""},
+		{"<https://example.org/a>", `>https://example.org/a</a>`, "(example.org)"},
+		{"[local](http://127.0.0.1:8090/) [port](https://example.org:8443/x)", `<span class="host">(example.org:8443)</span>`, ""},
 		{strings.Repeat(">", 20_000) + "deep", "deep", ""},
 	} {
 		says(t, s, chat, fmt.Sprintf("msg_%d", i), written(c.markdown))
@@ -271,6 +309,23 @@ func TestMarkdownLeadsNowhereUnseen(t *testing.T) {
 		if c.lacks != "" {
 			expect.Lacks(t, page, c.lacks)
 		}
+	}
+}
+
+// Some texts of a few KiB would take the parser minutes, or gigabytes. They are shown as they are.
+func TestATextThatIsNoMarkdownIsShownAsItIs(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	const columns = 3000
+	for i, text := range []string{
+		strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" + strings.Repeat("a\n", columns),
+		strings.Repeat(">", 60_000), strings.Repeat("[a](", 15_000), strings.Repeat("*a_ ", 15_000), strings.Repeat("a", 100_000),
+	} {
+		says(t, s, chat, fmt.Sprintf("msg_%d", i), written(text))
+		expect.Contains(t, b.visit(t, "/chats/"+chat).body, "<pre>"+html.EscapeString(text)+"</pre>")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"html"
 	"io"
+	"net"
 	"net/url"
 	"strings"
 
@@ -18,8 +19,30 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// maxMarkdown is the length of a text that is still read as markdown, in bytes. A longer one is shown as it is.
-const maxMarkdown = 256 << 10
+// What is read as markdown: a longer text, or one with more of the characters that nest or pair, takes the parser too long, and a table
+// gets a cell for every column of its head in every row. (Measured: 32 KiB of one such character take 0.3 s.) It is shown as it is.
+const (
+	maxMarkdown   = 64 << 10 // bytes
+	maxMarks      = 4000     // of one character
+	maxTableCells = 20_000
+)
+
+// isPlain reports whether a text is shown as it is.
+func isPlain(text string) bool {
+	if len(text) > maxMarkdown {
+		return true
+	}
+	for _, mark := range []string{">", "[", "]", "*", "_", "~", "`", "<"} {
+		if strings.Count(text, mark) > maxMarks {
+			return true
+		}
+	}
+	columns := 0
+	for line := range strings.Lines(text) {
+		columns = max(columns, strings.Count(line, "|"))
+	}
+	return columns*strings.Count(text, "\n") > maxTableCells
+}
 
 // markdown renders what a model writes. It has no attributes and so no ids: an id would stand for an element of the page.
 var markdown = goldmark.New(
@@ -34,16 +57,28 @@ var markdown = goldmark.New(
 
 // markdownText shows a text as markdown.
 func markdownText(text string) templ.Component {
-	text = plain(strings.ReplaceAll(text, "\r\n", "\n"))
+	text = strings.ReplaceAll(text, "\r\n", "\n")
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var b bytes.Buffer
-		if len(text) > maxMarkdown || markdown.Convert([]byte(text), &b) != nil {
-			_, err := io.WriteString(w, "<pre>"+html.EscapeString(text)+"</pre>")
+		if isPlain(text) || markdown.Convert([]byte(text), &b) != nil {
+			_, err := io.WriteString(w, "<pre>"+html.EscapeString(plain(text))+"</pre>")
 			return err
 		}
-		_, err := w.Write(b.Bytes())
+		_, err := io.WriteString(w, plainHTML(b.String()))
 		return err
 	})
+}
+
+// plainHTML names the hidden characters of rendered markdown, those that were written as entities too.
+func plainHTML(rendered string) string {
+	var b strings.Builder
+	for _, p := range prose(rendered) {
+		if p.hidden {
+			p.text = html.EscapeString(p.text)
+		}
+		b.WriteString(p.text)
+	}
+	return b.String()
 }
 
 // outsideNodes renders what could lead out of the page: links with the host that they lead to, images as their descriptions, and
@@ -64,10 +99,23 @@ func outside(address string) (href, host string) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", address
 	}
-	if host, err = idna.ToASCII(u.Host); err != nil { // letters of other alphabets look like those of a known host
+	if host, err = asciiHost(u); err != nil {
 		return "", address
 	}
+	u.Host = host // what is shown is what is opened
 	return u.String(), host
+}
+
+// asciiHost returns the host of an address as browsers look it up. Letters of other alphabets look like those of a known host.
+func asciiHost(u *url.URL) (host string, err error) {
+	host = u.Hostname()
+	if net.ParseIP(host) != nil {
+		return u.Host, nil
+	}
+	if host, err = idna.Lookup.ToASCII(host); err == nil && u.Port() != "" {
+		host += ":" + u.Port()
+	}
+	return host, err
 }
 
 func openLink(w util.BufWriter, href string) {
@@ -105,7 +153,7 @@ func renderAutoLink(w util.BufWriter, source []byte, node ast.Node, entering boo
 	}
 	openLink(w, href)
 	_, _ = w.WriteString(html.EscapeString(label) + "</a>")
-	if strings.Contains(label, "@") { // what is before it looks like a host
+	if strings.Contains(label, "@") || !strings.Contains(label, host) { // what is before an @ looks like a host
 		writeHost(w, host)
 	}
 	return ast.WalkContinue, nil

@@ -36,7 +36,9 @@ func TestOnePageHasTheRequestsOfAllChats(t *testing.T) {
 	}
 	expect.Contains(t, b.visit(t, "/").body, `<b class="count">3</b>`)
 
-	after := b.submit(t, "/chats/"+first+"/requests/"+request, url.Values{"decision": {"denied"}, "from": {"requests"}})
+	after := b.submit(t, "/chats/"+first+"/requests/"+request, url.Values{
+		"decision": {"denied"}, "from": {"requests"}, "shown_request": {shownRequest(element(t, page, "r-"+request))},
+	})
 	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests"})
 	is.True(!strings.Contains(after.body, "make a") && strings.Contains(after.body, "make b"))
 }
