@@ -148,18 +148,6 @@ func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 	expect.Contains(t, visit("GET", "/api/health", nil).Header().Get("Content-Security-Policy"), "sandbox")
 }
 
-func TestTheSetupPageAsksForAnAccount(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	page := visit("GET", "/setup", nil).Body.String()
-	for _, name := range []string{"email", "name", "password", "passwordConfirm"} {
-		expect.Contains(t, page, `name="`+name+`"`)       // a field
-		expect.Contains(t, page, `id="`+name+`-problem"`) // and where its problem is shown
-	}
-	expect.Contains(t, page, `src="/static/setup.js"`)
-	is.Equal(visit("GET", "/static/setup.js", nil).Header().Get("Content-Type"), "text/javascript; charset=utf-8")
-}
-
 func TestThePageOfARequestHasWhatItsScriptFills(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -49,6 +49,19 @@ type tab struct {
 // openBrowser starts a Chromium and logs the administrator in on the login page.
 func (p *process) openBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
+	b := p.newBrowser(t, size)
+	b.visit("/")
+	b.shot("login")
+	b.fill("#email", adminEmail)
+	b.fill("#password", adminPassword)
+	b.click("main button")
+	b.sees("the list of chats", `document.querySelector("#chats") !== null`)
+	return b
+}
+
+// newBrowser starts a Chromium.
+func (p *process) newBrowser(t testing.TB, size screen) *tab {
+	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // that of the test ends before the last screenshot
 	t.Cleanup(cancel)
@@ -66,12 +79,6 @@ func (p *process) openBrowser(t testing.TB, size screen) *tab {
 			b.shot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
 		}
 	})
-	b.visit("/")
-	b.shot("login")
-	b.fill("#email", adminEmail)
-	b.fill("#password", adminPassword)
-	b.click("main button")
-	b.sees("the list of chats", `document.querySelector("#chats") !== null`)
 	return b
 }
 
@@ -200,6 +207,43 @@ func TestAPersonApprovesACommandInABrowser(t *testing.T) {
 			b.fine()
 		})
 	}
+}
+
+func TestANewUserGetsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := prepare(t, t.TempDir())
+	p.asks = nil // the rules alone that everybody has
+	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
+	p.runForTest()
+	var link string
+	expect.Eventually(t, "the link is shown", func() bool { link = setupToken.FindString(p.output.String()); return link != "" })
+	b := p.newBrowser(t, phoneScreen)
+	b.visit(strings.TrimPrefix(link, p.HTTP))
+	b.sees("that the page has the code", `document.querySelector("#code").value !== "" && location.hash === ""`)
+	b.shot("setup")
+	b.fine()
+	b.fill("#email", "first@example.org")
+	b.fill("#password", somePassword)
+	b.fill("#password_again", somePassword)
+	b.click("main button")
+	b.sees("the list of chats", `document.querySelector(".welcome button") !== null`)
+	b.shot("welcome")
+	b.fine()
+	b.click(".welcome button")
+	b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
+	b.has("echo Hello from PocketCoder > hello-from-pocketcoder.txt")
+	b.shot("first-request")
+	b.click(".card.draft .decide button[value=authorized]")
+	b.has("approved by first@example.org")
+	expect.Eventually(t, "the command ran", func() bool {
+		written, err := os.ReadFile(filepath.Join(p.workspace, "hello-from-pocketcoder.txt"))
+		return err == nil && string(written) == "Hello from PocketCoder\n"
+	})
+	b.visit("/")
+	b.sees("that the explanation is gone", `document.querySelector("#chats a") !== null && document.querySelector(".welcome") === null`)
+	is.Equal(evaluate[string](b, "document.cookie"), "") // out of reach of scripts
+	b.fine()
 }
 
 func TestARequestDecidedElsewhereChangesInFrontOfAPerson(t *testing.T) {

@@ -82,6 +82,9 @@ func (p *Pages) visible(ctx context.Context, db dbx.Builder, who api.Caller, col
 // startChat creates a chat with its first message.
 func (p *Pages) startChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	text := field(r, "text")
+	if r.PostFormValue("demo") != "" {
+		text = textDemo
+	}
 	if strings.TrimSpace(text) == "" {
 		return "", api.BadField("text", "validation_required", textNothingToSend)
 	}

@@ -46,6 +46,8 @@ func SetHeaders(h http.Header) {
 func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /login", p.open(p.showLogin))
 	mux.Handle("POST /login", p.open(p.logIn))
+	mux.Handle("GET /setup", p.open(p.showSetup))
+	mux.Handle("POST /setup", p.open(p.setUp))
 	mux.Handle("POST /logout", p.command(p.logOut))
 	mux.Handle("GET /{$}", p.page(p.listChats))
 	mux.Handle("GET /live", p.live(p.liveChats))

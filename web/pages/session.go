@@ -79,6 +79,11 @@ func (p *Pages) logIn(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
+	return p.enter(w, r, token, next)
+}
+
+// enter leads a browser that has a new session to a page.
+func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token account.Token, next string) error {
 	if err := p.API.Model.Wait(r.Context(), token.Seq); err != nil {
 		return err
 	}

@@ -22,7 +22,6 @@ const (
 	textNewBelow = "new ↓"
 
 	textChats         = "Chats"
-	textNoChats       = "No chat yet. Write what should be done."
 	textWhatToDo      = "What should be done?"
 	textStart         = "Start chat"
 	textUntitled      = "Untitled"
@@ -92,3 +91,21 @@ var roleNames = map[string]string{"user": "You", "assistant": "Assistant", "syst
 var stateTexts = map[string]string{
 	"queued": "queued", "running": "working", "waiting": "needs you", "failed": "failed", "aborted": "stopped", "lost": "interrupted",
 }
+
+// The texts of the first minutes.
+const (
+	textSetUp           = "Set up"
+	textSetUpAbout      = "Create the first account. It is the administrator."
+	textSetupCode       = "Code"
+	textSetupCodeHint   = "The server shows a one-time link when it starts for the first time. The code is the part of the link after #."
+	textSetupLinkVoid   = "The code is wrong, was used already or has expired. Restart the server to get a new link, or log in if the account exists."
+	textName            = "Name (optional)"
+	textPasswordAgain   = "Password again"
+	textPasswordsDiffer = "The two passwords differ."
+	textCreateAccount   = "Create account"
+
+	textWelcome   = textProduct + " is a coding assistant that works on the files of your workspace and runs commands in a sandbox. It asks you before it does anything that no rule allows."
+	textStartDemo = "Start a demo chat"
+	textDemoHint  = "The assistant asks to write a small text file. You approve or deny it."
+	textDemo      = "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"
+)
