@@ -107,7 +107,6 @@ func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) 
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.Pages.Handle(mux)
-	mux.Handle("GET /requests/{id}", page(request()))
 	mux.Handle("GET /docs", page(docs(s.Document())))
 	mux.Handle("GET /static/{file}", staticFiles())
 	routes := confined(s.Routes())

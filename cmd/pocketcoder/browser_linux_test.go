@@ -240,6 +240,13 @@ func TestANewUserGetsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
 		written, err := os.ReadFile(filepath.Join(p.workspace, "hello-from-pocketcoder.txt"))
 		return err == nil && string(written) == "Hello from PocketCoder\n"
 	})
+	b.sees("the next request", `document.querySelector(".card.draft .decide") !== null`)
+	b.visit("/requests/" + evaluate[string](b, `document.querySelector(".card.draft").id.slice("r-".length)`)) // as from a notification
+	b.shot("request-page")
+	b.click(".card.draft .decide button[value=authorized]")
+	b.sees("who decided", `document.querySelector(".card .outcome").textContent === "approved by first@example.org"`)
+	b.shot("request-page-decided")
+	b.fine()
 	b.visit("/")
 	b.sees("that the explanation is gone", `document.querySelector("#chats a") !== null && document.querySelector(".welcome") === null`)
 	is.Equal(evaluate[string](b, "document.cookie"), "") // out of reach of scripts

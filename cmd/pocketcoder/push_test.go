@@ -89,9 +89,10 @@ func TestACommandIsApprovedOnANotification(t *testing.T) {
 	is.True(strings.HasPrefix(one.Text, "echo hello >greeting\n"))
 	ask := p.event(t, chat, "opencode.permission.asked", nil)
 	t.Logf("ask to push received: %s", one.at.Sub(ask.Time))
-	page := owner.do(t, "GET", strings.TrimPrefix(one.header.Get("Click"), p.HTTP), nil)
-	is.Equal(page.code, http.StatusOK) // a tap opens the request's page
-	expect.Contains(t, page.body, `src="/static/request.js"`)
+	path := strings.TrimPrefix(one.header.Get("Click"), p.HTTP)
+	page := owner.do(t, "GET", path, nil)
+	is.Equal(page.code, http.StatusOK) // a tap opens the request's page, after the login
+	expect.Contains(t, page.body, `name="next" value="`+path+`"`)
 	is.Equal(one.press(t, "Approve"), http.StatusOK)
 	is.Equal(phone.next(t).method, http.MethodPut) // it is withdrawn
 	p.turnEnds(t, chat)

@@ -134,8 +134,11 @@ func (p *Pages) answerQuestion(_ http.ResponseWriter, r *http.Request, who api.C
 
 // afterDecision returns the page from which a form came.
 func (p *Pages) afterDecision(r *http.Request) string {
-	if r.PostFormValue("from") == fromRequests {
+	switch r.PostFormValue("from") {
+	case fromRequests:
 		return "/requests"
+	case fromRequest:
+		return singleRequestPath(r.PathValue("request"))
 	}
 	return chatPath(r.PathValue("id"))
 }

@@ -1282,7 +1282,7 @@ func requestCard(e timeline.Entry, from string) templ.Component {
 	})
 }
 
-// fromLink leads from a card on the page of all requests to its chat.
+// fromLink leads from a card on another page to its chat.
 func fromLink(chat, title, from string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1304,7 +1304,7 @@ func fromLink(chat, title, from string) templ.Component {
 			templ_7745c5c3_Var64 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if from == fromRequests {
+		if from != fromChat {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<a class=\"of\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -109,3 +109,5 @@ const (
 	textDemoHint  = "The assistant asks to write a small text file. You approve or deny it."
 	textDemo      = "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"
 )
+
+const textRequest = "Request"
