@@ -249,6 +249,9 @@ func TestANewUserGetsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
 	b.fine()
 	b.visit("/")
 	b.sees("that the explanation is gone", `document.querySelector("#chats a") !== null && document.querySelector(".welcome") === null`)
+	b.click(".bar .account a")
+	b.sees("the login of this browser", `document.querySelector(".logins .turn") !== null`)
+	b.shot("account")
 	is.Equal(evaluate[string](b, "document.cookie"), "") // out of reach of scripts
 	b.fine()
 }

@@ -93,12 +93,20 @@ func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token account.Toke
 }
 
 func (p *Pages) logOut(w http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	return p.endSession(w, r, who, who.Session)
+}
+
+// endSession ends a session of the account, or all of them if session is empty.
+func (p *Pages) endSession(w http.ResponseWriter, r *http.Request, who api.Caller, session string) (next string, err error) {
 	command := handlers.Command{Actor: who.Actor()}
-	if err := p.API.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account, Session: who.Session}); err != nil {
+	if err := p.API.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account, Session: session}); err != nil {
 		return "", err
 	}
-	http.SetCookie(w, p.newCookie(r, "", time.Unix(1, 0)))
-	return "/login", nil
+	if session == "" || session == who.Session {
+		http.SetCookie(w, p.newCookie(r, "", time.Unix(1, 0)))
+		return "/login", nil
+	}
+	return "/account", nil
 }
 
 // localPath returns the path and query of a page of ours, "/" for any other address.

@@ -111,3 +111,22 @@ const (
 )
 
 const textRequest = "Request"
+
+// The texts of the account's page.
+const (
+	textAccount            = "Account"
+	textLogins             = "Logins"
+	textThisBrowser        = "this browser"
+	textClient             = "%s on %s"
+	textUnknownClient      = "Unknown client"
+	textLoginFrom          = "From"
+	textLoginUsed          = "Renewed"
+	textLoginExpires       = "expires"
+	textEndLogin           = "Log out"
+	textEndAllLogins       = "Log out everywhere"
+	textPhone              = "Phone"
+	textPhoneOpen          = "Open this address on your phone and log in:"
+	textPhoneCode          = "QR code of this address"
+	textOnlyThisMachine    = "Only this machine reaches the address that you opened. To open the app on a phone, put a reverse proxy with TLS in front of the server and start it with --url and the address of the proxy."
+	textPhoneNotifications = "To get requests as notifications, run this command on the machine of the server. It shows what to open in the ntfy app:"
+)
