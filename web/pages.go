@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"net/http"
+	"path"
 
 	"github.com/a-h/templ"
 
@@ -37,6 +38,9 @@ func staticFiles() http.Handler {
 		sum := sha256.Sum256(content)
 		w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
 		w.Header().Set("Cache-Control", "no-cache")
+		if path.Ext(name) == ".webmanifest" { // which Go does not know
+			w.Header().Set("Content-Type", "application/manifest+json")
+		}
 		http.ServeFileFS(w, r, static, name)
 	})
 }

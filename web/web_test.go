@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"image/png"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -138,7 +140,7 @@ func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 		is.Equal(w.Header().Get("Referrer-Policy"), "same-origin") // with no-referrer, Chromium sends "Origin: null" with a form
 		policy := w.Header().Get("Content-Security-Policy")
 		for _, directive := range []string{
-			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "manifest-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
 			"require-trusted-types-for 'script'", "trusted-types pocketcoder",
 		} {
 			is.True(slices.Contains(strings.Split(policy, "; "), directive)) // directive
@@ -193,5 +195,33 @@ func TestPathsOfTheAPIThatAreNotCleanAreNotFound(t *testing.T) {
 		w := visit("GET", path, nil)
 		is.Equal(w.Code, http.StatusNotFound) // path
 		problem(t, w)
+	}
+}
+
+func TestTheAppCanBeInstalled(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	_, rest, _ := strings.Cut(visit("GET", "/login", nil).Body.String(), `<link rel="manifest" href="`)
+	path, _, _ := strings.Cut(rest, `"`)
+	w := visit("GET", path, nil)
+	is.Equal(w.Code, http.StatusOK)
+	is.Equal(w.Header().Get("Content-Type"), "application/manifest+json")
+	var manifest struct {
+		StartURL string `json:"start_url"`
+		Display  string
+		Icons    []struct{ Src, Sizes, Type string }
+	}
+	is.NoErr(json.Unmarshal(w.Body.Bytes(), &manifest))
+	is.Equal([]string{manifest.StartURL, manifest.Display}, []string{"/", "standalone"})
+	is.True(len(manifest.Icons) > 0)
+	for _, icon := range manifest.Icons {
+		w := visit("GET", icon.Src, nil)
+		is.Equal([]any{w.Code, w.Header().Get("Content-Type")}, []any{http.StatusOK, icon.Type}) // icon
+		if icon.Type != "image/png" {
+			continue
+		}
+		size, err := png.DecodeConfig(w.Body)
+		is.NoErr(err)
+		is.Equal(icon.Sizes, fmt.Sprintf("%dx%d", size.Width, size.Height))
 	}
 }

@@ -32,7 +32,7 @@ type Pages struct {
 
 // Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into elements
 // in one place alone, the policy "pocketcoder" of app.js.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pocketcoder"
 
 // SetHeaders sets what all pages tell browsers. With the policy no-referrer, Chromium sends "Origin: null" with a form, which
