@@ -43,7 +43,7 @@ func (p *progress) ready(r datadir.Running, s *System) {
 	}
 	p.done("ready", "pid %d", r.PID)
 	fmt.Fprintf(p.w, `
-  web         %[1]s, its API described at %[1]s/docs
+  web         open %[1]s in a browser (API: %[1]s/docs)
   log         %[2]s (for the nats CLI: %[9]s admin nats-context)
   opencode    %[3]s %[4]s
   model       %[5]s
