@@ -96,7 +96,7 @@ var mayImport = map[string]string{
 	"web/api":                      "events events/log events/log/tail handlers handlers/account projections web/query web/query/filter web/query/schema",
 	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/turns web/api web/query",
 	"web/metrics":                  "events/log projections web/api",
-	"web/pages":                    "events events/log handlers handlers/account handlers/policy/display projections projections/timeline projections/turnstate web/api web/chats web/query web/records web/stream",
+	"web/pages":                    "events events/log handlers handlers/account handlers/chat handlers/policy/display projections projections/timeline projections/turnstate web/api web/chats web/query web/records web/stream",
 	"web/ports":                    "events handlers handlers/account handlers/exec projections web/api",
 	"web/query":                    "events web/query/filter web/query/schema",
 	"web/query/filter":             "events web/query/schema",

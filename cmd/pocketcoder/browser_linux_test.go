@@ -170,7 +170,7 @@ func (b *tab) shot(name string) {
 // component is the HTML of what the stream of a chat keeps up to date. The number of requests is about other chats too.
 func (b *tab) component() string {
 	b.t.Helper()
-	return evaluate[string](b, `["#head", "#entries"].map((s) => document.querySelector(s).outerHTML).join("\n")`)
+	return evaluate[string](b, `["#head", "#menu", "#foot", "#entries"].map((s) => document.querySelector(s).outerHTML).join("\n")`)
 }
 
 func TestAPersonApprovesACommandInABrowser(t *testing.T) {
@@ -304,6 +304,56 @@ func TestAPageGoesOnAfterTheServerWasKilledInTheMiddleOfAnAnswer(t *testing.T) {
 	b.do(chromedp.Reload())
 	is.Equal(b.component(), shown)
 	b.shot("restarted")
+}
+
+func TestAPersonSteersAChatInABrowser(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := inRepository(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "rivers"})
+	write := func(name, content string) string {
+		return call("write", map[string]any{"filePath": name, "content": content}) + "\n@@next\n"
+	}
+	todos := []any{map[string]any{"content": "Name the rivers", "status": "in_progress", "priority": "high"}, map[string]any{"content": "Take notes", "status": "pending", "priority": "low"}}
+	admin.say(t, chat, "Write down two rivers.\n"+write("river.txt", "Rhine\n")+write("notes.txt", "A river\u202e\n")+call("todowrite", map[string]any{"todos": todos})+"\n@@next\n@@say I wrote two files.")
+	b := p.openBrowser(t, phoneScreen)
+	b.visit("/chats/" + chat)
+	expect.Eventually(t, "the turn is over", func() bool {
+		for _, ask := range admin.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred = true`) {
+			admin.authorize(t, ask) // each write asks
+		}
+		return evaluate[bool](b, `document.querySelector("#log").textContent.includes("AssistantI wrote two files.") && document.querySelector("#head form") === null`)
+	})
+	b.sees("the todo list", `document.querySelector("#todo summary")?.textContent === "0 of 2 tasks done: Name the rivers"`)
+	b.sees("the link to the changes", `document.querySelector("#head a") !== null`)
+	b.click("#todo summary")
+	b.shot("todo")
+
+	b.click("#menu summary") // rename, without leaving the page
+	b.shot("menu")
+	evaluate[string](b, `document.querySelector("#title").value = ""`)
+	b.fill("#title", "Two rivers")
+	b.click("#menu form:first-child button")
+	b.sees("the new title", `document.querySelector("h1").textContent === "Two rivers"`)
+	b.click("#menu summary")
+
+	b.fill("#text", "@@text n=40 delay=100\r") // the assistant is busy
+	b.has("t3 ")
+	b.fill("#text", "@@say second\r@@say third\r")
+	b.sees("both messages in the queue", `document.querySelectorAll("#queue li").length === 2`)
+	b.shot("queue")
+	b.has("Assistantthird")
+	b.sees("that nothing waits", `document.querySelector("#queue") === null && document.querySelector("#head form") === null`)
+	shown := b.component()
+	b.do(chromedp.Reload())
+	is.Equal(b.component(), shown)
+
+	b.click("#head a")
+	b.sees("the changes", `document.querySelector("main.changes h1")?.textContent === "2 files +2 −0"`)
+	b.sees("every character", `document.querySelector("main.changes").textContent.includes("+A river<U+202E>") && !(`+invisible+`)`)
+	b.shot("changes")
+	b.fine()
 }
 
 // hostileTexts are texts that would run or hide something in a careless page, and how a page shows them, if differently.

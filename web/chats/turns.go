@@ -1,6 +1,7 @@
 package chats
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"pocketcoder/events"
@@ -46,22 +47,28 @@ func (s *Chats) Abort(r *http.Request, who api.Caller, chatID string) error {
 }
 
 func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	chatID := r.PathValue("id")
-	if err := s.API.MayWrite(r, who, chatID); err != nil {
+	if err := s.API.MayWrite(r, who, r.PathValue("id")); err != nil {
 		return err
 	}
 	var body forkRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	id, seq, err := s.Chats.Fork(r.Context(), chat.Fork{
-		Command: handlers.Command{Actor: who.Actor()}, Chat: chatID, Message: body.Message, Into: body.Chat, Title: body.Title,
-	})
+	id, seq, err := s.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: body.Message, Into: body.Chat, Title: body.Title})
 	if err != nil {
 		return err
 	}
 	c, _ := s.API.Collection("chats")
 	return s.API.AnswerWritten(w, r, who, c, id, seq)
+}
+
+// Fork begins a new chat as one that the caller may change. It returns the id of the new chat and the sequence of its event.
+func (s *Chats) Fork(r *http.Request, who api.Caller, c chat.Fork) (id string, seq uint64, err error) {
+	if err := s.API.MayWrite(r, who, c.Chat); err != nil {
+		return "", 0, err
+	}
+	c.Command = handlers.Command{Actor: who.Actor()}
+	return s.Chats.Fork(r.Context(), c)
 }
 
 func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
@@ -80,25 +87,39 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Calle
 			return err
 		}
 	}
-	if _, err := s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID, Message: body.Message}); err != nil {
+	if _, err := s.Revert(r, who, chatID, body.Message); err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, revertAnswer{files})
 }
 
+// Revert takes back a message, by OpenCode's id, of a chat that the caller may change, and all that followed it. Without a
+// message, it undoes the last revert. It returns the sequence of the event.
+func (s *Chats) Revert(r *http.Request, who api.Caller, chatID, message string) (uint64, error) {
+	if err := s.API.MayWrite(r, who, chatID); err != nil {
+		return 0, err
+	}
+	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID, Message: message})
+}
+
 func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	if err := s.API.MayView(r.Context(), who, "chats", r.PathValue("id")); err != nil {
-		return err
-	}
-	message := r.URL.Query().Get("message")
-	if _, err := events.ParseID(message); message != "" && err != nil {
-		return api.BadField("message", "validation_match_invalid", "want OpenCode's id of a message")
-	}
-	diff, err := s.Engine.Diff(r.Context(), r.PathValue("id"), message)
+	diff, err := s.Diff(r, who, r.PathValue("id"), r.URL.Query().Get("message"))
 	if err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, diff)
+}
+
+// Diff returns what a turn of a chat that the caller may view changed in files: a list of {file, patch, additions, deletions,
+// status}. message is OpenCode's id of the message that began the turn; without one, the last turn is meant.
+func (s *Chats) Diff(r *http.Request, who api.Caller, chatID, message string) (json.RawMessage, error) {
+	if err := s.API.MayView(r.Context(), who, "chats", chatID); err != nil {
+		return nil, err
+	}
+	if _, err := events.ParseID(message); message != "" && err != nil {
+		return nil, api.BadField("message", "validation_match_invalid", "want OpenCode's id of a message")
+	}
+	return s.Engine.Diff(r.Context(), chatID, message)
 }
 
 func (s *Chats) todoOfChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turnstate"
 	"pocketcoder/web/api"
@@ -26,6 +27,8 @@ type chatView struct {
 	window  timeline.Window
 	earlier bool // there are messages before the window
 	entries []timeline.Entry
+	aside   timeline.Aside
+	work    timeline.Work
 	seq     uint64
 }
 
@@ -41,6 +44,9 @@ func (p *Pages) showChat(r *http.Request, who api.Caller) (templ.Component, erro
 		}
 		v.seq = seq
 		if v.window, v.earlier, err = timeline.Latest(r.Context(), db, v.chat.ID, before, maxMessages); err != nil {
+			return err
+		}
+		if v.work, err = timeline.WorkOf(r.Context(), db, v.chat); err != nil {
 			return err
 		}
 		v.entries, err = timeline.Entries(r.Context(), db, v.chat.ID, v.window, 0)
@@ -66,6 +72,9 @@ func (p *Pages) chatIn(ctx context.Context, db dbx.Builder, who api.Caller, id s
 		return v, err
 	}
 	v.chat = chats[0] // in the same transaction
+	if v.aside, err = timeline.AsideOf(ctx, db, v.chat); err != nil {
+		return v, err
+	}
 	waiting, err := p.pendingIn(ctx, db, who)
 	v.pending = len(waiting)
 	return v, err
@@ -100,6 +109,37 @@ func (p *Pages) sendMessage(_ http.ResponseWriter, r *http.Request, who api.Call
 func (p *Pages) abortTurn(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	chat := r.PathValue("id")
 	return chatPath(chat), p.Chats.Abort(r, who, chat)
+}
+
+// changeChat renames, archives or unarchives a chat.
+func (p *Pages) changeChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	chat, fields := r.PathValue("id"), map[string]any{}
+	if r.PostForm.Has("title") {
+		fields["title"] = field(r, "title")
+	}
+	if r.PostForm.Has("archived") {
+		fields["archived"] = r.PostFormValue("archived") == "true"
+	}
+	return chatPath(chat), p.Records.Update(r.Context(), who, "chats", chat, fields)
+}
+
+// undo takes back a message and what followed it, or, without a message, undoes that.
+func (p *Pages) undo(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	chat := r.PathValue("id")
+	seq, err := p.Chats.Revert(r, who, chat, r.PostFormValue("message"))
+	if err != nil {
+		return "", err
+	}
+	return chatPath(chat), p.API.Model.Wait(r.Context(), seq)
+}
+
+// fork begins a new chat as this one was before a message, and leads there.
+func (p *Pages) fork(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	id, seq, err := p.Chats.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: r.PostFormValue("message")})
+	if err != nil {
+		return "", err
+	}
+	return chatPath(id), p.API.Model.Wait(r.Context(), seq)
 }
 
 // decide decides a request that the form shows: the API refuses a decision about any other.

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -22,20 +23,35 @@ type chatList struct {
 	chats   []timeline.Chat
 	pending int // requests and questions that wait for a person, of all chats
 	seq     uint64
+
+	archived bool // the archived chats alone, else the others
 }
 
 func (p *Pages) listChats(r *http.Request, who api.Caller) (templ.Component, error) {
-	l, err := p.chatList(r.Context(), who)
+	l, err := p.chatList(r.Context(), who, archivedOnly(r))
 	if err != nil {
 		return nil, err
 	}
 	return listPage(who, l), nil
 }
 
-func (p *Pages) chatList(ctx context.Context, who api.Caller) (l chatList, err error) {
+// archivedOnly reports whether a request is about the list of archived chats.
+func archivedOnly(r *http.Request) bool { return r.URL.Query().Get("archived") == "true" }
+
+// livePath is the address of the stream of the list.
+func (l chatList) livePath() string {
+	path := livePath("/live", l.seq)
+	if l.archived {
+		path += "&archived=true"
+	}
+	return path
+}
+
+func (p *Pages) chatList(ctx context.Context, who api.Caller, archived bool) (l chatList, err error) {
+	l.archived = archived
 	err = p.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) error {
 		l.seq = seq
-		ids, err := p.visible(ctx, db, who, "chats", query.Query{Sort: "-last_active", Filter: "archived = false", PerPage: maxChats})
+		ids, err := p.visible(ctx, db, who, "chats", query.Query{Sort: "-last_active", Filter: "archived = " + strconv.FormatBool(archived), PerPage: maxChats})
 		if err != nil {
 			return err
 		}

@@ -174,10 +174,11 @@ func (c *changed) render(ctx context.Context, components ...templ.Component) ([]
 	return b.Bytes(), nil
 }
 
-func (p *Pages) liveChats(_ *http.Request, who api.Caller) (updates, []source, error) {
+func (p *Pages) liveChats(r *http.Request, who api.Caller) (updates, []source, error) {
 	var sent changed
+	archived := archivedOnly(r)
 	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
-		l, err := p.chatList(ctx, who)
+		l, err := p.chatList(ctx, who, archived)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -209,12 +210,14 @@ func (p *Pages) liveChat(r *http.Request, who api.Caller) (updates, []source, er
 		return nil, nil, err
 	}
 	var head changed
+	var work *timeline.Work // changes with the entries
 	update := func(ctx context.Context, after uint64) ([]byte, uint64, error) {
-		v, err := p.chatSince(ctx, who, chat, timeline.Window{From: from}, after)
+		v, err := p.chatSince(ctx, who, chat, timeline.Window{From: from}, after, work)
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := head.render(ctx, requestsLink(v.pending, ""), chatHead(v.chat))
+		work = &v.work
+		b, err := head.render(ctx, requestsLink(v.pending, ""), chatHead(v), chatMenu(v), foot(v))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -231,14 +234,21 @@ func (p *Pages) liveChat(r *http.Request, who api.Caller) (updates, []source, er
 	return update, []source{text}, nil
 }
 
-// chatSince returns a chat with the entries that changed after a sequence.
-func (p *Pages) chatSince(ctx context.Context, who api.Caller, chat string, w timeline.Window, after uint64) (v chatView, err error) {
+// chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil for nothing.
+func (p *Pages) chatSince(ctx context.Context, who api.Caller, chat string, w timeline.Window, after uint64, work *timeline.Work) (v chatView, err error) {
 	err = p.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = p.chatIn(ctx, db, who, chat); err != nil {
 			return err
 		}
 		v.seq = seq
-		v.entries, err = timeline.Entries(ctx, db, chat, w, after)
+		if v.entries, err = timeline.Entries(ctx, db, chat, w, after); err != nil {
+			return err
+		}
+		if work != nil && len(v.entries) == 0 {
+			v.work = *work
+			return nil
+		}
+		v.work, err = timeline.WorkOf(ctx, db, v.chat)
 		return err
 	})
 	return v, err

@@ -60,9 +60,13 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /requests/{id}", p.page(p.showRequest))
 	mux.Handle("GET /requests/{id}/live", p.live(p.liveRequest))
 	mux.Handle("GET /chats/{id}", p.page(p.showChat))
+	mux.Handle("POST /chats/{id}", p.command(p.changeChat))
 	mux.Handle("GET /chats/{id}/live", p.live(p.liveChat))
 	mux.Handle("POST /chats/{id}/messages", p.command(p.sendMessage))
 	mux.Handle("POST /chats/{id}/abort", p.command(p.abortTurn))
+	mux.Handle("GET /chats/{id}/changes", p.page(p.showChanges))
+	mux.Handle("POST /chats/{id}/undo", p.command(p.undo))
+	mux.Handle("POST /chats/{id}/fork", p.command(p.fork))
 	mux.Handle("POST /chats/{id}/requests/{request}", p.command(p.decide))
 	mux.Handle("POST /chats/{id}/questions/{question}", p.command(p.answerQuestion))
 }

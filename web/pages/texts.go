@@ -130,3 +130,49 @@ const (
 	textOnlyThisMachine    = "Only this machine reaches the address that you opened. To open the app on a phone, put a reverse proxy with TLS in front of the server and start it with --url and the address of the proxy."
 	textPhoneNotifications = "To get requests as notifications, run this command on the machine of the server. It shows what to open in the ntfy app:"
 )
+
+// The texts beside a conversation.
+const (
+	textSendAgain   = "Send again"
+	textWaitingOne  = "1 message waits"
+	textWaitingMore = "%d messages wait"
+	textNextStep    = "The assistant reads it after its current step."
+	textNotSentYet  = "It is not sent yet."
+	textTodo        = "%d of %d tasks done"
+
+	textMenu      = "Chat menu"
+	textTitle     = "Title"
+	textRename    = "Rename"
+	textArchive   = "Archive"
+	textUnarchive = "Unarchive"
+	textModel     = "model"
+	textAgent     = "agent"
+	textTokens    = "tokens"
+	textTokensOf  = "%s in, %s out"
+	textCost      = "cost"
+
+	textArchived   = "Archived chats"
+	textNoArchived = "No chat is archived."
+)
+
+// The texts of undo and fork.
+const (
+	textMessageMenu = "Message menu"
+	textForkBefore  = "Fork a new chat before this message"
+	textUndoFrom    = "Undo this message and all after it"
+	textUndo        = "Undo the last turn"
+	textUndone      = "The end of this chat is undone, with its changes to files. Your next message replaces it."
+	textRedo        = "Redo"
+	textFork        = "Fork into a new chat"
+)
+
+// The texts of the page of changes.
+const (
+	textChanges      = "Changes"
+	textNoChanges    = "No files changed."
+	textChangedFile  = "1 file"
+	textChangedFiles = "%d files"
+	textCounts       = "+%d −%d"
+	textNoPatch      = "OpenCode shows no lines of this change."
+	textOlderTurns   = "Changes of older turns are not shown."
+)

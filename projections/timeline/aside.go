@@ -1,0 +1,98 @@
+package timeline
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+)
+
+// Aside is what a page shows beside the conversation of a chat.
+type Aside struct {
+	Waiting []projections.ShownMessage // messages of a person that the assistant has not read yet, in order
+	Answer  Answer                     // the newest one
+	Spent   Spent
+	Prompt  string // OpenCode's id of the last message that can be undone, "" for none
+	Undo    Undo
+}
+
+// Answer names who wrote an answer.
+type Answer struct {
+	Agent    string `db:"agent"`
+	Provider string `db:"provider"`
+	Model    string `db:"model"`
+}
+
+// Spent is what a chat and its subagents spent.
+type Spent struct {
+	Cost      float64 `db:"cost"`   // in the provider's currency
+	TokensIn  int64   `db:"input"`  // read from the cache or not
+	TokensOut int64   `db:"output"` // reasoning too
+}
+
+// Undo is the revert that was requested after the chat's last message.
+type Undo struct {
+	Message string `db:"message"` // OpenCode's id of the first message that is undone; "" if nothing is
+	State   string `db:"state"`   // of an effect
+	Reason  string `db:"reason"`  // why it failed
+}
+
+const (
+	selectWaiting = projections.SelectShown + `m.chat={:chat} AND m.role='user' AND NOT m.removed AND m.session IN ('', {:session})
+		AND (m.user_message_status IN ('pending', 'sending') OR m.user_message_status='delivered' AND m.ai_engine_message_id>(
+			SELECT parent_id FROM messages WHERE chat={:chat} AND session={:session} AND role='assistant'
+				AND engine_message_status='processing' AND NOT removed ORDER BY position DESC LIMIT 1))
+		ORDER BY m.position`
+	selectAnswer = `SELECT agent, provider, model FROM messages
+		WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1`
+	selectSpent = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
+		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
+	selectUndo = `SELECT message, state, reason FROM effects WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
+			SELECT coalesce(max(position), 0) FROM messages WHERE chat={:chat} AND role='user' AND NOT removed AND session IN ('', {:session}))
+		ORDER BY position DESC LIMIT 1`
+	selectPrompt = `SELECT ai_engine_message_id AS id FROM messages
+		WHERE chat={:chat} AND session={:session} AND role='user' AND NOT removed AND ai_engine_message_id<>''
+			AND ({:undone}='' OR ai_engine_message_id<{:undone})
+		ORDER BY position DESC LIMIT 1`
+)
+
+// AsideOf reads what a page shows beside the conversation of a chat.
+func AsideOf(ctx context.Context, db dbx.Builder, c Chat) (a Aside, err error) {
+	params := dbx.Params{"chat": c.ID, "session": c.Session}
+	if err := list(ctx, db, &a.Waiting, "waiting messages of "+c.ID, selectWaiting, params); err != nil {
+		return a, err
+	}
+	if a.Answer, err = first[Answer](ctx, db, "newest answer of "+c.ID, selectAnswer, params); err != nil {
+		return a, err
+	}
+	if a.Spent, err = first[Spent](ctx, db, "usage of "+c.ID, selectSpent, dbx.Params{"chat": c.ID}); err != nil {
+		return a, err
+	}
+	if a.Undo, err = first[Undo](ctx, db, "revert of "+c.ID, selectUndo, params); err != nil {
+		return a, err
+	}
+	params["undone"] = a.Undone()
+	prompt, err := first[struct {
+		ID string `db:"id"`
+	}](ctx, db, "last message of "+c.ID, selectPrompt, params)
+	a.Prompt = prompt.ID
+	return a, err
+}
+
+// Undone returns OpenCode's id of the first message that is undone, "" if nothing is.
+func (a Aside) Undone() string {
+	if a.Undo.State == projections.EffectFailed {
+		return ""
+	}
+	return a.Undo.Message
+}
+
+// first returns the first row of a query, the zero value if there is none.
+func first[R any](ctx context.Context, db dbx.Builder, what, query string, params dbx.Params) (row R, err error) {
+	var rows []R
+	if err = list(ctx, db, &rows, what, query, params); len(rows) > 0 {
+		row = rows[0]
+	}
+	return row, err
+}

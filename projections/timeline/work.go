@@ -1,0 +1,37 @@
+package timeline
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+)
+
+// Work is what the parts of a chat's own conversation say about its work. It takes a look at every part, so it costs more than
+// Aside.
+type Work struct {
+	Todos   string `db:"todos"`   // JSON list of the assistant's todo list, "" for none
+	Changed bool   `db:"changed"` // a turn changed files
+}
+
+const (
+	ownAnswers = ` FROM messages a JOIN parts p ON p.message=a.id AND NOT p.removed
+		WHERE a.chat={:chat} AND a.session={:session} AND a.role='assistant' AND NOT a.removed`
+	changedFiles = ownAnswers + ` AND p.data->>'$.type'='patch'`
+	selectWork   = `SELECT EXISTS (SELECT 1` + changedFiles + `) AS changed, coalesce((SELECT p.data->'$.state.input.todos'` + ownAnswers + `
+		AND p.data->>'$.tool'='todowrite' AND p.data->>'$.state.status'='completed' ORDER BY a.position DESC, p.id DESC LIMIT 1), '') AS todos`
+	selectChangedTurns = projections.SelectShown + `m.chat={:chat} AND m.session={:session} AND m.role<>'assistant' AND NOT m.removed
+		AND m.ai_engine_message_id IN (SELECT a.parent_id` + changedFiles + `) ORDER BY m.position DESC LIMIT {:n}`
+)
+
+// WorkOf reads what the parts of a chat say about its work.
+func WorkOf(ctx context.Context, db dbx.Builder, c Chat) (Work, error) {
+	return first[Work](ctx, db, "work of "+c.ID, selectWork, dbx.Params{"chat": c.ID, "session": c.Session})
+}
+
+// ChangedTurns returns the messages that began the last n turns of a chat that changed files, newest first.
+func ChangedTurns(ctx context.Context, db dbx.Builder, c Chat, n int) (turns []projections.ShownMessage, err error) {
+	err = list(ctx, db, &turns, "turns of "+c.ID, selectChangedTurns, dbx.Params{"chat": c.ID, "session": c.Session, "n": n})
+	return turns, err
+}

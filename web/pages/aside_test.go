@@ -1,0 +1,251 @@
+package pages_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
+)
+
+func TestWhatWaitsIsShownWithItsReason(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	path := "/chats/" + chat
+	expect.Lacks(t, b.visit(t, path).body, `id="queue"`)
+	b.submit(t, path+"/messages", url.Values{"id": {"first"}, "text": {"tidy\u202e <b>up</b>\nall"}})
+	page := b.visit(t, path).body
+	for _, piece := range []string{"1 message waits", `<a href="#m-first">tidy&lt;U+202E&gt; &lt;b&gt;up&lt;/b&gt; all</a>`, "It is not sent yet."} {
+		expect.Contains(t, page, piece)
+	}
+	b.submit(t, path+"/messages", url.Values{"id": {"second"}, "text": {"then test"}})
+	s.Fact(t, chat, events.MessageHeld{Message: "second", Permission: "per_1", Reason: "The budget is used up."})
+	page = b.visit(t, path).body
+	expect.Contains(t, page, "2 messages wait")
+	_, second, _ := strings.Cut(page, `<a href="#m-second">then test</a>`)
+	expect.Contains(t, second[:100], "The budget is used up.")
+}
+
+func TestAFailedMessageSaysWhyAndIsSentAgainOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	path := "/chats/" + chat
+	b.submit(t, path+"/messages", url.Values{"id": {"first"}, "text": {"tidy \"all\""}})
+	s.Fact(t, chat, events.MessageFailed{Message: "first", Domain: "infrastructure", Error: "OpenCode is away."})
+	page := b.visit(t, path).body
+	expect.Lacks(t, page, `id="queue"`)
+	failed := element(t, page, "m-first")
+	expect.Contains(t, failed, "OpenCode is away.")
+	expect.Contains(t, failed, `name="text" value="tidy &#34;all&#34;"`)
+	expect.Contains(t, failed, "Send again</button>")
+	_, rest, _ := strings.Cut(failed, `name="id" value="`)
+	id, _, _ := strings.Cut(rest, `"`)
+	expect.Contains(t, b.visit(t, path).body, `name="id" value="`+id+`"`) // in every copy of the page
+	for range 2 {
+		is.Equal(b.submit(t, path+"/messages", url.Values{"id": {id}, "text": {`tidy "all"`}}).path, path)
+	}
+	_, messages := s.Call(t, token, "GET", "/api/collections/messages/records", nil)
+	is.Equal(messages["totalItems"], 2.0)
+}
+
+func TestAChatIsRenamedAndArchived(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	path := "/chats/" + chat
+	expect.Contains(t, b.visit(t, path).body, `action="`+path+`"`)
+	renamed := b.submit(t, path, url.Values{"title": {"A <new> name"}})
+	is.Equal([]any{renamed.status, renamed.path}, []any{http.StatusOK, path})
+	expect.Contains(t, renamed.body, "<h1>A &lt;new&gt; name</h1>")
+	expect.Contains(t, renamed.body, ">Archive</button>")
+
+	row := `href="` + path + `"`
+	expect.Contains(t, b.visit(t, "/").body, row)
+	expect.Contains(t, b.visit(t, "/").body, `href="/?archived=true"`)
+	expect.Lacks(t, b.visit(t, "/?archived=true").body, row)
+	expect.Contains(t, b.submit(t, path, url.Values{"archived": {"true"}}).body, ">Unarchive</button>")
+	expect.Lacks(t, b.visit(t, "/").body, row)
+	archived := b.visit(t, "/?archived=true").body
+	expect.Contains(t, archived, row)
+	expect.Contains(t, archived, "&amp;archived=true\"") // its stream has the same chats
+	expect.Contains(t, archived, "A &lt;new&gt; name")
+	b.submit(t, path, url.Values{"archived": {"false"}})
+	expect.Contains(t, b.visit(t, "/").body, row)
+	is.Equal(loggedIn(t, s, "bob").submit(t, path, url.Values{"title": {"mine"}}).status, http.StatusNotFound)
+	expect.Contains(t, b.visit(t, path).body, "<h1>A &lt;new&gt; name</h1>")
+}
+
+func TestTheMenuOfAChatShowsWhoAnswersAndWhatWasSpent(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Talking(t, token)
+	s.Assistant(t, chat, "msg_1", `,"agent":"old","providerID":"acme","modelID":"small","cost":0.5,"tokens":{"input":10,"output":1,"reasoning":2,"cache":{"read":3,"write":4}},"time":{"completed":2}`)
+	s.Assistant(t, chat, "msg_2", `,"agent":"build","providerID":"acme","modelID":"large\u202e","cost":0.25,"tokens":{"input":20000,"output":5,"reasoning":0,"cache":{"read":0,"write":0}},"time":{"completed":2}`)
+	page := b.visit(t, "/chats/"+chat).body
+	_, menu, _ := strings.Cut(page, `id="menu"`)
+	menu, _, _ = strings.Cut(menu, "</details>")
+	for _, piece := range []string{`acme/large<b class="hidden">&lt;U+202E&gt;</b>`, "build", "20k in, 8 out", "0.7500"} {
+		expect.Contains(t, menu, piece)
+	}
+}
+
+// asks appends a message of a person that OpenCode has.
+func asks(t *testing.T, s *webtest.System, chat, message, text string) {
+	t.Helper()
+	s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+message+`","sessionID":"ses_own","role":"user","time":{"created":1}}}`)
+	s.TextPart(t, chat, message, "prt_"+message, text, "")
+}
+
+func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Talking(t, token)
+	path := "/chats/" + chat
+	expect.Lacks(t, b.visit(t, path).body, "Undo the last turn") // there is none
+	asks(t, s, chat, "msg_1", "make a file")
+	asks(t, s, chat, "msg_3", "make another")
+	menu := func(page string) string {
+		_, menu, _ := strings.Cut(page, `id="menu"`)
+		menu, _, _ = strings.Cut(menu, "</details>")
+		return menu
+	}
+	expect.Contains(t, menu(b.visit(t, path).body), `name="message" value="msg_3"`)
+
+	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/undo", url.Values{"message": {"msg_3"}}).status, http.StatusNotFound)
+	undone := b.submit(t, path+"/undo", url.Values{"message": {"msg_3"}})
+	is.Equal(undone.path, path)
+	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), `{"message":"msg_3"}`)
+	expect.Contains(t, undone.body, "Redo</button>")
+	expect.Contains(t, menu(undone.body), `name="message" value="msg_1"`) // the turn before it
+
+	redone := b.submit(t, path+"/undo", url.Values{"message": {""}}).body
+	expect.Lacks(t, redone, "Redo</button>")
+	expect.Contains(t, menu(redone), `name="message" value="msg_3"`)
+	b.submit(t, path+"/undo", url.Values{"message": {"msg_3"}})
+	asks(t, s, chat, "msg_5", "something else")
+	expect.Lacks(t, b.visit(t, path).body, "Redo</button>") // it is replaced
+}
+
+func TestAChatIsForkedFromAMessage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Talking(t, token)
+	path := "/chats/" + chat
+	asks(t, s, chat, "msg_1", "make a file")
+	said, _, _ := strings.Cut(b.visit(t, path).body, `<pre id="part-prt_msg_1"`)
+	_, form, _ := strings.Cut(said, `<article id="m-`)
+	expect.Contains(t, form, `action="`+path+`/fork"`)
+	expect.Contains(t, form, `name="message" value="msg_1"`)
+	fork := b.submit(t, path+"/fork", url.Values{"message": {"msg_1"}})
+	is.Equal(fork.status, http.StatusOK)
+	is.True(fork.path != path && strings.HasPrefix(fork.path, "/chats/"))
+	expect.Contains(t, fork.body, "<h1>talk (fork)</h1>")
+	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), `{"message":"msg_1","chat":"`+strings.TrimPrefix(fork.path, "/chats/")+`"}`)
+	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/fork", url.Values{"message": {"msg_1"}}).status, http.StatusNotFound)
+}
+
+func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Talking(t, token)
+	path := "/chats/" + chat
+	diffs := map[string]string{
+		"msg_1": `[{"file":"a\u202e.go","patch":"Index: a.go\n===\n--- a.go\n+++ a.go\n@@ -1,2 +1,2 @@\n-old <b>\n+new\u001b[2K\n same\n","additions":1,"deletions":1,"status":"modified"}]`,
+		"msg_3": `[{"file":"b.go","patch":"@@ -0,0 +1,2 @@\n+one\n+two\n","additions":2,"deletions":0,"status":"added"},{"file":"c.png","patch":"","additions":0,"deletions":0,"status":"added"}]`,
+	}
+	s.Web.Chats.Engine.Diff = func(_ context.Context, of, message string) (json.RawMessage, error) {
+		is.Equal(of, chat)
+		return json.RawMessage(diffs[message]), nil
+	}
+	link := `href="` + path + `/changes"`
+	turn := func(prompt, answer, text, part string) {
+		asks(t, s, chat, prompt, text)
+		s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+`","role":"assistant","parentID":"`+prompt+`","time":{"completed":2}}}`)
+		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+answer+`","messageID":"`+answer+`","sessionID":"ses_own",`+part+`}}`)
+	}
+	const patch = `"type":"patch","hash":"x","files":["/w/a"]`
+	turn("msg_0", "msg_0a", "only talk", `"type":"text","text":"hello"`)
+	expect.Lacks(t, b.visit(t, path).body, link)
+	expect.Contains(t, b.visit(t, path+"/changes").body, "No files changed.")
+	turn("msg_1", "msg_2", "change a", patch)
+	turn("msg_3", "msg_4", "add b and c", patch)
+	expect.Contains(t, b.visit(t, path).body, link)
+
+	page := b.visit(t, path+"/changes").body
+	at := 0
+	for _, piece := range []string{
+		"3 files +3 −1", "add b and c", "b.go", "added", "+2 −0", "<span class=\"added\">+one\n</span>", "c.png", "OpenCode shows no lines of this change.",
+		"change a", `a<b class="hidden">&lt;U+202E&gt;</b>.go`, "modified", "+1 −1", "<span class=\"hunk\">--- a.go\n</span>",
+		"<span class=\"removed\">-old &lt;b&gt;\n</span>", "<span class=\"added\">+new<b class=\"hidden\">␛</b>[2K\n</span>", " same",
+	} {
+		i := strings.Index(page[at:], piece)
+		if i < 0 {
+			t.Fatalf("%q is not where it should be in %s", piece, page)
+		}
+		at += i
+	}
+	expect.Lacks(t, page, "only talk")
+	is.Equal(loggedIn(t, s, "bob").visit(t, path+"/changes").status, http.StatusNotFound)
+}
+
+func TestTheTodoListIsTheNewestOfTheChat(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Talking(t, token)
+	path := "/chats/" + chat
+	writes := func(message, status, todos string) {
+		s.Assistant(t, chat, message, webtest.Ended)
+		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+message+`","messageID":"`+message+`","sessionID":"ses_own",
+			"type":"tool","tool":"todowrite","callID":"c","state":{"status":"`+status+`","input":{"todos":`+todos+`}}}}`)
+	}
+	expect.Lacks(t, b.visit(t, path).body, `id="todo"`)
+	writes("msg_1", "completed", `[{"content":"an old task","status":"pending","priority":"high"}]`)
+	writes("msg_2", "completed", `[{"content":"map <b>all</b>\u202e","status":"completed"},{"content":"dig","status":"in_progress"},{"content":"fill","status":"pending"}]`)
+	writes("msg_3", "error", `[{"content":"refused","status":"pending"}]`)
+	foot := func() string {
+		_, foot, _ := strings.Cut(b.visit(t, path).body, `id="todo"`)
+		foot, _, _ = strings.Cut(foot, "</details>")
+		return foot
+	}
+	for _, piece := range []string{"1 of 3 tasks done: dig", `map &lt;b&gt;all&lt;/b&gt;<b class="hidden">&lt;U+202E&gt;</b>`, "✓", "▸", "fill"} {
+		expect.Contains(t, foot(), piece)
+	}
+	expect.Lacks(t, foot(), "an old task")
+	expect.Lacks(t, foot(), "refused")
+	writes("msg_4", "completed", `"none"`) // of a form that OpenCode does not have
+	expect.Lacks(t, b.visit(t, path).body, `id="todo"`)
+}
